@@ -1,0 +1,64 @@
+//! What can be typed. Help, man pages and shell completions all come from these definitions.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use crate::commands::compare::CompareArgs;
+pub use crate::commands::explain::ExplainArgs;
+pub use crate::commands::list::ListArgs;
+pub use crate::commands::probe::ProbeArgs;
+pub use crate::commands::rule::RuleArgs;
+pub use crate::commands::scan::ScanArgs;
+
+/// Explains performance that changes without a visible reason.
+#[derive(Debug, Parser)]
+#[command(
+    name = "stallscope",
+    version,
+    about,
+    propagate_version = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Options that every command takes.
+    #[command(flatten)]
+    pub common: CommonArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options that every command takes.
+#[derive(Debug, Args)]
+pub struct CommonArgs {
+    /// Write the result as JSON to FILE, or to standard output with `-`
+    #[arg(long, value_name = "FILE", global = true)]
+    pub json: Option<PathBuf>,
+    /// Print nothing but errors (and JSON, if asked for)
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Never draw a progress bar
+    #[arg(long, global = true)]
+    pub no_progress: bool,
+    /// Seed of everything random, as printed by an earlier run
+    #[arg(long, value_name = "N", global = true)]
+    pub seed: Option<u64>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say whether one of two programs or commands is slower, by how much and how sure
+    Compare(CompareArgs),
+    /// Find out why AFTER runs slower or faster than BEFORE: the main job
+    Explain(ExplainArgs),
+    /// List the probes and hazard rules
+    List(ListArgs),
+    /// Ask this processor what it charges
+    Probe(ProbeArgs),
+    /// Show one card about a hazard rule
+    Rule(RuleArgs),
+    /// Find hazards in the machine code of a program
+    Scan(ScanArgs),
+}

@@ -1,0 +1,8 @@
+//! One file per command: what was typed, the call into the library, the screen.
+
+pub mod compare;
+pub mod explain;
+pub mod list;
+pub mod probe;
+pub mod rule;
+pub mod scan;

@@ -1,0 +1,114 @@
+//! What every command shares: where results go, whether to show progress, the interrupt flag.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::args::CommonArgs;
+
+/// How a command ended when nothing went wrong on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing to complain about, or not asked to gate.
+    Fine,
+    /// A finding or regression, and the user asked to gate on it.
+    Gated,
+    /// Bad usage or input.
+    Unusable,
+    /// The data do not decide, and the user asked to gate.
+    Inconclusive,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The process exit code.
+    pub fn exit_code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Fine => 0,
+            Self::Gated => 1,
+            Self::Unusable => 2,
+            Self::Inconclusive => 3,
+            Self::Interrupted => 130,
+        })
+    }
+}
+
+/// Shared state of one invocation.
+pub struct Context {
+    interrupt: Arc<AtomicBool>,
+    json: Option<PathBuf>,
+    quiet: bool,
+    progress: bool,
+    seed: Option<u64>,
+}
+
+impl Context {
+    /// Installs the Ctrl-C handler and reads the common arguments.
+    pub fn new(common: &CommonArgs) -> anyhow::Result<Self> {
+        let interrupt = Arc::new(AtomicBool::new(false));
+        for signal in [
+            signal_hook::consts::SIGINT,
+            signal_hook::consts::SIGTERM,
+            signal_hook::consts::SIGHUP,
+        ] {
+            // A second Ctrl-C ends us at once; children die with us by their own request.
+            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupt))
+                .context("cannot install the signal handler")?;
+            signal_hook::flag::register(signal, Arc::clone(&interrupt))
+                .context("cannot install the signal handler")?;
+        }
+        Ok(Self {
+            interrupt,
+            json: common.json.clone(),
+            quiet: common.quiet,
+            progress: !common.no_progress && !common.quiet,
+            seed: common.seed,
+        })
+    }
+
+    /// The flag that Ctrl-C sets.
+    pub fn interrupt(&self) -> &AtomicBool {
+        &self.interrupt
+    }
+
+    /// Whether Ctrl-C was pressed.
+    pub fn interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
+    }
+
+    /// Where the machine-readable result goes; `-` is standard output and replaces the screen.
+    pub fn json(&self) -> Option<&Path> {
+        self.json.as_deref()
+    }
+
+    /// Whether the screen is wanted: not with `--quiet`, and not when JSON owns standard output.
+    pub fn shows_screen(&self) -> bool {
+        !self.quiet && self.json.as_deref() != Some(Path::new("-"))
+    }
+
+    /// The seed the user gave, or a fresh one; printed with every result so that it can be repeated.
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| {
+            use std::hash::{BuildHasher, RandomState};
+            RandomState::new().hash_one(std::process::id()) & 0xffff_ffff
+        })
+    }
+
+    /// A progress bar on standard error; invisible when that is no terminal or nobody wants it.
+    pub fn progress(&self, steps: u64, what: &str) -> ProgressBar {
+        if !self.progress {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{msg:>12} [{bar:30}] {pos}/{len} eta {eta}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style.progress_chars("=> "));
+        bar.set_message(what.to_owned());
+        bar
+    }
+}

@@ -1,0 +1,57 @@
+//! The command line: arguments, terminal, progress, exit codes. The work is in `stallscope`.
+//!
+//! Exit codes: 0 fine, 1 a finding or regression when asked to gate, 2 usage or input error,
+//! 3 inconclusive when asked to gate, 130 interrupted.
+
+pub mod args;
+mod commands;
+mod context;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use context::{Context, Outcome};
+
+/// Parses the arguments, runs the command and maps its outcome to an exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let context = match Context::new(&cli.common) {
+        Ok(context) => context,
+        Err(error) => return complain(&error),
+    };
+    let result = match cli.command {
+        Command::Compare(args) => commands::compare::run(&args, &context),
+        Command::Explain(args) => commands::explain::run(&args, &context),
+        Command::List(args) => commands::list::run(&args, &context),
+        Command::Probe(args) => commands::probe::run(&args, &context),
+        Command::Rule(args) => commands::rule::run(&args, &context),
+        Command::Scan(args) => commands::scan::run(&args, &context),
+    };
+    match result {
+        Ok(outcome) => outcome.exit_code(),
+        Err(_) if context.interrupted() => {
+            terminal::error("interrupted; nothing was written and no child is left running");
+            Outcome::Interrupted.exit_code()
+        }
+        Err(error) => complain(&error),
+    }
+}
+
+/// Prints the whole chain of causes as one sentence.
+fn complain(error: &anyhow::Error) -> ExitCode {
+    if error.chain().any(is_broken_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    terminal::error(&format!("{error:#}"));
+    Outcome::Unusable.exit_code()
+}
+
+fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}

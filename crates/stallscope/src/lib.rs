@@ -1,0 +1,23 @@
+//! stallscope explains performance that changes without a visible reason.
+//!
+//! Every conclusion joins three things: a *site* in the code, a *machine fact* and a
+//! *count*. The rooms below hold one idea each and import only from rooms above them in
+//! this list; `tests/architecture.rs` reads the `use crate::` lines and enforces it.
+//!
+//! * [`model`]: the nouns
+//! * [`machine`]: which processor this is
+//! * [`clock`]: how time and events are counted
+//! * [`probes`]: experiments on the hardware
+//! * [`code`]: a binary as functions, loops and accesses
+//! * [`hazards`]: shapes in machine code that cost
+//! * [`trace`]: watching a run
+//! * [`layout`]: where code sits, which functions of two builds belong together
+//! * [`compare`]: runs of two programs and their statistics
+//! * [`explain`]: joins all of it
+//! * [`report`]: says it
+//!
+//! The library never prints and never panics on input. What a machine cannot do (no
+//! counters, no ptrace, no symbols) is a value that reaches the report.
+
+pub mod model;
+pub mod trace;

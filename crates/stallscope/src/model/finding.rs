@@ -1,0 +1,102 @@
+//! Sites, and findings about them.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Grade, Svma};
+
+/// One frame of a source position; inlined callers follow the innermost frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceLine {
+    /// The file as the debug information names it.
+    pub file: String,
+    /// Line, from 1; 0 where the debug information has none.
+    pub line: u32,
+    /// The (demangled) function whose code stands there, where known.
+    pub function: Option<String>,
+}
+
+impl fmt::Display for SourceLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.file.rsplit('/').next().unwrap_or(&self.file);
+        write!(f, "{name}:{}", self.line)
+    }
+}
+
+/// An instruction that can cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Site {
+    /// Demangled name of the function it stands in.
+    pub function: String,
+    /// Bytes from the function's start.
+    pub offset_bytes: u64,
+    /// Address as stated in the file.
+    pub svma: Svma,
+    /// The instruction, in Intel syntax.
+    pub text: String,
+    /// Innermost source frame first; empty without debug information.
+    pub source: Vec<SourceLine>,
+}
+
+/// How certain a static finding is about the addresses involved.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Certainty {
+    /// Same array, different indices: the two can meet, whether they do is up to the data.
+    Probable,
+    /// Same symbolic address with constant offsets: they meet whenever the path is taken.
+    Definite,
+}
+
+impl fmt::Display for Certainty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Probable => "probable",
+            Self::Definite => "definite",
+        })
+    }
+}
+
+/// A name for a finding that survives unrelated edits and moved code.
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(transparent)]
+pub struct FindingId(pub String);
+
+impl fmt::Display for FindingId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// A reason to suspect one load (or other main site) and the sites that make it suspect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// The rule that found it, for example `store-forward`.
+    pub rule: String,
+    /// Stable name.
+    pub id: FindingId,
+    /// The instruction that pays.
+    pub site: Site,
+    /// The instructions that make it pay, in address order (for `store-forward`: the stores).
+    pub others: Vec<Site>,
+    /// How certain the addresses are.
+    pub certainty: Certainty,
+    /// How much is known.
+    pub grade: Grade,
+    /// Loop nesting depth of the site, from 1; 0 outside loops.
+    pub loop_depth: u32,
+    /// Instructions on the shortest path from the nearest of `others` to `site`.
+    pub distance_instructions: u32,
+    /// Rank within a list: larger is more deserving of attention. No unit.
+    pub score: f64,
+    /// The mechanism in one sentence about these very instructions.
+    pub mechanism: String,
+    /// What to do about it.
+    pub remedy: String,
+}

@@ -1,0 +1,110 @@
+//! A number that carries its doubt. Printing one without its spread is not offered.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Core clock cycles (not ticks of the time stamp counter).
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Cycles(pub f64);
+
+/// What a [`Measurement`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Unit {
+    /// Core clock cycles.
+    Cycles,
+    /// Core clock cycles per tick of the time stamp counter.
+    CyclesPerTick,
+    /// Ticks of the time stamp counter.
+    Ticks,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Seconds.
+    Seconds,
+    /// Megahertz.
+    Megahertz,
+    /// A quotient without dimension.
+    Ratio,
+    /// A share of one hundred.
+    Percent,
+}
+
+impl Unit {
+    /// The suffix printed behind a value.
+    #[must_use]
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::Cycles => "cycles",
+            Self::CyclesPerTick => "cycles/tick",
+            Self::Ticks => "ticks",
+            Self::Nanoseconds => "ns",
+            Self::Seconds => "s",
+            Self::Megahertz => "MHz",
+            Self::Ratio => "x",
+            Self::Percent => "%",
+        }
+    }
+}
+
+/// A value with its interval, its count and how it was obtained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Measurement {
+    /// The estimate.
+    pub value: f64,
+    /// What it counts.
+    pub unit: Unit,
+    /// Lower end of the interval named in `how`.
+    pub low: f64,
+    /// Upper end of the interval named in `how`.
+    pub high: f64,
+    /// How many independent samples stand behind it.
+    pub n: usize,
+    /// Estimator and interval in a few words, for example "median, quartiles".
+    pub how: String,
+}
+
+impl fmt::Display for Measurement {
+    /// `16.0 cycles [15.9, 16.1] (n = 20, median, quartiles)`; the precision applies to all three numbers.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(1);
+        write!(
+            f,
+            "{:.digits$} {} [{:.digits$}, {:.digits$}] (n = {}, {})",
+            self.value,
+            self.unit.suffix(),
+            self.low,
+            self.high,
+            self.n,
+            self.how
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_prints_without_its_spread() {
+        let m = Measurement {
+            value: 16.04,
+            unit: Unit::Cycles,
+            low: 15.9,
+            high: 16.1,
+            n: 20,
+            how: "median, quartiles".into(),
+        };
+        assert_eq!(
+            m.to_string(),
+            "16.0 cycles [15.9, 16.1] (n = 20, median, quartiles)"
+        );
+        assert_eq!(
+            format!("{m:.2}"),
+            "16.04 cycles [15.90, 16.10] (n = 20, median, quartiles)"
+        );
+    }
+}

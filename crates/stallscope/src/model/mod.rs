@@ -1,0 +1,14 @@
+//! The nouns that every other room speaks in. This room does no work.
+//!
+//! *site*: an instruction that can cost. *finding*: a site with the reason to suspect it.
+//! *measurement*: a number with its spread, its count and how it was obtained.
+
+mod address;
+mod evidence;
+mod finding;
+mod measurement;
+
+pub use address::{Avma, FileOffset, Svma};
+pub use evidence::{Capability, Grade};
+pub use finding::{Certainty, Finding, FindingId, Site, SourceLine};
+pub use measurement::{Cycles, Measurement, Unit};

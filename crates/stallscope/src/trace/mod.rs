@@ -1,0 +1,6 @@
+//! Watching a run: starting a child and measuring it, sampling where its time goes.
+//!
+//! This room and `compare` are the only ones that start processes, and every process is
+//! started through [`child`], so that none outlives us.
+
+pub mod child;

@@ -1,0 +1,3 @@
+//! Helper tasks: `man`, `completions`.
+
+fn main() {}
