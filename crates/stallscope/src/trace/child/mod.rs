@@ -7,13 +7,14 @@
 //! itself is not in it. Output goes through pipes into a running digest, so that a program which
 //! prints gigabytes costs no memory. A limit, an interrupt or a dropped value kills the whole group.
 
-use std::ffi::{CString, OsStr, OsString};
+mod error;
+mod launch;
+mod output;
+
 use std::fs::File;
-use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,73 +23,16 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::pipe2;
 
-/// How much of each output stream is kept for messages.
-const KEPT_BYTES: usize = 4096;
+pub use error::ChildError;
+pub use launch::{Launch, resolve_program};
+pub use output::Output;
+
+use error::{not_executable, system};
+use launch::{Prepared, become_program, pointers};
+use output::Stream;
+
 /// How long a wait may sleep before it looks at the interrupt flag again.
 const SLICE: Duration = Duration::from_millis(100);
-
-/// Why a child could not be started or did not end by itself.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ChildError {
-    /// The program is not where it was said to be, nor on `PATH`.
-    #[error("no such program: {0}")]
-    NotFound(PathBuf),
-    /// The kernel refused to execute it.
-    #[error("{path} cannot be executed: {cause}{hint}")]
-    NotExecutable {
-        /// The program.
-        path: PathBuf,
-        /// The kernel's word for it.
-        cause: io::Error,
-        /// What to do about it; starts with a separator, or is empty.
-        hint: &'static str,
-    },
-    /// An argument or path holds a zero byte.
-    #[error("an argument of {0} holds a zero byte, which no command line can carry")]
-    ZeroByte(PathBuf),
-    /// It ran past its limit and was killed, with everything it had started.
-    #[error(
-        "{path} did not end within {limit:?} and was killed (raise --timeout if it needs longer)"
-    )]
-    TimedOut {
-        /// The program.
-        path: PathBuf,
-        /// The limit.
-        limit: Duration,
-    },
-    /// The user asked us to stop; the child was killed.
-    #[error("interrupted")]
-    Interrupted,
-    /// The operating system failed us: no processes, descriptors or memory left.
-    #[error("cannot {action}: {cause}")]
-    System {
-        /// What was being done.
-        action: &'static str,
-        /// The kernel's word for it.
-        cause: io::Error,
-    },
-}
-
-fn system(action: &'static str) -> impl Fn(Errno) -> ChildError {
-    move |errno| ChildError::System {
-        action,
-        cause: errno.into(),
-    }
-}
-
-/// What to run and how to place it.
-#[derive(Clone, Debug)]
-pub struct Launch {
-    /// The program file; see [`resolve_program`].
-    pub program: PathBuf,
-    /// Its arguments, without the program's own name.
-    pub args: Vec<OsString>,
-    /// Bytes added to the environment, so that the stack starts elsewhere in every run.
-    pub environment_padding_bytes: usize,
-    /// The logical processor to stay on; `None` leaves the choice to the scheduler.
-    pub cpu: Option<usize>,
-}
 
 /// When to give up on a child.
 #[derive(Clone, Copy, Debug)]
@@ -128,17 +72,6 @@ impl std::fmt::Display for Status {
     }
 }
 
-/// What came out of one stream: its length, a digest, and the end of the text.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Output {
-    /// All bytes that were written.
-    pub bytes: u64,
-    /// Equal for equal output within one run of ours; not stable across versions.
-    pub digest: u64,
-    /// The last few thousand bytes, as text.
-    pub tail: String,
-}
-
 /// A finished child.
 #[derive(Clone, Debug)]
 pub struct Exit {
@@ -156,78 +89,6 @@ pub struct Exit {
     pub stderr: Output,
 }
 
-/// The file that a command's first word means: a path if it has a slash, else the first hit on `PATH`.
-///
-/// # Errors
-/// [`ChildError::NotFound`] when there is none.
-pub fn resolve_program(name: &OsStr) -> Result<PathBuf, ChildError> {
-    let path = Path::new(name);
-    if name.as_bytes().contains(&b'/') {
-        return if path.exists() {
-            Ok(path.into())
-        } else {
-            Err(ChildError::NotFound(path.into()))
-        };
-    }
-    std::env::var_os("PATH")
-        .iter()
-        .flat_map(std::env::split_paths)
-        .map(|dir| dir.join(path))
-        .find(|candidate| candidate.is_file())
-        .ok_or_else(|| ChildError::NotFound(path.into()))
-}
-
-/// Collects one stream.
-struct Stream {
-    file: Option<File>,
-    hasher: DefaultHasher,
-    bytes: u64,
-    tail: Vec<u8>,
-}
-
-impl Stream {
-    fn new(fd: OwnedFd) -> Self {
-        Self {
-            file: Some(fd.into()),
-            hasher: DefaultHasher::new(),
-            bytes: 0,
-            tail: Vec::new(),
-        }
-    }
-
-    /// Takes what is there, one buffer of it; closes at the end of the stream. False when there
-    /// was nothing to take.
-    fn drain(&mut self) -> bool {
-        let mut buffer = [0_u8; 65536];
-        let Some(file) = &mut self.file else {
-            return false;
-        };
-        match file.read(&mut buffer) {
-            Ok(0) => self.file = None,
-            Ok(n) => {
-                self.hasher.write(&buffer[..n]);
-                self.bytes += n as u64;
-                self.tail.extend_from_slice(&buffer[..n]);
-                let surplus = self.tail.len().saturating_sub(KEPT_BYTES);
-                self.tail.drain(..surplus);
-                return true;
-            }
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => return true,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.file = None,
-        }
-        false
-    }
-
-    fn finish(self) -> Output {
-        Output {
-            bytes: self.bytes,
-            digest: self.hasher.finish(),
-            tail: String::from_utf8_lossy(&self.tail).into_owned(),
-        }
-    }
-}
-
 /// A child that was forked and has not been waited for yet. Dropping it kills its process group.
 pub struct Child {
     pid: libc::pid_t,
@@ -238,58 +99,6 @@ pub struct Child {
     stderr: Stream,
     started: Option<Instant>,
     reaped: bool,
-}
-
-/// Everything the child needs between fork and exec, allocated before the fork.
-struct Prepared {
-    path: CString,
-    argv: Vec<CString>,
-    envp: Vec<CString>,
-    cpu_set: Option<libc::cpu_set_t>,
-}
-
-impl Prepared {
-    fn new(launch: &Launch) -> Result<Self, ChildError> {
-        let c = |bytes: &[u8]| {
-            CString::new(bytes).map_err(|_| ChildError::ZeroByte(launch.program.clone()))
-        };
-        let path = c(launch.program.as_os_str().as_bytes())?;
-        let mut argv = vec![path.clone()];
-        for arg in &launch.args {
-            argv.push(c(arg.as_bytes())?);
-        }
-        let mut envp = Vec::new();
-        for (key, value) in std::env::vars_os() {
-            let mut pair = key.into_vec();
-            pair.push(b'=');
-            pair.extend(value.into_vec());
-            envp.push(c(&pair)?);
-        }
-        let padding = "x".repeat(launch.environment_padding_bytes);
-        envp.push(c(format!("STALLSCOPE_PADDING={padding}").as_bytes())?);
-        let cpu_set = launch.cpu.map(|cpu| {
-            // SAFETY: a cpu_set_t is plain bits, all zero is the empty set; CPU_SET checks the index.
-            unsafe {
-                let mut set: libc::cpu_set_t = std::mem::zeroed();
-                libc::CPU_SET(cpu % libc::CPU_SETSIZE as usize, &mut set);
-                set
-            }
-        });
-        Ok(Self {
-            path,
-            argv,
-            envp,
-            cpu_set,
-        })
-    }
-}
-
-fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
-    strings
-        .iter()
-        .map(|s| s.as_ptr())
-        .chain([std::ptr::null()])
-        .collect()
 }
 
 impl Child {
@@ -503,19 +312,13 @@ impl Child {
         } else {
             Status::Code(libc::WEXITSTATUS(status))
         };
-        let empty = || Stream {
-            file: None,
-            hasher: DefaultHasher::new(),
-            bytes: 0,
-            tail: Vec::new(),
-        };
         Ok(Exit {
             wall_ns,
             user_ns: ns(usage.ru_utime),
             system_ns: ns(usage.ru_stime),
             status,
-            stdout: std::mem::replace(&mut self.stdout, empty()).finish(),
-            stderr: std::mem::replace(&mut self.stderr, empty()).finish(),
+            stdout: self.stdout.finish(),
+            stderr: self.stderr.finish(),
         })
     }
 }
@@ -539,65 +342,6 @@ impl Drop for Child {
 fn kill_group(pid: libc::pid_t) {
     // SAFETY: plain integers; the group is the child's own, never ours.
     unsafe { libc::killpg(pid, libc::SIGKILL) };
-}
-
-fn not_executable(path: &Path, errno: Errno) -> ChildError {
-    if errno == Errno::ENOENT && !path.exists() {
-        return ChildError::NotFound(path.into());
-    }
-    let hint = match errno {
-        Errno::EACCES => " (is it a program, and marked executable?)",
-        Errno::ENOEXEC => " (not a program for this machine; a script needs a #! line)",
-        Errno::ENOENT => " (its interpreter or dynamic loader is missing)",
-        _ => "",
-    };
-    ChildError::NotExecutable {
-        path: path.into(),
-        cause: errno.into(),
-        hint,
-    }
-}
-
-/// The child's side of the fork. Never returns.
-///
-/// # Safety
-/// Must be called in a freshly forked child; the pointer arrays must end in null.
-unsafe fn become_program(
-    prepared: &Prepared,
-    argv: &[*const libc::c_char],
-    envp: &[*const libc::c_char],
-    [null, out, err]: [RawFd; 3],
-    go: RawFd,
-    fail: RawFd,
-    parent: libc::pid_t,
-) -> ! {
-    // SAFETY: async-signal-safe calls only, on memory from before the fork.
-    unsafe {
-        libc::setpgid(0, 0);
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::getppid() != parent {
-            libc::_exit(127);
-        }
-        libc::dup2(null, 0);
-        libc::dup2(out, 1);
-        libc::dup2(err, 2);
-        // Rust ignores SIGPIPE; the program expects the default. Masks are inherited too.
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        if let Some(set) = &prepared.cpu_set {
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set);
-        }
-        let mut byte = 0_u8;
-        if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
-            libc::_exit(127);
-        }
-        libc::execve(prepared.path.as_ptr(), argv.as_ptr(), envp.as_ptr());
-        let errno = (Errno::last_raw()).to_ne_bytes();
-        libc::write(fail, errno.as_ptr().cast(), errno.len());
-        libc::_exit(127)
-    }
 }
 
 #[cfg(test)]
@@ -717,6 +461,6 @@ mod tests {
             .unwrap()
             .stdout;
         assert_eq!(out.bytes, 3_000_000);
-        assert!(out.tail.len() <= KEPT_BYTES);
+        assert!(out.tail.len() <= output::KEPT_BYTES);
     }
 }

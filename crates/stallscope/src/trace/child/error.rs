@@ -1,0 +1,75 @@
+//! Why a child could not be started or did not end by itself.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+/// Why a child could not be started or did not end by itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChildError {
+    /// The program is not where it was said to be, nor on `PATH`.
+    #[error("no such program: {0}")]
+    NotFound(PathBuf),
+    /// The kernel refused to execute it.
+    #[error("{path} cannot be executed: {cause}{hint}")]
+    NotExecutable {
+        /// The program.
+        path: PathBuf,
+        /// The kernel's word for it.
+        cause: io::Error,
+        /// What to do about it; starts with a separator, or is empty.
+        hint: &'static str,
+    },
+    /// An argument or path holds a zero byte.
+    #[error("an argument of {0} holds a zero byte, which no command line can carry")]
+    ZeroByte(PathBuf),
+    /// It ran past its limit and was killed, with everything it had started.
+    #[error(
+        "{path} did not end within {limit:?} and was killed (raise --timeout if it needs longer)"
+    )]
+    TimedOut {
+        /// The program.
+        path: PathBuf,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The user asked us to stop; the child was killed.
+    #[error("interrupted")]
+    Interrupted,
+    /// The operating system failed us: no processes, descriptors or memory left.
+    #[error("cannot {action}: {cause}")]
+    System {
+        /// What was being done.
+        action: &'static str,
+        /// The kernel's word for it.
+        cause: io::Error,
+    },
+}
+
+pub(super) fn system(action: &'static str) -> impl Fn(Errno) -> ChildError {
+    move |errno| ChildError::System {
+        action,
+        cause: errno.into(),
+    }
+}
+
+/// The exec failed: the kernel's word for it, and what to do.
+pub(super) fn not_executable(path: &Path, errno: Errno) -> ChildError {
+    if errno == Errno::ENOENT && !path.exists() {
+        return ChildError::NotFound(path.into());
+    }
+    let hint = match errno {
+        Errno::EACCES => " (is it a program, and marked executable?)",
+        Errno::ENOEXEC => " (not a program for this machine; a script needs a #! line)",
+        Errno::ENOENT => " (its interpreter or dynamic loader is missing)",
+        _ => "",
+    };
+    ChildError::NotExecutable {
+        path: path.into(),
+        cause: errno.into(),
+        hint,
+    }
+}

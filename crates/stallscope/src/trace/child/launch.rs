@@ -1,0 +1,139 @@
+//! What to run, and the child's side of the fork.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::RawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use super::error::ChildError;
+
+/// What to run and how to place it.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The program file; see [`resolve_program`].
+    pub program: PathBuf,
+    /// Its arguments, without the program's own name.
+    pub args: Vec<OsString>,
+    /// Bytes added to the environment, so that the stack starts elsewhere in every run.
+    pub environment_padding_bytes: usize,
+    /// The logical processor to stay on; `None` leaves the choice to the scheduler.
+    pub cpu: Option<usize>,
+}
+
+/// The file that a command's first word means: a path if it has a slash, else the first hit on `PATH`.
+///
+/// # Errors
+/// [`ChildError::NotFound`] when there is none.
+pub fn resolve_program(name: &OsStr) -> Result<PathBuf, ChildError> {
+    let path = Path::new(name);
+    if name.as_bytes().contains(&b'/') {
+        return if path.exists() {
+            Ok(path.into())
+        } else {
+            Err(ChildError::NotFound(path.into()))
+        };
+    }
+    std::env::var_os("PATH")
+        .iter()
+        .flat_map(std::env::split_paths)
+        .map(|dir| dir.join(path))
+        .find(|candidate| candidate.is_file())
+        .ok_or_else(|| ChildError::NotFound(path.into()))
+}
+
+/// Everything the child needs between fork and exec, allocated before the fork.
+pub(super) struct Prepared {
+    path: CString,
+    pub(super) argv: Vec<CString>,
+    pub(super) envp: Vec<CString>,
+    cpu_set: Option<libc::cpu_set_t>,
+}
+
+impl Prepared {
+    pub(super) fn new(launch: &Launch) -> Result<Self, ChildError> {
+        let c = |bytes: &[u8]| {
+            CString::new(bytes).map_err(|_| ChildError::ZeroByte(launch.program.clone()))
+        };
+        let path = c(launch.program.as_os_str().as_bytes())?;
+        let mut argv = vec![path.clone()];
+        for arg in &launch.args {
+            argv.push(c(arg.as_bytes())?);
+        }
+        let mut envp = Vec::new();
+        for (key, value) in std::env::vars_os() {
+            let mut pair = key.into_vec();
+            pair.push(b'=');
+            pair.extend(value.into_vec());
+            envp.push(c(&pair)?);
+        }
+        let padding = "x".repeat(launch.environment_padding_bytes);
+        envp.push(c(format!("STALLSCOPE_PADDING={padding}").as_bytes())?);
+        let cpu_set = launch.cpu.map(|cpu| {
+            // SAFETY: a cpu_set_t is plain bits, all zero is the empty set; CPU_SET checks the index.
+            unsafe {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET(cpu % libc::CPU_SETSIZE as usize, &mut set);
+                set
+            }
+        });
+        Ok(Self {
+            path,
+            argv,
+            envp,
+            cpu_set,
+        })
+    }
+}
+
+/// The null-terminated array that `execve` wants; valid as long as `strings`.
+pub(super) fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings
+        .iter()
+        .map(|s| s.as_ptr())
+        .chain([std::ptr::null()])
+        .collect()
+}
+
+/// The child's side of the fork. Never returns.
+///
+/// # Safety
+/// Must be called in a freshly forked child; the pointer arrays must end in null.
+pub(super) unsafe fn become_program(
+    prepared: &Prepared,
+    argv: &[*const libc::c_char],
+    envp: &[*const libc::c_char],
+    [null, out, err]: [RawFd; 3],
+    go: RawFd,
+    fail: RawFd,
+    parent: libc::pid_t,
+) -> ! {
+    // SAFETY: async-signal-safe calls only, on memory from before the fork.
+    unsafe {
+        libc::setpgid(0, 0);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != parent {
+            libc::_exit(127);
+        }
+        libc::dup2(null, 0);
+        libc::dup2(out, 1);
+        libc::dup2(err, 2);
+        // Rust ignores SIGPIPE; the program expects the default. Masks are inherited too.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+        if let Some(set) = &prepared.cpu_set {
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set);
+        }
+        let mut byte = 0_u8;
+        if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
+            libc::_exit(127);
+        }
+        libc::execve(prepared.path.as_ptr(), argv.as_ptr(), envp.as_ptr());
+        let errno = (Errno::last_raw()).to_ne_bytes();
+        libc::write(fail, errno.as_ptr().cast(), errno.len());
+        libc::_exit(127)
+    }
+}
