@@ -13,13 +13,7 @@ pub use crate::commands::scan::ScanArgs;
 
 /// Explains performance that changes without a visible reason.
 #[derive(Debug, Parser)]
-#[command(
-    name = "stallscope",
-    version,
-    about,
-    propagate_version = true,
-    max_term_width = 100
-)]
+#[command(name = "stallscope", version, about, propagate_version = true, max_term_width = 100)]
 pub struct Cli {
     /// Options that every command takes.
     #[command(flatten)]

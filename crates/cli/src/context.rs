@@ -51,11 +51,9 @@ impl Context {
     /// Installs the Ctrl-C handler and reads the common arguments.
     pub fn new(common: &CommonArgs) -> anyhow::Result<Self> {
         let interrupt = Arc::new(AtomicBool::new(false));
-        for signal in [
-            signal_hook::consts::SIGINT,
-            signal_hook::consts::SIGTERM,
-            signal_hook::consts::SIGHUP,
-        ] {
+        for signal in
+            [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+        {
             // A second Ctrl-C ends us at once; children die with us by their own request.
             signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupt))
                 .context("cannot install the signal handler")?;

@@ -41,9 +41,5 @@ pub fn error(message: &str) {
 
 /// Prints a warning line to standard error.
 pub fn warning(message: &str) {
-    let _ = writeln!(
-        anstream::stderr(),
-        "{} {message}",
-        paint(CAUTION, "warning:")
-    );
+    let _ = writeln!(anstream::stderr(), "{} {message}", paint(CAUTION, "warning:"));
 }

@@ -133,10 +133,7 @@ fn arrows_point_one_way() {
 fn only_the_command_line_uses_report() {
     for (room, path, code) in files() {
         let uses = imported_rooms(&code).iter().any(|r| r == "report");
-        assert!(
-            !uses || room == "report",
-            "{path}: `report` is for the command line alone"
-        );
+        assert!(!uses || room == "report", "{path}: `report` is for the command line alone");
     }
 }
 
@@ -144,10 +141,7 @@ fn only_the_command_line_uses_report() {
 fn the_library_never_prints() {
     for (_, path, code) in files() {
         for word in ["println!", "eprintln!", "print!(", "eprint!("] {
-            assert!(
-                !code.contains(word),
-                "{path}: the library never prints ({word})"
-            );
+            assert!(!code.contains(word), "{path}: the library never prints ({word})");
         }
     }
 }
@@ -193,10 +187,8 @@ fn every_file_opens_with_what_it_owns_and_stays_readable() {
         let lines = text.lines().count();
         let is_table = text.lines().next().is_some_and(|l| l.contains("(table)"));
         if lines > 600 && !is_table {
-            wrong.insert(
-                path,
-                format!("{lines} lines: it is a table (say so on top) or two rooms"),
-            );
+            wrong
+                .insert(path, format!("{lines} lines: it is a table (say so on top) or two rooms"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -73,9 +73,7 @@ pub enum Capability {
 impl Capability {
     /// An absent capability with its cause.
     pub fn absent(cause: impl Into<String>) -> Self {
-        Self::Absent {
-            cause: cause.into(),
-        }
+        Self::Absent { cause: cause.into() }
     }
 
     /// Whether it works here.
@@ -94,9 +92,6 @@ mod tests {
         assert!(Grade::Pattern < Grade::Priced);
         assert!(Grade::Counted < Grade::Observed);
         assert!(Grade::Observed < Grade::Confirmed);
-        assert_eq!(
-            serde_json::to_string(&Grade::Pattern).unwrap(),
-            "\"pattern\""
-        );
+        assert_eq!(serde_json::to_string(&Grade::Pattern).unwrap(), "\"pattern\"");
     }
 }

@@ -85,6 +85,8 @@ pub struct Finding {
     pub site: Site,
     /// The instructions that make it pay, in address order (for `store-forward`: the stores).
     pub others: Vec<Site>,
+    /// Which of `others`, by position, act together; the set nearest to the site first.
+    pub sets: Vec<Vec<usize>>,
     /// How certain the addresses are.
     pub certainty: Certainty,
     /// How much is known.

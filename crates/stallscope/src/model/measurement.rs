@@ -98,13 +98,7 @@ mod tests {
             n: 20,
             how: "median, quartiles".into(),
         };
-        assert_eq!(
-            m.to_string(),
-            "16.0 cycles [15.9, 16.1] (n = 20, median, quartiles)"
-        );
-        assert_eq!(
-            format!("{m:.2}"),
-            "16.04 cycles [15.90, 16.10] (n = 20, median, quartiles)"
-        );
+        assert_eq!(m.to_string(), "16.0 cycles [15.9, 16.1] (n = 20, median, quartiles)");
+        assert_eq!(format!("{m:.2}"), "16.04 cycles [15.90, 16.10] (n = 20, median, quartiles)");
     }
 }

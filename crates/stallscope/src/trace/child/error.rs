@@ -50,10 +50,7 @@ pub enum ChildError {
 }
 
 pub(super) fn system(action: &'static str) -> impl Fn(Errno) -> ChildError {
-    move |errno| ChildError::System {
-        action,
-        cause: errno.into(),
-    }
+    move |errno| ChildError::System { action, cause: errno.into() }
 }
 
 /// The exec failed: the kernel's word for it, and what to do.
@@ -67,9 +64,5 @@ pub(super) fn not_executable(path: &Path, errno: Errno) -> ChildError {
         Errno::ENOENT => " (its interpreter or dynamic loader is missing)",
         _ => "",
     };
-    ChildError::NotExecutable {
-        path: path.into(),
-        cause: errno.into(),
-        hint,
-    }
+    ChildError::NotExecutable { path: path.into(), cause: errno.into(), hint }
 }

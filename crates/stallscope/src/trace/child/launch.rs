@@ -78,22 +78,13 @@ impl Prepared {
                 set
             }
         });
-        Ok(Self {
-            path,
-            argv,
-            envp,
-            cpu_set,
-        })
+        Ok(Self { path, argv, envp, cpu_set })
     }
 }
 
 /// The null-terminated array that `execve` wants; valid as long as `strings`.
 pub(super) fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
-    strings
-        .iter()
-        .map(|s| s.as_ptr())
-        .chain([std::ptr::null()])
-        .collect()
+    strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
 /// The child's side of the fork. Never returns.

@@ -123,20 +123,14 @@ impl Child {
         let (fail_read, fail_write) = pipe()?;
         let (out_read, out_write) = output_pipe()?;
         let (err_read, err_write) = output_pipe()?;
-        let null = File::open("/dev/null").map_err(|cause| ChildError::System {
-            action: "open /dev/null",
-            cause,
-        })?;
+        let null = File::open("/dev/null")
+            .map_err(|cause| ChildError::System { action: "open /dev/null", cause })?;
         let parent = std::process::id() as libc::pid_t;
         // SAFETY: between fork and exec the child calls only async-signal-safe functions on memory
         // that was allocated before the fork.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            let fds = [
-                null.as_raw_fd(),
-                out_write.as_raw_fd(),
-                err_write.as_raw_fd(),
-            ];
+            let fds = [null.as_raw_fd(), out_write.as_raw_fd(), err_write.as_raw_fd()];
             // SAFETY: we are the child; the pointers end in null and outlive the call.
             unsafe {
                 become_program(
@@ -183,10 +177,8 @@ impl Child {
             return Ok(());
         };
         self.started = Some(Instant::now());
-        go.write_all(b"g").map_err(|cause| ChildError::System {
-            action: "start the child",
-            cause,
-        })?;
+        go.write_all(b"g")
+            .map_err(|cause| ChildError::System { action: "start the child", cause })?;
         Ok(())
     }
 
@@ -234,10 +226,7 @@ impl Child {
             if let Some(limit) = limits.timeout {
                 let left = limit.saturating_sub(started.elapsed());
                 if left.is_zero() {
-                    return Err(ChildError::TimedOut {
-                        path: self.path.clone(),
-                        limit,
-                    });
+                    return Err(ChildError::TimedOut { path: self.path.clone(), limit });
                 }
                 patience = patience.min(left);
             }
@@ -254,9 +243,7 @@ impl Child {
         // SAFETY: pidfd_open takes two integers and returns a new descriptor or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
         if fd < 0 {
-            return Err(system("watch the child (pidfd_open, Linux 5.3 or newer)")(
-                Errno::last(),
-            ));
+            return Err(system("watch the child (pidfd_open, Linux 5.3 or newer)")(Errno::last()));
         }
         // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
@@ -276,11 +263,7 @@ impl Child {
         }
         let happened = |fd: &PollFd<'_>| fd.any().unwrap_or(false);
         let ended = happened(&fds[0]);
-        let mut ready = fds[1..]
-            .iter()
-            .map(happened)
-            .collect::<Vec<_>>()
-            .into_iter();
+        let mut ready = fds[1..].iter().map(happened).collect::<Vec<_>>().into_iter();
         for stream in [&mut self.stdout, &mut self.stderr] {
             if stream.file.is_some() && ready.next().unwrap_or(false) {
                 stream.drain();
@@ -351,10 +334,7 @@ mod tests {
     static NEVER: AtomicBool = AtomicBool::new(false);
 
     fn limits(timeout: Option<Duration>) -> Limits<'static> {
-        Limits {
-            timeout,
-            interrupt: &NEVER,
-        }
+        Limits { timeout, interrupt: &NEVER }
     }
 
     fn shell(script: &str) -> Launch {
@@ -379,9 +359,8 @@ mod tests {
 
     #[test]
     fn a_signal_is_told_from_an_exit_code() {
-        let exit = Child::hold(&shell("kill -SEGV $$"))
-            .and_then(|c| c.wait(&limits(None)))
-            .unwrap();
+        let exit =
+            Child::hold(&shell("kill -SEGV $$")).and_then(|c| c.wait(&limits(None))).unwrap();
         assert_eq!(exit.status, Status::Signal(libc::SIGSEGV));
         assert_eq!(exit.status.to_string(), "killed by SIGSEGV");
     }
@@ -390,14 +369,12 @@ mod tests {
     fn a_limit_kills_the_whole_group() {
         let child = Child::hold(&shell("sleep 1000 & echo $!; wait")).unwrap();
         let group = child.pid();
-        let error = child
-            .wait(&limits(Some(Duration::from_millis(200))))
-            .unwrap_err();
+        let error = child.wait(&limits(Some(Duration::from_millis(200)))).unwrap_err();
         assert!(matches!(error, ChildError::TimedOut { .. }), "{error}");
         // Signal 0 asks whether anybody is left in the group; zombies of init may take a moment.
-        // SAFETY: plain integers.
         let gone = (0..100).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
+            // SAFETY: plain integers.
             unsafe { libc::killpg(group, 0) != 0 }
         });
         assert!(gone, "the sleeper outlived its killed parent");
@@ -412,27 +389,16 @@ mod tests {
     #[test]
     fn an_interrupt_stops_the_wait() {
         let stop = AtomicBool::new(true);
-        let limits = Limits {
-            timeout: None,
-            interrupt: &stop,
-        };
-        let error = Child::hold(&shell("sleep 1000"))
-            .and_then(|c| c.wait(&limits))
-            .unwrap_err();
+        let limits = Limits { timeout: None, interrupt: &stop };
+        let error = Child::hold(&shell("sleep 1000")).and_then(|c| c.wait(&limits)).unwrap_err();
         assert!(matches!(error, ChildError::Interrupted));
     }
 
     #[test]
     fn what_cannot_run_says_why() {
-        let launch = |p: &str| Launch {
-            program: p.into(),
-            ..shell("")
-        };
-        let run = |p: &str| {
-            Child::hold(&launch(p))
-                .and_then(|c| c.wait(&limits(None)))
-                .unwrap_err()
-        };
+        let launch = |p: &str| Launch { program: p.into(), ..shell("") };
+        let run =
+            |p: &str| Child::hold(&launch(p)).and_then(|c| c.wait(&limits(None))).unwrap_err();
         assert!(matches!(run("/no/such/program"), ChildError::NotFound(_)));
         assert!(run("/etc/passwd").to_string().contains("executable?"));
     }
@@ -440,14 +406,8 @@ mod tests {
     #[test]
     fn equal_output_has_equal_digests_and_padding_reaches_the_child() {
         let run = |script: &str, padding| {
-            let launch = Launch {
-                environment_padding_bytes: padding,
-                ..shell(script)
-            };
-            Child::hold(&launch)
-                .and_then(|c| c.wait(&limits(None)))
-                .unwrap()
-                .stdout
+            let launch = Launch { environment_padding_bytes: padding, ..shell(script) };
+            Child::hold(&launch).and_then(|c| c.wait(&limits(None))).unwrap().stdout
         };
         assert_eq!(run("echo a", 0).digest, run("echo a", 64).digest);
         assert_ne!(run("echo a", 0).digest, run("echo b", 0).digest);

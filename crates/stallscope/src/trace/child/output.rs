@@ -29,12 +29,7 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(fd: OwnedFd) -> Self {
-        Self {
-            file: Some(fd.into()),
-            hasher: DefaultHasher::new(),
-            bytes: 0,
-            tail: Vec::new(),
-        }
+        Self { file: Some(fd.into()), hasher: DefaultHasher::new(), bytes: 0, tail: Vec::new() }
     }
 
     /// Takes what is there, one buffer of it; closes at the end of the stream. False when there

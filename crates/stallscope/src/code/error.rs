@@ -1,0 +1,90 @@
+//! Why a file could not be read as a program. Each sentence names the cause and what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What can go wrong between a path and its functions.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodeError {
+    /// Nothing there.
+    #[error("no such file: {0}")]
+    NotFound(PathBuf),
+    /// A folder was named.
+    #[error("{0} is a directory; name a program inside it")]
+    Directory(PathBuf),
+    /// The operating system will not let us read it.
+    #[error("{path} cannot be read: {cause}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's word for it.
+        cause: io::Error,
+    },
+    /// Readable, but no program.
+    #[error("{path} is not an ELF program: it is {looks_like}")]
+    NotElf {
+        /// The file.
+        path: PathBuf,
+        /// What its first bytes say it is.
+        looks_like: &'static str,
+    },
+    /// Starts like a program and ends too early, or its tables contradict each other.
+    #[error("{path} is a truncated or damaged ELF file: {detail} (copy or build it again)")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        detail: String,
+    },
+    /// A program for another processor.
+    #[error("{path} is for {architecture}; only x86-64 programs can be analysed")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The processor it is for.
+        architecture: String,
+    },
+    /// A program without machine code, or without anything that says where functions are.
+    #[error("{path} has no {what}")]
+    Empty {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        what: &'static str,
+    },
+}
+
+impl CodeError {
+    pub(super) fn from_io(path: &Path, cause: io::Error) -> Self {
+        match cause.kind() {
+            io::ErrorKind::NotFound => Self::NotFound(path.into()),
+            io::ErrorKind::IsADirectory => Self::Directory(path.into()),
+            _ => Self::Unreadable { path: path.into(), cause },
+        }
+    }
+
+    pub(super) fn damaged(path: &Path, detail: impl ToString) -> Self {
+        Self::Damaged { path: path.into(), detail: detail.to_string() }
+    }
+}
+
+/// What a file that is no ELF program seems to be, from its first bytes.
+pub(super) fn looks_like(data: &[u8]) -> &'static str {
+    match data {
+        [] => "empty",
+        [b'#', b'!', ..] => "a script; name the interpreter's program instead",
+        [b'M', b'Z', ..] => "a Windows (PE) program",
+        [0xcf | 0xce, 0xfa, 0xed, 0xfe, ..] | [0xca, 0xfe, 0xba, 0xbe, ..] => "a Mach-O program",
+        [b'!', b'<', b'a', b'r', b'c', b'h', b'>', ..] => "an archive of object files",
+        [0x1f, 0x8b, ..] => "gzip-compressed data",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd-compressed data",
+        [b'P', b'K', ..] => "a zip archive",
+        [b'B', b'C', 0xc0, 0xde, ..] => "LLVM bitcode; compile it first",
+        [0, b'a', b's', b'm', ..] => "a WebAssembly module",
+        _ if data.iter().take(1024).all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) => {
+            "a text file"
+        }
+        _ => "data of an unknown kind",
+    }
+}

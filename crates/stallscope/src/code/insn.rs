@@ -1,0 +1,103 @@
+//! The neutral instruction: what the rest of the library may know about one.
+//!
+//! Only what the analyses ask for: how control goes on, which memory is read and written, and what
+//! happens to the general registers, as far as addresses are made of them. The decoder behind it
+//! ([`super::x86`]) can change without anybody noticing.
+
+use crate::model::Svma;
+
+/// A general register by its hardware number: 0 is `rax`, 4 is `rsp`, 15 is `r15`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reg(pub u8);
+
+impl Reg {
+    /// How many there are.
+    pub const COUNT: usize = 16;
+    /// The stack pointer.
+    pub const STACK: Self = Self(4);
+
+    /// Its bit in a register set.
+    #[must_use]
+    pub fn bit(self) -> u16 {
+        1 << self.0
+    }
+}
+
+/// How control goes on behind an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// To the next instruction.
+    Next,
+    /// Always to the target.
+    Jump(Svma),
+    /// To the target or the next instruction.
+    Branch(Svma),
+    /// To an address that only the run knows.
+    IndirectJump,
+    /// Into another function and back to the next instruction.
+    Call,
+    /// Out of the function.
+    Return,
+    /// Nowhere: a trap, or bytes that are no instruction.
+    Stop,
+}
+
+/// An address as the instruction spells it: `base + index * scale + displacement`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RawAddress {
+    /// Base register.
+    pub base: Option<Reg>,
+    /// Index register.
+    pub index: Option<Reg>,
+    /// 1, 2, 4 or 8; meaningless without index.
+    pub scale: u8,
+    /// Constant part; the whole address when it is relative to the instruction pointer.
+    pub displacement: i64,
+}
+
+/// A read or write of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Its width.
+    pub size_bytes: u16,
+    /// Where.
+    pub address: RawAddress,
+}
+
+/// What an instruction makes of its destination register, as far as addresses care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// The address computed from registers, without touching memory: copies, sums, constants.
+    Address(RawAddress),
+    /// The old value and-ed with a constant: an index that wraps around a small table.
+    Masked(u64),
+}
+
+/// One instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Insn {
+    /// Its address.
+    pub svma: Svma,
+    /// Its length; 1 for a byte that is no instruction.
+    pub length_bytes: u8,
+    /// How control goes on.
+    pub flow: Flow,
+    /// Whether it does nothing and may stand between blocks only to fill up room.
+    pub is_padding: bool,
+    /// The memory it reads, if it is one plain stretch of known width.
+    pub load: Option<Access>,
+    /// The memory it writes, likewise.
+    pub store: Option<Access>,
+    /// A register whose new value is known in terms of old ones.
+    pub define: Option<(Reg, Value)>,
+    /// The set of registers whose new value is not known.
+    pub clobbers: u16,
+}
+
+impl Insn {
+    /// The address behind it.
+    #[must_use]
+    pub fn end(&self) -> Svma {
+        self.svma.offset(i64::from(self.length_bytes))
+    }
+}

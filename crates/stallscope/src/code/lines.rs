@@ -1,0 +1,101 @@
+//! Address to source line, with the chain of inlined functions.
+//!
+//! Debug information may be missing, split off or broken; then there are simply no lines.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::model::{SourceLine, Svma};
+
+use super::functions::demangle;
+
+/// The line tables of one program.
+pub struct SourceMap {
+    loader: Option<addr2line::Loader>,
+}
+
+impl SourceMap {
+    /// Opens the debug information of a program: its own, or the separate file it points to.
+    #[must_use]
+    pub fn open(path: &Path) -> Self {
+        Self { loader: addr2line::Loader::new(path).ok() }
+    }
+
+    /// The frames at an address, innermost first; empty when nothing is known.
+    #[must_use]
+    pub fn frames(&self, svma: Svma) -> Vec<SourceLine> {
+        let Some(loader) = &self.loader else {
+            return Vec::new();
+        };
+        // The reader looks one byte further and would run over the end of the address space.
+        if svma.0 == u64::MAX {
+            return Vec::new();
+        }
+        let Ok(mut frames) = loader.find_frames(svma.0) else {
+            return Vec::new();
+        };
+        let mut lines = Vec::new();
+        while let Ok(Some(frame)) = frames.next() {
+            let Some(location) = frame.location else {
+                continue;
+            };
+            let Some(file) = location.file else { continue };
+            let function =
+                frame.function.and_then(|f| f.raw_name().ok().map(|name| demangle(&name)));
+            lines.push(SourceLine {
+                file: file.into(),
+                line: location.line.unwrap_or(0),
+                function,
+            });
+        }
+        lines
+    }
+}
+
+/// The text of source lines, for files that are still where the compiler found them.
+#[derive(Default)]
+pub struct SourceText {
+    files: HashMap<PathBuf, Vec<String>>,
+}
+
+impl SourceText {
+    /// Files larger than this are no source.
+    const LARGEST_BYTES: u64 = 16 << 20;
+
+    /// The line without its indentation, if the file can be read.
+    pub fn line(&mut self, at: &SourceLine) -> Option<&str> {
+        let path = Path::new(&at.file);
+        if !self.files.contains_key(path) {
+            let small = fs::metadata(path).is_ok_and(|m| m.len() <= Self::LARGEST_BYTES);
+            let text = small.then(|| fs::read_to_string(path).ok()).flatten().unwrap_or_default();
+            self.files.insert(path.into(), text.lines().map(|l| l.trim().to_owned()).collect());
+        }
+        let index = (at.line as usize).checked_sub(1)?;
+        self.files.get(path)?.get(index).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::Image;
+
+    #[test]
+    fn finds_a_function_of_this_crate_and_survives_nonsense() {
+        let path = std::env::current_exe().unwrap();
+        let map = SourceMap::open(&path);
+        let image = Image::open(&path).unwrap();
+        let function = image
+            .functions()
+            .iter()
+            .find(|f| f.name().contains("code::functions::demangle"))
+            .expect("our own code has symbols");
+        let frames = map.frames(function.start);
+        assert!(frames.iter().any(|l| l.file.ends_with("functions.rs")), "{frames:?}");
+        let own = frames.iter().find(|l| l.file.ends_with("functions.rs")).unwrap();
+        assert!(SourceText::default().line(own).is_some_and(|l| l.contains("fn demangle")));
+        assert!(map.frames(Svma(u64::MAX)).is_empty());
+        assert!(SourceMap::open(Path::new("/no/such/file")).frames(Svma(0)).is_empty());
+    }
+}

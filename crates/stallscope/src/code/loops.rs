@@ -1,0 +1,226 @@
+//! Dominators and natural loops.
+//!
+//! A back edge goes to a block that dominates its source; its natural loop is what can reach the
+//! source without passing the header. Loops with the same header are one. Irreducible cycles are
+//! no natural loops and are left alone. Dominators by the simple iterative scheme of Cooper,
+//! Harvey and Kennedy (2001). Blocks that nothing is seen to jump to (the targets of indirect
+//! jumps) count as further entries.
+
+use super::cfg::Block;
+
+/// A natural loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// The block through which it is entered.
+    pub header: usize,
+    /// Its blocks, ascending, the header among them.
+    pub blocks: Vec<usize>,
+    /// The blocks that jump back to the header.
+    pub latches: Vec<usize>,
+    /// Nesting depth, 1 for an outermost loop.
+    pub depth: u32,
+}
+
+impl Loop {
+    /// Whether a block belongs to the loop.
+    #[must_use]
+    pub fn contains(&self, block: usize) -> bool {
+        self.blocks.binary_search(&block).is_ok()
+    }
+}
+
+/// Blocks in reverse post order, every block once, and which of them are entries: block 0, blocks
+/// without predecessors, and one block of each cycle that nothing else leads to.
+#[must_use]
+pub(super) fn reverse_post_order(blocks: &[Block]) -> (Vec<usize>, Vec<bool>) {
+    let mut seen = vec![false; blocks.len()];
+    let mut is_entry = vec![false; blocks.len()];
+    let mut post = Vec::with_capacity(blocks.len());
+    let entries = (0..blocks.len())
+        .filter(|b| *b == 0 || blocks[*b].predecessors.is_empty())
+        .chain(0..blocks.len());
+    for entry in entries {
+        if std::mem::replace(&mut seen[entry], true) {
+            continue;
+        }
+        is_entry[entry] = true;
+        let mut stack = vec![(entry, 0)];
+        while let Some((block, next)) = stack.pop() {
+            match blocks[block].successors.get(next) {
+                Some(successor) => {
+                    stack.push((block, next + 1));
+                    if !std::mem::replace(&mut seen[*successor], true) {
+                        stack.push((*successor, 0));
+                    }
+                }
+                None => post.push(block),
+            }
+        }
+    }
+    post.reverse();
+    (post, is_entry)
+}
+
+/// Immediate dominators in terms of reverse-post-order positions shifted by one; position 0 is a
+/// virtual root above all entries.
+struct Dominators {
+    position: Vec<usize>,
+    immediate: Vec<usize>,
+}
+
+impl Dominators {
+    fn compute(blocks: &[Block]) -> Self {
+        let (order, is_entry) = reverse_post_order(blocks);
+        let mut position = vec![0; blocks.len()];
+        for (i, block) in order.iter().enumerate() {
+            position[*block] = i + 1;
+        }
+        const UNKNOWN: usize = usize::MAX;
+        let mut immediate = vec![UNKNOWN; blocks.len() + 1];
+        immediate[0] = 0;
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (i, block) in order.iter().enumerate() {
+                let mine = i + 1;
+                let known = blocks[*block]
+                    .predecessors
+                    .iter()
+                    .map(|p| position[*p])
+                    .filter(|p| immediate[*p] != UNKNOWN);
+                let merged = known
+                    .chain(is_entry[*block].then_some(0))
+                    .reduce(|a, b| Self::meet(&immediate, a, b))
+                    // Cannot happen: in this order an entry or a predecessor comes first.
+                    .unwrap_or(0);
+                changed |= std::mem::replace(&mut immediate[mine], merged) != merged;
+            }
+        }
+        Self { position, immediate }
+    }
+
+    fn meet(immediate: &[usize], mut a: usize, mut b: usize) -> usize {
+        while a != b {
+            if a > b {
+                a = immediate[a];
+            } else {
+                b = immediate[b];
+            }
+        }
+        a
+    }
+
+    fn dominates(&self, above: usize, below: usize) -> bool {
+        let above = self.position[above];
+        let mut at = self.position[below];
+        while at > above {
+            at = self.immediate[at];
+        }
+        at == above
+    }
+}
+
+/// All natural loops, outer before inner.
+pub(super) fn find_loops(blocks: &[Block]) -> Vec<Loop> {
+    let dominators = Dominators::compute(blocks);
+    let mut loops: Vec<Loop> = Vec::new();
+    for (header, block) in blocks.iter().enumerate() {
+        let latches: Vec<usize> = block
+            .predecessors
+            .iter()
+            .copied()
+            .filter(|latch| dominators.dominates(header, *latch))
+            .collect();
+        if !latches.is_empty() {
+            let members = members(blocks, header, &latches);
+            loops.push(Loop { header, blocks: members, latches, depth: 0 });
+        }
+    }
+    let depths: Vec<u32> = loops
+        .iter()
+        .map(|inner| loops.iter().filter(|outer| outer.contains(inner.header)).count() as u32)
+        .collect();
+    for (l, depth) in loops.iter_mut().zip(depths) {
+        l.depth = depth;
+    }
+    loops.sort_by_key(|l| (l.depth, l.header));
+    loops
+}
+
+fn members(blocks: &[Block], header: usize, latches: &[usize]) -> Vec<usize> {
+    let mut inside = vec![false; blocks.len()];
+    inside[header] = true;
+    let mut work = latches.to_vec();
+    while let Some(block) = work.pop() {
+        if !std::mem::replace(&mut inside[block], true) {
+            work.extend(&blocks[block].predecessors);
+        }
+    }
+    (0..blocks.len()).filter(|b| inside[*b]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn graph(edges: &[(usize, usize)], count: usize) -> Vec<Block> {
+        let mut blocks: Vec<Block> = (0..count)
+            .map(|i| Block { first: i, end: i + 1, successors: vec![], predecessors: vec![] })
+            .collect();
+        for (from, to) in edges {
+            if !blocks[*from].successors.contains(to) {
+                blocks[*from].successors.push(*to);
+                blocks[*to].predecessors.push(*from);
+            }
+        }
+        blocks
+    }
+
+    #[test]
+    fn nested_loops_have_depths() {
+        // 0 -> 1 -> 2 -> 2, 2 -> 1, 1 -> 3
+        let loops = find_loops(&graph(&[(0, 1), (1, 2), (2, 2), (2, 1), (1, 3)], 4));
+        let shape: Vec<_> = loops.iter().map(|l| (l.header, l.blocks.clone(), l.depth)).collect();
+        assert_eq!(shape, [(1, vec![1, 2], 1), (2, vec![2], 2)]);
+    }
+
+    #[test]
+    fn a_cycle_with_two_entries_is_no_natural_loop() {
+        let loops = find_loops(&graph(&[(0, 1), (0, 2), (1, 2), (2, 1)], 3));
+        assert!(loops.is_empty());
+    }
+
+    /// Dominance by definition: removing `above` cuts `below` off from every entry.
+    fn dominates_naively(blocks: &[Block], above: usize, below: usize) -> bool {
+        let mut seen = vec![false; blocks.len()];
+        let (_, is_entry) = reverse_post_order(blocks);
+        let mut work: Vec<usize> =
+            (0..blocks.len()).filter(|b| is_entry[*b] && *b != above).collect();
+        while let Some(block) = work.pop() {
+            if !std::mem::replace(&mut seen[block], true) {
+                work.extend(blocks[block].successors.iter().filter(|s| **s != above));
+            }
+        }
+        above == below || !seen[below]
+    }
+
+    proptest! {
+        #[test]
+        fn dominators_agree_with_the_definition(
+            edges in prop::collection::vec((0_usize..9, 0_usize..9), 0..24)
+        ) {
+            let blocks = graph(&edges, 9);
+            let dominators = Dominators::compute(&blocks);
+            for above in 0..9 {
+                for below in 0..9 {
+                    prop_assert_eq!(
+                        dominators.dominates(above, below),
+                        dominates_naively(&blocks, above, below),
+                        "{} over {} in {:?}", above, below, edges
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! A binary as functions, instructions, loops, symbolic addresses and source lines.
+//!
+//! This room reads and describes; it judges nothing. Broken, truncated, stripped and foreign files
+//! give an error or less information, never a panic.
+
+mod address;
+mod cfg;
+mod error;
+mod functions;
+mod image;
+mod insn;
+mod lines;
+mod loops;
+pub mod x86;
+
+pub use address::{Addresses, Root, SymbolicAddress, index_mask};
+pub use cfg::{Block, FunctionCode};
+pub use error::CodeError;
+pub use functions::{Function, demangle};
+pub use image::{FunctionSource, Image};
+pub use insn::{Access, Flow, Insn, RawAddress, Reg, Value};
+pub use lines::{SourceMap, SourceText};
+pub use loops::Loop;

@@ -1,0 +1,350 @@
+//! x86-64 machine code to neutral instructions, and to text.
+//!
+//! Memory accesses that are not one plain stretch (gathers, masked vector accesses, `rep`
+//! strings, state saves, thread-local segments) are left out: a rule that needs to know where an
+//! access goes must not guess. Results of 32-bit additions count as sums of their operands: an
+//! index that wraps at 2^32 in the middle of an array is not code that anybody times.
+
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
+    InstructionInfoOptions, IntelFormatter, MemorySizeOptions, Mnemonic, OpAccess, OpKind,
+    Register,
+};
+
+use super::insn::{Access, Flow, Insn, RawAddress, Reg, Value};
+use crate::model::Svma;
+
+/// Registers that a called function may change (System V).
+const CALL_CLOBBERS: u16 = 0b0000_1111_1100_0111;
+
+/// Decodes a stretch of code from its first byte to its last.
+#[must_use]
+pub fn decode(bytes: &[u8], start: Svma) -> Vec<Insn> {
+    let mut decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
+    let mut info = InstructionInfoFactory::new();
+    let mut raw = Instruction::default();
+    let mut insns = Vec::with_capacity(bytes.len() / 4 + 1);
+    while decoder.can_decode() {
+        decoder.decode_out(&mut raw);
+        insns.push(if raw.is_invalid() { invalid(&raw) } else { neutral(&raw, &mut info) });
+        if raw.is_invalid() {
+            // Take up again at the very next byte.
+            let next = (raw.ip() + 1).wrapping_sub(start.0) as usize;
+            if decoder.set_position(next).is_err() {
+                break;
+            }
+            decoder.set_ip(raw.ip() + 1);
+        }
+    }
+    insns
+}
+
+/// One instruction in Intel syntax, widths always spelled out.
+#[must_use]
+pub fn text(bytes: &[u8], svma: Svma) -> String {
+    let mut decoder = Decoder::with_ip(64, bytes, svma.0, DecoderOptions::NONE);
+    if !decoder.can_decode() {
+        return "(no bytes)".to_owned();
+    }
+    let instruction = decoder.decode();
+    let mut formatter = IntelFormatter::new();
+    let options = formatter.options_mut();
+    options.set_uppercase_hex(false);
+    options.set_hex_prefix("0x");
+    options.set_hex_suffix("");
+    options.set_space_after_operand_separator(true);
+    options.set_branch_leading_zeros(false);
+    options.set_memory_size_options(MemorySizeOptions::Always);
+    options.set_rip_relative_addresses(true);
+    options.set_show_branch_size(false);
+    let mut out = String::new();
+    formatter.format(&instruction, &mut out);
+    out
+}
+
+/// The bytes of a function without what changes when it or its neighbours move: displacements
+/// relative to the instruction pointer, and the targets of jumps and calls that leave it.
+#[must_use]
+pub fn normalised(bytes: &[u8], start: Svma) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    let inside = start.0..start.0.wrapping_add(bytes.len() as u64);
+    let mut decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
+    let mut raw = Instruction::default();
+    while decoder.can_decode() {
+        let at = decoder.position();
+        decoder.decode_out(&mut raw);
+        let offsets = decoder.get_constant_offsets(&raw);
+        let leaves = raw.op_count() > 0
+            && raw.op0_kind() == OpKind::NearBranch64
+            && !inside.contains(&raw.near_branch_target());
+        let (offset, size) = if leaves {
+            (offsets.immediate_offset(), offsets.immediate_size())
+        } else if raw.is_ip_rel_memory_operand() {
+            (offsets.displacement_offset(), offsets.displacement_size())
+        } else {
+            continue;
+        };
+        if let Some(hole) = out.get_mut(at + offset..at + offset + size) {
+            hole.fill(0);
+        }
+    }
+    out
+}
+
+fn invalid(raw: &Instruction) -> Insn {
+    Insn {
+        svma: Svma(raw.ip()),
+        length_bytes: 1,
+        flow: Flow::Stop,
+        is_padding: false,
+        load: None,
+        store: None,
+        define: None,
+        clobbers: 0,
+    }
+}
+
+fn neutral(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Insn {
+    let info = factory.info_options(raw, InstructionInfoOptions::NONE);
+    let mut insn = Insn {
+        svma: Svma(raw.ip()),
+        length_bytes: raw.len() as u8,
+        flow: flow(raw),
+        is_padding: matches!(raw.mnemonic(), Mnemonic::Nop | Mnemonic::Int3),
+        load: None,
+        store: None,
+        define: define(raw),
+        clobbers: 0,
+    };
+    for used in info.used_registers() {
+        if writes(used.access())
+            && let Some(reg) = general(used.register())
+        {
+            insn.clobbers |= reg.bit();
+        }
+    }
+    if insn.flow == Flow::Call {
+        insn.clobbers |= CALL_CLOBBERS;
+        insn.clobbers &= !Reg::STACK.bit();
+    } else if raw.is_stack_instruction() && raw.mnemonic() != Mnemonic::Leave {
+        insn.define = Some((Reg::STACK, sum(Reg::STACK, i64::from(raw.stack_pointer_increment()))));
+    }
+    if let Some((reg, _)) = insn.define {
+        insn.clobbers &= !reg.bit();
+    }
+    if !(raw.is_string_instruction() && (raw.has_rep_prefix() || raw.has_repne_prefix())) {
+        for used in info.used_memory() {
+            let Some(access) = plain_access(used) else {
+                continue;
+            };
+            match used.access() {
+                OpAccess::Read => insn.load = Some(access),
+                OpAccess::Write => insn.store = Some(access),
+                OpAccess::ReadWrite => (insn.load, insn.store) = (Some(access), Some(access)),
+                _ => {}
+            }
+        }
+    }
+    insn
+}
+
+fn flow(raw: &Instruction) -> Flow {
+    match raw.flow_control() {
+        FlowControl::Next | FlowControl::XbeginXabortXend => Flow::Next,
+        FlowControl::UnconditionalBranch => Flow::Jump(Svma(raw.near_branch_target())),
+        FlowControl::ConditionalBranch => Flow::Branch(Svma(raw.near_branch_target())),
+        FlowControl::IndirectBranch => Flow::IndirectJump,
+        // A system call leaves the function's own registers and code alone.
+        _ if matches!(raw.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter) => Flow::Next,
+        FlowControl::Call | FlowControl::IndirectCall => Flow::Call,
+        FlowControl::Return => Flow::Return,
+        FlowControl::Interrupt if raw.mnemonic() != Mnemonic::Int3 => Flow::Next,
+        FlowControl::Interrupt | FlowControl::Exception => Flow::Stop,
+    }
+}
+
+fn writes(access: OpAccess) -> bool {
+    matches!(
+        access,
+        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+    )
+}
+
+/// The general register that holds `register`, whatever its width.
+fn general(register: Register) -> Option<Reg> {
+    let full = register.full_register();
+    full.is_gpr64().then(|| Reg(full.number() as u8))
+}
+
+fn wide_enough(register: Register) -> bool {
+    register.is_gpr32() || register.is_gpr64()
+}
+
+fn sum(from: Reg, displacement: i64) -> Value {
+    Value::Address(RawAddress { base: Some(from), index: None, scale: 1, displacement })
+}
+
+/// The new value of the first operand, where it is made of registers and constants.
+fn define(raw: &Instruction) -> Option<(Reg, Value)> {
+    if raw.op_count() == 0 || raw.op0_kind() != OpKind::Register || !wide_enough(raw.op0_register())
+    {
+        return None;
+    }
+    let to = general(raw.op0_register())?;
+    let second_register = (raw.op_count() > 1 && raw.op1_kind() == OpKind::Register)
+        .then(|| raw.op1_register())
+        .filter(|r| wide_enough(*r));
+    let immediate = (raw.op_count() == 2).then(|| raw.try_immediate(1).ok()).flatten();
+    let value = match raw.mnemonic() {
+        Mnemonic::Mov => match (second_register, immediate) {
+            (Some(from), _) => sum(general(from)?, 0),
+            (None, Some(constant)) => constant_value(constant as i64),
+            _ => return None,
+        },
+        Mnemonic::Lea => Value::Address(raw_address(
+            raw.memory_base(),
+            raw.memory_index(),
+            raw.memory_index_scale(),
+            raw.memory_displacement64(),
+        )?),
+        Mnemonic::Add => sum(to, immediate? as i64),
+        Mnemonic::Sub => sum(to, (immediate? as i64).wrapping_neg()),
+        Mnemonic::Inc => sum(to, 1),
+        Mnemonic::Dec => sum(to, -1),
+        Mnemonic::And => Value::Masked(immediate?),
+        Mnemonic::Xor if second_register.and_then(general) == Some(to) => constant_value(0),
+        _ => return None,
+    };
+    Some((to, value))
+}
+
+fn constant_value(displacement: i64) -> Value {
+    Value::Address(RawAddress { displacement, scale: 1, ..RawAddress::default() })
+}
+
+fn raw_address(
+    base: Register,
+    index: Register,
+    scale: u32,
+    displacement: u64,
+) -> Option<RawAddress> {
+    let part = |register: Register| match register {
+        Register::None | Register::RIP | Register::EIP => Some(None),
+        _ => general(register).map(Some),
+    };
+    Some(RawAddress {
+        base: part(base)?,
+        index: part(index)?,
+        scale: scale as u8,
+        displacement: displacement as i64,
+    })
+}
+
+/// The access, if it is one stretch of known width at an address made of general registers.
+fn plain_access(used: &iced_x86::UsedMemory) -> Option<Access> {
+    if matches!(used.segment(), Register::FS | Register::GS) {
+        return None;
+    }
+    let size_bytes =
+        u16::try_from(used.memory_size().size()).ok().filter(|n| (1..=64).contains(n))?;
+    let address = raw_address(used.base(), used.index(), used.scale(), used.displacement())?;
+    Some(Access { size_bytes, address })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(bytes: &[u8]) -> Insn {
+        let insns = decode(bytes, Svma(0x1000));
+        assert_eq!(insns.len(), 1, "{insns:?}");
+        insns[0]
+    }
+
+    fn at(base: u8, index: Option<u8>, scale: u8, displacement: i64) -> RawAddress {
+        RawAddress { base: Some(Reg(base)), index: index.map(Reg), scale, displacement }
+    }
+
+    #[test]
+    fn the_first_storys_load_and_stores() {
+        // movq xmm0, [rsp+r9*8-0x10]
+        let load = one(&[0xf3, 0x42, 0x0f, 0x7e, 0x44, 0xcc, 0xf0]);
+        let expected = Access { size_bytes: 8, address: at(4, Some(9), 8, -0x10) };
+        assert_eq!(load.load, Some(expected));
+        assert_eq!(load.store, None);
+        // mov [rsp+rbx*8-0x10], r11d
+        let store = one(&[0x44, 0x89, 0x5c, 0xdc, 0xf0]);
+        let expected = Access { size_bytes: 4, address: at(4, Some(3), 8, -0x10) };
+        assert_eq!(store.store, Some(expected));
+        assert_eq!(
+            text(&[0x44, 0x89, 0x5c, 0xdc, 0xf0], Svma(0)),
+            "mov dword ptr [rsp+rbx*8-0x10], r11d"
+        );
+    }
+
+    #[test]
+    fn register_arithmetic_is_kept_as_addresses() {
+        // lea r9d, [rbx+1]
+        assert_eq!(
+            one(&[0x44, 0x8d, 0x4b, 0x01]).define,
+            Some((Reg(9), Value::Address(at(3, None, 1, 1))))
+        );
+        // and r9d, 0xf
+        assert_eq!(one(&[0x41, 0x83, 0xe1, 0x0f]).define, Some((Reg(9), Value::Masked(15))));
+        // sub rsp, 0x78
+        assert_eq!(
+            one(&[0x48, 0x83, 0xec, 0x78]).define,
+            Some((Reg::STACK, sum(Reg::STACK, -0x78)))
+        );
+        // push rbp: the store lies below the old stack pointer
+        let push = one(&[0x55]);
+        assert_eq!(push.define, Some((Reg::STACK, sum(Reg::STACK, -8))));
+        assert_eq!(push.store.unwrap().address.displacement, -8);
+        // movzx eax, al: unknown
+        let widen = one(&[0x0f, 0xb6, 0xc0]);
+        assert_eq!((widen.define, widen.clobbers), (None, 1));
+    }
+
+    #[test]
+    fn flow_is_told_apart() {
+        assert_eq!(one(&[0xeb, 0x10]).flow, Flow::Jump(Svma(0x1012)));
+        assert_eq!(one(&[0x74, 0xfe]).flow, Flow::Branch(Svma(0x1000)));
+        assert_eq!(one(&[0xff, 0xe0]).flow, Flow::IndirectJump);
+        assert_eq!(one(&[0xc3]).flow, Flow::Return);
+        assert_eq!(one(&[0x0f, 0x0b]).flow, Flow::Stop);
+        assert_eq!(one(&[0x0f, 0x05]).flow, Flow::Next);
+        let call = one(&[0xe8, 0, 0, 0, 0]);
+        assert_eq!(call.flow, Flow::Call);
+        assert_eq!(call.clobbers & Reg(3).bit(), 0, "rbx survives a call");
+        assert_ne!(call.clobbers & Reg(0).bit(), 0, "rax does not");
+    }
+
+    #[test]
+    fn accesses_of_unknown_extent_are_left_out() {
+        // rep movsq
+        let rep = one(&[0xf3, 0x48, 0xa5]);
+        assert_eq!((rep.load, rep.store), (None, None));
+        // vpgatherdd ymm0, [rax+ymm1*4], ymm2
+        let gather = one(&[0xc4, 0xe2, 0x6d, 0x90, 0x04, 0x88]);
+        assert_eq!(gather.load, None);
+        // mov rax, fs:[0x28]
+        assert_eq!(one(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0]).load, None);
+    }
+
+    #[test]
+    fn moved_code_is_the_same_after_normalising() {
+        // mov rax, [rip+d]; call far; jmp to the start: the same three at another place.
+        let here = [0x48, 0x8b, 0x05, 1, 2, 3, 4, 0xe8, 1, 2, 3, 4, 0xeb, 0xf2];
+        let there = [0x48, 0x8b, 0x05, 9, 2, 3, 4, 0xe8, 9, 2, 3, 4, 0xeb, 0xf2];
+        let other = [0x48, 0x8b, 0x05, 1, 2, 3, 4, 0xe8, 1, 2, 3, 4, 0xeb, 0xf9];
+        assert_eq!(normalised(&here, Svma(0x1000)), normalised(&there, Svma(0x2000)));
+        assert_ne!(normalised(&here, Svma(0x1000)), normalised(&other, Svma(0x1000)));
+    }
+
+    #[test]
+    fn garbage_is_skipped_byte_by_byte() {
+        let insns = decode(&[0x06, 0x90, 0xc3], Svma(0));
+        assert_eq!(insns.len(), 3);
+        assert_eq!((insns[0].flow, insns[2].flow), (Flow::Stop, Flow::Return));
+    }
+}
