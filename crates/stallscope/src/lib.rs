@@ -21,5 +21,6 @@
 
 pub mod code;
 pub mod layout;
+pub mod layout;
 pub mod model;
 pub mod trace;

@@ -1,0 +1,188 @@
+//! The functions of two builds, side by side.
+//!
+//! By name first, then by name without the suffixes that compilers put on clones, then by
+//! normalised bytes (so that functions of stripped programs find each other). Equal names (static
+//! functions of different files) are paired in the order of their addresses.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::code::{Function, Image, x86};
+
+/// What became of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// The same code at the same address.
+    Same,
+    /// The same code elsewhere.
+    Moved {
+        /// By how much; positive is towards higher addresses.
+        by_bytes: i64,
+    },
+    /// Other code.
+    Changed,
+    /// Only in the second build.
+    New,
+    /// Only in the first build.
+    Gone,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Same => f.write_str("same bytes, same address"),
+            Self::Moved { by_bytes } => write!(f, "same bytes, moved by {by_bytes:+}"),
+            Self::Changed => f.write_str("code changed"),
+            Self::New => f.write_str("new"),
+            Self::Gone => f.write_str("gone"),
+        }
+    }
+}
+
+/// One function of either build, or the same function of both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionMatch<'a> {
+    /// It, in the first build.
+    pub before: Option<&'a Function>,
+    /// It, in the second build.
+    pub after: Option<&'a Function>,
+    /// What became of it.
+    pub change: Change,
+}
+
+/// Matches all functions of two builds; those of the first come in address order, then the new ones.
+#[must_use]
+pub fn match_functions<'a>(before: &'a Image, after: &'a Image) -> Vec<FunctionMatch<'a>> {
+    let mut left: Vec<&Function> = before.functions().iter().collect();
+    let mut right: Vec<&Function> = after.functions().iter().collect();
+    let mut pairs: Vec<(&Function, &Function)> = Vec::new();
+    let named = |f: &Function| f.named.then(|| f.symbol.clone());
+    let stem = |f: &Function| f.named.then(|| without_clone_suffix(&f.symbol).to_owned());
+    pair_by(&mut left, &mut right, &mut pairs, named, named);
+    pair_by(&mut left, &mut right, &mut pairs, stem, stem);
+    pair_by(&mut left, &mut right, &mut pairs, |f| body(before, f), |f| body(after, f));
+
+    let mut matches: Vec<FunctionMatch<'a>> = pairs
+        .into_iter()
+        .map(|(b, a)| FunctionMatch {
+            before: Some(b),
+            after: Some(a),
+            change: change(before, b, after, a),
+        })
+        .chain(left.into_iter().map(|b| FunctionMatch {
+            before: Some(b),
+            after: None,
+            change: Change::Gone,
+        }))
+        .collect();
+    matches.sort_by_key(|m| m.before.map(|f| f.start));
+    matches.extend(right.into_iter().map(|a| FunctionMatch {
+        before: None,
+        after: Some(a),
+        change: Change::New,
+    }));
+    matches
+}
+
+fn body(image: &Image, function: &Function) -> Option<Vec<u8>> {
+    // Tiny bodies are alike by chance.
+    (function.size_bytes >= 16)
+        .then(|| x86::normalised(image.function_bytes(function), function.start))
+}
+
+fn change(before: &Image, b: &Function, after: &Image, a: &Function) -> Change {
+    let code = |image: &Image, f: &Function| x86::normalised(image.function_bytes(f), f.start);
+    if b.size_bytes != a.size_bytes || code(before, b) != code(after, a) {
+        Change::Changed
+    } else if b.start == a.start {
+        Change::Same
+    } else {
+        Change::Moved { by_bytes: a.start.0.wrapping_sub(b.start.0) as i64 }
+    }
+}
+
+/// `decode.isra.0` and `decode.llvm.123` are `decode`; `decode.cold` is code of its own.
+fn without_clone_suffix(symbol: &str) -> &str {
+    ["constprop", "isra", "part", "llvm", "lto_priv"]
+        .iter()
+        .filter_map(|kind| symbol.find(&format!(".{kind}.")))
+        .min()
+        .map_or(symbol, |at| &symbol[..at])
+}
+
+/// Pairs what has the same key, in order, and removes it from both sides.
+fn pair_by<'a, K: Ord>(
+    left: &mut Vec<&'a Function>,
+    right: &mut Vec<&'a Function>,
+    pairs: &mut Vec<(&'a Function, &'a Function)>,
+    left_key: impl Fn(&Function) -> Option<K>,
+    right_key: impl Fn(&Function) -> Option<K>,
+) {
+    let mut waiting: BTreeMap<K, VecDeque<&'a Function>> = BTreeMap::new();
+    for function in right.iter() {
+        if let Some(key) = right_key(function) {
+            waiting.entry(key).or_default().push_back(function);
+        }
+    }
+    let mut taken = HashSet::new();
+    left.retain(|function| {
+        let partner =
+            left_key(function).and_then(|key| waiting.get_mut(&key)).and_then(VecDeque::pop_front);
+        if let Some(partner) = partner {
+            taken.insert(partner.start);
+            pairs.push((function, partner));
+        }
+        partner.is_none()
+    });
+    right.retain(|function| !taken.contains(&function.start));
+}
+
+/// How many functions there are of each kind of change, for a summary line.
+impl Change {
+    /// The kind alone: every distance of a move counts as one kind.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Moved { .. } => "moved",
+            Self::Changed => "changed",
+            Self::New => "new",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// Counts by kind.
+    #[must_use]
+    pub fn census(matches: &[FunctionMatch<'_>]) -> HashMap<&'static str, usize> {
+        let mut counts = HashMap::new();
+        for m in matches {
+            *counts.entry(m.change.kind()).or_insert(0) += 1;
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_matches_itself() {
+        let image = Image::open(&std::env::current_exe().unwrap()).unwrap();
+        let matches = match_functions(&image, &image);
+        assert_eq!(matches.len(), image.functions().len());
+        assert!(matches.iter().all(|m| m.change == Change::Same));
+        assert_eq!(Change::census(&matches)["same"], matches.len());
+    }
+
+    #[test]
+    fn clone_suffixes_are_dropped_and_cold_parts_kept() {
+        assert_eq!(without_clone_suffix("decode.isra.0"), "decode");
+        assert_eq!(without_clone_suffix("decode.part.0.constprop.1"), "decode");
+        assert_eq!(without_clone_suffix("decode.cold"), "decode.cold");
+    }
+}
