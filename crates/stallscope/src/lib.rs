@@ -20,7 +20,8 @@
 //! counters, no ptrace, no symbols) is a value that reaches the report.
 
 pub mod code;
-pub mod layout;
+pub mod compare;
 pub mod layout;
 pub mod model;
+pub mod report;
 pub mod trace;

@@ -1,0 +1,385 @@
+//! From raw samples to a verdict: the same samples and settings always give the same words.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::diagnostics::{Diagnostics, LogPair, diagnose};
+use super::error::CompareError;
+use super::runner::RunSample;
+use super::schedule::Arm;
+use super::stats::robust::quartiles;
+use super::stats::signed_rank::{self, Interval, SignedRank};
+use super::stats::student::{PairedT, paired_t};
+use super::verdict::{Decision, Verdict, judge};
+use super::warning::Warning;
+use super::{MAX_PAIRS, Settings};
+use crate::model::{Measurement, Unit};
+
+/// Below this p-value a disturbance is mentioned; low, because several are looked for.
+const ALARM_P: f64 = 0.01;
+/// Disturbances smaller than this (log) are not worth a reader's time.
+const ALARM_LOG: f64 = 0.003;
+/// Share of spikes that is worth mentioning.
+const ALARM_SPIKES: f64 = 0.05;
+/// Runs shorter than this are mostly the start of a process.
+const SHORT_NS: f64 = 1e6;
+
+/// A time that every run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Metric {
+    /// From start to end. The verdict is about this one.
+    Wall,
+    /// User plus system: the second witness.
+    Cpu,
+    /// Processor time in user mode.
+    User,
+    /// Processor time in the kernel.
+    System,
+}
+
+impl Metric {
+    /// In the order in which they are shown.
+    pub const ALL: [Self; 4] = [Self::Wall, Self::Cpu, Self::User, Self::System];
+
+    /// This time of `sample`, in nanoseconds.
+    #[must_use]
+    pub fn of(self, sample: &RunSample) -> u64 {
+        match self {
+            Self::Wall => sample.wall_ns,
+            Self::Cpu => sample.user_ns.saturating_add(sample.system_ns),
+            Self::User => sample.user_ns,
+            Self::System => sample.system_ns,
+        }
+    }
+}
+
+/// B over A in one metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ratio {
+    /// The ratio with its interval.
+    pub estimate: Measurement,
+    /// Its natural logarithm.
+    pub log_ratio: f64,
+    /// Lower end of the interval of the logarithm.
+    pub low_log: f64,
+    /// Upper end of the interval of the logarithm.
+    pub high_log: f64,
+    /// What the interval really covers; below 0.95 when there are fewer than six pairs.
+    pub confidence: f64,
+    /// The test that belongs to the interval.
+    pub signed_rank: SignedRank,
+    /// The cross-check, where there is any spread.
+    pub paired_t: Option<PairedT>,
+    /// Sum of B over sum of A, as a log ratio: for those who pay for totals.
+    pub total_log_ratio: f64,
+    /// Fastest B over fastest A, as a log ratio: a second opinion, never the test.
+    pub minimum_log_ratio: f64,
+}
+
+impl Ratio {
+    /// Whether the interval leaves "no difference" out.
+    #[must_use]
+    pub fn excludes_zero(&self) -> bool {
+        self.low_log > 0.0 || self.high_log < 0.0
+    }
+}
+
+/// One metric of both arms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Contrast {
+    /// Which time.
+    pub metric: Metric,
+    /// Median and quartiles of A.
+    pub a: Measurement,
+    /// Median and quartiles of B.
+    pub b: Measurement,
+    /// B over A; absent when a run has no time at all in this metric, which has no ratio.
+    pub ratio: Option<Ratio>,
+}
+
+/// Everything that follows from the samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Analysis {
+    /// The word about wall time.
+    pub verdict: Verdict,
+    /// B over A in wall time.
+    pub wall: Ratio,
+    /// All metrics, wall time included, in the order of [`Metric::ALL`].
+    pub contrasts: Vec<Contrast>,
+    /// The state of the machine.
+    pub diagnostics: Diagnostics,
+    /// What to know before believing it.
+    pub warnings: Vec<Warning>,
+}
+
+/// Judges raw samples. Deterministic: anybody can repeat it from the JSON.
+///
+/// # Errors
+/// [`CompareError::Samples`] when the samples do not form pairs, or a run took no wall time.
+pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, CompareError> {
+    settings.check()?;
+    let pairs = pair_up(samples)?;
+    let contrasts: Vec<Contrast> = Metric::ALL.iter().map(|m| contrast(*m, &pairs)).collect();
+    let wall = contrasts.first().and_then(|c| c.ratio.clone());
+    let wall = wall.ok_or_else(|| CompareError::Samples("a run took no wall time".into()))?;
+    let diagnostics = diagnose(&logs(&pairs));
+    let interval = Interval {
+        centre: wall.log_ratio,
+        low: wall.low_log,
+        high: wall.high_log,
+        confidence: wall.confidence,
+    };
+    let verdict = judge(
+        &interval,
+        pairs.len(),
+        diagnostics.pair_sd_log,
+        settings.effect_log(),
+    );
+    let mut warnings = statistical_warnings(&verdict, &contrasts, &diagnostics, settings);
+    warnings.extend(program_warnings(&pairs));
+    warnings.push(Warning::OneBuildEach);
+    Ok(Analysis {
+        verdict,
+        wall,
+        contrasts,
+        diagnostics,
+        warnings,
+    })
+}
+
+type Pair<'a> = [&'a RunSample; 2];
+
+/// Both runs of every pair, [A, B], in order of time.
+fn pair_up(samples: &[RunSample]) -> Result<Vec<Pair<'_>>, CompareError> {
+    let wrong = |what: String| CompareError::Samples(what);
+    if samples.is_empty() || samples.len() > 2 * MAX_PAIRS as usize {
+        return Err(wrong(format!(
+            "{} runs; between 2 and {} are needed",
+            samples.len(),
+            2 * MAX_PAIRS
+        )));
+    }
+    let mut by_pair: BTreeMap<u32, [Option<&RunSample>; 2]> = BTreeMap::new();
+    for sample in samples {
+        let seat = &mut by_pair.entry(sample.plan.pair).or_default()[sample.plan.arm.index()];
+        if seat.replace(sample).is_some() {
+            return Err(wrong(format!(
+                "pair {} holds arm {} twice",
+                sample.plan.pair, sample.plan.arm
+            )));
+        }
+    }
+    let mut pairs = Vec::with_capacity(by_pair.len());
+    for (number, seats) in by_pair {
+        match seats {
+            [Some(a), Some(b)] if a.plan.slot != b.plan.slot => pairs.push([a, b]),
+            [Some(_), Some(_)] => {
+                return Err(wrong(format!("both runs of pair {number} have one slot")));
+            }
+            _ => return Err(wrong(format!("pair {number} lacks an arm"))),
+        }
+    }
+    pairs.sort_by_key(|[a, b]| a.plan.order.min(b.plan.order));
+    Ok(pairs)
+}
+
+fn logs(pairs: &[Pair<'_>]) -> Vec<LogPair> {
+    pairs
+        .iter()
+        .map(|[a, b]| LogPair {
+            a: (a.wall_ns as f64).ln(),
+            b: (b.wall_ns as f64).ln(),
+            slot_of_b: b.plan.slot,
+        })
+        .collect()
+}
+
+/// The pairs of `samples` as logs, for the tests of the diagnostics.
+#[cfg(test)]
+pub(super) fn log_pairs(samples: &[RunSample]) -> Result<Vec<LogPair>, CompareError> {
+    Ok(logs(&pair_up(samples)?))
+}
+
+fn contrast(metric: Metric, pairs: &[Pair<'_>]) -> Contrast {
+    let times = |arm: Arm| -> Vec<f64> {
+        pairs
+            .iter()
+            .map(|p| metric.of(p[arm.index()]) as f64)
+            .collect()
+    };
+    let (a, b) = (times(Arm::A), times(Arm::B));
+    Contrast {
+        metric,
+        a: typical(&a),
+        b: typical(&b),
+        ratio: ratio(&a, &b),
+    }
+}
+
+/// Median and quartiles; zeros when there are no values, which `pair_up` rules out.
+fn typical(times_ns: &[f64]) -> Measurement {
+    let [low, value, high] = quartiles(times_ns).unwrap_or_default();
+    Measurement {
+        value,
+        unit: Unit::Nanoseconds,
+        low,
+        high,
+        n: times_ns.len(),
+        how: "median, quartiles".into(),
+    }
+}
+
+fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
+    if a.iter().chain(b).any(|t| *t <= 0.0) {
+        // Dropping such pairs would drop the fastest runs.
+        return None;
+    }
+    let log_ratios: Vec<f64> = a.iter().zip(b).map(|(a, b)| (b / a).ln()).collect();
+    let interval = signed_rank::interval(&log_ratios)?;
+    let total = |times: &[f64]| times.iter().sum::<f64>();
+    let fastest = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
+    Some(Ratio {
+        estimate: Measurement {
+            value: interval.centre.exp(),
+            unit: Unit::Ratio,
+            low: interval.low.exp(),
+            high: interval.high.exp(),
+            n: a.len(),
+            how: format!(
+                "Hodges-Lehmann of paired log ratios, {:.0} % signed-rank interval",
+                // Six pairs and more reach at least 95 %; the surplus is not claimed.
+                100.0 * interval.confidence.min(0.95)
+            ),
+        },
+        log_ratio: interval.centre,
+        low_log: interval.low,
+        high_log: interval.high,
+        confidence: interval.confidence,
+        signed_rank: signed_rank::test(&log_ratios),
+        paired_t: paired_t(&log_ratios),
+        total_log_ratio: (total(b) / total(a)).ln(),
+        minimum_log_ratio: (fastest(b) / fastest(a)).ln(),
+    })
+}
+
+fn statistical_warnings(
+    verdict: &Verdict,
+    contrasts: &[Contrast],
+    found: &Diagnostics,
+    settings: &Settings,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let [wall, cpu, ..] = contrasts else {
+        return warnings;
+    };
+    let Some(ratio) = &wall.ratio else {
+        return warnings;
+    };
+    let pairs = wall.a.n;
+    if pairs < super::stats::power::FEWEST_PAIRS {
+        warnings.push(Warning::FewPairs {
+            pairs: pairs as u32,
+        });
+    }
+    let median_ns = wall.a.value.min(wall.b.value);
+    if median_ns < SHORT_NS {
+        warnings.push(Warning::TooShort { median_ns });
+    }
+    let cpu_share = (cpu.a.value + cpu.b.value) / (wall.a.value + wall.b.value);
+    if cpu_share < 0.5 {
+        warnings.push(Warning::MostlyWaiting { cpu_share });
+    }
+    machine_warnings(found, ratio, &mut warnings);
+    if let Some(t) = ratio.paired_t
+        && (t.p_value < super::stats::ALPHA) != ratio.excludes_zero()
+    {
+        warnings.push(Warning::TestsDisagree {
+            signed_rank_p: ratio.signed_rank.p_value,
+            t_p: t.p_value,
+        });
+    }
+    if let Some(cpu) = &cpu.ratio
+        && witnesses_disagree(verdict.decision, cpu, settings.effect_log())
+    {
+        warnings.push(Warning::CpuTimeDisagrees {
+            wall_log_ratio: ratio.log_ratio,
+            cpu_log_ratio: cpu.log_ratio,
+        });
+    }
+    if 10 * ratio.signed_rank.zeros as usize > pairs {
+        warnings.push(Warning::CoarseTimer {
+            zeros: ratio.signed_rank.zeros,
+        });
+    }
+    warnings
+}
+
+fn machine_warnings(found: &Diagnostics, ratio: &Ratio, warnings: &mut Vec<Warning>) {
+    if found.drift.p_value < ALARM_P && found.drift.change_log.abs() > ALARM_LOG {
+        warnings.push(Warning::Drift {
+            change_log: found.drift.change_log,
+            spearman: found.drift.spearman,
+        });
+    }
+    if found.slot.p_value < ALARM_P && found.slot.second_over_first_log.abs() > ALARM_LOG {
+        warnings.push(Warning::SlotEffect {
+            second_over_first_log: found.slot.second_over_first_log,
+        });
+    }
+    if found.autocorrelation.p_value < ALARM_P && found.autocorrelation.lag_1 > 0.0 {
+        warnings.push(Warning::Autocorrelated {
+            lag_1: found.autocorrelation.lag_1,
+        });
+    }
+    if found.spike_share > ALARM_SPIKES {
+        warnings.push(Warning::Spikes {
+            share: found.spike_share,
+            minimum_log_ratio: ratio.minimum_log_ratio,
+        });
+    }
+}
+
+/// Whether processor time, judged alone, contradicts the word about wall time.
+fn witnesses_disagree(decision: Decision, cpu: &Ratio, delta_log: f64) -> bool {
+    let cpu_slower = cpu.low_log > 0.0 && cpu.log_ratio >= delta_log;
+    let cpu_faster = cpu.high_log < 0.0 && cpu.log_ratio <= -delta_log;
+    let cpu_equivalent = cpu.low_log > -delta_log && cpu.high_log < delta_log;
+    match decision {
+        Decision::Slower => cpu_faster || cpu_equivalent,
+        Decision::Faster => cpu_slower || cpu_equivalent,
+        Decision::Equivalent => cpu_slower || cpu_faster,
+        Decision::Inconclusive => false,
+    }
+}
+
+fn program_warnings(pairs: &[Pair<'_>]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let varies = |arm: Arm| {
+        let mut outputs = pairs.iter().map(|p| &p[arm.index()].output);
+        let first = outputs.next();
+        outputs.any(|o| Some(o) != first)
+    };
+    let arms: Vec<Arm> = [Arm::A, Arm::B]
+        .into_iter()
+        .filter(|arm| varies(*arm))
+        .collect();
+    if !arms.is_empty() {
+        warnings.push(Warning::OutputVaries { arms });
+    } else if pairs.first().is_some_and(|[a, b]| a.output != b.output) {
+        warnings.push(Warning::OutputDiffers);
+    }
+    let failed = |arm: Arm| {
+        pairs
+            .iter()
+            .filter(|p| p[arm.index()].failure.is_some())
+            .count() as u32
+    };
+    let (a, b) = (failed(Arm::A), failed(Arm::B));
+    if a + b > 0 {
+        warnings.push(Warning::FailuresIgnored { a, b });
+    }
+    warnings
+}

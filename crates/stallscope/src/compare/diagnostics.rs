@@ -1,0 +1,214 @@
+//! What the samples say about the machine: drift, slot effects, correlation, spikes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::schedule::Slot;
+use super::stats::ranks::{correlation_p, rank_sum_p, spearman};
+use super::stats::robust::{MAD_TO_SD, mad, median, robust_sd};
+
+/// A run is a spike when it is this many robust standard deviations above its neighbours.
+const SPIKE_SD: f64 = 5.0;
+/// Runs of the same arm on each side that count as neighbours.
+const NEIGHBOURS: usize = 4;
+
+/// What one pair contributes: logs of the wall times of both arms, and who ran second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LogPair {
+    pub a: f64,
+    pub b: f64,
+    pub slot_of_b: Slot,
+}
+
+/// A trend and how surprising it is without one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Drift {
+    /// Spearman's correlation of pair means with their order.
+    pub spearman: f64,
+    /// Two-sided p-value of that correlation.
+    pub p_value: f64,
+    /// Median of the last third over the median of the first, as a log ratio.
+    pub change_log: f64,
+}
+
+/// What running second changes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SlotEffect {
+    /// Second over first, as a log ratio, with the effect of the arms taken out.
+    pub second_over_first_log: f64,
+    /// Two-sided p-value of the rank-sum test between the two orders.
+    pub p_value: f64,
+}
+
+/// What one pair says about the next.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Autocorrelation {
+    /// Rank correlation of each pair's log ratio with the next one's.
+    pub lag_1: f64,
+    /// Two-sided p-value of that correlation.
+    pub p_value: f64,
+}
+
+/// The state of the machine during a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Diagnostics {
+    /// Robust standard deviation of the log ratios of pairs (MAD-based): the noise that counts.
+    pub pair_sd_log: f64,
+    /// Whether everything became slower or faster.
+    pub drift: Drift,
+    /// Whether running second matters.
+    pub slot: SlotEffect,
+    /// Whether neighbouring pairs resemble each other.
+    pub autocorrelation: Autocorrelation,
+    /// Share of runs that are far slower than their neighbours.
+    pub spike_share: f64,
+}
+
+/// Looks at the pairs in their order of time.
+pub(super) fn diagnose(pairs: &[LogPair]) -> Diagnostics {
+    let ratios: Vec<f64> = pairs.iter().map(|p| p.b - p.a).collect();
+    Diagnostics {
+        pair_sd_log: robust_sd(&ratios),
+        drift: drift(pairs),
+        slot: slot_effect(pairs),
+        autocorrelation: autocorrelation(&ratios),
+        spike_share: spike_share(pairs),
+    }
+}
+
+fn drift(pairs: &[LogPair]) -> Drift {
+    let means: Vec<f64> = pairs.iter().map(|p| 0.5 * (p.a + p.b)).collect();
+    let order: Vec<f64> = (0..pairs.len()).map(|i| i as f64).collect();
+    let third = pairs.len().div_ceil(3);
+    let change = match (
+        median(&means[..third]),
+        median(&means[means.len() - third..]),
+    ) {
+        (Some(first), Some(last)) => last - first,
+        _ => 0.0,
+    };
+    let r = spearman(&order, &means);
+    Drift {
+        spearman: r,
+        p_value: correlation_p(r, pairs.len()),
+        change_log: change,
+    }
+}
+
+fn slot_effect(pairs: &[LogPair]) -> SlotEffect {
+    let with = |slot| -> Vec<f64> {
+        pairs
+            .iter()
+            .filter(|p| p.slot_of_b == slot)
+            .map(|p| p.b - p.a)
+            .collect()
+    };
+    let (b_first, b_second) = (with(Slot::First), with(Slot::Second));
+    // ln(B/A) holds the effect of the arms plus the slot effect, or minus it: half the difference.
+    let size = match (median(&b_first), median(&b_second)) {
+        (Some(first), Some(second)) => 0.5 * (second - first),
+        _ => 0.0,
+    };
+    SlotEffect {
+        second_over_first_log: size,
+        p_value: rank_sum_p(&b_first, &b_second),
+    }
+}
+
+fn autocorrelation(ratios: &[f64]) -> Autocorrelation {
+    let steps = ratios.len().saturating_sub(1);
+    let r = spearman(&ratios[..steps], &ratios[ratios.len() - steps..]);
+    Autocorrelation {
+        lag_1: r,
+        p_value: correlation_p(r, steps),
+    }
+}
+
+/// Compares each run with a running median of its own arm, so that a drift or a step is no spike.
+fn spike_share(pairs: &[LogPair]) -> f64 {
+    let mut spikes = 0;
+    for arm in [|p: &LogPair| p.a, |p: &LogPair| p.b] {
+        let logs: Vec<f64> = pairs.iter().map(arm).collect();
+        let residuals: Vec<f64> = (0..logs.len())
+            .filter_map(|i| {
+                let near =
+                    &logs[i.saturating_sub(NEIGHBOURS)..(i + NEIGHBOURS + 1).min(logs.len())];
+                Some(logs[i] - median(near)?)
+            })
+            .collect();
+        let limit = SPIKE_SD * MAD_TO_SD * mad(&residuals).unwrap_or(0.0);
+        if limit > 0.0 {
+            spikes += residuals.iter().filter(|r| **r > limit).count();
+        }
+    }
+    if pairs.is_empty() {
+        0.0
+    } else {
+        spikes as f64 / (2 * pairs.len()) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::analysis::log_pairs;
+    use crate::compare::runner::Runner;
+    use crate::compare::schedule::{Order, plan};
+    use crate::compare::simulate::{Noise, SimulatedMachine};
+
+    fn measured(machine: &mut SimulatedMachine, pairs: u32) -> Diagnostics {
+        let samples: Vec<_> = plan(pairs, Order::Random, 5)
+            .iter()
+            .map(|p| machine.run(p).unwrap())
+            .collect();
+        diagnose(&log_pairs(&samples).unwrap())
+    }
+
+    #[test]
+    fn a_quiet_machine_raises_no_alarm() {
+        let d = measured(&mut SimulatedMachine::new(Noise::Quiet, 40, 1), 40);
+        assert!((0.008..0.022).contains(&d.pair_sd_log), "{d:?}");
+        assert!(d.drift.p_value > 0.01 && d.slot.p_value > 0.01, "{d:?}");
+        assert!(d.spike_share < 0.05, "{d:?}");
+    }
+
+    #[test]
+    fn each_disturbance_is_seen_for_what_it_is() {
+        let drift = measured(
+            &mut SimulatedMachine::new(Noise::LinearDrift(0.08), 40, 2),
+            40,
+        )
+        .drift;
+        assert!(
+            drift.p_value < 0.001 && (0.03..0.08).contains(&drift.change_log),
+            "{drift:?}"
+        );
+
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 40, 3);
+        machine.slot_effect_log = 0.03;
+        machine.effect_log = 0.10;
+        let slot = measured(&mut machine, 40).slot;
+        assert!(
+            slot.p_value < 0.01 && (slot.second_over_first_log - 0.03).abs() < 0.01,
+            "{slot:?}"
+        );
+
+        let spiky = measured(&mut SimulatedMachine::new(Noise::Spikes(0.1), 100, 4), 100);
+        assert!((0.04..0.16).contains(&spiky.spike_share), "{spiky:?}");
+    }
+
+    #[test]
+    fn resembling_neighbours_are_noticed() {
+        let slow: Vec<f64> = (0..40)
+            .map(|i| f64::from(i / 8 % 2) + f64::from(i) * 0.001)
+            .collect();
+        assert!(autocorrelation(&slow).lag_1 > 0.5);
+        assert!(autocorrelation(&[]).lag_1 == 0.0);
+    }
+
+    #[test]
+    fn nothing_is_no_machine() {
+        let d = diagnose(&[]);
+        assert_eq!((d.pair_sd_log, d.spike_share), (0.0, 0.0));
+    }
+}

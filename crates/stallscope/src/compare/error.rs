@@ -1,0 +1,83 @@
+//! What can go wrong while two commands are run side by side.
+
+use std::path::PathBuf;
+
+use super::schedule::Arm;
+use crate::trace::child::ChildError;
+
+/// Why a comparison has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompareError {
+    /// The program of one arm is missing or is no program.
+    #[error("arm {arm}: {cause}{seems}")]
+    Program {
+        /// Which arm.
+        arm: Arm,
+        /// What the system said.
+        cause: ChildError,
+        /// What the file seems to be; starts with a separator, or is empty.
+        seems: String,
+    },
+    /// The program file of one arm cannot be read.
+    #[error("arm {arm}: cannot read {path}: {cause}")]
+    Unreadable {
+        /// Which arm.
+        arm: Arm,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The program of one arm is a directory or a device.
+    #[error("arm {arm}: {path} is {what}, not a program")]
+    NoProgram {
+        /// Which arm.
+        arm: Arm,
+        /// What was named.
+        path: PathBuf,
+        /// What it is, with its article.
+        what: &'static str,
+    },
+    /// One arm failed by itself.
+    #[error(
+        "arm {arm} failed: `{command}` ended with {status}{seems}{said} (to compare failing commands, add --ignore-failure)"
+    )]
+    Failed {
+        /// Which arm.
+        arm: Arm,
+        /// Its command line.
+        command: String,
+        /// Exit code or signal, in words.
+        status: String,
+        /// What is odd about the program file; starts with a separator, or is empty.
+        seems: String,
+        /// The last lines of its standard error; starts with a separator, or is empty.
+        said: String,
+    },
+    /// One arm did not end in time.
+    #[error("arm {arm}: {cause}")]
+    Child {
+        /// Which arm.
+        arm: Arm,
+        /// What the child process reported.
+        cause: ChildError,
+    },
+    /// The user asked us to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// A processor was asked for that this process may not use.
+    #[error("logical processor {cpu} is not available (choose one of {allowed}, or `none`)")]
+    NoSuchCpu {
+        /// What was asked for.
+        cpu: usize,
+        /// What may be asked for.
+        allowed: String,
+    },
+    /// A setting that makes no sense.
+    #[error("{0}")]
+    Settings(String),
+    /// Samples that do not form pairs of positive times.
+    #[error("the samples cannot be analysed: {0}")]
+    Samples(String),
+}

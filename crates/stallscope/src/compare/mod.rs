@@ -1,0 +1,201 @@
+//! Which of two programs is slower, by how much and how sure.
+//!
+//! Data go one way: [`schedule`] says what runs when, a [`Runner`] turns each planned run into a
+//! [`RunSample`], [`analyse`] turns samples into estimate, diagnostics, warnings and [`Verdict`].
+//! The unit is the process, the comparison is paired and interleaved, and the samples stay in the
+//! result with their order, so that anyone can judge them again. This room knows no mechanism: it
+//! says whether there is something to explain.
+
+mod analysis;
+mod diagnostics;
+mod error;
+mod program;
+mod runner;
+pub mod schedule;
+pub mod simulate;
+pub mod stats;
+mod verdict;
+mod warning;
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use analysis::{Analysis, Contrast, Metric, Ratio, analyse};
+pub use diagnostics::{Autocorrelation, Diagnostics, Drift, SlotEffect};
+pub use error::CompareError;
+pub use program::{ArmRecord, CommandLine};
+pub use runner::{ProcessLimits, ProcessRunner, RunSample, Runner, allowed_cpus, default_cpu};
+pub use schedule::{Arm, Order, PlannedRun, Slot};
+pub use verdict::{Decision, Doubt, Verdict};
+pub use warning::{Severity, Warning};
+
+/// The most pairs of one comparison; the interval needs memory in the square of it.
+pub const MAX_PAIRS: u32 = 2000;
+
+/// What a comparison is asked to do; kept with its result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Settings {
+    /// How many pairs to run.
+    pub pairs: u32,
+    /// How the runs of a pair are ordered.
+    pub order: Order,
+    /// Seed of the order and of the environment padding.
+    pub seed: u64,
+    /// The smallest effect of interest as a share of the time: 0.01 is 1 %.
+    pub effect: f64,
+    /// Longest wall time of one run, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The logical processor all runs stay on; absent when the scheduler chooses.
+    pub cpu: Option<usize>,
+    /// Count runs that fail, instead of giving up.
+    pub ignore_failure: bool,
+}
+
+impl Default for Settings {
+    /// 20 pairs in random order, an effect of 1 %, seed 0, no limit, no pinning.
+    fn default() -> Self {
+        Self {
+            pairs: 20,
+            order: Order::Random,
+            seed: 0,
+            effect: 0.01,
+            timeout_ms: None,
+            cpu: None,
+            ignore_failure: false,
+        }
+    }
+}
+
+impl Settings {
+    /// The smallest effect of interest as a log ratio.
+    #[must_use]
+    pub fn effect_log(&self) -> f64 {
+        self.effect.ln_1p()
+    }
+
+    /// The limits that these settings put on processes.
+    #[must_use]
+    pub fn limits<'a>(&self, interrupt: &'a std::sync::atomic::AtomicBool) -> ProcessLimits<'a> {
+        ProcessLimits {
+            timeout: self.timeout_ms.map(Duration::from_millis),
+            cpu: self.cpu,
+            ignore_failure: self.ignore_failure,
+            interrupt,
+        }
+    }
+
+    fn check(&self) -> Result<(), CompareError> {
+        let problem = |text: String| Err(CompareError::Settings(text));
+        if !(1..=MAX_PAIRS).contains(&self.pairs) {
+            return problem(format!(
+                "{} pairs: choose between 1 and {MAX_PAIRS}",
+                self.pairs
+            ));
+        }
+        if !(self.effect > 0.0 && self.effect <= 1.0) {
+            return problem(format!(
+                "the smallest effect of interest must lie between 0 and 100 %, not at {} %",
+                100.0 * self.effect
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A finished comparison: what was run, every sample, and what follows from them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// What was asked for.
+    pub settings: Settings,
+    /// What was run as A and as B.
+    pub arms: [ArmRecord; 2],
+    /// What follows from the samples.
+    pub analysis: Analysis,
+    /// Every run in order of time.
+    pub samples: Vec<RunSample>,
+}
+
+impl Comparison {
+    /// Judges `samples`, whether they are fresh or were read from a file.
+    ///
+    /// # Errors
+    /// As [`analyse`].
+    pub fn new(
+        arms: [ArmRecord; 2],
+        settings: Settings,
+        samples: Vec<RunSample>,
+    ) -> Result<Self, CompareError> {
+        let mut analysis = analyse(&samples, &settings)?;
+        let [a, b] = &arms;
+        let same_bytes = !a.program_fnv1a.is_empty()
+            && (a.program_bytes, &a.program_fnv1a) == (b.program_bytes, &b.program_fnv1a);
+        // Only said, never used: the same bytes can run at different speeds, and that is a finding.
+        if same_bytes && a.command.get(1..) == b.command.get(1..) {
+            analysis.warnings.insert(0, Warning::IdenticalPrograms);
+        }
+        Ok(Self {
+            settings,
+            arms,
+            analysis,
+            samples,
+        })
+    }
+}
+
+/// How far a comparison has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// One unmeasured run of an arm has begun.
+    WarmingUp {
+        /// Which arm.
+        arm: Arm,
+    },
+    /// The measured runs begin.
+    Planned {
+        /// How many runs there will be.
+        runs: u64,
+        /// How long they will take together, judged by the warm-up, in nanoseconds.
+        expected_ns: u64,
+    },
+    /// A measured run has ended.
+    Ran {
+        /// Runs that have ended.
+        done: u64,
+    },
+}
+
+/// Warms up, runs the whole schedule and judges it.
+///
+/// # Errors
+/// Whatever the runner reports first; then there is no partial result.
+pub fn compare(
+    runner: &mut dyn Runner,
+    settings: &Settings,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Comparison, CompareError> {
+    settings.check()?;
+    let schedule = schedule::plan(settings.pairs, settings.order, settings.seed);
+    let mut warm_up_ns = 0_u64;
+    // The first pair of the plan serves as the warm-up's plan: it holds both arms.
+    for plan in schedule.iter().take(2) {
+        progress(Progress::WarmingUp { arm: plan.arm });
+        warm_up_ns = warm_up_ns.saturating_add(runner.run(plan)?.wall_ns);
+    }
+    progress(Progress::Planned {
+        runs: schedule.len() as u64,
+        expected_ns: warm_up_ns.saturating_mul(u64::from(settings.pairs)),
+    });
+    let mut samples = Vec::with_capacity(schedule.len());
+    for plan in &schedule {
+        samples.push(runner.run(plan)?);
+        progress(Progress::Ran {
+            done: samples.len() as u64,
+        });
+    }
+    Comparison::new(runner.arms(), settings.clone(), samples)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+//! Turning a planned run into a sample: a real process, or anything else that has a time.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::error::CompareError;
+use super::program::{ArmRecord, CommandLine, inspect, seems};
+use super::schedule::{Arm, PlannedRun};
+use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Status};
+
+/// Lines of a failed program's standard error that are shown.
+const SHOWN_LINES: usize = 5;
+
+/// One finished run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunSample {
+    /// Where it stood in the schedule.
+    #[serde(flatten)]
+    pub plan: PlannedRun,
+    /// From the first instruction of the program's start to its end, in nanoseconds.
+    pub wall_ns: u64,
+    /// Processor time in user mode, of the program and the children it waited for, in nanoseconds.
+    pub user_ns: u64,
+    /// Processor time in the kernel, likewise.
+    pub system_ns: u64,
+    /// A digest of its standard output, equal for equal output within one comparison.
+    pub output: String,
+    /// How it failed, when failures are tolerated; absent for exit code 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+/// Something that can run either arm.
+pub trait Runner {
+    /// What the two arms are.
+    fn arms(&self) -> [ArmRecord; 2];
+
+    /// Runs one planned run to its end.
+    ///
+    /// # Errors
+    /// When it cannot be run, does not end in time, or fails and failures are not tolerated.
+    fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError>;
+}
+
+/// How processes are run.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessLimits<'a> {
+    /// Longest wall time of one run; `None` waits for ever.
+    pub timeout: Option<Duration>,
+    /// The logical processor to stay on; `None` leaves the choice to the scheduler.
+    pub cpu: Option<usize>,
+    /// Count runs that fail, instead of giving up.
+    pub ignore_failure: bool,
+    /// Set from outside (Ctrl-C) to stop.
+    pub interrupt: &'a AtomicBool,
+}
+
+/// Runs each arm as a process of its own, without a shell.
+pub struct ProcessRunner<'a> {
+    lines: [CommandLine; 2],
+    paths: [PathBuf; 2],
+    records: [ArmRecord; 2],
+    limits: ProcessLimits<'a>,
+}
+
+impl<'a> ProcessRunner<'a> {
+    /// Finds both programs. Nothing is started yet.
+    ///
+    /// # Errors
+    /// When one of them is missing, is no file or cannot be read, or when the processor is not ours.
+    pub fn new(lines: [CommandLine; 2], limits: ProcessLimits<'a>) -> Result<Self, CompareError> {
+        if let Some(cpu) = limits.cpu {
+            let allowed = allowed_cpus();
+            // An empty list means that we could not find out; then the kernel will say.
+            if !allowed.is_empty() && !allowed.contains(&cpu) {
+                let words: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+                return Err(CompareError::NoSuchCpu {
+                    cpu,
+                    allowed: words.join(", "),
+                });
+            }
+        }
+        let (path_a, record_a) = inspect(Arm::A, &lines[0])?;
+        let (path_b, record_b) = inspect(Arm::B, &lines[1])?;
+        Ok(Self {
+            lines,
+            paths: [path_a, path_b],
+            records: [record_a, record_b],
+            limits,
+        })
+    }
+
+    fn wait(&self, plan: &PlannedRun) -> Result<Exit, ChildError> {
+        let arm = plan.arm.index();
+        let launch = Launch {
+            program: self.paths[arm].clone(),
+            args: self.lines[arm].args.clone(),
+            environment_padding_bytes: plan.environment_padding_bytes as usize,
+            cpu: self.limits.cpu,
+        };
+        let limits = Limits {
+            timeout: self.limits.timeout,
+            interrupt: self.limits.interrupt,
+        };
+        Child::hold(&launch)?.wait(&limits)
+    }
+
+    fn explain(&self, arm: Arm, cause: ChildError) -> CompareError {
+        match cause {
+            ChildError::Interrupted => CompareError::Interrupted,
+            ChildError::NotExecutable { .. } | ChildError::NotFound(_) => CompareError::Program {
+                arm,
+                seems: seems(&self.paths[arm.index()]),
+                cause,
+            },
+            cause => CompareError::Child { arm, cause },
+        }
+    }
+}
+
+impl Runner for ProcessRunner<'_> {
+    fn arms(&self) -> [ArmRecord; 2] {
+        self.records.clone()
+    }
+
+    fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        let exit = self
+            .wait(plan)
+            .map_err(|cause| self.explain(plan.arm, cause))?;
+        let failure = (!exit.status.success()).then(|| exit.status.to_string());
+        if failure.is_some() && !self.limits.ignore_failure {
+            // A program that was cut off is often killed by the kernel on its first page.
+            let seems = match exit.status {
+                Status::Signal(_) => seems(&self.paths[plan.arm.index()]),
+                Status::Code(_) => String::new(),
+            };
+            return Err(CompareError::Failed {
+                arm: plan.arm,
+                command: self.lines[plan.arm.index()].display(),
+                status: exit.status.to_string(),
+                seems,
+                said: last_lines(&exit.stderr.tail),
+            });
+        }
+        Ok(RunSample {
+            plan: *plan,
+            wall_ns: exit.wall_ns,
+            user_ns: exit.user_ns,
+            system_ns: exit.system_ns,
+            output: format!("{:016x}", exit.stdout.digest),
+            failure,
+        })
+    }
+}
+
+/// The last lines of a program's complaint, as the end of a message.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+    // Control characters of the program must not reach the user's terminal.
+    let clean = |line: &&str| line.replace(char::is_control, " ");
+    match shown {
+        [] => String::new(),
+        shown => format!(
+            "; it said:\n  {}\n",
+            shown.iter().map(clean).collect::<Vec<_>>().join("\n  ")
+        ),
+    }
+}
+
+/// The logical processors this process may use, ascending; empty when that cannot be found out.
+#[must_use]
+pub fn allowed_cpus() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else {
+        return Vec::new();
+    };
+    (0..CpuSet::count())
+        .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
+        .collect()
+}
+
+/// The processor to run on when nobody chose one: the last allowed, because interrupts and
+/// everything that starts at boot gather on the first.
+#[must_use]
+pub fn default_cpu() -> Option<usize> {
+    allowed_cpus().last().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::schedule::{Order, plan};
+
+    static NEVER: AtomicBool = AtomicBool::new(false);
+
+    fn runner(
+        a: &str,
+        b: &str,
+        timeout: Option<Duration>,
+        ignore_failure: bool,
+    ) -> ProcessRunner<'static> {
+        let line = |script: &str| CommandLine {
+            program: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+        };
+        let limits = ProcessLimits {
+            timeout,
+            cpu: default_cpu(),
+            ignore_failure,
+            interrupt: &NEVER,
+        };
+        ProcessRunner::new([line(a), line(b)], limits).unwrap()
+    }
+
+    fn first_of(arm: Arm) -> PlannedRun {
+        *plan(2, Order::Abba, 0)
+            .iter()
+            .find(|p| p.arm == arm)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_run_has_times_and_a_digest() {
+        let mut runner = runner("echo same", "echo same", None, false);
+        let a = runner.run(&first_of(Arm::A)).unwrap();
+        let b = runner.run(&first_of(Arm::B)).unwrap();
+        assert!(a.wall_ns > 0);
+        assert_eq!(a.output, b.output);
+        assert_eq!(a.failure, None);
+    }
+
+    #[test]
+    fn a_failure_names_arm_command_status_and_complaint() {
+        let mut strict = runner("true", "echo oh no >&2; exit 3", None, false);
+        let error = strict.run(&first_of(Arm::B)).unwrap_err().to_string();
+        for part in [
+            "arm B",
+            "exit 3",
+            "exit code 3",
+            "oh no",
+            "--ignore-failure",
+        ] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        let mut lenient = runner("true", "exit 3", None, true);
+        let sample = lenient.run(&first_of(Arm::B)).unwrap();
+        assert_eq!(sample.failure.as_deref(), Some("exit code 3"));
+    }
+
+    #[test]
+    fn a_command_that_never_ends_is_killed_and_named() {
+        let mut runner = runner("sleep 1000", "true", Some(Duration::from_millis(50)), false);
+        let error = runner.run(&first_of(Arm::A)).unwrap_err().to_string();
+        assert!(
+            error.contains("arm A") && error.contains("--timeout"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_processor_that_is_not_ours_is_refused() {
+        let line = || CommandLine {
+            program: "true".into(),
+            args: vec![],
+        };
+        let limits = ProcessLimits {
+            timeout: None,
+            cpu: Some(1023),
+            ignore_failure: false,
+            interrupt: &NEVER,
+        };
+        let error = ProcessRunner::new([line(), line()], limits)
+            .err()
+            .map(|e| e.to_string());
+        assert!(error.unwrap_or_default().contains("1023"));
+    }
+
+    #[test]
+    fn complaints_are_short_and_harmless() {
+        let text = last_lines("1\n2\n3\n4\n5\n6\n\x1b[31m7\n\n");
+        assert!(
+            !text.contains('2') && !text.contains('\x1b') && text.contains('7'),
+            "{text}"
+        );
+        assert_eq!(last_lines("\n"), "");
+    }
+}

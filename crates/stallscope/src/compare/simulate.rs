@@ -1,0 +1,150 @@
+//! Invented machines with a known truth, for checking error rates without a clock.
+//!
+//! A machine runs through the same [`Runner`] as real processes, so a simulation exercises the
+//! schedule and the whole analysis. Times are log-additive: arm effect, slot effect, noise of the
+//! run, noise of the machine at that moment.
+
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+use super::error::CompareError;
+use super::program::ArmRecord;
+use super::runner::{RunSample, Runner};
+use super::schedule::{Arm, PlannedRun, Slot};
+
+/// What the machine adds to the noise of single runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Noise {
+    /// Nothing.
+    Quiet,
+    /// Slows down by this much (log) from the first run to the last.
+    LinearDrift(f64),
+    /// Each run starts where the last one ended, plus a step of this standard deviation (log).
+    RandomWalk(f64),
+    /// This share of runs is 5 to 30 per cent slower.
+    Spikes(f64),
+    /// From a random run on, everything is slower by this much (log).
+    Step(f64),
+}
+
+/// A machine, two programs and the truth about them.
+#[derive(Clone, Debug)]
+pub struct SimulatedMachine {
+    /// The true log ratio of B to A.
+    pub effect_log: f64,
+    /// What the second run of a pair takes longer (log).
+    pub slot_effect_log: f64,
+    /// Standard deviation of a single run (log).
+    pub run_sd_log: f64,
+    /// What else happens.
+    pub noise: Noise,
+    /// Typical wall time of A, in nanoseconds.
+    pub base_ns: f64,
+    /// The timer's step, in nanoseconds.
+    pub timer_step_ns: u64,
+    /// Share of the wall time that is spent in the kernel.
+    pub system_share: f64,
+    runs: u32,
+    step_at: u32,
+    level: f64,
+    rng: Pcg64Mcg,
+}
+
+impl SimulatedMachine {
+    /// A machine for `pairs` pairs with 1 % noise per run, a base of 50 ms, no effect and no slot
+    /// effect; change the public fields at will.
+    #[must_use]
+    pub fn new(noise: Noise, pairs: u32, seed: u64) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let runs = 2 * pairs;
+        let step_at = (uniform(&mut rng) * f64::from(runs)) as u32;
+        Self {
+            effect_log: 0.0,
+            slot_effect_log: 0.0,
+            run_sd_log: 0.01,
+            noise,
+            base_ns: 50e6,
+            timer_step_ns: 1,
+            system_share: 0.1,
+            runs,
+            step_at,
+            level: 0.0,
+            rng,
+        }
+    }
+
+    /// What the machine adds at this moment.
+    fn disturbance(&mut self, order: u32) -> f64 {
+        match self.noise {
+            Noise::Quiet => 0.0,
+            Noise::LinearDrift(total) => total * f64::from(order) / f64::from(self.runs.max(1)),
+            Noise::RandomWalk(sd) => {
+                self.level += sd * normal(&mut self.rng);
+                self.level
+            }
+            Noise::Spikes(share) => {
+                let (hit, size) = (uniform(&mut self.rng), uniform(&mut self.rng));
+                if hit < share {
+                    (0.05 + 0.25 * size).ln_1p()
+                } else {
+                    0.0
+                }
+            }
+            Noise::Step(height) => {
+                if order >= self.step_at {
+                    height
+                } else {
+                    0.0
+                }
+            }
+        }
+    }
+}
+
+impl Runner for SimulatedMachine {
+    fn arms(&self) -> [ArmRecord; 2] {
+        ["before", "after"].map(|name| ArmRecord {
+            command: vec![format!("./{name}")],
+            program: name.into(),
+            program_bytes: name.len() as u64,
+            program_fnv1a: name.into(),
+        })
+    }
+
+    fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        let mut log = self.base_ns.ln() + self.run_sd_log * normal(&mut self.rng);
+        log += self.disturbance(plan.order);
+        log += if plan.arm == Arm::B {
+            self.effect_log
+        } else {
+            0.0
+        };
+        log += if plan.slot == Slot::Second {
+            self.slot_effect_log
+        } else {
+            0.0
+        };
+        let step = self.timer_step_ns.max(1);
+        let wall_ns = (log.exp() / step as f64).round() as u64 * step;
+        let system_ns = (wall_ns as f64 * self.system_share) as u64;
+        Ok(RunSample {
+            plan: *plan,
+            wall_ns,
+            user_ns: wall_ns - system_ns,
+            system_ns,
+            output: "same".into(),
+            failure: None,
+        })
+    }
+}
+
+/// Uniform in [0, 1) with 53 bits.
+fn uniform(rng: &mut Pcg64Mcg) -> f64 {
+    (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Standard normal, by Box and Muller.
+fn normal(rng: &mut Pcg64Mcg) -> f64 {
+    let radius = (-2.0 * (1.0 - uniform(rng)).ln()).sqrt();
+    radius * (std::f64::consts::TAU * uniform(rng)).cos()
+}

@@ -1,0 +1,96 @@
+//! The paired t-test: the cross-check. It is right when noise is normal, so a disagreement with
+//! the signed ranks says that it is not.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::ALPHA;
+
+/// Mean, interval and p-value under the assumption of normal noise.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PairedT {
+    /// Mean of the log ratios.
+    pub mean_log_ratio: f64,
+    /// Lower end of the 95 % interval of the mean.
+    pub low_log_ratio: f64,
+    /// Upper end of the 95 % interval of the mean.
+    pub high_log_ratio: f64,
+    /// Two-sided, against zero.
+    pub p_value: f64,
+}
+
+/// Mean and standard deviation (n − 1); zeros where there are too few values.
+#[must_use]
+pub fn mean_and_sd(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    if values.is_empty() {
+        return (0.0, 0.0);
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    if values.len() < 2 {
+        return (mean, 0.0);
+    }
+    let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
+    (mean, (squares / (n - 1.0)).sqrt())
+}
+
+/// The quantile `p` of Student's t; `None` when `freedom` is not positive.
+#[must_use]
+pub fn t_quantile(p: f64, freedom: f64) -> Option<f64> {
+    Some(StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(p))
+}
+
+/// The paired t-test of `log_ratios` against zero; `None` for fewer than two pairs or no spread.
+#[must_use]
+pub fn paired_t(log_ratios: &[f64]) -> Option<PairedT> {
+    let (mean, sd) = mean_and_sd(log_ratios);
+    if sd <= 0.0 {
+        return None;
+    }
+    let freedom = log_ratios.len() as f64 - 1.0;
+    let error = sd / (log_ratios.len() as f64).sqrt();
+    let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
+    let reach = t_quantile(1.0 - ALPHA / 2.0, freedom)? * error;
+    Some(PairedT {
+        mean_log_ratio: mean,
+        low_log_ratio: mean - reach,
+        high_log_ratio: mean + reach,
+        p_value: (2.0 * t.cdf(-(mean / error).abs())).min(1.0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agrees_with_scipy() {
+        // d = [.012, -.003, .018, .007, .022, -.001, .009, .014]
+        // scipy.stats.ttest_1samp(d, 0) and .confidence_interval(.95), SciPy 1.17
+        let d = [0.012, -0.003, 0.018, 0.007, 0.022, -0.001, 0.009, 0.014];
+        let t = paired_t(&d).unwrap();
+        assert!((t.p_value - SCIPY_P).abs() < 1e-9, "{}", t.p_value);
+        assert!(
+            (t.low_log_ratio - SCIPY_LOW).abs() < 1e-9,
+            "{}",
+            t.low_log_ratio
+        );
+        assert!(
+            (t.high_log_ratio - SCIPY_HIGH).abs() < 1e-9,
+            "{}",
+            t.high_log_ratio
+        );
+    }
+
+    const SCIPY_P: f64 = 0.015560193410202526;
+    const SCIPY_LOW: f64 = 0.002492628450131675;
+    const SCIPY_HIGH: f64 = 0.017007371549868325;
+
+    #[test]
+    fn without_spread_there_is_no_test() {
+        assert_eq!(paired_t(&[]), None);
+        assert_eq!(paired_t(&[0.1]), None);
+        assert_eq!(paired_t(&[0.1, 0.1]), None);
+    }
+}

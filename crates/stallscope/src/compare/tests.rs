@@ -1,0 +1,231 @@
+//! Whole comparisons on invented machines, and on real processes where only the plumbing counts.
+
+use std::sync::atomic::AtomicBool;
+
+use super::simulate::{Noise, SimulatedMachine};
+use super::*;
+
+fn settings(pairs: u32, seed: u64) -> Settings {
+    Settings {
+        pairs,
+        seed,
+        ..Settings::default()
+    }
+}
+
+fn on(machine: &mut SimulatedMachine, pairs: u32) -> Comparison {
+    compare(machine, &settings(pairs, 1), &mut |_| {}).unwrap()
+}
+
+fn has(comparison: &Comparison, id: &str) -> bool {
+    let ids = |w: &Warning| serde_json::to_value(w).unwrap()["id"] == id;
+    comparison.analysis.warnings.iter().any(ids)
+}
+
+#[test]
+fn a_large_effect_is_called_by_its_name_in_both_directions() {
+    for (effect, word) in [(0.05, Decision::Slower), (-0.05, Decision::Faster)] {
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 7);
+        machine.effect_log = effect;
+        let result = on(&mut machine, 20);
+        assert_eq!(result.analysis.verdict.decision, word);
+        let wall = &result.analysis.wall;
+        assert!(wall.low_log < effect && effect < wall.high_log, "{wall:?}");
+    }
+}
+
+#[test]
+fn no_effect_on_a_quiet_machine_is_equivalent_and_five_pairs_are_never_enough() {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 60, 8);
+    machine.run_sd_log = 0.004;
+    assert_eq!(
+        on(&mut machine, 60).analysis.verdict.decision,
+        Decision::Equivalent
+    );
+    machine.effect_log = 0.5;
+    let few = on(&mut machine, 5);
+    assert_eq!(few.analysis.verdict.doubt, Some(Doubt::TooFewPairs));
+    assert!(has(&few, "few-pairs"));
+}
+
+#[test]
+fn one_pair_is_analysed_without_a_word() {
+    let result = on(&mut SimulatedMachine::new(Noise::Quiet, 1, 3), 1);
+    assert_eq!(result.analysis.verdict.decision, Decision::Inconclusive);
+    assert_eq!(result.analysis.wall.confidence, 0.0);
+}
+
+#[test]
+fn a_comparison_survives_json_and_is_judged_again_alike() {
+    let result = on(&mut SimulatedMachine::new(Noise::Spikes(0.1), 20, 9), 20);
+    let text = serde_json::to_string(&result).unwrap();
+    let read: Comparison = serde_json::from_str(&text).unwrap();
+    let again = Comparison::new(read.arms, read.settings, read.samples).unwrap();
+    assert_eq!(again, result);
+}
+
+#[test]
+fn every_result_says_that_it_is_about_one_build_each() {
+    assert!(has(
+        &on(&mut SimulatedMachine::new(Noise::Quiet, 20, 1), 20),
+        "one-build-each"
+    ));
+}
+
+#[test]
+fn identical_programs_are_mentioned_and_decide_nothing() {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 1);
+    machine.effect_log = 0.1;
+    let Comparison {
+        mut arms,
+        settings,
+        samples,
+        ..
+    } = on(&mut machine, 20);
+    arms[1] = ArmRecord {
+        command: vec!["./elsewhere".into()],
+        ..arms[0].clone()
+    };
+    let same = Comparison::new(arms.clone(), settings.clone(), samples.clone()).unwrap();
+    assert!(has(&same, "identical-programs"));
+    assert_eq!(same.analysis.verdict.decision, Decision::Slower);
+    arms[1].command.push("other argument".into());
+    assert!(!has(
+        &Comparison::new(arms, settings, samples).unwrap(),
+        "identical-programs"
+    ));
+}
+
+#[test]
+fn output_and_failures_are_watched() {
+    let Comparison {
+        arms,
+        settings,
+        samples,
+        ..
+    } = on(&mut SimulatedMachine::new(Noise::Quiet, 20, 1), 20);
+    let with = |change: &dyn Fn(usize, &mut RunSample)| {
+        let mut samples = samples.clone();
+        samples
+            .iter_mut()
+            .enumerate()
+            .for_each(|(i, s)| change(i, s));
+        Comparison::new(arms.clone(), settings.clone(), samples).unwrap()
+    };
+    assert!(has(
+        &with(&|_, s| s.output = s.plan.arm.to_string()),
+        "output-differs"
+    ));
+    assert!(has(
+        &with(&|i, s| s.output = i.to_string()),
+        "output-varies"
+    ));
+    assert!(has(
+        &with(&|_, s| s.failure = Some("exit code 1".into())),
+        "failures-ignored"
+    ));
+}
+
+#[test]
+fn processor_time_is_the_second_witness() {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 2);
+    machine.run_sd_log = 0.002;
+    machine.effect_log = 0.05;
+    let Comparison {
+        arms,
+        settings,
+        mut samples,
+        ..
+    } = on(&mut machine, 20);
+    for sample in &mut samples {
+        (sample.user_ns, sample.system_ns) = (45_000_000 + u64::from(sample.plan.order), 0);
+    }
+    let result = Comparison::new(arms, settings, samples).unwrap();
+    assert!(has(&result, "cpu-time-disagrees"));
+    let system = &result.analysis.contrasts[3];
+    assert_eq!((system.metric, &system.ratio), (Metric::System, &None));
+}
+
+#[test]
+fn short_runs_and_coarse_timers_are_named() {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 2);
+    machine.base_ns = 0.6e6;
+    machine.timer_step_ns = 100_000;
+    let result = on(&mut machine, 20);
+    assert!(has(&result, "too-short") && has(&result, "coarse-timer"));
+    assert_ne!(result.analysis.verdict.decision, Decision::Slower);
+}
+
+#[test]
+fn samples_that_form_no_pairs_are_refused_in_words() {
+    let Comparison {
+        settings, samples, ..
+    } = on(&mut SimulatedMachine::new(Noise::Quiet, 6, 2), 6);
+    let error = |samples: &[RunSample]| analyse(samples, &settings).unwrap_err().to_string();
+    assert!(error(&[]).contains("0 runs"));
+    assert!(error(&samples[..3]).contains("lacks an arm"));
+    let mut twice = samples.clone();
+    twice.push(samples[0].clone());
+    assert!(error(&twice).contains("twice"));
+    let mut slots = samples.clone();
+    slots[0].plan.slot = slots[1].plan.slot;
+    assert!(error(&slots).contains("slot"));
+    let mut zero = samples.clone();
+    zero[0].wall_ns = 0;
+    assert!(error(&zero).contains("no wall time"));
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_before_anything_runs() {
+    for (pairs, effect) in [
+        (0, 0.01),
+        (MAX_PAIRS + 1, 0.01),
+        (20, 0.0),
+        (20, f64::NAN),
+        (20, 2.0),
+    ] {
+        let settings = Settings {
+            pairs,
+            effect,
+            ..Settings::default()
+        };
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 1);
+        let result = compare(&mut machine, &settings, &mut |_| panic!("ran"));
+        assert!(matches!(result, Err(CompareError::Settings(_))));
+    }
+}
+
+#[test]
+fn real_processes_are_run_as_planned() {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    let line = |word: &str| CommandLine {
+        program: "echo".into(),
+        args: vec![word.into()],
+    };
+    let settings = Settings {
+        pairs: 3,
+        cpu: default_cpu(),
+        ..Settings::default()
+    };
+    let mut runner = ProcessRunner::new([line("x"), line("y")], settings.limits(&NEVER)).unwrap();
+    let mut seen = Vec::new();
+    let result = compare(&mut runner, &settings, &mut |p| seen.push(p)).unwrap();
+    let plans: Vec<PlannedRun> = result.samples.iter().map(|s| s.plan).collect();
+    assert_eq!(plans, schedule::plan(3, Order::Random, 0));
+    assert!(has(&result, "output-differs"));
+    assert_eq!(seen.len(), 2 + 1 + 6);
+    assert_eq!(seen.last(), Some(&Progress::Ran { done: 6 }));
+}
+
+#[test]
+fn an_interrupt_ends_everything() {
+    let stop = AtomicBool::new(true);
+    let line = || CommandLine {
+        program: "sleep".into(),
+        args: vec!["1000".into()],
+    };
+    let settings = Settings::default();
+    let mut runner = ProcessRunner::new([line(), line()], settings.limits(&stop)).unwrap();
+    let error = compare(&mut runner, &settings, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, CompareError::Interrupted));
+}

@@ -1,0 +1,145 @@
+//! The one word, and when not to say it.
+//!
+//! * *equivalent*: the whole 95 % interval lies inside ±δ, the smallest effect of interest. That is
+//!   the two one-sided tests (TOST) at 2.5 % each, stricter than the customary 5 %.
+//! * *slower*, *faster*: the interval excludes zero **and** the estimate reaches δ.
+//! * *inconclusive*: everything else, with what could have been seen and what it would take.
+//!
+//! With fewer than six pairs no exact two-sided test reaches 5 %, so nothing is ever concluded.
+//! A true effect of exactly δ is called by its name in half of the comparisons at best, because the
+//! estimate falls on either side of δ: choose δ as what may be overlooked.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::stats::power::{FEWEST_PAIRS, detectable, pairs_needed};
+use super::stats::signed_rank::Interval;
+
+/// The word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// B takes more time than A, by an amount that matters.
+    Slower,
+    /// B takes less time than A, by an amount that matters.
+    Faster,
+    /// Any difference is smaller than what matters.
+    Equivalent,
+    /// The samples do not decide.
+    Inconclusive,
+}
+
+impl std::fmt::Display for Decision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Slower => "slower",
+            Self::Faster => "faster",
+            Self::Equivalent => "equivalent",
+            Self::Inconclusive => "inconclusive",
+        })
+    }
+}
+
+/// Why a comparison is inconclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Doubt {
+    /// Fewer than six pairs.
+    TooFewPairs,
+    /// The interval holds zero and also effects that matter.
+    TooNoisy,
+    /// There is a difference, but whether it is large enough to matter is open.
+    RealButSmall,
+}
+
+/// The word with its reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdict {
+    /// The word.
+    pub decision: Decision,
+    /// Why there is none, when inconclusive.
+    pub doubt: Option<Doubt>,
+    /// The smallest effect that these pairs show with 80 % power, as a log ratio; absent below six
+    /// pairs.
+    pub detectable_log: Option<f64>,
+    /// Pairs that would show the smallest effect of interest with 80 % power; absent above a million.
+    pub pairs_needed: Option<u64>,
+}
+
+/// Judges an interval of `pairs` log ratios against `delta_log`, the smallest effect of interest.
+#[must_use]
+pub fn judge(interval: &Interval, pairs: usize, pair_sd_log: f64, delta_log: f64) -> Verdict {
+    let excludes_zero = interval.low > 0.0 || interval.high < 0.0;
+    let inside = interval.low > -delta_log && interval.high < delta_log;
+    let (decision, doubt) = if pairs < FEWEST_PAIRS {
+        (Decision::Inconclusive, Some(Doubt::TooFewPairs))
+    } else if inside {
+        (Decision::Equivalent, None)
+    } else if !excludes_zero {
+        (Decision::Inconclusive, Some(Doubt::TooNoisy))
+    } else if interval.centre >= delta_log {
+        (Decision::Slower, None)
+    } else if interval.centre <= -delta_log {
+        (Decision::Faster, None)
+    } else {
+        (Decision::Inconclusive, Some(Doubt::RealButSmall))
+    };
+    Verdict {
+        decision,
+        doubt,
+        detectable_log: detectable(pairs, pair_sd_log),
+        pairs_needed: pairs_needed(pair_sd_log, delta_log).map(|n| n as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(low: f64, centre: f64, high: f64, pairs: usize) -> (Decision, Option<Doubt>) {
+        let interval = Interval {
+            centre,
+            low,
+            high,
+            confidence: 0.95,
+        };
+        let v = judge(&interval, pairs, 0.01, 0.01);
+        (v.decision, v.doubt)
+    }
+
+    #[test]
+    fn every_word_has_its_interval() {
+        assert_eq!(word(0.011, 0.02, 0.03, 20), (Decision::Slower, None));
+        assert_eq!(word(0.002, 0.012, 0.03, 20), (Decision::Slower, None));
+        assert_eq!(word(-0.03, -0.02, -0.011, 20), (Decision::Faster, None));
+        assert_eq!(word(-0.004, 0.0, 0.004, 20), (Decision::Equivalent, None));
+        assert_eq!(word(0.002, 0.004, 0.006, 20), (Decision::Equivalent, None));
+        assert_eq!(
+            word(-0.02, 0.0, 0.004, 20),
+            (Decision::Inconclusive, Some(Doubt::TooNoisy))
+        );
+        assert_eq!(
+            word(0.002, 0.007, 0.02, 20),
+            (Decision::Inconclusive, Some(Doubt::RealButSmall))
+        );
+        assert_eq!(
+            word(0.5, 0.6, 0.7, 5),
+            (Decision::Inconclusive, Some(Doubt::TooFewPairs))
+        );
+    }
+
+    #[test]
+    fn planning_goes_with_every_verdict() {
+        let interval = Interval {
+            centre: 0.0,
+            low: -0.02,
+            high: 0.02,
+            confidence: 0.95,
+        };
+        let v = judge(&interval, 20, 0.02, 0.01);
+        assert_eq!(v.pairs_needed, Some(36));
+        assert!((0.012..0.016).contains(&v.detectable_log.unwrap()), "{v:?}");
+        assert_eq!(judge(&interval, 4, 0.02, 0.01).detectable_log, None);
+    }
+}

@@ -1,0 +1,207 @@
+//! What a reader should know before believing a comparison, each with what to do about it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::schedule::Arm;
+
+/// How much a warning matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Good to know.
+    Note,
+    /// May change the conclusion.
+    Caution,
+}
+
+/// One thing to know. [`std::fmt::Display`] says it as advice; shares and logs are as in
+/// [`super::Diagnostics`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "id", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Warning {
+    /// Always there: runs of one build are no evidence about a source change.
+    OneBuildEach,
+    /// Too few pairs for any exact test.
+    FewPairs {
+        /// How many there are.
+        pairs: u32,
+    },
+    /// The runs are so short that starting a process is most of them.
+    TooShort {
+        /// The shorter median wall time, in nanoseconds.
+        median_ns: f64,
+    },
+    /// Most of the wall time is not spent on the processor.
+    MostlyWaiting {
+        /// Processor time as a share of wall time.
+        cpu_share: f64,
+    },
+    /// The machine became slower or faster during the comparison.
+    Drift {
+        /// From the first third to the last, as a log ratio.
+        change_log: f64,
+        /// Rank correlation of time with order.
+        spearman: f64,
+    },
+    /// The second run of a pair differs from the first, whatever is run.
+    SlotEffect {
+        /// Second over first, as a log ratio.
+        second_over_first_log: f64,
+    },
+    /// Neighbouring pairs resemble each other.
+    Autocorrelated {
+        /// Rank correlation of each pair with the next.
+        lag_1: f64,
+    },
+    /// Some runs are far slower than the rest.
+    Spikes {
+        /// Their share of all runs.
+        share: f64,
+        /// Fastest B over fastest A, as a log ratio: a second opinion without spikes.
+        minimum_log_ratio: f64,
+    },
+    /// Signed ranks and the paired t-test come to different conclusions.
+    TestsDisagree {
+        /// Of the signed-rank test.
+        signed_rank_p: f64,
+        /// Of the paired t-test.
+        t_p: f64,
+    },
+    /// Wall time and processor time come to different conclusions.
+    CpuTimeDisagrees {
+        /// Of wall time.
+        wall_log_ratio: f64,
+        /// Of processor time.
+        cpu_log_ratio: f64,
+    },
+    /// Many pairs show no difference at all: the timer's steps are coarser than the noise.
+    CoarseTimer {
+        /// How many pairs.
+        zeros: u32,
+    },
+    /// Both arms run the same bytes with the same arguments.
+    IdenticalPrograms,
+    /// Each arm always prints the same, but not the same as the other.
+    OutputDiffers,
+    /// The output of an arm changes from run to run.
+    OutputVaries {
+        /// Which arms.
+        arms: Vec<Arm>,
+    },
+    /// Runs that failed were counted.
+    FailuresIgnored {
+        /// Failed runs of A.
+        a: u32,
+        /// Failed runs of B.
+        b: u32,
+    },
+}
+
+impl Warning {
+    /// How much it matters.
+    #[must_use]
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::OneBuildEach
+            | Self::IdenticalPrograms
+            | Self::OutputVaries { .. }
+            | Self::MostlyWaiting { .. } => Severity::Note,
+            _ => Severity::Caution,
+        }
+    }
+}
+
+/// A log ratio as a signed change in per cent.
+fn percent(log: f64) -> f64 {
+    100.0 * log.exp_m1()
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::OneBuildEach => f.write_str(
+                "these are runs of one build each: this says these two binaries differ (or not), \
+                 not that the source change does it (layout alone moves programs by 1-3 %); \
+                 `stallscope explain` looks for the reason",
+            ),
+            Self::FewPairs { pairs } => write!(
+                f,
+                "{pairs} pairs cannot reach p < 0.05 in any exact test; use at least 6 (--pairs 20)"
+            ),
+            Self::TooShort { median_ns } => write!(
+                f,
+                "a run takes {:.2} ms: starting the process is most of it; give the program more \
+                 work per run, at least some tens of milliseconds",
+                median_ns / 1e6
+            ),
+            Self::MostlyWaiting { cpu_share } => write!(
+                f,
+                "only {:.0} % of the wall time is processor time: this compares waiting (files, \
+                 network, sleep), which a change of code may not touch",
+                100.0 * cpu_share
+            ),
+            Self::Drift { change_log, spearman } => write!(
+                f,
+                "the machine drifted by {:+.1} % over the comparison (Spearman {spearman:+.2}); \
+                 pairs cancel that, but a quieter machine would give a narrower interval",
+                percent(*change_log)
+            ),
+            Self::SlotEffect { second_over_first_log } => write!(
+                f,
+                "the second run of a pair differs by {:+.1} % from the first, whatever is run; the \
+                 order is balanced, so this adds noise, not bias: try a pause, or more pairs",
+                percent(*second_over_first_log)
+            ),
+            Self::Autocorrelated { lag_1 } => write!(
+                f,
+                "neighbouring pairs resemble each other (lag-1 correlation {lag_1:+.2}): the \
+                 interval is too narrow; repeat the comparison later before believing it"
+            ),
+            Self::Spikes { share, minimum_log_ratio } => write!(
+                f,
+                "{:.0} % of the runs are spikes (another process, interrupts); the estimate resists \
+                 them, the interval gets wider. Fastest runs alone: {:+.1} %",
+                100.0 * share,
+                percent(*minimum_log_ratio)
+            ),
+            Self::TestsDisagree { signed_rank_p, t_p } => write!(
+                f,
+                "signed ranks (p = {signed_rank_p:.3}) and the paired t-test (p = {t_p:.3}) \
+                 disagree: noise is spiky or skewed; the ranks decide, more pairs would settle it"
+            ),
+            Self::CpuTimeDisagrees { wall_log_ratio, cpu_log_ratio } => write!(
+                f,
+                "wall time changed by {:+.1} %, processor time by {:+.1} %: the difference is in \
+                 waiting or scheduling rather than in what the code executes (or the other way round)",
+                percent(*wall_log_ratio),
+                percent(*cpu_log_ratio)
+            ),
+            Self::CoarseTimer { zeros } => write!(
+                f,
+                "{zeros} pairs show no difference at all: the timer is too coarse for this \
+                 program; give it more work per run"
+            ),
+            Self::IdenticalPrograms => f.write_str(
+                "both arms are the same bytes with the same arguments: any difference is placement or noise",
+            ),
+            Self::OutputDiffers => f.write_str(
+                "the two arms print different output, each the same in every run: do they do the same work?",
+            ),
+            Self::OutputVaries { arms } => {
+                let names: Vec<String> = arms.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "the output of {} changes from run to run (it probably prints timings), so equal \
+                     work could not be checked",
+                    names.join(" and ")
+                )
+            }
+            Self::FailuresIgnored { a, b } => write!(
+                f,
+                "failing runs were counted ({a} of A, {b} of B): a program that fails early is fast"
+            ),
+        }
+    }
+}
