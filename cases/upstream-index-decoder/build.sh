@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Builds the driver twice, with clang++-16 and with clang++-19, from the same source with the same
+# flags: build/decoder-clang-16 and build/decoder-clang-19. Does nothing when both are up to date.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+# Upstream's release flags, and branches kept off 32-byte boundaries so that the two builds differ
+# by their loads and not by where their branches happen to lie. That flag is for x86-64 only.
+cxxflags="-O3 -g"
+if [[ "$(uname -m)" == x86_64 ]]; then
+    cxxflags+=" -mbranches-within-32B-boundaries"
+fi
+
+# Everything that decides what the binary is: sources, lock file, flags, both compilers.
+fingerprint() {
+    {
+        cat build.sh driver/Cargo.toml driver/Cargo.lock driver/src/*.rs
+        printf '%s\n' "$cxxflags"
+        "clang++-$1" --version
+        rustc --version --verbose
+    } | sha256sum
+}
+
+build_one() {
+    local version=$1
+    local product=build/decoder-clang-$version stamp=build/decoder-clang-$version.stamp
+    local want
+    want=$(fingerprint "$version")
+    if [[ -x $product && -f $stamp && "$(cat "$stamp")" == "$want" ]]; then
+        return
+    fi
+    echo "building $product"
+    # The more specific variables would win over CXX and CXXFLAGS, so they must not be set.
+    env -u RUSTFLAGS -u CARGO_ENCODED_RUSTFLAGS -u CARGO_BUILD_TARGET \
+        -u HOST_CXX -u TARGET_CXX -u HOST_CXXFLAGS -u TARGET_CXXFLAGS \
+        -u "CXX_$(uname -m)_unknown_linux_gnu" -u "CXXFLAGS_$(uname -m)_unknown_linux_gnu" \
+        CXX="clang++-$version" CXXFLAGS="$cxxflags" \
+        cargo build --quiet --release --locked --manifest-path driver/Cargo.toml \
+        --target-dir "build/target-clang-$version"
+    # A copy that is interrupted must not pass for a build.
+    cp "build/target-clang-$version/release/decoder" "$product.new"
+    mv "$product.new" "$product"
+    printf '%s\n' "$want" >"$stamp.new"
+    mv "$stamp.new" "$stamp"
+}
+
+missing=()
+for version in 16 19; do
+    command -v "clang++-$version" >/dev/null || missing+=("clang++-$version")
+done
+if ((${#missing[@]})); then
+    echo "upstream-index-decoder: ${missing[*]} not found." >&2
+    echo "This case compares two compilers and needs both: run scripts/setup, or install the" >&2
+    echo "packages clang-16 and clang-19." >&2
+    exit 1
+fi
+mkdir -p build
+for version in 16 19; do
+    build_one "$version"
+done
