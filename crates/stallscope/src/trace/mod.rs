@@ -4,3 +4,4 @@
 //! started through [`child`], so that none outlives us.
 
 pub mod child;
+pub mod sample;

@@ -1,0 +1,293 @@
+//! Where a command's time goes: at regular intervals, which instruction is it at?
+//!
+//! Two engines. [`Engine::PerfClock`] lets the kernel's own clock interrupt the command, which
+//! needs no hardware counter and costs about 2 % at 100 µs. Where the kernel forbids that,
+//! [`Engine::Ptrace`] stops the command a thousand times a second and looks; which engine ran, and
+//! why, is part of the result. Addresses come back as positions in files, so that they can be
+//! joined with the code room whatever address space randomisation did.
+
+mod perf;
+mod ptrace;
+pub mod records;
+mod ring;
+mod space;
+mod tracee;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Capability, FileOffset};
+use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
+use space::Tally;
+
+/// The kernel does not fire its clock more often than this.
+const LEAST_PERF_PERIOD_NS: u64 = 10_000;
+/// A stop and a look cost some ten microseconds; oftener than this, they would be the run.
+const LEAST_PTRACE_PERIOD_NS: u64 = 1_000_000;
+/// Below this the picture is too coarse to rank instructions by.
+const FEW_SAMPLES: u64 = 100;
+
+/// How a sample was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Engine {
+    /// The kernel's `cpu-clock` event: processor time in user code, children included. A sample
+    /// lands on the instruction that waits, or on the one after it.
+    PerfClock,
+    /// `ptrace` stops at regular wall time; samples of threads that sit in the kernel are told
+    /// apart where the processor allows it.
+    Ptrace,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::PerfClock => "perf cpu-clock",
+            Self::Ptrace => "ptrace",
+        })
+    }
+}
+
+/// Which engine to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineChoice {
+    /// `PerfClock` where the kernel allows it, else `Ptrace`, with a note.
+    #[default]
+    Auto,
+    /// [`Engine::PerfClock`] or an error.
+    PerfClock,
+    /// [`Engine::Ptrace`] or an error.
+    Ptrace,
+}
+
+/// How to sample.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleSettings {
+    /// Time between two samples of one thread, in nanoseconds; raised, with a note, to what the
+    /// engine can do.
+    pub period_ns: u64,
+    /// Which engine.
+    pub engine: EngineChoice,
+}
+
+impl Default for SampleSettings {
+    /// 100 µs: ten thousand samples a second for about 2 % of the time.
+    fn default() -> Self {
+        Self {
+            period_ns: 100_000,
+            engine: EngineChoice::Auto,
+        }
+    }
+}
+
+/// The samples that fell into one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ObjectSamples {
+    /// The program or library as the kernel names it; `[vdso]` for the kernel's own page, whose
+    /// offsets count from its start.
+    pub path: PathBuf,
+    /// Whether it is the program that was launched.
+    pub is_main_program: bool,
+    /// How many samples found a thread about to execute the instruction at this position.
+    pub hits: BTreeMap<FileOffset, u64>,
+}
+
+impl ObjectSamples {
+    /// All samples in this file.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.hits.values().sum()
+    }
+}
+
+/// One sampled run.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SampleRun {
+    /// How the samples were taken.
+    pub engine: Engine,
+    /// Time between two samples of one thread, in nanoseconds, as it was in effect.
+    pub period_ns: u64,
+    /// Per file, the one with the most samples first.
+    pub samples: Vec<ObjectSamples>,
+    /// Samples in user code: those of all files and the `unmapped`.
+    pub total: u64,
+    /// Samples the kernel had no room for.
+    pub lost: u64,
+    /// Samples in code that no file holds, such as a just-in-time compiler's.
+    pub unmapped: u64,
+    /// Samples outside user code. `perf` was asked to leave these out, so with it this is nought.
+    pub kernel: u64,
+    /// How the command ended. Its times include what the sampling cost.
+    #[serde(skip)]
+    pub exit: Exit,
+    /// What a reader of the numbers must know: a fallback and its cause, throttling, few samples.
+    pub notes: Vec<String>,
+}
+
+/// Why a command could not be sampled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SampleError {
+    /// The command did not start, or did not end by itself.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    /// The engine that was asked for does not work here.
+    #[error("cannot sample with {engine}: {cause}")]
+    Unavailable {
+        /// The engine.
+        engine: Engine,
+        /// Why, and what would help.
+        cause: String,
+    },
+    /// No engine works here.
+    #[error("cannot sample: {perf}; and {ptrace}")]
+    NoEngine {
+        /// Why the kernel's clock cannot be used.
+        perf: String,
+        /// Why the command cannot be stopped.
+        ptrace: String,
+    },
+}
+
+/// Runs a command to its end and reports where its time went.
+///
+/// Call it from a thread that lives until it returns, as for [`Child::hold`].
+///
+/// # Errors
+/// When the command cannot be run or hits a limit, and when no engine works here.
+pub fn sample(
+    launch: &Launch,
+    settings: &SampleSettings,
+    limits: &Limits<'_>,
+) -> Result<SampleRun, SampleError> {
+    let child = Child::hold(launch)?;
+    let mut notes = Vec::new();
+    let perf_cause = match settings.engine {
+        EngineChoice::Ptrace => None,
+        EngineChoice::Auto | EngineChoice::PerfClock => {
+            let period_ns = at_least(settings.period_ns, LEAST_PERF_PERIOD_NS, &mut notes);
+            match perf::Sampler::attach(child.pid(), period_ns) {
+                Ok(sampler) => {
+                    let (exit, collected) = sampler.run(child, limits)?;
+                    return Ok(collected.into_run(launch, period_ns, exit, notes));
+                }
+                Err(cause) => Some(perf_cause(&cause)),
+            }
+        }
+    };
+    if let (EngineChoice::PerfClock, Some(cause)) = (settings.engine, &perf_cause) {
+        return Err(SampleError::Unavailable {
+            engine: Engine::PerfClock,
+            cause: cause.clone(),
+        });
+    }
+    notes.clear();
+    let period_ns = at_least(settings.period_ns, LEAST_PTRACE_PERIOD_NS, &mut notes);
+    match (ptrace::Sampler::attach(child.pid(), period_ns), perf_cause) {
+        (Ok(sampler), perf_cause) => {
+            notes.extend(perf_cause.map(|cause| format!("sampled with ptrace: {cause}")));
+            let (exit, collected) = sampler.run(child, launch, limits)?;
+            Ok(collected.into_run(launch, period_ns, exit, notes))
+        }
+        (Err(cause), Some(perf)) => Err(SampleError::NoEngine {
+            perf,
+            ptrace: ptrace_cause(&cause),
+        }),
+        (Err(cause), None) => Err(SampleError::Unavailable {
+            engine: Engine::Ptrace,
+            cause: ptrace_cause(&cause),
+        }),
+    }
+}
+
+/// Whether the kernel lets us use [`Engine::PerfClock`] on our own processes; asks it, in a few
+/// microseconds, by opening one event on ourselves.
+#[must_use]
+pub fn perf_clock_capability() -> Capability {
+    match ring::open_clock_event(0, -1, LEAST_PERF_PERIOD_NS) {
+        Ok(_) => Capability::Present,
+        Err(cause) => Capability::absent(perf_cause(&cause)),
+    }
+}
+
+fn at_least(asked_ns: u64, least_ns: u64, notes: &mut Vec<String>) -> u64 {
+    if asked_ns >= least_ns {
+        return asked_ns;
+    }
+    notes.push(format!(
+        "sampled every {} µs: the engine cannot do it oftener",
+        least_ns / 1000
+    ));
+    least_ns
+}
+
+fn perf_cause(cause: &io::Error) -> String {
+    let refused = matches!(cause.raw_os_error(), Some(libc::EACCES | libc::EPERM));
+    let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    match level {
+        Ok(level) if refused && level.trim().parse().is_ok_and(|n: i32| n > 2) => format!(
+            "the kernel forbids its sampling clock (kernel.perf_event_paranoid is {}, 2 would do)",
+            level.trim()
+        ),
+        Ok(_) if refused => {
+            format!("the kernel or a container's filter forbids perf_event_open ({cause})")
+        }
+        Ok(_) => format!("the kernel's sampling clock does not work ({cause})"),
+        Err(_) => format!("the kernel has no perf events ({cause})"),
+    }
+}
+
+fn ptrace_cause(cause: &io::Error) -> String {
+    format!("the command cannot be stopped to look at it: ptrace fails ({cause})")
+}
+
+/// What an engine brings home.
+struct Collected {
+    engine: Engine,
+    tally: Tally,
+    lost: u64,
+    kernel: u64,
+    notes: Vec<String>,
+}
+
+impl Collected {
+    fn into_run(
+        self,
+        launch: &Launch,
+        period_ns: u64,
+        exit: Exit,
+        mut notes: Vec<String>,
+    ) -> SampleRun {
+        let main_program = launch.program.canonicalize().ok();
+        let unmapped = self.tally.unmapped();
+        let samples = self.tally.into_objects(main_program.as_deref());
+        let total = unmapped + samples.iter().map(ObjectSamples::total).sum::<u64>();
+        notes.extend(self.notes);
+        if total < FEW_SAMPLES {
+            notes.push(format!(
+                "only {total} samples: let the command run longer to rank its instructions"
+            ));
+        }
+        SampleRun {
+            engine: self.engine,
+            period_ns,
+            samples,
+            total,
+            lost: self.lost,
+            unmapped,
+            kernel: self.kernel,
+            exit,
+            notes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+//! The engine that stops the command to look at it, for where the kernel's clock is forbidden.
+//!
+//! Every thread of the command and of its children is asked to stop once a period; where it stands
+//! is read, and it runs on. All is done without waiting, from the tick of [`Child::wait_with`], so
+//! limits hold whatever the command does. The price: a fork, a signal or an exec in the command
+//! may wait up to a millisecond for us.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::space::{AddressSpace, Place, Tally};
+use super::tracee::{self, State};
+use super::{Collected, Engine, SampleError};
+use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
+
+/// How often the wait calls back; the poll behind it knows only milliseconds.
+const TICK: Duration = Duration::from_millis(1);
+/// How long threads that were asked to stop are awaited at once: a running one needs a few
+/// microseconds. One in an uninterruptible sleep is taken up at a later tick.
+const PATIENCE: Duration = Duration::from_micros(300);
+/// How long the end of what was killed may take.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
+/// A library that is unloaded and replaced at the same address is noticed after this many looks.
+const LOOKS_PER_READING: u32 = 200;
+
+/// One thread that we are attached to.
+struct Thread {
+    tid: i32,
+    /// Asked to stop, and has not yet.
+    asked: bool,
+    /// Stopped by job control; must not be asked.
+    stopped_by_job_control: bool,
+    space: AddressSpace,
+    looks_until_reading: u32,
+}
+
+impl Thread {
+    fn new(tid: i32) -> Self {
+        Self {
+            tid,
+            asked: false,
+            stopped_by_job_control: false,
+            space: AddressSpace::default(),
+            looks_until_reading: 0,
+        }
+    }
+}
+
+/// Attached to a held child and to all that it will start.
+pub(super) struct Sampler {
+    child: i32,
+    period: Duration,
+    threads: Vec<Thread>,
+    tally: Tally,
+    kernel: u64,
+    blind: u64,
+    due: Instant,
+}
+
+impl Sampler {
+    /// Attaches without stopping the child.
+    pub(super) fn attach(pid: i32, period_ns: u64) -> io::Result<Self> {
+        tracee::seize(pid)?;
+        Ok(Self {
+            child: pid,
+            period: Duration::from_nanos(period_ns),
+            threads: vec![Thread::new(pid)],
+            tally: Tally::default(),
+            kernel: 0,
+            blind: 0,
+            due: Instant::now(),
+        })
+    }
+
+    /// Runs the child to its end.
+    pub(super) fn run(
+        mut self,
+        child: Child,
+        launch: &Launch,
+        limits: &Limits<'_>,
+    ) -> Result<(Exit, Collected), SampleError> {
+        // The limits are kept here and not by the child: before it can be collected, we must have
+        // collected its threads, which are ours as long as we are attached.
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        let endless = Limits {
+            timeout: None,
+            interrupt: &NEVER,
+        };
+        let started = Instant::now();
+        let tick = |pid: i32| {
+            if let Some(error) = over_limit(launch, limits, started) {
+                // SAFETY: plain integers; the group is the child's own, never ours.
+                unsafe { libc::killpg(pid, libc::SIGKILL) };
+                self.release();
+                return Err(error);
+            }
+            self.step();
+            Ok(())
+        };
+        let exit = child.wait_with(&endless, tick, TICK)?;
+        self.release();
+        Ok((exit, self.into_collected()))
+    }
+
+    /// Answers what has stopped and, once a period, looks at every thread.
+    fn step(&mut self) {
+        self.answer_all();
+        let now = Instant::now();
+        if now < self.due {
+            return;
+        }
+        self.due = now + self.period;
+        for thread in &mut self.threads {
+            if !thread.asked && !thread.stopped_by_job_control {
+                thread.asked = tracee::interrupt(thread.tid).is_ok();
+            }
+        }
+        while self.threads.iter().any(|t| t.asked) && now.elapsed() < PATIENCE {
+            std::thread::yield_now();
+            self.answer_all();
+        }
+    }
+
+    /// Answers each thread that has stopped, once.
+    fn answer_all(&mut self) {
+        let mut index = 0;
+        while let Some(thread) = self.threads.get(index) {
+            let (tid, is_child) = (thread.tid, thread.tid == self.child);
+            match tracee::look(tid, !is_child) {
+                State::Running => index += 1,
+                // The child's own end shows as gone, too; its entry stays, for its exec in a
+                // thread would come under its number.
+                State::Gone if is_child => index += 1,
+                State::Gone => drop(self.threads.swap_remove(index)),
+                State::Stopped { signal, event } => {
+                    self.answer(index, signal, event);
+                    index += 1;
+                }
+            }
+        }
+    }
+
+    /// Lets a stopped thread run on, after whatever its stop means to us.
+    fn answer(&mut self, index: usize, signal: i32, event: i32) {
+        let Some(thread) = self.threads.get_mut(index) else {
+            return;
+        };
+        // Any stop uses up the request for one.
+        let asked = std::mem::take(&mut thread.asked);
+        thread.stopped_by_job_control = false;
+        let tid = thread.tid;
+        // A thread that was killed meanwhile refuses every answer, which is no error of ours.
+        let _ = match event {
+            0 => tracee::resume(tid, signal),
+            libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => {
+                thread.stopped_by_job_control = true;
+                tracee::listen(tid)
+            }
+            libc::PTRACE_EVENT_STOP => {
+                if asked {
+                    self.look_at(index);
+                }
+                tracee::resume(tid, 0)
+            }
+            libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
+                self.adopt(tid);
+                tracee::resume(tid, 0)
+            }
+            libc::PTRACE_EVENT_EXEC => {
+                thread.looks_until_reading = 0;
+                thread.space.clear();
+                let former = tracee::event_message(tid).unwrap_or(tid);
+                self.threads.retain(|t| t.tid == tid || t.tid != former);
+                tracee::resume(tid, 0)
+            }
+            _ => tracee::resume(tid, 0),
+        };
+    }
+
+    /// Enters the thread that `maker` has just made; we are attached to it already.
+    fn adopt(&mut self, maker: i32) {
+        if let Ok(tid) = tracee::event_message(maker)
+            && self.threads.iter().all(|t| t.tid != tid)
+        {
+            self.threads.push(Thread::new(tid));
+        }
+    }
+
+    /// Counts where a stopped thread stands.
+    fn look_at(&mut self, index: usize) {
+        let Some(thread) = self.threads.get_mut(index) else {
+            return;
+        };
+        let Ok(position) = tracee::position(thread.tid) else {
+            self.blind += 1;
+            return;
+        };
+        if position.in_kernel {
+            self.kernel += 1;
+            return;
+        }
+        let mut place = thread.space.locate(position.address);
+        if place == Place::Unknown || thread.looks_until_reading == 0 {
+            let path = format!("/proc/{}/maps", thread.tid);
+            let bytes = std::fs::read(path).unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            thread.space = AddressSpace::read_maps(&text, &mut self.tally);
+            thread.looks_until_reading = LOOKS_PER_READING;
+            place = thread.space.locate(position.address);
+        }
+        thread.looks_until_reading -= 1;
+        self.tally.count(place);
+    }
+
+    /// Collects what was killed and lets go of what lives on (a daemon that left the group). The
+    /// child itself is left for [`Child`] to collect.
+    fn release(&mut self) {
+        let started = Instant::now();
+        let child = self.child;
+        self.threads.retain(|t| t.tid != child);
+        for thread in &self.threads {
+            // One that is stopped or dead refuses, and is found below.
+            let _ = tracee::interrupt(thread.tid);
+        }
+        while !self.threads.is_empty() && started.elapsed() < LAST_PATIENCE {
+            let mut made = Vec::new();
+            self.threads.retain(|thread| {
+                match tracee::look(thread.tid, true) {
+                    State::Running => true,
+                    State::Gone => false,
+                    State::Stopped { signal, event } => {
+                        made.extend(tracee::event_message(thread.tid).ok().filter(|_| {
+                            matches!(
+                                event,
+                                libc::PTRACE_EVENT_CLONE
+                                    | libc::PTRACE_EVENT_FORK
+                                    | libc::PTRACE_EVENT_VFORK
+                            )
+                        }));
+                        // Refused only when it was killed meanwhile: look again.
+                        tracee::detach(thread.tid, if event == 0 { signal } else { 0 }).is_err()
+                    }
+                }
+            });
+            self.threads.extend(made.into_iter().map(Thread::new));
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    fn into_collected(self) -> Collected {
+        let mut notes = Vec::new();
+        if self.kernel > 0 {
+            notes.push(format!(
+                "{} samples found a thread inside a system call and are counted apart",
+                self.kernel
+            ));
+        }
+        if cfg!(not(target_arch = "x86_64")) {
+            notes.push(
+                "time spent in system calls is counted at the instruction behind the call".into(),
+            );
+        }
+        if self.blind > 0 {
+            notes.push(format!(
+                "{} times a thread stopped but its position could not be read",
+                self.blind
+            ));
+        }
+        Collected {
+            engine: Engine::Ptrace,
+            tally: self.tally,
+            lost: self.blind,
+            kernel: self.kernel,
+            notes,
+        }
+    }
+}
+
+fn over_limit(launch: &Launch, limits: &Limits<'_>, started: Instant) -> Option<ChildError> {
+    if limits.interrupt.load(Ordering::Relaxed) {
+        return Some(ChildError::Interrupted);
+    }
+    let limit = limits.timeout.filter(|limit| started.elapsed() >= *limit)?;
+    Some(ChildError::TimedOut {
+        path: launch.program.clone(),
+        limit,
+    })
+}
