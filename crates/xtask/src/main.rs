@@ -1,3 +1,86 @@
-//! Helper tasks: `man`, `completions`.
+//! Makes what is generated from one definition: JSON Schemas, man pages, completions.
+//!
+//! Schemas are committed, because other programs read them from the tree; `check` fails when they
+//! no longer match the types. Man pages and completions belong to a release and go to
+//! `target/dist`.
 
-fn main() {}
+mod manual;
+mod schemas;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+
+/// Helper tasks of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Tasks {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Write the generated files that are kept in the tree
+    Generate,
+    /// Fail when a generated file in the tree is not what `generate` would write
+    Check,
+    /// Write man pages for every command to target/dist/man
+    Man,
+    /// Write completions for bash, zsh and fish to target/dist/completions
+    Completions,
+}
+
+fn main() -> ExitCode {
+    match run(&Tasks::parse().task) {
+        Ok(code) => code,
+        Err(error) => {
+            say(&format!("xtask: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: &Task) -> anyhow::Result<ExitCode> {
+    let root = root()?;
+    match task {
+        Task::Generate => schemas::generate(&root.join("schema"))?,
+        Task::Check => {
+            let stale = schemas::stale(&root.join("schema"))?;
+            if !stale.is_empty() {
+                let names = stale.join(", ");
+                say(&format!(
+                    "xtask: out of date: {names}; run `cargo xtask generate`"
+                ));
+                return Ok(ExitCode::FAILURE);
+            }
+        }
+        Task::Man => manual::man_pages(&root.join("target/dist/man"))?,
+        Task::Completions => manual::completions(&root.join("target/dist/completions"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The repository's root, wherever the task was called from.
+fn root() -> anyhow::Result<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.ancestors().nth(2).context("the crate was moved")?;
+    Ok(root.to_owned())
+}
+
+/// Writes a file, and its folder if need be.
+fn write(path: &Path, content: &str) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// One line to standard error.
+fn say(line: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
