@@ -1,0 +1,74 @@
+# The short names for what one does here. `make` alone lists them; `make test` is the gate.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+DECODER := cases/upstream-index-decoder/build/decoder-clang
+
+# A tool that is optional: $(call optional,cargo subcommand,what is skipped,command)
+optional = if $(CARGO) $(1) --version >/dev/null 2>&1; then $(3); else \
+	echo "SKIPPED: $(2): cargo-$(1) is not installed (cargo install cargo-$(1))" >&2; fi
+
+.PHONY: help
+help: ## List these commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+.PHONY: setup
+setup: ## Install what is missing: toolchain, two versions of clang, crates
+	@scripts/setup
+
+.PHONY: cases
+cases: setup ## Build the programs of all cases
+	@for script in cases/*/build.sh; do "$$script"; done
+
+.PHONY: test
+test: cases ## The gate: format, lints, tests, documentation, generated files
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --workspace --locked
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) xtask check
+
+.PHONY: build
+build: setup ## Build target/release/stallscope
+	$(CARGO) build --release --locked --package stallscope-cli
+
+.PHONY: demo
+demo: build cases ## Explain the first story, from a fresh clone in a few minutes
+	target/release/stallscope explain $(DECODER)-19 $(DECODER)-16 -- strips
+
+.PHONY: bench-aa
+bench-aa: build cases ## How often do comparisons of a program with itself cry wolf?
+	mkdir -p target/bench-aa
+	cp $(DECODER)-19 target/bench-aa/first
+	cp $(DECODER)-19 target/bench-aa/second
+	scripts/bench-aa target/bench-aa/first target/bench-aa/second -- strips
+
+.PHONY: bless
+bless: cases ## Accept the present output as the golden output
+	INSTA_UPDATE=always TRYCMD=overwrite $(CARGO) test --workspace --locked
+	$(CARGO) xtask generate
+
+.PHONY: fuzz
+fuzz: ## Feed each parser nonsense for a minute (cargo-fuzz, nightly Rust)
+	@$(call optional,fuzz,fuzzing,for target in $$($(CARGO) fuzz list); do \
+		$(CARGO) +nightly fuzz run "$$target" -- -max_total_time=60; done)
+
+.PHONY: deny
+deny: ## Check licences and advisories of all crates (cargo-deny)
+	@$(call optional,deny,licences and advisories,$(CARGO) deny check)
+
+.PHONY: man
+man: setup ## Write man pages to target/dist/man
+	@$(CARGO) xtask man
+
+.PHONY: completions
+completions: setup ## Write shell completions to target/dist/completions
+	@$(CARGO) xtask completions
+
+.PHONY: clean
+clean: ## Remove everything that was built, cases included
+	$(CARGO) clean
+	rm -rf cases/*/build
