@@ -22,6 +22,7 @@
 pub mod code;
 pub mod compare;
 pub mod layout;
+pub mod machine;
 pub mod model;
 pub mod report;
 pub mod trace;
