@@ -19,6 +19,7 @@
 //! The library never prints and never panics on input. What a machine cannot do (no
 //! counters, no ptrace, no symbols) is a value that reaches the report.
 
+pub mod clock;
 pub mod code;
 pub mod compare;
 pub mod layout;

@@ -1,0 +1,209 @@
+//! Where this thread may run, and holding it there.
+//!
+//! A sample that migrates compares two cores. The pin restores the mask it found, so a library
+//! caller gets its thread back as it was.
+
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::stats::percent;
+use super::{Clock, ClockError, SamplePlan, TickReading, take_sample};
+
+/// This thread, held on one processor until the value is dropped.
+#[derive(Debug)]
+pub struct Pin {
+    cpu: usize,
+    before: CpuSet,
+}
+
+fn current_mask() -> Result<CpuSet, ClockError> {
+    sched_getaffinity(Pid::from_raw(0)).map_err(|source| ClockError::Affinity {
+        action: "read",
+        source,
+    })
+}
+
+fn set_mask(mask: &CpuSet) -> Result<(), ClockError> {
+    sched_setaffinity(Pid::from_raw(0), mask).map_err(|source| ClockError::Affinity {
+        action: "set",
+        source,
+    })
+}
+
+impl Pin {
+    /// Holds the calling thread on `cpu`.
+    ///
+    /// # Errors
+    /// [`ClockError::Affinity`] when the kernel refuses, for example for a CPU outside the cpuset.
+    pub fn to(cpu: usize) -> Result<Self, ClockError> {
+        let before = current_mask()?;
+        let mut pin = Self { cpu, before };
+        pin.move_to(cpu)?;
+        Ok(pin)
+    }
+
+    /// Moves the pin to another processor; the mask to restore stays the original one.
+    ///
+    /// # Errors
+    /// As [`Pin::to`]; the thread then stays where it was.
+    pub fn move_to(&mut self, cpu: usize) -> Result<(), ClockError> {
+        let mut mask = CpuSet::new();
+        mask.set(cpu).map_err(|source| ClockError::Affinity {
+            action: "set",
+            source,
+        })?;
+        set_mask(&mask)?;
+        self.cpu = cpu;
+        Ok(())
+    }
+
+    /// The processor.
+    #[must_use]
+    pub fn cpu(&self) -> usize {
+        self.cpu
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        // Nobody is left to tell; the worst that happens is a thread that stays pinned.
+        let _: Result<(), Errno> = sched_setaffinity(Pid::from_raw(0), &self.before);
+    }
+}
+
+/// The processors that the calling thread may run on, ascending.
+///
+/// # Errors
+/// [`ClockError::Affinity`] when the kernel does not say, [`ClockError::NoCpu`] when it names none.
+pub fn allowed_cpus() -> Result<Vec<usize>, ClockError> {
+    let mask = current_mask()?;
+    let cpus: Vec<usize> = (0..CpuSet::count())
+        .filter(|cpu| mask.is_set(*cpu).unwrap_or(false))
+        .collect();
+    if cpus.is_empty() {
+        Err(ClockError::NoCpu)
+    } else {
+        Ok(cpus)
+    }
+}
+
+/// At most this many processors are tried; on a large machine they are spread evenly.
+const MOST_CANDIDATES: usize = 8;
+
+/// Samples per candidate: 2 to 5 ms each.
+const SAMPLES: usize = 120;
+
+/// The quieter of `cpus`: most steady samples first (in steps of 5 %), then the faster core (which
+/// on a hybrid part is a performance core), then the higher number, because interrupts favour the
+/// first. `pin` moves the thread; a processor that it refuses is passed over.
+pub fn choose_cpu<C: Clock + ?Sized>(
+    clock: &mut C,
+    cpus: &[usize],
+    mut pin: impl FnMut(usize) -> Result<(), ClockError>,
+) -> Result<usize, ClockError> {
+    let stride = cpus.len().div_ceil(MOST_CANDIDATES).max(1);
+    let mut best: Option<((i64, i64), usize)> = None;
+    let mut refusal = ClockError::NoCpu;
+    for &cpu in cpus.iter().step_by(stride) {
+        if let Err(error) = pin(cpu) {
+            refusal = error;
+            continue;
+        }
+        let plan = SamplePlan::for_step(TickReading::take(clock, 64).step_ticks);
+        // The first samples wake the core and are not counted.
+        let samples: Vec<_> = (0..SAMPLES)
+            .map(|_| take_sample(clock, &plan))
+            .skip(SAMPLES / 4)
+            .collect();
+        let steady = samples.iter().filter(|s| s.is_steady());
+        let speeds = steady.map(|s| s.cycles_per_tick);
+        let speeds = super::stats::sorted(speeds);
+        let steady_steps = (percent(speeds.len(), samples.len()) / 5.0) as i64;
+        let speed_steps = (super::stats::quantile(&speeds, 0.5) * 20.0).round() as i64;
+        let score = (steady_steps, speed_steps);
+        if best.is_none_or(|(s, _)| score >= s) {
+            best = Some((score, cpu));
+        }
+    }
+    let (_, cpu) = best.ok_or(refusal)?;
+    pin(cpu)?;
+    Ok(cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FakeClock;
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    /// Several invented processors behind one clock.
+    struct Many {
+        at: Rc<Cell<usize>>,
+        cpus: Vec<FakeClock>,
+    }
+
+    impl Many {
+        fn here(&mut self) -> &mut FakeClock {
+            &mut self.cpus[self.at.get()]
+        }
+    }
+
+    impl Clock for Many {
+        fn now_ticks(&mut self) -> u64 {
+            self.here().now_ticks()
+        }
+        fn now_raw_ns(&mut self) -> u64 {
+            self.here().now_raw_ns()
+        }
+        fn run_latency_chain(&mut self, adds: u64) {
+            self.here().run_latency_chain(adds);
+        }
+        fn run_multiply_chain(&mut self, multiplies: u64) {
+            self.here().run_multiply_chain(multiplies);
+        }
+        fn run_throughput_chain(&mut self, passes: u64) {
+            self.here().run_throughput_chain(passes);
+        }
+    }
+
+    fn choose(cpus: Vec<FakeClock>, forbidden: Option<usize>) -> Result<usize, ClockError> {
+        let at = Rc::new(Cell::new(0));
+        let names: Vec<usize> = (0..cpus.len()).collect();
+        let mut clock = Many {
+            at: Rc::clone(&at),
+            cpus,
+        };
+        choose_cpu(&mut clock, &names, |cpu| {
+            if Some(cpu) == forbidden {
+                return Err(ClockError::NoCpu);
+            }
+            at.set(cpu);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn takes_the_quieter_then_the_faster_then_the_later() {
+        let quiet = || FakeClock::quiet(2.5, 3.1);
+        let noisy = || quiet().preempted(30_000.0, 4_000.0);
+        assert_eq!(choose(vec![quiet(), noisy()], None).unwrap(), 0);
+        let slow = || FakeClock::quiet(2.5, 2.0);
+        assert_eq!(choose(vec![slow(), quiet(), slow()], None).unwrap(), 1);
+        assert_eq!(choose(vec![quiet(), quiet()], None).unwrap(), 1);
+        assert_eq!(choose(vec![quiet(), quiet()], Some(1)).unwrap(), 0);
+        assert!(choose(Vec::new(), None).is_err());
+    }
+
+    #[test]
+    fn a_pin_restores_the_mask() {
+        let before = allowed_cpus().unwrap();
+        {
+            let pin = Pin::to(before[0]).unwrap();
+            assert_eq!(allowed_cpus().unwrap(), [pin.cpu()]);
+        }
+        assert_eq!(allowed_cpus().unwrap(), before);
+        assert!(Pin::to(CpuSet::count() + 1).is_err());
+    }
+}
