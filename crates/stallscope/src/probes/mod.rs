@@ -1,0 +1,120 @@
+//! Experiments on the hardware, one file each.
+//!
+//! A probe asks one question about this processor and answers with measurements that carry their
+//! doubt, or says that it could not find out. `clock` comes first in every sense: the others convert their
+//! ticks with it and refuse a verdict where it says that the machine is too restless.
+//!
+//! To add a probe: one file with a type that implements [`Probe`], one line in [`PROBES`], one
+//! variant of [`ProbeReport`], one page `docs/probes/<id>.md`.
+
+pub mod clock;
+
+use std::sync::atomic::AtomicBool;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use clock::ClockReport;
+
+use crate::clock::ClockError;
+
+/// What keeps a probe from running at all. What it cannot decide is part of its report instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProbeError {
+    /// Time cannot be measured here.
+    #[error(transparent)]
+    Clock(#[from] ClockError),
+    /// The user gave up.
+    #[error("interrupted")]
+    Interrupted,
+    /// No probe has that id.
+    #[error("no probe is called `{asked}`; known: {known}")]
+    Unknown {
+        /// What was asked for.
+        asked: String,
+        /// Ids of all probes, separated by commas.
+        known: String,
+    },
+}
+
+/// What every probe is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Bench<'a> {
+    /// Seed of every random choice, printed with the result.
+    pub seed: u64,
+    /// Set when the user gave up; a probe looks at it between samples.
+    pub interrupt: &'a AtomicBool,
+}
+
+/// An experiment on this processor.
+pub trait Probe: Sync {
+    /// What the user types: lower case with hyphens, and the name of the docs page.
+    fn id(&self) -> &'static str;
+    /// What it finds out, as one line of a list.
+    fn title(&self) -> &'static str;
+    /// About how long it runs, milliseconds.
+    fn budget_ms(&self) -> u32;
+    /// Runs it on the calling thread, which is pinned meanwhile and restored afterwards.
+    ///
+    /// # Errors
+    /// Only what keeps it from running; a noisy machine is a report, not an error.
+    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError>;
+}
+
+/// What a probe found; one variant for each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", tag = "probe")]
+#[non_exhaustive]
+pub enum ProbeReport {
+    /// Of the probe `clock`.
+    Clock(Box<ClockReport>),
+}
+
+/// All probes in alphabetical order.
+pub static PROBES: &[&dyn Probe] = &[&clock::ClockProbe];
+
+/// The probe of that id.
+///
+/// # Errors
+/// [`ProbeError::Unknown`] with the ids that exist.
+pub fn find(id: &str) -> Result<&'static dyn Probe, ProbeError> {
+    let ids = || PROBES.iter().map(|p| p.id()).collect::<Vec<_>>().join(", ");
+    PROBES
+        .iter()
+        .copied()
+        .find(|p| p.id() == id)
+        .ok_or_else(|| ProbeError::Unknown {
+            asked: id.to_owned(),
+            known: ids(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_list_is_sorted_unique_and_documented() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/probes");
+        for pair in PROBES.windows(2) {
+            assert!(pair[0].id() < pair[1].id());
+        }
+        for probe in PROBES {
+            let page = docs.join(format!("{}.md", probe.id()));
+            assert!(page.is_file(), "{} has no page", probe.id());
+            assert!(probe.title().len() <= 60 && probe.budget_ms() > 0);
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        assert_eq!(find("clock").unwrap().id(), "clock");
+        let error = find("clok").map(|p| p.id()).unwrap_err().to_string();
+        assert!(
+            error.contains("`clok`") && error.contains("clock"),
+            "{error}"
+        );
+    }
+}
