@@ -12,20 +12,15 @@ fn an_unknown_probe_is_a_usage_error_that_names_the_known_ones() {
     let output = stallscope().args(["probe", "nonsense"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        message.contains("`nonsense`") && message.contains("clock"),
-        "{message}"
-    );
+    assert!(message.contains("`nonsense`") && message.contains("clock"), "{message}");
     assert!(output.stdout.is_empty());
 }
 
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn json_goes_to_standard_output_alone() {
-    let output = stallscope()
-        .args(["probe", "clock", "--json", "-", "--seed", "7"])
-        .output()
-        .unwrap();
+    let output =
+        stallscope().args(["probe", "clock", "--json", "-", "--seed", "7"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["kind"], "probe");

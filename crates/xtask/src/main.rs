@@ -51,9 +51,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
             let stale = schemas::stale(&root.join("schema"))?;
             if !stale.is_empty() {
                 let names = stale.join(", ");
-                say(&format!(
-                    "xtask: out of date: {names}; run `cargo xtask generate`"
-                ));
+                say(&format!("xtask: out of date: {names}; run `cargo xtask generate`"));
                 return Ok(ExitCode::FAILURE);
             }
         }

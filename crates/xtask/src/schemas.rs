@@ -17,14 +17,8 @@ struct Entry {
 
 /// Every type that is written to a file, in alphabetical order.
 static SCHEMAS: &[Entry] = &[
-    Entry {
-        name: "finding",
-        make: schema_of::<Finding>,
-    },
-    Entry {
-        name: "sample-run",
-        make: schema_of::<SampleRun>,
-    },
+    Entry { name: "finding", make: schema_of::<Finding> },
+    Entry { name: "sample-run", make: schema_of::<SampleRun> },
 ];
 
 /// As it is written, which is what a reader meets.

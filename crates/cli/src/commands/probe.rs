@@ -27,13 +27,8 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     let mut reports = Vec::with_capacity(chosen.len());
     for probe in chosen {
         bar.set_message(probe.id());
-        let bench = Bench {
-            seed,
-            interrupt: context.interrupt(),
-        };
-        let report = probe
-            .run(&bench)
-            .with_context(|| format!("probe `{}`", probe.id()))?;
+        let bench = Bench { seed, interrupt: context.interrupt() };
+        let report = probe.run(&bench).with_context(|| format!("probe `{}`", probe.id()))?;
         reports.push(report);
         bar.inc(1);
     }

@@ -61,10 +61,7 @@ impl Canary {
         let (Some(a), Some(b)) = (self.cycles_per_tick, after.cycles_per_tick) else {
             return false;
         };
-        let alone = |c: &Self| {
-            c.throughput_ratio(best)
-                .is_some_and(|ratio| ratio <= SHARED_CORE)
-        };
+        let alone = |c: &Self| c.throughput_ratio(best).is_some_and(|ratio| ratio <= SHARED_CORE);
         (a - b).abs() <= MOVED_CLOCK * a && alone(self) && alone(after)
     }
 

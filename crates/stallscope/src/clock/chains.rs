@@ -22,9 +22,7 @@ impl HardwareClock {
         if cfg!(target_arch = "x86_64") {
             Ok(Self(()))
         } else {
-            Err(ClockError::UnsupportedArchitecture {
-                arch: std::env::consts::ARCH,
-            })
+            Err(ClockError::UnsupportedArchitecture { arch: std::env::consts::ARCH })
         }
     }
 }
@@ -33,9 +31,7 @@ impl HardwareClock {
 fn raw_ns() -> u64 {
     use nix::time::{ClockId, clock_gettime};
     clock_gettime(ClockId::CLOCK_MONOTONIC_RAW).map_or(0, |t| {
-        (t.tv_sec() as u64)
-            .wrapping_mul(1_000_000_000)
-            .wrapping_add(t.tv_nsec() as u64)
+        (t.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec() as u64)
     })
 }
 

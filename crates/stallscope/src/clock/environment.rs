@@ -122,14 +122,8 @@ impl Moments {
 /// (stolen, all) jiffies of one processor from the text of `/proc/stat`.
 fn steal_of(stat: &str, cpu: usize) -> Option<(u64, u64)> {
     let name = format!("cpu{cpu}");
-    let line = stat
-        .lines()
-        .find(|l| l.split_whitespace().next() == Some(&name))?;
-    let fields: Vec<u64> = line
-        .split_whitespace()
-        .skip(1)
-        .map_while(|f| f.parse().ok())
-        .collect();
+    let line = stat.lines().find(|l| l.split_whitespace().next() == Some(&name))?;
+    let fields: Vec<u64> = line.split_whitespace().skip(1).map_while(|f| f.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal; guest time is already within user time.
     let stolen = *fields.get(7)?;
     Some((stolen, fields[..8].iter().sum()))
@@ -161,10 +155,7 @@ impl Environment {
         reasons.extend(from_topology(machine));
         // Stable: facts of one grade stay in the order of their importance.
         reasons.sort_by_key(|r| std::cmp::Reverse(r.allows));
-        Self {
-            grade: reasons.first().map_or(Quiet, |r| r.allows),
-            reasons,
-        }
+        Self { grade: reasons.first().map_or(Quiet, |r| r.allows), reasons }
     }
 }
 
@@ -219,10 +210,8 @@ fn from_clock(s: &Summary, machine: &Machine) -> Vec<Reason> {
         reasons.push(reason(Noisy, text));
     }
     if s.tick_spread_ppm > 200.0 {
-        let text = format!(
-            "the counter's rate differs by {:.0} ppm between windows",
-            s.tick_spread_ppm
-        );
+        let text =
+            format!("the counter's rate differs by {:.0} ppm between windows", s.tick_spread_ppm);
         reasons.push(reason(Noisy, text));
     }
     match &s.adds_per_multiply {
@@ -255,11 +244,7 @@ fn from_kernel(around: &Surroundings, machine: &Machine) -> Vec<Reason> {
     if let Some(load) = around.load_average {
         let cpus = machine.logical_cpus.max(1);
         // A loaded machine was measured well behind guards: load alone forbids only `quiet`.
-        let allows = if load < 0.75 * f64::from(cpus) {
-            Quiet
-        } else {
-            Usable
-        };
+        let allows = if load < 0.75 * f64::from(cpus) { Quiet } else { Usable };
         let text = format!("load average {load:.2} on {cpus} CPUs");
         reasons.push(reason(allows, text));
     }
@@ -271,10 +256,8 @@ fn from_topology(machine: &Machine) -> Option<Reason> {
         let text = "guest shows 1 thread per core; a neighbour may still share it";
         Some(reason(Usable, text.to_owned()))
     } else if machine.threads_per_core > 1 {
-        let text = format!(
-            "{} threads share a core: keep the sibling idle",
-            machine.threads_per_core
-        );
+        let text =
+            format!("{} threads share a core: keep the sibling idle", machine.threads_per_core);
         Some(reason(Quiet, text))
     } else {
         None
@@ -288,11 +271,7 @@ mod tests {
     use crate::machine::invented;
 
     fn grade_of(mut clock: FakeClock, around: Surroundings, machine: &Machine) -> Environment {
-        let plan = SurveyPlan {
-            windows: 4,
-            window_ns: 5_000_000,
-            sample: None,
-        };
+        let plan = SurveyPlan { windows: 4, window_ns: 5_000_000, sample: None };
         Environment::judge(&survey(&mut clock, &plan).summary(), &around, machine)
     }
 
@@ -351,15 +330,9 @@ mod tests {
 
     #[test]
     fn steal_and_switches_count() {
-        let stolen = Surroundings {
-            steal_percent: Some(15.0),
-            ..calm()
-        };
+        let stolen = Surroundings { steal_percent: Some(15.0), ..calm() };
         assert_eq!(grade_of(quiet(), stolen, &metal()).grade, Hostile);
-        let pushed = Surroundings {
-            involuntary_switches_per_s: Some(50.0),
-            ..calm()
-        };
+        let pushed = Surroundings { involuntary_switches_per_s: Some(50.0), ..calm() };
         assert_eq!(grade_of(quiet(), pushed, &metal()).grade, Usable);
         let unknown = Surroundings::default();
         assert_eq!(grade_of(quiet(), unknown, &metal()).grade, Quiet);
@@ -372,16 +345,8 @@ mod tests {
         assert_eq!(steal_of(stat, 7), None);
         assert_eq!(steal_of("cpu1 1 2\n", 1), None);
         assert_eq!(load_of("0.52 0.4 0.3 1/85 11409\n"), Some(0.52));
-        let early = Moments {
-            steal: Some((0, 100)),
-            involuntary: Some(5),
-            at_ns: 0,
-        };
-        let late = Moments {
-            steal: Some((1, 200)),
-            involuntary: Some(15),
-            at_ns: 2_000_000_000,
-        };
+        let early = Moments { steal: Some((0, 100)), involuntary: Some(5), at_ns: 0 };
+        let late = Moments { steal: Some((1, 200)), involuntary: Some(15), at_ns: 2_000_000_000 };
         let around = early.until(&late);
         assert_eq!(around.steal_percent, Some(1.0));
         assert_eq!(around.involuntary_switches_per_s, Some(5.0));

@@ -36,11 +36,7 @@ impl PerfKernel for LinuxPerf {
 
     fn pmu_names(&self) -> Option<Vec<String>> {
         let entries = fs::read_dir("/sys/bus/event_source/devices").ok()?;
-        Some(
-            entries
-                .filter_map(|e| e.ok()?.file_name().into_string().ok())
-                .collect(),
-        )
+        Some(entries.filter_map(|e| e.ok()?.file_name().into_string().ok()).collect())
     }
 
     fn is_filtered(&self) -> bool {

@@ -18,17 +18,13 @@ pub struct Pin {
 }
 
 fn current_mask() -> Result<CpuSet, ClockError> {
-    sched_getaffinity(Pid::from_raw(0)).map_err(|source| ClockError::Affinity {
-        action: "read",
-        source,
-    })
+    sched_getaffinity(Pid::from_raw(0))
+        .map_err(|source| ClockError::Affinity { action: "read", source })
 }
 
 fn set_mask(mask: &CpuSet) -> Result<(), ClockError> {
-    sched_setaffinity(Pid::from_raw(0), mask).map_err(|source| ClockError::Affinity {
-        action: "set",
-        source,
-    })
+    sched_setaffinity(Pid::from_raw(0), mask)
+        .map_err(|source| ClockError::Affinity { action: "set", source })
 }
 
 impl Pin {
@@ -49,10 +45,7 @@ impl Pin {
     /// As [`Pin::to`]; the thread then stays where it was.
     pub fn move_to(&mut self, cpu: usize) -> Result<(), ClockError> {
         let mut mask = CpuSet::new();
-        mask.set(cpu).map_err(|source| ClockError::Affinity {
-            action: "set",
-            source,
-        })?;
+        mask.set(cpu).map_err(|source| ClockError::Affinity { action: "set", source })?;
         set_mask(&mask)?;
         self.cpu = cpu;
         Ok(())
@@ -78,14 +71,9 @@ impl Drop for Pin {
 /// [`ClockError::Affinity`] when the kernel does not say, [`ClockError::NoCpu`] when it names none.
 pub fn allowed_cpus() -> Result<Vec<usize>, ClockError> {
     let mask = current_mask()?;
-    let cpus: Vec<usize> = (0..CpuSet::count())
-        .filter(|cpu| mask.is_set(*cpu).unwrap_or(false))
-        .collect();
-    if cpus.is_empty() {
-        Err(ClockError::NoCpu)
-    } else {
-        Ok(cpus)
-    }
+    let cpus: Vec<usize> =
+        (0..CpuSet::count()).filter(|cpu| mask.is_set(*cpu).unwrap_or(false)).collect();
+    if cpus.is_empty() { Err(ClockError::NoCpu) } else { Ok(cpus) }
 }
 
 /// At most this many processors are tried; on a large machine they are spread evenly.
@@ -112,10 +100,8 @@ pub fn choose_cpu<C: Clock + ?Sized>(
         }
         let plan = SamplePlan::for_step(TickReading::take(clock, 64).step_ticks);
         // The first samples wake the core and are not counted.
-        let samples: Vec<_> = (0..SAMPLES)
-            .map(|_| take_sample(clock, &plan))
-            .skip(SAMPLES / 4)
-            .collect();
+        let samples: Vec<_> =
+            (0..SAMPLES).map(|_| take_sample(clock, &plan)).skip(SAMPLES / 4).collect();
         let steady = samples.iter().filter(|s| s.is_steady());
         let speeds = steady.map(|s| s.cycles_per_tick);
         let speeds = super::stats::sorted(speeds);
@@ -171,10 +157,7 @@ mod tests {
     fn choose(cpus: Vec<FakeClock>, forbidden: Option<usize>) -> Result<usize, ClockError> {
         let at = Rc::new(Cell::new(0));
         let names: Vec<usize> = (0..cpus.len()).collect();
-        let mut clock = Many {
-            at: Rc::clone(&at),
-            cpus,
-        };
+        let mut clock = Many { at: Rc::clone(&at), cpus };
         choose_cpu(&mut clock, &names, |cpu| {
             if Some(cpu) == forbidden {
                 return Err(ClockError::NoCpu);

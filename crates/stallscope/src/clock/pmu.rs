@@ -115,17 +115,13 @@ fn hardware_verdict(kernel: &mut impl PerfKernel, machine: &Machine) -> PmuVerdi
     }
     // A refusal says nothing about what lies behind it: with no counters there, lifting the
     // refusal would help nobody, so their absence is looked for first.
-    let no_device = kernel
-        .pmu_names()
-        .is_some_and(|names| !names.iter().any(|n| is_core_pmu(n)));
+    let no_device = kernel.pmu_names().is_some_and(|names| !names.iter().any(|n| is_core_pmu(n)));
     let promised = machine.counters.promises_counters();
     if let Some(hypervisor) = &hypervisor
         && (no_device || (!promised && answer == Err(libc::ENOENT)))
         && answer != Err(libc::ENOSYS)
     {
-        return PmuVerdict::HiddenByHypervisor {
-            hypervisor: hypervisor.clone(),
-        };
+        return PmuVerdict::HiddenByHypervisor { hypervisor: hypervisor.clone() };
     }
     match answer {
         Err(libc::ENOSYS) => PmuVerdict::NoPerf,
@@ -143,10 +139,7 @@ fn hardware_verdict(kernel: &mut impl PerfKernel, machine: &Machine) -> PmuVerdi
 /// Up to a value of 2 a thread may count itself in user mode, so a refusal there has another author.
 fn refusal(kernel: &impl PerfKernel) -> PmuVerdict {
     match kernel.paranoid() {
-        Some(value) if value > 2 => PmuVerdict::Paranoid {
-            value,
-            filtered: kernel.is_filtered(),
-        },
+        Some(value) if value > 2 => PmuVerdict::Paranoid { value, filtered: kernel.is_filtered() },
         _ if kernel.is_filtered() => PmuVerdict::Filtered,
         _ => PmuVerdict::Forbidden,
     }
@@ -190,9 +183,7 @@ fn cause(verdict: &PmuVerdict) -> String {
             "this kernel does not offer perf_event_open (built without it, or a sandbox kernel)"
                 .to_owned()
         }
-        PmuVerdict::CountsNothing {
-            hypervisor: Some(name),
-        } => format!(
+        PmuVerdict::CountsNothing { hypervisor: Some(name) } => format!(
             "the counter opens but stays at zero: the hypervisor ({name}) presents counters \
              that do not count"
         ),
@@ -260,11 +251,7 @@ mod tests {
     }
 
     fn denied(errno: i32) -> Fake {
-        Fake {
-            hardware: Err(errno),
-            software: Err(errno),
-            ..healthy()
-        }
+        Fake { hardware: Err(errno), software: Err(errno), ..healthy() }
     }
 
     fn guest() -> Machine {
@@ -305,11 +292,8 @@ mod tests {
 
     #[test]
     fn a_refusal_in_a_guest_without_counters_names_no_sysctl_for_them() {
-        let mut kernel = Fake {
-            paranoid: Some(4),
-            names: Some(vec!["software"]),
-            ..denied(libc::EACCES)
-        };
+        let mut kernel =
+            Fake { paranoid: Some(4), names: Some(vec!["software"]), ..denied(libc::EACCES) };
         let pmu = Pmu::detect(&mut kernel, &guest());
         assert!(matches!(pmu.verdict, PmuVerdict::HiddenByHypervisor { .. }));
         assert!(!words(&pmu.hardware).contains("paranoid"));
@@ -320,28 +304,16 @@ mod tests {
     #[test]
     fn the_sysctl_is_named_where_it_decides() {
         for errno in [libc::EACCES, libc::EPERM] {
-            let mut kernel = Fake {
-                paranoid: Some(4),
-                ..denied(errno)
-            };
+            let mut kernel = Fake { paranoid: Some(4), ..denied(errno) };
             let pmu = Pmu::detect(&mut kernel, &metal());
-            assert_eq!(
-                pmu.verdict,
-                PmuVerdict::Paranoid {
-                    value: 4,
-                    filtered: false
-                }
-            );
+            assert_eq!(pmu.verdict, PmuVerdict::Paranoid { value: 4, filtered: false });
             assert!(words(&pmu.hardware).contains("perf_event_paranoid=2"));
         }
     }
 
     #[test]
     fn a_container_filter_is_not_a_sysctl() {
-        let mut kernel = Fake {
-            filtered: true,
-            ..denied(libc::EPERM)
-        };
+        let mut kernel = Fake { filtered: true, ..denied(libc::EPERM) };
         let pmu = Pmu::detect(&mut kernel, &metal());
         assert_eq!(pmu.verdict, PmuVerdict::Filtered);
         assert!(!words(&pmu.hardware).contains("sysctl"));
@@ -364,10 +336,7 @@ mod tests {
 
     #[test]
     fn a_zero_is_absent() {
-        let mut kernel = Fake {
-            hardware: Ok(0),
-            ..healthy()
-        };
+        let mut kernel = Fake { hardware: Ok(0), ..healthy() };
         let pmu = Pmu::detect(&mut kernel, &guest());
         assert!(matches!(pmu.verdict, PmuVerdict::CountsNothing { .. }));
         assert!(!pmu.hardware.is_present());
@@ -375,18 +344,8 @@ mod tests {
 
     #[test]
     fn an_unreadable_sysfs_does_not_decide() {
-        let mut kernel = Fake {
-            names: None,
-            paranoid: Some(3),
-            ..denied(libc::EACCES)
-        };
+        let mut kernel = Fake { names: None, paranoid: Some(3), ..denied(libc::EACCES) };
         let pmu = Pmu::detect(&mut kernel, &guest());
-        assert_eq!(
-            pmu.verdict,
-            PmuVerdict::Paranoid {
-                value: 3,
-                filtered: false
-            }
-        );
+        assert_eq!(pmu.verdict, PmuVerdict::Paranoid { value: 3, filtered: false });
     }
 }

@@ -29,10 +29,7 @@ pub struct SamplePlan {
 impl Default for SamplePlan {
     /// For a counter that moves by one tick: short, so that few samples are interrupted.
     fn default() -> Self {
-        Self {
-            adds: 8192,
-            passes: 192,
-        }
+        Self { adds: 8192, passes: 192 }
     }
 }
 
@@ -43,10 +40,7 @@ impl SamplePlan {
     #[must_use]
     pub fn for_step(step_ticks: u64) -> Self {
         let plan = Self::default();
-        Self {
-            adds: step_ticks.saturating_mul(1024).clamp(plan.adds, 32_768),
-            ..plan
-        }
+        Self { adds: step_ticks.saturating_mul(1024).clamp(plan.adds, 32_768), ..plan }
     }
 }
 
@@ -100,20 +94,14 @@ fn slopes(k: u64, ticks: [u64; 4]) -> (f64, f64) {
     }
     let mean = (first + second) / 2.0;
     let fixed = (a - first).abs().max((d - second).abs());
-    let disagreement = if fixed > FIXED_COST * mean {
-        f64::INFINITY
-    } else {
-        (first - second).abs() / mean
-    };
+    let disagreement =
+        if fixed > FIXED_COST * mean { f64::INFINITY } else { (first - second).abs() / mean };
     (k as f64 / mean, disagreement)
 }
 
 /// Takes one sample. The thread should be pinned.
 pub fn take_sample<C: Clock + ?Sized>(clock: &mut C, plan: &SamplePlan) -> Sample {
-    let k = plan
-        .adds
-        .next_multiple_of(ADDS_PER_GROUP)
-        .max(ADDS_PER_GROUP);
+    let k = plan.adds.next_multiple_of(ADDS_PER_GROUP).max(ADDS_PER_GROUP);
     let start_ticks = clock.now_ticks();
     // A cold kernel fails its own check (its lines, its branch): warm it, do not count it.
     clock.run_latency_chain(k / 8);
@@ -140,10 +128,7 @@ pub fn take_sample<C: Clock + ?Sized>(clock: &mut C, plan: &SamplePlan) -> Sampl
 /// Additions that take as long as one multiplication, once: 3.00 where the additions are honest.
 /// NaN when disturbed.
 pub(super) fn adds_per_multiply<C: Clock + ?Sized>(clock: &mut C, plan: &SamplePlan) -> f64 {
-    let k = plan
-        .adds
-        .next_multiple_of(ADDS_PER_GROUP)
-        .max(ADDS_PER_GROUP);
+    let k = plan.adds.next_multiple_of(ADDS_PER_GROUP).max(ADDS_PER_GROUP);
     // A third of the multiplications takes as long as all the additions.
     let m = (k / 3).next_multiple_of(ADDS_PER_GROUP);
     let slope = |c: &mut C, run: fn(&mut C, u64), n: u64| {
@@ -155,11 +140,7 @@ pub(super) fn adds_per_multiply<C: Clock + ?Sized>(clock: &mut C, plan: &SampleP
     let multiply = slope(clock, C::run_multiply_chain, m);
     let add_again = slope(clock, C::run_latency_chain, k);
     let steady = (add - add_again).abs() <= MOVED_CLOCK * add;
-    if steady && multiply > 0.0 {
-        multiply / median([add, add_again])
-    } else {
-        f64::NAN
-    }
+    if steady && multiply > 0.0 { multiply / median([add, add_again]) } else { f64::NAN }
 }
 
 #[cfg(test)]
@@ -181,9 +162,8 @@ mod tests {
     #[test]
     fn an_interrupt_in_one_pair_is_noticed() {
         let mut clock = FakeClock::quiet(2.5, 3.1).preempted(9_000.0, 4_000.0);
-        let samples: Vec<Sample> = (0..50)
-            .map(|_| take_sample(&mut clock, &SamplePlan::default()))
-            .collect();
+        let samples: Vec<Sample> =
+            (0..50).map(|_| take_sample(&mut clock, &SamplePlan::default())).collect();
         assert!(samples.iter().filter(|s| s.is_steady()).count() < 25);
     }
 

@@ -43,11 +43,7 @@ pub(crate) fn measurement(
 
 /// `part` of `whole` in percent; 0 of nothing.
 pub(crate) fn percent(part: usize, whole: usize) -> f64 {
-    if whole == 0 {
-        0.0
-    } else {
-        100.0 * part as f64 / whole as f64
-    }
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
 
 #[cfg(test)]

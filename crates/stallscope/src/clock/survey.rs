@@ -28,11 +28,7 @@ pub struct SurveyPlan {
 impl Default for SurveyPlan {
     /// 0.4 s: a licence step lasts about a millisecond, a timer tick comes every 1 to 10 ms.
     fn default() -> Self {
-        Self {
-            windows: 8,
-            window_ns: 50_000_000,
-            sample: None,
-        }
+        Self { windows: 8, window_ns: 50_000_000, sample: None }
     }
 }
 
@@ -53,9 +49,7 @@ pub struct Survey {
 /// a number of samples that no real window holds, so that a broken clock cannot hang the program.
 pub fn survey<C: Clock + ?Sized>(clock: &mut C, plan: &SurveyPlan) -> Survey {
     let tick = TickReading::take(clock, 500);
-    let sample_plan = plan
-        .sample
-        .unwrap_or_else(|| SamplePlan::for_step(tick.step_ticks));
+    let sample_plan = plan.sample.unwrap_or_else(|| SamplePlan::for_step(tick.step_ticks));
     let most_samples = (plan.window_ns / 1_000).max(16) as usize;
     let mut tick_mhz = Vec::with_capacity(plan.windows);
     let mut samples = Vec::new();
@@ -72,12 +66,7 @@ pub fn survey<C: Clock + ?Sized>(clock: &mut C, plan: &SurveyPlan) -> Survey {
         }
         tick_mhz.push(start.mhz_until(Moment::now(clock)));
     }
-    Survey {
-        tick_mhz,
-        tick,
-        samples,
-        adds_per_multiply: checks,
-    }
+    Survey { tick_mhz, tick, samples, adds_per_multiply: checks }
 }
 
 /// A survey as numbers with their doubt.
@@ -172,10 +161,7 @@ fn whole_range(ascending: &[f64], unit: Unit) -> Option<Measurement> {
 
 fn modal_reading(steady: &[&Sample], levels: &[Level], taken: usize) -> Reading {
     let clean_percent = percent(steady.len(), taken);
-    let inconclusive = Reading::Inconclusive {
-        clean_percent,
-        n: taken,
-    };
+    let inconclusive = Reading::Inconclusive { clean_percent, n: taken };
     let Some(mode) = levels.first() else {
         return inconclusive;
     };
@@ -222,11 +208,7 @@ mod tests {
     use super::*;
 
     fn look(mut clock: FakeClock) -> Summary {
-        let plan = SurveyPlan {
-            windows: 4,
-            window_ns: 5_000_000,
-            sample: None,
-        };
+        let plan = SurveyPlan { windows: 4, window_ns: 5_000_000, sample: None };
         survey(&mut clock, &plan).summary()
     }
 
@@ -253,11 +235,7 @@ mod tests {
     fn a_wandering_clock_has_no_main_level() {
         let s = look(FakeClock::quiet(2.5, 3.1).drifting(-3.0));
         assert!(s.levels[0].share_percent < MAIN_LEVEL_PERCENT);
-        assert!(
-            (4.0..7.0).contains(&s.wander_percent),
-            "{}",
-            s.wander_percent
-        );
+        assert!((4.0..7.0).contains(&s.wander_percent), "{}", s.wander_percent);
         let Reading::Measured(m) = s.cycles_per_tick else {
             panic!("{:?}", s.cycles_per_tick);
         };
@@ -267,21 +245,13 @@ mod tests {
     #[test]
     fn drift_has_its_sign() {
         let s = look(FakeClock::quiet(2.5, 3.1).drifting(-2.0));
-        assert!(
-            (-4.0..-2.0).contains(&s.drift_percent),
-            "{}",
-            s.drift_percent
-        );
+        assert!((-4.0..-2.0).contains(&s.drift_percent), "{}", s.drift_percent);
     }
 
     #[test]
     fn a_busy_sibling_is_a_share() {
         let s = look(FakeClock::quiet(2.5, 3.1).busy_sibling(0.3));
-        assert!(
-            (s.shared_percent - 30.0).abs() < 4.0,
-            "{}",
-            s.shared_percent
-        );
+        assert!((s.shared_percent - 30.0).abs() < 4.0, "{}", s.shared_percent);
         assert_eq!(s.interrupted_percent, 0.0);
         assert!((s.cycles_per_tick.value().unwrap() - 1.24).abs() < 0.002);
     }

@@ -22,13 +22,7 @@ impl Moment {
                 best = Some((width, Self { ticks, raw_ns }));
             }
         }
-        best.map_or(
-            Self {
-                ticks: 0.0,
-                raw_ns: 0,
-            },
-            |(_, moment)| moment,
-        )
+        best.map_or(Self { ticks: 0.0, raw_ns: 0 }, |(_, moment)| moment)
     }
 
     /// Ticks per microsecond (MHz) between two moments; NaN when no time passed.
@@ -65,10 +59,7 @@ impl TickReading {
             clock.run_latency_chain((i as u64 % 13) * 8);
             step_ticks = gcd(step_ticks, clock.now_ticks().wrapping_sub(before));
         }
-        Self {
-            overheads_ticks,
-            step_ticks: step_ticks.max(1),
-        }
+        Self { overheads_ticks, step_ticks: step_ticks.max(1) }
     }
 }
 

@@ -127,10 +127,7 @@ mod tests {
             ..SysfsCache::default()
         };
         assert_eq!(from_sysfs(&texts), None);
-        let texts = SysfsCache {
-            size: "32K".into(),
-            ..texts
-        };
+        let texts = SysfsCache { size: "32K".into(), ..texts };
         let cache = from_sysfs(&texts).unwrap();
         assert_eq!((cache.size_bytes, cache.ways), (32768, 0));
     }

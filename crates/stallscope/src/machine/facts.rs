@@ -64,10 +64,7 @@ impl Facts {
     /// `[eax, ebx, ecx, edx]`, zeros where the leaf is missing.
     #[must_use]
     pub fn leaf(&self, leaf: u32, subleaf: u32) -> [u32; 4] {
-        self.cpuid
-            .get(&(leaf, subleaf))
-            .copied()
-            .unwrap_or_default()
+        self.cpuid.get(&(leaf, subleaf)).copied().unwrap_or_default()
     }
 
     /// The decoder of leaves, reading from this copy.
@@ -115,10 +112,8 @@ impl Facts {
 
     pub(super) fn hypervisor(&self) -> Option<String> {
         let info = self.decoder().get_hypervisor_info()?;
-        let bytes: Vec<u8> = self.leaf(0x4000_0000, 0)[1..]
-            .iter()
-            .flat_map(|r| r.to_le_bytes())
-            .collect();
+        let bytes: Vec<u8> =
+            self.leaf(0x4000_0000, 0)[1..].iter().flat_map(|r| r.to_le_bytes()).collect();
         let raw = String::from_utf8_lossy(&bytes);
         Some(match info.identify() {
             raw_cpuid::Hypervisor::KVM => "KVM".to_owned(),
@@ -133,11 +128,7 @@ impl Facts {
 
     pub(super) fn logical_cpus(&self) -> u32 {
         match count_cpus(&self.online) {
-            0 => self
-                .cpuinfo
-                .lines()
-                .filter(|l| l.starts_with("processor"))
-                .count() as u32,
+            0 => self.cpuinfo.lines().filter(|l| l.starts_with("processor")).count() as u32,
             n => n,
         }
     }
@@ -173,11 +164,7 @@ fn text(path: &str) -> String {
 
 fn gather_sysfs_caches(folder: &str) -> Vec<SysfsCache> {
     let one = |index: usize| {
-        let field = |name: &str| {
-            text(&format!("{folder}/index{index}/{name}"))
-                .trim()
-                .to_owned()
-        };
+        let field = |name: &str| text(&format!("{folder}/index{index}/{name}")).trim().to_owned();
         SysfsCache {
             level: field("level"),
             kind: field("type"),
@@ -187,10 +174,7 @@ fn gather_sysfs_caches(folder: &str) -> Vec<SysfsCache> {
             line: field("coherency_line_size"),
         }
     };
-    (0..8)
-        .map(one)
-        .take_while(|c| !c.level.is_empty())
-        .collect()
+    (0..8).map(one).take_while(|c| !c.level.is_empty()).collect()
 }
 
 /// The leaves that the room reads. A leaf above the highest supported one answers with another
@@ -201,17 +185,8 @@ fn gather_cpuid() -> BTreeMap<(u32, u32), [u32; 4]> {
         let r = raw_cpuid::native_cpuid::cpuid_count(leaf, subleaf);
         ((leaf, subleaf), [r.eax, r.ebx, r.ecx, r.edx])
     };
-    let basic: [(u32, u32); 9] = [
-        (0, 1),
-        (1, 1),
-        (4, 8),
-        (7, 2),
-        (0xa, 1),
-        (0xb, 2),
-        (0x15, 1),
-        (0x16, 1),
-        (0x1a, 1),
-    ];
+    let basic: [(u32, u32); 9] =
+        [(0, 1), (1, 1), (4, 8), (7, 2), (0xa, 1), (0xb, 2), (0x15, 1), (0x16, 1), (0x1a, 1)];
     let extended: [(u32, u32); 10] = [
         (0x8000_0000, 1),
         (0x8000_0001, 1),
@@ -254,11 +229,7 @@ mod tests {
         assert_eq!(count_cpus("0-3,6\n"), 5);
         assert_eq!(count_cpus("0"), 1);
         assert_eq!(count_cpus(""), 0);
-        assert_eq!(
-            count_cpus("3-1,x,0-4294967295"),
-            0,
-            "nonsense counts as none"
-        );
+        assert_eq!(count_cpus("3-1,x,0-4294967295"), 0, "nonsense counts as none");
     }
 
     #[test]

@@ -48,11 +48,7 @@ impl CounterLeaf {
     pub(super) fn from_facts(facts: &Facts) -> Self {
         let intel = facts.identity().vendor == super::Vendor::Intel;
         Self {
-            intel_version: if intel {
-                (facts.leaf(0xa, 0)[0] & 0xff) as u8
-            } else {
-                0
-            },
+            intel_version: if intel { (facts.leaf(0xa, 0)[0] & 0xff) as u8 } else { 0 },
             amd_perfmon_v2: bit(facts.leaf(0x8000_0022, 0)[0], 0),
             amd_core_extension: !intel && bit(facts.leaf(0x8000_0001, 0)[2], 23),
         }

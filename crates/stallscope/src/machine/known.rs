@@ -118,26 +118,15 @@ const fn intel(model: u32, core: M, codename: &'static str) -> Row {
 
 /// A Skylake-derived part whose microcode keeps jumps at 32-byte boundaries out of the DSB.
 const fn jcc(model: u32, steppings: (u32, u32), core: M, codename: &'static str) -> Row {
-    Row {
-        steppings,
-        jcc: true,
-        ..intel(model, core, codename)
-    }
+    Row { steppings, jcc: true, ..intel(model, core, codename) }
 }
 
 const fn hybrid(model: u32, core: M, small: M, codename: &'static str) -> Row {
-    Row {
-        small_core: Some(small),
-        ..intel(model, core, codename)
-    }
+    Row { small_core: Some(small), ..intel(model, core, codename) }
 }
 
 const fn amd(family: u32, models: (u32, u32), core: M, codename: &'static str) -> Row {
-    Row {
-        family,
-        models,
-        ..intel(0, core, codename)
-    }
+    Row { family, models, ..intel(0, core, codename) }
 }
 
 const INTEL: &[Row] = &[
@@ -165,10 +154,7 @@ const INTEL: &[Row] = &[
     jcc(0x55, (0, 4), M::SkylakeServer, "Skylake-SP"),
     jcc(0x55, (5, 9), M::CascadeLake, "Cascade Lake-SP"),
     // Cooper Lake came after the erratum's list; `perf` counts it as Cascade Lake.
-    Row {
-        steppings: (10, 15),
-        ..intel(0x55, M::CascadeLake, "Cooper Lake")
-    },
+    Row { steppings: (10, 15), ..intel(0x55, M::CascadeLake, "Cooper Lake") },
     jcc(0x8e, (0, 9), M::Skylake, "Kaby Lake-U"),
     jcc(0x8e, (10, 15), M::Skylake, "Coffee/Whiskey/Comet Lake-U"),
     jcc(0x9e, (0, 9), M::Skylake, "Kaby Lake-S/H"),
@@ -259,11 +245,7 @@ pub(super) fn look_up(id: &Identity) -> Known {
             codename: Some(row.codename),
             jcc_erratum: row.jcc,
         },
-        None => Known {
-            microarchitecture: M::Unknown,
-            codename: None,
-            jcc_erratum: false,
-        },
+        None => Known { microarchitecture: M::Unknown, codename: None, jcc_erratum: false },
     }
 }
 
@@ -272,14 +254,7 @@ mod tests {
     use super::*;
 
     fn ask(vendor: Vendor, family: u32, model: u32, stepping: u32) -> Known {
-        look_up(&Identity {
-            vendor,
-            family,
-            model,
-            stepping,
-            hybrid: false,
-            efficient_core: false,
-        })
+        look_up(&Identity { vendor, family, model, stepping, hybrid: false, efficient_core: false })
     }
 
     #[test]
@@ -308,10 +283,7 @@ mod tests {
     #[test]
     fn a_vendor_decides_before_the_numbers_do() {
         assert_eq!(ask(Vendor::Amd, 6, 0x55, 4).microarchitecture, M::Unknown);
-        assert_eq!(
-            ask(Vendor::Other("x".into()), 0x1a, 2, 1).microarchitecture,
-            M::Unknown
-        );
+        assert_eq!(ask(Vendor::Other("x".into()), 0x1a, 2, 1).microarchitecture, M::Unknown);
     }
 
     #[test]

@@ -85,57 +85,17 @@ pub struct MachineProfile {
 
 /// (design, low, high, source). Cycles from load to use when blocked.
 const STORE_FORWARD_BLOCKED: &[(Microarchitecture, f64, f64, &str)] = &[
-    (
-        Microarchitecture::SandyBridge,
-        17.0,
-        20.0,
-        "uarch-bench, published results",
-    ),
-    (
-        Microarchitecture::Haswell,
-        15.0,
-        18.0,
-        "uarch-bench, published results",
-    ),
+    (Microarchitecture::SandyBridge, 17.0, 20.0, "uarch-bench, published results"),
+    (Microarchitecture::Haswell, 15.0, 18.0, "uarch-bench, published results"),
     (Microarchitecture::Skylake, 13.0, 16.0, SKYLAKE_SOURCE),
     (Microarchitecture::SkylakeServer, 13.0, 16.0, SKYLAKE_SOURCE),
     (Microarchitecture::CascadeLake, 13.0, 16.0, SKYLAKE_SOURCE),
-    (
-        Microarchitecture::SunnyCove,
-        17.0,
-        22.0,
-        "uarch-bench, published results",
-    ),
-    (
-        Microarchitecture::GoldenCove,
-        19.0,
-        19.0,
-        "jiegec, published measurement",
-    ),
-    (
-        Microarchitecture::RedwoodCove,
-        19.0,
-        19.0,
-        "jiegec, published measurement",
-    ),
-    (
-        Microarchitecture::Zen2,
-        21.0,
-        25.0,
-        "uarch-bench, published results",
-    ),
-    (
-        Microarchitecture::Zen4,
-        13.0,
-        19.0,
-        "LLVM pull request 199606 (13); AMD guide (19)",
-    ),
-    (
-        Microarchitecture::Zen5,
-        13.0,
-        15.0,
-        "LLVM pull request 199606 (13); jiegec (14-15)",
-    ),
+    (Microarchitecture::SunnyCove, 17.0, 22.0, "uarch-bench, published results"),
+    (Microarchitecture::GoldenCove, 19.0, 19.0, "jiegec, published measurement"),
+    (Microarchitecture::RedwoodCove, 19.0, 19.0, "jiegec, published measurement"),
+    (Microarchitecture::Zen2, 21.0, 25.0, "uarch-bench, published results"),
+    (Microarchitecture::Zen4, 13.0, 19.0, "LLVM pull request 199606 (13); AMD guide (19)"),
+    (Microarchitecture::Zen5, 13.0, 15.0, "LLVM pull request 199606 (13); jiegec (14-15)"),
 ];
 
 const SKYLAKE_SOURCE: &str = "own feasibility study on Cascade Lake; uarch-bench agrees";
@@ -155,15 +115,11 @@ impl MachineProfile {
             Some((_, low, high, source)) => PriceRange {
                 low_cycles: *low,
                 high_cycles: *high,
-                origin: PriceOrigin::Documented {
-                    source: (*source).to_owned(),
-                },
+                origin: PriceOrigin::Documented { source: (*source).to_owned() },
             },
-            None => PriceRange {
-                low_cycles: 10.0,
-                high_cycles: 20.0,
-                origin: PriceOrigin::Assumed,
-            },
+            None => {
+                PriceRange { low_cycles: 10.0, high_cycles: 20.0, origin: PriceOrigin::Assumed }
+            }
         };
         Self {
             version: PROFILE_VERSION,

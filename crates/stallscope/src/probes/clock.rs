@@ -103,10 +103,7 @@ impl Probe for ClockProbe {
         if bench.interrupt.load(Ordering::Relaxed) {
             return Err(ProbeError::Interrupted);
         }
-        let place = Place {
-            cpu,
-            cpus_allowed: cpus.len(),
-        };
+        let place = Place { cpu, cpus_allowed: cpus.len() };
         let report = ClockReport::new(machine, place, pmu, &seen.summary(), &around);
         Ok(ProbeReport::Clock(Box::new(report)))
     }
@@ -173,10 +170,9 @@ fn core_rate(s: &Summary) -> Reading {
             how: "cycles per tick times tick rate".to_owned(),
         }),
         (inconclusive, _) => match inconclusive {
-            Reading::Measured(m) => Reading::Inconclusive {
-                clean_percent: s.clean_percent,
-                n: m.n,
-            },
+            Reading::Measured(m) => {
+                Reading::Inconclusive { clean_percent: s.clean_percent, n: m.n }
+            }
             other => other.clone(),
         },
     }
@@ -230,20 +226,13 @@ mod tests {
     use crate::model::Capability;
 
     fn report_of(mut clock: FakeClock, machine: Machine) -> ClockReport {
-        let plan = SurveyPlan {
-            windows: 3,
-            window_ns: 3_000_000,
-            sample: None,
-        };
+        let plan = SurveyPlan { windows: 3, window_ns: 3_000_000, sample: None };
         let pmu = Pmu {
             verdict: PmuVerdict::NoPerf,
             hardware: Capability::absent("no perf"),
             sampling: Capability::Present,
         };
-        let place = Place {
-            cpu: 1,
-            cpus_allowed: 2,
-        };
+        let place = Place { cpu: 1, cpus_allowed: 2 };
         let summary = survey(&mut clock, &plan).summary();
         ClockReport::new(machine, place, pmu, &summary, &Surroundings::default())
     }
@@ -261,14 +250,8 @@ mod tests {
     #[test]
     fn no_number_where_too_little_is_clean() {
         let machine = Machine::from_facts(&invented::raptor_lake());
-        let r = report_of(
-            FakeClock::quiet(2.5, 3.1).preempted(2_000.0, 4_000.0),
-            machine,
-        );
-        assert_eq!(
-            (r.cycles_per_tick.value(), r.core_rate.value()),
-            (None, None)
-        );
+        let r = report_of(FakeClock::quiet(2.5, 3.1).preempted(2_000.0, 4_000.0), machine);
+        assert_eq!((r.cycles_per_tick.value(), r.core_rate.value()), (None, None));
         assert!(r.advice.iter().any(|a| a.contains("Interrupted")));
         // Numbers that are not finite would make the JSON unreadable.
         let text = serde_json::to_string(&r).unwrap();
@@ -279,20 +262,11 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn the_hardware_path_ends_in_a_report() {
         let interrupt = std::sync::atomic::AtomicBool::new(false);
-        let bench = Bench {
-            seed: 1,
-            interrupt: &interrupt,
-        };
+        let bench = Bench { seed: 1, interrupt: &interrupt };
         let ProbeReport::Clock(report) = ClockProbe.run(&bench).unwrap();
         assert!(report.samples > 0 && !report.environment.reasons.is_empty());
         interrupt.store(true, Ordering::Relaxed);
-        let bench = Bench {
-            seed: 1,
-            interrupt: &interrupt,
-        };
-        assert!(matches!(
-            ClockProbe.run(&bench),
-            Err(ProbeError::Interrupted)
-        ));
+        let bench = Bench { seed: 1, interrupt: &interrupt };
+        assert!(matches!(ClockProbe.run(&bench), Err(ProbeError::Interrupted)));
     }
 }

@@ -84,10 +84,7 @@ pub fn find(id: &str) -> Result<&'static dyn Probe, ProbeError> {
         .iter()
         .copied()
         .find(|p| p.id() == id)
-        .ok_or_else(|| ProbeError::Unknown {
-            asked: id.to_owned(),
-            known: ids(),
-        })
+        .ok_or_else(|| ProbeError::Unknown { asked: id.to_owned(), known: ids() })
 }
 
 #[cfg(test)]
@@ -112,9 +109,6 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         assert_eq!(find("clock").unwrap().id(), "clock");
         let error = find("clok").map(|p| p.id()).unwrap_err().to_string();
-        assert!(
-            error.contains("`clok`") && error.contains("clock"),
-            "{error}"
-        );
+        assert!(error.contains("`clok`") && error.contains("clock"), "{error}");
     }
 }

@@ -61,10 +61,8 @@ impl Page {
     fn reading(&mut self, label: &str, reading: &Reading, digits: usize) {
         match reading {
             Reading::Measured(m) => self.number(label, m, digits),
-            Reading::Inconclusive { clean_percent, n } => self.line(
-                label,
-                &format!("inconclusive: {clean_percent:.1} % clean samples of {n}"),
-            ),
+            Reading::Inconclusive { clean_percent, n } => self
+                .line(label, &format!("inconclusive: {clean_percent:.1} % clean samples of {n}")),
         }
     }
 }
@@ -93,11 +91,7 @@ fn wrap(words: &str, width: usize) -> Vec<String> {
 }
 
 fn machine_lines(page: &mut Page, m: &Machine) {
-    let brand = if m.brand.is_empty() {
-        "no brand string"
-    } else {
-        &m.brand
-    };
+    let brand = if m.brand.is_empty() { "no brand string" } else { &m.brand };
     page.line("machine", &format!("{brand}: {}", m.core_name()));
     let microcode = m.microcode.as_deref().unwrap_or("not shown");
     page.line(
@@ -113,11 +107,7 @@ fn machine_lines(page: &mut Page, m: &Machine) {
         Some(name) => format!("guest of {name}"),
         None => "bare metal".to_owned(),
     };
-    let doubt = if m.smt_is_doubtful() {
-        " (as presented; may be untrue)"
-    } else {
-        ""
-    };
+    let doubt = if m.smt_is_doubtful() { " (as presented; may be untrue)" } else { "" };
     page.line(
         "place",
         &format!(
@@ -130,11 +120,7 @@ fn machine_lines(page: &mut Page, m: &Machine) {
 }
 
 fn or_unknown(text: String) -> String {
-    if text.is_empty() {
-        "unknown".to_owned()
-    } else {
-        text
-    }
+    if text.is_empty() { "unknown".to_owned() } else { text }
 }
 
 fn cache_words(c: &Cache) -> String {
@@ -164,11 +150,7 @@ fn clock_lines(page: &mut Page, r: &ClockReport) {
         Some(m) => page.number("tick rate", m, 3),
         None => missing(page, "tick rate"),
     }
-    let invariant = if r.machine.features.invariant_tsc {
-        "invariant"
-    } else {
-        "NOT invariant"
-    };
+    let invariant = if r.machine.features.invariant_tsc { "invariant" } else { "NOT invariant" };
     page.line(
         "",
         &format!(

@@ -85,10 +85,7 @@ pub struct SampleSettings {
 impl Default for SampleSettings {
     /// 200 µs: a run of a third of a second gives some 1500 samples, for 1 to 8 % of its time.
     fn default() -> Self {
-        Self {
-            period_ns: 200_000,
-            engine: EngineChoice::Auto,
-        }
+        Self { period_ns: 200_000, engine: EngineChoice::Auto }
     }
 }
 
@@ -188,10 +185,7 @@ pub fn sample(
         }
     };
     if let (EngineChoice::PerfClock, Some(cause)) = (settings.engine, &perf_cause) {
-        return Err(SampleError::Unavailable {
-            engine: Engine::PerfClock,
-            cause: cause.clone(),
-        });
+        return Err(SampleError::Unavailable { engine: Engine::PerfClock, cause: cause.clone() });
     }
     notes.clear();
     let period_ns = at_least(settings.period_ns, LEAST_PTRACE_PERIOD_NS, &mut notes);
@@ -201,14 +195,12 @@ pub fn sample(
             let (exit, collected) = sampler.run(child, launch, limits)?;
             Ok(collected.into_run(launch, period_ns, exit, notes))
         }
-        (Err(cause), Some(perf)) => Err(SampleError::NoEngine {
-            perf,
-            ptrace: ptrace_cause(&cause),
-        }),
-        (Err(cause), None) => Err(SampleError::Unavailable {
-            engine: Engine::Ptrace,
-            cause: ptrace_cause(&cause),
-        }),
+        (Err(cause), Some(perf)) => {
+            Err(SampleError::NoEngine { perf, ptrace: ptrace_cause(&cause) })
+        }
+        (Err(cause), None) => {
+            Err(SampleError::Unavailable { engine: Engine::Ptrace, cause: ptrace_cause(&cause) })
+        }
     }
 }
 
@@ -226,10 +218,7 @@ fn at_least(asked_ns: u64, least_ns: u64, notes: &mut Vec<String>) -> u64 {
     if asked_ns >= least_ns {
         return asked_ns;
     }
-    notes.push(format!(
-        "sampled every {} µs: the engine cannot do it oftener",
-        least_ns / 1000
-    ));
+    notes.push(format!("sampled every {} µs: the engine cannot do it oftener", least_ns / 1000));
     least_ns
 }
 

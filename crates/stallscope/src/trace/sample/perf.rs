@@ -113,21 +113,13 @@ struct Book {
 impl Book {
     fn enter(&mut self, record: Record) {
         match record {
-            Record::Sample {
-                in_kernel: true, ..
-            } => self.kernel += 1,
+            Record::Sample { in_kernel: true, .. } => self.kernel += 1,
             Record::Sample { pid, address, .. } => {
                 let space = self.spaces.get(&pid);
                 let place = space.map_or(Place::Unknown, |space| space.locate(address));
                 self.tally.count(place);
             }
-            Record::Map {
-                pid,
-                start,
-                len,
-                offset,
-                path,
-            } => {
+            Record::Map { pid, start, len, offset, path } => {
                 let (offset, object) = self.tally.object(&path, start, offset);
                 let space = self.spaces.entry(pid).or_default();
                 space.map(start, len, offset, object);
@@ -155,10 +147,7 @@ impl Book {
             ));
         }
         if self.malformed > 0 {
-            notes.push(format!(
-                "{} records of the kernel were not understood",
-                self.malformed
-            ));
+            notes.push(format!("{} records of the kernel were not understood", self.malformed));
         }
         Collected {
             engine: Engine::PerfClock,
@@ -212,11 +201,7 @@ mod tests {
     }
 
     fn sample(pid: u32) -> Record {
-        Record::Sample {
-            pid,
-            address: Avma(0x1010),
-            in_kernel: false,
-        }
+        Record::Sample { pid, address: Avma(0x1010), in_kernel: false }
     }
 
     #[test]

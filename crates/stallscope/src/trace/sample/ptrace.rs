@@ -83,10 +83,7 @@ impl Sampler {
         // The limits are kept here and not by the child: before it can be collected, we must have
         // collected its threads, which are ours as long as we are attached.
         static NEVER: AtomicBool = AtomicBool::new(false);
-        let endless = Limits {
-            timeout: None,
-            interrupt: &NEVER,
-        };
+        let endless = Limits { timeout: None, interrupt: &NEVER };
         let started = Instant::now();
         let tick = |pid: i32| {
             if let Some(error) = over_limit(launch, limits, started) {
@@ -282,8 +279,5 @@ fn over_limit(launch: &Launch, limits: &Limits<'_>, started: Instant) -> Option<
         return Some(ChildError::Interrupted);
     }
     let limit = limits.timeout.filter(|limit| started.elapsed() >= *limit)?;
-    Some(ChildError::TimedOut {
-        path: launch.program.clone(),
-        limit,
-    })
+    Some(ChildError::TimedOut { path: launch.program.clone(), limit })
 }

@@ -125,10 +125,7 @@ impl Header {
     }
 
     fn malformed(self) -> Malformed {
-        Malformed {
-            kind: self.kind,
-            size_bytes: self.size_bytes,
-        }
+        Malformed { kind: self.kind, size_bytes: self.size_bytes }
     }
 }
 
@@ -170,17 +167,12 @@ fn parse(header: Header, body: &[u8]) -> Option<Timed> {
         sys::PERF_RECORD_COMM if header.misc & sys::PERF_RECORD_MISC_COMM_EXEC != 0 => {
             Record::Exec { pid: fields.u32()? }
         }
-        sys::PERF_RECORD_FORK => Record::Fork {
-            pid: fields.u32()?,
-            parent: fields.u32()?,
-        },
+        sys::PERF_RECORD_FORK => Record::Fork { pid: fields.u32()?, parent: fields.u32()? },
         sys::PERF_RECORD_LOST => {
             let (_event, count) = (fields.u64()?, fields.u64()?);
             Record::Lost { count }
         }
-        sys::PERF_RECORD_LOST_SAMPLES => Record::Lost {
-            count: fields.u64()?,
-        },
+        sys::PERF_RECORD_LOST_SAMPLES => Record::Lost { count: fields.u64()? },
         sys::PERF_RECORD_THROTTLE => Record::Throttled,
         _ => Record::Other,
     };
@@ -192,11 +184,7 @@ fn parse_sample(header: Header, body: &[u8]) -> Option<Timed> {
     let address = Avma(fields.u64()?);
     let (pid, _tid, time_ns) = (fields.u32()?, fields.u32()?, fields.u64()?);
     let mode = header.misc & sys::PERF_RECORD_MISC_CPUMODE_MASK;
-    let record = Record::Sample {
-        pid,
-        address,
-        in_kernel: mode != sys::PERF_RECORD_MISC_USER,
-    };
+    let record = Record::Sample { pid, address, in_kernel: mode != sys::PERF_RECORD_MISC_USER };
     Some(Timed { time_ns, record })
 }
 
@@ -258,11 +246,7 @@ mod tests {
         add(sys::PERF_RECORD_COMM, 0, &[pair(7, 8), name]);
         let map = [pair(7, 8), 0x1000, 0x2000, 0x3000];
         add(sys::PERF_RECORD_MMAP, user, &[&map[..], &[name]].concat());
-        add(
-            sys::PERF_RECORD_MMAP2,
-            user,
-            &[&map[..], &[1, 2, 3, 4, name]].concat(),
-        );
+        add(sys::PERF_RECORD_MMAP2, user, &[&map[..], &[1, 2, 3, 4, name]].concat());
         add(sys::PERF_RECORD_FORK, 0, &[pair(9, 7), pair(9, 8), 101]);
         add(sys::PERF_RECORD_LOST, 0, &[1, 42]);
         add(sys::PERF_RECORD_THROTTLE, 0, &[1, 2, 3]);
@@ -273,11 +257,7 @@ mod tests {
             offset: FileOffset(0x3000),
             path: "/bin/sh".into(),
         };
-        let sample = Record::Sample {
-            pid: 7,
-            address: Avma(0x1234),
-            in_kernel: false,
-        };
+        let sample = Record::Sample { pid: 7, address: Avma(0x1234), in_kernel: false };
         let expected = [
             at(100, sample),
             at(101, Record::Exec { pid: 7 }),

@@ -80,11 +80,7 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let page = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self {
-            _event: event,
-            page,
-            page_bytes,
-        })
+        Ok(Self { _event: event, page, page_bytes })
     }
 
     /// Moves all published records to the end of `out` and gives their room back to the kernel.

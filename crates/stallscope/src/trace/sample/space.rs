@@ -59,19 +59,14 @@ impl AddressSpace {
         for (old_start, old) in covered {
             self.by_start.remove(&old_start);
             if old_start < start {
-                self.by_start
-                    .insert(old_start, Mapping { end: start, ..old });
+                self.by_start.insert(old_start, Mapping { end: start, ..old });
             }
             if old.end > end {
                 let file_offset = old.file_offset.wrapping_add(end - old_start);
                 self.by_start.insert(end, Mapping { file_offset, ..old });
             }
         }
-        let mapping = Mapping {
-            end,
-            file_offset: offset.0,
-            object,
-        };
+        let mapping = Mapping { end, file_offset: offset.0, object };
         self.by_start.insert(start, mapping);
     }
 
@@ -127,12 +122,7 @@ fn parse_maps_line(line: &str) -> Option<(Avma, u64, FileOffset, &Path)> {
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let (start, end, offset) = (hex(start)?, hex(end)?, hex(offset)?);
     let len = end.checked_sub(start)?;
-    Some((
-        Avma(start),
-        len,
-        FileOffset(offset),
-        Path::new(rest.trim_start()),
-    ))
+    Some((Avma(start), len, FileOffset(offset), Path::new(rest.trim_start())))
 }
 
 /// The files seen so far and the hits in each.
@@ -193,11 +183,7 @@ impl Tally {
             .into_iter()
             .map(|(path, ObjectId(id))| ObjectSamples {
                 is_main_program: main_program == Some(path.as_path()),
-                hits: self
-                    .hits
-                    .get_mut(id)
-                    .map(std::mem::take)
-                    .unwrap_or_default(),
+                hits: self.hits.get_mut(id).map(std::mem::take).unwrap_or_default(),
                 path,
             })
             .filter(|object| !object.hits.is_empty())

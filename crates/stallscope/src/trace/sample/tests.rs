@@ -11,10 +11,7 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 const BUSY: &str = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
 
 fn limits(timeout: Option<Duration>) -> Limits<'static> {
-    Limits {
-        timeout,
-        interrupt: &NEVER,
-    }
+    Limits { timeout, interrupt: &NEVER }
 }
 
 fn shell(script: &str) -> Launch {
@@ -27,20 +24,14 @@ fn shell(script: &str) -> Launch {
 }
 
 fn with(engine: EngineChoice) -> SampleSettings {
-    SampleSettings {
-        engine,
-        ..SampleSettings::default()
-    }
+    SampleSettings { engine, ..SampleSettings::default() }
 }
 
 /// A run without its thousands of addresses.
 fn brief(run: &SampleRun) -> String {
     let objects: Vec<_> = run.samples.iter().map(|o| (&o.path, o.total())).collect();
     let (total, unmapped) = (run.total, run.unmapped);
-    format!(
-        "{}: {objects:?}, total {total}, unmapped {unmapped}, {:?}",
-        run.engine, run.notes
-    )
+    format!("{}: {objects:?}, total {total}, unmapped {unmapped}, {:?}", run.engine, run.notes)
 }
 
 /// Runs `check` on each engine that works here, and says so where one does not.
@@ -96,18 +87,9 @@ fn children_are_sampled_under_their_own_program() {
         let run = sample(&shell(script), settings, &limits(None)).unwrap();
         assert_eq!(run.exit.status, Status::Code(4));
         let is_awk = |o: &ObjectSamples| o.path.to_string_lossy().contains("awk");
-        let awk: u64 = run
-            .samples
-            .iter()
-            .filter(|o| is_awk(o))
-            .map(|o| o.total())
-            .sum();
+        let awk: u64 = run.samples.iter().filter(|o| is_awk(o)).map(|o| o.total()).sum();
         assert!(awk * 4 > run.total, "{}", brief(&run));
-        assert!(
-            run.samples
-                .iter()
-                .all(|o| !(is_awk(o) && o.is_main_program))
-        );
+        assert!(run.samples.iter().all(|o| !(is_awk(o) && o.is_main_program)));
     });
 }
 
@@ -131,10 +113,7 @@ fn limits_hold_and_leave_nothing_behind() {
         let script = "while :; do :; done & while :; do :; done";
         let limit = Some(Duration::from_millis(150));
         let error = sample(&shell(script), settings, &limits(limit)).unwrap_err();
-        assert!(
-            matches!(error, SampleError::Child(ChildError::TimedOut { .. })),
-            "{error}"
-        );
+        assert!(matches!(error, SampleError::Child(ChildError::TimedOut { .. })), "{error}");
         assert!(begun.elapsed() < Duration::from_secs(2));
     });
 }
@@ -142,15 +121,9 @@ fn limits_hold_and_leave_nothing_behind() {
 #[test]
 fn a_program_that_cannot_run_is_an_error_of_the_child() {
     on_each_engine(|settings| {
-        let launch = Launch {
-            program: "/no/such/program".into(),
-            ..shell("")
-        };
+        let launch = Launch { program: "/no/such/program".into(), ..shell("") };
         let error = sample(&launch, settings, &limits(None)).unwrap_err();
-        assert!(
-            matches!(error, SampleError::Child(ChildError::NotFound(_))),
-            "{error}"
-        );
+        assert!(matches!(error, SampleError::Child(ChildError::NotFound(_))), "{error}");
     });
 }
 
@@ -193,18 +166,11 @@ fn threads_are_followed() {
 
 #[test]
 fn a_period_that_is_too_short_is_raised_and_said() {
-    let settings = SampleSettings {
-        period_ns: 1,
-        ..SampleSettings::default()
-    };
+    let settings = SampleSettings { period_ns: 1, ..SampleSettings::default() };
     match sample(&shell("exit 0"), &settings, &limits(None)) {
         Ok(run) => {
             assert!(run.period_ns >= LEAST_PERF_PERIOD_NS);
-            assert!(
-                run.notes.iter().any(|n| n.contains("oftener")),
-                "{}",
-                brief(&run)
-            );
+            assert!(run.notes.iter().any(|n| n.contains("oftener")), "{}", brief(&run));
         }
         Err(error) => assert!(matches!(error, SampleError::NoEngine { .. }), "{error}"),
     }
@@ -224,9 +190,7 @@ fn a_run_is_json_without_its_exit() {
         lost: 0,
         unmapped: 0,
         kernel: 0,
-        exit: Child::hold(&shell("exit 0"))
-            .and_then(|c| c.wait(&limits(None)))
-            .unwrap(),
+        exit: Child::hold(&shell("exit 0")).and_then(|c| c.wait(&limits(None))).unwrap(),
         notes: vec![],
     };
     let json = serde_json::to_value(&run).unwrap();

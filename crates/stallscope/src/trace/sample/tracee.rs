@@ -107,10 +107,7 @@ pub(super) fn position(tid: i32) -> io::Result<Position> {
         in_kernel: registers.orig_rax.cast_signed() >= 0,
     };
     #[cfg(target_arch = "aarch64")]
-    let position = Position {
-        address: Avma(registers.pc),
-        in_kernel: false,
-    };
+    let position = Position { address: Avma(registers.pc), in_kernel: false };
     Ok(position)
 }
 
@@ -142,10 +139,9 @@ pub(super) fn look(tid: i32, collect_end: bool) -> State {
     };
     match code {
         _ if pid == 0 => State::Running,
-        libc::CLD_TRAPPED | libc::CLD_STOPPED => State::Stopped {
-            signal: status & 0xff,
-            event: status >> 8,
-        },
+        libc::CLD_TRAPPED | libc::CLD_STOPPED => {
+            State::Stopped { signal: status & 0xff, event: status >> 8 }
+        }
         _ => State::Gone,
     }
 }

@@ -7,14 +7,7 @@ use stallscope::model::Unit;
 use super::*;
 
 fn measured(value: f64, unit: Unit, low: f64, high: f64, n: usize, of: &str) -> Measurement {
-    Measurement {
-        value,
-        unit,
-        low,
-        high,
-        n,
-        how: format!("median and 5-95 % of {of}"),
-    }
+    Measurement { value, unit, low, high, n, how: format!("median and 5-95 % of {of}") }
 }
 
 fn cache(level: u8, kind: CacheKind, ways: u32, sets: u32) -> Cache {
@@ -49,49 +42,23 @@ fn desktop() -> Machine {
         hypervisor: None,
         logical_cpus: 32,
         threads_per_core: 2,
-        features: Features {
-            invariant_tsc: true,
-            ..Features::default()
-        },
-        counters: CounterLeaf {
-            intel_version: 5,
-            ..CounterLeaf::default()
-        },
+        features: Features { invariant_tsc: true, ..Features::default() },
+        counters: CounterLeaf { intel_version: 5, ..CounterLeaf::default() },
         kernel_release: "6.8.0-generic".into(),
     }
 }
 
 fn quiet_bare_metal() -> ClockReport {
-    let ratio = measured(
-        1.9333,
-        Unit::CyclesPerTick,
-        1.9331,
-        1.9335,
-        24_000,
-        "samples at the main level",
-    );
+    let ratio =
+        measured(1.9333, Unit::CyclesPerTick, 1.9331, 1.9335, 24_000, "samples at the main level");
     ClockReport {
         machine: desktop(),
         cpu: 6,
         cpus_allowed: 32,
-        tick_rate: Some(measured(
-            2995.2,
-            Unit::Megahertz,
-            2995.199,
-            2995.201,
-            8,
-            "windows",
-        )),
+        tick_rate: Some(measured(2995.2, Unit::Megahertz, 2995.199, 2995.201, 8, "windows")),
         tick_spread_ppm: 0.6,
         tick_step_ticks: 2,
-        read_overhead: Some(measured(
-            46.0,
-            Unit::Ticks,
-            44.0,
-            48.0,
-            500,
-            "back-to-back reads",
-        )),
+        read_overhead: Some(measured(46.0, Unit::Ticks, 44.0, 48.0, 500, "back-to-back reads")),
         core_rate: Reading::Measured(Measurement {
             value: 5790.6,
             unit: Unit::Megahertz,
@@ -101,21 +68,11 @@ fn quiet_bare_metal() -> ClockReport {
             how: "cycles per tick times tick rate".into(),
         }),
         cycles_per_tick: Reading::Measured(ratio),
-        levels: vec![Level {
-            cycles_per_tick: 1.9333,
-            share_percent: 99.9,
-        }],
+        levels: vec![Level { cycles_per_tick: 1.9333, share_percent: 99.9 }],
         wander_percent: 0.02,
         drift_percent: -0.01,
         adds_per_multiply: Some(measured(3.0, Unit::Ratio, 2.999, 3.001, 32, "slopes")),
-        throughput: Some(measured(
-            11.2,
-            Unit::Cycles,
-            11.1,
-            11.3,
-            24_500,
-            "steady samples",
-        )),
+        throughput: Some(measured(11.2, Unit::Cycles, 11.1, 11.3, 24_500, "steady samples")),
         samples: 24_600,
         clean_percent: 99.4,
         interrupted_percent: 0.6,
@@ -127,27 +84,18 @@ fn quiet_bare_metal() -> ClockReport {
         },
         environment: Environment {
             grade: EnvironmentGrade::Quiet,
-            reasons: vec![reason(
-                EnvironmentGrade::Quiet,
-                "99.4 % of 24600 samples are clean",
-            )],
+            reasons: vec![reason(EnvironmentGrade::Quiet, "99.4 % of 24600 samples are clean")],
         },
         advice: Vec::new(),
     }
 }
 
 fn reason(allows: EnvironmentGrade, text: &str) -> Reason {
-    Reason {
-        allows,
-        text: text.into(),
-    }
+    Reason { allows, text: text.into() }
 }
 
 fn noisy_guest() -> ClockReport {
-    let inconclusive = Reading::Inconclusive {
-        clean_percent: 12.5,
-        n: 4_000,
-    };
+    let inconclusive = Reading::Inconclusive { clean_percent: 12.5, n: 4_000 };
     ClockReport {
         machine: Machine {
             brand: String::new(),
@@ -173,19 +121,14 @@ fn noisy_guest() -> ClockReport {
         interrupted_percent: 80.0,
         shared_percent: 7.5,
         pmu: Pmu {
-            verdict: PmuVerdict::HiddenByHypervisor {
-                hypervisor: "KVM".into(),
-            },
+            verdict: PmuVerdict::HiddenByHypervisor { hypervisor: "KVM".into() },
             hardware: Capability::absent("the hypervisor (KVM) passes no counters to this guest"),
             sampling: Capability::Present,
         },
         environment: Environment {
             grade: EnvironmentGrade::Hostile,
             reasons: vec![
-                reason(
-                    EnvironmentGrade::Hostile,
-                    "12.5 % of 4000 samples are clean",
-                ),
+                reason(EnvironmentGrade::Hostile, "12.5 % of 4000 samples are clean"),
                 reason(
                     EnvironmentGrade::Usable,
                     "guest shows 1 thread per core; a neighbour may still share it",
