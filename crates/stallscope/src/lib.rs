@@ -22,12 +22,7 @@
 pub mod clock;
 pub mod code;
 pub mod compare;
-pub mod layout;
-pub mod machine;
-pub mod model;
-pub mod clock;
-pub mod code;
-pub mod compare;
+pub mod hazards;
 pub mod layout;
 pub mod machine;
 pub mod model;

@@ -105,6 +105,11 @@ impl Image {
         &self.path
     }
 
+    /// The whole file.
+    pub(super) fn data(&self) -> &[u8] {
+        &self.data
+    }
+
     /// All functions, by address, without overlap.
     #[must_use]
     pub fn functions(&self) -> &[Function] {

@@ -1,4 +1,5 @@
-//! Address to source line, with the chain of inlined functions.
+//! What debug information says about an address: source lines with the chain of inlined functions,
+//! and the variable behind an access.
 //!
 //! Debug information may be missing, split off or broken; then there are simply no lines.
 
@@ -6,20 +7,35 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::address::SymbolicAddress;
+use super::functions::demangle;
+use super::image::Image;
+use super::insn::RawAddress;
+use super::variables::Variables;
 use crate::model::{SourceLine, Svma};
 
-use super::functions::demangle;
-
-/// The line tables of one program.
-pub struct SourceMap {
+/// The debug information of one program.
+pub struct DebugInfo {
     loader: Option<addr2line::Loader>,
+    variables: Option<Variables>,
 }
 
-impl SourceMap {
+impl DebugInfo {
     /// Opens the debug information of a program: its own, or the separate file it points to.
     #[must_use]
-    pub fn open(path: &Path) -> Self {
-        Self { loader: addr2line::Loader::new(path).ok() }
+    pub fn of(image: &Image) -> Self {
+        Self { loader: addr2line::Loader::new(image.path()).ok(), variables: Variables::of(image) }
+    }
+
+    /// The variable that an access of the function at `function` touches, where it is named.
+    #[must_use]
+    pub fn variable(
+        &self,
+        function: Svma,
+        raw: &RawAddress,
+        symbolic: Option<&SymbolicAddress>,
+    ) -> Option<String> {
+        self.variables.as_ref()?.name(function, raw, symbolic)
     }
 
     /// The frames at an address, innermost first; empty when nothing is known.
@@ -79,13 +95,12 @@ impl SourceText {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::Image;
 
     #[test]
     fn finds_a_function_of_this_crate_and_survives_nonsense() {
         let path = std::env::current_exe().unwrap();
-        let map = SourceMap::open(&path);
         let image = Image::open(&path).unwrap();
+        let map = DebugInfo::of(&image);
         let function = image
             .functions()
             .iter()
@@ -96,6 +111,5 @@ mod tests {
         let own = frames.iter().find(|l| l.file.ends_with("functions.rs")).unwrap();
         assert!(SourceText::default().line(own).is_some_and(|l| l.contains("fn demangle")));
         assert!(map.frames(Svma(u64::MAX)).is_empty());
-        assert!(SourceMap::open(Path::new("/no/such/file")).frames(Svma(0)).is_empty());
     }
 }

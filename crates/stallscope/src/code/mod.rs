@@ -11,6 +11,7 @@ mod image;
 mod insn;
 mod lines;
 mod loops;
+mod variables;
 pub mod x86;
 
 pub use address::{Addresses, Root, SymbolicAddress, index_mask};
@@ -19,5 +20,5 @@ pub use error::CodeError;
 pub use functions::{Function, demangle};
 pub use image::{FunctionSource, Image};
 pub use insn::{Access, Flow, Insn, RawAddress, Reg, Value};
-pub use lines::{SourceMap, SourceText};
+pub use lines::{DebugInfo, SourceText};
 pub use loops::Loop;

@@ -9,6 +9,7 @@
 mod caches;
 mod facts;
 mod features;
+mod forwarding;
 #[cfg(test)]
 pub(crate) mod invented;
 pub mod known;

@@ -38,6 +38,8 @@ pub struct Site {
     pub text: String,
     /// Innermost source frame first; empty without debug information.
     pub source: Vec<SourceLine>,
+    /// The variable that it reads or writes, where debug information names it.
+    pub variable: Option<String>,
 }
 
 /// How certain a static finding is about the addresses involved.

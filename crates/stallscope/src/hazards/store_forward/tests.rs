@@ -1,0 +1,168 @@
+//! The shapes of the first story, its innocent neighbours, and a naive byte-by-byte model.
+
+use super::*;
+use crate::model::Svma;
+
+/// One loop around `body`: `body; dec r15; jnz body; ret`.
+fn candidates(body: &[u8]) -> Vec<Candidate> {
+    let mut bytes = body.to_vec();
+    bytes.extend([0x49, 0xff, 0xcf, 0x0f, 0x85]);
+    let back = -(bytes.len() as i32 + 4);
+    bytes.extend(back.to_le_bytes());
+    bytes.push(0xc3);
+    let code = FunctionCode::decode(&bytes, Svma(0x1000));
+    assert_eq!(code.loops.len(), 1);
+    let addresses = Addresses::of(&code);
+    STORE_FORWARD.check(
+        &code,
+        &addresses,
+        &MachineProfile::for_microarchitecture(crate::machine::Microarchitecture::Zen5),
+    )
+}
+
+// Building blocks, written as an assembler would.
+const STORE_LOW: &[u8] = &[0x44, 0x89, 0x5c, 0xdc, 0xf0]; // mov [rsp+rbx*8-0x10], r11d
+const STORE_HIGH: &[u8] = &[0x44, 0x89, 0x74, 0xdc, 0xf4]; // mov [rsp+rbx*8-0xc], r14d
+const STORE_BOTH: &[u8] = &[0x4c, 0x89, 0x5c, 0xdc, 0xf0]; // mov [rsp+rbx*8-0x10], r11
+const NEXT: &[u8] = &[0xff, 0xc3, 0x83, 0xe3, 0x0f]; // inc ebx; and ebx, 15
+const OTHER: &[u8] = &[0x41, 0x89, 0xc9, 0x41, 0x83, 0xe1, 0x0f]; // mov r9d, ecx; and r9d, 15
+const LOAD_PAIR: &[u8] = &[0xf3, 0x42, 0x0f, 0x7e, 0x44, 0xcc, 0xf0]; // movq xmm0, [rsp+r9*8-0x10]
+const LOAD_LOW: &[u8] = &[0x46, 0x8b, 0x54, 0xcc, 0xf0]; // mov r10d, [rsp+r9*8-0x10]
+
+#[test]
+fn two_narrow_stores_and_a_wide_load_under_another_index() {
+    let found = candidates(&[OTHER, LOAD_PAIR, NEXT, STORE_LOW, STORE_HIGH].concat());
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(found[0].certainty, Certainty::Probable);
+    assert_eq!(found[0].sets.concat().len(), 2);
+    assert_eq!(found[0].site, 2);
+    // From the last store over the back edge: dec, jnz, mov, and.
+    assert_eq!(found[0].distance_instructions, 5);
+}
+
+#[test]
+fn matching_widths_are_innocent() {
+    assert!(candidates(&[OTHER, LOAD_LOW, NEXT, STORE_LOW, STORE_HIGH].concat()).is_empty());
+    assert!(candidates(&[OTHER, LOAD_PAIR, NEXT, STORE_BOTH].concat()).is_empty());
+}
+
+#[test]
+fn one_half_alone_does_not_tile_the_load() {
+    assert!(candidates(&[OTHER, LOAD_PAIR, NEXT, STORE_LOW].concat()).is_empty());
+}
+
+#[test]
+fn an_array_that_is_also_written_whole_is_left_alone() {
+    let body = [OTHER, LOAD_PAIR, NEXT, STORE_LOW, STORE_HIGH, NEXT, STORE_BOTH].concat();
+    assert!(candidates(&body).is_empty());
+}
+
+#[test]
+fn a_walk_with_a_constant_stride_never_comes_back() {
+    // movq xmm0, [rsi+rcx*8]; mov [rsi+rcx*8], eax; mov [rsi+rcx*8+4], eax; inc rcx
+    let body = [
+        &[0xf3, 0x0f, 0x7e, 0x04, 0xce][..],
+        &[0x89, 0x04, 0xce],
+        &[0x89, 0x44, 0xce, 0x04],
+        &[0x48, 0xff, 0xc1],
+    ];
+    assert!(candidates(&body.concat()).is_empty());
+}
+
+#[test]
+fn a_walk_that_reads_the_element_before_is_definite() {
+    // movq xmm0, [rsi+rcx*8-8]; mov [rsi+rcx*8], eax; mov [rsi+rcx*8+4], eax; inc rcx
+    let body = [
+        &[0xf3, 0x0f, 0x7e, 0x44, 0xce, 0xf8][..],
+        &[0x89, 0x04, 0xce],
+        &[0x89, 0x44, 0xce, 0x04],
+        &[0x48, 0xff, 0xc1],
+    ];
+    let found = candidates(&body.concat());
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].certainty, found[0].sets.concat().len()), (Certainty::Definite, 2));
+}
+
+#[test]
+fn fields_written_and_read_back_as_one() {
+    // mov [rdi], eax; mov [rdi+4], ecx; mov rdx, [rdi]
+    let found = candidates(&[0x89, 0x07, 0x89, 0x4f, 0x04, 0x48, 0x8b, 0x17]);
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].certainty, found[0].sets.concat().len()), (Certainty::Definite, 2));
+    assert_eq!(found[0].distance_instructions, 1);
+}
+
+#[test]
+fn a_covering_store_in_between_serves_the_load() {
+    // mov [rdi], eax; mov [rdi+4], ecx; mov [rdi], rbx; mov rdx, [rdi]
+    let body = [0x89, 0x07, 0x89, 0x4f, 0x04, 0x48, 0x89, 0x1f, 0x48, 0x8b, 0x17];
+    assert!(candidates(&body).is_empty());
+}
+
+#[test]
+fn a_straddling_load_is_found() {
+    // mov [rdi], rax; mov rdx, [rdi+4]
+    let found = candidates(&[0x48, 0x89, 0x07, 0x48, 0x8b, 0x57, 0x04]);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].sets.concat().len(), 1);
+}
+
+#[test]
+fn a_call_in_between_ends_the_walk() {
+    // mov [rdi], eax; mov [rdi+4], ecx; call next; mov rdx, [rdi]
+    let found = candidates(&[0x89, 0x07, 0x89, 0x4f, 0x04, 0xe8, 0, 0, 0, 0, 0x48, 0x8b, 0x17]);
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn a_base_that_is_loaded_anew_is_not_guessed_at() {
+    // mov [rdi], eax; mov [rdi+4], ecx; mov rdi, [rsi]; mov rdx, [rdi]
+    let found = candidates(&[0x89, 0x07, 0x89, 0x4f, 0x04, 0x48, 0x8b, 0x3e, 0x48, 0x8b, 0x17]);
+    assert!(found.is_empty(), "{found:?}");
+}
+
+mod against_a_naive_model {
+    //! Straight-line bodies of stores and one load at constant offsets, against a model that
+    //! keeps, byte for byte, which store wrote last.
+
+    use super::*;
+    use proptest::prelude::*;
+
+    /// `mov [rdi+at], register of width`, the load likewise.
+    fn encode(at: i8, width: u8, load: bool) -> Vec<u8> {
+        let op = |store: u8| if load { store + 2 } else { store };
+        let at = at as u8;
+        match width {
+            1 => vec![op(0x88), 0x47, at],
+            2 => vec![0x66, op(0x89), 0x47, at],
+            4 => vec![op(0x89), 0x47, at],
+            _ => vec![0x48, op(0x89), 0x47, at],
+        }
+    }
+
+    fn width() -> impl Strategy<Value = u8> {
+        prop_oneof![Just(1_u8), Just(2), Just(4), Just(8)]
+    }
+
+    proptest! {
+        #[test]
+        fn the_rule_says_what_the_bytes_say(
+            stores in prop::collection::vec((0_i8..12, width()), 1..5),
+            load in (0_i8..12, prop_oneof![Just(2_u8), Just(4), Just(8)]),
+        ) {
+            let mut body = Vec::new();
+            for (at, width) in &stores {
+                body.extend(encode(*at, *width, false));
+            }
+            body.extend(encode(load.0, load.1, true));
+            // The next time round the same stores come again, so one round tells all.
+            let writer = |byte: i8| {
+                stores.iter().rposition(|(at, w)| (*at..*at + *w as i8).contains(&byte))
+            };
+            let writers: Vec<_> = (load.0..load.0 + load.1 as i8).map(writer).collect();
+            let youngest = writers.iter().flatten().max().copied();
+            let blocked = youngest.is_some_and(|s| writers.iter().any(|w| *w != Some(s)));
+            prop_assert_eq!(!candidates(&body).is_empty(), blocked, "{:?} {:?}", stores, load);
+        }
+    }
+}

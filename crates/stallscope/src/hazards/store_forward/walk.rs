@@ -1,0 +1,305 @@
+//! The walk backwards from a load to the stores that its bytes may come from.
+//!
+//! The load's symbolic address is carried along: at the start of a block its parts are replaced by
+//! what they are at the end of each predecessor, so that over the back edge of a loop it is
+//! compared with the stores of the iteration before in their own terms. Behind the instruction
+//! that makes the index, the index is unknown, and only the array is left to compare.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::code::{Addresses, Flow, FunctionCode, Loop, Root, SymbolicAddress};
+use crate::machine::ForwardingRule;
+use crate::model::Certainty;
+
+use super::WINDOW_INSTRUCTIONS;
+
+/// More states than this for one load and the walk gives up looking for more stores.
+const MOST_STATES: usize = 2048;
+
+/// A load and the stores that keep it from being forwarded.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Blocked {
+    /// Sets of stores that act together, nearest first.
+    pub sets: Vec<Vec<usize>>,
+    pub certainty: Certainty,
+    pub distance_instructions: u32,
+    /// The stores write all bytes of the load.
+    pub complete: bool,
+}
+
+/// What a store does to a load further on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meeting {
+    /// They never overlap, or nothing is known.
+    Apart,
+    /// The store serves the load: older stores do not matter.
+    Serves,
+    /// They overlap, and the store cannot serve the load.
+    Blocks { offset_bytes: i64 },
+    /// A piece of an element of the same array, under the index `group`.
+    Piece { offset_bytes: i64, group: Option<(Root, i64)> },
+    /// A whole element of the same array.
+    Whole,
+}
+
+/// The load's address as it reads at the point that the walk has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Target {
+    address: SymbolicAddress,
+    index_known: bool,
+}
+
+/// A point of the walk: everything in `block` before `end` is still to be looked at.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    block: usize,
+    end: usize,
+    distance: u32,
+    target: Target,
+}
+
+/// The stores met so far.
+#[derive(Default)]
+struct Met {
+    /// Definite: store to (distance, offset of its first byte from the load's).
+    blocking: BTreeMap<usize, (u32, i64)>,
+    /// Probable: index of the stores to store to (distance, offset).
+    pieces: BTreeMap<Option<(Root, i64)>, BTreeMap<usize, (u32, i64)>>,
+}
+
+/// Walks within one outermost loop.
+pub(super) struct Walk<'a> {
+    code: &'a FunctionCode,
+    addresses: &'a Addresses,
+    outer: &'a Loop,
+    rule: &'a ForwardingRule,
+    stores: Vec<(SymbolicAddress, u16)>,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(
+        code: &'a FunctionCode,
+        addresses: &'a Addresses,
+        outer: &'a Loop,
+        rule: &'a ForwardingRule,
+    ) -> Self {
+        let stores = outer
+            .blocks
+            .iter()
+            .flat_map(|b| code.blocks[*b].first..code.blocks[*b].end)
+            .filter_map(|i| Some((addresses.store(i)?, code.insns[i].store?.size_bytes)))
+            .collect();
+        Self { code, addresses, outer, rule, stores }
+    }
+
+    pub fn has_stores(&self) -> bool {
+        !self.stores.is_empty()
+    }
+
+    /// The stores that keep the load at `index` from being forwarded, if there are any.
+    pub fn from_load(&mut self, index: usize) -> Option<Blocked> {
+        let address = self.addresses.load(index)?;
+        let size_bytes = self.code.insns[index].load?.size_bytes;
+        if size_bytes < 2 || !self.any_store_could_block(&address, size_bytes) {
+            return None;
+        }
+        let block = self.code.block_of(index);
+        let target = Target { address, index_known: true };
+        let met = self.walk(Point { block, end: index, distance: 0, target }, size_bytes);
+        definite(&met, self.code, size_bytes).or_else(|| self.probable(&met, &address, size_bytes))
+    }
+
+    /// A cheap look before the walk: a narrower store, or one that can straddle.
+    fn any_store_could_block(&self, load: &SymbolicAddress, size_bytes: u16) -> bool {
+        self.stores.iter().any(|(store, store_bytes)| {
+            *store_bytes < size_bytes || store.minus(load).is_some_and(|d| d != 0)
+        })
+    }
+
+    fn walk(&self, start: Point, size_bytes: u16) -> Met {
+        let mut met = Met::default();
+        let mut best: HashMap<(usize, Target), u32> = HashMap::new();
+        let mut work = vec![start];
+        while let Some(point) = work.pop() {
+            let Some(at_start) = self.through_block(point, size_bytes, &mut met) else {
+                continue;
+            };
+            for predecessor in &self.code.blocks[point.block].predecessors {
+                if !self.outer.contains(*predecessor) {
+                    continue;
+                }
+                let address = at_start.target.address;
+                let Some(address) = self.addresses.before(address, point.block, *predecessor)
+                else {
+                    continue;
+                };
+                let target = Target { address, ..at_start.target };
+                let full = best.len() >= MOST_STATES;
+                let known = best.entry((*predecessor, target)).or_insert(u32::MAX);
+                if at_start.distance < *known && !full {
+                    *known = at_start.distance;
+                    let end = self.code.blocks[*predecessor].end;
+                    work.push(Point { block: *predecessor, end, target, ..at_start });
+                }
+            }
+        }
+        met
+    }
+
+    /// Goes back through one block; `None` when the path ends in it.
+    fn through_block(&self, mut point: Point, size_bytes: u16, met: &mut Met) -> Option<Point> {
+        let first = self.code.blocks[point.block].first;
+        for index in (first..point.end).rev() {
+            point.distance += 1;
+            let insn = &self.code.insns[index];
+            if point.distance > WINDOW_INSTRUCTIONS || insn.flow == Flow::Call {
+                return None;
+            }
+            if let (Some(store), Some(access)) = (self.addresses.store(index), insn.store) {
+                let seen = |offset_bytes| (point.distance, offset_bytes);
+                match self.meeting(&store, access.size_bytes, &point.target, size_bytes) {
+                    Meeting::Apart => {}
+                    Meeting::Serves | Meeting::Whole => return None,
+                    Meeting::Blocks { offset_bytes } => {
+                        note(&mut met.blocking, index, seen(offset_bytes));
+                        let covers = offset_bytes <= 0
+                            && offset_bytes + i64::from(access.size_bytes) >= i64::from(size_bytes);
+                        if covers {
+                            return None;
+                        }
+                    }
+                    Meeting::Piece { offset_bytes, group } => {
+                        note(met.pieces.entry(group).or_default(), index, seen(offset_bytes));
+                    }
+                }
+            }
+            if !forget_results(&mut point.target, index) {
+                return None;
+            }
+        }
+        Some(point)
+    }
+
+    fn meeting(
+        &self,
+        store: &SymbolicAddress,
+        store_bytes: u16,
+        target: &Target,
+        load_bytes: u16,
+    ) -> Meeting {
+        let load = &target.address;
+        if target.index_known
+            && let Some(offset_bytes) = store.minus(load)
+        {
+            return self.overlap(offset_bytes, store_bytes, load_bytes);
+        }
+        let (Some((_, load_scale)), Some((store_index, scale))) = (load.index, store.index) else {
+            return Meeting::Apart;
+        };
+        if store.base != load.base || scale != load_scale || u16::from(scale) < load_bytes {
+            return Meeting::Apart;
+        }
+        element_piece(store, store_index, scale, store_bytes, load, load_bytes)
+    }
+
+    fn overlap(&self, offset_bytes: i64, store_bytes: u16, load_bytes: u16) -> Meeting {
+        let (store_len, load_len) = (i64::from(store_bytes), i64::from(load_bytes));
+        if offset_bytes >= load_len || offset_bytes.saturating_add(store_len) <= 0 {
+            Meeting::Apart
+        } else if self.rule.forwards(-offset_bytes, store_bytes, load_bytes) {
+            Meeting::Serves
+        } else {
+            Meeting::Blocks { offset_bytes }
+        }
+    }
+
+    /// Sets of pieces under one index that tile the load, in an array that is never written whole.
+    fn probable(&self, met: &Met, load: &SymbolicAddress, size_bytes: u16) -> Option<Blocked> {
+        let mut sets: Vec<(u32, Vec<usize>)> = met
+            .pieces
+            .values()
+            .filter(|group| group.len() > 1 && tiles(group, self.code, size_bytes))
+            .map(|group| (nearest(group), group.keys().copied().collect()))
+            .collect();
+        sets.sort();
+        let distance_instructions = sets.first()?.0;
+        let target = Target { address: *load, index_known: false };
+        let written_whole = self.stores.iter().any(|(store, store_bytes)| {
+            self.meeting(store, *store_bytes, &target, size_bytes) == Meeting::Whole
+        });
+        (!written_whole).then(|| Blocked {
+            sets: sets.into_iter().map(|(_, stores)| stores).collect(),
+            certainty: Certainty::Probable,
+            distance_instructions,
+            complete: true,
+        })
+    }
+}
+
+/// The distance of the nearest store; the window when there is none.
+fn nearest(stores: &BTreeMap<usize, (u32, i64)>) -> u32 {
+    stores.values().map(|(distance, _)| *distance).min().unwrap_or(WINDOW_INSTRUCTIONS)
+}
+
+/// Where in the element the store falls, given that any index can equal any other.
+fn element_piece(
+    store: &SymbolicAddress,
+    store_index: Root,
+    scale: u8,
+    store_bytes: u16,
+    load: &SymbolicAddress,
+    load_bytes: u16,
+) -> Meeting {
+    let difference = store.offset_bytes.wrapping_sub(load.offset_bytes);
+    let offset_bytes = difference.rem_euclid(i64::from(scale));
+    let end = offset_bytes + i64::from(store_bytes);
+    if offset_bytes == 0 && store_bytes >= load_bytes {
+        Meeting::Whole
+    } else if end <= i64::from(load_bytes) {
+        let element = difference.div_euclid(i64::from(scale));
+        Meeting::Piece { offset_bytes, group: Some((store_index, element)) }
+    } else {
+        Meeting::Apart
+    }
+}
+
+fn note(seen: &mut BTreeMap<usize, (u32, i64)>, store: usize, (distance, offset): (u32, i64)) {
+    let entry = seen.entry(store).or_insert((distance, offset));
+    if distance < entry.0 {
+        *entry = (distance, offset);
+    }
+}
+
+/// Behind the instruction that makes a part of the address, that part is unknown. False when
+/// nothing is left to compare.
+fn forget_results(target: &mut Target, insn: usize) -> bool {
+    let made_here = |root: Root| matches!(root, Root::Result(at, _) if at as usize == insn);
+    if target.address.base.is_some_and(made_here) {
+        return false;
+    }
+    if target.address.index.is_some_and(|(root, _)| made_here(root)) {
+        target.index_known = false;
+    }
+    true
+}
+
+fn definite(met: &Met, code: &FunctionCode, size_bytes: u16) -> Option<Blocked> {
+    (!met.blocking.is_empty()).then(|| Blocked {
+        sets: vec![met.blocking.keys().copied().collect()],
+        certainty: Certainty::Definite,
+        distance_instructions: nearest(&met.blocking),
+        complete: tiles(&met.blocking, code, size_bytes),
+    })
+}
+
+/// Whether the stores together write every byte of the load.
+fn tiles(stores: &BTreeMap<usize, (u32, i64)>, code: &FunctionCode, size_bytes: u16) -> bool {
+    let mut written = 0_u64;
+    for (store, (_, offset)) in stores {
+        let length = code.insns[*store].store.map_or(0, |a| i64::from(a.size_bytes));
+        for byte in (*offset).max(0)..offset.saturating_add(length).min(i64::from(size_bytes)) {
+            written |= 1 << byte;
+        }
+    }
+    written.count_ones() == u32::from(size_bytes)
+}
