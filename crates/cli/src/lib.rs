@@ -6,6 +6,7 @@
 pub mod args;
 mod commands;
 mod context;
+mod output;
 mod terminal;
 
 use std::process::ExitCode;

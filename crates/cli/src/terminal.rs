@@ -43,3 +43,31 @@ pub fn error(message: &str) {
 pub fn warning(message: &str) {
     let _ = writeln!(anstream::stderr(), "{} {message}", paint(CAUTION, "warning:"));
 }
+
+/// How wide screens are, at the most.
+pub const WIDTH: usize = 80;
+
+/// `text` broken to the screen's width; the first line starts with `first`, the others with as many
+/// blanks. Words longer than a line (paths, symbols) stay whole.
+pub fn wrap(first: &str, text: &str) -> String {
+    let blanks = " ".repeat(first.chars().count());
+    let options = textwrap::Options::new(WIDTH)
+        .initial_indent(first)
+        .subsequent_indent(&blanks)
+        .break_words(false);
+    textwrap::fill(text, options) + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_text_hangs_under_its_label() {
+        let text = wrap("why      ", &"word ".repeat(20));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines.iter().all(|l| l.len() <= WIDTH));
+        assert!(lines[0].starts_with("why      word") && lines[1].starts_with("         word"));
+    }
+}

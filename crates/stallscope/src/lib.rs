@@ -22,6 +22,7 @@
 pub mod clock;
 pub mod code;
 pub mod compare;
+pub mod explain;
 pub mod hazards;
 pub mod layout;
 pub mod machine;

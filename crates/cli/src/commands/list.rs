@@ -1,14 +1,42 @@
-//! `stallscope list`
+//! `stallscope list`: every probe and every hazard rule.
 
 use clap::Args;
+use serde_json::json;
+use stallscope::hazards::HAZARDS;
+use stallscope::machine::{Machine, MachineProfile};
 
 use crate::context::{Context, Outcome};
+use crate::terminal::{STRONG, paint};
+use crate::{output, terminal};
 
 /// Arguments of `list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {}
 
 /// Runs the command.
-pub fn run(_args: &ListArgs, _context: &Context) -> anyhow::Result<Outcome> {
+pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
+    output::check(context)?;
+    let profile = MachineProfile::for_machine(&Machine::detect());
+    let hazards: Vec<(&str, &str)> =
+        HAZARDS.iter().map(|h| (h.id(), h.card(&profile).title)).collect();
+    let sections = [("hazards", hazards)];
+    if context.shows_screen() {
+        let mut text = String::new();
+        for (title, entries) in &sections {
+            text += &format!("{}\n", paint(STRONG, title));
+            for (id, title) in entries {
+                text += &format!("  {id:<16}{title}\n");
+            }
+        }
+        terminal::print(&text)?;
+    }
+    let value: serde_json::Map<String, serde_json::Value> = sections
+        .into_iter()
+        .map(|(title, entries)| {
+            let rows = entries.iter().map(|(id, title)| json!({"id": id, "title": title}));
+            (title.to_owned(), rows.collect())
+        })
+        .collect();
+    output::json(context, "list", &value)?;
     Ok(Outcome::Fine)
 }

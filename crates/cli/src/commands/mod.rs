@@ -6,3 +6,4 @@ pub mod list;
 pub mod probe;
 pub mod rule;
 pub mod scan;
+mod site;

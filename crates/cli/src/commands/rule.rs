@@ -1,14 +1,46 @@
-//! `stallscope rule`
+//! `stallscope rule`: the card about one hazard rule.
 
 use clap::Args;
+use stallscope::hazards::{HAZARDS, RuleCard, find_rule};
+use stallscope::machine::{Machine, MachineProfile};
 
 use crate::context::{Context, Outcome};
+use crate::terminal::{STRONG, paint, wrap};
+use crate::{output, terminal};
 
 /// Arguments of `rule`.
 #[derive(Debug, Args)]
-pub struct RuleArgs {}
+pub struct RuleArgs {
+    /// The rule's id, as `stallscope list` shows it
+    id: String,
+}
 
 /// Runs the command.
-pub fn run(_args: &RuleArgs, _context: &Context) -> anyhow::Result<Outcome> {
+pub fn run(args: &RuleArgs, context: &Context) -> anyhow::Result<Outcome> {
+    output::check(context)?;
+    let Some(rule) = find_rule(&args.id) else {
+        let known: Vec<&str> = HAZARDS.iter().map(|h| h.id()).collect();
+        anyhow::bail!("there is no rule `{}`; the rules are: {}", args.id, known.join(", "));
+    };
+    let card = rule.card(&MachineProfile::for_machine(&Machine::detect()));
+    if context.shows_screen() {
+        terminal::print(&screen(&card))?;
+    }
+    output::json(context, "rule", &card)?;
     Ok(Outcome::Fine)
+}
+
+fn screen(card: &RuleCard) -> String {
+    let mut out = format!("{}: {}\n\n", paint(STRONG, card.id), card.title);
+    out += &wrap("effect   ", card.effect);
+    out += &format!("\n{}\n", card.picture);
+    out += &wrap("price    ", &card.price);
+    out += &wrap("finds    ", card.detection);
+    for remedy in card.remedies {
+        out += &wrap("try      ", remedy);
+    }
+    for source in card.literature {
+        out += &wrap("read     ", source);
+    }
+    out
 }

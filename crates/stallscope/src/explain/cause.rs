@@ -1,0 +1,198 @@
+//! Hazards in the code that is hot, that differs and that holds the difference.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Heat;
+use super::rows::{FunctionRow, Place};
+use crate::code::{DebugInfo, Function, FunctionCode, Image, Loop, SourceText};
+use crate::compare::Arm;
+use crate::hazards::{describe_sites, scan_function};
+use crate::machine::MachineProfile;
+use crate::model::{Finding, Measurement, Site, SourceLine, Svma};
+
+/// A function must hold this part of the difference, in per cent, to be searched.
+const LEAST_PART: f64 = 10.0;
+/// A loop must hold this share of its function's samples, in per cent, to be the cause.
+const LEAST_LOOP_SHARE: f64 = 10.0;
+/// A blocked load shows on the instructions that wait for it: those close behind.
+const SHADOW_INSTRUCTIONS: usize = 8;
+
+/// Lines that name the site's variable, at the most.
+const MOST_MENTIONS: usize = 4;
+
+/// A loop with its share of the time.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LoopHeat {
+    /// Its first instruction by address.
+    pub start: Svma,
+    /// The address behind its last instruction.
+    pub end: Svma,
+    /// First and last source line of the function that it spans, where known.
+    pub lines: Option<(SourceLine, SourceLine)>,
+    /// Share of the function's samples.
+    pub share_of_function: Measurement,
+}
+
+/// A finding where the difference is.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Cause {
+    /// The arm whose code has it: the slow one.
+    pub arm: Arm,
+    /// The finding, with its grade.
+    pub finding: Finding,
+    /// The part of the difference that lies in its function.
+    pub part_in_function: Measurement,
+    /// The loop around the site.
+    pub loop_heat: LoopHeat,
+    /// Share of the loop's samples on the site and the few instructions behind it, which wait.
+    pub share_behind_site: Measurement,
+    /// Findings of the same rule in the same function of the other arm.
+    pub in_other_arm: usize,
+    /// Lines of the function that name the variable which the site touches, for a site without a
+    /// line of its own (the compiler made it out of several); from readable sources only.
+    pub mentions: Vec<SourceLine>,
+    /// Of the sets of stores in the finding, the one whose code runs most.
+    pub hottest_set: Option<usize>,
+}
+
+/// Everything the search needs about one arm.
+struct Side<'a> {
+    image: &'a Image,
+    heat: &'a Heat,
+}
+
+/// All causes, most deserving first.
+pub(super) fn find(
+    images: &[Image; 2],
+    debug: &[DebugInfo; 2],
+    heats: &[Heat; 2],
+    rows: &[FunctionRow],
+    slow: Arm,
+    profile: &MachineProfile,
+) -> Vec<Cause> {
+    let side = |arm: usize| Side { image: &images[arm], heat: &heats[arm] };
+    let (slow_side, fast_side) = (side(slow.index()), side(1 - slow.index()));
+    let mut causes = Vec::new();
+    for row in rows.iter().filter(|r| r.share_of_difference.value >= LEAST_PART) {
+        let Place::Function { before, after, .. } = &row.place else { continue };
+        let (slow_function, fast_function) = match slow {
+            Arm::A => (before, after),
+            Arm::B => (after, before),
+        };
+        // The same code in both builds has the same hazards: they cannot be what differs.
+        let (Some(function), false) = (slow_function, row.place.is_unchanged()) else { continue };
+        let others = fast_function
+            .as_ref()
+            .map(|f| scan_function(fast_side.image, f, profile))
+            .unwrap_or_default();
+        let code = FunctionCode::of(slow_side.image, function);
+        for finding in scan_function(slow_side.image, function, profile) {
+            let in_other_arm = others.iter().filter(|o| o.rule == finding.rule).count();
+            let base = Base { row, function, code: &code, debug: &debug[slow.index()] };
+            causes.extend(weigh(&slow_side, &base, finding, slow, in_other_arm));
+        }
+    }
+    causes.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    causes
+}
+
+struct Base<'a> {
+    row: &'a FunctionRow,
+    function: &'a Function,
+    code: &'a FunctionCode,
+    debug: &'a DebugInfo,
+}
+
+/// What the other build does not have comes first, then what is hot, then what the rule ranks high.
+fn weight(cause: &Cause) -> f64 {
+    let only_here = if cause.in_other_arm == 0 { 4.0 } else { 1.0 };
+    let heat = cause.loop_heat.share_of_function.value / 100.0;
+    only_here * heat * (0.1 + cause.share_behind_site.value / 100.0) * cause.finding.score
+}
+
+fn weigh(
+    side: &Side<'_>,
+    base: &Base<'_>,
+    mut finding: Finding,
+    arm: Arm,
+    in_other_arm: usize,
+) -> Option<Cause> {
+    let code = base.code;
+    let site = code.insn_at(finding.site.svma)?;
+    let around = code.innermost_loop(code.block_of(site))?;
+    let in_loop = loop_hits(side.heat, code, around);
+    let in_function = side.heat.between(base.function.start, base.function.end());
+    let share_of_function = super::heat::share_of(in_loop, in_function);
+    if share_of_function.value < LEAST_LOOP_SHARE {
+        return None;
+    }
+    let behind = (site + SHADOW_INSTRUCTIONS).min(code.insns.len() - 1);
+    let shadow = side.heat.between(finding.site.svma, code.insns[behind].svma);
+    describe_sites(side.image, base.debug, std::slice::from_mut(&mut finding));
+    let loop_heat = LoopHeat { share_of_function, ..span(code, around, base.debug) };
+    Some(Cause {
+        arm,
+        part_in_function: base.row.share_of_difference.clone(),
+        mentions: mentions(&finding.site, loop_heat.lines.as_ref()),
+        loop_heat,
+        share_behind_site: super::heat::share_of(shadow, in_loop),
+        in_other_arm,
+        hottest_set: hottest_set(side.heat, code, &finding),
+        finding,
+    })
+}
+
+/// Lines between the first and last of the loop that index the site's variable.
+fn mentions(site: &Site, lines: Option<&(SourceLine, SourceLine)>) -> Vec<SourceLine> {
+    let (Some(variable), Some((first, last))) = (&site.variable, lines) else { return Vec::new() };
+    if site.source.first().is_some_and(|l| l.line > 0) {
+        return Vec::new();
+    }
+    let mut text = SourceText::default();
+    let element = format!("{variable}[");
+    (first.line..=last.line)
+        .map(|line| SourceLine { line, ..first.clone() })
+        .filter(|at| text.line(at).is_some_and(|code| code.contains(&element)))
+        .take(MOST_MENTIONS)
+        .collect()
+}
+
+fn loop_hits(heat: &Heat, code: &FunctionCode, around: &Loop) -> u64 {
+    around.blocks.iter().map(|b| block_hits(heat, code, *b)).sum()
+}
+
+fn block_hits(heat: &Heat, code: &FunctionCode, block: usize) -> u64 {
+    let body = &code.blocks[block];
+    heat.between(code.insns[body.first].svma, code.insns[body.end - 1].end())
+}
+
+/// The set whose blocks were sampled most; ties go to the nearer one.
+fn hottest_set(heat: &Heat, code: &FunctionCode, finding: &Finding) -> Option<usize> {
+    let hits = |set: &Vec<usize>| {
+        set.iter()
+            .filter_map(|at| code.insn_at(finding.others.get(*at)?.svma))
+            .map(|insn| block_hits(heat, code, code.block_of(insn)))
+            .min()
+            .unwrap_or(0)
+    };
+    let best = finding.sets.iter().map(hits).max()?;
+    finding.sets.iter().position(|set| hits(set) == best)
+}
+
+/// Where a loop lies, in addresses and in the lines of its function's own file.
+fn span(code: &FunctionCode, around: &Loop, debug: &DebugInfo) -> LoopHeat {
+    let insns =
+        around.blocks.iter().flat_map(|b| &code.insns[code.blocks[*b].first..code.blocks[*b].end]);
+    let start = insns.clone().map(|i| i.svma).min().unwrap_or_default();
+    let end = insns.clone().map(|i| i.end()).max().unwrap_or_default();
+    // The outermost frame is the function itself; what is inlined may come from anywhere.
+    let mut lines: Vec<SourceLine> =
+        insns.filter_map(|i| debug.frames(i.svma).pop()).filter(|l| l.line > 0).collect();
+    lines.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    let file = debug.frames(start).pop().map(|l| l.file);
+    lines.retain(|l| Some(&l.file) == file.as_ref());
+    let lines = lines.first().cloned().zip(lines.last().cloned());
+    let share_of_function = super::heat::share_of(0, 0);
+    LoopHeat { start, end, lines, share_of_function }
+}

@@ -1,0 +1,173 @@
+//! Where the time of one arm goes: samples booked on functions and instructions.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Bench, ExplainError, Stage};
+use crate::code::Image;
+use crate::compare::Arm;
+use crate::model::{Measurement, Svma, Unit};
+use crate::trace::sample::{Engine, SampleRun};
+
+/// Enough to tell 1 % from 2 % of the time.
+const ENOUGH_SAMPLES: u64 = 10_000;
+/// Sampled runs of each arm at the most.
+const MOST_RUNS: u32 = 8;
+/// And at least so many, so that no conclusion rests on one placement of stack and heap.
+const FEWEST_RUNS: u32 = 2;
+
+/// How one arm was sampled.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ArmHeat {
+    /// What took the samples.
+    pub engine: Engine,
+    /// Time between two samples.
+    pub period_ns: u64,
+    /// Sampled runs.
+    pub runs: u32,
+    /// Samples in user code, of all runs together.
+    pub samples: u64,
+    /// Of these, in the program itself.
+    pub in_program: u64,
+    /// Samples that the kernel dropped.
+    pub lost: u64,
+    /// What a reader must know about the sampling.
+    pub notes: Vec<String>,
+}
+
+/// The samples of one arm.
+#[derive(Clone, Debug)]
+pub struct Heat {
+    /// How they came about.
+    pub summary: ArmHeat,
+    /// Samples in the program, by address as stated in the file.
+    pub by_svma: BTreeMap<Svma, u64>,
+    /// Samples in other files, by the file's name without folders.
+    pub by_object: BTreeMap<String, u64>,
+}
+
+impl Heat {
+    /// Samples from `start` up to, not including, `end`.
+    #[must_use]
+    pub fn between(&self, start: Svma, end: Svma) -> u64 {
+        self.by_svma.range(start..end.max(start)).map(|(_, n)| n).sum()
+    }
+
+    /// `hits` as a share of all samples.
+    #[must_use]
+    pub fn share(&self, hits: u64) -> Measurement {
+        share_of(hits, self.summary.samples)
+    }
+
+    fn empty(run: &SampleRun) -> Self {
+        Self {
+            summary: ArmHeat {
+                engine: run.engine,
+                period_ns: run.period_ns,
+                runs: 0,
+                samples: 0,
+                in_program: 0,
+                lost: 0,
+                notes: Vec::new(),
+            },
+            by_svma: BTreeMap::new(),
+            by_object: BTreeMap::new(),
+        }
+    }
+
+    /// Adds one run.
+    fn add(&mut self, image: &Image, run: &SampleRun) {
+        self.summary.runs += 1;
+        self.summary.samples += run.total;
+        self.summary.lost += run.lost;
+        for note in &run.notes {
+            if !self.summary.notes.contains(note) {
+                self.summary.notes.push(note.clone());
+            }
+        }
+        for object in &run.samples {
+            let name = object.path.file_name().unwrap_or(object.path.as_os_str());
+            let name = name.to_string_lossy().into_owned();
+            for (offset, hits) in &object.hits {
+                match image.svma_of(*offset).filter(|_| object.is_main_program) {
+                    Some(svma) => {
+                        *self.by_svma.entry(svma).or_insert(0) += hits;
+                        self.summary.in_program += hits;
+                    }
+                    None => *self.by_object.entry(name.clone()).or_insert(0) += hits,
+                }
+            }
+        }
+        if run.unmapped > 0 {
+            *self.by_object.entry("code without a file".into()).or_insert(0) += run.unmapped;
+        }
+    }
+}
+
+/// Samples both arms in turns until each has enough.
+pub(super) fn locate(
+    images: &[Image; 2],
+    bench: &mut dyn Bench,
+    progress: &mut dyn FnMut(Stage),
+) -> Result<[Heat; 2], ExplainError> {
+    let mut take =
+        |arm: Arm| bench.sample(arm).map_err(|cause| ExplainError::Sample { arm, cause });
+    let first = [take(Arm::A)?, take(Arm::B)?];
+    let mut heats = first.each_ref().map(Heat::empty);
+    for arm in [Arm::A, Arm::B] {
+        heats[arm.index()].add(&images[arm.index()], &first[arm.index()]);
+    }
+    for round in 1..MOST_RUNS {
+        progress(Stage::Sampling { done: round, of: MOST_RUNS });
+        let enough = heats.iter().all(|h| h.summary.samples >= ENOUGH_SAMPLES);
+        if enough && round >= FEWEST_RUNS {
+            break;
+        }
+        for arm in [Arm::A, Arm::B] {
+            let run = take(arm)?;
+            heats[arm.index()].add(&images[arm.index()], &run);
+        }
+    }
+    progress(Stage::Sampling { done: MOST_RUNS, of: MOST_RUNS });
+    Ok(heats)
+}
+
+/// A share in per cent with its Wilson interval at 95 %. Samples a period apart are not quite
+/// independent, so the interval is a lower bound of the doubt.
+pub(super) fn share_of(hits: u64, total: u64) -> Measurement {
+    const Z: f64 = 1.959_964;
+    let (value, low, high) = if total == 0 {
+        (0.0, 0.0, 100.0)
+    } else {
+        let n = total as f64;
+        let p = hits as f64 / n;
+        let centre = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
+        let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt() / (1.0 + Z * Z / n);
+        (100.0 * p, 100.0 * (centre - half).max(0.0), 100.0 * (centre + half).min(1.0))
+    };
+    Measurement {
+        value,
+        unit: Unit::Percent,
+        low,
+        high,
+        n: total as usize,
+        how: "share of samples, Wilson 95 %".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_have_wilson_intervals() {
+        // scipy.stats.binomtest(30, 100).proportion_ci(method="wilson"): 0.21895, 0.39585
+        let share = share_of(30, 100);
+        assert!((share.low - 21.895).abs() < 0.01, "{share:?}");
+        assert!((share.high - 39.585).abs() < 0.01, "{share:?}");
+        let none = share_of(0, 0);
+        assert_eq!((none.low, none.high), (0.0, 100.0));
+    }
+}

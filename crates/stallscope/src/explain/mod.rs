@@ -1,0 +1,263 @@
+//! Joins everything: is the difference real, where is it, which mechanism at which instruction.
+//!
+//! Comparison first; when it finds no difference there is nothing to explain and nothing is made
+//! up. Then both builds are sampled, the samples are booked on functions, loops and instructions,
+//! the functions of the two builds are matched, and the code that is hot, that differs and that
+//! accounts for the difference is searched for hazards. What is found gets its grade and its share;
+//! what is not explained is said too.
+//!
+//! Processes run behind [`Bench`], so that the whole chain is tested with invented machines.
+
+mod bench;
+mod cause;
+mod heat;
+mod rows;
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub use bench::{Bench, ProcessBench};
+pub use cause::{Cause, LoopHeat};
+pub use heat::{ArmHeat, Heat};
+pub use rows::{FunctionRow, Place};
+
+use crate::code::{CodeError, DebugInfo, FunctionSource, Image};
+use crate::compare::{Arm, CompareError, Comparison, Decision, Metric, Progress};
+use crate::layout::{Change, match_functions};
+use crate::machine::MachineProfile;
+use crate::model::{Grade, Measurement};
+use crate::trace::sample::SampleError;
+
+/// Why there is no explanation at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExplainError {
+    /// One of the programs cannot be read.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// The comparison failed.
+    #[error(transparent)]
+    Compare(#[from] CompareError),
+    /// Where the time goes cannot be found out.
+    #[error("arm {arm}: {cause}")]
+    Sample {
+        /// Which arm.
+        arm: Arm,
+        /// What the sampler reported.
+        cause: SampleError,
+    },
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Conclusion {
+    /// The two programs take the same time, or the runs do not decide: nothing to explain.
+    NothingToExplain,
+    /// A mechanism was found where the difference is.
+    Mechanism,
+    /// The difference is real, and no rule knows the cause.
+    NoMechanism,
+}
+
+/// How the functions of the two builds relate, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Census {
+    /// Same bytes, same address.
+    pub same: usize,
+    /// Same bytes, other address.
+    pub moved: usize,
+    /// Other bytes.
+    pub changed: usize,
+    /// Only in AFTER.
+    pub new: usize,
+    /// Only in BEFORE.
+    pub gone: usize,
+}
+
+/// The whole answer.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Explanation {
+    /// Is it real, and how large.
+    pub comparison: Comparison,
+    /// How it ended.
+    pub conclusion: Conclusion,
+    /// The arm that takes longer, when one does.
+    pub slow_arm: Option<Arm>,
+    /// The two program files.
+    pub programs: [PathBuf; 2],
+    /// How their functions relate.
+    pub census: Census,
+    /// How the time was located in each arm; absent when there was nothing to locate.
+    pub heat: Option<[ArmHeat; 2]>,
+    /// Where the difference is, largest share first.
+    pub rows: Vec<FunctionRow>,
+    /// What causes it, most deserving first.
+    pub causes: Vec<Cause>,
+    /// The strongest grade among the causes.
+    pub grade: Option<Grade>,
+    /// What the causes leave open, a sentence each.
+    pub unexplained: Vec<String>,
+    /// What a reader must know: stripped programs, fallbacks, few samples.
+    pub notes: Vec<String>,
+}
+
+/// What the work has come to, for a progress bar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Stage {
+    /// Running the comparison.
+    Comparing(Progress),
+    /// Sampling has taken this many runs of so many.
+    Sampling {
+        /// Runs that have ended.
+        done: u32,
+        /// Runs at the most.
+        of: u32,
+    },
+}
+
+/// Explains the difference between two programs.
+///
+/// # Errors
+/// See [`ExplainError`]; then there is no partial result.
+pub fn explain(
+    programs: [PathBuf; 2],
+    bench: &mut dyn Bench,
+    profile: &MachineProfile,
+    progress: &mut dyn FnMut(Stage),
+) -> Result<Explanation, ExplainError> {
+    // Before any run: a program that cannot be read should not cost a minute first.
+    let images = [Image::open(&programs[0])?, Image::open(&programs[1])?];
+    let comparison = bench.compare(&mut |p| progress(Stage::Comparing(p)))?;
+    let matches = match_functions(&images[0], &images[1]);
+    let mut explanation = Explanation {
+        conclusion: Conclusion::NothingToExplain,
+        slow_arm: slow_arm(&comparison),
+        census: census(&matches),
+        heat: None,
+        rows: Vec::new(),
+        causes: Vec::new(),
+        grade: None,
+        unexplained: Vec::new(),
+        notes: stripped_notes(&images),
+        programs,
+        comparison,
+    };
+    let Some(slow) = explanation.slow_arm else { return Ok(explanation) };
+
+    let heats = heat::locate(&images, bench, progress)?;
+    let user = user_times(&explanation.comparison);
+    explanation.rows = rows::rows(&matches, &heats, &user);
+    let debug = images.each_ref().map(DebugInfo::of);
+    explanation.causes = cause::find(&images, &debug, &heats, &explanation.rows, slow, profile);
+    explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();
+    explanation.conclusion =
+        if explanation.causes.is_empty() { Conclusion::NoMechanism } else { Conclusion::Mechanism };
+    explanation.unexplained = unexplained(&explanation, profile);
+    explanation.notes.extend(heats.iter().flat_map(|h| h.summary.notes.clone()));
+    explanation.notes.dedup();
+    explanation.heat = Some(heats.map(|h| h.summary));
+    Ok(explanation)
+}
+
+fn slow_arm(comparison: &Comparison) -> Option<Arm> {
+    match comparison.analysis.verdict.decision {
+        Decision::Slower => Some(Arm::B),
+        Decision::Faster => Some(Arm::A),
+        Decision::Equivalent | Decision::Inconclusive => None,
+    }
+}
+
+fn census(matches: &[crate::layout::FunctionMatch<'_>]) -> Census {
+    let mut counts = Census::default();
+    for m in matches {
+        *match m.change {
+            Change::Same => &mut counts.same,
+            Change::Moved { .. } => &mut counts.moved,
+            Change::Changed => &mut counts.changed,
+            Change::New => &mut counts.new,
+            Change::Gone => &mut counts.gone,
+        } += 1;
+    }
+    counts
+}
+
+fn stripped_notes(images: &[Image; 2]) -> Vec<String> {
+    images
+        .iter()
+        .filter(|image| image.function_source() == FunctionSource::EhFrame)
+        .map(|image| {
+            format!(
+                "{} is stripped: its functions come from the unwind tables and have no names",
+                image.path().display()
+            )
+        })
+        .collect()
+}
+
+/// Median user time of each arm with its quartiles, in nanoseconds.
+fn user_times(comparison: &Comparison) -> [Measurement; 2] {
+    let contrast = comparison
+        .analysis
+        .contrasts
+        .iter()
+        .find(|c| c.metric == Metric::User)
+        .or(comparison.analysis.contrasts.first());
+    match contrast {
+        Some(c) => [c.a.clone(), c.b.clone()],
+        // An analysis always has its contrasts; a file read from elsewhere may not.
+        None => {
+            [comparison.analysis.wall.estimate.clone(), comparison.analysis.wall.estimate.clone()]
+        }
+    }
+}
+
+/// What remains open, said as plainly as what was found.
+fn unexplained(explanation: &Explanation, profile: &MachineProfile) -> Vec<String> {
+    let mut open = Vec::new();
+    let function_of = |c: &Cause| c.finding.site.function.clone();
+    match explanation.causes.first() {
+        Some(cause) => {
+            open.push(format!(
+                "how often it happens was not counted and its price was not probed here, so how \
+                 much of the difference it accounts for is not known; {}",
+                profile.blocked_load_sentence()
+            ));
+            let elsewhere = explanation
+                .rows
+                .iter()
+                .filter(|r| r.place.name() != function_of(cause) && r.share_of_difference.value.abs() >= 1.0);
+            for row in elsewhere.take(3) {
+                open.push(format!(
+                    "{:.1} % [{:.1}, {:.1}] of the difference is in {} ({}), which this does not touch",
+                    row.share_of_difference.value,
+                    row.share_of_difference.low,
+                    row.share_of_difference.high,
+                    row.place.name(),
+                    row.place.change_words(),
+                ));
+            }
+        }
+        None => open.push(
+            "no known mechanism was found in the code that is hot and differs; what there is to see \
+             is where the difference lies"
+                .to_owned(),
+        ),
+    }
+    if let Some(row) = explanation.rows.first()
+        && explanation.causes.is_empty()
+        && row.place.is_unchanged()
+    {
+        open.push(format!(
+            "{} has the same code in both builds: where code and data lie, or what they are fed, \
+             must differ",
+            row.place.name()
+        ));
+    }
+    open
+}
+
+#[cfg(test)]
+mod tests;

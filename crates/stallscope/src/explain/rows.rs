@@ -1,0 +1,199 @@
+//! The difference, function by function.
+//!
+//! Time in a function is the arm's median user time times the function's share of its samples. Its
+//! part of the difference is what it took longer, over what all of the program took longer.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Heat;
+use crate::code::Function;
+use crate::layout::{Change, FunctionMatch};
+use crate::model::{Measurement, Unit};
+
+/// Parts of the difference below this share are not worth a row.
+const LEAST_SHARE: f64 = 0.5;
+
+/// A place that can take time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A function of the program.
+    Function {
+        /// Its demangled name.
+        name: String,
+        /// It, in BEFORE.
+        before: Option<Function>,
+        /// It, in AFTER.
+        after: Option<Function>,
+        /// What became of it.
+        change: Change,
+    },
+    /// Another file: a library, the kernel's page, generated code.
+    Object {
+        /// The file's name.
+        name: String,
+    },
+}
+
+impl Place {
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Function { name, .. } | Self::Object { name } => name,
+        }
+    }
+
+    /// What became of it, in words.
+    #[must_use]
+    pub fn change_words(&self) -> String {
+        match self {
+            Self::Function { change, .. } => change.to_string(),
+            Self::Object { .. } => "another file".into(),
+        }
+    }
+
+    /// Whether both builds run the very same code here.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        match self {
+            Self::Function { change, .. } => matches!(change, Change::Same | Change::Moved { .. }),
+            Self::Object { .. } => true,
+        }
+    }
+}
+
+/// One place and its part of the difference.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FunctionRow {
+    /// Where.
+    pub place: Place,
+    /// User time in BEFORE, per run.
+    pub before: Measurement,
+    /// User time in AFTER, per run.
+    pub after: Measurement,
+    /// Its part of the whole difference in user time, in per cent; negative when it went the other way.
+    pub share_of_difference: Measurement,
+}
+
+/// All places with a part of the difference, largest first.
+pub(super) fn rows(
+    matches: &[FunctionMatch<'_>],
+    heats: &[Heat; 2],
+    user: &[Measurement; 2],
+) -> Vec<FunctionRow> {
+    let hits_in =
+        |arm: usize, f: Option<&Function>| f.map_or(0, |f| heats[arm].between(f.start, f.end()));
+    let functions = matches.iter().map(|m| {
+        let name = m.after.or(m.before).map(Function::name).unwrap_or_default();
+        let place = Place::Function {
+            name,
+            before: m.before.cloned(),
+            after: m.after.cloned(),
+            change: m.change,
+        };
+        (place, [hits_in(0, m.before), hits_in(1, m.after)])
+    });
+    let names: BTreeSet<&String> = heats.iter().flat_map(|h| h.by_object.keys()).collect();
+    let objects = names.into_iter().map(|name| {
+        let hits = |arm: usize| heats[arm].by_object.get(name).copied().unwrap_or(0);
+        (Place::Object { name: name.clone() }, [hits(0), hits(1)])
+    });
+    let mut rows: Vec<FunctionRow> = functions
+        .chain(objects)
+        .filter(|(_, hits)| hits.iter().sum::<u64>() > 0)
+        .map(|(place, hits)| row(place, hits, heats, user))
+        .filter(|r| r.share_of_difference.value.abs() >= LEAST_SHARE)
+        .collect();
+    rows.sort_by(|a, b| b.share_of_difference.value.total_cmp(&a.share_of_difference.value));
+    rows
+}
+
+fn row(place: Place, hits: [u64; 2], heats: &[Heat; 2], user: &[Measurement; 2]) -> FunctionRow {
+    let time = |arm: usize| {
+        let share = heats[arm].share(hits[arm]);
+        let of = |percent: f64| user[arm].value * percent / 100.0;
+        Measurement {
+            value: of(share.value),
+            unit: user[arm].unit,
+            low: of(share.low),
+            high: of(share.high),
+            n: share.n,
+            how: "median user time x share of samples, Wilson 95 %".into(),
+        }
+    };
+    let (before, after) = (time(0), time(1));
+    let whole = user[1].value - user[0].value;
+    let part = |slow: f64, fast: f64| 100.0 * (slow - fast) / whole;
+    // Both ends at their worst: wider than the truth, never narrower.
+    let (x, y) = (part(after.low, before.high), part(after.high, before.low));
+    let share_of_difference = Measurement {
+        value: part(after.value, before.value),
+        unit: Unit::Percent,
+        low: x.min(y),
+        high: x.max(y),
+        n: before.n + after.n,
+        how: "of the difference in user time, ends of both intervals".into(),
+    };
+    FunctionRow { place, before, after, share_of_difference }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::ArmHeat;
+    use crate::model::Svma;
+    use crate::trace::sample::Engine;
+
+    fn heat(hits: &[(u64, u64)]) -> Heat {
+        let by_svma: std::collections::BTreeMap<Svma, u64> =
+            hits.iter().map(|(at, n)| (Svma(*at), *n)).collect();
+        let samples = by_svma.values().sum();
+        Heat {
+            summary: ArmHeat {
+                engine: Engine::PerfClock,
+                period_ns: 100_000,
+                runs: 2,
+                samples,
+                in_program: samples,
+                lost: 0,
+                notes: vec![],
+            },
+            by_svma,
+            by_object: [].into(),
+        }
+    }
+
+    fn user(ms: f64) -> Measurement {
+        Measurement {
+            value: ms,
+            unit: Unit::Nanoseconds,
+            low: ms,
+            high: ms,
+            n: 20,
+            how: "median".into(),
+        }
+    }
+
+    #[test]
+    fn the_function_that_got_slower_has_the_difference() {
+        let f = |symbol: &str, start| Function {
+            symbol: symbol.into(),
+            start: Svma(start),
+            size_bytes: 16,
+            named: true,
+        };
+        let (hot, cold) = (f("hot", 0x10), f("cold", 0x20));
+        let both = |f| FunctionMatch { before: Some(f), after: Some(f), change: Change::Changed };
+        // 100 -> 200 in time; cold stays at 20.
+        let heats = [heat(&[(0x10, 8000), (0x25, 2000)]), heat(&[(0x1f, 9000), (0x20, 1000)])];
+        let rows = rows(&[both(&hot), both(&cold)], &heats, &[user(100.0), user(200.0)]);
+        assert_eq!(rows[0].place.name(), "hot");
+        assert!((rows[0].share_of_difference.value - 100.0).abs() < 1e-9);
+        assert!(rows[0].share_of_difference.low > 95.0);
+        assert_eq!(rows.len(), 1, "what did not change has no row");
+    }
+}

@@ -1,0 +1,1 @@
+//! The whole chain on invented machines.
