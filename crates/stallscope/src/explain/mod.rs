@@ -220,9 +220,14 @@ fn unexplained(explanation: &Explanation, profile: &MachineProfile) -> Vec<Strin
     let function_of = |c: &Cause| c.finding.site.function.clone();
     match explanation.causes.first() {
         Some(cause) => {
+            let price = if profile.blocked_load_is_probed() {
+                ""
+            } else {
+                " and its price was not probed here"
+            };
             open.push(format!(
-                "how often it happens was not counted and its price was not probed here, so how \
-                 much of the difference it accounts for is not known; {}",
+                "how often it happens was not counted{price}, so how much of the difference it \
+                 accounts for is not known; {}",
                 profile.blocked_load_sentence()
             ));
             let elsewhere = explanation

@@ -14,7 +14,7 @@ pub use store_forward::STORE_FORWARD;
 
 use crate::code::{Addresses, FunctionCode};
 use crate::machine::MachineProfile;
-use crate::model::Certainty;
+use crate::model::{Certainty, Grade};
 
 /// What a rule has found, in terms of one function's instructions.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +41,9 @@ pub trait Hazard: Sync {
     fn id(&self) -> &'static str;
     /// The card that `rule ID` shows.
     fn card(&self, profile: &MachineProfile) -> RuleCard;
+    /// What is known about a candidate before any run: `priced` where the profile holds a price
+    /// that was measured on this machine.
+    fn grade(&self, profile: &MachineProfile) -> Grade;
     /// All candidates in one function.
     fn check(
         &self,

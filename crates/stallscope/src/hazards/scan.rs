@@ -74,7 +74,11 @@ pub fn scan_function(image: &Image, function: &Function, profile: &MachineProfil
     HAZARDS
         .iter()
         .flat_map(|rule| rule.check(&code, &addresses, profile).into_iter().map(move |c| (rule, c)))
-        .map(|(rule, candidate)| finding(image, function, &code, *rule, candidate, &mut repeats))
+        .map(|(rule, candidate)| {
+            let mut finding = finding(image, function, &code, *rule, candidate, &mut repeats);
+            finding.grade = rule.grade(profile);
+            finding
+        })
         .collect()
 }
 

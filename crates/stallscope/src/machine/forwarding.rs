@@ -9,26 +9,69 @@ impl ForwardingRule {
     /// `load_offset_bytes` behind the store's first byte.
     #[must_use]
     pub fn forwards(self, load_offset_bytes: i64, store_bytes: u16, load_bytes: u16) -> bool {
+        let (store, load) = (i64::from(store_bytes), i64::from(load_bytes));
+        let contained = load_offset_bytes >= 0 && load_offset_bytes.saturating_add(load) <= store;
+        match self {
+            Self::SingleStoreContains => contained,
+            Self::ContainsInPieces { wide_store_bytes, piece_bytes } => {
+                let piece = i64::from(piece_bytes).max(1);
+                let inside_piece = || load_offset_bytes % piece + load <= piece;
+                let whole_pieces = || load > piece && load_offset_bytes % load.max(1) == 0;
+                contained && (store_bytes < wide_store_bytes || inside_piece() || whole_pieces())
+            }
+            Self::SameStart => contained && load_offset_bytes == 0,
+            Self::StartOrMiddle => {
+                contained && (load_offset_bytes == 0 || load_offset_bytes * 2 == store)
+            }
+            Self::AnyOverlap => {
+                load_offset_bytes < store && load_offset_bytes.saturating_add(load) > 0
+            }
+        }
+    }
+
+    /// Whether bytes of several stores are put together for one load.
+    #[must_use]
+    pub fn merges(self) -> bool {
+        matches!(self, Self::AnyOverlap)
+    }
+
+    /// The rule as a sentence without final stop.
+    #[must_use]
+    pub fn sentence(self) -> String {
         match self {
             Self::SingleStoreContains => {
-                load_offset_bytes >= 0
-                    && load_offset_bytes.saturating_add(i64::from(load_bytes))
-                        <= i64::from(store_bytes)
+                "a load is forwarded when one store holds all its bytes, at any offset".to_owned()
+            }
+            Self::ContainsInPieces { wide_store_bytes, piece_bytes } => format!(
+                "a load is forwarded when one store holds all its bytes, but from stores of \
+                 {wide_store_bytes} bytes and more not across a {piece_bytes}-byte piece of the \
+                 store, unless it is whole pieces at a multiple of its own width"
+            ),
+            Self::SameStart => "a load is forwarded when one store holds all its bytes and both \
+                                start at the same byte"
+                .to_owned(),
+            Self::StartOrMiddle => "a load is forwarded when one store holds all its bytes and it \
+                                    starts at the first byte or in the middle of the store"
+                .to_owned(),
+            Self::AnyOverlap => {
+                "a load is forwarded from every store that overlaps it, in parts".to_owned()
             }
         }
     }
 }
 
 impl PriceRange {
+    /// `13 to 15`; one number when both round to it.
+    #[must_use]
+    pub fn amount(&self) -> String {
+        let (low, high) = (format!("{:.0}", self.low_cycles), format!("{:.0}", self.high_cycles));
+        if low == high { low } else { format!("{low} to {high}") }
+    }
+
     /// `13 to 15 cycles (documented: ...; not probed on this machine)`.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let (low, high) = (self.low_cycles, self.high_cycles);
-        let amount = if low == high {
-            format!("{low:.0} cycles")
-        } else {
-            format!("{low:.0} to {high:.0} cycles")
-        };
+        let amount = format!("{} cycles", self.amount());
         match &self.origin {
             PriceOrigin::Probed { probe } => format!("{amount} (measured here by probe {probe})"),
             PriceOrigin::Documented { source } => {
@@ -46,9 +89,20 @@ impl MachineProfile {
     #[must_use]
     pub fn blocked_load_sentence(&self) -> String {
         format!(
-            "a blocked load takes {} from the store, where a forwarded one takes 4 to 6",
-            self.store_forward_blocked_cycles.sentence()
+            "a blocked load takes {} from the store, where a forwarded one takes {}",
+            self.store_forward_blocked_cycles.sentence(),
+            match &self.store_forward_cycles {
+                Some(price) => price.amount(),
+                // What the published measurements of all x86-64 designs span.
+                None => "4 to 9".to_owned(),
+            }
         )
+    }
+
+    /// Whether the price of a blocked load was measured on this machine.
+    #[must_use]
+    pub fn blocked_load_is_probed(&self) -> bool {
+        matches!(self.store_forward_blocked_cycles.origin, PriceOrigin::Probed { .. })
     }
 }
 
@@ -65,5 +119,48 @@ mod tests {
         assert!(!rule.forwards(4, 8, 8));
         assert!(!rule.forwards(-1, 8, 4));
         assert!(!rule.forwards(i64::MAX, 8, 8));
+    }
+
+    #[test]
+    fn pieces_of_wide_stores_as_on_skylake() {
+        let rule = ForwardingRule::ContainsInPieces { wide_store_bytes: 16, piece_bytes: 8 };
+        let from_16: Vec<i64> = (0..=8).filter(|o| rule.forwards(*o, 16, 8)).collect();
+        assert_eq!(from_16, [0, 8]);
+        assert!(rule.forwards(4, 16, 4) && !rule.forwards(6, 16, 4) && rule.forwards(3, 8, 4));
+        let from_32: Vec<i64> = (0..=16).filter(|o| rule.forwards(*o, 32, 16)).collect();
+        assert_eq!(from_32, [0, 16]);
+        assert!(rule.forwards(0, 16, 16) && rule.forwards(0, 32, 32));
+    }
+
+    #[test]
+    fn the_other_rules() {
+        use ForwardingRule::{AnyOverlap, SameStart, StartOrMiddle};
+        assert!(SameStart.forwards(0, 8, 4) && !SameStart.forwards(4, 8, 4));
+        assert!(StartOrMiddle.forwards(4, 8, 4) && !StartOrMiddle.forwards(2, 8, 4));
+        assert!(!AnyOverlap.forwards(-8, 4, 8) && AnyOverlap.forwards(-7, 4, 8));
+        assert!(AnyOverlap.forwards(3, 4, 8) && !AnyOverlap.forwards(4, 4, 8));
+        assert!(AnyOverlap.merges() && !SameStart.merges());
+    }
+
+    #[test]
+    fn the_price_of_a_blocked_load_says_who_measured_it() {
+        use super::super::Microarchitecture;
+        let mut profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        assert!(!profile.blocked_load_is_probed());
+        assert!(profile.blocked_load_sentence().contains("not probed on this machine"));
+        let probed = |low_cycles, high_cycles| PriceRange {
+            low_cycles,
+            high_cycles,
+            origin: PriceOrigin::Probed { probe: "store-forwarding".into() },
+            measured: None,
+        };
+        profile.store_forward_blocked_cycles = probed(13.98, 17.0);
+        profile.store_forward_cycles = Some(probed(7.01, 6.99));
+        assert_eq!(
+            profile.blocked_load_sentence(),
+            "a blocked load takes 14 to 17 cycles (measured here by probe store-forwarding) from \
+             the store, where a forwarded one takes 7"
+        );
+        assert!(profile.blocked_load_is_probed());
     }
 }

@@ -22,7 +22,9 @@ pub use caches::{Cache, CacheKind, Origin};
 pub use facts::{Facts, SysfsCache};
 pub use features::{CounterLeaf, Features};
 pub use known::Microarchitecture;
-pub use profile::{ForwardingRule, MachineProfile, PriceOrigin, PriceRange, ProfileError};
+pub use profile::{
+    ForwardingRule, MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment, ProfileError,
+};
 
 /// Who made the processor, from the vendor string of CPUID leaf 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -127,6 +129,23 @@ impl Machine {
         self.caches.iter().find(fits)
     }
 
+    /// Names this kind of processor for the file of its profile, for example `amd-26-2-1-guest`:
+    /// what it charges depends on the design and on being a guest, not on the single machine.
+    #[must_use]
+    pub fn profile_key(&self) -> String {
+        let vendor = match &self.vendor {
+            Vendor::Intel => "intel".to_owned(),
+            Vendor::Amd => "amd".to_owned(),
+            // Into a file name go letters and digits only, whatever a vendor string holds.
+            Vendor::Other(name) => {
+                let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+                if plain.is_empty() { "unknown".to_owned() } else { plain.to_lowercase() }
+            }
+        };
+        let place = if self.hypervisor.is_some() { "-guest" } else { "" };
+        format!("{vendor}-{}-{}-{}{place}", self.family, self.model, self.stepping)
+    }
+
     /// Core design and codename in one phrase, for example `Zen 5 (Turin)`.
     #[must_use]
     pub fn core_name(&self) -> String {
@@ -177,6 +196,15 @@ mod tests {
         assert_eq!((l1d.size_bytes, l1d.ways), (48 * 1024, 12));
         assert_eq!(l1d.origin, Origin::Cpuid);
         assert!(m.cache(3, CacheKind::Data).is_some(), "unified counts");
+    }
+
+    #[test]
+    fn the_profile_key_is_a_plain_file_name() {
+        let key = |facts| Machine::from_facts(&facts).profile_key();
+        assert_eq!(key(invented::zen_5_guest()), "amd-26-2-1-guest");
+        assert!(key(invented::raptor_lake()).starts_with("intel-6-183-"));
+        assert!(key(invented::unknown_vendor()).starts_with("centaurhauls-"));
+        assert!(key(Facts::default()).starts_with("unknown-0-0-0"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::known::Microarchitecture;
+use crate::model::Measurement;
 
 /// Version of the JSON form; a reader refuses a larger one.
 pub const PROFILE_VERSION: u32 = 1;
@@ -58,6 +59,9 @@ pub struct PriceRange {
     pub high_cycles: f64,
     /// Who says so.
     pub origin: PriceOrigin,
+    /// The typical case with its interval and count, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measurement>,
 }
 
 /// When a store may serve a later load out of the store buffer.
@@ -68,6 +72,50 @@ pub enum ForwardingRule {
     /// Every byte of the load must come from one store, at whatever offset. Holds for the scalar
     /// accesses of all x86-64 designs in the table; Gracemont is stricter.
     SingleStoreContains,
+    /// The same, but a store of `wide_store_bytes` or more serves only loads that stay inside one
+    /// of its aligned pieces of `piece_bytes`, and wider loads only at multiples of their width.
+    /// Skylake and its successors up to Cascade Lake, with 16 and 8.
+    ContainsInPieces {
+        /// Narrower stores have no pieces.
+        wide_store_bytes: u16,
+        /// Size of a piece.
+        piece_bytes: u16,
+    },
+    /// The load must lie in one store and start where the store starts.
+    SameStart,
+    /// The load must lie in one store and start at its first byte or in its middle.
+    StartOrMiddle,
+    /// Any store that overlaps the load serves its part; the rest comes from elsewhere.
+    AnyOverlap,
+}
+
+/// Where a profile was measured. No host names and no serial numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProfileEnvironment {
+    /// Vendor, family, model, stepping, and whether it was a guest: [`Machine::profile_key`].
+    pub key: String,
+    /// The brand string.
+    pub brand: String,
+    /// Microcode revision as presented.
+    pub microcode: Option<String>,
+    /// The hypervisor's name; `None` on bare metal.
+    pub hypervisor: Option<String>,
+    /// Kernel release.
+    pub kernel_release: String,
+}
+
+impl ProfileEnvironment {
+    /// That of `machine`.
+    #[must_use]
+    pub fn of(machine: &Machine) -> Self {
+        Self {
+            key: machine.profile_key(),
+            brand: machine.brand.clone(),
+            microcode: machine.microcode.clone(),
+            hypervisor: machine.hypervisor.clone(),
+            kernel_release: machine.kernel_release.clone(),
+        }
+    }
 }
 
 /// Prices and rules of one machine.
@@ -79,8 +127,25 @@ pub struct MachineProfile {
     pub microarchitecture: Microarchitecture,
     /// Extra latency of a load that overlaps a store in flight and cannot be forwarded.
     pub store_forward_blocked_cycles: PriceRange,
+    /// Latency from store to load where it can be forwarded; absent where nobody measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_forward_cycles: Option<PriceRange>,
+    /// Core cycles between store and load from which a load that cannot be forwarded costs no more
+    /// than one that can; absent where nobody measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_forward_free_after_cycles: Option<u32>,
     /// When forwarding works.
     pub forwarding_rule: ForwardingRule,
+    /// Where the rule comes from; assumed in profiles of version 1 that do not say.
+    #[serde(default = "assumed")]
+    pub forwarding_rule_origin: PriceOrigin,
+    /// Where it was measured; absent when nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<ProfileEnvironment>,
+}
+
+fn assumed() -> PriceOrigin {
+    PriceOrigin::Assumed
 }
 
 /// (design, low, high, source). Cycles from load to use when blocked.
@@ -116,17 +181,47 @@ impl MachineProfile {
                 low_cycles: *low,
                 high_cycles: *high,
                 origin: PriceOrigin::Documented { source: (*source).to_owned() },
+                measured: None,
             },
-            None => {
-                PriceRange { low_cycles: 10.0, high_cycles: 20.0, origin: PriceOrigin::Assumed }
-            }
+            None => PriceRange {
+                low_cycles: 10.0,
+                high_cycles: 20.0,
+                origin: PriceOrigin::Assumed,
+                measured: None,
+            },
         };
         Self {
             version: PROFILE_VERSION,
             microarchitecture: design,
             store_forward_blocked_cycles: blocked,
+            store_forward_cycles: None,
+            store_forward_free_after_cycles: None,
             forwarding_rule: ForwardingRule::SingleStoreContains,
+            forwarding_rule_origin: PriceOrigin::Assumed,
+            environment: None,
         }
+    }
+
+    /// The same prices as they may be quoted on `machine`: what was measured on another kind of
+    /// processor is not "measured here".
+    #[must_use]
+    pub fn quoted_on(mut self, machine: &Machine) -> Self {
+        let Some(environment) = &self.environment else { return self };
+        if environment.key == machine.profile_key() {
+            return self;
+        }
+        let key = environment.key.clone();
+        let quote = |origin: &mut PriceOrigin| {
+            if let PriceOrigin::Probed { probe } = origin {
+                *origin = PriceOrigin::Documented { source: format!("probe {probe} on {key}") };
+            }
+        };
+        quote(&mut self.store_forward_blocked_cycles.origin);
+        quote(&mut self.forwarding_rule_origin);
+        if let Some(price) = &mut self.store_forward_cycles {
+            quote(&mut price.origin);
+        }
+        self
     }
 
     /// Reads the JSON form.
@@ -178,5 +273,28 @@ mod tests {
         let error = MachineProfile::from_json(&newer).unwrap_err();
         assert!(matches!(error, ProfileError::TooNew { found: 2 }));
         assert!(MachineProfile::from_json("{").is_err());
+    }
+
+    #[test]
+    fn a_price_from_another_processor_is_quoted_not_measured_here() {
+        let zen = Machine::from_facts(&invented::zen_5_guest());
+        let lake = Machine::from_facts(&invented::cascade_lake_guest());
+        let mut profile = MachineProfile::for_machine(&zen);
+        profile.environment = Some(ProfileEnvironment::of(&zen));
+        profile.store_forward_blocked_cycles.origin = PriceOrigin::Probed { probe: "p".into() };
+        assert!(profile.clone().quoted_on(&zen).blocked_load_is_probed());
+        let quoted = profile.quoted_on(&lake);
+        assert!(!quoted.blocked_load_is_probed());
+        assert!(quoted.blocked_load_sentence().contains("probe p on amd-26-2-1-guest"));
+    }
+
+    #[test]
+    fn a_profile_from_before_probes_is_still_read() {
+        let text = r#"{"version":1,"microarchitecture":"zen5","store_forward_blocked_cycles":
+            {"low_cycles":13.0,"high_cycles":15.0,"origin":{"kind":"assumed"}},
+            "forwarding_rule":"single_store_contains"}"#;
+        let profile = MachineProfile::from_json(text).unwrap();
+        assert_eq!(profile.forwarding_rule, ForwardingRule::SingleStoreContains);
+        assert_eq!(profile.environment, None);
     }
 }

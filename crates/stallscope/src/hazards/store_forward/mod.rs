@@ -4,7 +4,7 @@
 //! the same bytes is served straight from the buffer, if *one* store there holds all of them. If
 //! the bytes come from two narrower stores, or only some of them are in the buffer, the load has to
 //! wait until the stores are in the cache: 13 to 18 cycles from store to load where forwarding
-//! takes 4 to 6, and the wait chains from iteration to iteration even when nothing needs the loaded
+//! takes 4 to 9, and the wait chains from iteration to iteration even when nothing needs the loaded
 //! value.
 //!
 //! **Sign.** The loop's time does not react to code placement, samples pile up on the instructions
@@ -25,8 +25,8 @@
 mod walk;
 
 use crate::code::{Addresses, FunctionCode, index_mask};
-use crate::machine::MachineProfile;
-use crate::model::Certainty;
+use crate::machine::{MachineProfile, PriceOrigin};
+use crate::model::{Certainty, Grade};
 
 use super::{Candidate, Hazard, RuleCard};
 use walk::{Blocked, Walk};
@@ -58,7 +58,7 @@ impl Hazard for StoreForward {
             picture: "  mov [fifo+8*j],   ebx   |....BBBB|          two narrow stores\n  \
                       mov [fifo+8*j+4], ecx   |CCCC....|\n  \
                       movq xmm0, [fifo+8*i]   |CCCCBBBB|  i = j   one wide load: blocked\n",
-            price: profile.blocked_load_sentence(),
+            price: price(profile),
             detection: "In loops: loads whose bytes come from stores at most 64 instructions back \
                         (also over the back edge, not through calls), none of which covers the \
                         load. Same symbolic address: definite. Same array, other index, and the \
@@ -79,6 +79,10 @@ impl Hazard for StoreForward {
                 "AMD Software Optimization Guide for Zen 4 and Zen 5: Load-Store Unit",
             ],
         }
+    }
+
+    fn grade(&self, profile: &MachineProfile) -> Grade {
+        if profile.blocked_load_is_probed() { Grade::Priced } else { Grade::Pattern }
     }
 
     fn check(
@@ -145,6 +149,18 @@ fn describe(
         mechanism,
         remedy,
     }
+}
+
+/// Price and rule with their origins, and from where on a blocked load is free.
+fn price(profile: &MachineProfile) -> String {
+    let mut text = profile.blocked_load_sentence();
+    if let Some(cycles) = profile.store_forward_free_after_cycles {
+        text += &format!("; {cycles} cycles behind the store it costs no more than that");
+    }
+    if matches!(profile.forwarding_rule_origin, PriceOrigin::Probed { .. }) {
+        text += &format!("; rule inferred here: {}", profile.forwarding_rule.sentence());
+    }
+    text
 }
 
 /// "4", or "4- and 8" when they differ.

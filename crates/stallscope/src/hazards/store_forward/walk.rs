@@ -215,6 +215,9 @@ impl<'a> Walk<'a> {
 
     /// Sets of pieces under one index that tile the load, in an array that is never written whole.
     fn probable(&self, met: &Met, load: &SymbolicAddress, size_bytes: u16) -> Option<Blocked> {
+        if self.rule.merges() {
+            return None;
+        }
         let mut sets: Vec<(u32, Vec<usize>)> = met
             .pieces
             .values()
