@@ -263,7 +263,9 @@ mod tests {
     fn the_hardware_path_ends_in_a_report() {
         let interrupt = std::sync::atomic::AtomicBool::new(false);
         let bench = Bench { seed: 1, interrupt: &interrupt };
-        let ProbeReport::Clock(report) = ClockProbe.run(&bench).unwrap();
+        let ProbeReport::Clock(report) = ClockProbe.run(&bench).unwrap() else {
+            panic!("another probe's report")
+        };
         assert!(report.samples > 0 && !report.environment.reasons.is_empty());
         interrupt.store(true, Ordering::Relaxed);
         let bench = Bench { seed: 1, interrupt: &interrupt };

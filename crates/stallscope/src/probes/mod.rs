@@ -8,6 +8,8 @@
 //! variant of [`ProbeReport`], one page `docs/probes/<id>.md`.
 
 pub mod clock;
+mod emit;
+pub mod store_forwarding;
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,6 +17,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use clock::ClockReport;
+pub use emit::EmitError;
+pub use store_forwarding::ForwardingReport;
 
 use crate::clock::ClockError;
 
@@ -25,6 +29,9 @@ pub enum ProbeError {
     /// Time cannot be measured here.
     #[error(transparent)]
     Clock(#[from] ClockError),
+    /// The measured code cannot be made here.
+    #[error(transparent)]
+    Emit(#[from] EmitError),
     /// The user gave up.
     #[error("interrupted")]
     Interrupted,
@@ -69,10 +76,12 @@ pub trait Probe: Sync {
 pub enum ProbeReport {
     /// Of the probe `clock`.
     Clock(Box<ClockReport>),
+    /// Of the probe `store-forwarding`.
+    StoreForwarding(Box<ForwardingReport>),
 }
 
 /// All probes in alphabetical order.
-pub static PROBES: &[&dyn Probe] = &[&clock::ClockProbe];
+pub static PROBES: &[&dyn Probe] = &[&clock::ClockProbe, &store_forwarding::StoreForwardingProbe];
 
 /// The probe of that id.
 ///

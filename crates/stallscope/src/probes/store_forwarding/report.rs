@@ -1,0 +1,271 @@
+//! What the probe found, joined from samples by code that runs nothing.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::case::{Case, Group, Registers};
+use super::classify::{Boundaries, Class, classify};
+use super::delay::DelayCurve;
+use super::infer::{RuleFinding, infer};
+use super::reference::{self, Comparison};
+use super::sampling::Sampled;
+use crate::machine::{Machine, MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment};
+use crate::model::Measurement;
+
+/// One case with its answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CellReport {
+    /// In words, for people.
+    pub name: String,
+    /// What was asked.
+    pub case: Case,
+    /// What happened to the load.
+    pub class: Class,
+    /// Core cycles per repetition; absent with too few clean samples.
+    pub cycles: Option<Measurement>,
+    /// Clean samples, percent of those taken.
+    pub clean_percent: f64,
+}
+
+/// A check of the method itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Control {
+    /// `positive`, `negative` or `placebo`.
+    pub kind: String,
+    /// Whether it came out as it must; absent where the samples do not say.
+    pub passed: Option<bool>,
+    /// What was compared, with the numbers.
+    pub words: String,
+}
+
+/// What the probe found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ForwardingReport {
+    /// The processor as it presents itself.
+    pub machine: Machine,
+    /// The logical processor that was measured.
+    pub cpu: usize,
+    /// All cases.
+    pub cells: Vec<CellReport>,
+    /// Where forwarding ends.
+    pub boundaries: Boundaries,
+    /// The rule that the matrix shows.
+    pub rule: RuleFinding,
+    /// What a forwarded load takes from the store, over the matrix.
+    pub forwarded: Option<PriceRange>,
+    /// What a blocked load takes from the store, over everything inside one line.
+    pub blocked: Option<PriceRange>,
+    /// From where on a blocked load is free.
+    pub delay: DelayCurve,
+    /// Checks of the method.
+    pub controls: Vec<Control>,
+    /// Published figures beside the measured ones.
+    pub references: Vec<Comparison>,
+    /// What was not asked, and why, a sentence each.
+    pub skipped: Vec<String>,
+    /// The answer in words.
+    pub verdict: String,
+    /// Whether prices and rule may be used: all controls passed and both were found.
+    pub conclusive: bool,
+    /// Samples taken.
+    pub samples: usize,
+    /// Clean samples, percent.
+    pub clean_percent: f64,
+    /// The whole probe, milliseconds.
+    pub took_ms: u64,
+}
+
+/// Where and on what it was measured.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The processor.
+    pub machine: Machine,
+    /// The logical processor.
+    pub cpu: usize,
+    /// What was not asked.
+    pub skipped: Vec<String>,
+    /// The whole probe, milliseconds.
+    pub took_ms: u64,
+}
+
+/// The id of the probe, and of the origin of its prices.
+pub const ID: &str = "store-forwarding";
+
+impl ForwardingReport {
+    /// Joins samples into a report.
+    #[must_use]
+    pub fn new(cases: &[Case], sampled: &Sampled, setting: Setting) -> Self {
+        let boundaries = Boundaries::find(cases, &sampled.cells);
+        let classes = classify(cases, &sampled.cells, &boundaries);
+        let rule = infer(cases, &classes);
+        let cells: Vec<CellReport> = cases
+            .iter()
+            .zip(&sampled.cells)
+            .zip(&classes)
+            .map(|((case, cell), class)| CellReport {
+                name: case.to_string(),
+                case: case.clone(),
+                class: *class,
+                cycles: cell.cycles.clone(),
+                clean_percent: cell.clean_percent,
+            })
+            .collect();
+        let look_up = |case: &Case| find(&cells, case)?.cycles.clone();
+        let references = reference::compare(setting.machine.microarchitecture, look_up);
+        let mut report = Self {
+            forwarded: price(&cells, Class::Forwarded, &[Group::Matrix]),
+            blocked: price(&cells, Class::Blocked, &[Group::Matrix, Group::Several]),
+            delay: DelayCurve::of(cases, &sampled.cells),
+            controls: controls(&cells),
+            machine: setting.machine,
+            cpu: setting.cpu,
+            skipped: setting.skipped,
+            took_ms: setting.took_ms,
+            samples: sampled.taken,
+            clean_percent: sampled.clean_percent,
+            verdict: String::new(),
+            conclusive: false,
+            cells,
+            boundaries,
+            rule,
+            references,
+        };
+        (report.conclusive, report.verdict) = verdict(&report);
+        report
+    }
+
+    /// The answer to one question.
+    #[must_use]
+    pub fn cell(&self, case: &Case) -> Option<&CellReport> {
+        find(&self.cells, case)
+    }
+
+    /// Cases that deserve another look: undecided, against the rule, or unlike what was published.
+    pub(super) fn doubtful(&self) -> Vec<usize> {
+        let disagrees =
+            |name: &str| self.references.iter().any(|r| r.agrees == Some(false) && r.case == name);
+        let all = self.cells.iter().enumerate();
+        let doubtful = all.filter(|(_, c)| {
+            let undecided = c.class == Class::Inconclusive && c.case.group != Group::Delay;
+            undecided
+                || c.cycles.is_none()
+                || self.rule.against.contains(&c.name)
+                || disagrees(&c.name)
+        });
+        doubtful.map(|(index, _)| index).collect()
+    }
+
+    /// Puts what was found into a profile. An inconclusive report changes nothing.
+    pub fn apply_to(&self, profile: &mut MachineProfile) {
+        if !self.conclusive {
+            return;
+        }
+        if let (Some(blocked), Some(rule)) = (&self.blocked, self.rule.rule) {
+            profile.store_forward_blocked_cycles = blocked.clone();
+            profile.store_forward_cycles = self.forwarded.clone();
+            profile.store_forward_free_after_cycles = self.delay.free_after_cycles;
+            profile.forwarding_rule = rule;
+            profile.forwarding_rule_origin = probed();
+            profile.microarchitecture = self.machine.microarchitecture;
+            profile.environment = Some(ProfileEnvironment::of(&self.machine));
+        }
+    }
+}
+
+fn probed() -> PriceOrigin {
+    PriceOrigin::Probed { probe: ID.to_owned() }
+}
+
+fn find<'a>(cells: &'a [CellReport], case: &Case) -> Option<&'a CellReport> {
+    cells.iter().find(|c| c.case == *case)
+}
+
+/// The range of a class over some groups; the case in the middle stands for it.
+fn price(cells: &[CellReport], class: Class, groups: &[Group]) -> Option<PriceRange> {
+    let of_class = |c: &&CellReport| c.class == class && groups.contains(&c.case.group);
+    let mut all: Vec<&Measurement> =
+        cells.iter().filter(of_class).filter_map(|c| c.cycles.as_ref()).collect();
+    all.sort_by(|a, b| a.value.total_cmp(&b.value));
+    Some(PriceRange {
+        low_cycles: all.first()?.value,
+        high_cycles: all.last()?.value,
+        origin: probed(),
+        measured: all.get(all.len() / 2).map(|m| (*m).clone()),
+    })
+}
+
+fn controls(cells: &[CellReport]) -> Vec<Control> {
+    let cycles = |case: Case| find(cells, &case)?.cycles.as_ref();
+    let control = |kind: &str, passed, words| Control { kind: kind.to_owned(), passed, words };
+    let no_data = |what: &str| format!("{what}: too few clean samples");
+    let general = |store, load, at| Case::pair(Registers::General, store, load, at);
+    let (forwarded, blocked) = (cycles(general(8, 4, 4)), cycles(general(4, 8, 0)));
+    let disjoint = cycles(general(8, 8, 512).in_group(Group::Disjoint));
+    let mut all = Vec::new();
+
+    all.push(match (forwarded, blocked) {
+        (Some(f), Some(b)) => control(
+            "positive",
+            Some(b.low > f.high),
+            format!("4 -> 8 takes {:.1}, 8 -> 4 at +4 takes {:.1}: apart", b.value, f.value),
+        ),
+        _ => control("positive", None, no_data("4 -> 8 against 8 -> 4 at +4")),
+    });
+    all.push(match (disjoint, forwarded) {
+        (Some(d), Some(f)) => control(
+            "negative",
+            Some(d.high < f.low),
+            format!("a load of other bytes takes {:.1}: no round trip", d.value),
+        ),
+        _ => control("negative", None, no_data("a load of other bytes")),
+    });
+    for case in [general(8, 4, 4), general(4, 8, 0)] {
+        let name = case.to_string();
+        let again = cycles(case.clone().in_group(Group::Placebo));
+        all.push(match (cycles(case), again) {
+            (Some(a), Some(b)) => control(
+                "placebo",
+                Some((a.value - b.value).abs() <= PLACEBO_CYCLES),
+                format!("{name} twice: {:.2} and {:.2}", a.value, b.value),
+            ),
+            _ => control("placebo", None, no_data(&format!("{name} twice"))),
+        });
+    }
+    all
+}
+
+/// Two equal cells may differ by this much; classes lie at least ten times as far apart.
+const PLACEBO_CYCLES: f64 = 0.25;
+
+fn verdict(report: &ForwardingReport) -> (bool, String) {
+    let failed: Vec<&Control> = report.controls.iter().filter(|c| c.passed != Some(true)).collect();
+    let merges = report.rule.rule.is_some_and(|r| r.merges());
+    // Where everything is forwarded there is no blocked load to separate from.
+    let failed: Vec<&&Control> =
+        failed.iter().filter(|c| !(merges && c.kind == "positive")).collect();
+    if let Some(control) = failed.first() {
+        let how = if control.passed.is_none() { "inconclusive" } else { "failed" };
+        return (
+            false,
+            format!(
+                "inconclusive: {:.0} % clean samples, {} control {how} ({})",
+                report.clean_percent, control.kind, control.words
+            ),
+        );
+    }
+    let amount = |price: &Option<PriceRange>| price.as_ref().map(PriceRange::amount);
+    match (amount(&report.blocked), amount(&report.forwarded), report.rule.rule) {
+        (Some(blocked), Some(forwarded), Some(rule)) => {
+            let free = match report.delay.free_after_cycles {
+                Some(n) => format!("; {n} cycles behind the store that costs nothing"),
+                None => String::new(),
+            };
+            let rule = rule.sentence();
+            (true, format!("{rule}: {forwarded} cycles, otherwise {blocked}{free}"))
+        }
+        (None, Some(forwarded), Some(rule)) => {
+            (merges, format!("{}: {forwarded} cycles; nothing was blocked", rule.sentence()))
+        }
+        _ => (false, format!("inconclusive: {}", report.rule.sentence)),
+    }
+}

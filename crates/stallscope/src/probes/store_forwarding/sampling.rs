@@ -1,0 +1,274 @@
+//! The sampling plan: which case when, and which samples count.
+//!
+//! A round visits every case in every placement once, in an order drawn from the seed. Each visit
+//! runs K, 2K, 2K, K repetitions between two guards of the clock room; the guard after one visit is
+//! the guard before the next. A visit counts when both guards are steady, agree on the core clock
+//! and had the core to themselves, and when the two slopes (2K less K) of the case agree: an
+//! interrupt, a licence step or a neighbour bends at least one of these. Ticks become cycles with
+//! the two guards around that very visit, never with a global ratio.
+//!
+//! The value of a case is the median over placements of the median of their clean samples: the
+//! minimum would reward a lucky predictor, the mean a single preemption. Its interval reaches from
+//! the lowest to the highest placement and contains the order-statistic interval (99 %) of all
+//! clean samples together.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+
+use super::rig::{PLACEMENTS, Rig};
+use crate::clock::{MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, TickReading, take_sample};
+use crate::model::{Measurement, Unit};
+
+/// How long to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Seed of the order.
+    pub seed: u64,
+    /// K, in repetitions.
+    pub repetitions: u64,
+    /// Every case is visited this often in each placement.
+    pub rounds: usize,
+    /// Further rounds for the cases that have too few clean samples, at the most.
+    pub more_rounds: usize,
+    /// No round starts later than this after the first.
+    pub limit_ns: u64,
+}
+
+impl Plan {
+    /// A second on a quiet machine, never more than six.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, repetitions: 512, rounds: 8, more_rounds: 40, limit_ns: 6_000_000_000 }
+    }
+}
+
+/// With fewer clean samples a case is inconclusive.
+pub const LEAST_SAMPLES: usize = 8;
+
+/// Two slopes of a case that differ by more were disturbed. Wider than for the clock's own chain:
+/// forwarding across lines is restless by itself.
+const SLOPES_APART: f64 = 0.10;
+
+/// Ticks beyond a slope that looking at the counter and entering the loop may take.
+const FIXED_TICKS: f64 = 600.0;
+
+/// One visit.
+#[derive(Clone, Copy, Debug)]
+struct Visit {
+    case: usize,
+    placement: usize,
+    ticks_per_repetition: f64,
+    steady: bool,
+    /// Position of the guard before it; the one after is the next.
+    guard: usize,
+}
+
+/// What is known about one case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Core cycles per repetition; `None` with too few clean samples.
+    pub cycles: Option<Measurement>,
+    /// Clean samples, percent of those taken.
+    pub clean_percent: f64,
+    /// Samples taken.
+    pub taken: usize,
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub struct Sampled {
+    /// In the order of the cases.
+    pub cells: Vec<Cell>,
+    /// Samples taken.
+    pub taken: usize,
+    /// Clean ones, percent.
+    pub clean_percent: f64,
+}
+
+/// Takes samples and keeps them all.
+pub struct Sampler {
+    plan: Plan,
+    count: usize,
+    random: Pcg64Mcg,
+    guard: SamplePlan,
+    end_ns: u64,
+    guards: Vec<Sample>,
+    visits: Vec<Visit>,
+}
+
+/// The user gave up.
+#[derive(Debug)]
+pub struct GaveUp;
+
+impl Sampler {
+    /// A sampler for `count` cases.
+    pub fn new<R: Rig>(rig: &mut R, count: usize, plan: Plan) -> Self {
+        let guard = SamplePlan::for_step(TickReading::take(rig, 64).step_ticks);
+        // The first guard runs on cold lines and is there to be thrown away.
+        take_sample(rig, &guard);
+        let guards = vec![take_sample(rig, &guard)];
+        let end_ns = rig.now_raw_ns().saturating_add(plan.limit_ns);
+        let random = Pcg64Mcg::seed_from_u64(plan.seed);
+        Self { plan, count, random, guard, end_ns, guards, visits: Vec::new() }
+    }
+
+    /// Visits every case by plan, and those that were disturbed again until each has enough clean
+    /// samples or time is up.
+    pub fn all<R: Rig>(&mut self, rig: &mut R, interrupt: &AtomicBool) -> Result<(), GaveUp> {
+        let every: Vec<usize> = (0..self.count).collect();
+        self.rounds(rig, &every, self.plan.rounds, interrupt)?;
+        for _ in 0..self.plan.more_rounds {
+            let cells = self.sampled().cells;
+            let wanted: Vec<usize> =
+                every.iter().copied().filter(|&c| self.needs_more(&cells[c])).collect();
+            if wanted.is_empty() || rig.now_raw_ns() >= self.end_ns {
+                break;
+            }
+            self.rounds(rig, &wanted, 1, interrupt)?;
+        }
+        Ok(())
+    }
+
+    /// `rounds` more rounds over some cases, as far as time allows.
+    pub fn rounds<R: Rig>(
+        &mut self,
+        rig: &mut R,
+        wanted: &[usize],
+        rounds: usize,
+        interrupt: &AtomicBool,
+    ) -> Result<(), GaveUp> {
+        for _ in 0..rounds {
+            for (case, placement) in self.shuffled(wanted) {
+                self.visit(rig, case, placement);
+                if interrupt.load(Ordering::Relaxed) {
+                    return Err(GaveUp);
+                }
+            }
+            if rig.now_raw_ns() >= self.end_ns {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A case that was disturbed in more than a third of its visits is looked at again.
+    fn needs_more(&self, cell: &Cell) -> bool {
+        let enough = (self.plan.rounds * PLACEMENTS.len() * 2 / 3).max(LEAST_SAMPLES);
+        cell.cycles.as_ref().is_none_or(|m| m.n < enough)
+    }
+
+    /// What the samples say so far.
+    pub fn sampled(&self) -> Sampled {
+        let taken = self.visits.len();
+        let clean = self.clean().filter(|v| v.1.is_some()).count();
+        Sampled { cells: self.cells(), taken, clean_percent: percent(clean, taken) }
+    }
+
+    fn shuffled(&mut self, wanted: &[usize]) -> Vec<(usize, usize)> {
+        let mut order: Vec<(usize, usize)> =
+            wanted.iter().flat_map(|&c| (0..PLACEMENTS.len()).map(move |p| (c, p))).collect();
+        order.shuffle(&mut self.random);
+        order
+    }
+
+    fn visit<R: Rig>(&mut self, rig: &mut R, case: usize, placement: usize) {
+        let k = self.plan.repetitions;
+        let mut timed = |n| {
+            let before = rig.now_ticks();
+            rig.run_case(case, placement, n);
+            rig.now_ticks().wrapping_sub(before) as f64
+        };
+        timed(k / 2);
+        let [a, b, c, d] = [k, 2 * k, 2 * k, k].map(&mut timed);
+        let (first, second) = (b - a, c - d);
+        let mean = (first + second) / 2.0;
+        let fixed = (a - first).abs().max((d - second).abs());
+        let steady = first > 0.0
+            && second > 0.0
+            && fixed <= FIXED_TICKS + SLOPES_APART * mean
+            && (first - second).abs() <= SLOPES_APART * mean + FIXED_TICKS / 8.0;
+        let guard = self.guards.len() - 1;
+        self.guards.push(take_sample(rig, &self.guard));
+        let ticks_per_repetition = mean / k as f64;
+        self.visits.push(Visit { case, placement, ticks_per_repetition, steady, guard });
+    }
+
+    /// Every visit with its cycles, if it was clean.
+    fn clean(&self) -> impl Iterator<Item = (&Visit, Option<f64>)> {
+        let steady = self.guards.iter().filter(|g| g.is_steady());
+        let throughput = sorted(steady.map(|g| g.throughput_cycles));
+        // Not the minimum: one guard with a lucky start would brand all others as shared.
+        let best = quantile(&throughput, 0.02);
+        self.visits.iter().map(move |v| {
+            let (before, after) = (&self.guards[v.guard], &self.guards[v.guard + 1]);
+            let (a, b) = (before.cycles_per_tick, after.cycles_per_tick);
+            let alone = |g: &Sample| g.throughput_cycles <= best * SHARED_CORE;
+            let quiet = before.is_steady()
+                && after.is_steady()
+                && (a - b).abs() <= MOVED_CLOCK * a
+                && alone(before)
+                && alone(after);
+            (v, (quiet && v.steady).then(|| v.ticks_per_repetition * (a + b) / 2.0))
+        })
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let mut values = vec![vec![Vec::new(); PLACEMENTS.len()]; self.count];
+        let mut taken = vec![0; self.count];
+        for (visit, cycles) in self.clean() {
+            taken[visit.case] += 1;
+            values[visit.case][visit.placement].extend(cycles);
+        }
+        values.iter().zip(taken).map(|(v, taken)| cell(v, taken)).collect()
+    }
+}
+
+/// One case from the clean samples of each placement.
+fn cell(placements: &[Vec<f64>], taken: usize) -> Cell {
+    let all = sorted(placements.iter().flatten().copied());
+    let of_each = placements.iter().filter(|p| p.len() >= 2);
+    let medians = sorted(of_each.map(|p| quantile(&sorted(p.iter().copied()), 0.5)));
+    let clean_percent = percent(all.len(), taken);
+    if all.len() < LEAST_SAMPLES || medians.len() < 2 {
+        return Cell { cycles: None, clean_percent, taken };
+    }
+    let (low, high) = order_interval(&all);
+    let cycles = Measurement {
+        value: quantile(&medians, 0.5),
+        unit: Unit::Cycles,
+        low: low.min(medians[0]),
+        high: high.max(medians[medians.len() - 1]),
+        n: all.len(),
+        how: "median of placements; lowest to highest placement".to_owned(),
+    };
+    Cell { cycles: Some(cycles), clean_percent, taken }
+}
+
+/// The 99 % interval of the median of ascending values, from the binomial by its normal
+/// approximation, rounded outwards.
+fn order_interval(ascending: &[f64]) -> (f64, f64) {
+    let n = ascending.len() as f64;
+    let half = 2.576 * n.sqrt() / 2.0;
+    let low = (n / 2.0 - half - 1.0).floor().max(0.0) as usize;
+    let high = ((n / 2.0 + half).ceil() as usize).min(ascending.len() - 1);
+    (ascending[low], ascending[high])
+}
+
+fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    let mut v: Vec<f64> = values.into_iter().filter(|x| x.is_finite()).collect();
+    v.sort_by(f64::total_cmp);
+    v
+}
+
+fn quantile(ascending: &[f64], q: f64) -> f64 {
+    let Some(last) = ascending.len().checked_sub(1) else { return f64::NAN };
+    let at = q * last as f64;
+    let (low, high) = (at.floor() as usize, at.ceil() as usize);
+    ascending[low] + (ascending[high] - ascending[low]) * (at - low as f64)
+}
+
+fn percent(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}

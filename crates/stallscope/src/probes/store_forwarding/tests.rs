@@ -1,0 +1,295 @@
+//! Invented machines with a known rule: the inference finds it or says that it does not know.
+
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::clock::{Clock, FakeClock};
+use crate::machine::{ForwardingRule, Machine, MachineProfile, PriceOrigin, invented};
+
+/// What a machine charges, core cycles.
+#[derive(Clone, Copy)]
+struct Prices {
+    renamed: Option<f64>,
+    general: f64,
+    vector: f64,
+    blocked: f64,
+    merging: f64,
+    alias: f64,
+    split: f64,
+}
+
+const SKYLAKE: Prices = Prices {
+    renamed: None,
+    general: 5.0,
+    vector: 6.0,
+    blocked: 15.0,
+    merging: 0.0,
+    alias: 3.4,
+    split: 4.0,
+};
+
+const GOLDEN_COVE: Prices =
+    Prices { renamed: Some(0.5), blocked: 19.0, alias: 1.0, vector: 7.0, ..SKYLAKE };
+
+const APPLE: Prices =
+    Prices { general: 7.5, vector: 8.0, blocked: 28.0, merging: 3.0, alias: 1.0, ..SKYLAKE };
+
+/// A fake clock beside which cases cost what the invented rule and prices say.
+struct FakeRig {
+    clock: FakeClock,
+    cases: Vec<Case>,
+    rule: ForwardingRule,
+    prices: Prices,
+    /// Relative noise of every visit.
+    noise: f64,
+    random: u64,
+}
+
+impl FakeRig {
+    fn new(clock: FakeClock, rule: ForwardingRule, prices: Prices) -> Self {
+        let cases = case::all_cases(true);
+        Self { clock, cases, rule, prices, noise: 0.0, random: 7 }
+    }
+
+    fn noisy(mut self, noise: f64) -> Self {
+        self.noise = noise;
+        self
+    }
+
+    /// Whether one store, or with a merging rule any, serves the load.
+    fn serves(&self, case: &Case) -> bool {
+        let last_first = || case.stores.iter().rev();
+        let relative = |s: &case::Access| i64::from(case.load.offset_bytes - s.offset_bytes);
+        let overlaps = |s: &&case::Access| {
+            ForwardingRule::AnyOverlap.forwards(relative(s), s.bytes, case.load.bytes)
+        };
+        // The youngest store that overlaps decides.
+        last_first()
+            .find(overlaps)
+            .is_some_and(|s| self.rule.forwards(relative(s), s.bytes, case.load.bytes))
+    }
+
+    fn cycles(&self, case: &Case) -> f64 {
+        let p = &self.prices;
+        let forwarded = match case.registers {
+            Registers::General => p.general,
+            Registers::Vector => p.vector,
+        };
+        let split = match case.group {
+            Group::LineSplit => p.split,
+            Group::PageSplit => 10.0 * p.split,
+            _ => 0.0,
+        };
+        let served = self.serves(case);
+        let same = case.stores.len() == 1
+            && case.load.offset_bytes == 0
+            && case.stores[0].bytes >= 4
+            && case.registers == Registers::General;
+        let trip = match (served, p.renamed) {
+            (true, Some(renamed)) if same => renamed,
+            (true, _) if case.contained() => forwarded,
+            (true, _) => forwarded + p.merging,
+            (false, _) => p.blocked,
+        };
+        match case.group {
+            Group::Disjoint => 1.0,
+            Group::Alias => p.alias,
+            Group::Unused if served => 1.0,
+            Group::Delay => {
+                let own = f64::from(case.steps) + f64::from(case.fillers) / 4.0;
+                // The store has left the buffer by then.
+                let wait = if served { 0.0 } else { (p.blocked - forwarded - own).max(0.0) };
+                own + forwarded + wait
+            }
+            _ => trip + split,
+        }
+    }
+}
+
+impl Clock for FakeRig {
+    fn now_ticks(&mut self) -> u64 {
+        self.clock.now_ticks()
+    }
+    fn now_raw_ns(&mut self) -> u64 {
+        self.clock.now_raw_ns()
+    }
+    fn run_latency_chain(&mut self, adds: u64) {
+        self.clock.run_latency_chain(adds);
+    }
+    fn run_multiply_chain(&mut self, multiplies: u64) {
+        self.clock.run_multiply_chain(multiplies);
+    }
+    fn run_throughput_chain(&mut self, passes: u64) {
+        self.clock.run_throughput_chain(passes);
+    }
+}
+
+impl Rig for FakeRig {
+    fn run_case(&mut self, case: usize, placement: usize, repetitions: u64) {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+        let noise = (self.random >> 40) as f64 / (1u64 << 24) as f64 - 0.5;
+        // Placements differ a little too.
+        let factor = 1.0 + self.noise * noise + 0.002 * placement as f64;
+        let cycles = self.cycles(&self.cases[case]) * factor * repetitions as f64;
+        self.clock.run_latency_chain(cycles as u64);
+    }
+}
+
+fn report_of(mut rig: FakeRig) -> ForwardingReport {
+    let cases = rig.cases.clone();
+    let machine = Machine::from_facts(&invented::zen_5_guest());
+    let setting = Setting { machine, cpu: 0, skipped: Vec::new(), took_ms: 0 };
+    let plan = Plan { rounds: 3, more_rounds: 6, ..Plan::new(1) };
+    measure(&mut rig, &cases, plan, &setting, &AtomicBool::new(false)).unwrap()
+}
+
+const CONTAINS: ForwardingRule = ForwardingRule::SingleStoreContains;
+const PIECES: ForwardingRule =
+    ForwardingRule::ContainsInPieces { wide_store_bytes: 16, piece_bytes: 8 };
+
+fn quiet() -> FakeClock {
+    FakeClock::quiet(2.5, 3.1)
+}
+
+/// Every cell of the matrix is classed as the machine was made, or not at all; returns how many
+/// were left open.
+fn check_truth(report: &ForwardingReport, rule: ForwardingRule, prices: Prices) -> usize {
+    let truth = FakeRig::new(quiet(), rule, prices);
+    let mut open = 0;
+    for cell in report.cells.iter().filter(|c| c.case.group == Group::Matrix) {
+        match cell.class.served() {
+            Some(served) => assert_eq!(served, truth.serves(&cell.case), "{cell:?}"),
+            None => open += 1,
+        }
+        if cell.class == Class::Renamed {
+            assert!(prices.renamed.is_some(), "{cell:?}");
+        }
+    }
+    open
+}
+
+#[test]
+fn perfect_machines_give_their_rule_back() {
+    let machines = [
+        (CONTAINS, SKYLAKE),
+        (PIECES, SKYLAKE),
+        (CONTAINS, GOLDEN_COVE),
+        (ForwardingRule::SameStart, SKYLAKE),
+        (ForwardingRule::StartOrMiddle, SKYLAKE),
+    ];
+    for (rule, prices) in machines {
+        let report = report_of(FakeRig::new(quiet(), rule, prices));
+        assert_eq!(check_truth(&report, rule, prices), 0);
+        assert_eq!(report.rule.rule, Some(rule), "{:?}", report.rule);
+        // Two designs do not forward the contrast's cell, and say so instead of giving a price.
+        let usual = matches!(rule, CONTAINS | PIECES | ForwardingRule::StartOrMiddle);
+        assert_eq!(report.conclusive, usual, "{}", report.verdict);
+        let blocked = report.blocked.unwrap();
+        assert!((blocked.low_cycles - prices.blocked).abs() < 0.3, "{blocked:?}");
+    }
+}
+
+#[test]
+fn renaming_and_aliasing_are_told_apart() {
+    let report = report_of(FakeRig::new(quiet(), CONTAINS, GOLDEN_COVE));
+    let class = |case: Case| report.cell(&case).unwrap().class;
+    let pair = |s, l, o| Case::pair(Registers::General, s, l, o);
+    assert_eq!(class(pair(8, 8, 0)), Class::Renamed);
+    assert_eq!(class(pair(8, 4, 4)), Class::Forwarded);
+    assert_eq!(class(pair(8, 8, 4096).in_group(Group::Alias)), Class::Independent);
+    let lake = report_of(FakeRig::new(quiet(), PIECES, SKYLAKE));
+    let alias = lake.cell(&pair(8, 8, 4096).in_group(Group::Alias)).unwrap();
+    assert_eq!(alias.class, Class::Aliased);
+    assert_eq!(lake.cell(&pair(8, 8, 0)).unwrap().class, Class::Forwarded);
+}
+
+#[test]
+fn the_delay_curve_ends_where_the_store_has_left() {
+    let report = report_of(FakeRig::new(quiet(), PIECES, SKYLAKE));
+    // 15 less 5: from ten steps on nothing is left; the tolerance allows one step before.
+    assert!(matches!(report.delay.free_after_cycles, Some(9 | 10)), "{:?}", report.delay);
+    assert!(matches!(report.delay.free_after_instructions, Some(40 | 48)));
+    let extra: Vec<f64> = report.delay.steps.iter().filter_map(|p| p.extra_cycles()).collect();
+    assert!((extra[0] - 10.0).abs() < 0.3 && extra.last().unwrap().abs() < 0.3, "{extra:?}");
+}
+
+#[test]
+fn a_merging_machine_blocks_nothing_in_a_line() {
+    let report = report_of(FakeRig::new(quiet(), ForwardingRule::AnyOverlap, APPLE));
+    assert_eq!(report.rule.rule, Some(ForwardingRule::AnyOverlap), "{:?}", report.rule);
+    assert!(check_truth(&report, ForwardingRule::AnyOverlap, APPLE) < 20);
+    assert!(report.verdict.contains("nothing was blocked"), "{}", report.verdict);
+    let mut profile = MachineProfile::for_machine(&report.machine);
+    let before = profile.clone();
+    report.apply_to(&mut profile);
+    // There is no price of a blocked load to write down.
+    assert_eq!(profile, before);
+}
+
+#[test]
+fn disturbed_machines_are_right_or_silent() {
+    let clocks = [
+        ("turbo", quiet().stepping(2e6, 0.3, 0.875)),
+        ("drift", quiet().drifting(-3.0)),
+        ("preempted", quiet().preempted(400_000.0, 4_000.0)),
+        ("time slices", quiet().preempted(3e6, 3e6)),
+        ("hammered", quiet().preempted(60_000.0, 4_000.0)),
+        ("sibling", quiet().busy_sibling(0.4)),
+    ];
+    for (name, clock) in clocks {
+        for (rule, prices) in [(PIECES, SKYLAKE), (CONTAINS, GOLDEN_COVE)] {
+            let report = report_of(FakeRig::new(clock.clone(), rule, prices).noisy(0.02));
+            let open = check_truth(&report, rule, prices);
+            assert!(report.rule.rule.is_none_or(|r| r == rule), "{name}: {:?}", report.rule);
+            if !matches!(name, "hammered") {
+                assert_eq!(report.rule.rule, Some(rule), "{name}: {open} open, {}", report.verdict);
+            }
+        }
+    }
+}
+
+#[test]
+fn noise_as_large_as_the_gap_gives_no_rule() {
+    let report = report_of(FakeRig::new(quiet(), PIECES, SKYLAKE).noisy(3.0));
+    assert!(!report.conclusive, "{}", report.verdict);
+    assert!(report.verdict.starts_with("inconclusive"), "{}", report.verdict);
+    check_truth(&report, PIECES, SKYLAKE);
+}
+
+#[test]
+fn what_was_found_becomes_a_probed_price() {
+    let report = report_of(FakeRig::new(quiet(), PIECES, SKYLAKE));
+    let mut profile = MachineProfile::for_machine(&report.machine);
+    report.apply_to(&mut profile);
+    assert_eq!(profile.forwarding_rule, PIECES);
+    let price = &profile.store_forward_blocked_cycles;
+    assert_eq!(price.origin, PriceOrigin::Probed { probe: "store-forwarding".into() });
+    assert!(price.measured.as_ref().unwrap().n >= 8);
+    let text = profile.to_json().unwrap();
+    let again = MachineProfile::from_json(&text).unwrap();
+    assert_eq!(again.environment, profile.environment);
+    assert_eq!(again.blocked_load_sentence(), profile.blocked_load_sentence());
+    let whole = serde_json::to_string(&ProbeReport::StoreForwarding(Box::new(report))).unwrap();
+    assert!(whole.starts_with("{\"probe\":\"store-forwarding\""), "{}", &whole[..60]);
+}
+
+#[test]
+fn an_interrupt_ends_it() {
+    let mut rig = FakeRig::new(quiet(), CONTAINS, SKYLAKE);
+    let cases = rig.cases.clone();
+    let machine = Machine::from_facts(&invented::zen_5_guest());
+    let setting = Setting { machine, cpu: 0, skipped: Vec::new(), took_ms: 0 };
+    let stop = AtomicBool::new(true);
+    assert!(measure(&mut rig, &cases, Plan::new(1), &setting, &stop).is_err());
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_hardware_path_ends_in_a_report() {
+    let interrupt = AtomicBool::new(false);
+    let bench = Bench { seed: 1, interrupt: &interrupt };
+    let ProbeReport::StoreForwarding(report) = StoreForwardingProbe.run(&bench).unwrap() else {
+        panic!("another probe's report");
+    };
+    assert!(report.samples > 0 && !report.verdict.is_empty());
+}
