@@ -43,9 +43,9 @@ impl ForwardingRule {
                 "a load is forwarded when one store holds all its bytes, at any offset".to_owned()
             }
             Self::ContainsInPieces { wide_store_bytes, piece_bytes } => format!(
-                "a load is forwarded when one store holds all its bytes, but from stores of \
-                 {wide_store_bytes} bytes and more not across a {piece_bytes}-byte piece of the \
-                 store, unless it is whole pieces at a multiple of its own width"
+                "a load is forwarded when one store holds all its bytes, at any offset; a store of \
+                 {wide_store_bytes} bytes and more serves only loads inside one of its \
+                 {piece_bytes}-byte pieces, or whole pieces at a multiple of the load's width"
             ),
             Self::SameStart => "a load is forwarded when one store holds all its bytes and both \
                                 start at the same byte"

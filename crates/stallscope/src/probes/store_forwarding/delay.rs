@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::case::{Case, FILLERS, STEPS, delay};
+use super::case::{Case, FILLERS, STEPS, Served, delay};
 use super::sampling::Cell;
 use crate::model::Measurement;
 
@@ -19,10 +19,12 @@ pub struct DelayPoint {
     pub blocked: Option<Measurement>,
     /// A repetition in which one store holds it.
     pub forwarded: Option<Measurement>,
+    /// A repetition in which the load reads other bytes, from the cache.
+    pub cached: Option<Measurement>,
 }
 
 impl DelayPoint {
-    /// What being blocked adds, core cycles.
+    /// What being blocked adds to being forwarded, core cycles.
     #[must_use]
     pub fn extra_cycles(&self) -> Option<f64> {
         Some(self.blocked.as_ref()?.value - self.forwarded.as_ref()?.value)
@@ -61,8 +63,9 @@ impl DelayCurve {
         };
         let point = |between: u32, steps: u32, fillers: u32| DelayPoint {
             between,
-            blocked: cycles(&delay(true, steps, fillers)),
-            forwarded: cycles(&delay(false, steps, fillers)),
+            blocked: cycles(&delay(Served::Blocked, steps, fillers)),
+            forwarded: cycles(&delay(Served::Forwarded, steps, fillers)),
+            cached: cycles(&delay(Served::Cache, steps, fillers)),
         };
         let steps: Vec<DelayPoint> = STEPS.iter().map(|&n| point(n, n, 0)).collect();
         let fillers: Vec<DelayPoint> = FILLERS.iter().map(|&n| point(n, 0, n)).collect();

@@ -98,8 +98,9 @@ impl FakeRig {
             Group::Delay => {
                 let own = f64::from(case.steps) + f64::from(case.fillers) / 4.0;
                 // The store has left the buffer by then.
-                let wait = if served { 0.0 } else { (p.blocked - forwarded - own).max(0.0) };
-                own + forwarded + wait
+                let wait = (p.blocked - forwarded - own).max(0.0);
+                let other_bytes = case.load.offset_bytes > 500;
+                own + forwarded + if served || other_bytes { 0.0 } else { wait }
             }
             _ => trip + split,
         }
