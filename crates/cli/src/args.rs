@@ -35,6 +35,9 @@ pub struct CommonArgs {
     /// Never draw a progress bar
     #[arg(long, global = true)]
     pub no_progress: bool,
+    /// Machine profile to read and to write instead of the cached one of this processor
+    #[arg(long, value_name = "FILE", global = true)]
+    pub profile: Option<PathBuf>,
     /// Seed of everything random, as printed by an earlier run
     #[arg(long, value_name = "N", global = true)]
     pub seed: Option<u64>,

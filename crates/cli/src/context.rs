@@ -42,6 +42,7 @@ impl Outcome {
 pub struct Context {
     interrupt: Arc<AtomicBool>,
     json: Option<PathBuf>,
+    profile: Option<PathBuf>,
     quiet: bool,
     progress: bool,
     seed: Option<u64>,
@@ -63,6 +64,7 @@ impl Context {
         Ok(Self {
             interrupt,
             json: common.json.clone(),
+            profile: common.profile.clone(),
             quiet: common.quiet,
             progress: !common.no_progress && !common.quiet,
             seed: common.seed,
@@ -82,6 +84,11 @@ impl Context {
     /// Where the machine-readable result goes; `-` is standard output and replaces the screen.
     pub fn json(&self) -> Option<&Path> {
         self.json.as_deref()
+    }
+
+    /// The machine profile that the user named.
+    pub fn profile(&self) -> Option<&Path> {
+        self.profile.as_deref()
     }
 
     /// Whether the screen is wanted: not with `--quiet`, and not when JSON owns standard output.

@@ -7,6 +7,7 @@ pub mod args;
 mod commands;
 mod context;
 mod output;
+mod profile;
 mod terminal;
 
 use std::process::ExitCode;

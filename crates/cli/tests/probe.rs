@@ -24,9 +24,54 @@ fn json_goes_to_standard_output_alone() {
     assert_eq!(output.status.code(), Some(0));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["kind"], "probe");
-    assert_eq!(document["seed"], 7);
-    let report = &document["probes"][0];
+    assert_eq!(document["result"]["seed"], 7);
+    let report = &document["result"]["probes"][0];
     assert_eq!(report["probe"], "clock");
     assert!(report["samples"].as_u64().unwrap() > 0);
     assert!(report["environment"]["reasons"][0]["text"].is_string());
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn what_was_found_is_kept_and_read_again() {
+    let cache = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = stallscope();
+        command.env("XDG_CACHE_HOME", cache.path()).args(args).output().unwrap()
+    };
+    let output = run(&["probe", "store-forwarding", "--json", "-", "--seed", "7"]);
+    assert_eq!(output.status.code(), Some(0));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = &document["result"]["probes"][0];
+    assert_eq!(report["probe"], "store-forwarding");
+    let kept = std::fs::read_dir(cache.path().join("stallscope/profiles"))
+        .map(|folder| folder.filter_map(Result::ok).map(|f| f.path()).collect::<Vec<_>>())
+        .unwrap_or_default();
+    // A machine too restless to say anything keeps nothing.
+    if report["conclusive"] == true && !report["blocked"].is_null() {
+        assert_eq!(kept.len(), 1);
+        let card = String::from_utf8(run(&["rule", "store-forward"]).stdout).unwrap();
+        assert!(card.contains("profile  ") && card.contains("measured here"), "{card}");
+    } else {
+        assert!(kept.is_empty());
+    }
+}
+
+#[test]
+fn a_profile_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.json");
+    let rule = || {
+        let mut command = stallscope();
+        command.args(["rule", "store-forward", "--profile"]).arg(&path).output().unwrap()
+    };
+    let missing = rule();
+    assert_eq!(missing.status.code(), Some(2));
+    let message = String::from_utf8(missing.stderr).unwrap();
+    assert!(message.contains("mine.json") && message.contains("makes one"), "{message}");
+    std::fs::write(&path, "{\"version\": 99}").unwrap();
+    let newer = rule();
+    assert_eq!(newer.status.code(), Some(2));
+    let message = String::from_utf8(newer.stderr).unwrap();
+    assert!(message.contains("mine.json") && message.contains("99"), "{message}");
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use schemars::Schema;
+use stallscope::machine::MachineProfile;
 use stallscope::model::Finding;
+use stallscope::probes::ProbeReport;
 use stallscope::trace::sample::SampleRun;
 
 /// One schema: the file's name without its ending, and how it is made.
@@ -18,6 +20,8 @@ struct Entry {
 /// Every type that is written to a file, in alphabetical order.
 static SCHEMAS: &[Entry] = &[
     Entry { name: "finding", make: schema_of::<Finding> },
+    Entry { name: "machine-profile", make: schema_of::<MachineProfile> },
+    Entry { name: "probe-report", make: schema_of::<ProbeReport> },
     Entry { name: "sample-run", make: schema_of::<SampleRun> },
 ];
 

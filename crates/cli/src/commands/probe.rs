@@ -1,15 +1,19 @@
 //! `stallscope probe`: asks this processor what it charges.
 
 mod clock;
+mod forwarding;
+mod page;
 
 use std::path::Path;
 
 use anyhow::Context as _;
 use clap::Args;
+use serde::Serialize;
+use stallscope::machine::MachineProfile;
 use stallscope::probes::{self, Bench, PROBES, Probe, ProbeReport};
 
 use crate::context::{Context, Outcome};
-use crate::terminal;
+use crate::{output, profile, terminal};
 
 /// Arguments of `probe`.
 #[derive(Debug, Args)]
@@ -19,9 +23,26 @@ pub struct ProbeArgs {
     names: Vec<String>,
 }
 
+/// What goes into the JSON.
+#[derive(Serialize)]
+struct Answers<'a> {
+    seed: u64,
+    probes: &'a [ProbeReport],
+}
+
 /// Runs the command.
 pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     let chosen = choose(&args.names)?;
+    output::check(context)?;
+    // Before anything runs: a profile that must not be replaced should not cost the probes first.
+    let wanted = chosen.iter().any(|p| prices(p.id()));
+    let target = if wanted { profile::to_update(context)? } else { None };
+    if wanted && target.is_none() {
+        terminal::warning(
+            "neither HOME nor XDG_CACHE_HOME is set: the machine profile is not kept; name a file \
+             with --profile",
+        );
+    }
     let seed = context.seed();
     let bar = context.progress(chosen.len() as u64, "probing");
     let mut reports = Vec::with_capacity(chosen.len());
@@ -33,14 +54,52 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    if let Some(path) = context.json() {
-        write_json(path, &reports, seed)?;
-    }
+    output::json(context, "probe", &Answers { seed, probes: &reports })?;
     if context.shows_screen() {
         let screens: Vec<String> = reports.iter().map(screen).collect();
         terminal::print(&screens.join("\n"))?;
     }
+    if let Some((path, machine_profile)) = target {
+        let said = keep(context, &path, machine_profile, &reports)?;
+        if context.shows_screen() {
+            terminal::print(&said)?;
+        }
+    }
     Ok(Outcome::Fine)
+}
+
+/// Writes what was found into the profile; the line that says so.
+fn keep(
+    context: &Context,
+    path: &Path,
+    before: MachineProfile,
+    reports: &[ProbeReport],
+) -> anyhow::Result<String> {
+    let mut profile = before.clone();
+    for report in reports {
+        if let ProbeReport::StoreForwarding(report) = report {
+            report.apply_to(&mut profile);
+        }
+    }
+    let mut page = page::Page::default();
+    if profile == before {
+        page.line("profile", "not changed: nothing conclusive");
+        return Ok(page.text);
+    }
+    match profile::write(path, &profile) {
+        Ok(()) => page.line("profile", &path.display().to_string()),
+        // What was measured is on the screen; a cache that cannot be written loses nothing else.
+        Err(error) if context.profile().is_none() => {
+            terminal::warning(&format!("the machine profile is not kept: {error:#}"));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(page.text)
+}
+
+/// Whether the probe of that id has anything to say to the machine profile.
+fn prices(id: &str) -> bool {
+    id != "clock"
 }
 
 /// Every name is looked up before anything runs; a name given twice runs once.
@@ -61,26 +120,10 @@ fn choose(names: &[String]) -> anyhow::Result<Vec<&'static dyn Probe>> {
 fn screen(report: &ProbeReport) -> String {
     match report {
         ProbeReport::Clock(report) => clock::screen(report),
+        ProbeReport::StoreForwarding(report) => forwarding::screen(report),
         // A probe that the library has and this program cannot draw is still in the JSON.
         _ => String::new(),
     }
-}
-
-fn write_json(path: &Path, reports: &[ProbeReport], seed: u64) -> anyhow::Result<()> {
-    let document = serde_json::json!({
-        "format": "stallscope",
-        "version": 1,
-        "kind": "probe",
-        "seed": seed,
-        "probes": reports,
-    });
-    let text = serde_json::to_string_pretty(&document)? + "\n";
-    if path == Path::new("-") {
-        terminal::print(&text)?;
-    } else {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use clap::Args;
 use stallscope::hazards::{HAZARDS, RuleCard, find_rule};
-use stallscope::machine::{Machine, MachineProfile};
 
 use crate::context::{Context, Outcome};
 use crate::terminal::{STRONG, paint, wrap};
-use crate::{output, terminal};
+use crate::{output, profile, terminal};
 
 /// Arguments of `rule`.
 #[derive(Debug, Args)]
@@ -22,7 +21,7 @@ pub fn run(args: &RuleArgs, context: &Context) -> anyhow::Result<Outcome> {
         let known: Vec<&str> = HAZARDS.iter().map(|h| h.id()).collect();
         anyhow::bail!("there is no rule `{}`; the rules are: {}", args.id, known.join(", "));
     };
-    let card = rule.card(&MachineProfile::for_machine(&Machine::detect()));
+    let card = rule.card(&profile::load(context)?.announce(context)?);
     if context.shows_screen() {
         terminal::print(&screen(&card))?;
     }

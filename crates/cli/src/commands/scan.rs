@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use stallscope::code::{DebugInfo, FunctionSource, Image, SourceText};
 use stallscope::hazards::{ScanFilter, ScanReport, describe_sites, scan};
-use stallscope::machine::{Machine, MachineProfile};
 use stallscope::model::Finding;
 
 use super::site;
 use crate::context::{Context, Outcome};
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
-use crate::{output, terminal};
+use crate::{output, profile, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,7 +48,7 @@ pub struct ScanArgs {
 /// Runs the command.
 pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let profile = MachineProfile::for_machine(&Machine::detect());
+    let profile = profile::load(context)?.announce(context)?;
     let filter = ScanFilter { function: args.function.clone() };
     let most = if args.top == 0 { usize::MAX } else { args.top };
     let mut reports = Vec::new();

@@ -10,12 +10,11 @@ use indicatif::ProgressBar;
 use stallscope::code::SourceText;
 use stallscope::compare::{CommandLine, Settings, default_cpu};
 use stallscope::explain::{ProcessBench, Stage, explain};
-use stallscope::machine::{Machine, MachineProfile};
 use stallscope::trace::child::resolve_program;
 use stallscope::trace::sample::SampleSettings;
 
 use crate::context::{Context, Outcome};
-use crate::{output, terminal};
+use crate::{output, profile, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,6 +44,7 @@ pub struct ExplainArgs {
 /// Runs the command.
 pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
+    let profile = profile::load(context)?.announce(context)?;
     let line =
         |program: &OsString| CommandLine { program: program.clone(), args: args.args.clone() };
     let programs: [PathBuf; 2] = [resolve_program(&args.before)?, resolve_program(&args.after)?];
@@ -56,7 +56,6 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
         sampling: SampleSettings::default(),
         interrupt: context.interrupt(),
     };
-    let profile = MachineProfile::for_machine(&Machine::detect());
     let bar = context.progress(2 * u64::from(pairs), "comparing");
     let result = explain(programs, &mut bench, &profile, &mut |stage| show(&bar, stage));
     bar.finish_and_clear();

@@ -2,16 +2,11 @@
 
 use stallscope::clock::{EnvironmentGrade, Reading};
 use stallscope::machine::{Cache, CacheKind, Machine};
-use stallscope::model::{Capability, Measurement};
+use stallscope::model::Capability;
 use stallscope::probes::ClockReport;
 
+use super::page::{LABEL, Page, WIDTH, wrap};
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, paint};
-
-/// Columns of the page.
-const WIDTH: usize = 80;
-
-/// Columns of the label in front of every line.
-const LABEL: usize = 13;
 
 /// The page.
 pub fn screen(report: &ClockReport) -> String {
@@ -27,67 +22,6 @@ pub fn screen(report: &ClockReport) -> String {
         page.line("advice", advice);
     }
     page.text
-}
-
-#[derive(Default)]
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn blank(&mut self) {
-        self.text.push('\n');
-    }
-
-    /// A label and words, wrapped under each other.
-    fn line(&mut self, label: &str, words: &str) {
-        let label = paint(STRONG, format_args!("{label:<LABEL$}"));
-        for (i, part) in wrap(words, WIDTH - LABEL).iter().enumerate() {
-            let head = if i == 0 { &label } else { &" ".repeat(LABEL) };
-            self.text += &format!("{head}{part}\n");
-        }
-    }
-
-    /// A number in a column of its own, with its spread, its count and how on the right.
-    fn number(&mut self, label: &str, m: &Measurement, digits: usize) {
-        let label = paint(STRONG, format_args!("{label:<LABEL$}"));
-        let value = format!("{:.digits$} {}", m.value, m.unit.suffix());
-        let spread = format!("[{:.digits$}, {:.digits$}]", m.low, m.high);
-        self.text += &format!("{label}{value:<18} {spread:<22} n = {}\n", m.n);
-        let how = paint(FAINT, &m.how);
-        self.text += &format!("{}{how}\n", " ".repeat(LABEL));
-    }
-
-    fn reading(&mut self, label: &str, reading: &Reading, digits: usize) {
-        match reading {
-            Reading::Measured(m) => self.number(label, m, digits),
-            Reading::Inconclusive { clean_percent, n } => self
-                .line(label, &format!("inconclusive: {clean_percent:.1} % clean samples of {n}")),
-        }
-    }
-}
-
-/// Breaks at spaces so that no line is longer than `width`, unless a single word is. A number
-/// keeps its per cent sign.
-fn wrap(words: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut column = 0;
-    for word in words.replace(" %", "\u{a0}%").split(' ') {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > width {
-            lines.push(String::new());
-            column = 0;
-        }
-        if let Some(line) = lines.last_mut() {
-            if column > 0 {
-                line.push(' ');
-                column += 1;
-            }
-            line.push_str(&word.replace('\u{a0}', " "));
-            column += length;
-        }
-    }
-    lines
 }
 
 fn machine_lines(page: &mut Page, m: &Machine) {

@@ -2,7 +2,7 @@
 
 use stallscope::clock::{Environment, Level, Pmu, PmuVerdict, Reason};
 use stallscope::machine::{CounterLeaf, Features, Microarchitecture, Origin, Vendor};
-use stallscope::model::Unit;
+use stallscope::model::{Measurement, Unit};
 
 use super::*;
 

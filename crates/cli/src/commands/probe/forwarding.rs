@@ -1,0 +1,252 @@
+//! The screen of the probe `store-forwarding`: the verdict, the matrix, what lies beside it, the
+//! delay curve, and the checks that make it believable.
+
+use stallscope::model::Measurement;
+use stallscope::probes::store_forwarding::{
+    CellReport, Class, DelayPoint, ForwardingReport, Group, Registers,
+};
+
+use super::page::{LABEL, Page};
+use crate::terminal::{BAD, CAUTION, GOOD, STRONG, paint};
+
+/// The page.
+pub fn screen(report: &ForwardingReport) -> String {
+    let mut page = Page::default();
+    let m = &report.machine;
+    let place = m.hypervisor.as_ref().map_or(String::new(), |h| format!(", guest of {h}"));
+    page.line("machine", &format!("{}{place}, CPU {}", m.core_name(), report.cpu));
+    page.line("verdict", &report.verdict);
+    page.line("", "R renamed, F forwarded, B blocked; core cycles a round trip");
+    for registers in [Registers::General, Registers::Vector] {
+        matrix(&mut page, report, registers);
+    }
+    partial_overlaps(&mut page, report);
+    specials(&mut page, report);
+    delay(&mut page, report);
+    page.blank();
+    trust(&mut page, report);
+    page.text
+}
+
+fn letter(class: Class) -> &'static str {
+    match class {
+        Class::Renamed => "R",
+        Class::Forwarded => "F",
+        Class::Blocked => "B",
+        Class::Aliased => "A",
+        Class::Independent => "I",
+        _ => "?",
+    }
+}
+
+/// `R 0.5 F 7.0-7.9`: every class that occurs among the cells, with the range of its values.
+fn summary<'a>(cells: impl Iterator<Item = &'a CellReport> + Clone) -> String {
+    let classes = [Class::Renamed, Class::Forwarded, Class::Blocked, Class::Inconclusive];
+    let of = |class: Class| {
+        let all = cells.clone().filter(move |c| c.class == class);
+        let values = all.clone().filter_map(|c| c.cycles.as_ref()).map(|m| m.value);
+        let (low, high) =
+            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+        (all.count() > 0).then(|| match class {
+            Class::Inconclusive => "?".to_owned(),
+            _ => format!("{} {}", letter(class), range(low, high)),
+        })
+    };
+    classes.into_iter().filter_map(of).collect::<Vec<_>>().join(" ")
+}
+
+fn range(low: f64, high: f64) -> String {
+    let (low, high) = (format!("{low:.1}"), format!("{high:.1}"));
+    if low == high { low } else { format!("{low}-{high}") }
+}
+
+fn widths(report: &ForwardingReport, registers: Registers) -> Vec<u16> {
+    let mut widths: Vec<u16> = report
+        .cells
+        .iter()
+        .filter(|c| c.case.group == Group::Matrix && c.case.registers == registers)
+        .map(|c| c.case.load.bytes)
+        .collect();
+    widths.sort_unstable();
+    widths.dedup();
+    widths
+}
+
+/// Whether the load lies in the store, or is wider and reaches all of it: the cells of the table.
+fn whole(cell: &CellReport) -> bool {
+    let (case, Some(store)) = (&cell.case, cell.case.stores.first()) else { return false };
+    case.contained()
+        || (case.load.bytes > store.bytes && case.load.offset_bytes <= 0 && {
+            let end = case.load.offset_bytes + i32::from(case.load.bytes);
+            end >= i32::from(store.bytes)
+        })
+}
+
+fn matrix(page: &mut Page, report: &ForwardingReport, registers: Registers) {
+    let widths = widths(report, registers);
+    if widths.is_empty() {
+        return;
+    }
+    page.blank();
+    let name = match registers {
+        Registers::General => "general",
+        Registers::Vector => "vector",
+    };
+    let columns: String = widths.iter().map(|w| format!("{:<16}", format!("load {w}"))).collect();
+    let label = paint(STRONG, format_args!("{name:<LABEL$}"));
+    page.text += &format!("{label}{}\n", columns.trim_end());
+    for &store in &widths {
+        let mut row = format!("{:<LABEL$}", format!("store {store}"));
+        for &load in &widths {
+            let here = report.cells.iter().filter(|c| {
+                c.case.group == Group::Matrix
+                    && c.case.registers == registers
+                    && c.case.load.bytes == load
+                    && c.case.stores.first().is_some_and(|s| s.bytes == store)
+                    && whole(c)
+            });
+            row += &format!("{:<16}", summary(here));
+        }
+        page.text += &format!("{}\n", row.trim_end());
+    }
+}
+
+fn partial_overlaps(page: &mut Page, report: &ForwardingReport) {
+    let partial = report.cells.iter().filter(|c| c.case.group == Group::Matrix && !whole(c));
+    let count = partial.clone().count();
+    if count > 0 {
+        page.blank();
+        page.line("partly", &format!("overlapping, {count} offsets: {}", summary(partial)));
+    }
+}
+
+fn specials(page: &mut Page, report: &ForwardingReport) {
+    for (label, groups) in [
+        ("several", &[Group::Several][..]),
+        ("splits", &[Group::LineSplit, Group::PageSplit]),
+        ("addresses", &[Group::OtherBase, Group::Alias, Group::Disjoint]),
+        ("unused", &[Group::Unused]),
+    ] {
+        let mut label = label;
+        for cell in report.cells.iter().filter(|c| groups.contains(&c.case.group)) {
+            row(page, label, cell);
+            label = "";
+        }
+    }
+}
+
+fn row(page: &mut Page, label: &str, cell: &CellReport) {
+    let label = paint(STRONG, format_args!("{label:<LABEL$}"));
+    let word = cell.class.word();
+    let style = match cell.class {
+        Class::Blocked | Class::Aliased => CAUTION,
+        Class::Inconclusive => BAD,
+        _ => GOOD,
+    };
+    let word = paint(style, format_args!("{word:<13}"));
+    let value = match &cell.cycles {
+        Some(m) => interval(m),
+        None => format!("{:.0} % clean", cell.clean_percent),
+    };
+    page.text += &format!("{label}{:<32} {word}{value}\n", cell.name);
+}
+
+fn interval(m: &Measurement) -> String {
+    format!("{:.1} [{:.1}, {:.1}]", m.value, m.low, m.high)
+}
+
+/// Points of the curve in one row.
+const POINTS: usize = 11;
+
+fn delay(page: &mut Page, report: &ForwardingReport) {
+    let curve = &report.delay;
+    let ends = |free: Option<u32>, what: &str| match free {
+        Some(n) => format!("free from {n} {what} on"),
+        None => format!("not seen to end within the {what} tried"),
+    };
+    page.blank();
+    page.line("delay", "blocked by two stores, forwarded from one, cached: other bytes");
+    page.line("", &format!("cycles between: {}", ends(curve.free_after_cycles, "cycles")));
+    points(page, &curve.steps);
+    let words = ends(curve.free_after_instructions, "instructions");
+    page.line("", &format!("independent instructions between: {words}"));
+    points(page, &curve.fillers);
+}
+
+fn points(page: &mut Page, points: &[DelayPoint]) {
+    let number = |value: Option<f64>| value.map_or("?".to_owned(), |v| format!("{v:.1}"));
+    for chunk in points.chunks(POINTS) {
+        let mut line = |label: &str, each: &dyn Fn(&DelayPoint) -> String| {
+            let values: String = chunk.iter().map(|p| format!("{:>6}", each(p))).collect();
+            page.text += &format!("{:<LABEL$}{values}\n", format!("  {label}"));
+        };
+        line("between", &|p| p.between.to_string());
+        line("blocked", &|p| number(p.blocked.as_ref().map(|m| m.value)));
+        line("forwarded", &|p| number(p.forwarded.as_ref().map(|m| m.value)));
+        line("cached", &|p| number(p.cached.as_ref().map(|m| m.value)));
+        // Not "-0.0".
+        line("extra", &|p| number(p.extra_cycles().map(|e| (e * 10.0).round() / 10.0 + 0.0)));
+    }
+}
+
+fn trust(page: &mut Page, report: &ForwardingReport) {
+    let rule = &report.rule;
+    match rule.rule {
+        // The verdict has the sentence.
+        Some(_) => page.line(
+            "rule",
+            &format!("agrees with every decided cell: {} of {}", rule.decided, rule.of),
+        ),
+        None => page.line("rule", &rule.sentence),
+    }
+    for name in &rule.against {
+        page.line("", &format!("against it: {name}"));
+    }
+    for control in &report.controls {
+        let result = match control.passed {
+            Some(true) => paint(GOOD, "passed"),
+            Some(false) => paint(BAD, "FAILED"),
+            None => paint(CAUTION, "open"),
+        };
+        page.text += &format!(
+            "{}{result}: {}\n",
+            paint(STRONG, format_args!("{:<LABEL$}", control.kind)),
+            control.words
+        );
+    }
+    references(page, report);
+    for sentence in &report.skipped {
+        page.line("left out", sentence);
+    }
+    page.line(
+        "samples",
+        &format!(
+            "{}, {:.1} % clean; the probe took {:.1} s",
+            report.samples,
+            report.clean_percent,
+            report.took_ms as f64 / 1000.0
+        ),
+    );
+    if let Some(n) = report.cells.iter().filter_map(|c| c.cycles.as_ref()).map(|m| m.n).min() {
+        page.line("", &format!("values: median of placements [lowest, highest], n >= {n}"));
+    }
+}
+
+fn references(page: &mut Page, report: &ForwardingReport) {
+    if report.references.is_empty() {
+        page.line("published", "unknown core: nobody's figures to compare with");
+    }
+    for r in &report.references {
+        let word = match r.agrees {
+            Some(true) => "agrees",
+            Some(false) => "disagrees",
+            None => "not measured",
+        };
+        let here = r.measured.as_ref().map_or(String::new(), |m| format!("{:.1} here, ", m.value));
+        let published = range(r.low_cycles, r.high_cycles);
+        page.line("published", &format!("{word}: {}: {here}{published} in {}", r.case, r.source));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Which machine profile a command uses: the file that the user names, else the cached one of this
+//! kind of processor, else what is documented or assumed.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use stallscope::machine::{Machine, MachineProfile, ProfileError};
+use stallscope::report;
+
+use crate::context::Context;
+use crate::terminal::{self, FAINT, paint, wrap};
+
+/// A profile and the file that it came from.
+#[derive(Debug)]
+pub struct Chosen {
+    profile: MachineProfile,
+    file: Option<PathBuf>,
+}
+
+impl Chosen {
+    /// Says on the screen which file it is, unless it is the built-in one.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn announce(self, context: &Context) -> anyhow::Result<MachineProfile> {
+        if let Some(file) = self.file.as_ref().filter(|_| context.shows_screen()) {
+            let line = wrap("profile  ", &file.display().to_string());
+            terminal::print(&paint(FAINT, line.trim_end()))?;
+            terminal::print("\n")?;
+        }
+        Ok(self.profile)
+    }
+}
+
+/// The profile to judge with.
+///
+/// # Errors
+/// When a file was named and is not there, or a file is there and is no profile that this program
+/// reads; the message names it and says what to do.
+pub fn load(context: &Context) -> anyhow::Result<Chosen> {
+    let machine = Machine::detect();
+    if let Some(named) = context.profile() {
+        let Some(profile) = read(named)? else {
+            bail!(
+                "there is no machine profile {0}; `stallscope probe --profile {0}` makes one",
+                named.display()
+            );
+        };
+        return Ok(Chosen { profile: profile.quoted_on(&machine), file: Some(named.to_owned()) });
+    }
+    if let Some(file) = cached_path(&machine)
+        && let Some(profile) = read(&file)?
+    {
+        return Ok(Chosen { profile: profile.quoted_on(&machine), file: Some(file) });
+    }
+    Ok(Chosen { profile: MachineProfile::for_machine(&machine), file: None })
+}
+
+/// Where a probe writes, and what it adds to: a profile that is there already, else the built-in
+/// one. A damaged file is replaced; one of a newer program is not.
+///
+/// # Errors
+/// When the file is from a newer program or cannot be read. `None`: there is no place for one.
+pub fn to_update(context: &Context) -> anyhow::Result<Option<(PathBuf, MachineProfile)>> {
+    let machine = Machine::detect();
+    let path = context.profile().map(Path::to_owned).or_else(|| cached_path(&machine));
+    let Some(path) = path else { return Ok(None) };
+    let fresh = MachineProfile::for_machine(&machine);
+    let ours =
+        |p: &MachineProfile| p.environment.as_ref().is_none_or(|e| e.key == machine.profile_key());
+    let profile = match parse(&path) {
+        Ok(Some(profile)) if ours(&profile) => profile,
+        // Another processor's prices have no business in this one's profile.
+        Ok(_) => fresh,
+        Err(Trouble::Profile(error @ ProfileError::TooNew { .. })) => {
+            return Err(refuse(&path, error.into()));
+        }
+        Err(Trouble::Profile(_)) => fresh,
+        Err(Trouble::Io(error)) => return Err(refuse(&path, error.into())),
+    };
+    Ok(Some((path, profile)))
+}
+
+/// Writes the profile, and the folders above a cached one.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(path: &Path, profile: &MachineProfile) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    let text = profile.to_json()? + "\n";
+    report::write_file(path, &text)?;
+    Ok(())
+}
+
+enum Trouble {
+    Io(std::io::Error),
+    Profile(ProfileError),
+}
+
+fn parse(path: &Path) -> Result<Option<MachineProfile>, Trouble> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => MachineProfile::from_json(&text).map(Some).map_err(Trouble::Profile),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Trouble::Io(error)),
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Option<MachineProfile>> {
+    parse(path).map_err(|trouble| match trouble {
+        Trouble::Io(error) => refuse(path, error.into()),
+        Trouble::Profile(error) => refuse(path, error.into()),
+    })
+}
+
+/// The cause, the file and the way out.
+fn refuse(path: &Path, cause: anyhow::Error) -> anyhow::Error {
+    let newer = matches!(cause.downcast_ref(), Some(ProfileError::TooNew { .. }));
+    let way_out = if newer {
+        "update stallscope, or name another file with --profile"
+    } else {
+        "remove it, or run `stallscope probe` to measure again"
+    };
+    anyhow::anyhow!("cannot use the machine profile {}: {cause:#}; {way_out}", path.display())
+}
+
+fn cached_path(machine: &Machine) -> Option<PathBuf> {
+    let folder = cache_folder(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))?;
+    Some(folder.join("stallscope/profiles").join(format!("{}.json", machine.profile_key())))
+}
+
+/// As the XDG base directory specification has it: a relative path is ignored.
+fn cache_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |v: Option<OsString>| v.map(PathBuf::from).filter(|p| p.is_absolute());
+    absolute(xdg).or_else(|| absolute(home).map(|h| h.join(".cache")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_folder_follows_the_specification() {
+        let folder = |x: Option<&str>, h: Option<&str>| {
+            cache_folder(x.map(OsString::from), h.map(OsString::from))
+        };
+        assert_eq!(folder(Some("/x"), Some("/h")), Some("/x".into()));
+        assert_eq!(folder(Some("x"), Some("/h")), Some("/h/.cache".into()));
+        assert_eq!(folder(Some(""), Some("/h")), Some("/h/.cache".into()));
+        assert_eq!(folder(None, None), None);
+    }
+
+    #[test]
+    fn a_broken_file_is_named_with_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.json");
+        assert!(read(&path).unwrap().is_none());
+        std::fs::write(&path, "{").unwrap();
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.contains("p.json") && message.contains("stallscope probe"), "{message}");
+        std::fs::write(&path, "{\"version\": 9}").unwrap();
+        let message = read(&path).unwrap_err().to_string();
+        assert!(message.contains("version 9") && message.contains("update"), "{message}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/p.json");
+        let profile = MachineProfile::for_machine(&Machine::detect());
+        write(&path, &profile).unwrap();
+        assert_eq!(read(&path).unwrap(), Some(profile));
+    }
+}
