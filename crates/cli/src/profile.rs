@@ -120,12 +120,14 @@ fn read(path: &Path) -> anyhow::Result<Option<MachineProfile>> {
 /// The cause, the file and the way out.
 fn refuse(path: &Path, cause: anyhow::Error) -> anyhow::Error {
     let newer = matches!(cause.downcast_ref(), Some(ProfileError::TooNew { .. }));
+    let file = path.display();
     let way_out = if newer {
-        "update stallscope, or name another file with --profile"
+        "update stallscope, or name another file with --profile".to_owned()
     } else {
-        "remove it, or run `stallscope probe` to measure again"
+        format!("remove it, or measure again with `stallscope probe --profile {file}`")
     };
-    anyhow::anyhow!("cannot use the machine profile {}: {cause:#}; {way_out}", path.display())
+    // Without its own causes: the profile's errors have them in their words already.
+    anyhow::anyhow!("cannot use the machine profile {file}: {cause}; {way_out}")
 }
 
 fn cached_path(machine: &Machine) -> Option<PathBuf> {
