@@ -166,3 +166,26 @@ mod against_a_naive_model {
         }
     }
 }
+
+#[test]
+fn a_probed_price_raises_the_grade_and_a_merging_core_has_no_such_finding() {
+    use crate::machine::{ForwardingRule, Microarchitecture};
+    let mut profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+    assert_eq!(STORE_FORWARD.grade(&profile), Grade::Pattern);
+    profile.store_forward_blocked_cycles.origin = PriceOrigin::Probed { probe: "p".into() };
+    profile.forwarding_rule_origin = PriceOrigin::Probed { probe: "p".into() };
+    profile.store_forward_free_after_cycles = Some(9);
+    assert_eq!(STORE_FORWARD.grade(&profile), Grade::Priced);
+    let price = STORE_FORWARD.card(&profile).price;
+    assert!(price.contains("measured here") && price.contains("9 cycles behind"), "{price}");
+
+    let mut bytes = [OTHER, LOAD_PAIR, NEXT, STORE_LOW, STORE_HIGH].concat();
+    bytes.extend([0x49, 0xff, 0xcf, 0x0f, 0x85]);
+    let back = -(bytes.len() as i32 + 4);
+    bytes.extend(back.to_le_bytes());
+    let code = FunctionCode::decode(&bytes, Svma(0x1000));
+    let addresses = Addresses::of(&code);
+    assert_eq!(STORE_FORWARD.check(&code, &addresses, &profile).len(), 1);
+    profile.forwarding_rule = ForwardingRule::AnyOverlap;
+    assert!(STORE_FORWARD.check(&code, &addresses, &profile).is_empty());
+}

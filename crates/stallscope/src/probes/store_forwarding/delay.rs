@@ -30,13 +30,13 @@ impl DelayPoint {
         Some(self.blocked.as_ref()?.value - self.forwarded.as_ref()?.value)
     }
 
-    /// Whether the difference is surely none: even between the far ends of the two intervals.
+    /// Whether the difference is none, as far as the two intervals can tell.
     fn is_free(&self) -> bool {
         let (Some(blocked), Some(forwarded)) = (&self.blocked, &self.forwarded) else {
             return false;
         };
         let spread = (blocked.high - blocked.low).max(forwarded.high - forwarded.low);
-        blocked.value - forwarded.value <= FREE_BELOW_CYCLES + spread.min(FREE_BELOW_CYCLES)
+        blocked.value - forwarded.value <= FREE_BELOW_CYCLES + spread.min(FREE_BELOW_CYCLES / 2.0)
     }
 }
 
