@@ -46,6 +46,10 @@ bench-aa: build cases ## How often do comparisons of a program with itself cry w
 	cp $(DECODER)-19 target/bench-aa/second
 	scripts/bench-aa target/bench-aa/first target/bench-aa/second -- strips
 
+.PHONY: bench-probe-truth
+bench-probe-truth: build ## Is every class of the store-forwarding probe right beside busy loops?
+	$(CARGO) xtask probe-truth target/release/stallscope
+
 .PHONY: bless
 bless: cases ## Accept the present output as the golden output
 	INSTA_UPDATE=always TRYCMD=overwrite $(CARGO) test --workspace --locked

@@ -6,6 +6,7 @@
 
 mod manual;
 mod schemas;
+mod truth;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,6 +32,14 @@ enum Task {
     Man,
     /// Write completions for bash, zsh and fish to target/dist/completions
     Completions,
+    /// Count how often the store-forwarding probe is right, alone and beside busy loops
+    ProbeTruth {
+        /// The program, built for release
+        stallscope: PathBuf,
+        /// The processor on which everything runs
+        #[arg(long, default_value = "0")]
+        cpu: String,
+    },
 }
 
 fn main() -> ExitCode {
@@ -56,6 +65,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
             }
         }
         Task::Man => manual::man_pages(&root.join("target/dist/man"))?,
+        Task::ProbeTruth { stallscope, cpu } => truth::run(stallscope, cpu)?,
         Task::Completions => manual::completions(&root.join("target/dist/completions"))?,
     }
     Ok(ExitCode::SUCCESS)
