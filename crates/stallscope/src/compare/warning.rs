@@ -151,7 +151,7 @@ impl std::fmt::Display for Warning {
             Self::SlotEffect { second_over_first_log } => write!(
                 f,
                 "the second run of a pair differs by {:+.1} % from the first, whatever is run; the \
-                 order is balanced, so this adds noise, not bias: try a pause, or more pairs",
+                 order is balanced, so this adds noise, not bias: more pairs help",
                 percent(*second_over_first_log)
             ),
             Self::Autocorrelated { lag_1 } => write!(
