@@ -7,6 +7,8 @@
 //!
 //! `cargo test -p stallscope --test statistics -- --nocapture` prints the table.
 
+#![allow(clippy::print_stdout)] // the table is half of what this file is for
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stallscope::compare::schedule::plan;
@@ -124,7 +126,8 @@ fn effects_are_seen_as_often_as_planned() {
         "{:18} {:>7} {:>9} {:>9} {:>10}",
         "noise", "effect", "not zero", "slower", "equivalent"
     );
-    // (noise, effect, least share of intervals that exclude zero, least share of "slower")
+    // (noise, effect, least share of intervals that exclude zero, least share of "slower"): what was
+    // measured, less a few standard errors; it guards against losing power, it is no promise.
     let floors = [
         (MACHINES[0], 0.01, 75.0, 40.0),
         (MACHINES[1], 0.01, 75.0, 40.0),
@@ -132,7 +135,7 @@ fn effects_are_seen_as_often_as_planned() {
         (MACHINES[3], 0.01, 75.0, 40.0),
         (MACHINES[0], 0.02, 99.0, 97.0),
         (MACHINES[1], 0.02, 99.0, 97.0),
-        (MACHINES[2], 0.02, 75.0, 75.0),
+        (MACHINES[2], 0.02, 70.0, 70.0),
         (MACHINES[3], 0.02, 99.0, 97.0),
     ];
     for ((name, noise), effect, not_zero, slower) in floors {

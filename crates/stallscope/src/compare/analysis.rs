@@ -23,6 +23,8 @@ const ALARM_P: f64 = 0.01;
 const ALARM_LOG: f64 = 0.003;
 /// Share of spikes that is worth mentioning.
 const ALARM_SPIKES: f64 = 0.05;
+/// A wall interval this many times wider than that of processor time comes from waiting.
+const CONTENDED: f64 = 3.0;
 /// Runs shorter than this are mostly the start of a process.
 const SHORT_NS: f64 = 1e6;
 
@@ -287,6 +289,11 @@ fn statistical_warnings(
             cpu_log_ratio: cpu.log_ratio,
         });
     }
+    if let Some(cpu) = &cpu.ratio
+        && cpu_share >= 0.5
+    {
+        warnings.extend(contention(ratio, cpu));
+    }
     if 10 * ratio.signed_rank.zeros as usize > pairs {
         warnings.push(Warning::CoarseTimer { zeros: ratio.signed_rank.zeros });
     }
@@ -326,6 +333,16 @@ fn witnesses_disagree(decision: Decision, cpu: &Ratio, delta_log: f64) -> bool {
         Decision::Equivalent => cpu_slower || cpu_faster,
         Decision::Inconclusive => false,
     }
+}
+
+/// Whether waiting for the processor, rather than the program, makes wall time uncertain.
+fn contention(wall: &Ratio, cpu: &Ratio) -> Option<Warning> {
+    let (wide, narrow) = (wall.high_log - wall.low_log, cpu.high_log - cpu.low_log);
+    let found = wide > 0.01 && narrow > 0.0 && wide > CONTENDED * narrow;
+    found.then(|| Warning::Contended {
+        narrower: wide / narrow,
+        cpu_log: [cpu.log_ratio, cpu.low_log, cpu.high_log],
+    })
 }
 
 fn program_warnings(pairs: &[Pair<'_>]) -> Vec<Warning> {

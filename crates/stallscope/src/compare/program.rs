@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::CompareError;
 use super::schedule::Arm;
-use crate::trace::child::resolve_program;
+use crate::trace::child::{ChildError, resolve_program};
 
 /// A program and its arguments, ready to be run without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +49,7 @@ pub struct ArmRecord {
 /// # Errors
 /// When there is none, when it is a directory or a device, or when it cannot be read.
 pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), CompareError> {
-    let path = resolve_program(&line.program).map_err(|cause| CompareError::Program {
-        arm,
-        cause,
-        seems: String::new(),
-    })?;
+    let path = resolve_program(&line.program).map_err(|cause| not_found(arm, line, cause))?;
     let unreadable = |cause| CompareError::Unreadable { arm, path: path.clone(), cause };
     let kind = fs::metadata(&path).map_err(unreadable)?;
     if !kind.is_file() {
@@ -73,6 +69,19 @@ pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), Com
         program_fnv1a,
     };
     Ok((path, record))
+}
+
+/// A word without a slash is looked for on `PATH` only; often a file right here was meant.
+fn not_found(arm: Arm, line: &CommandLine, cause: ChildError) -> CompareError {
+    let here = Path::new(&line.program);
+    if here.is_dir() {
+        return CompareError::NoProgram { arm, path: here.into(), what: "a directory" };
+    }
+    let seems = match here.is_file() {
+        true => format!(" on PATH; to run the file in this folder, write ./{}", here.display()),
+        false => String::new(),
+    };
+    CompareError::Program { arm, cause, seems }
 }
 
 fn fingerprint(mut file: File) -> std::io::Result<(u64, String)> {

@@ -105,6 +105,19 @@ fn processor_time_is_the_second_witness() {
 }
 
 #[test]
+fn competition_for_the_processor_is_told_from_noise_of_the_program() {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 4);
+    machine.run_sd_log = 0.05;
+    let Comparison { arms, settings, mut samples, .. } = on(&mut machine, 20);
+    for sample in &mut samples {
+        let jitter = u64::from(sample.plan.environment_padding_bytes) * 100;
+        (sample.user_ns, sample.system_ns) = (40_000_000 + jitter, 0);
+    }
+    assert!(has(&Comparison::new(arms, settings, samples).unwrap(), "contended"));
+    assert!(!has(&on(&mut machine, 20), "contended"));
+}
+
+#[test]
 fn short_runs_and_coarse_timers_are_named() {
     let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 2);
     machine.base_ns = 0.6e6;

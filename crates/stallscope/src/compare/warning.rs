@@ -76,6 +76,13 @@ pub enum Warning {
         /// Of processor time.
         cpu_log_ratio: f64,
     },
+    /// Wall time is far noisier than processor time: others compete for the processor.
+    Contended {
+        /// How many times narrower the interval of processor time is.
+        narrower: f64,
+        /// Estimate, lower and upper end of processor time, as log ratios.
+        cpu_log: [f64; 3],
+    },
     /// Many pairs show no difference at all: the timer's steps are coarser than the noise.
     CoarseTimer {
         /// How many pairs.
@@ -177,6 +184,15 @@ impl std::fmt::Display for Warning {
                  waiting or scheduling rather than in what the code executes (or the other way round)",
                 percent(*wall_log_ratio),
                 percent(*cpu_log_ratio)
+            ),
+            Self::Contended { narrower, cpu_log: [centre, low, high] } => write!(
+                f,
+                "others compete for this processor: the interval of processor time is \
+                 {narrower:.0} times narrower ({:+.1} % [{:+.1}, {:+.1}]); choose an idle one \
+                 (--cpu) or a quieter moment",
+                percent(*centre),
+                percent(*low),
+                percent(*high)
             ),
             Self::CoarseTimer { zeros } => write!(
                 f,
