@@ -127,15 +127,21 @@ fn percent(log: f64) -> f64 {
 
 impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Each part knows its own warnings and is silent about the others.
+        self.say_about_runs(f)?;
+        self.say_about_machine(f)?;
+        self.say_about_conclusion(f)
+    }
+}
+
+impl Warning {
+    /// Advice about what was run; empty for other warnings.
+    fn say_about_runs(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::OneBuildEach => f.write_str(
                 "these are runs of one build each: this says these two binaries differ (or not), \
                  not that the source change does it (layout alone moves programs by 1-3 %); \
                  `stallscope explain` looks for the reason",
-            ),
-            Self::FewPairs { pairs } => write!(
-                f,
-                "{pairs} pairs cannot reach p < 0.05 in any exact test; use at least 6 (--pairs 20)"
             ),
             Self::TooShort { median_ns } => write!(
                 f,
@@ -149,6 +155,32 @@ impl std::fmt::Display for Warning {
                  network, sleep), which a change of code may not touch",
                 100.0 * cpu_share
             ),
+            Self::IdenticalPrograms => f.write_str(
+                "both arms are the same bytes with the same arguments: any difference is placement or noise",
+            ),
+            Self::OutputDiffers => f.write_str(
+                "the two arms print different output, each the same in every run: do they do the same work?",
+            ),
+            Self::OutputVaries { arms } => {
+                let names: Vec<String> = arms.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "the output of {} changes from run to run (it probably prints timings), so equal \
+                     work could not be checked",
+                    names.join(" and ")
+                )
+            }
+            Self::FailuresIgnored { a, b } => write!(
+                f,
+                "failing runs were counted ({a} of A, {b} of B): a program that fails early is fast"
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Advice about the machine at that time; empty for other warnings.
+    fn say_about_machine(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
             Self::Drift { change_log, spearman } => write!(
                 f,
                 "the machine drifted by {:+.1} % over the comparison (Spearman {spearman:+.2}); \
@@ -173,18 +205,6 @@ impl std::fmt::Display for Warning {
                 100.0 * share,
                 percent(*minimum_log_ratio)
             ),
-            Self::TestsDisagree { signed_rank_p, t_p } => write!(
-                f,
-                "signed ranks (p = {signed_rank_p:.3}) and the paired t-test (p = {t_p:.3}) \
-                 disagree: noise is spiky or skewed; the ranks decide, more pairs would settle it"
-            ),
-            Self::CpuTimeDisagrees { wall_log_ratio, cpu_log_ratio } => write!(
-                f,
-                "wall time changed by {:+.1} %, processor time by {:+.1} %: the difference is in \
-                 waiting or scheduling rather than in what the code executes (or the other way round)",
-                percent(*wall_log_ratio),
-                percent(*cpu_log_ratio)
-            ),
             Self::Contended { narrower, cpu_log: [centre, low, high] } => write!(
                 f,
                 "others compete for this processor: the interval of processor time is \
@@ -199,25 +219,66 @@ impl std::fmt::Display for Warning {
                 "{zeros} pairs show no difference at all: the timer is too coarse for this \
                  program; give it more work per run"
             ),
-            Self::IdenticalPrograms => f.write_str(
-                "both arms are the same bytes with the same arguments: any difference is placement or noise",
-            ),
-            Self::OutputDiffers => f.write_str(
-                "the two arms print different output, each the same in every run: do they do the same work?",
-            ),
-            Self::OutputVaries { arms } => {
-                let names: Vec<String> = arms.iter().map(ToString::to_string).collect();
-                write!(
-                    f,
-                    "the output of {} changes from run to run (it probably prints timings), so equal \
-                     work could not be checked",
-                    names.join(" and ")
-                )
-            }
-            Self::FailuresIgnored { a, b } => write!(
+            _ => Ok(()),
+        }
+    }
+
+    /// Advice about the conclusion; empty for other warnings.
+    fn say_about_conclusion(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::FewPairs { pairs } => write!(
                 f,
-                "failing runs were counted ({a} of A, {b} of B): a program that fails early is fast"
+                "{pairs} pairs cannot reach p < 0.05 in any exact test; use at least 6 (--pairs 20)"
             ),
+            Self::TestsDisagree { signed_rank_p, t_p } => write!(
+                f,
+                "signed ranks (p = {signed_rank_p:.3}) and the paired t-test (p = {t_p:.3}) \
+                 disagree: noise is spiky or skewed; the ranks decide, more pairs would settle it"
+            ),
+            Self::CpuTimeDisagrees { wall_log_ratio, cpu_log_ratio } => write!(
+                f,
+                "wall time changed by {:+.1} %, processor time by {:+.1} %: the difference is in \
+                 waiting or scheduling rather than in what the code executes (or the other way round)",
+                percent(*wall_log_ratio),
+                percent(*cpu_log_ratio)
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_warning_has_advice() {
+        let all = [
+            Warning::OneBuildEach,
+            Warning::FewPairs { pairs: 3 },
+            Warning::TooShort { median_ns: 5e5 },
+            Warning::MostlyWaiting { cpu_share: 0.2 },
+            Warning::Drift { change_log: 0.02, spearman: 0.9 },
+            Warning::SlotEffect { second_over_first_log: 0.02 },
+            Warning::Autocorrelated { lag_1: 0.5 },
+            Warning::Spikes { share: 0.1, minimum_log_ratio: 0.0 },
+            Warning::TestsDisagree { signed_rank_p: 0.01, t_p: 0.2 },
+            Warning::CpuTimeDisagrees { wall_log_ratio: 0.1, cpu_log_ratio: 0.0 },
+            Warning::Contended { narrower: 9.0, cpu_log: [0.0, -0.01, 0.01] },
+            Warning::CoarseTimer { zeros: 9 },
+            Warning::IdenticalPrograms,
+            Warning::OutputDiffers,
+            Warning::OutputVaries { arms: vec![Arm::A, Arm::B] },
+            Warning::FailuresIgnored { a: 1, b: 0 },
+        ];
+        let mut said: Vec<String> = all.iter().map(ToString::to_string).collect();
+        assert!(said.iter().all(|s| s.len() > 40), "{said:#?}");
+        said.sort();
+        said.dedup();
+        assert_eq!(said.len(), all.len());
+        for warning in all {
+            let text = serde_json::to_string(&warning).unwrap();
+            assert_eq!(serde_json::from_str::<Warning>(&text).unwrap(), warning);
         }
     }
 }
