@@ -39,11 +39,6 @@ pub fn error(message: &str) {
     let _ = writeln!(anstream::stderr(), "{} {message}", paint(BAD, "error:"));
 }
 
-/// Prints a warning line to standard error.
-pub fn warning(message: &str) {
-    let _ = writeln!(anstream::stderr(), "{} {message}", paint(CAUTION, "warning:"));
-}
-
 /// How wide screens are, at the most.
 pub const WIDTH: usize = 80;
 
@@ -54,7 +49,8 @@ pub fn wrap(first: &str, text: &str) -> String {
     let options = textwrap::Options::new(WIDTH)
         .initial_indent(first)
         .subsequent_indent(&blanks)
-        .break_words(false);
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
     textwrap::fill(text, options) + "\n"
 }
 

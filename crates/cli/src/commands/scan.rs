@@ -109,7 +109,7 @@ fn entry(rank: usize, finding: &Finding, text: &mut SourceText) -> String {
     title
         + &paint(FAINT, place)
         + &site::site(&finding.site, 5, text)
-        + "     reads what these stores wrote\n"
+        + &format!("     {}\n", site::store_words(finding, 0))
         + &site::stores(finding, 0, 5, text)
         + &wrap("     why  ", &finding.mechanism)
         + &wrap("     try  ", &finding.remedy)

@@ -7,7 +7,7 @@ use stallscope::compare::{
     Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Metric, Severity,
 };
 
-use super::words::rough;
+use crate::commands::words::rough;
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, paint};
 
 /// Columns that are filled at most.
@@ -50,7 +50,8 @@ fn decimals(low: f64, high: f64) -> usize {
     }
 }
 
-fn verdict(comparison: &Comparison) -> String {
+/// The word with its interval, and how it was found.
+pub fn verdict(comparison: &Comparison) -> String {
     let analysis = &comparison.analysis;
     let wall = &analysis.wall;
     let (low, centre, high) =

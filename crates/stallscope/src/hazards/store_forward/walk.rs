@@ -37,7 +37,7 @@ enum Meeting {
     /// They overlap, and the store cannot serve the load.
     Blocks { offset_bytes: i64 },
     /// A piece of an element of the same array, under the index `group`.
-    Piece { offset_bytes: i64, group: Option<(Root, i64)> },
+    Piece { offset_bytes: i64, group: Group },
     /// A whole element of the same array.
     Whole,
 }
@@ -58,13 +58,18 @@ struct Point {
     target: Target,
 }
 
+/// Store to its distance from the load and the offset of its first byte from the load's.
+type Stores = BTreeMap<usize, (u32, i64)>;
+/// What the pieces of one element have in common: their index, and how many elements further on.
+type Group = (Root, i64);
+
 /// The stores met so far.
 #[derive(Default)]
 struct Met {
-    /// Definite: store to (distance, offset of its first byte from the load's).
-    blocking: BTreeMap<usize, (u32, i64)>,
-    /// Probable: index of the stores to store to (distance, offset).
-    pieces: BTreeMap<Option<(Root, i64)>, BTreeMap<usize, (u32, i64)>>,
+    /// They overlap the load for certain.
+    blocking: Stores,
+    /// They are pieces of elements that the load may read.
+    pieces: BTreeMap<Group, Stores>,
 }
 
 /// Walks within one outermost loop.
@@ -97,7 +102,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The stores that keep the load at `index` from being forwarded, if there are any.
-    pub fn from_load(&mut self, index: usize) -> Option<Blocked> {
+    pub fn blocked_load(&self, index: usize) -> Option<Blocked> {
         let address = self.addresses.load(index)?;
         let size_bytes = self.code.insns[index].load?.size_bytes;
         if size_bytes < 2 || !self.any_store_could_block(&address, size_bytes) {
@@ -237,7 +242,7 @@ impl<'a> Walk<'a> {
 }
 
 /// The distance of the nearest store; the window when there is none.
-fn nearest(stores: &BTreeMap<usize, (u32, i64)>) -> u32 {
+fn nearest(stores: &Stores) -> u32 {
     stores.values().map(|(distance, _)| *distance).min().unwrap_or(WINDOW_INSTRUCTIONS)
 }
 
@@ -257,13 +262,13 @@ fn element_piece(
         Meeting::Whole
     } else if end <= i64::from(load_bytes) {
         let element = difference.div_euclid(i64::from(scale));
-        Meeting::Piece { offset_bytes, group: Some((store_index, element)) }
+        Meeting::Piece { offset_bytes, group: (store_index, element) }
     } else {
         Meeting::Apart
     }
 }
 
-fn note(seen: &mut BTreeMap<usize, (u32, i64)>, store: usize, (distance, offset): (u32, i64)) {
+fn note(seen: &mut Stores, store: usize, (distance, offset): (u32, i64)) {
     let entry = seen.entry(store).or_insert((distance, offset));
     if distance < entry.0 {
         *entry = (distance, offset);
@@ -293,7 +298,7 @@ fn definite(met: &Met, code: &FunctionCode, size_bytes: u16) -> Option<Blocked> 
 }
 
 /// Whether the stores together write every byte of the load.
-fn tiles(stores: &BTreeMap<usize, (u32, i64)>, code: &FunctionCode, size_bytes: u16) -> bool {
+fn tiles(stores: &Stores, code: &FunctionCode, size_bytes: u16) -> bool {
     let mut written = 0_u64;
     for (store, (_, offset)) in stores {
         let length = code.insns[*store].store.map_or(0, |a| i64::from(a.size_bytes));
