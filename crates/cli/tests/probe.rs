@@ -24,8 +24,8 @@ fn json_goes_to_standard_output_alone() {
     assert_eq!(output.status.code(), Some(0));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["kind"], "probe");
-    assert_eq!(document["seed"], 7);
-    let report = &document["probes"][0];
+    assert_eq!(document["result"]["seed"], 7);
+    let report = &document["result"]["probes"][0];
     assert_eq!(report["probe"], "clock");
     assert!(report["samples"].as_u64().unwrap() > 0);
     assert!(report["environment"]["reasons"][0]["text"].is_string());

@@ -2,14 +2,12 @@
 
 mod clock;
 
-use std::path::Path;
-
 use anyhow::Context as _;
 use clap::Args;
 use stallscope::probes::{self, Bench, PROBES, Probe, ProbeReport};
 
 use crate::context::{Context, Outcome};
-use crate::terminal;
+use crate::{output, terminal};
 
 /// Arguments of `probe`.
 #[derive(Debug, Args)]
@@ -21,6 +19,7 @@ pub struct ProbeArgs {
 
 /// Runs the command.
 pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
+    output::check(context)?;
     let chosen = choose(&args.names)?;
     let seed = context.seed();
     let bar = context.progress(chosen.len() as u64, "probing");
@@ -33,9 +32,7 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    if let Some(path) = context.json() {
-        write_json(path, &reports, seed)?;
-    }
+    output::json(context, "probe", &serde_json::json!({ "seed": seed, "probes": reports }))?;
     if context.shows_screen() {
         let screens: Vec<String> = reports.iter().map(screen).collect();
         terminal::print(&screens.join("\n"))?;
@@ -64,23 +61,6 @@ fn screen(report: &ProbeReport) -> String {
         // A probe that the library has and this program cannot draw is still in the JSON.
         _ => String::new(),
     }
-}
-
-fn write_json(path: &Path, reports: &[ProbeReport], seed: u64) -> anyhow::Result<()> {
-    let document = serde_json::json!({
-        "format": "stallscope",
-        "version": 1,
-        "kind": "probe",
-        "seed": seed,
-        "probes": reports,
-    });
-    let text = serde_json::to_string_pretty(&document)? + "\n";
-    if path == Path::new("-") {
-        terminal::print(&text)?;
-    } else {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

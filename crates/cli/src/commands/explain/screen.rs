@@ -1,7 +1,7 @@
 //! One screen: the difference, the function, the site, the mechanism, the grade, what is open.
 
 use stallscope::code::SourceText;
-use stallscope::compare::{Comparison, Metric, Warning};
+use stallscope::compare::{Comparison, Decision, Metric, Warning};
 use stallscope::explain::{ArmHeat, Cause, Census, Conclusion, Explanation, FunctionRow};
 use stallscope::model::Measurement;
 
@@ -21,7 +21,11 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
     let mut out = verdict(comparison) + "\n" + &arms(comparison) + "\n";
     match (explanation.conclusion, explanation.causes.first()) {
         (Conclusion::NothingToExplain, _) => {
-            out += &wrap("so       ", "there is nothing to explain, and nothing was looked for");
+            let so = match comparison.analysis.verdict.decision {
+                Decision::Inconclusive => "the runs do not decide, so no cause was looked for",
+                _ => "there is nothing to explain, and no cause was looked for",
+            };
+            out += &wrap("so       ", so);
         }
         (Conclusion::Mechanism, Some(cause)) => out += &cause_text(explanation, cause, text),
         _ => {
@@ -128,4 +132,62 @@ fn how([before, after]: &[ArmHeat; 2], census: &Census) -> String {
         after.samples,
         after.runs,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use stallscope::code::fixture;
+    use stallscope::compare::Settings;
+    use stallscope::compare::simulate::{Noise, SimulatedMachine};
+    use stallscope::explain::{explain, simulate::InventedBench};
+    use stallscope::machine::{MachineProfile, Microarchitecture};
+    use stallscope::model::FileOffset;
+
+    use super::*;
+    use crate::terminal::WIDTH;
+
+    /// A decoder that is slower by `effect` in AFTER; `wide` says which arm has the merged load.
+    fn shown(wide: [bool; 2], effect: f64) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = ["before", "after"].map(|name| folder.path().join(name));
+        let mut hits = [vec![], vec![]];
+        for arm in [0, 1] {
+            let decoder = fixture::ring_loop(wide[arm]);
+            let bytes = fixture::program(&[("decode", &decoder)]);
+            std::fs::write(&programs[arm], bytes).unwrap();
+            hits[arm] = vec![(FileOffset(fixture::CODE_START.1.0 + 14), 3000)];
+        }
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 5);
+        machine.effect_log = effect;
+        let mut bench = InventedBench {
+            machine,
+            settings: Settings { seed: 42, cpu: Some(1), ..Settings::default() },
+            hits,
+            library_hits: [30, 30],
+            notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],
+        };
+        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let explanation = explain(programs, &mut bench, &profile, &mut |_| {}).unwrap();
+        let text = screen(&explanation, &mut SourceText::default());
+        let text = anstream::adapter::strip_str(&text).to_string();
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+        }
+        text
+    }
+
+    #[test]
+    fn the_first_story() {
+        insta::assert_snapshot!(shown([false, true], 0.7));
+    }
+
+    #[test]
+    fn no_mechanism() {
+        insta::assert_snapshot!(shown([false, false], 0.05));
+    }
+
+    #[test]
+    fn nothing_to_explain() {
+        insta::assert_snapshot!(shown([false, true], 0.0));
+    }
 }
