@@ -5,7 +5,9 @@
 //! compared with the stores of the iteration before in their own terms. Behind the instruction
 //! that makes the index, the index is unknown, and only the array is left to compare.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::{Addresses, Flow, FunctionCode, Loop, Root, SymbolicAddress};
 use crate::machine::ForwardingRule;
@@ -63,6 +65,9 @@ type Stores = BTreeMap<usize, (u32, i64)>;
 /// What the pieces of one element have in common: their index, and how many elements further on.
 type Group = (Root, i64);
 
+/// What an address is made of, constants aside.
+type Shape = (Option<Root>, Option<(Root, u8)>);
+
 /// The stores met so far.
 #[derive(Default)]
 struct Met {
@@ -79,6 +84,9 @@ pub(super) struct Walk<'a> {
     outer: &'a Loop,
     rule: &'a ForwardingRule,
     stores: Vec<(SymbolicAddress, u16)>,
+    narrowest_bytes: u16,
+    /// What the stores' addresses are made of, constants aside.
+    places: FxHashSet<Shape>,
 }
 
 impl<'a> Walk<'a> {
@@ -88,13 +96,15 @@ impl<'a> Walk<'a> {
         outer: &'a Loop,
         rule: &'a ForwardingRule,
     ) -> Self {
-        let stores = outer
+        let stores: Vec<(SymbolicAddress, u16)> = outer
             .blocks
             .iter()
             .flat_map(|b| code.blocks[*b].first..code.blocks[*b].end)
             .filter_map(|i| Some((addresses.store(i)?, code.insns[i].store?.size_bytes)))
             .collect();
-        Self { code, addresses, outer, rule, stores }
+        let narrowest_bytes = stores.iter().map(|(_, bytes)| *bytes).min().unwrap_or(u16::MAX);
+        let places = stores.iter().map(|(a, _)| (a.base, a.index)).collect();
+        Self { code, addresses, outer, rule, stores, narrowest_bytes, places }
     }
 
     pub fn has_stores(&self) -> bool {
@@ -114,16 +124,14 @@ impl<'a> Walk<'a> {
         definite(&met, self.code, size_bytes).or_else(|| self.probable(&met, &address, size_bytes))
     }
 
-    /// A cheap look before the walk: a narrower store, or one that can straddle.
+    /// A cheap look before the walk: is there a narrower store, or one that can straddle?
     fn any_store_could_block(&self, load: &SymbolicAddress, size_bytes: u16) -> bool {
-        self.stores.iter().any(|(store, store_bytes)| {
-            *store_bytes < size_bytes || store.minus(load).is_some_and(|d| d != 0)
-        })
+        self.narrowest_bytes < size_bytes || self.places.contains(&(load.base, load.index))
     }
 
     fn walk(&self, start: Point, size_bytes: u16) -> Met {
         let mut met = Met::default();
-        let mut best: HashMap<(usize, Target), u32> = HashMap::new();
+        let mut best: FxHashMap<(usize, Target), u32> = FxHashMap::default();
         let mut work = vec![start];
         while let Some(point) = work.pop() {
             let Some(at_start) = self.through_block(point, size_bytes, &mut met) else {
