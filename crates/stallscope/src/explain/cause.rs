@@ -47,8 +47,9 @@ pub struct Cause {
     pub loop_heat: LoopHeat,
     /// Share of the loop's samples on the site and the few instructions behind it, which wait.
     pub share_behind_site: Measurement,
-    /// Findings of the same rule in the same function of the other arm.
-    pub in_other_arm: usize,
+    /// Findings of the same rule in the same function of the other arm; absent when the other arm
+    /// has no such function.
+    pub in_other_arm: Option<usize>,
     /// Lines of the function that name the variable which the site touches, for a site without a
     /// line of its own (the compiler made it out of several); from readable sources only.
     pub mentions: Vec<SourceLine>,
@@ -82,13 +83,12 @@ pub(super) fn find(
         };
         // The same code in both builds has the same hazards: they cannot be what differs.
         let (Some(function), false) = (slow_function, row.place.is_unchanged()) else { continue };
-        let others = fast_function
-            .as_ref()
-            .map(|f| scan_function(fast_side.image, f, profile))
-            .unwrap_or_default();
+        let others = fast_function.as_ref().map(|f| scan_function(fast_side.image, f, profile));
         let code = FunctionCode::of(slow_side.image, function);
         for finding in scan_function(slow_side.image, function, profile) {
-            let in_other_arm = others.iter().filter(|o| o.rule == finding.rule).count();
+            let same_rule =
+                |found: &Vec<Finding>| found.iter().filter(|o| o.rule == finding.rule).count();
+            let in_other_arm = others.as_ref().map(same_rule);
             let base = Base { row, function, code: &code, debug: &debug[slow.index()] };
             causes.extend(weigh(&slow_side, &base, finding, slow, in_other_arm));
         }
@@ -106,7 +106,7 @@ struct Base<'a> {
 
 /// What the other build does not have comes first, then what is hot, then what the rule ranks high.
 fn weight(cause: &Cause) -> f64 {
-    let only_here = if cause.in_other_arm == 0 { 4.0 } else { 1.0 };
+    let only_here = if cause.in_other_arm.unwrap_or(0) == 0 { 4.0 } else { 1.0 };
     let heat = cause.loop_heat.share_of_function.value / 100.0;
     only_here * heat * (0.1 + cause.share_behind_site.value / 100.0) * cause.finding.score
 }
@@ -116,7 +116,7 @@ fn weigh(
     base: &Base<'_>,
     mut finding: Finding,
     arm: Arm,
-    in_other_arm: usize,
+    in_other_arm: Option<usize>,
 ) -> Option<Cause> {
     let code = base.code;
     let site = code.insn_at(finding.site.svma)?;

@@ -61,7 +61,7 @@ fn the_first_story_is_explained() {
     assert_eq!((e.conclusion, e.slow_arm), (Conclusion::Mechanism, Some(Arm::B)));
     let cause = &e.causes[0];
     assert_eq!(cause.finding.rule, "store-forward");
-    assert_eq!((cause.arm, cause.in_other_arm), (Arm::B, 0));
+    assert_eq!((cause.arm, cause.in_other_arm), (Arm::B, Some(0)));
     assert!(cause.finding.site.text.contains("xmm0, qword ptr"));
     assert_eq!(cause.finding.sets[cause.hottest_set.unwrap()].len(), 2);
     assert_eq!(e.rows[0].place.name(), "decode");

@@ -102,8 +102,9 @@ fn cause_text(explanation: &Explanation, cause: &Cause, text: &mut SourceText) -
     );
     out += &wrap("why      ", &format!("store-to-load forwarding fails: {}", finding.mechanism));
     let other = match cause.in_other_arm {
-        0 => "the other build's function has no such site".to_owned(),
-        n => format!("but the other build's function has {n} such sites too"),
+        None => "the other build has no function to compare it with".to_owned(),
+        Some(0) => "the other build's function has no such site".to_owned(),
+        Some(n) => format!("but the other build's function has {n} such sites too"),
     };
     out += &wrap("grade    ", &format!("{}: {}; {other}", finding.grade, finding.grade.meaning()));
     out + &wrap("try      ", &finding.remedy)
