@@ -54,6 +54,16 @@ pub fn wrap(first: &str, text: &str) -> String {
     textwrap::fill(text, options) + "\n"
 }
 
+/// A screen without colours, for golden tests; no line may be wider than the screen.
+#[cfg(test)]
+pub fn plain(screen: &str) -> String {
+    let text = anstream::adapter::strip_str(screen).to_string();
+    for line in text.lines() {
+        assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

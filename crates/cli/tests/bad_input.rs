@@ -1,40 +1,15 @@
 //! `scan` and `explain` from outside with everything that can be wrong: each has its own sentence
 //! and exit code 2, nothing is left running and nothing half-written.
 
+mod support;
+
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-fn stallscope(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("stallscope"));
-    command.current_dir(folder).args(args).stdin(Stdio::null());
-    command
-}
-
-fn run(folder: &Path, args: &[&str]) -> Output {
-    stallscope(folder, args).output().unwrap()
-}
-
-/// Exit code 2, nothing on standard output, and a complaint that holds all of `parts`.
-fn refused(folder: &Path, args: &[&str], parts: &[&str]) {
-    let output = run(folder, args);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
-    assert!(output.stdout.is_empty(), "{args:?}");
-    for part in parts {
-        assert!(complaint.contains(part), "{args:?} lacks `{part}`: {complaint}");
-    }
-}
-
-fn program(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = folder.join(name);
-    fs::write(&path, bytes).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
-}
+use support::{program, refused, run, stallscope};
 
 /// Compiles a C program; the C compiler is there wherever Rust links.
 fn compile(folder: &Path, name: &str, source: &str, flags: &[&str]) {

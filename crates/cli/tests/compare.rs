@@ -1,36 +1,22 @@
 //! `stallscope compare` from outside: every bad input has its own sentence and exit code, nothing
 //! is left running or half written. Real programs, but no claim about their speed.
 
+mod support;
+
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
-use assert_cmd::Command;
-use assert_cmd::cargo::cargo_bin_cmd;
+use support::program;
 
-fn stallscope(folder: &Path, args: &[&str]) -> Output {
-    let mut command: Command = cargo_bin_cmd!("stallscope");
-    command.current_dir(folder).arg("compare").args(args);
-    command.timeout(std::time::Duration::from_secs(60)).output().unwrap()
+/// `compare` with these arguments.
+fn compare(folder: &Path, args: &[&str]) -> Output {
+    support::run(folder, &[&["compare"], args].concat())
 }
 
-/// Exit code 2, nothing on standard output, and a complaint that holds all of `parts`.
+/// Arguments of `compare` that must be refused.
 fn refused(folder: &Path, args: &[&str], parts: &[&str]) {
-    let output = stallscope(folder, args);
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {complaint}");
-    assert!(output.stdout.is_empty(), "{args:?}");
-    for part in parts {
-        assert!(complaint.contains(part), "{args:?} lacks `{part}`: {complaint}");
-    }
-}
-
-fn program(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = folder.join(name);
-    fs::write(&path, bytes).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
+    support::refused(folder, &[&["compare"], args].concat(), parts);
 }
 
 #[test]
@@ -90,7 +76,7 @@ fn what_is_typed_wrongly_is_refused_before_anything_runs() {
 #[test]
 fn gates_answer_with_their_exit_code() {
     let folder = tempfile::tempdir().unwrap();
-    let code = |args: &[&str]| stallscope(folder.path(), args).status.code();
+    let code = |args: &[&str]| compare(folder.path(), args).status.code();
     let quick = ["--quiet", "--pairs", "6"];
     assert_eq!(code(&[&quick[..], &["true", "sleep 0.05"]].concat()), Some(0));
     assert_eq!(code(&[&quick[..], &["--gate", "true", "sleep 0.05"]].concat()), Some(1));
@@ -102,7 +88,7 @@ fn gates_answer_with_their_exit_code() {
 fn the_json_holds_every_run_in_order_and_replaces_the_screen() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["--json", "-", "--seed", "5", "--pairs", "4", "echo", "echo", "--", "hello"];
-    let output = stallscope(folder.path(), &args);
+    let output = compare(folder.path(), &args);
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value["kind"], "comparison");
     let result = &value["result"];
@@ -113,8 +99,7 @@ fn the_json_holds_every_run_in_order_and_replaces_the_screen() {
     assert_eq!(orders, (0..8).collect::<Vec<u64>>());
     assert!(samples.iter().all(|s| s["wall_ns"].as_u64().unwrap() > 0));
 
-    let quiet =
-        stallscope(folder.path(), &["-q", "--json", "r.json", "--pairs", "2", "true", "true"]);
+    let quiet = compare(folder.path(), &["-q", "--json", "r.json", "--pairs", "2", "true", "true"]);
     assert!(quiet.stdout.is_empty() && quiet.stderr.is_empty());
     let text = fs::read_to_string(folder.path().join("r.json")).unwrap();
     assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());

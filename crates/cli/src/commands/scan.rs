@@ -135,7 +135,7 @@ mod tests {
     use stallscope::machine::Microarchitecture;
 
     use super::*;
-    use crate::terminal::WIDTH;
+    use crate::terminal::plain;
 
     fn shown(most: usize) -> String {
         let (wide, narrow) = (fixture::ring_loop(true), fixture::ring_loop(false));
@@ -144,12 +144,7 @@ mod tests {
         let image = Image::parse(Path::new("./invented"), program).unwrap();
         let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
         let report = scan(&image, &ScanFilter::default(), &profile);
-        let text = screen(&report, most, &mut SourceText::default());
-        let text = anstream::adapter::strip_str(&text).to_string();
-        for line in text.lines() {
-            assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
-        }
-        text
+        plain(&screen(&report, most, &mut SourceText::default()))
     }
 
     #[test]

@@ -5,10 +5,7 @@ use stallscope::machine::{Cache, CacheKind, Machine};
 use stallscope::model::{Capability, Measurement};
 use stallscope::probes::ClockReport;
 
-use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, paint};
-
-/// Columns of the page.
-const WIDTH: usize = 80;
+use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint};
 
 /// Columns of the label in front of every line.
 const LABEL: usize = 13;
