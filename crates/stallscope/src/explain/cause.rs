@@ -18,6 +18,8 @@ const LEAST_LOOP_SHARE: f64 = 10.0;
 /// A blocked load shows on the instructions that wait for it: those close behind.
 const SHADOW_INSTRUCTIONS: usize = 8;
 
+/// Below this share of the loop's samples, in per cent, nobody waits for the site.
+const LEAST_SHADOW: f64 = 5.0;
 /// Lines that name the site's variable, at the most.
 const MOST_MENTIONS: usize = 4;
 
@@ -85,12 +87,16 @@ pub(super) fn find(
         let (Some(function), false) = (slow_function, row.place.is_unchanged()) else { continue };
         let others = fast_function.as_ref().map(|f| scan_function(fast_side.image, f, profile));
         let code = FunctionCode::of(slow_side.image, function);
-        for finding in scan_function(slow_side.image, function, profile) {
-            let same_rule =
-                |found: &Vec<Finding>| found.iter().filter(|o| o.rule == finding.rule).count();
-            let in_other_arm = others.as_ref().map(same_rule);
+        let findings = scan_function(slow_side.image, function, profile);
+        let count = |list: &[Finding], rule: &str| list.iter().filter(|f| f.rule == rule).count();
+        for finding in &findings {
+            let in_other_arm = others.as_ref().map(|o| count(o, &finding.rule));
+            // As many there as here: they are not what differs.
+            if in_other_arm >= Some(count(&findings, &finding.rule)) {
+                continue;
+            }
             let base = Base { row, function, code: &code, debug: &debug[slow.index()] };
-            causes.extend(weigh(&slow_side, &base, finding, slow, in_other_arm));
+            causes.extend(weigh(&slow_side, &base, finding.clone(), slow, in_other_arm));
         }
     }
     causes.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
@@ -107,8 +113,8 @@ struct Base<'a> {
 /// What the other build does not have comes first, then what is hot, then what the rule ranks high.
 fn weight(cause: &Cause) -> f64 {
     let only_here = if cause.in_other_arm.unwrap_or(0) == 0 { 4.0 } else { 1.0 };
-    let heat = cause.loop_heat.share_of_function.value / 100.0;
-    only_here * heat * (0.1 + cause.share_behind_site.value / 100.0) * cause.finding.score
+    let heat = cause.loop_heat.share_of_function.value * cause.share_behind_site.value;
+    only_here * heat * cause.finding.score
 }
 
 fn weigh(
@@ -129,6 +135,10 @@ fn weigh(
     }
     let behind = (site + SHADOW_INSTRUCTIONS).min(code.insns.len() - 1);
     let shadow = side.heat.between(finding.site.svma, code.insns[behind].svma);
+    let share_behind_site = super::heat::share_of(shadow, in_loop);
+    if share_behind_site.value < LEAST_SHADOW {
+        return None;
+    }
     describe_sites(side.image, base.debug, std::slice::from_mut(&mut finding));
     let loop_heat = LoopHeat { share_of_function, ..span(code, around, base.debug) };
     Some(Cause {
@@ -136,7 +146,7 @@ fn weigh(
         part_in_function: base.row.share_of_difference.clone(),
         mentions: mentions(&finding.site, loop_heat.lines.as_ref()),
         loop_heat,
-        share_behind_site: super::heat::share_of(shadow, in_loop),
+        share_behind_site,
         in_other_arm,
         hottest_set: hottest_set(side.heat, code, &finding),
         finding,

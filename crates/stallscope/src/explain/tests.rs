@@ -104,6 +104,16 @@ fn a_hazard_where_the_difference_is_not_is_no_cause() {
 }
 
 #[test]
+fn a_hazard_that_nobody_waits_for_is_no_cause() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    // The loop's samples lie on its first instruction, in front of the load.
+    let (_, file) = fixture::CODE_START;
+    scene.bench.hits = [vec![(file, 1000)], vec![(file, 2000)]];
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+}
+
+#[test]
 fn time_in_libraries_is_said_to_be_there() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (1000, 0)]);
     scene.bench.library_hits = [0, 1000];

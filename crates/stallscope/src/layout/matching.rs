@@ -5,7 +5,7 @@
 //! and changed by standing between the same neighbours. Equal names (static functions of different
 //! files) are paired in the order of their addresses.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -176,31 +176,6 @@ fn pair_by<'a, K: Ord>(
     right.retain(|function| !taken.contains(&function.start));
 }
 
-/// How many functions there are of each kind of change, for a summary line.
-impl Change {
-    /// The kind alone: every distance of a move counts as one kind.
-    #[must_use]
-    pub fn kind(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Moved { .. } => "moved",
-            Self::Changed => "changed",
-            Self::New => "new",
-            Self::Gone => "gone",
-        }
-    }
-
-    /// Counts by kind.
-    #[must_use]
-    pub fn census(matches: &[FunctionMatch<'_>]) -> HashMap<&'static str, usize> {
-        let mut counts = HashMap::new();
-        for m in matches {
-            *counts.entry(m.change.kind()).or_insert(0) += 1;
-        }
-        counts
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,7 +186,6 @@ mod tests {
         let matches = match_functions(&image, &image);
         assert_eq!(matches.len(), image.functions().len());
         assert!(matches.iter().all(|m| m.change == Change::Same));
-        assert_eq!(Change::census(&matches)["same"], matches.len());
     }
 
     #[test]
