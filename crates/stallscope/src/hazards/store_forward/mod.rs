@@ -117,20 +117,23 @@ fn describe(
     stores.sort_unstable();
     stores.dedup();
     let widths = store_widths(code, &stores);
-    let distance = blocked.distance_instructions;
+    let distance = match blocked.distance_instructions {
+        1 => "1 instruction".to_owned(),
+        n => format!("{n} instructions"),
+    };
     let count = stores.len();
     let bits = 8 * load_bytes;
     let mechanism = match blocked.certainty {
         Certainty::Definite => format!(
             "this {bits}-bit load reads bytes that {count} store{} of {widths} bits wrote at least \
-             {distance} instructions before, and none of them holds all of it: it cannot be \
+             {distance} earlier, and none of them holds all of it: it cannot be \
              forwarded and waits until they are in the cache",
             if count == 1 { "" } else { "s" }
         ),
         Certainty::Probable => format!(
             "this {bits}-bit load reads an array element that is written in pieces of {widths} \
-             bits under another index, at least {distance} instructions before: when it reads an \
-             element just written, no one store holds all of it, so it cannot be forwarded and \
+             bits under another index, at least {distance} earlier: when it reads an element just \
+             written, no one store holds all of it, so it cannot be forwarded and \
              waits until they are in the cache"
         ),
     };
@@ -142,7 +145,7 @@ fn describe(
         site,
         sets: blocked.sets,
         certainty: blocked.certainty,
-        distance_instructions: distance,
+        distance_instructions: blocked.distance_instructions,
         score,
         mechanism,
         remedy,
