@@ -41,10 +41,7 @@ demo: build cases ## Explain the first story, from a fresh clone in a few minute
 
 .PHONY: bench-aa
 bench-aa: build cases ## How often do comparisons of a program with itself cry wolf?
-	mkdir -p target/bench-aa
-	cp $(DECODER)-19 target/bench-aa/first
-	cp $(DECODER)-19 target/bench-aa/second
-	scripts/bench-aa target/bench-aa/first target/bench-aa/second -- strips
+	PAIRS=40 scripts/bench-aa $(DECODER)-19 strips
 
 .PHONY: bench-probe-truth
 bench-probe-truth: build ## Is every class of the store-forwarding probe right beside busy loops?

@@ -11,9 +11,19 @@ pub use crate::commands::probe::ProbeArgs;
 pub use crate::commands::rule::RuleArgs;
 pub use crate::commands::scan::ScanArgs;
 
+const EXAMPLES: &str = "\
+Examples:
+  stallscope explain ./before ./after -- input.bin    is it real, where, and why
+  stallscope compare ./before ./after -- input.bin    is it real
+  stallscope scan ./program                           which code could have a hazard
+  stallscope probe clock                              can this machine be trusted
+
+Exit codes: 0 fine, 1 a finding or regression (--gate), 2 bad usage or input,
+3 inconclusive (--gate), 130 interrupted.";
+
 /// Explains performance that changes without a visible reason.
 #[derive(Debug, Parser)]
-#[command(name = "stallscope", version, about, propagate_version = true, max_term_width = 100)]
+#[command(name = "stallscope", version, about, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// Options that every command takes.
     #[command(flatten)]
@@ -25,6 +35,7 @@ pub struct Cli {
 
 /// Options that every command takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Common options")]
 pub struct CommonArgs {
     /// Write the result as JSON to FILE, or to standard output with `-`
     #[arg(long, value_name = "FILE", global = true)]
@@ -35,7 +46,7 @@ pub struct CommonArgs {
     /// Never draw a progress bar
     #[arg(long, global = true)]
     pub no_progress: bool,
-    /// Machine profile to read and to write instead of the cached one of this processor
+    /// Read and write this machine profile, not the cached one
     #[arg(long, value_name = "FILE", global = true)]
     pub profile: Option<PathBuf>,
     /// Seed of everything random, as printed by an earlier run

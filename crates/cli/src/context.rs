@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::CommonArgs;
 
@@ -40,7 +40,7 @@ impl Outcome {
 
 /// Shared state of one invocation.
 pub struct Context {
-    interrupt: Arc<AtomicBool>,
+    interrupt: OnceLock<Arc<AtomicBool>>,
     json: Option<PathBuf>,
     profile: Option<PathBuf>,
     quiet: bool,
@@ -49,36 +49,35 @@ pub struct Context {
 }
 
 impl Context {
-    /// Installs the Ctrl-C handler and reads the common arguments.
-    pub fn new(common: &CommonArgs) -> anyhow::Result<Self> {
-        let interrupt = Arc::new(AtomicBool::new(false));
-        for signal in
-            [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
-        {
-            // A second Ctrl-C ends us at once; children die with us by their own request.
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupt))
-                .context("cannot install the signal handler")?;
-            signal_hook::flag::register(signal, Arc::clone(&interrupt))
-                .context("cannot install the signal handler")?;
-        }
-        Ok(Self {
-            interrupt,
+    /// Reads the common arguments.
+    pub fn new(common: &CommonArgs) -> Self {
+        Self {
+            interrupt: OnceLock::new(),
             json: common.json.clone(),
             profile: common.profile.clone(),
             quiet: common.quiet,
             progress: !common.no_progress && !common.quiet,
             seed: common.seed,
-        })
+        }
     }
 
-    /// The flag that Ctrl-C sets.
+    /// The flag that Ctrl-C sets, for commands that have something to clean up: they look at it at
+    /// least ten times a second. Without this call Ctrl-C ends the program at once.
     pub fn interrupt(&self) -> &AtomicBool {
-        &self.interrupt
+        self.interrupt.get_or_init(|| {
+            let flag = Arc::new(AtomicBool::new(false));
+            for signal in [SIGINT, SIGTERM, SIGHUP] {
+                // Only an invalid signal number can fail here; then Ctrl-C still ends us, and the
+                // kernel ends the child with us.
+                let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
+            }
+            flag
+        })
     }
 
     /// Whether Ctrl-C was pressed.
     pub fn interrupted(&self) -> bool {
-        self.interrupt.load(Ordering::Relaxed)
+        self.interrupt.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
     /// Where the machine-readable result goes; `-` is standard output and replaces the screen.

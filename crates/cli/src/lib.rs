@@ -21,10 +21,7 @@ use context::{Context, Outcome};
 #[must_use]
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let context = match Context::new(&cli.common) {
-        Ok(context) => context,
-        Err(error) => return complain(&error),
-    };
+    let context = Context::new(&cli.common);
     let result = match cli.command {
         Command::Compare(args) => commands::compare::run(&args, &context),
         Command::Explain(args) => commands::explain::run(&args, &context),

@@ -54,8 +54,19 @@ pub fn wrap(first: &str, text: &str) -> String {
     let options = textwrap::Options::new(WIDTH)
         .initial_indent(first)
         .subsequent_indent(&blanks)
-        .break_words(false);
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
     textwrap::fill(text, options) + "\n"
+}
+
+/// A screen without colours, for golden tests; no line may be wider than the screen.
+#[cfg(test)]
+pub fn plain(screen: &str) -> String {
+    let text = anstream::adapter::strip_str(screen).to_string();
+    for line in text.lines() {
+        assert!(line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
+    }
+    text
 }
 
 #[cfg(test)]

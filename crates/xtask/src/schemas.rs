@@ -6,6 +6,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use schemars::Schema;
+use stallscope::compare::Comparison;
+use stallscope::explain::Explanation;
+use stallscope::hazards::ScanReport;
 use stallscope::machine::MachineProfile;
 use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
@@ -19,10 +22,13 @@ struct Entry {
 
 /// Every type that is written to a file, in alphabetical order.
 static SCHEMAS: &[Entry] = &[
+    Entry { name: "comparison", make: schema_of::<Comparison> },
+    Entry { name: "explanation", make: schema_of::<Explanation> },
     Entry { name: "finding", make: schema_of::<Finding> },
     Entry { name: "machine-profile", make: schema_of::<MachineProfile> },
     Entry { name: "probe-report", make: schema_of::<ProbeReport> },
     Entry { name: "sample-run", make: schema_of::<SampleRun> },
+    Entry { name: "scan-report", make: schema_of::<ScanReport> },
 ];
 
 /// As it is written, which is what a reader meets.

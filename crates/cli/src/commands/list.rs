@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::json;
 use stallscope::hazards::HAZARDS;
 use stallscope::machine::{Machine, MachineProfile};
+use stallscope::probes::PROBES;
 
 use crate::context::{Context, Outcome};
 use crate::terminal::{STRONG, paint};
@@ -19,7 +20,8 @@ pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     let profile = MachineProfile::for_machine(&Machine::detect());
     let hazards: Vec<(&str, &str)> =
         HAZARDS.iter().map(|h| (h.id(), h.card(&profile).title)).collect();
-    let sections = [("hazards", hazards)];
+    let probes: Vec<(&str, &str)> = PROBES.iter().map(|p| (p.id(), p.title())).collect();
+    let sections = [("probes", probes), ("hazards", hazards)];
     if context.shows_screen() {
         let mut text = String::new();
         for (title, entries) in &sections {

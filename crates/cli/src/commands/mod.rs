@@ -5,5 +5,7 @@ pub mod explain;
 pub mod list;
 pub mod probe;
 pub mod rule;
+mod run_args;
 pub mod scan;
 mod site;
+mod words;

@@ -32,8 +32,8 @@ struct Answers<'a> {
 
 /// Runs the command.
 pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
-    let chosen = choose(&args.names)?;
     output::check(context)?;
+    let chosen = choose(&args.names)?;
     // Before anything runs: a profile that must not be replaced should not cost the probes first.
     let wanted = chosen.iter().any(|p| prices(p.id()));
     let target = if wanted { profile::to_update(context)? } else { None };

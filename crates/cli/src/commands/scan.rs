@@ -71,11 +71,11 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 fn screen(report: &ScanReport, most: usize, text: &mut SourceText) -> String {
-    let mut out = format!(
-        "{}: {} in {} functions, {} of machine code\n",
-        paint(STRONG, &report.program),
+    let mut out = paint(STRONG, &report.program) + "\n";
+    out += &format!(
+        "{} in {}, {} of machine code\n",
         count(report.findings.len(), "finding"),
-        report.functions,
+        count(report.functions, "function"),
         size(report.code_bytes),
     );
     if report.function_source == FunctionSource::EhFrame {
@@ -93,22 +93,22 @@ fn screen(report: &ScanReport, most: usize, text: &mut SourceText) -> String {
 
 fn entry(rank: usize, finding: &Finding, text: &mut SourceText) -> String {
     let title = format!(
-        "\n{rank:>3}  {} {} {}\n",
-        paint(STRONG, site::clip(site::short_name(&finding.site.function), 60)),
-        finding.rule,
-        paint(FAINT, format!("{} {}", finding.grade, finding.certainty)),
+        "\n{rank:>3}  {}\n",
+        paint(STRONG, site::clip(site::short_name(&finding.site.function), 72)),
     );
     let place = format!(
-        "     score {:.2}, loop depth {}, at least {} from store to load, id {}\n",
+        "     {}: {} {}, score {:.2}\n     loop depth {}, {} from store to load or more\n",
+        finding.id,
+        finding.certainty,
+        finding.grade,
         finding.score,
         finding.loop_depth,
         count(finding.distance_instructions as usize, "instruction"),
-        finding.id,
     );
     title
         + &paint(FAINT, place)
         + &site::site(&finding.site, 5, text)
-        + "     reads what these stores wrote\n"
+        + &format!("     {}\n", site::store_words(finding, 0))
         + &site::stores(finding, 0, 5, text)
         + &wrap("     why  ", &finding.mechanism)
         + &wrap("     try  ", &finding.remedy)
@@ -123,5 +123,36 @@ fn size(bytes: u64) -> String {
         0..10_000 => format!("{bytes} bytes"),
         10_000..10_000_000 => format!("{:.0} kB", bytes as f64 / 1e3),
         _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use stallscope::code::fixture;
+    use stallscope::machine::{MachineProfile, Microarchitecture};
+
+    use super::*;
+    use crate::terminal::plain;
+
+    fn shown(most: usize) -> String {
+        let (wide, narrow) = (fixture::ring_loop(true), fixture::ring_loop(false));
+        let program =
+            fixture::program(&[("decode", &wide), ("encode", &narrow), ("decode_again", &wide)]);
+        let image = Image::parse(Path::new("./invented"), program).unwrap();
+        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let report = scan(&image, &ScanFilter::default(), &profile);
+        plain(&screen(&report, most, &mut SourceText::default()))
+    }
+
+    #[test]
+    fn findings_come_with_their_stores() {
+        insta::assert_snapshot!(shown(usize::MAX));
+    }
+
+    #[test]
+    fn what_is_left_out_is_said() {
+        assert!(shown(1).ends_with("1 finding left out: --top 0 shows them all\n"));
     }
 }

@@ -10,32 +10,68 @@ const MOST_SETS: usize = 1;
 /// Stores of a set that are written out.
 const MOST_STORES: usize = 4;
 
-/// One instruction with its address and source, indented by `indent` blanks.
+/// One instruction with its address, the variable it touches and its source, indented.
 pub fn site(site: &Site, indent: usize, text: &mut SourceText) -> String {
     let blanks = " ".repeat(indent);
     let address = format!("{:#x}", site.svma.0);
-    let mut out = format!("{blanks}{address:<10}{}\n", paint(STRONG, &site.text));
-    let mut about = Vec::new();
-    if let Some(variable) = &site.variable {
-        about.push(format!("an element or part of `{variable}`"));
-    }
+    let variable = site.variable.as_ref().map(|v| format!("  ; {v}")).unwrap_or_default();
+    let mut out =
+        format!("{blanks}{address:<10}{}{}\n", paint(STRONG, &site.text), paint(FAINT, variable));
     if let Some(line) = site.source.first().filter(|l| l.line > 0) {
-        about.push(source_line(line, text));
-        if let (Some(function), 2..) = (&line.function, site.source.len()) {
-            about.push(format!("in {}", short_name(function)));
-        }
-    }
-    if !about.is_empty() {
-        let about = clip(&about.join("  "), WIDTH - indent - 10);
-        out += &format!("{blanks}          {}\n", paint(FAINT, about));
+        let inlined = match (&line.function, site.source.len()) {
+            (Some(function), 2..) => format!(" in {}", short_name(function)),
+            _ => String::new(),
+        };
+        out += &indented_line(line, &inlined, indent, text);
     }
     out
 }
 
-/// `file.cpp:12  the text of the line`, as far as the file can be read.
-pub fn source_line(line: &SourceLine, text: &mut SourceText) -> String {
+/// A source line under an instruction.
+pub fn indented_line(
+    line: &SourceLine,
+    about: &str,
+    indent: usize,
+    text: &mut SourceText,
+) -> String {
     let code = text.line(line).map(|l| format!("  {l}")).unwrap_or_default();
-    format!("{line}{code}")
+    let clipped = clip(&format!("{line}{about}{code}"), WIDTH - indent - 10);
+    format!("{}{}\n", " ".repeat(indent + 10), paint(FAINT, clipped))
+}
+
+/// "this 64-bit load of `fifo`", as far as it is known.
+pub fn load_words(site: &Site) -> String {
+    let width = match site.access_bytes {
+        0 => String::new(),
+        bytes => format!("{}-bit ", 8 * bytes),
+    };
+    let of = site.variable.as_ref().map(|v| format!(" of `{v}`")).unwrap_or_default();
+    format!("this {width}load{of}")
+}
+
+/// "reads what these two 32-bit stores wrote".
+pub fn store_words(finding: &Finding, set: usize) -> String {
+    let stores: Vec<&Site> = finding
+        .sets
+        .get(set)
+        .into_iter()
+        .flatten()
+        .filter_map(|i| finding.others.get(*i))
+        .collect();
+    let count = match stores.len() {
+        1 => "this".to_owned(),
+        2 => "these two".to_owned(),
+        n => format!("these {n}"),
+    };
+    let first = stores.first().map_or(0, |s| s.access_bytes);
+    let width = match first {
+        bytes if bytes > 0 && stores.iter().all(|s| s.access_bytes == bytes) => {
+            format!(" {}-bit", 8 * bytes)
+        }
+        _ => String::new(),
+    };
+    let noun = if stores.len() == 1 { "store" } else { "stores" };
+    format!("reads what {count}{width} {noun} wrote")
 }
 
 /// The stores of a finding: the set `first` in full, the others counted.

@@ -149,10 +149,11 @@ impl Addresses {
         let mut accesses = vec![[None, None]; code.insns.len()];
         let mut at_end = at_start;
         for (block, state) in code.blocks.iter().zip(&mut at_end) {
-            for index in block.first..block.end {
+            let body = block.first..block.end;
+            for (index, access) in body.clone().zip(&mut accesses[body]) {
                 let insn = &code.insns[index];
                 let symbolic = |a: &Option<Access>| a.and_then(|a| state.evaluate(&a.address));
-                accesses[index] = [symbolic(&insn.load), symbolic(&insn.store)];
+                *access = [symbolic(&insn.load), symbolic(&insn.store)];
                 state.step(index, insn);
             }
         }

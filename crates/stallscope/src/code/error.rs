@@ -45,6 +45,9 @@ pub enum CodeError {
         /// The processor it is for.
         architecture: String,
     },
+    /// A compiled file that no linker has placed yet.
+    #[error("{0} is an object file: name the program or library that it is linked into")]
+    NotLinked(PathBuf),
     /// A program without machine code, or without anything that says where functions are.
     #[error("{path} has no {what}")]
     Empty {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use object::read::elf::{ElfFile64, FileHeader};
-use object::{Object, ObjectSection, ObjectSegment, SectionKind};
+use object::{Object, ObjectKind, ObjectSection, ObjectSegment, SectionKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +74,9 @@ impl Image {
         let file = ElfFile64::<object::Endianness>::parse(&*data)
             .map_err(|e| CodeError::damaged(path, e))?;
         check_architecture(path, &file)?;
+        if file.kind() == ObjectKind::Relocatable {
+            return Err(CodeError::NotLinked(path.into()));
+        }
         check_ranges(path, &file, data.len())?;
         let segments = file
             .segments()
@@ -270,6 +273,9 @@ mod tests {
         assert!(parse(b"\x7fELF\x02\x01\x01").contains("truncated"));
         let whole = fs::read(std::env::current_exe().unwrap()).unwrap();
         assert!(parse(&whole[..whole.len() / 2]).contains("truncated"));
+        let mut object = whole.clone();
+        object[16] = 1;
+        assert!(parse(&object).contains("linked into"));
         let mut foreign = whole;
         foreign[18..20].copy_from_slice(&183_u16.to_le_bytes());
         assert!(parse(&foreign).contains("Aarch64"));

@@ -6,6 +6,7 @@
 mod address;
 mod cfg;
 mod error;
+pub mod fixture;
 mod functions;
 mod image;
 mod insn;

@@ -102,14 +102,14 @@ impl Variables {
     }
 
     fn string(&self, unit: &Unit, entry: &Entry<'_>, name: gimli::DwAt) -> Option<String> {
-        let text = self.dwarf.attr_string(unit, entry.attr_value(name)?).ok()?;
+        let text = self.dwarf.attr_string(unit, attribute(unit, entry, name)?).ok()?;
         let text = gimli::Reader::to_string_lossy(&text).ok()?;
         Some(text.into_owned())
     }
 
     /// Bytes of the type that `entry` names.
     fn size_of(&self, unit: &Unit, entry: &Entry<'_>, depth: u32) -> Option<i64> {
-        let AttributeValue::UnitRef(offset) = entry.attr_value(gimli::DW_AT_type)? else {
+        let AttributeValue::UnitRef(offset) = attribute(unit, entry, gimli::DW_AT_type)? else {
             return None;
         };
         let kind = unit.entry(offset).ok()?;
@@ -125,6 +125,15 @@ impl Variables {
             _ => Some(inner),
         }
     }
+}
+
+/// An attribute of an entry, or of what it is an instance of (inlined and cloned functions).
+fn attribute(unit: &Unit, entry: &Entry<'_>, name: gimli::DwAt) -> Option<AttributeValue<Reader>> {
+    entry.attr_value(name).or_else(|| {
+        let origin = entry.attr_value(gimli::DW_AT_abstract_origin)?;
+        let AttributeValue::UnitRef(offset) = origin else { return None };
+        unit.entry(offset).ok()?.attr_value(name)
+    })
 }
 
 /// The product of an array's dimensions.

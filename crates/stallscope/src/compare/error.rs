@@ -41,7 +41,8 @@ pub enum CompareError {
     },
     /// One arm failed by itself.
     #[error(
-        "arm {arm} failed: `{command}` ended with {status}{seems}{said} (to compare failing commands, add --ignore-failure)"
+        "arm {arm} failed: `{command}`: {status}{seems} (to compare failing commands, add \
+         --ignore-failure){said}"
     )]
     Failed {
         /// Which arm.

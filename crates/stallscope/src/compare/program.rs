@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::CompareError;
 use super::schedule::Arm;
-use crate::trace::child::resolve_program;
+use crate::trace::child::{ChildError, resolve_program};
 
 /// A program and its arguments, ready to be run without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +26,7 @@ impl CommandLine {
     #[must_use]
     pub fn display(&self) -> String {
         let words = std::iter::once(&self.program).chain(&self.args);
-        words
-            .map(|w| w.to_string_lossy())
-            .collect::<Vec<_>>()
-            .join(" ")
+        words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -52,23 +49,11 @@ pub struct ArmRecord {
 /// # Errors
 /// When there is none, when it is a directory or a device, or when it cannot be read.
 pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), CompareError> {
-    let path = resolve_program(&line.program).map_err(|cause| CompareError::Program {
-        arm,
-        cause,
-        seems: String::new(),
-    })?;
-    let unreadable = |cause| CompareError::Unreadable {
-        arm,
-        path: path.clone(),
-        cause,
-    };
+    let path = resolve_program(&line.program).map_err(|cause| not_found(arm, line, cause))?;
+    let unreadable = |cause| CompareError::Unreadable { arm, path: path.clone(), cause };
     let kind = fs::metadata(&path).map_err(unreadable)?;
     if !kind.is_file() {
-        let what = if kind.is_dir() {
-            "a directory"
-        } else {
-            "a device or a pipe"
-        };
+        let what = if kind.is_dir() { "a directory" } else { "a device or a pipe" };
         return Err(CompareError::NoProgram { arm, path, what });
     }
     // A program may be executable and not readable; then it has no fingerprint, which is no error.
@@ -84,6 +69,19 @@ pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), Com
         program_fnv1a,
     };
     Ok((path, record))
+}
+
+/// A word without a slash is looked for on `PATH` only; often a file right here was meant.
+fn not_found(arm: Arm, line: &CommandLine, cause: ChildError) -> CompareError {
+    let here = Path::new(&line.program);
+    if here.is_dir() {
+        return CompareError::NoProgram { arm, path: here.into(), what: "a directory" };
+    }
+    let seems = match here.is_file() {
+        true => format!(" on PATH; to run the file in this folder, write ./{}", here.display()),
+        false => String::new(),
+    };
+    CompareError::Program { arm, cause, seems }
 }
 
 fn fingerprint(mut file: File) -> std::io::Result<(u64, String)> {
@@ -137,14 +135,7 @@ fn describe(head: &[u8], length: u64) -> Option<String> {
         return None;
     }
     let text = !head.contains(&0) && std::str::from_utf8(&head[..head.len().min(1024)]).is_ok();
-    Some(
-        if text {
-            "text without a #! line"
-        } else {
-            "data, not a program"
-        }
-        .into(),
-    )
+    Some(if text { "text without a #! line" } else { "data, not a program" }.into())
 }
 
 fn describe_elf(head: &[u8], length: u64) -> Option<String> {
@@ -164,11 +155,7 @@ fn describe_elf(head: &[u8], length: u64) -> Option<String> {
         243 => "RISC-V",
         _ => "another machine",
     };
-    let own = if cfg!(target_arch = "x86_64") {
-        62
-    } else {
-        183
-    };
+    let own = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
     if machine != own {
         return Some(format!("an ELF file for {name}"));
     }
@@ -201,12 +188,7 @@ fn describe_elf(head: &[u8], length: u64) -> Option<String> {
 /// A little-endian number of `bytes` bytes.
 fn word(head: &[u8], at: usize, bytes: usize) -> Option<u64> {
     let field = head.get(at..at.checked_add(bytes)?)?;
-    Some(
-        field
-            .iter()
-            .rev()
-            .fold(0, |value, byte| value << 8 | u64::from(*byte)),
-    )
+    Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
 #[cfg(test)]
@@ -240,10 +222,7 @@ mod tests {
         }
         let mut foreign = head.to_vec();
         foreign[18..20].copy_from_slice(&243_u16.to_le_bytes());
-        assert_eq!(
-            describe(&foreign, 1 << 30).unwrap(),
-            "an ELF file for RISC-V"
-        );
+        assert_eq!(describe(&foreign, 1 << 30).unwrap(), "an ELF file for RISC-V");
     }
 
     #[test]
@@ -257,14 +236,8 @@ mod tests {
 
     #[test]
     fn a_directory_is_no_program() {
-        let line = CommandLine {
-            program: "/tmp/".into(),
-            args: vec![],
-        };
+        let line = CommandLine { program: "/tmp/".into(), args: vec![] };
         let error = inspect(Arm::B, &line).unwrap_err().to_string();
-        assert!(
-            error.contains("arm B") && error.contains("directory"),
-            "{error}"
-        );
+        assert!(error.contains("arm B") && error.contains("directory"), "{error}");
     }
 }

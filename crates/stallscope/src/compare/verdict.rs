@@ -12,8 +12,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::stats::ALPHA;
 use super::stats::power::{FEWEST_PAIRS, detectable, pairs_needed};
 use super::stats::signed_rank::Interval;
+use super::stats::student::t_quantile;
 
 /// The word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -85,12 +87,21 @@ pub fn judge(interval: &Interval, pairs: usize, pair_sd_log: f64, delta_log: f64
     } else {
         (Decision::Inconclusive, Some(Doubt::RealButSmall))
     };
+    let noise_log = pair_sd_log.max(implied_sd(interval, pairs));
     Verdict {
         decision,
         doubt,
-        detectable_log: detectable(pairs, pair_sd_log),
-        pairs_needed: pairs_needed(pair_sd_log, delta_log).map(|n| n as u64),
+        detectable_log: detectable(pairs, noise_log),
+        pairs_needed: pairs_needed(noise_log, delta_log).map(|n| n as u64),
     }
+}
+
+/// The spread of normal noise that would give an interval this wide. Spikes widen the interval and
+/// leave the robust spread alone; planning with the latter would promise what the former denies.
+fn implied_sd(interval: &Interval, pairs: usize) -> f64 {
+    let n = pairs as f64;
+    let critical = t_quantile(1.0 - ALPHA / 2.0, n - 1.0).unwrap_or(f64::INFINITY);
+    0.5 * (interval.high - interval.low) * n.sqrt() / critical
 }
 
 #[cfg(test)]
@@ -98,12 +109,7 @@ mod tests {
     use super::*;
 
     fn word(low: f64, centre: f64, high: f64, pairs: usize) -> (Decision, Option<Doubt>) {
-        let interval = Interval {
-            centre,
-            low,
-            high,
-            confidence: 0.95,
-        };
+        let interval = Interval { centre, low, high, confidence: 0.95 };
         let v = judge(&interval, pairs, 0.01, 0.01);
         (v.decision, v.doubt)
     }
@@ -115,31 +121,22 @@ mod tests {
         assert_eq!(word(-0.03, -0.02, -0.011, 20), (Decision::Faster, None));
         assert_eq!(word(-0.004, 0.0, 0.004, 20), (Decision::Equivalent, None));
         assert_eq!(word(0.002, 0.004, 0.006, 20), (Decision::Equivalent, None));
-        assert_eq!(
-            word(-0.02, 0.0, 0.004, 20),
-            (Decision::Inconclusive, Some(Doubt::TooNoisy))
-        );
+        assert_eq!(word(-0.02, 0.0, 0.004, 20), (Decision::Inconclusive, Some(Doubt::TooNoisy)));
         assert_eq!(
             word(0.002, 0.007, 0.02, 20),
             (Decision::Inconclusive, Some(Doubt::RealButSmall))
         );
-        assert_eq!(
-            word(0.5, 0.6, 0.7, 5),
-            (Decision::Inconclusive, Some(Doubt::TooFewPairs))
-        );
+        assert_eq!(word(0.5, 0.6, 0.7, 5), (Decision::Inconclusive, Some(Doubt::TooFewPairs)));
     }
 
     #[test]
     fn planning_goes_with_every_verdict() {
-        let interval = Interval {
-            centre: 0.0,
-            low: -0.02,
-            high: 0.02,
-            confidence: 0.95,
-        };
+        let interval = Interval { centre: 0.0, low: -0.009, high: 0.009, confidence: 0.95 };
         let v = judge(&interval, 20, 0.02, 0.01);
         assert_eq!(v.pairs_needed, Some(36));
         assert!((0.012..0.016).contains(&v.detectable_log.unwrap()), "{v:?}");
+        let wide = Interval { low: -0.03, high: 0.03, ..interval };
+        assert!(judge(&wide, 20, 0.02, 0.01).detectable_log.unwrap() > 0.03);
         assert_eq!(judge(&interval, 4, 0.02, 0.01).detectable_log, None);
     }
 }

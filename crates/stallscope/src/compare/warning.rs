@@ -76,6 +76,13 @@ pub enum Warning {
         /// Of processor time.
         cpu_log_ratio: f64,
     },
+    /// Wall time is far noisier than processor time: others compete for the processor.
+    Contended {
+        /// How many times narrower the interval of processor time is.
+        narrower: f64,
+        /// Estimate, lower and upper end of processor time, as log ratios.
+        cpu_log: [f64; 3],
+    },
     /// Many pairs show no difference at all: the timer's steps are coarser than the noise.
     CoarseTimer {
         /// How many pairs.
@@ -120,15 +127,21 @@ fn percent(log: f64) -> f64 {
 
 impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Each part knows its own warnings and is silent about the others.
+        self.say_about_runs(f)?;
+        self.say_about_machine(f)?;
+        self.say_about_conclusion(f)
+    }
+}
+
+impl Warning {
+    /// Advice about what was run; empty for other warnings.
+    fn say_about_runs(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::OneBuildEach => f.write_str(
                 "these are runs of one build each: this says these two binaries differ (or not), \
                  not that the source change does it (layout alone moves programs by 1-3 %); \
                  `stallscope explain` looks for the reason",
-            ),
-            Self::FewPairs { pairs } => write!(
-                f,
-                "{pairs} pairs cannot reach p < 0.05 in any exact test; use at least 6 (--pairs 20)"
             ),
             Self::TooShort { median_ns } => write!(
                 f,
@@ -141,47 +154,6 @@ impl std::fmt::Display for Warning {
                 "only {:.0} % of the wall time is processor time: this compares waiting (files, \
                  network, sleep), which a change of code may not touch",
                 100.0 * cpu_share
-            ),
-            Self::Drift { change_log, spearman } => write!(
-                f,
-                "the machine drifted by {:+.1} % over the comparison (Spearman {spearman:+.2}); \
-                 pairs cancel that, but a quieter machine would give a narrower interval",
-                percent(*change_log)
-            ),
-            Self::SlotEffect { second_over_first_log } => write!(
-                f,
-                "the second run of a pair differs by {:+.1} % from the first, whatever is run; the \
-                 order is balanced, so this adds noise, not bias: try a pause, or more pairs",
-                percent(*second_over_first_log)
-            ),
-            Self::Autocorrelated { lag_1 } => write!(
-                f,
-                "neighbouring pairs resemble each other (lag-1 correlation {lag_1:+.2}): the \
-                 interval is too narrow; repeat the comparison later before believing it"
-            ),
-            Self::Spikes { share, minimum_log_ratio } => write!(
-                f,
-                "{:.0} % of the runs are spikes (another process, interrupts); the estimate resists \
-                 them, the interval gets wider. Fastest runs alone: {:+.1} %",
-                100.0 * share,
-                percent(*minimum_log_ratio)
-            ),
-            Self::TestsDisagree { signed_rank_p, t_p } => write!(
-                f,
-                "signed ranks (p = {signed_rank_p:.3}) and the paired t-test (p = {t_p:.3}) \
-                 disagree: noise is spiky or skewed; the ranks decide, more pairs would settle it"
-            ),
-            Self::CpuTimeDisagrees { wall_log_ratio, cpu_log_ratio } => write!(
-                f,
-                "wall time changed by {:+.1} %, processor time by {:+.1} %: the difference is in \
-                 waiting or scheduling rather than in what the code executes (or the other way round)",
-                percent(*wall_log_ratio),
-                percent(*cpu_log_ratio)
-            ),
-            Self::CoarseTimer { zeros } => write!(
-                f,
-                "{zeros} pairs show no difference at all: the timer is too coarse for this \
-                 program; give it more work per run"
             ),
             Self::IdenticalPrograms => f.write_str(
                 "both arms are the same bytes with the same arguments: any difference is placement or noise",
@@ -202,6 +174,111 @@ impl std::fmt::Display for Warning {
                 f,
                 "failing runs were counted ({a} of A, {b} of B): a program that fails early is fast"
             ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Advice about the machine at that time; empty for other warnings.
+    fn say_about_machine(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Drift { change_log, spearman } => write!(
+                f,
+                "the machine drifted by {:+.1} % over the comparison (Spearman {spearman:+.2}); \
+                 pairs cancel that, but a quieter machine would give a narrower interval",
+                percent(*change_log)
+            ),
+            Self::SlotEffect { second_over_first_log } => write!(
+                f,
+                "the second run of a pair differs by {:+.1} % from the first, whatever is run; the \
+                 order is balanced, so this adds noise, not bias: more pairs help",
+                percent(*second_over_first_log)
+            ),
+            Self::Autocorrelated { lag_1 } => write!(
+                f,
+                "neighbouring pairs resemble each other (lag-1 correlation {lag_1:+.2}): the \
+                 interval is too narrow; repeat the comparison later before believing it"
+            ),
+            Self::Spikes { share, minimum_log_ratio } => write!(
+                f,
+                "{:.0} % of the runs are spikes (another process, interrupts); the estimate resists \
+                 them, the interval gets wider. Fastest runs alone: {:+.1} %",
+                100.0 * share,
+                percent(*minimum_log_ratio)
+            ),
+            Self::Contended { narrower, cpu_log: [centre, low, high] } => write!(
+                f,
+                "others compete for this processor: the interval of processor time is \
+                 {narrower:.0} times narrower ({:+.1} % [{:+.1}, {:+.1}]); choose an idle one \
+                 (--cpu) or a quieter moment",
+                percent(*centre),
+                percent(*low),
+                percent(*high)
+            ),
+            Self::CoarseTimer { zeros } => write!(
+                f,
+                "{zeros} pairs show no difference at all: the timer is too coarse for this \
+                 program; give it more work per run"
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// Advice about the conclusion; empty for other warnings.
+    fn say_about_conclusion(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::FewPairs { pairs } => write!(
+                f,
+                "{pairs} pairs cannot reach p < 0.05 in any exact test; use at least 6 (--pairs 20)"
+            ),
+            Self::TestsDisagree { signed_rank_p, t_p } => write!(
+                f,
+                "signed ranks (p = {signed_rank_p:.3}) and the paired t-test (p = {t_p:.3}) \
+                 disagree: noise is spiky or skewed; the ranks decide, more pairs would settle it"
+            ),
+            Self::CpuTimeDisagrees { wall_log_ratio, cpu_log_ratio } => write!(
+                f,
+                "wall time changed by {:+.1} %, processor time by {:+.1} %: the difference is in \
+                 waiting or scheduling rather than in what the code executes (or the other way round)",
+                percent(*wall_log_ratio),
+                percent(*cpu_log_ratio)
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_warning_has_advice() {
+        let all = [
+            Warning::OneBuildEach,
+            Warning::FewPairs { pairs: 3 },
+            Warning::TooShort { median_ns: 5e5 },
+            Warning::MostlyWaiting { cpu_share: 0.2 },
+            Warning::Drift { change_log: 0.02, spearman: 0.9 },
+            Warning::SlotEffect { second_over_first_log: 0.02 },
+            Warning::Autocorrelated { lag_1: 0.5 },
+            Warning::Spikes { share: 0.1, minimum_log_ratio: 0.0 },
+            Warning::TestsDisagree { signed_rank_p: 0.01, t_p: 0.2 },
+            Warning::CpuTimeDisagrees { wall_log_ratio: 0.1, cpu_log_ratio: 0.0 },
+            Warning::Contended { narrower: 9.0, cpu_log: [0.0, -0.01, 0.01] },
+            Warning::CoarseTimer { zeros: 9 },
+            Warning::IdenticalPrograms,
+            Warning::OutputDiffers,
+            Warning::OutputVaries { arms: vec![Arm::A, Arm::B] },
+            Warning::FailuresIgnored { a: 1, b: 0 },
+        ];
+        let mut said: Vec<String> = all.iter().map(ToString::to_string).collect();
+        assert!(said.iter().all(|s| s.len() > 40), "{said:#?}");
+        said.sort();
+        said.dedup();
+        assert_eq!(said.len(), all.len());
+        for warning in all {
+            let text = serde_json::to_string(&warning).unwrap();
+            assert_eq!(serde_json::from_str::<Warning>(&text).unwrap(), warning);
         }
     }
 }

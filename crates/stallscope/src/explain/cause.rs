@@ -18,6 +18,8 @@ const LEAST_LOOP_SHARE: f64 = 10.0;
 /// A blocked load shows on the instructions that wait for it: those close behind.
 const SHADOW_INSTRUCTIONS: usize = 8;
 
+/// Below this share of the loop's samples, in per cent, nobody waits for the site.
+const LEAST_SHADOW: f64 = 5.0;
 /// Lines that name the site's variable, at the most.
 const MOST_MENTIONS: usize = 4;
 
@@ -47,8 +49,9 @@ pub struct Cause {
     pub loop_heat: LoopHeat,
     /// Share of the loop's samples on the site and the few instructions behind it, which wait.
     pub share_behind_site: Measurement,
-    /// Findings of the same rule in the same function of the other arm.
-    pub in_other_arm: usize,
+    /// Findings of the same rule in the same function of the other arm; absent when the other arm
+    /// has no such function.
+    pub in_other_arm: Option<usize>,
     /// Lines of the function that name the variable which the site touches, for a site without a
     /// line of its own (the compiler made it out of several); from readable sources only.
     pub mentions: Vec<SourceLine>,
@@ -82,15 +85,18 @@ pub(super) fn find(
         };
         // The same code in both builds has the same hazards: they cannot be what differs.
         let (Some(function), false) = (slow_function, row.place.is_unchanged()) else { continue };
-        let others = fast_function
-            .as_ref()
-            .map(|f| scan_function(fast_side.image, f, profile))
-            .unwrap_or_default();
+        let others = fast_function.as_ref().map(|f| scan_function(fast_side.image, f, profile));
         let code = FunctionCode::of(slow_side.image, function);
-        for finding in scan_function(slow_side.image, function, profile) {
-            let in_other_arm = others.iter().filter(|o| o.rule == finding.rule).count();
+        let findings = scan_function(slow_side.image, function, profile);
+        let count = |list: &[Finding], rule: &str| list.iter().filter(|f| f.rule == rule).count();
+        for finding in &findings {
+            let in_other_arm = others.as_ref().map(|o| count(o, &finding.rule));
+            // As many there as here: they are not what differs.
+            if in_other_arm >= Some(count(&findings, &finding.rule)) {
+                continue;
+            }
             let base = Base { row, function, code: &code, debug: &debug[slow.index()] };
-            causes.extend(weigh(&slow_side, &base, finding, slow, in_other_arm));
+            causes.extend(weigh(&slow_side, &base, finding.clone(), slow, in_other_arm));
         }
     }
     causes.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
@@ -106,9 +112,9 @@ struct Base<'a> {
 
 /// What the other build does not have comes first, then what is hot, then what the rule ranks high.
 fn weight(cause: &Cause) -> f64 {
-    let only_here = if cause.in_other_arm == 0 { 4.0 } else { 1.0 };
-    let heat = cause.loop_heat.share_of_function.value / 100.0;
-    only_here * heat * (0.1 + cause.share_behind_site.value / 100.0) * cause.finding.score
+    let only_here = if cause.in_other_arm.unwrap_or(0) == 0 { 4.0 } else { 1.0 };
+    let heat = cause.loop_heat.share_of_function.value * cause.share_behind_site.value;
+    only_here * heat * cause.finding.score
 }
 
 fn weigh(
@@ -116,7 +122,7 @@ fn weigh(
     base: &Base<'_>,
     mut finding: Finding,
     arm: Arm,
-    in_other_arm: usize,
+    in_other_arm: Option<usize>,
 ) -> Option<Cause> {
     let code = base.code;
     let site = code.insn_at(finding.site.svma)?;
@@ -129,6 +135,10 @@ fn weigh(
     }
     let behind = (site + SHADOW_INSTRUCTIONS).min(code.insns.len() - 1);
     let shadow = side.heat.between(finding.site.svma, code.insns[behind].svma);
+    let share_behind_site = super::heat::share_of(shadow, in_loop);
+    if share_behind_site.value < LEAST_SHADOW {
+        return None;
+    }
     describe_sites(side.image, base.debug, std::slice::from_mut(&mut finding));
     let loop_heat = LoopHeat { share_of_function, ..span(code, around, base.debug) };
     Some(Cause {
@@ -136,7 +146,7 @@ fn weigh(
         part_in_function: base.row.share_of_difference.clone(),
         mentions: mentions(&finding.site, loop_heat.lines.as_ref()),
         loop_heat,
-        share_behind_site: super::heat::share_of(shadow, in_loop),
+        share_behind_site,
         in_other_arm,
         hottest_set: hottest_set(side.heat, code, &finding),
         finding,

@@ -11,7 +11,9 @@
 mod bench;
 mod cause;
 mod heat;
+mod open;
 mod rows;
+pub mod simulate;
 
 use std::path::PathBuf;
 
@@ -23,11 +25,13 @@ pub use cause::{Cause, LoopHeat};
 pub use heat::{ArmHeat, Heat};
 pub use rows::{FunctionRow, Place};
 
+use open::UserTime;
+
 use crate::code::{CodeError, DebugInfo, FunctionSource, Image};
-use crate::compare::{Arm, CompareError, Comparison, Decision, Metric, Progress};
+use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
 use crate::layout::{Change, match_functions};
 use crate::machine::MachineProfile;
-use crate::model::{Grade, Measurement};
+use crate::model::Grade;
 use crate::trace::sample::SampleError;
 
 /// Why there is no explanation at all.
@@ -147,17 +151,26 @@ pub fn explain(
     };
     let Some(slow) = explanation.slow_arm else { return Ok(explanation) };
 
+    explanation.conclusion = Conclusion::NoMechanism;
+    let user = UserTime::of(&explanation.comparison);
+    explanation.unexplained.extend(user.part_outside());
+    if !user.differs {
+        return Ok(explanation);
+    }
     let heats = heat::locate(&images, bench, progress)?;
-    let user = user_times(&explanation.comparison);
-    explanation.rows = rows::rows(&matches, &heats, &user);
+    explanation.rows = rows::rows(&matches, &heats, &user.arms);
     let debug = images.each_ref().map(DebugInfo::of);
     explanation.causes = cause::find(&images, &debug, &heats, &explanation.rows, slow, profile);
     explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();
-    explanation.conclusion =
-        if explanation.causes.is_empty() { Conclusion::NoMechanism } else { Conclusion::Mechanism };
-    explanation.unexplained = unexplained(&explanation, profile);
-    explanation.notes.extend(heats.iter().flat_map(|h| h.summary.notes.clone()));
-    explanation.notes.dedup();
+    if !explanation.causes.is_empty() {
+        explanation.conclusion = Conclusion::Mechanism;
+    }
+    explanation.unexplained.extend(open::what_is_open(&explanation, profile));
+    for note in heats.iter().flat_map(|h| &h.summary.notes) {
+        if !explanation.notes.contains(note) {
+            explanation.notes.push(note.clone());
+        }
+    }
     explanation.heat = Some(heats.map(|h| h.summary));
     Ok(explanation)
 }
@@ -195,73 +208,6 @@ fn stripped_notes(images: &[Image; 2]) -> Vec<String> {
             )
         })
         .collect()
-}
-
-/// Median user time of each arm with its quartiles, in nanoseconds.
-fn user_times(comparison: &Comparison) -> [Measurement; 2] {
-    let contrast = comparison
-        .analysis
-        .contrasts
-        .iter()
-        .find(|c| c.metric == Metric::User)
-        .or(comparison.analysis.contrasts.first());
-    match contrast {
-        Some(c) => [c.a.clone(), c.b.clone()],
-        // An analysis always has its contrasts; a file read from elsewhere may not.
-        None => {
-            [comparison.analysis.wall.estimate.clone(), comparison.analysis.wall.estimate.clone()]
-        }
-    }
-}
-
-/// What remains open, said as plainly as what was found.
-fn unexplained(explanation: &Explanation, profile: &MachineProfile) -> Vec<String> {
-    let mut open = Vec::new();
-    let function_of = |c: &Cause| c.finding.site.function.clone();
-    match explanation.causes.first() {
-        Some(cause) => {
-            let price = if profile.blocked_load_is_probed() {
-                ""
-            } else {
-                " and its price was not probed here"
-            };
-            open.push(format!(
-                "how often it happens was not counted{price}, so how much of the difference it \
-                 accounts for is not known; {}",
-                profile.blocked_load_sentence()
-            ));
-            let elsewhere = explanation
-                .rows
-                .iter()
-                .filter(|r| r.place.name() != function_of(cause) && r.share_of_difference.value.abs() >= 1.0);
-            for row in elsewhere.take(3) {
-                open.push(format!(
-                    "{:.1} % [{:.1}, {:.1}] of the difference is in {} ({}), which this does not touch",
-                    row.share_of_difference.value,
-                    row.share_of_difference.low,
-                    row.share_of_difference.high,
-                    row.place.name(),
-                    row.place.change_words(),
-                ));
-            }
-        }
-        None => open.push(
-            "no known mechanism was found in the code that is hot and differs; what there is to see \
-             is where the difference lies"
-                .to_owned(),
-        ),
-    }
-    if let Some(row) = explanation.rows.first()
-        && explanation.causes.is_empty()
-        && row.place.is_unchanged()
-    {
-        open.push(format!(
-            "{} has the same code in both builds: where code and data lie, or what they are fed, \
-             must differ",
-            row.place.name()
-        ));
-    }
-    open
 }
 
 #[cfg(test)]

@@ -1,1 +1,149 @@
-//! The whole chain on invented machines.
+//! The whole chain on invented machines: every ending, and what may not be said.
+
+use super::simulate::InventedBench;
+use super::*;
+use crate::code::fixture;
+use crate::compare::Settings;
+use crate::compare::simulate::{Noise, SimulatedMachine};
+use crate::machine::Microarchitecture;
+use crate::model::{FileOffset, Svma};
+
+/// Two programs of a decoder and a helper; `wide` says which arm has the merged load.
+struct Scene {
+    folder: tempfile::TempDir,
+    bench: InventedBench,
+}
+
+const HELPER: &[u8] = &[0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3];
+
+fn offset(svma: Svma) -> FileOffset {
+    let (start, file) = fixture::CODE_START;
+    file.offset((svma.0 - start.0) as i64)
+}
+
+impl Scene {
+    /// `hits` per arm: in the decoder, right behind its load, and in the helper.
+    fn new(wide: [bool; 2], effect: f64, hits: [(u64, u64); 2]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 5);
+        machine.effect_log = f64::ln_1p(effect);
+        let mut bench = InventedBench {
+            machine,
+            settings: Settings::default(),
+            hits: [vec![], vec![]],
+            library_hits: [0, 0],
+            notes: vec![],
+        };
+        for (arm, name) in ["before", "after"].iter().enumerate() {
+            let decoder = fixture::ring_loop(wide[arm]);
+            let functions: [(&str, &[u8]); 2] = [("decode", &decoder), ("helper", HELPER)];
+            std::fs::write(folder.path().join(name), fixture::program(&functions)).unwrap();
+            let starts = fixture::starts(&functions);
+            let (in_decoder, in_helper) = hits[arm];
+            // Behind the load: the third instruction is the load in either form.
+            let behind = starts[0].offset(if wide[arm] { 14 } else { 12 });
+            bench.hits[arm] = vec![(offset(behind), in_decoder), (offset(starts[1]), in_helper)];
+        }
+        Self { folder, bench }
+    }
+
+    fn explain(&mut self) -> Result<Explanation, ExplainError> {
+        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let programs = ["before", "after"].map(|name| self.folder.path().join(name));
+        explain(programs, &mut self.bench, &profile, &mut |_| {})
+    }
+}
+
+#[test]
+fn the_first_story_is_explained() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.slow_arm), (Conclusion::Mechanism, Some(Arm::B)));
+    let cause = &e.causes[0];
+    assert_eq!(cause.finding.rule, "store-forward");
+    assert_eq!((cause.arm, cause.in_other_arm), (Arm::B, Some(0)));
+    assert!(cause.finding.site.text.contains("xmm0, qword ptr"));
+    assert_eq!(cause.finding.sets[cause.hottest_set.unwrap()].len(), 2);
+    assert_eq!(e.rows[0].place.name(), "decode");
+    assert!((e.rows[0].share_of_difference.value - 100.0).abs() < 15.0, "{:?}", e.rows[0]);
+    assert_eq!(e.grade, Some(Grade::Pattern));
+    assert!(!e.unexplained.is_empty(), "what is open must be said");
+}
+
+#[test]
+fn a_faster_build_is_explained_by_what_it_no_longer_has() {
+    let mut scene = Scene::new([true, false], -0.5, [(1800, 200), (800, 200)]);
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.slow_arm), (Conclusion::Mechanism, Some(Arm::A)));
+    assert_eq!(e.causes[0].arm, Arm::A);
+}
+
+#[test]
+fn without_a_difference_nothing_is_made_up() {
+    let mut scene = Scene::new([false, true], 0.0, [(800, 200), (800, 200)]);
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::NothingToExplain);
+    assert!(e.causes.is_empty() && e.rows.is_empty() && e.heat.is_none() && e.grade.is_none());
+}
+
+#[test]
+fn the_same_code_in_both_builds_is_no_cause() {
+    let mut scene = Scene::new([true, true], 1.0, [(800, 200), (1800, 200)]);
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+    assert!(e.unexplained.iter().any(|s| s.contains("same code in both builds")), "{e:#?}");
+}
+
+#[test]
+fn a_hazard_where_the_difference_is_not_is_no_cause() {
+    // The helper takes the time; the decoder's merged load is cold.
+    let mut scene = Scene::new([false, true], 1.0, [(200, 800), (200, 1800)]);
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+    assert_eq!(e.rows[0].place.name(), "helper");
+}
+
+#[test]
+fn a_hazard_that_nobody_waits_for_is_no_cause() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    // The loop's samples lie on its first instruction, in front of the load.
+    let (_, file) = fixture::CODE_START;
+    scene.bench.hits = [vec![(file, 1000)], vec![(file, 2000)]];
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+}
+
+#[test]
+fn time_in_libraries_is_said_to_be_there() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (1000, 0)]);
+    scene.bench.library_hits = [0, 1000];
+    let e = scene.explain().unwrap();
+    assert_eq!(e.rows[0].place, Place::Object { name: "libc.so.6".into() });
+    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+}
+
+#[test]
+fn the_samplers_notes_reach_the_reader_once() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.notes = vec!["sampled with ptrace: perf is forbidden".into()];
+    let e = scene.explain().unwrap();
+    assert_eq!(e.notes.iter().filter(|n| n.contains("ptrace")).count(), 1);
+}
+
+#[test]
+fn a_difference_outside_user_code_is_not_located_in_it() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    // All of the time is the kernel's; what is left in user mode is nothing.
+    scene.bench.machine.system_share = 1.0;
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+    assert!(e.rows.is_empty() && e.causes.is_empty());
+    assert!(e.unexplained[0].contains("not in user code"), "{:?}", e.unexplained);
+}
+
+#[test]
+fn a_program_that_cannot_be_read_costs_no_run() {
+    let mut scene = Scene::new([false, true], 1.0, [(1, 1), (1, 1)]);
+    std::fs::write(scene.folder.path().join("after"), "text").unwrap();
+    assert!(matches!(scene.explain(), Err(ExplainError::Code(CodeError::NotElf { .. }))));
+}

@@ -108,6 +108,7 @@ fn site(image: &Image, function: &Function, code: &FunctionCode, index: usize) -
         offset_bytes: insn.svma.distance_from(function.start).unwrap_or(0),
         svma: insn.svma,
         text: x86::text(bytes, insn.svma),
+        access_bytes: insn.load.or(insn.store).map_or(0, |a| a.size_bytes),
         source: Vec::new(),
         variable: None,
     }
@@ -188,6 +189,7 @@ mod tests {
             offset_bytes: 0,
             svma: Svma(svma),
             text: text.into(),
+            access_bytes: 0,
             source: vec![],
             variable: None,
         }

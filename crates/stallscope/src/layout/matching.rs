@@ -1,16 +1,18 @@
 //! The functions of two builds, side by side.
 //!
 //! By name first, then by name without the suffixes that compilers put on clones, then by
-//! normalised bytes (so that functions of stripped programs find each other). Equal names (static
-//! functions of different files) are paired in the order of their addresses.
+//! normalised bytes (so that functions of stripped programs find each other), and what is nameless
+//! and changed by standing between the same neighbours. Equal names (static functions of different
+//! files) are paired in the order of their addresses.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::code::{Function, Image, x86};
+use crate::model::Svma;
 
 /// What became of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +67,9 @@ pub fn match_functions<'a>(before: &'a Image, after: &'a Image) -> Vec<FunctionM
     pair_by(&mut left, &mut right, &mut pairs, named, named);
     pair_by(&mut left, &mut right, &mut pairs, stem, stem);
     pair_by(&mut left, &mut right, &mut pairs, |f| body(before, f), |f| body(after, f));
+    let [gaps_before, gaps_after] = gaps(&left, &right, &pairs);
+    let gap = |gaps: &BTreeMap<Svma, Gap>, f: &Function| gaps.get(&f.start).copied();
+    pair_by(&mut left, &mut right, &mut pairs, |f| gap(&gaps_before, f), |f| gap(&gaps_after, f));
 
     let mut matches: Vec<FunctionMatch<'a>> = pairs
         .into_iter()
@@ -114,6 +119,36 @@ fn without_clone_suffix(symbol: &str) -> &str {
         .map_or(symbol, |at| &symbol[..at])
 }
 
+/// Where a nameless function without partner stands: behind which matched function of the second
+/// build, as which of how many.
+type Gap = (Svma, usize, usize);
+
+/// The gaps of both builds that hold such functions.
+fn gaps(
+    left: &[&Function],
+    right: &[&Function],
+    pairs: &[(&Function, &Function)],
+) -> [BTreeMap<Svma, Gap>; 2] {
+    let partner_of_left = pairs.iter().map(|(b, a)| (b.start, a.start)).collect();
+    let partner_of_right = pairs.iter().map(|(_, a)| (a.start, a.start)).collect();
+    [positions(left, &partner_of_left), positions(right, &partner_of_right)]
+}
+
+fn positions(lonely: &[&Function], partners: &BTreeMap<Svma, Svma>) -> BTreeMap<Svma, Gap> {
+    let mut by_gap: BTreeMap<Svma, Vec<Svma>> = BTreeMap::new();
+    for function in lonely.iter().filter(|f| !f.named) {
+        let behind = partners.range(..function.start).next_back().map(|(_, partner)| *partner);
+        by_gap.entry(behind.unwrap_or_default()).or_default().push(function.start);
+    }
+    by_gap
+        .into_iter()
+        .flat_map(|(behind, starts)| {
+            let count = starts.len();
+            starts.into_iter().enumerate().map(move |(i, start)| (start, (behind, i, count)))
+        })
+        .collect()
+}
+
 /// Pairs what has the same key, in order, and removes it from both sides.
 fn pair_by<'a, K: Ord>(
     left: &mut Vec<&'a Function>,
@@ -141,31 +176,6 @@ fn pair_by<'a, K: Ord>(
     right.retain(|function| !taken.contains(&function.start));
 }
 
-/// How many functions there are of each kind of change, for a summary line.
-impl Change {
-    /// The kind alone: every distance of a move counts as one kind.
-    #[must_use]
-    pub fn kind(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::Moved { .. } => "moved",
-            Self::Changed => "changed",
-            Self::New => "new",
-            Self::Gone => "gone",
-        }
-    }
-
-    /// Counts by kind.
-    #[must_use]
-    pub fn census(matches: &[FunctionMatch<'_>]) -> HashMap<&'static str, usize> {
-        let mut counts = HashMap::new();
-        for m in matches {
-            *counts.entry(m.change.kind()).or_insert(0) += 1;
-        }
-        counts
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,7 +186,23 @@ mod tests {
         let matches = match_functions(&image, &image);
         assert_eq!(matches.len(), image.functions().len());
         assert!(matches.iter().all(|m| m.change == Change::Same));
-        assert_eq!(Change::census(&matches)["same"], matches.len());
+    }
+
+    #[test]
+    fn a_nameless_function_is_found_between_its_neighbours() {
+        let function = |start: u64| Function {
+            symbol: format!("fn_{start:x}"),
+            start: Svma(start),
+            size_bytes: 16,
+            named: false,
+        };
+        let (b, a) = ([10, 20, 30].map(function), [110, 120, 130].map(function));
+        let pairs = [(&b[0], &a[0]), (&b[2], &a[2])];
+        let [left, right] = gaps(&[&b[1]], &[&a[1]], &pairs);
+        assert_eq!(left[&Svma(20)], right[&Svma(120)]);
+        let extra = function(125);
+        let [left, right] = gaps(&[&b[1]], &[&a[1], &extra], &pairs);
+        assert_ne!(left[&Svma(20)], right[&Svma(120)], "two where there was one: no guess");
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct Site {
     pub svma: Svma,
     /// The instruction, in Intel syntax.
     pub text: String,
+    /// How many bytes it reads or writes in memory; 0 when that is not known.
+    pub access_bytes: u16,
     /// Innermost source frame first; empty without debug information.
     pub source: Vec<SourceLine>,
     /// The variable that it reads or writes, where debug information names it.

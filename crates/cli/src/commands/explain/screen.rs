@@ -1,35 +1,36 @@
 //! One screen: the difference, the function, the site, the mechanism, the grade, what is open.
 
 use stallscope::code::SourceText;
-use stallscope::compare::{Comparison, Decision, Metric};
-use stallscope::explain::{Cause, Conclusion, Explanation, FunctionRow};
+use stallscope::compare::{Comparison, Decision, Metric, Warning};
+use stallscope::explain::{ArmHeat, Cause, Census, Conclusion, Explanation, FunctionRow};
 use stallscope::model::Measurement;
 
+use crate::commands::compare::screen::verdict;
 use crate::commands::site;
-use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint, wrap};
+use crate::terminal::{STRONG, paint, wrap};
 
-/// Further rows of the difference that are shown.
+/// Places that are listed when no mechanism was found.
 const MOST_ROWS: usize = 5;
+/// Where text starts behind the labels.
 const INDENT: usize = 9;
+const NO_LABEL: &str = "         ";
 
 /// The whole answer as text.
 pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
-    let mut out = verdict(&explanation.comparison);
-    match explanation.conclusion {
-        Conclusion::NothingToExplain => {
-            out += &wrap("so       ", "there is no difference to explain, and none was looked for");
+    let comparison = &explanation.comparison;
+    let mut out = verdict(comparison) + "\n" + &arms(comparison) + "\n";
+    match (explanation.conclusion, explanation.causes.first()) {
+        (Conclusion::NothingToExplain, _) => {
+            let so = match comparison.analysis.verdict.decision {
+                Decision::Inconclusive => "the runs do not decide, so no cause was looked for",
+                _ => "there is nothing to explain, and no cause was looked for",
+            };
+            out += &wrap("so       ", so);
         }
-        Conclusion::Mechanism => {
-            if let Some(cause) = explanation.causes.first() {
-                out += &cause_text(explanation, cause, text);
-            }
-        }
-        Conclusion::NoMechanism => {
-            for (label, row) in std::iter::once("where    ")
-                .chain(std::iter::repeat("         "))
-                .zip(&explanation.rows)
-                .take(MOST_ROWS)
-            {
+        (Conclusion::Mechanism, Some(cause)) => out += &cause_text(explanation, cause, text),
+        _ => {
+            let labels = std::iter::once("where    ").chain(std::iter::repeat(NO_LABEL));
+            for (label, row) in labels.zip(&explanation.rows).take(MOST_ROWS) {
                 out += &row_text(label, row);
             }
         }
@@ -38,74 +39,30 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
         out += &wrap("open     ", open);
     }
     if let Some(heat) = &explanation.heat {
-        let [a, b] = heat;
-        let sampled = format!(
-            "{} every {:.1} ms: {} samples in {} runs of BEFORE, {} in {} of AFTER; of {} functions {} changed, {} moved, {} new, {} gone",
-            a.engine,
-            a.period_ns as f64 / 1e6,
-            a.samples,
-            a.runs,
-            b.samples,
-            b.runs,
-            explanation.census.same
-                + explanation.census.moved
-                + explanation.census.changed
-                + explanation.census.gone,
-            explanation.census.changed,
-            explanation.census.moved,
-            explanation.census.new,
-            explanation.census.gone,
-        );
-        out += &wrap("how      ", &sampled);
+        out += &wrap("how      ", &how(heat, &explanation.census));
     }
     for note in &explanation.notes {
         out += &wrap("note     ", note);
     }
-    for warning in &explanation.comparison.analysis.warnings {
+    for warning in comparison.analysis.warnings.iter().filter(|w| **w != Warning::OneBuildEach) {
         out += &wrap("note     ", &warning.to_string());
     }
-    out
+    out + &wrap(
+        "note     ",
+        "one build of each was run: this is about these two binaries, and layout alone moves \
+         programs by 1-3 %",
+    )
 }
 
-fn verdict(comparison: &Comparison) -> String {
-    let analysis = &comparison.analysis;
-    let style = match analysis.verdict.decision {
-        Decision::Slower => BAD,
-        Decision::Faster | Decision::Equivalent => GOOD,
-        Decision::Inconclusive => CAUTION,
+/// What was run, with its time.
+fn arms(comparison: &Comparison) -> String {
+    let contrast = comparison.analysis.contrasts.iter().find(|c| c.metric == Metric::Wall);
+    let Some(contrast) = contrast else { return String::new() };
+    let line = |name: &str, arm: usize, time: &Measurement| {
+        let command = comparison.arms[arm].command.join(" ");
+        wrap(name, &format!("{} {command}", milliseconds(time)))
     };
-    let percent = |log: f64| 100.0 * log.exp_m1();
-    let wall = &analysis.wall;
-    let mut out = format!(
-        "{} by {:+.1} % [{:+.1}, {:+.1}]\n",
-        paint(style, analysis.verdict.decision),
-        percent(wall.log_ratio),
-        percent(wall.low_log),
-        percent(wall.high_log),
-    );
-    out += &paint(
-        FAINT,
-        wrap(
-            "         ",
-            &format!(
-                "AFTER against BEFORE in wall time, {:.0} %, {} pairs, Hodges-Lehmann of paired log ratios, seed {}",
-                100.0 * wall.confidence,
-                comparison.settings.pairs,
-                comparison.settings.seed,
-            ),
-        ),
-    );
-    let contrast = analysis.contrasts.iter().find(|c| c.metric == Metric::Wall);
-    if let Some(contrast) = contrast {
-        for (name, arm, time) in [("BEFORE", 0, &contrast.a), ("AFTER ", 1, &contrast.b)] {
-            out += &format!(
-                "{name}   {}  {}\n",
-                milliseconds(time),
-                comparison.arms[arm].command.join(" ")
-            );
-        }
-    }
-    out
+    line("BEFORE   ", 0, &contrast.a) + &line("AFTER    ", 1, &contrast.b)
 }
 
 fn milliseconds(m: &Measurement) -> String {
@@ -117,61 +74,116 @@ fn percent(m: &Measurement) -> String {
 }
 
 fn row_text(label: &str, row: &FunctionRow) -> String {
-    let name = site::clip(site::short_name(row.place.name()), 60);
+    let name = site::clip(site::short_name(row.place.name()), 56);
+    let (before, after) = (milliseconds(&row.before), milliseconds(&row.after));
+    let share = percent(&row.share_of_difference);
     format!("{label}{} ({})\n", paint(STRONG, name), row.place.change_words())
-        + &wrap(
-            "         ",
-            &format!(
-                "user time {} -> {}: {} of the difference",
-                milliseconds(&row.before),
-                milliseconds(&row.after),
-                percent(&row.share_of_difference),
-            ),
-        )
+        + &wrap(NO_LABEL, &format!("user time {before} -> {after}"))
+        + &wrap(NO_LABEL, &format!("{share} of the difference"))
 }
 
 fn cause_text(explanation: &Explanation, cause: &Cause, text: &mut SourceText) -> String {
     let finding = &cause.finding;
-    let mut out = String::new();
-    if let Some(row) = explanation.rows.iter().find(|r| r.place.name() == finding.site.function) {
-        out += &row_text("where    ", row);
-    }
-    let lines = cause
-        .loop_heat
-        .lines
-        .as_ref()
-        .map(|(first, last)| format!(", {first}-{}", last.line))
-        .unwrap_or_default();
-    out += &wrap(
-        "         ",
-        &format!(
-            "loop {}..{}{lines}: {} of the function's samples",
-            cause.loop_heat.start,
-            cause.loop_heat.end,
-            percent(&cause.loop_heat.share_of_function),
-        ),
-    );
-    out += "site     this load\n";
+    let row = explanation.rows.iter().find(|r| r.place.name() == finding.site.function);
+    let mut out = row.map(|r| row_text("where    ", r)).unwrap_or_default();
+    out += &loop_text(cause);
+    out += &format!("site     {}\n", site::load_words(&finding.site));
     out += &site::site(&finding.site, INDENT, text);
     for line in &cause.mentions {
-        let line = site::clip(&site::source_line(line, text), WIDTH - INDENT - 10);
-        out += &format!("                   {}\n", paint(FAINT, line));
+        out += &site::indented_line(line, "", INDENT, text);
     }
-    out += "         reads what these stores wrote\n";
-    out += &site::stores(finding, cause.hottest_set.unwrap_or(0), INDENT, text);
+    let set = cause.hottest_set.unwrap_or(0);
+    out += &format!("{NO_LABEL}{}\n", site::store_words(finding, set));
+    out += &site::stores(finding, set, INDENT, text);
+    let waiting = percent(&cause.share_behind_site);
     out += &wrap(
-        "         ",
-        &format!(
-            "{} of the loop's samples are on the load and the few instructions behind it, which wait",
-            percent(&cause.share_behind_site),
-        ),
+        NO_LABEL,
+        &format!("{waiting} of the loop's samples are on the load and the instructions behind it"),
     );
     out += &wrap("why      ", &format!("store-to-load forwarding fails: {}", finding.mechanism));
     let other = match cause.in_other_arm {
-        0 => "the matching function of the other build has no such site".to_owned(),
-        n => format!("the matching function of the other build has {n} such sites too"),
+        None => "the other build has no function to compare it with".to_owned(),
+        Some(0) => "the other build's function has no such site".to_owned(),
+        Some(n) => format!("but the other build's function has {n} such sites too"),
     };
     out += &wrap("grade    ", &format!("{}: {}; {other}", finding.grade, finding.grade.meaning()));
-    out += &wrap("try      ", &finding.remedy);
-    out
+    out + &wrap("try      ", &finding.remedy)
+}
+
+fn loop_text(cause: &Cause) -> String {
+    let heat = &cause.loop_heat;
+    let lines = match &heat.lines {
+        Some((first, last)) => format!(" ({first} to {})", last.line),
+        None => String::new(),
+    };
+    let share = percent(&heat.share_of_function);
+    let place = format!("loop {} to {}{lines}: {share} of its samples", heat.start, heat.end);
+    wrap(NO_LABEL, &place)
+}
+
+fn how([before, after]: &[ArmHeat; 2], census: &Census) -> String {
+    let Census { same, moved, changed, new, gone } = census;
+    format!(
+        "{} every {:.1} ms: {} samples in {} runs of BEFORE, {} in {} of AFTER. Functions: \
+         {changed} changed, {moved} moved, {same} the same, {new} new, {gone} gone",
+        before.engine,
+        before.period_ns as f64 / 1e6,
+        before.samples,
+        before.runs,
+        after.samples,
+        after.runs,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use stallscope::code::fixture;
+    use stallscope::compare::Settings;
+    use stallscope::compare::simulate::{Noise, SimulatedMachine};
+    use stallscope::explain::{explain, simulate::InventedBench};
+    use stallscope::machine::{MachineProfile, Microarchitecture};
+    use stallscope::model::FileOffset;
+
+    use super::*;
+    use crate::terminal::plain;
+
+    /// A decoder that is slower by `effect` in AFTER; `wide` says which arm has the merged load.
+    fn shown(wide: [bool; 2], effect: f64) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = ["before", "after"].map(|name| folder.path().join(name));
+        let mut hits = [vec![], vec![]];
+        for arm in [0, 1] {
+            let decoder = fixture::ring_loop(wide[arm]);
+            let bytes = fixture::program(&[("decode", &decoder)]);
+            std::fs::write(&programs[arm], bytes).unwrap();
+            hits[arm] = vec![(FileOffset(fixture::CODE_START.1.0 + 14), 3000)];
+        }
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 5);
+        machine.effect_log = effect;
+        let mut bench = InventedBench {
+            machine,
+            settings: Settings { seed: 42, cpu: Some(1), ..Settings::default() },
+            hits,
+            library_hits: [30, 30],
+            notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],
+        };
+        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let explanation = explain(programs, &mut bench, &profile, &mut |_| {}).unwrap();
+        plain(&screen(&explanation, &mut SourceText::default()))
+    }
+
+    #[test]
+    fn the_first_story() {
+        insta::assert_snapshot!(shown([false, true], 0.7));
+    }
+
+    #[test]
+    fn no_mechanism() {
+        insta::assert_snapshot!(shown([false, false], 0.05));
+    }
+
+    #[test]
+    fn nothing_to_explain() {
+        insta::assert_snapshot!(shown([false, true], 0.0));
+    }
 }

@@ -5,8 +5,8 @@ use stallscope::machine::{Cache, CacheKind, Machine};
 use stallscope::model::Capability;
 use stallscope::probes::ClockReport;
 
-use super::page::{LABEL, Page, WIDTH, wrap};
-use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, paint};
+use super::page::{LABEL, Page, wrap};
+use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint};
 
 /// The page.
 pub fn screen(report: &ClockReport) -> String {

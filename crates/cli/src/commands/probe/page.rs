@@ -3,10 +3,7 @@
 use stallscope::clock::Reading;
 use stallscope::model::Measurement;
 
-use crate::terminal::{FAINT, STRONG, paint};
-
-/// Columns of the page.
-pub const WIDTH: usize = 80;
+use crate::terminal::{FAINT, STRONG, WIDTH, paint};
 
 /// Columns of the label in front of every line.
 pub const LABEL: usize = 13;

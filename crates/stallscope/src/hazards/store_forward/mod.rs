@@ -93,15 +93,16 @@ impl Hazard for StoreForward {
     ) -> Vec<Candidate> {
         let mut found = Vec::new();
         for outer in code.loops.iter().filter(|l| l.depth == 1) {
-            let mut walk = Walk::new(code, addresses, outer, &profile.forwarding_rule);
+            let walk = Walk::new(code, addresses, outer, &profile.forwarding_rule);
             if !walk.has_stores() {
                 continue;
             }
             for block in &outer.blocks {
                 let body = &code.blocks[*block];
                 for index in body.first..body.end {
-                    found
-                        .extend(walk.from_load(index).map(|b| describe(code, addresses, index, b)));
+                    found.extend(
+                        walk.blocked_load(index).map(|b| describe(code, addresses, index, b)),
+                    );
                 }
             }
         }
@@ -120,31 +121,35 @@ fn describe(
     stores.sort_unstable();
     stores.dedup();
     let widths = store_widths(code, &stores);
-    let distance = blocked.distance_instructions;
+    let distance = match blocked.distance_instructions {
+        1 => "1 instruction".to_owned(),
+        n => format!("{n} instructions"),
+    };
     let count = stores.len();
-    let plural = if count == 1 { "" } else { "s" };
+    let bits = 8 * load_bytes;
     let mechanism = match blocked.certainty {
         Certainty::Definite => format!(
-            "this {load_bytes}-byte load reads bytes that {count} {widths}-byte store{plural} wrote \
-             at least {distance} instructions before, and no one of them holds all: it cannot be \
-             forwarded and waits until they are in the cache"
+            "this {bits}-bit load reads bytes that {count} store{} of {widths} bits wrote at least \
+             {distance} earlier, and none of them holds all of it: it cannot be \
+             forwarded and waits until they are in the cache",
+            if count == 1 { "" } else { "s" }
         ),
         Certainty::Probable => format!(
-            "this {load_bytes}-byte load reads an array element that is written in {widths}-byte \
-             pieces under another index, at least {distance} instructions before: when it reads \
-             an element just written, no one store holds all its bytes, so it cannot be forwarded \
-             and waits until they are in the cache"
+            "this {bits}-bit load reads an array element that is written in pieces of {widths} \
+             bits under another index, at least {distance} earlier: when it reads an element just \
+             written, no one store holds all of it, so it cannot be forwarded and \
+             waits until they are in the cache"
         ),
     };
     let remedy = format!(
-        "load it in {widths}-byte pieces, as it is stored, or store it in one {load_bytes}-byte piece"
+        "load it in pieces of {widths} bits, as it is stored, or store it in one piece of {bits}"
     );
     let score = score(code, addresses, site, &blocked);
     Candidate {
         site,
         sets: blocked.sets,
         certainty: blocked.certainty,
-        distance_instructions: distance,
+        distance_instructions: blocked.distance_instructions,
         score,
         mechanism,
         remedy,
@@ -163,13 +168,13 @@ fn price(profile: &MachineProfile) -> String {
     text
 }
 
-/// "4", or "4- and 8" when they differ.
+/// "32", or "32 and 64" when they differ, in bits.
 fn store_widths(code: &FunctionCode, stores: &[usize]) -> String {
     let mut widths: Vec<u16> =
-        stores.iter().filter_map(|s| code.insns[*s].store).map(|a| a.size_bytes).collect();
+        stores.iter().filter_map(|s| code.insns[*s].store).map(|a| 8 * a.size_bytes).collect();
     widths.sort_unstable();
     widths.dedup();
-    widths.iter().map(ToString::to_string).collect::<Vec<_>>().join("- and ")
+    widths.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 /// Nearness, nesting, completeness, and for arrays whether an index is masked: a ring or a small

@@ -5,7 +5,9 @@
 //! compared with the stores of the iteration before in their own terms. Behind the instruction
 //! that makes the index, the index is unknown, and only the array is left to compare.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::code::{Addresses, Flow, FunctionCode, Loop, Root, SymbolicAddress};
 use crate::machine::ForwardingRule;
@@ -37,7 +39,7 @@ enum Meeting {
     /// They overlap, and the store cannot serve the load.
     Blocks { offset_bytes: i64 },
     /// A piece of an element of the same array, under the index `group`.
-    Piece { offset_bytes: i64, group: Option<(Root, i64)> },
+    Piece { offset_bytes: i64, group: Group },
     /// A whole element of the same array.
     Whole,
 }
@@ -58,13 +60,21 @@ struct Point {
     target: Target,
 }
 
+/// Store to its distance from the load and the offset of its first byte from the load's.
+type Stores = BTreeMap<usize, (u32, i64)>;
+/// What the pieces of one element have in common: their index, and how many elements further on.
+type Group = (Root, i64);
+
+/// What an address is made of, constants aside.
+type Shape = (Option<Root>, Option<(Root, u8)>);
+
 /// The stores met so far.
 #[derive(Default)]
 struct Met {
-    /// Definite: store to (distance, offset of its first byte from the load's).
-    blocking: BTreeMap<usize, (u32, i64)>,
-    /// Probable: index of the stores to store to (distance, offset).
-    pieces: BTreeMap<Option<(Root, i64)>, BTreeMap<usize, (u32, i64)>>,
+    /// They overlap the load for certain.
+    blocking: Stores,
+    /// They are pieces of elements that the load may read.
+    pieces: BTreeMap<Group, Stores>,
 }
 
 /// Walks within one outermost loop.
@@ -74,6 +84,9 @@ pub(super) struct Walk<'a> {
     outer: &'a Loop,
     rule: &'a ForwardingRule,
     stores: Vec<(SymbolicAddress, u16)>,
+    narrowest_bytes: u16,
+    /// What the stores' addresses are made of, constants aside.
+    places: FxHashSet<Shape>,
 }
 
 impl<'a> Walk<'a> {
@@ -83,13 +96,15 @@ impl<'a> Walk<'a> {
         outer: &'a Loop,
         rule: &'a ForwardingRule,
     ) -> Self {
-        let stores = outer
+        let stores: Vec<(SymbolicAddress, u16)> = outer
             .blocks
             .iter()
             .flat_map(|b| code.blocks[*b].first..code.blocks[*b].end)
             .filter_map(|i| Some((addresses.store(i)?, code.insns[i].store?.size_bytes)))
             .collect();
-        Self { code, addresses, outer, rule, stores }
+        let narrowest_bytes = stores.iter().map(|(_, bytes)| *bytes).min().unwrap_or(u16::MAX);
+        let places = stores.iter().map(|(a, _)| (a.base, a.index)).collect();
+        Self { code, addresses, outer, rule, stores, narrowest_bytes, places }
     }
 
     pub fn has_stores(&self) -> bool {
@@ -97,7 +112,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The stores that keep the load at `index` from being forwarded, if there are any.
-    pub fn from_load(&mut self, index: usize) -> Option<Blocked> {
+    pub fn blocked_load(&self, index: usize) -> Option<Blocked> {
         let address = self.addresses.load(index)?;
         let size_bytes = self.code.insns[index].load?.size_bytes;
         if size_bytes < 2 || !self.any_store_could_block(&address, size_bytes) {
@@ -109,16 +124,14 @@ impl<'a> Walk<'a> {
         definite(&met, self.code, size_bytes).or_else(|| self.probable(&met, &address, size_bytes))
     }
 
-    /// A cheap look before the walk: a narrower store, or one that can straddle.
+    /// A cheap look before the walk: is there a narrower store, or one that can straddle?
     fn any_store_could_block(&self, load: &SymbolicAddress, size_bytes: u16) -> bool {
-        self.stores.iter().any(|(store, store_bytes)| {
-            *store_bytes < size_bytes || store.minus(load).is_some_and(|d| d != 0)
-        })
+        self.narrowest_bytes < size_bytes || self.places.contains(&(load.base, load.index))
     }
 
     fn walk(&self, start: Point, size_bytes: u16) -> Met {
         let mut met = Met::default();
-        let mut best: HashMap<(usize, Target), u32> = HashMap::new();
+        let mut best: FxHashMap<(usize, Target), u32> = FxHashMap::default();
         let mut work = vec![start];
         while let Some(point) = work.pop() {
             let Some(at_start) = self.through_block(point, size_bytes, &mut met) else {
@@ -240,7 +253,7 @@ impl<'a> Walk<'a> {
 }
 
 /// The distance of the nearest store; the window when there is none.
-fn nearest(stores: &BTreeMap<usize, (u32, i64)>) -> u32 {
+fn nearest(stores: &Stores) -> u32 {
     stores.values().map(|(distance, _)| *distance).min().unwrap_or(WINDOW_INSTRUCTIONS)
 }
 
@@ -260,13 +273,13 @@ fn element_piece(
         Meeting::Whole
     } else if end <= i64::from(load_bytes) {
         let element = difference.div_euclid(i64::from(scale));
-        Meeting::Piece { offset_bytes, group: Some((store_index, element)) }
+        Meeting::Piece { offset_bytes, group: (store_index, element) }
     } else {
         Meeting::Apart
     }
 }
 
-fn note(seen: &mut BTreeMap<usize, (u32, i64)>, store: usize, (distance, offset): (u32, i64)) {
+fn note(seen: &mut Stores, store: usize, (distance, offset): (u32, i64)) {
     let entry = seen.entry(store).or_insert((distance, offset));
     if distance < entry.0 {
         *entry = (distance, offset);
@@ -296,7 +309,7 @@ fn definite(met: &Met, code: &FunctionCode, size_bytes: u16) -> Option<Blocked> 
 }
 
 /// Whether the stores together write every byte of the load.
-fn tiles(stores: &BTreeMap<usize, (u32, i64)>, code: &FunctionCode, size_bytes: u16) -> bool {
+fn tiles(stores: &Stores, code: &FunctionCode, size_bytes: u16) -> bool {
     let mut written = 0_u64;
     for (store, (_, offset)) in stores {
         let length = code.insns[*store].store.map_or(0, |a| i64::from(a.size_bytes));

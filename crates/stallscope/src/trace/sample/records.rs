@@ -1,6 +1,6 @@
 //! The records that the kernel writes into a `perf_event_open` ring, read from plain bytes.
 //!
-//! Only what sampling needs, in the layout that [`super::ring`] asks for: samples of instruction
+//! Only what sampling needs, in the layout that `super::ring` asks for: samples of instruction
 //! pointer, process and time, and process and time behind every other record. Pure, and total: any
 //! bytes give records, an error for each that makes no sense, and an end.
 

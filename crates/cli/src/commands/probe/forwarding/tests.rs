@@ -6,8 +6,8 @@ use stallscope::probes::store_forwarding::{
     Boundaries, Case, Comparison, Control, DelayCurve, RuleFinding,
 };
 
-use super::super::page::WIDTH;
 use super::*;
+use crate::terminal::WIDTH;
 
 fn cycles(value: f64) -> Measurement {
     Measurement {

@@ -1,0 +1,288 @@
+//! The screen of `compare`: the verdict first, then the numbers with their spread, then doubts.
+
+use std::fmt::Write;
+
+use anstyle::Style;
+use stallscope::compare::{
+    Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Metric, Severity,
+};
+
+use crate::commands::words::rough;
+use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint};
+
+/// The whole screen, styled; ends in a newline.
+pub fn screen(comparison: &Comparison) -> String {
+    let analysis = &comparison.analysis;
+    let mut out = String::new();
+    out += &verdict(comparison);
+    out.push('\n');
+    for (name, arm) in ["A", "B"].into_iter().zip(&comparison.arms) {
+        let _ = writeln!(out, "{} {}", paint(STRONG, name), shortened(arm));
+    }
+    out.push('\n');
+    out += &table(analysis);
+    out.push('\n');
+    out += &provenance(comparison);
+    for warning in &analysis.warnings {
+        let (label, style) = match warning.severity() {
+            Severity::Caution => ("warning: ", CAUTION),
+            Severity::Note => ("note: ", FAINT),
+        };
+        out += &wrapped(&paint(style, label.trim_end()), label.len() - 1, &warning.to_string());
+    }
+    out
+}
+
+/// A log ratio as a change in per cent.
+fn percent(log: f64) -> f64 {
+    100.0 * log.exp_m1()
+}
+
+/// Decimals for changes: a tight interval around a small change needs two, a multiple needs none.
+fn decimals(low: f64, high: f64) -> usize {
+    match low.abs().max(high.abs()) {
+        size if size >= 99.95 => 0,
+        size if size < 9.0 && high - low < 0.3 => 2,
+        _ => 1,
+    }
+}
+
+/// The word with its interval, and how it was found.
+pub fn verdict(comparison: &Comparison) -> String {
+    let analysis = &comparison.analysis;
+    let wall = &analysis.wall;
+    let (low, centre, high) =
+        (percent(wall.low_log), percent(wall.log_ratio), percent(wall.high_log));
+    let d = decimals(low, high);
+    let word = analysis.verdict.decision;
+    let signed = format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]");
+    let effect = share(comparison.settings.effect);
+    let (style, rest) = match word {
+        Decision::Slower => (BAD, format!(" by {centre:.d$} % [{low:.d$}, {high:.d$}]")),
+        Decision::Faster => (GOOD, format!(" by {:.d$} % [{:.d$}, {:.d$}]", -centre, -high, -low)),
+        Decision::Equivalent => (GOOD, format!(" within ±{effect}: time changes by {signed}")),
+        Decision::Inconclusive => (CAUTION, format!(": time changes by {signed}")),
+    };
+    let mut out = format!("{}{rest}\n", paint(style, word));
+    let confidence = match wall.confidence {
+        c if c >= 0.95 => "95 % interval".to_owned(),
+        c => format!("only {:.0} % interval", 100.0 * c),
+    };
+    let n = wall.estimate.n;
+    let how = format!(
+        "{confidence}, {n} {}, Hodges-Lehmann of paired log ratios, p = {}",
+        if n == 1 { "pair" } else { "pairs" },
+        p_value(wall.signed_rank.p_value)
+    );
+    out += &wrapped("", 1, &how);
+    for line in outlook(comparison) {
+        out += &wrapped("", 1, &line);
+    }
+    out
+}
+
+/// What could have been seen, and what to do next.
+fn outlook(comparison: &Comparison) -> Vec<String> {
+    let verdict = &comparison.analysis.verdict;
+    let effect = share(comparison.settings.effect);
+    let mut lines = Vec::new();
+    if let (Some(log), Decision::Inconclusive | Decision::Equivalent) =
+        (verdict.detectable_log, verdict.decision)
+    {
+        lines.push(format!(
+            "smallest effect these pairs show in 4 of 5 tries: {:.2} %",
+            percent(log)
+        ));
+    }
+    match verdict.doubt {
+        Some(Doubt::TooFewPairs) => {
+            lines.push("fewer than 6 pairs never decide: use --pairs 20".into());
+        }
+        Some(Doubt::RealButSmall) => lines.push(format!(
+            "there is a difference, but whether it reaches {effect} is open: more pairs, or a \
+             smaller --effect"
+        )),
+        Some(Doubt::TooNoisy) => lines.push(more_pairs(comparison, &effect)),
+        _ => {}
+    }
+    lines
+}
+
+fn more_pairs(comparison: &Comparison, effect: &str) -> String {
+    let have = comparison.analysis.wall.estimate.n as u64;
+    let total_ns: u64 = comparison.samples.iter().map(|s| s.wall_ns).sum();
+    match comparison.analysis.verdict.pairs_needed {
+        Some(n) if n > u64::from(MAX_PAIRS) => {
+            format!(
+                "too noisy for {effect} ({n} pairs): a quieter machine or longer runs are needed"
+            )
+        }
+        Some(n) if n > have => format!(
+            "to see {effect} here: --pairs {n}, about {}",
+            rough(total_ns / have.max(1) * n)
+        ),
+        Some(_) => format!("these pairs should have shown {effect}; try again with twice as many"),
+        None => format!("too noisy for {effect}: a quieter machine or longer runs are needed"),
+    }
+}
+
+fn share(effect: f64) -> String {
+    // Shortest form: 1 %, 0.5 %; the rounding hides that 0.01 * 100 is not always 1.
+    format!("{} %", (effect * 1e6).round() / 1e4)
+}
+
+fn p_value(p: f64) -> String {
+    if p < 0.0001 { format!("{p:.0e}") } else { format!("{p:.4}") }
+}
+
+fn shortened(arm: &ArmRecord) -> String {
+    let line: String = arm.command.join(" ").replace(char::is_control, " ");
+    if line.chars().count() <= WIDTH - 2 {
+        return line;
+    }
+    line.chars().take(WIDTH - 3).chain(['…']).collect()
+}
+
+fn table(analysis: &Analysis) -> String {
+    let change = format!("B vs A [{:.0} %]", 100.0 * analysis.wall.confidence.min(0.95));
+    let head = ["", "A median [quartiles]", "B median [quartiles]", &change];
+    let mut out = row(head, STRONG);
+    for contrast in &analysis.contrasts {
+        let (scale, unit) = scale_of(contrast);
+        let typical = |m: &stallscope::model::Measurement| {
+            let [value, low, high] = [m.value, m.low, m.high].map(|ns| three_digits(ns / scale));
+            format!("{value} [{low}, {high}]")
+        };
+        let change = contrast.ratio.as_ref().map_or_else(
+            || "- (too short to time)".into(),
+            |r| {
+                let (low, high) = (percent(r.low_log), percent(r.high_log));
+                let d = decimals(low, high);
+                format!("{:+.d$} % [{low:+.d$}, {high:+.d$}]", percent(r.log_ratio))
+            },
+        );
+        let name = match contrast.metric {
+            Metric::Wall => "wall",
+            Metric::Cpu => "cpu",
+            Metric::User => "user",
+            Metric::System => "system",
+        };
+        let name = format!("{name} {unit}");
+        out += &row([&name, &typical(&contrast.a), &typical(&contrast.b), &change], Style::new());
+    }
+    out
+}
+
+fn row([name, a, b, change]: [&str; 4], style: Style) -> String {
+    let line = format!("{name:<10} {a:<22} {b:<22} {change}");
+    format!("{}\n", paint(style, line.trim_end()))
+}
+
+fn scale_of(contrast: &Contrast) -> (f64, &'static str) {
+    match contrast.a.value.max(contrast.b.value) {
+        ns if ns >= 1e9 => (1e9, "s"),
+        ns if ns >= 1e6 => (1e6, "ms"),
+        _ => (1e3, "us"),
+    }
+}
+
+/// A number with about four significant digits, without an exponent.
+fn three_digits(value: f64) -> String {
+    match value {
+        v if v >= 1000.0 => format!("{v:.0}"),
+        v if v >= 100.0 => format!("{v:.1}"),
+        v if v >= 10.0 => format!("{v:.2}"),
+        v => format!("{v:.3}"),
+    }
+}
+
+fn provenance(comparison: &Comparison) -> String {
+    let settings = &comparison.settings;
+    let cpu = settings.cpu.map_or("any cpu".to_owned(), |cpu| format!("cpu {cpu}"));
+    let line = format!(
+        "order {}, seed {}, {cpu}, noise of a pair {:.2} % (robust sd)",
+        settings.order,
+        settings.seed,
+        percent(comparison.analysis.diagnostics.pair_sd_log)
+    );
+    format!("{}\n", paint(FAINT, line))
+}
+
+/// `text` behind `label` (of `label_width` columns), folded at blanks, hanging under its first word.
+fn wrapped(label: &str, label_width: usize, text: &str) -> String {
+    let indent = " ".repeat(label_width + 1);
+    let mut out = if label.is_empty() { indent.clone() } else { format!("{label} ") };
+    let mut column = indent.len();
+    for (i, word) in text.split_whitespace().enumerate() {
+        let width = word.chars().count();
+        if i > 0 && column + 1 + width > WIDTH {
+            let _ = write!(out, "\n{indent}");
+            column = indent.len();
+        } else if i > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out += word;
+        column += width;
+    }
+    out.push('\n');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use stallscope::compare::simulate::{Noise, SimulatedMachine};
+    use stallscope::compare::{Settings, compare};
+
+    use super::*;
+    use crate::terminal::plain;
+
+    fn shown(change: impl Fn(&mut SimulatedMachine), noise: Noise, pairs: u32) -> String {
+        let mut machine = SimulatedMachine::new(noise, pairs, 11);
+        change(&mut machine);
+        let settings = Settings { pairs, seed: 42, cpu: Some(1), ..Settings::default() };
+        let result = compare(&mut machine, &settings, &mut |_| {}).unwrap();
+        plain(&screen(&result))
+    }
+
+    #[test]
+    fn slower() {
+        insta::assert_snapshot!(shown(|m| m.effect_log = 0.345, Noise::Quiet, 20));
+    }
+
+    #[test]
+    fn faster() {
+        insta::assert_snapshot!(shown(|m| m.effect_log = -0.1, Noise::Quiet, 20));
+    }
+
+    #[test]
+    fn equivalent() {
+        insta::assert_snapshot!(shown(|m| m.run_sd_log = 0.004, Noise::Quiet, 40));
+    }
+
+    #[test]
+    fn inconclusive() {
+        insta::assert_snapshot!(shown(|m| m.run_sd_log = 0.03, Noise::Quiet, 20));
+    }
+
+    #[test]
+    fn real_but_small() {
+        let change = |m: &mut SimulatedMachine| (m.effect_log, m.run_sd_log) = (0.0075, 0.006);
+        insta::assert_snapshot!(shown(change, Noise::Quiet, 20));
+    }
+
+    #[test]
+    fn too_few_pairs() {
+        insta::assert_snapshot!(shown(|m| m.effect_log = 0.2, Noise::Quiet, 4));
+    }
+
+    #[test]
+    fn drifting_with_spikes_and_waiting() {
+        let change = |m: &mut SimulatedMachine| {
+            m.base_ns = 0.7e6;
+            m.slot_effect_log = 0.05;
+        };
+        insta::assert_snapshot!(shown(change, Noise::LinearDrift(0.1), 30));
+        insta::assert_snapshot!(shown(|_| {}, Noise::Spikes(0.2), 40));
+    }
+}

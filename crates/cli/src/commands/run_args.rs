@@ -1,0 +1,91 @@
+//! How commands are run and compared: the arguments that `compare` and `explain` share.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use stallscope::compare::{CommandLine, MAX_PAIRS, Order, Settings, default_cpu};
+
+use super::words;
+
+/// The order of runs, as typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OrderArg {
+    /// Drawn from the seed, balanced within blocks of four pairs
+    Random,
+    /// AB BA AB BA …
+    Abba,
+}
+
+/// The processor to run on, as typed.
+#[derive(Clone, Copy, Debug)]
+enum CpuArg {
+    Last,
+    Number(usize),
+    None,
+}
+
+/// How the two commands are run.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Arguments for both
+    #[arg(last = true, value_name = "ARGS")]
+    args: Vec<OsString>,
+    /// How many pairs of runs
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PAIRS)))]
+    pairs: u32,
+    /// The smallest effect of interest: smaller ones count as equal
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = words::share)]
+    effect: f64,
+    /// Give up when one run takes longer than this (10s, 500ms, 2m)
+    #[arg(long, value_name = "DURATION", value_parser = words::duration)]
+    timeout: Option<Duration>,
+    /// Run on this logical processor, or on any (`none`) [default: the last one allowed]
+    #[arg(long, value_name = "N|none", default_value = "last", hide_default_value = true,
+          value_parser = cpu)]
+    cpu: CpuArg,
+    /// How the runs of each pair are ordered
+    #[arg(long, value_enum, default_value = "random")]
+    order: OrderArg,
+    /// Count runs that fail instead of giving up
+    #[arg(long)]
+    ignore_failure: bool,
+}
+
+impl RunArgs {
+    /// What was asked for, with the seed to use.
+    pub fn settings(&self, seed: u64) -> Settings {
+        Settings {
+            pairs: self.pairs,
+            order: match self.order {
+                OrderArg::Random => Order::Random,
+                OrderArg::Abba => Order::Abba,
+            },
+            seed,
+            effect: self.effect,
+            timeout_ms: self.timeout.map(|t| t.as_millis().max(1) as u64),
+            cpu: match self.cpu {
+                CpuArg::Last => default_cpu(),
+                CpuArg::Number(cpu) => Some(cpu),
+                CpuArg::None => None,
+            },
+            ignore_failure: self.ignore_failure,
+        }
+    }
+
+    /// `program` with the words before and the arguments behind the `--`.
+    pub fn line(&self, program: OsString, words: impl Iterator<Item = OsString>) -> CommandLine {
+        CommandLine { program, args: words.chain(self.args.iter().cloned()).collect() }
+    }
+}
+
+fn cpu(text: &str) -> Result<CpuArg, String> {
+    match text {
+        "last" => Ok(CpuArg::Last),
+        "none" => Ok(CpuArg::None),
+        number => number.parse().map(CpuArg::Number).map_err(|_| {
+            "write the number of a logical processor, or `none` to leave the choice open".into()
+        }),
+    }
+}

@@ -1,0 +1,125 @@
+//! Small grammar of what is typed and shown: command lines, shares, durations.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::bail;
+
+/// The words of a command line. Something that exists as a file is one word, blanks included.
+///
+/// # Errors
+/// When a quote is not closed, or there is no word at all.
+pub fn split(typed: &OsStr) -> anyhow::Result<Vec<OsString>> {
+    if Path::new(typed).is_file() {
+        return Ok(vec![typed.into()]);
+    }
+    let Some(text) = typed.to_str() else {
+        // Not text: a path in another encoding, which no quoting can be meant in.
+        return Ok(vec![typed.into()]);
+    };
+    match shlex::split(text) {
+        Some(words) if !words.is_empty() => Ok(words.into_iter().map(Into::into).collect()),
+        Some(_) => bail!("an empty command: name a program"),
+        None => bail!("`{text}` has a quote that is not closed"),
+    }
+}
+
+/// A share: `1%`, `0.5 %` or `0.01`.
+///
+/// # Errors
+/// When it is no number, or does not lie between 0 and 100 %.
+pub fn share(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.trim().strip_suffix('%') {
+        Some(number) => (number.trim_end(), 100.0),
+        None => (text.trim(), 1.0),
+    };
+    let value: f64 = number.parse().map_err(|_| "write a share like 1% or 0.01".to_owned())?;
+    if scale == 1.0 && value >= 0.5 {
+        return Err(format!("{text} is {} %; write {text}% if you mean per cent", 100.0 * value));
+    }
+    if value > 0.0 && value / scale <= 1.0 {
+        Ok(value / scale)
+    } else {
+        Err("the smallest effect of interest lies above 0 and at most at 100 %".into())
+    }
+}
+
+/// A duration with its unit: `500ms`, `10s`, `1.5m`, `1h`.
+///
+/// # Errors
+/// When number or unit are missing, or nothing is left of the time.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a duration with its unit, like 500ms, 10s or 2m".to_owned();
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    match Duration::try_from_secs_f64(number * seconds) {
+        Ok(time) if time >= Duration::from_millis(1) => Ok(time),
+        _ => Err("a time limit is at least 1ms, and not centuries".into()),
+    }
+}
+
+/// A time for the eye: `0.4 s`, `12 s`, `3 min`.
+pub fn rough(ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        let all = split(OsStr::new(text)).unwrap();
+        all.into_iter().map(|w| w.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn command_lines_are_split_as_a_shell_would() {
+        assert_eq!(words("a 'b c' \"d e\" f\\ g"), ["a", "b c", "d e", "f g"]);
+        assert!(split(OsStr::new("a 'b")).unwrap_err().to_string().contains("quote"));
+        assert!(split(OsStr::new(" ")).is_err());
+    }
+
+    #[test]
+    fn a_file_with_blanks_in_its_name_is_one_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("my program");
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(split(path.as_os_str()).unwrap(), [path.into_os_string()]);
+    }
+
+    #[test]
+    fn shares_and_durations_want_to_be_understood() {
+        assert_eq!(share("1%"), Ok(0.01));
+        assert_eq!(share("0.5 %"), Ok(0.005));
+        assert_eq!(share("0.02"), Ok(0.02));
+        for wrong in ["", "x", "1", "0", "-1%", "nan", "inf%", "200%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "10", "s", "-1s", "1d", "0s", "1e300h", "nans"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rough_times_read_well() {
+        let all = [400_000_000, 12_000_000_000, 180_000_000_000, 9_000_000_000_000].map(rough);
+        assert_eq!(all, ["0.4 s", "12 s", "3 min", "2.5 h"]);
+    }
+}

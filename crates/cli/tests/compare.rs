@@ -1,0 +1,129 @@
+//! `stallscope compare` from outside: every bad input has its own sentence and exit code, nothing
+//! is left running or half written. Real programs, but no claim about their speed.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use support::program;
+
+/// `compare` with these arguments.
+fn compare(folder: &Path, args: &[&str]) -> Output {
+    support::run(folder, &[&["compare"], args].concat())
+}
+
+/// Arguments of `compare` that must be refused.
+fn refused(folder: &Path, args: &[&str], parts: &[&str]) {
+    support::refused(folder, &[&["compare"], args].concat(), parts);
+}
+
+#[test]
+fn what_is_no_program_is_said_in_its_own_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let elf = fs::read("/proc/self/exe").unwrap();
+    program(here, "text", b"hello\n");
+    program(here, "empty", b"");
+    program(here, "cut", &elf[..2000]);
+    let mut foreign = elf;
+    foreign[18..20].copy_from_slice(&243_u16.to_le_bytes());
+    program(here, "foreign", &foreign);
+    fs::write(here.join("plain"), "not executable").unwrap();
+    refused(here, &["/no/such/file", "true"], &["arm A", "no such program: /no/such/file"]);
+    refused(here, &["true", "no-such-command-anywhere"], &["arm B", "no such program"]);
+    refused(here, &[".", "true"], &["arm A", ". is a directory"]);
+    refused(here, &["./", "true"], &["arm A", "./ is a directory"]);
+    refused(here, &["true", "plain"], &["arm B", "no such program: plain on PATH", "./plain"]);
+    refused(here, &["./plain", "true"], &["arm A", "./plain", "marked executable"]);
+    refused(here, &["./text", "true"], &["arm A", "./text", "text without a #! line"]);
+    refused(here, &["true", "./empty"], &["arm B", "./empty", "seems to be empty"]);
+    refused(here, &["true", "./cut"], &["arm B", "./cut", "cut off"]);
+    refused(here, &["./foreign", "true"], &["arm A", "./foreign", "RISC-V"]);
+}
+
+#[test]
+fn what_fails_or_never_ends_is_named_with_its_arm() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let failing = "sh -c 'echo all is lost >&2; exit 7'";
+    refused(here, &["true", failing], &["arm B", "exit code 7", "all is lost", "--ignore-failure"]);
+    refused(here, &["sh -c 'kill -SEGV $$'", "true"], &["arm A", "SIGSEGV"]);
+    let endless = ["--timeout", "200ms", "--json", "r.json", "true", "sleep 1000"];
+    refused(here, &endless, &["arm B", "did not end within 200ms"]);
+    assert_eq!(fs::read_dir(here).unwrap().count(), 0, "a file was left behind");
+}
+
+#[test]
+fn what_is_typed_wrongly_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let touch = "sh -c 'echo ran > ran'";
+    refused(here, &["true"], &["<AFTER>"]);
+    refused(here, &["true 'x", touch], &["quote"]);
+    refused(here, &["", touch], &["empty command"]);
+    refused(here, &["--effect", "1", touch, touch], &["1%"]);
+    refused(here, &["--timeout", "10", touch, touch], &["10s"]);
+    refused(here, &["--pairs", "0", touch, touch], &["--pairs"]);
+    refused(here, &["--cpu", "x", touch, touch], &["logical processor"]);
+    refused(here, &["--cpu", "1000", touch, touch], &["1000", "not available"]);
+    refused(here, &["--json", "no/such/r.json", touch, touch], &["no directory no/such"]);
+    refused(here, &["--json", ".", touch, touch], &["a directory"]);
+    assert_eq!(fs::read_dir(here).unwrap().count(), 0, "something ran");
+}
+
+#[test]
+fn gates_answer_with_their_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let code = |args: &[&str]| compare(folder.path(), args).status.code();
+    let quick = ["--quiet", "--pairs", "6"];
+    assert_eq!(code(&[&quick[..], &["true", "sleep 0.05"]].concat()), Some(0));
+    assert_eq!(code(&[&quick[..], &["--gate", "true", "sleep 0.05"]].concat()), Some(1));
+    assert_eq!(code(&[&quick[..], &["--gate", "sleep 0.05", "true"]].concat()), Some(0));
+    assert_eq!(code(&["--quiet", "--pairs", "3", "--gate", "true", "true"]), Some(3));
+}
+
+#[test]
+fn the_json_holds_every_run_in_order_and_replaces_the_screen() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--json", "-", "--seed", "5", "--pairs", "4", "echo", "echo", "--", "hello"];
+    let output = compare(folder.path(), &args);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["kind"], "comparison");
+    let result = &value["result"];
+    assert_eq!(result["settings"]["seed"], 5);
+    assert_eq!(result["arms"][1]["command"], serde_json::json!(["echo", "hello"]));
+    let samples = result["samples"].as_array().unwrap();
+    let orders: Vec<_> = samples.iter().map(|s| s["order"].as_u64().unwrap()).collect();
+    assert_eq!(orders, (0..8).collect::<Vec<u64>>());
+    assert!(samples.iter().all(|s| s["wall_ns"].as_u64().unwrap() > 0));
+
+    let quiet = compare(folder.path(), &["-q", "--json", "r.json", "--pairs", "2", "true", "true"]);
+    assert!(quiet.stdout.is_empty() && quiet.stderr.is_empty());
+    let text = fs::read_to_string(folder.path().join("r.json")).unwrap();
+    assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ours = std::process::Command::new(env!("CARGO_BIN_EXE_stallscope"))
+        .current_dir(folder.path())
+        .args(["compare", "--json", "r.json", "sh -c 'echo $$ > pid; exec sleep 1000'", "true"])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid_file = folder.path().join("pid");
+    let pid = (0..500).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::read_to_string(&pid_file).ok()?.trim().parse::<i32>().ok()
+    });
+    // SAFETY: plain integers; the process is our own child.
+    unsafe { libc::kill(ours.id() as i32, libc::SIGINT) };
+    assert_eq!(ours.wait().unwrap().code(), Some(130));
+    // SAFETY: signal 0 only asks whether the process is there.
+    let alive = pid.is_none_or(|pid| unsafe { libc::kill(pid, 0) } == 0);
+    assert!(!alive, "the command outlived the interrupt");
+    assert!(!folder.path().join("r.json").exists());
+}

@@ -1,0 +1,61 @@
+//! An invented bench with a known truth: two programs, how long they take, where the time goes.
+
+use std::path::PathBuf;
+
+use super::Bench;
+use crate::compare::simulate::SimulatedMachine;
+use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
+use crate::model::FileOffset;
+use crate::trace::child::{Exit, Output, Status};
+use crate::trace::sample::{Engine, ObjectSamples, SampleError, SampleRun};
+
+/// Runs nothing; answers from what it was given.
+pub struct InventedBench {
+    /// Says how long the runs take.
+    pub machine: SimulatedMachine,
+    /// How they are compared.
+    pub settings: Settings,
+    /// Per arm: where one run's samples fall in the program.
+    pub hits: [Vec<(FileOffset, u64)>; 2],
+    /// Per arm: samples of one run in a library called `libc.so.6`.
+    pub library_hits: [u64; 2],
+    /// What the sampler has to say.
+    pub notes: Vec<String>,
+}
+
+impl Bench for InventedBench {
+    fn compare(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Comparison, CompareError> {
+        compare(&mut self.machine, &self.settings, progress)
+    }
+
+    fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError> {
+        let object = |name: &str, is_main_program, hits: Vec<(FileOffset, u64)>| ObjectSamples {
+            path: PathBuf::from(name),
+            is_main_program,
+            hits: hits.into_iter().collect(),
+        };
+        let library = vec![(FileOffset(0x100), self.library_hits[arm.index()])];
+        let samples = vec![
+            object("/programs/invented", true, self.hits[arm.index()].clone()),
+            object("/lib/libc.so.6", false, library),
+        ];
+        Ok(SampleRun {
+            engine: Engine::PerfClock,
+            period_ns: 200_000,
+            total: samples.iter().map(ObjectSamples::total).sum(),
+            samples,
+            lost: 0,
+            unmapped: 0,
+            kernel: 0,
+            exit: Exit {
+                wall_ns: 50_000_000,
+                user_ns: 45_000_000,
+                system_ns: 5_000_000,
+                status: Status::Code(0),
+                stdout: Output::default(),
+                stderr: Output::default(),
+            },
+            notes: self.notes.clone(),
+        })
+    }
+}
