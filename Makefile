@@ -36,7 +36,8 @@ build: setup ## Build target/release/stallscope
 	$(CARGO) build --release --locked --package stallscope-cli
 
 .PHONY: demo
-demo: build cases ## Explain the first story, from a fresh clone in a few minutes
+demo: build cases ## Price a mechanism here, then explain the first story; a few minutes from a clone
+	target/release/stallscope probe --quiet store-forwarding
 	target/release/stallscope explain $(DECODER)-19 $(DECODER)-16 -- strips
 
 .PHONY: bench-aa

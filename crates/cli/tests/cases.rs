@@ -1,8 +1,9 @@
 //! The cases that come with the source, from outside: what `scan` must find in the slow build and
 //! must not find in the fast one. `make cases` builds them; under CI a missing build is a failure.
 
+mod support;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn case(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(name).join("build")
@@ -22,11 +23,11 @@ fn builds(folder: &Path, names: [&str; 2]) -> Option<[PathBuf; 2]> {
 }
 
 fn findings(program: &Path, function: &str) -> Vec<serde_json::Value> {
-    let output = Command::new(assert_cmd::cargo::cargo_bin!("stallscope"))
-        .args(["scan", "--json", "-", "--function", function])
-        .arg(program)
-        .output()
-        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let program = program.canonicalize().unwrap();
+    let program = program.to_str().unwrap();
+    let args = ["scan", "--json", "-", "--function", function, program];
+    let output = support::run(folder.path(), &args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     document["result"][0]["findings"].as_array().unwrap().clone()

@@ -27,7 +27,7 @@ pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
         for (title, entries) in &sections {
             text += &format!("{}\n", paint(STRONG, title));
             for (id, title) in entries {
-                text += &format!("  {id:<16}{title}\n");
+                text += &format!("  {id:<18}{title}\n");
             }
         }
         terminal::print(&text)?;

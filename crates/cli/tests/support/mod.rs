@@ -10,6 +10,8 @@ use std::process::{Command, Output, Stdio};
 pub fn stallscope(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("stallscope"));
     command.current_dir(folder).args(args).stdin(Stdio::null());
+    // What this machine's probes have found before must not show in what is expected.
+    command.env("XDG_CACHE_HOME", folder.join("no-cache"));
     command
 }
 
