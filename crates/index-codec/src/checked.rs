@@ -34,6 +34,8 @@ pub fn decode_triangles<I: Index>(stream: &[u8], out: &mut [I]) -> Result<(), Er
 
 /// The parts of a triangle stream.
 pub(crate) struct Frame<'a> {
+    /// All of it.
+    pub stream: &'a [u8],
     pub version: Version,
     /// One per triangle.
     pub codes: &'a [u8],
@@ -53,7 +55,7 @@ impl<'a> Frame<'a> {
         let too_short = Error::TooShort { length_bytes: stream.len(), needed_bytes: least };
         let (body, table) = stream.split_last_chunk().ok_or(too_short)?;
         let (codes, data) = body[1..].split_at(triangle_count);
-        Ok(Self { version, codes, data, table })
+        Ok(Self { stream, version, codes, data, table })
     }
 }
 

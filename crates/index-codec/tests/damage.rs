@@ -5,6 +5,7 @@ mod shapes;
 
 use index_codec::{
     Error, Version, checked, decode_sequence, decode_triangles, encode_sequence, encode_triangles,
+    fast::decode_triangles_portably,
 };
 use proptest::prelude::*;
 use shapes::their_decoding;
@@ -27,6 +28,8 @@ fn decode_everywhere(stream: &[u8], index_count: usize) -> Result<Vec<u32>, Erro
     let result = checked::decode_triangles(stream, &mut reference);
     let mut fast = vec![0_u32; index_count];
     assert_eq!(decode_triangles(stream, &mut fast), result);
+    let mut portable = vec![0_u32; index_count];
+    assert_eq!(decode_triangles_portably(stream, &mut portable), result);
     let mut narrow = vec![0_u16; index_count];
     assert_eq!(decode_triangles(stream, &mut narrow), result);
     let theirs = their_decoding(stream, index_count, false);
@@ -34,6 +37,7 @@ fn decode_everywhere(stream: &[u8], index_count: usize) -> Result<Vec<u32>, Erro
     if let Some(theirs) = theirs {
         assert_eq!(theirs, reference);
         assert_eq!(fast, reference);
+        assert_eq!(portable, reference);
         assert!(narrow.iter().zip(&reference).all(|(n, r)| *n == *r as u16));
     }
     if let Err(error) = result {
