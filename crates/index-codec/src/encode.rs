@@ -101,18 +101,21 @@ impl<'a> Encoder<'a> {
     }
 
     /// The code of one triangle; its data are written. `None` if they do not fit.
-    #[inline]
+    #[inline(always)]
     fn triangle(&mut self, [a, b, c]: [u32; 3]) -> Option<u8> {
         match self.edges.find_edge([edge(a, b), edge(b, c), edge(c, a)], CODED_EDGES) {
-            Some((age, 0)) => self.at_edge(age, a, b, c),
-            Some((age, 1)) => self.at_edge(age, b, c, a),
-            Some((age, _)) => self.at_edge(age, c, a, b),
+            Some((age, which)) => {
+                // Turned so that the remembered edge comes first; by loads, because which one it
+                // is cannot be predicted.
+                let corners = [a, b, c, a, b];
+                self.at_edge(age, corners[which], corners[which + 1], corners[which + 2])
+            }
             None => self.free(rotated([a, b, c], self.next)),
         }
     }
 
     /// A triangle at a remembered edge.
-    #[inline]
+    #[inline(always)]
     fn at_edge(&mut self, age: usize, a: u32, b: u32, c: u32) -> Option<u8> {
         let limit = usize::from(self.first_coded_vertex);
         let third = match self.vertices.find(c, limit) {

@@ -38,23 +38,25 @@ fn main() -> ExitCode {
 fn run() -> Result<(), String> {
     let mut filter = String::new();
     let mut rounds = ROUNDS;
+    let mut encoders_only = false;
     let mut meshes = mesh::generated();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
             "--only" => filter = value()?,
+            "--encoders" => encoders_only = true,
             "--rounds" => rounds = value()?.parse().map_err(|e| format!("--rounds: {e}"))?,
             file => meshes.extend(mesh::from_ply(Path::new(file))?),
         }
     }
     let build = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("build");
     let contestants = contestants(&build, &filter)?;
-    for mesh in &meshes {
+    for mesh in meshes.iter().filter(|_| !encoders_only) {
         decoding::<u32>(mesh, &contestants, rounds)?;
     }
     if filter.is_empty() {
-        for mesh in &meshes {
+        for mesh in meshes.iter().filter(|_| !encoders_only) {
             decoding::<u16>(mesh, &contestants[..3], rounds)?;
         }
         for mesh in &meshes {

@@ -2,10 +2,9 @@
 //!
 //! Looking through 16 entries for three edges is 48 comparisons, and a triangle in random order
 //! pays all of them to learn that there is nothing. So beside the ring there is a small table:
-//! for each of 256 hash values of a vertex the time at which one with that value was last
-//! remembered. It is exact in one direction: nothing with that hash value is younger. A question
-//! is answered at once when that time is out of reach, and otherwise the search starts there and
-//! mostly ends there.
+//! for each of 256 hash values of a vertex the number of the last entry with that value, from which a
+//! chain leads to the ones before it. Mostly the first one on the chain is the answer, or out of
+//! reach, which is an answer, too.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +12,8 @@ use crate::format::MEMORY_ENTRIES;
 
 const RING_MASK: u32 = MEMORY_ENTRIES as u32 - 1;
 const HASH_VALUES: usize = 256;
+/// The number of an entry that is out of reach of the first ones.
+const NEVER: u32 = u32::MAX / 2;
 
 /// An entry, and the vertex by which it is looked up.
 pub(super) trait Entry: Copy + PartialEq {
@@ -37,9 +38,11 @@ pub(super) struct Recent<T> {
     ring: [T; MEMORY_ENTRIES],
     /// How many entries were ever remembered.
     now: u32,
-    /// How many there were when all were forgotten. Ages are counted modulo 2^32, so after that
-    /// many entries a forgotten one can come back; by then it has been overwritten.
-    remembered: u32,
+    /// How many there were when all were forgotten. Numbers are counted modulo 2^32: when they
+    /// come round to this one again, a few entries are overlooked, which costs some bytes.
+    forgotten: u32,
+    /// Per entry: the number of the one before it with the same hash value.
+    older: [u32; MEMORY_ENTRIES],
     /// Per hash value: the number of the last entry with it.
     newest: [u32; HASH_VALUES],
 }
@@ -50,8 +53,9 @@ impl<T: Entry> Recent<T> {
         let mut new = Self {
             ring: [blank; MEMORY_ENTRIES],
             now: 0,
-            remembered: 0,
-            newest: [u32::MAX - HASH_VALUES as u32; HASH_VALUES],
+            forgotten: 0,
+            older: [NEVER; MEMORY_ENTRIES],
+            newest: [NEVER; HASH_VALUES],
         };
         for _ in 0..MEMORY_ENTRIES {
             new.push(blank);
@@ -62,23 +66,19 @@ impl<T: Entry> Recent<T> {
     /// Remembers an entry.
     #[inline]
     pub(super) fn push(&mut self, entry: T) {
-        self.ring[(self.now & RING_MASK) as usize] = entry;
-        self.newest[slot(entry.vertex())] = self.now;
+        let place = (self.now & RING_MASK) as usize;
+        let newest = &mut self.newest[slot(entry.vertex())];
+        self.older[place] = *newest;
+        *newest = self.now;
+        self.ring[place] = entry;
         self.now = self.now.wrapping_add(1);
-        self.remembered = (self.remembered + 1).min(MEMORY_ENTRIES as u32);
     }
 
     /// Forgets everything, while decoders keep what they have. meshoptimizer's encoder fills its
     /// memory with index 2^32-1 here, and then takes that index for remembered: its stream decodes
     /// to another one. Here nothing is found, and the bytes are the same for all other indices.
     pub(super) fn forget(&mut self) {
-        self.remembered = 0;
-    }
-
-    /// The least age that something at `vertex` can have.
-    #[inline]
-    fn least_age(&self, vertex: u32) -> u32 {
-        self.now.wrapping_sub(self.newest[slot(vertex)]).wrapping_sub(1)
+        self.forgotten = self.now;
     }
 
     #[inline]
@@ -88,23 +88,23 @@ impl<T: Entry> Recent<T> {
 
     #[inline]
     fn reach(&self, limit: usize) -> u32 {
-        self.remembered.min(limit as u32)
+        self.now.wrapping_sub(self.forgotten).min(limit as u32)
     }
 
     /// The least age, below `limit`, at which this entry is remembered.
     #[inline]
     pub(super) fn find(&self, entry: T, limit: usize) -> Option<usize> {
-        let ages = self.least_age(entry.vertex())..self.reach(limit);
-        ages.into_iter().find(|age| self.at(*age) == entry).map(|age| age as usize)
+        let limit = self.reach(limit);
+        let age = self.age_below(entry, limit);
+        (age < limit).then_some(age as usize)
     }
 
     /// The least age, below `limit`, at which one of three edges is remembered, and which; of two
     /// that are equal the first one.
     #[inline]
     pub(super) fn find_edge(&self, edges: [T; 3], limit: usize) -> Option<(usize, usize)> {
-        let least = edges.map(|edge| self.least_age(edge.vertex()));
-        let from = least[0].min(least[1]).min(least[2]);
-        for age in from..self.reach(limit) {
+        // In strips the edge is one of the last two: asked first, they spare the table.
+        for age in 0..2 {
             let there = self.at(age);
             for (which, edge) in edges.iter().enumerate() {
                 if there == *edge {
@@ -112,7 +112,37 @@ impl<T: Entry> Recent<T> {
                 }
             }
         }
-        None
+        let mut least_age = self.reach(limit);
+        let mut found = None;
+        for (which, edge) in edges.iter().enumerate() {
+            let age = self.age_below(*edge, least_age);
+            if age < least_age {
+                least_age = age;
+                found = Some((age as usize, which));
+            }
+        }
+        found
+    }
+
+    /// The age of an entry if it is below `limit`, else some number that is not.
+    #[inline]
+    fn age_below(&self, entry: T, limit: u32) -> u32 {
+        let age_of = |number: u32| self.now.wrapping_sub(number).wrapping_sub(1);
+        let mut number = self.newest[slot(entry.vertex())];
+        let mut age = age_of(number);
+        loop {
+            let place = (number & RING_MASK) as usize;
+            if age >= limit || self.ring[place] == entry {
+                return age;
+            }
+            number = self.older[place];
+            let before = age_of(number);
+            // Numbers come round after 2^32 entries; a chain must not lead in circles then.
+            if before <= age {
+                return limit;
+            }
+            age = before;
+        }
     }
 }
 
