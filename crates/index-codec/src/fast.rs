@@ -43,8 +43,10 @@ mod scratch;
 
 use crate::checked::{self, Frame};
 use crate::format::{FIRST_FREE_CODE, TRIANGLES_TAIL_BYTES};
+use crate::variants::Paired;
 use crate::{Error, Index, Version};
-pub(crate) use common::{Common, Native};
+pub(crate) use common::Portable;
+use common::{Common, Native};
 use scratch::{BLOCK_TRIANGLES, Scratch};
 
 /// Decodes as many triangles as `out` holds.
@@ -62,9 +64,10 @@ pub fn decode_triangles<I: Index>(stream: &[u8], out: &mut [I]) -> Result<(), Er
 ///
 /// See [`Error`]; `out` then holds anything.
 pub fn decode_triangles_portably<I: Index>(stream: &[u8], out: &mut [I]) -> Result<(), Error> {
-    decode_with::<I, common::Portable<common::Whole>>(stream, out)
+    decode_with::<I, Portable<Paired>>(stream, out)
 }
 
+#[inline(always)]
 pub(crate) fn decode_with<I: Index, C: Common>(stream: &[u8], out: &mut [I]) -> Result<(), Error> {
     let frame = Frame::of(stream, out.len())?;
     let sound = match frame.version {
@@ -92,6 +95,7 @@ pub(crate) struct State {
 }
 
 /// Whether the stream is sound; `CODED` is its [`Version::first_coded_vertex`].
+#[inline(always)]
 fn decode<I: Index, C: Common, const CODED: u8>(frame: &Frame<'_>, out: &mut [I]) -> bool {
     let mut scratch = Scratch::new();
     // From one pointer to data and tail, so that a read may run from one into the other.
@@ -108,7 +112,7 @@ fn decode<I: Index, C: Common, const CODED: u8>(frame: &Frame<'_>, out: &mut [I]
     scratch.start(&mut state);
     let blocks = frame.codes.chunks(BLOCK_TRIANGLES).zip(out.chunks_mut(3 * BLOCK_TRIANGLES));
     for (codes, out) in blocks {
-        scratch.rewind(&mut state);
+        scratch.rewind::<C::Access>(&mut state);
         debug_assert_eq!(out.len(), 3 * codes.len());
         // SAFETY: both memories have been rewound, so they have room for a block; there are three
         // indices of `out` per code; data lie before the tail of a stream that outlives this.

@@ -26,6 +26,7 @@
 //! |---|---|
 //! | [`mod@checked`] | the decoder without `unsafe`: the definition of what a stream means |
 //! | [`mod@fast`] | the default decoder, several times as fast, with the same answers |
+//! | [`mod@variants`] | one decoder with four ways to reach its edge memory, for experiments |
 //!
 //! Nothing here allocates. Streams may come from anywhere: every input gives an [`Error`] or
 //! exactly as many indices as were asked for. The format does not bound the indices themselves;
@@ -40,6 +41,7 @@ pub mod fast;
 mod format;
 mod index;
 mod sequence;
+pub mod variants;
 mod varint;
 
 pub use encode::encode_triangles;

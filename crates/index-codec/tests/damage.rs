@@ -3,6 +3,7 @@
 
 mod shapes;
 
+use index_codec::variants::{Paired, decode_plainly};
 use index_codec::{
     Error, Version, checked, decode_sequence, decode_triangles, encode_sequence, encode_triangles,
     fast::decode_triangles_portably,
@@ -28,6 +29,8 @@ fn decode_everywhere(stream: &[u8], index_count: usize) -> Result<Vec<u32>, Erro
     let result = checked::decode_triangles(stream, &mut reference);
     let mut fast = vec![0_u32; index_count];
     assert_eq!(decode_triangles(stream, &mut fast), result);
+    let mut plain = vec![0_u32; index_count];
+    assert_eq!(decode_plainly::<Paired, u32>(stream, &mut plain), result);
     let mut portable = vec![0_u32; index_count];
     assert_eq!(decode_triangles_portably(stream, &mut portable), result);
     let mut narrow = vec![0_u16; index_count];
@@ -38,6 +41,7 @@ fn decode_everywhere(stream: &[u8], index_count: usize) -> Result<Vec<u32>, Erro
         assert_eq!(theirs, reference);
         assert_eq!(fast, reference);
         assert_eq!(portable, reference);
+        assert_eq!(plain, reference);
         assert!(narrow.iter().zip(&reference).all(|(n, r)| *n == *r as u16));
     }
     if let Err(error) = result {

@@ -25,11 +25,7 @@ impl Calibration {
         const SHORT_ROUNDS: u64 = 200;
         const LONG_ROUNDS: u64 = 1200;
         const REPEATS: usize = 5;
-        let least = |rounds| {
-            (0..REPEATS)
-                .map(|_| chain_ns(rounds))
-                .fold(f64::MAX, f64::min)
-        };
+        let least = |rounds| (0..REPEATS).map(|_| chain_ns(rounds)).fold(f64::MAX, f64::min);
         let adds = ((LONG_ROUNDS - SHORT_ROUNDS) * ADDS_PER_ROUND) as f64;
         let ns_per_cycle = (least(LONG_ROUNDS) - least(SHORT_ROUNDS)) / adds;
         (ns_per_cycle > 0.0).then_some(Self { ns_per_cycle })

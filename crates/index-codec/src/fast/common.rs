@@ -11,6 +11,7 @@ use core::marker::PhantomData;
 
 use super::{State, edge, write};
 use crate::Index;
+use crate::variants::EdgeAccess;
 use crate::varint::unfold_difference;
 
 /// The fastest loop for this processor.
@@ -18,10 +19,13 @@ use crate::varint::unfold_difference;
 pub(crate) type Native = x86_64::Assembly;
 /// The fastest loop for this processor.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-pub(crate) type Native = Portable<Whole>;
+pub(crate) type Native = Portable<crate::variants::Paired>;
 
 /// A loop over common codes.
 pub(crate) trait Common {
+    /// How it reaches the memory of edges.
+    type Access: EdgeAccess;
+
     /// Decodes from code number `done` on until a code comes that is not common, or needs more
     /// bytes of data than this loop reads, or until the data have ended; returns its number.
     ///
@@ -101,44 +105,12 @@ fn kinds_of<const CODED: u8>() -> &'static [Kind; 256] {
     if CODED == 13 { &KINDS_V1 } else { &KINDS_V0 }
 }
 
-/// How an edge is written to memory and read back.
-pub(crate) trait EdgeAccess {
-    /// Reads an edge, first vertex in the low half.
-    ///
-    /// # Safety
-    ///
-    /// There is an edge.
-    unsafe fn load(at: *const u64) -> u64;
-
-    /// Writes one.
-    ///
-    /// # Safety
-    ///
-    /// There is room for it.
-    unsafe fn store(at: *mut u64, from: u32, to: u32);
-}
-
-/// As one number, or however the compiler likes it best.
-pub(crate) struct Whole;
-
-impl EdgeAccess for Whole {
-    #[inline(always)]
-    unsafe fn load(at: *const u64) -> u64 {
-        // SAFETY: as the caller promises.
-        unsafe { at.read() }
-    }
-
-    #[inline(always)]
-    unsafe fn store(at: *mut u64, from: u32, to: u32) {
-        // SAFETY: as the caller promises.
-        unsafe { at.write(edge(from, to)) }
-    }
-}
-
 /// The loop in Rust.
 pub(crate) struct Portable<A>(PhantomData<A>);
 
 impl<A: EdgeAccess> Common for Portable<A> {
+    type Access = A;
+
     #[inline(always)]
     unsafe fn run<I: Index, const CODED: u8>(
         state: &mut State,

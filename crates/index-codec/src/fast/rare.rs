@@ -150,16 +150,18 @@ unsafe fn long<I: Index>(state: &mut State, code: u8, out: *mut I) {
         let places = [first, places >> 4, places & 15];
         // All new vertices are counted before the first difference is read.
         let mut corners = [0; 3];
-        for (corner, place) in corners.iter_mut().zip(places) {
-            *corner = new_or_remembered(state, place);
+        // By number, not by zipped iterators: those carry the arrays along on the stack, copied in
+        // other widths than they were written in.
+        for n in 0..3 {
+            corners[n] = new_or_remembered(state, places[n]);
         }
-        for (corner, place) in corners.iter_mut().zip(places) {
-            if place == BY_DIFFERENCE {
-                *corner = difference(state);
+        for n in 0..3 {
+            if places[n] == BY_DIFFERENCE {
+                corners[n] = difference(state);
             }
         }
-        for (corner, place) in corners.iter().zip(places) {
-            push_if(state, *corner, place == 0 || place == BY_DIFFERENCE);
+        for n in 0..3 {
+            push_if(state, corners[n], places[n] == 0 || places[n] == BY_DIFFERENCE);
         }
         finish(state, corners, out);
     }

@@ -7,6 +7,7 @@ use core::mem::MaybeUninit;
 
 use super::State;
 use crate::format::MEMORY_ENTRIES;
+use crate::variants::EdgeAccess;
 
 /// So many that moving 16 entries back does not count, and so few that 10 kB of scratch stay in
 /// the first-level cache beside what the caller has there.
@@ -47,16 +48,19 @@ impl Scratch {
         }
     }
 
-    /// Moves the last 16 entries back home.
-    #[inline]
-    pub(super) fn rewind(&mut self, state: &mut State) {
+    /// Moves the last 16 entries back home, in the widths in which they were written: in wider
+    /// ones, which compilers prefer for a copy, the last of them could not be forwarded.
+    #[inline(always)]
+    pub(super) fn rewind<A: EdgeAccess>(&mut self, state: &mut State) {
         let (edges, vertices) = self.home();
         // From the oldest on, which is the order in which entries can overlap.
         for age in (0..MEMORY_ENTRIES).rev() {
             // SAFETY: `state` has 16 entries of each, written by `start` or since.
             unsafe {
-                edges.add(age).write(state.edges.add(age).read());
-                vertices.sub(1 + age).write(state.vertices.sub(1 + age).read());
+                let moved = A::load(state.edges.add(age));
+                A::store(edges.add(age), moved as u32, (moved >> 32) as u32);
+                let moved = state.vertices.sub(1 + age).read_volatile();
+                vertices.sub(1 + age).write_volatile(moved);
             }
         }
         (state.edges, state.vertices) = (edges, vertices);

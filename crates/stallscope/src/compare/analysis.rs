@@ -132,22 +132,11 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
         high: wall.high_log,
         confidence: wall.confidence,
     };
-    let verdict = judge(
-        &interval,
-        pairs.len(),
-        diagnostics.pair_sd_log,
-        settings.effect_log(),
-    );
+    let verdict = judge(&interval, pairs.len(), diagnostics.pair_sd_log, settings.effect_log());
     let mut warnings = statistical_warnings(&verdict, &contrasts, &diagnostics, settings);
     warnings.extend(program_warnings(&pairs));
     warnings.push(Warning::OneBuildEach);
-    Ok(Analysis {
-        verdict,
-        wall,
-        contrasts,
-        diagnostics,
-        warnings,
-    })
+    Ok(Analysis { verdict, wall, contrasts, diagnostics, warnings })
 }
 
 type Pair<'a> = [&'a RunSample; 2];
@@ -204,19 +193,10 @@ pub(super) fn log_pairs(samples: &[RunSample]) -> Result<Vec<LogPair>, CompareEr
 }
 
 fn contrast(metric: Metric, pairs: &[Pair<'_>]) -> Contrast {
-    let times = |arm: Arm| -> Vec<f64> {
-        pairs
-            .iter()
-            .map(|p| metric.of(p[arm.index()]) as f64)
-            .collect()
-    };
+    let times =
+        |arm: Arm| -> Vec<f64> { pairs.iter().map(|p| metric.of(p[arm.index()]) as f64).collect() };
     let (a, b) = (times(Arm::A), times(Arm::B));
-    Contrast {
-        metric,
-        a: typical(&a),
-        b: typical(&b),
-        ratio: ratio(&a, &b),
-    }
+    Contrast { metric, a: typical(&a), b: typical(&b), ratio: ratio(&a, &b) }
 }
 
 /// Median and quartiles; zeros when there are no values, which `pair_up` rules out.
@@ -280,9 +260,7 @@ fn statistical_warnings(
     };
     let pairs = wall.a.n;
     if pairs < super::stats::power::FEWEST_PAIRS {
-        warnings.push(Warning::FewPairs {
-            pairs: pairs as u32,
-        });
+        warnings.push(Warning::FewPairs { pairs: pairs as u32 });
     }
     let median_ns = wall.a.value.min(wall.b.value);
     if median_ns < SHORT_NS {
@@ -310,9 +288,7 @@ fn statistical_warnings(
         });
     }
     if 10 * ratio.signed_rank.zeros as usize > pairs {
-        warnings.push(Warning::CoarseTimer {
-            zeros: ratio.signed_rank.zeros,
-        });
+        warnings.push(Warning::CoarseTimer { zeros: ratio.signed_rank.zeros });
     }
     warnings
 }
@@ -325,14 +301,11 @@ fn machine_warnings(found: &Diagnostics, ratio: &Ratio, warnings: &mut Vec<Warni
         });
     }
     if found.slot.p_value < ALARM_P && found.slot.second_over_first_log.abs() > ALARM_LOG {
-        warnings.push(Warning::SlotEffect {
-            second_over_first_log: found.slot.second_over_first_log,
-        });
+        warnings
+            .push(Warning::SlotEffect { second_over_first_log: found.slot.second_over_first_log });
     }
     if found.autocorrelation.p_value < ALARM_P && found.autocorrelation.lag_1 > 0.0 {
-        warnings.push(Warning::Autocorrelated {
-            lag_1: found.autocorrelation.lag_1,
-        });
+        warnings.push(Warning::Autocorrelated { lag_1: found.autocorrelation.lag_1 });
     }
     if found.spike_share > ALARM_SPIKES {
         warnings.push(Warning::Spikes {
@@ -362,21 +335,14 @@ fn program_warnings(pairs: &[Pair<'_>]) -> Vec<Warning> {
         let first = outputs.next();
         outputs.any(|o| Some(o) != first)
     };
-    let arms: Vec<Arm> = [Arm::A, Arm::B]
-        .into_iter()
-        .filter(|arm| varies(*arm))
-        .collect();
+    let arms: Vec<Arm> = [Arm::A, Arm::B].into_iter().filter(|arm| varies(*arm)).collect();
     if !arms.is_empty() {
         warnings.push(Warning::OutputVaries { arms });
     } else if pairs.first().is_some_and(|[a, b]| a.output != b.output) {
         warnings.push(Warning::OutputDiffers);
     }
-    let failed = |arm: Arm| {
-        pairs
-            .iter()
-            .filter(|p| p[arm.index()].failure.is_some())
-            .count() as u32
-    };
+    let failed =
+        |arm: Arm| pairs.iter().filter(|p| p[arm.index()].failure.is_some()).count() as u32;
     let (a, b) = (failed(Arm::A), failed(Arm::B));
     if a + b > 0 {
         warnings.push(Warning::FailuresIgnored { a, b });

@@ -80,28 +80,17 @@ fn drift(pairs: &[LogPair]) -> Drift {
     let means: Vec<f64> = pairs.iter().map(|p| 0.5 * (p.a + p.b)).collect();
     let order: Vec<f64> = (0..pairs.len()).map(|i| i as f64).collect();
     let third = pairs.len().div_ceil(3);
-    let change = match (
-        median(&means[..third]),
-        median(&means[means.len() - third..]),
-    ) {
+    let change = match (median(&means[..third]), median(&means[means.len() - third..])) {
         (Some(first), Some(last)) => last - first,
         _ => 0.0,
     };
     let r = spearman(&order, &means);
-    Drift {
-        spearman: r,
-        p_value: correlation_p(r, pairs.len()),
-        change_log: change,
-    }
+    Drift { spearman: r, p_value: correlation_p(r, pairs.len()), change_log: change }
 }
 
 fn slot_effect(pairs: &[LogPair]) -> SlotEffect {
     let with = |slot| -> Vec<f64> {
-        pairs
-            .iter()
-            .filter(|p| p.slot_of_b == slot)
-            .map(|p| p.b - p.a)
-            .collect()
+        pairs.iter().filter(|p| p.slot_of_b == slot).map(|p| p.b - p.a).collect()
     };
     let (b_first, b_second) = (with(Slot::First), with(Slot::Second));
     // ln(B/A) holds the effect of the arms plus the slot effect, or minus it: half the difference.
@@ -109,19 +98,13 @@ fn slot_effect(pairs: &[LogPair]) -> SlotEffect {
         (Some(first), Some(second)) => 0.5 * (second - first),
         _ => 0.0,
     };
-    SlotEffect {
-        second_over_first_log: size,
-        p_value: rank_sum_p(&b_first, &b_second),
-    }
+    SlotEffect { second_over_first_log: size, p_value: rank_sum_p(&b_first, &b_second) }
 }
 
 fn autocorrelation(ratios: &[f64]) -> Autocorrelation {
     let steps = ratios.len().saturating_sub(1);
     let r = spearman(&ratios[..steps], &ratios[ratios.len() - steps..]);
-    Autocorrelation {
-        lag_1: r,
-        p_value: correlation_p(r, steps),
-    }
+    Autocorrelation { lag_1: r, p_value: correlation_p(r, steps) }
 }
 
 /// Compares each run with a running median of its own arm, so that a drift or a step is no spike.
@@ -141,11 +124,7 @@ fn spike_share(pairs: &[LogPair]) -> f64 {
             spikes += residuals.iter().filter(|r| **r > limit).count();
         }
     }
-    if pairs.is_empty() {
-        0.0
-    } else {
-        spikes as f64 / (2 * pairs.len()) as f64
-    }
+    if pairs.is_empty() { 0.0 } else { spikes as f64 / (2 * pairs.len()) as f64 }
 }
 
 #[cfg(test)]
@@ -157,10 +136,8 @@ mod tests {
     use crate::compare::simulate::{Noise, SimulatedMachine};
 
     fn measured(machine: &mut SimulatedMachine, pairs: u32) -> Diagnostics {
-        let samples: Vec<_> = plan(pairs, Order::Random, 5)
-            .iter()
-            .map(|p| machine.run(p).unwrap())
-            .collect();
+        let samples: Vec<_> =
+            plan(pairs, Order::Random, 5).iter().map(|p| machine.run(p).unwrap()).collect();
         diagnose(&log_pairs(&samples).unwrap())
     }
 
@@ -174,15 +151,8 @@ mod tests {
 
     #[test]
     fn each_disturbance_is_seen_for_what_it_is() {
-        let drift = measured(
-            &mut SimulatedMachine::new(Noise::LinearDrift(0.08), 40, 2),
-            40,
-        )
-        .drift;
-        assert!(
-            drift.p_value < 0.001 && (0.03..0.08).contains(&drift.change_log),
-            "{drift:?}"
-        );
+        let drift = measured(&mut SimulatedMachine::new(Noise::LinearDrift(0.08), 40, 2), 40).drift;
+        assert!(drift.p_value < 0.001 && (0.03..0.08).contains(&drift.change_log), "{drift:?}");
 
         let mut machine = SimulatedMachine::new(Noise::Quiet, 40, 3);
         machine.slot_effect_log = 0.03;
@@ -199,9 +169,7 @@ mod tests {
 
     #[test]
     fn resembling_neighbours_are_noticed() {
-        let slow: Vec<f64> = (0..40)
-            .map(|i| f64::from(i / 8 % 2) + f64::from(i) * 0.001)
-            .collect();
+        let slow: Vec<f64> = (0..40).map(|i| f64::from(i / 8 % 2) + f64::from(i) * 0.001).collect();
         assert!(autocorrelation(&slow).lag_1 > 0.5);
         assert!(autocorrelation(&[]).lag_1 == 0.0);
     }

@@ -89,10 +89,7 @@ impl Settings {
     fn check(&self) -> Result<(), CompareError> {
         let problem = |text: String| Err(CompareError::Settings(text));
         if !(1..=MAX_PAIRS).contains(&self.pairs) {
-            return problem(format!(
-                "{} pairs: choose between 1 and {MAX_PAIRS}",
-                self.pairs
-            ));
+            return problem(format!("{} pairs: choose between 1 and {MAX_PAIRS}", self.pairs));
         }
         if !(self.effect > 0.0 && self.effect <= 1.0) {
             return problem(format!(
@@ -135,12 +132,7 @@ impl Comparison {
         if same_bytes && a.command.get(1..) == b.command.get(1..) {
             analysis.warnings.insert(0, Warning::IdenticalPrograms);
         }
-        Ok(Self {
-            settings,
-            arms,
-            analysis,
-            samples,
-        })
+        Ok(Self { settings, arms, analysis, samples })
     }
 }
 
@@ -190,9 +182,7 @@ pub fn compare(
     let mut samples = Vec::with_capacity(schedule.len());
     for plan in &schedule {
         samples.push(runner.run(plan)?);
-        progress(Progress::Ran {
-            done: samples.len() as u64,
-        });
+        progress(Progress::Ran { done: samples.len() as u64 });
     }
     Comparison::new(runner.arms(), settings.clone(), samples)
 }

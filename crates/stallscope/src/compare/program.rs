@@ -26,10 +26,7 @@ impl CommandLine {
     #[must_use]
     pub fn display(&self) -> String {
         let words = std::iter::once(&self.program).chain(&self.args);
-        words
-            .map(|w| w.to_string_lossy())
-            .collect::<Vec<_>>()
-            .join(" ")
+        words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -57,18 +54,10 @@ pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), Com
         cause,
         seems: String::new(),
     })?;
-    let unreadable = |cause| CompareError::Unreadable {
-        arm,
-        path: path.clone(),
-        cause,
-    };
+    let unreadable = |cause| CompareError::Unreadable { arm, path: path.clone(), cause };
     let kind = fs::metadata(&path).map_err(unreadable)?;
     if !kind.is_file() {
-        let what = if kind.is_dir() {
-            "a directory"
-        } else {
-            "a device or a pipe"
-        };
+        let what = if kind.is_dir() { "a directory" } else { "a device or a pipe" };
         return Err(CompareError::NoProgram { arm, path, what });
     }
     // A program may be executable and not readable; then it has no fingerprint, which is no error.
@@ -137,14 +126,7 @@ fn describe(head: &[u8], length: u64) -> Option<String> {
         return None;
     }
     let text = !head.contains(&0) && std::str::from_utf8(&head[..head.len().min(1024)]).is_ok();
-    Some(
-        if text {
-            "text without a #! line"
-        } else {
-            "data, not a program"
-        }
-        .into(),
-    )
+    Some(if text { "text without a #! line" } else { "data, not a program" }.into())
 }
 
 fn describe_elf(head: &[u8], length: u64) -> Option<String> {
@@ -164,11 +146,7 @@ fn describe_elf(head: &[u8], length: u64) -> Option<String> {
         243 => "RISC-V",
         _ => "another machine",
     };
-    let own = if cfg!(target_arch = "x86_64") {
-        62
-    } else {
-        183
-    };
+    let own = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
     if machine != own {
         return Some(format!("an ELF file for {name}"));
     }
@@ -201,12 +179,7 @@ fn describe_elf(head: &[u8], length: u64) -> Option<String> {
 /// A little-endian number of `bytes` bytes.
 fn word(head: &[u8], at: usize, bytes: usize) -> Option<u64> {
     let field = head.get(at..at.checked_add(bytes)?)?;
-    Some(
-        field
-            .iter()
-            .rev()
-            .fold(0, |value, byte| value << 8 | u64::from(*byte)),
-    )
+    Some(field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
 #[cfg(test)]
@@ -240,10 +213,7 @@ mod tests {
         }
         let mut foreign = head.to_vec();
         foreign[18..20].copy_from_slice(&243_u16.to_le_bytes());
-        assert_eq!(
-            describe(&foreign, 1 << 30).unwrap(),
-            "an ELF file for RISC-V"
-        );
+        assert_eq!(describe(&foreign, 1 << 30).unwrap(), "an ELF file for RISC-V");
     }
 
     #[test]
@@ -257,14 +227,8 @@ mod tests {
 
     #[test]
     fn a_directory_is_no_program() {
-        let line = CommandLine {
-            program: "/tmp/".into(),
-            args: vec![],
-        };
+        let line = CommandLine { program: "/tmp/".into(), args: vec![] };
         let error = inspect(Arm::B, &line).unwrap_err().to_string();
-        assert!(
-            error.contains("arm B") && error.contains("directory"),
-            "{error}"
-        );
+        assert!(error.contains("arm B") && error.contains("directory"), "{error}");
     }
 }

@@ -80,20 +80,12 @@ impl<'a> ProcessRunner<'a> {
             // An empty list means that we could not find out; then the kernel will say.
             if !allowed.is_empty() && !allowed.contains(&cpu) {
                 let words: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-                return Err(CompareError::NoSuchCpu {
-                    cpu,
-                    allowed: words.join(", "),
-                });
+                return Err(CompareError::NoSuchCpu { cpu, allowed: words.join(", ") });
             }
         }
         let (path_a, record_a) = inspect(Arm::A, &lines[0])?;
         let (path_b, record_b) = inspect(Arm::B, &lines[1])?;
-        Ok(Self {
-            lines,
-            paths: [path_a, path_b],
-            records: [record_a, record_b],
-            limits,
-        })
+        Ok(Self { lines, paths: [path_a, path_b], records: [record_a, record_b], limits })
     }
 
     fn wait(&self, plan: &PlannedRun) -> Result<Exit, ChildError> {
@@ -104,21 +96,16 @@ impl<'a> ProcessRunner<'a> {
             environment_padding_bytes: plan.environment_padding_bytes as usize,
             cpu: self.limits.cpu,
         };
-        let limits = Limits {
-            timeout: self.limits.timeout,
-            interrupt: self.limits.interrupt,
-        };
+        let limits = Limits { timeout: self.limits.timeout, interrupt: self.limits.interrupt };
         Child::hold(&launch)?.wait(&limits)
     }
 
     fn explain(&self, arm: Arm, cause: ChildError) -> CompareError {
         match cause {
             ChildError::Interrupted => CompareError::Interrupted,
-            ChildError::NotExecutable { .. } | ChildError::NotFound(_) => CompareError::Program {
-                arm,
-                seems: seems(&self.paths[arm.index()]),
-                cause,
-            },
+            ChildError::NotExecutable { .. } | ChildError::NotFound(_) => {
+                CompareError::Program { arm, seems: seems(&self.paths[arm.index()]), cause }
+            }
             cause => CompareError::Child { arm, cause },
         }
     }
@@ -130,9 +117,7 @@ impl Runner for ProcessRunner<'_> {
     }
 
     fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
-        let exit = self
-            .wait(plan)
-            .map_err(|cause| self.explain(plan.arm, cause))?;
+        let exit = self.wait(plan).map_err(|cause| self.explain(plan.arm, cause))?;
         let failure = (!exit.status.success()).then(|| exit.status.to_string());
         if failure.is_some() && !self.limits.ignore_failure {
             // A program that was cut off is often killed by the kernel on its first page.
@@ -167,10 +152,9 @@ fn last_lines(text: &str) -> String {
     let clean = |line: &&str| line.replace(char::is_control, " ");
     match shown {
         [] => String::new(),
-        shown => format!(
-            "; it said:\n  {}\n",
-            shown.iter().map(clean).collect::<Vec<_>>().join("\n  ")
-        ),
+        shown => {
+            format!("; it said:\n  {}\n", shown.iter().map(clean).collect::<Vec<_>>().join("\n  "))
+        }
     }
 }
 
@@ -180,9 +164,7 @@ pub fn allowed_cpus() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else {
         return Vec::new();
     };
-    (0..CpuSet::count())
-        .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
-        .collect()
+    (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect()
 }
 
 /// The processor to run on when nobody chose one: the last allowed, because interrupts and
@@ -209,20 +191,13 @@ mod tests {
             program: "sh".into(),
             args: vec!["-c".into(), script.into()],
         };
-        let limits = ProcessLimits {
-            timeout,
-            cpu: default_cpu(),
-            ignore_failure,
-            interrupt: &NEVER,
-        };
+        let limits =
+            ProcessLimits { timeout, cpu: default_cpu(), ignore_failure, interrupt: &NEVER };
         ProcessRunner::new([line(a), line(b)], limits).unwrap()
     }
 
     fn first_of(arm: Arm) -> PlannedRun {
-        *plan(2, Order::Abba, 0)
-            .iter()
-            .find(|p| p.arm == arm)
-            .unwrap()
+        *plan(2, Order::Abba, 0).iter().find(|p| p.arm == arm).unwrap()
     }
 
     #[test]
@@ -239,13 +214,7 @@ mod tests {
     fn a_failure_names_arm_command_status_and_complaint() {
         let mut strict = runner("true", "echo oh no >&2; exit 3", None, false);
         let error = strict.run(&first_of(Arm::B)).unwrap_err().to_string();
-        for part in [
-            "arm B",
-            "exit 3",
-            "exit code 3",
-            "oh no",
-            "--ignore-failure",
-        ] {
+        for part in ["arm B", "exit 3", "exit code 3", "oh no", "--ignore-failure"] {
             assert!(error.contains(part), "{part}: {error}");
         }
         let mut lenient = runner("true", "exit 3", None, true);
@@ -257,37 +226,26 @@ mod tests {
     fn a_command_that_never_ends_is_killed_and_named() {
         let mut runner = runner("sleep 1000", "true", Some(Duration::from_millis(50)), false);
         let error = runner.run(&first_of(Arm::A)).unwrap_err().to_string();
-        assert!(
-            error.contains("arm A") && error.contains("--timeout"),
-            "{error}"
-        );
+        assert!(error.contains("arm A") && error.contains("--timeout"), "{error}");
     }
 
     #[test]
     fn a_processor_that_is_not_ours_is_refused() {
-        let line = || CommandLine {
-            program: "true".into(),
-            args: vec![],
-        };
+        let line = || CommandLine { program: "true".into(), args: vec![] };
         let limits = ProcessLimits {
             timeout: None,
             cpu: Some(1023),
             ignore_failure: false,
             interrupt: &NEVER,
         };
-        let error = ProcessRunner::new([line(), line()], limits)
-            .err()
-            .map(|e| e.to_string());
+        let error = ProcessRunner::new([line(), line()], limits).err().map(|e| e.to_string());
         assert!(error.unwrap_or_default().contains("1023"));
     }
 
     #[test]
     fn complaints_are_short_and_harmless() {
         let text = last_lines("1\n2\n3\n4\n5\n6\n\x1b[31m7\n\n");
-        assert!(
-            !text.contains('2') && !text.contains('\x1b') && text.contains('7'),
-            "{text}"
-        );
+        assert!(!text.contains('2') && !text.contains('\x1b') && text.contains('7'), "{text}");
         assert_eq!(last_lines("\n"), "");
     }
 }

@@ -95,11 +95,7 @@ pub fn plan(pairs: u32, order: Order, seed: u64) -> Vec<PlannedRun> {
     let a_first = first_slots(pairs as usize, order, &mut rng);
     let mut runs = Vec::with_capacity(2 * a_first.len());
     for (pair, a_first) in a_first.into_iter().enumerate() {
-        let arms = if a_first {
-            [Arm::A, Arm::B]
-        } else {
-            [Arm::B, Arm::A]
-        };
+        let arms = if a_first { [Arm::A, Arm::B] } else { [Arm::B, Arm::A] };
         for (slot, arm) in [Slot::First, Slot::Second].into_iter().zip(arms) {
             runs.push(PlannedRun {
                 order: runs.len() as u32,
@@ -165,9 +161,7 @@ mod tests {
         for seed in 0..200 {
             let runs = plan(22, Order::Random, seed);
             for block in runs.chunks(2 * BLOCK_PAIRS) {
-                let a_first = block
-                    .iter()
-                    .filter(|r| r.slot == Slot::First && r.arm == Arm::A);
+                let a_first = block.iter().filter(|r| r.slot == Slot::First && r.arm == Arm::A);
                 assert_eq!(a_first.count(), block.len() / 4);
             }
         }
@@ -180,9 +174,7 @@ mod tests {
         let runs = plan(2000, Order::Random, 1);
         let mean = |arm| {
             let own = runs.iter().filter(|r| r.arm == arm);
-            own.map(|r| f64::from(r.environment_padding_bytes))
-                .sum::<f64>()
-                / 2000.0
+            own.map(|r| f64::from(r.environment_padding_bytes)).sum::<f64>() / 2000.0
         };
         assert!(runs.iter().all(|r| r.environment_padding_bytes < 4096));
         assert!((mean(Arm::A) - mean(Arm::B)).abs() < 150.0);
@@ -190,10 +182,7 @@ mod tests {
 
     #[test]
     fn a_plan_keeps_its_values_across_versions() {
-        let arms: String = plan(8, Order::Random, 42)
-            .iter()
-            .map(|r| r.arm.to_string())
-            .collect();
+        let arms: String = plan(8, Order::Random, 42).iter().map(|r| r.arm.to_string()).collect();
         insta::assert_snapshot!(arms, @"BABAABABBAABBAAB");
     }
 }

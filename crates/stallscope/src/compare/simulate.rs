@@ -84,11 +84,7 @@ impl SimulatedMachine {
             }
             Noise::Spikes(share) => {
                 let (hit, size) = (uniform(&mut self.rng), uniform(&mut self.rng));
-                if hit < share {
-                    (0.05 + 0.25 * size).ln_1p()
-                } else {
-                    0.0
-                }
+                if hit < share { (0.05 + 0.25 * size).ln_1p() } else { 0.0 }
             }
             Noise::Step(height) => {
                 if order >= self.step_at {
@@ -114,16 +110,8 @@ impl Runner for SimulatedMachine {
     fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
         let mut log = self.base_ns.ln() + self.run_sd_log * normal(&mut self.rng);
         log += self.disturbance(plan.order);
-        log += if plan.arm == Arm::B {
-            self.effect_log
-        } else {
-            0.0
-        };
-        log += if plan.slot == Slot::Second {
-            self.slot_effect_log
-        } else {
-            0.0
-        };
+        log += if plan.arm == Arm::B { self.effect_log } else { 0.0 };
+        log += if plan.slot == Slot::Second { self.slot_effect_log } else { 0.0 };
         let step = self.timer_step_ns.max(1);
         let wall_ns = (log.exp() / step as f64).round() as u64 * step;
         let system_ns = (wall_ns as f64 * self.system_share) as u64;

@@ -6,11 +6,7 @@ use super::simulate::{Noise, SimulatedMachine};
 use super::*;
 
 fn settings(pairs: u32, seed: u64) -> Settings {
-    Settings {
-        pairs,
-        seed,
-        ..Settings::default()
-    }
+    Settings { pairs, seed, ..Settings::default() }
 }
 
 fn on(machine: &mut SimulatedMachine, pairs: u32) -> Comparison {
@@ -38,10 +34,7 @@ fn a_large_effect_is_called_by_its_name_in_both_directions() {
 fn no_effect_on_a_quiet_machine_is_equivalent_and_five_pairs_are_never_enough() {
     let mut machine = SimulatedMachine::new(Noise::Quiet, 60, 8);
     machine.run_sd_log = 0.004;
-    assert_eq!(
-        on(&mut machine, 60).analysis.verdict.decision,
-        Decision::Equivalent
-    );
+    assert_eq!(on(&mut machine, 60).analysis.verdict.decision, Decision::Equivalent);
     machine.effect_log = 0.5;
     let few = on(&mut machine, 5);
     assert_eq!(few.analysis.verdict.doubt, Some(Doubt::TooFewPairs));
@@ -66,64 +59,34 @@ fn a_comparison_survives_json_and_is_judged_again_alike() {
 
 #[test]
 fn every_result_says_that_it_is_about_one_build_each() {
-    assert!(has(
-        &on(&mut SimulatedMachine::new(Noise::Quiet, 20, 1), 20),
-        "one-build-each"
-    ));
+    assert!(has(&on(&mut SimulatedMachine::new(Noise::Quiet, 20, 1), 20), "one-build-each"));
 }
 
 #[test]
 fn identical_programs_are_mentioned_and_decide_nothing() {
     let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 1);
     machine.effect_log = 0.1;
-    let Comparison {
-        mut arms,
-        settings,
-        samples,
-        ..
-    } = on(&mut machine, 20);
-    arms[1] = ArmRecord {
-        command: vec!["./elsewhere".into()],
-        ..arms[0].clone()
-    };
+    let Comparison { mut arms, settings, samples, .. } = on(&mut machine, 20);
+    arms[1] = ArmRecord { command: vec!["./elsewhere".into()], ..arms[0].clone() };
     let same = Comparison::new(arms.clone(), settings.clone(), samples.clone()).unwrap();
     assert!(has(&same, "identical-programs"));
     assert_eq!(same.analysis.verdict.decision, Decision::Slower);
     arms[1].command.push("other argument".into());
-    assert!(!has(
-        &Comparison::new(arms, settings, samples).unwrap(),
-        "identical-programs"
-    ));
+    assert!(!has(&Comparison::new(arms, settings, samples).unwrap(), "identical-programs"));
 }
 
 #[test]
 fn output_and_failures_are_watched() {
-    let Comparison {
-        arms,
-        settings,
-        samples,
-        ..
-    } = on(&mut SimulatedMachine::new(Noise::Quiet, 20, 1), 20);
+    let Comparison { arms, settings, samples, .. } =
+        on(&mut SimulatedMachine::new(Noise::Quiet, 20, 1), 20);
     let with = |change: &dyn Fn(usize, &mut RunSample)| {
         let mut samples = samples.clone();
-        samples
-            .iter_mut()
-            .enumerate()
-            .for_each(|(i, s)| change(i, s));
+        samples.iter_mut().enumerate().for_each(|(i, s)| change(i, s));
         Comparison::new(arms.clone(), settings.clone(), samples).unwrap()
     };
-    assert!(has(
-        &with(&|_, s| s.output = s.plan.arm.to_string()),
-        "output-differs"
-    ));
-    assert!(has(
-        &with(&|i, s| s.output = i.to_string()),
-        "output-varies"
-    ));
-    assert!(has(
-        &with(&|_, s| s.failure = Some("exit code 1".into())),
-        "failures-ignored"
-    ));
+    assert!(has(&with(&|_, s| s.output = s.plan.arm.to_string()), "output-differs"));
+    assert!(has(&with(&|i, s| s.output = i.to_string()), "output-varies"));
+    assert!(has(&with(&|_, s| s.failure = Some("exit code 1".into())), "failures-ignored"));
 }
 
 #[test]
@@ -131,12 +94,7 @@ fn processor_time_is_the_second_witness() {
     let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 2);
     machine.run_sd_log = 0.002;
     machine.effect_log = 0.05;
-    let Comparison {
-        arms,
-        settings,
-        mut samples,
-        ..
-    } = on(&mut machine, 20);
+    let Comparison { arms, settings, mut samples, .. } = on(&mut machine, 20);
     for sample in &mut samples {
         (sample.user_ns, sample.system_ns) = (45_000_000 + u64::from(sample.plan.order), 0);
     }
@@ -158,9 +116,8 @@ fn short_runs_and_coarse_timers_are_named() {
 
 #[test]
 fn samples_that_form_no_pairs_are_refused_in_words() {
-    let Comparison {
-        settings, samples, ..
-    } = on(&mut SimulatedMachine::new(Noise::Quiet, 6, 2), 6);
+    let Comparison { settings, samples, .. } =
+        on(&mut SimulatedMachine::new(Noise::Quiet, 6, 2), 6);
     let error = |samples: &[RunSample]| analyse(samples, &settings).unwrap_err().to_string();
     assert!(error(&[]).contains("0 runs"));
     assert!(error(&samples[..3]).contains("lacks an arm"));
@@ -177,18 +134,9 @@ fn samples_that_form_no_pairs_are_refused_in_words() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused_before_anything_runs() {
-    for (pairs, effect) in [
-        (0, 0.01),
-        (MAX_PAIRS + 1, 0.01),
-        (20, 0.0),
-        (20, f64::NAN),
-        (20, 2.0),
-    ] {
-        let settings = Settings {
-            pairs,
-            effect,
-            ..Settings::default()
-        };
+    for (pairs, effect) in [(0, 0.01), (MAX_PAIRS + 1, 0.01), (20, 0.0), (20, f64::NAN), (20, 2.0)]
+    {
+        let settings = Settings { pairs, effect, ..Settings::default() };
         let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 1);
         let result = compare(&mut machine, &settings, &mut |_| panic!("ran"));
         assert!(matches!(result, Err(CompareError::Settings(_))));
@@ -198,15 +146,8 @@ fn settings_that_make_no_sense_are_refused_before_anything_runs() {
 #[test]
 fn real_processes_are_run_as_planned() {
     static NEVER: AtomicBool = AtomicBool::new(false);
-    let line = |word: &str| CommandLine {
-        program: "echo".into(),
-        args: vec![word.into()],
-    };
-    let settings = Settings {
-        pairs: 3,
-        cpu: default_cpu(),
-        ..Settings::default()
-    };
+    let line = |word: &str| CommandLine { program: "echo".into(), args: vec![word.into()] };
+    let settings = Settings { pairs: 3, cpu: default_cpu(), ..Settings::default() };
     let mut runner = ProcessRunner::new([line("x"), line("y")], settings.limits(&NEVER)).unwrap();
     let mut seen = Vec::new();
     let result = compare(&mut runner, &settings, &mut |p| seen.push(p)).unwrap();
@@ -220,10 +161,7 @@ fn real_processes_are_run_as_planned() {
 #[test]
 fn an_interrupt_ends_everything() {
     let stop = AtomicBool::new(true);
-    let line = || CommandLine {
-        program: "sleep".into(),
-        args: vec!["1000".into()],
-    };
+    let line = || CommandLine { program: "sleep".into(), args: vec!["1000".into()] };
     let settings = Settings::default();
     let mut runner = ProcessRunner::new([line(), line()], settings.limits(&stop)).unwrap();
     let error = compare(&mut runner, &settings, &mut |_| {}).unwrap_err();

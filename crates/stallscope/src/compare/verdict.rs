@@ -98,12 +98,7 @@ mod tests {
     use super::*;
 
     fn word(low: f64, centre: f64, high: f64, pairs: usize) -> (Decision, Option<Doubt>) {
-        let interval = Interval {
-            centre,
-            low,
-            high,
-            confidence: 0.95,
-        };
+        let interval = Interval { centre, low, high, confidence: 0.95 };
         let v = judge(&interval, pairs, 0.01, 0.01);
         (v.decision, v.doubt)
     }
@@ -115,28 +110,17 @@ mod tests {
         assert_eq!(word(-0.03, -0.02, -0.011, 20), (Decision::Faster, None));
         assert_eq!(word(-0.004, 0.0, 0.004, 20), (Decision::Equivalent, None));
         assert_eq!(word(0.002, 0.004, 0.006, 20), (Decision::Equivalent, None));
-        assert_eq!(
-            word(-0.02, 0.0, 0.004, 20),
-            (Decision::Inconclusive, Some(Doubt::TooNoisy))
-        );
+        assert_eq!(word(-0.02, 0.0, 0.004, 20), (Decision::Inconclusive, Some(Doubt::TooNoisy)));
         assert_eq!(
             word(0.002, 0.007, 0.02, 20),
             (Decision::Inconclusive, Some(Doubt::RealButSmall))
         );
-        assert_eq!(
-            word(0.5, 0.6, 0.7, 5),
-            (Decision::Inconclusive, Some(Doubt::TooFewPairs))
-        );
+        assert_eq!(word(0.5, 0.6, 0.7, 5), (Decision::Inconclusive, Some(Doubt::TooFewPairs)));
     }
 
     #[test]
     fn planning_goes_with_every_verdict() {
-        let interval = Interval {
-            centre: 0.0,
-            low: -0.02,
-            high: 0.02,
-            confidence: 0.95,
-        };
+        let interval = Interval { centre: 0.0, low: -0.02, high: 0.02, confidence: 0.95 };
         let v = judge(&interval, 20, 0.02, 0.01);
         assert_eq!(v.pairs_needed, Some(36));
         assert!((0.012..0.016).contains(&v.detectable_log.unwrap()), "{v:?}");

@@ -57,10 +57,7 @@ pub fn to_json(kind: &str, result: &impl Serialize) -> Result<String, ReportErro
 /// # Errors
 /// [`ReportError::Write`] with the path; then an older file is still there.
 pub fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
-    let failed = |cause| ReportError::Write {
-        path: path.into(),
-        cause,
-    };
+    let failed = |cause| ReportError::Write { path: path.into(), cause };
     if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
         return std::fs::write(path, text).map_err(failed);
     }
@@ -72,9 +69,7 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     };
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
-    file.as_file()
-        .set_permissions(mode(&target))
-        .map_err(failed)?;
+    file.as_file().set_permissions(mode(&target)).map_err(failed)?;
     file.persist(&target).map_err(|e| failed(e.error))?;
     Ok(())
 }
@@ -116,9 +111,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_is_named() {
-        let error = write_file(Path::new("/no/such/folder/r.json"), "x")
-            .unwrap_err()
-            .to_string();
+        let error = write_file(Path::new("/no/such/folder/r.json"), "x").unwrap_err().to_string();
         assert!(error.contains("/no/such/folder/r.json"), "{error}");
         let folder = tempfile::tempdir().unwrap();
         assert!(write_file(folder.path(), "x").is_err());

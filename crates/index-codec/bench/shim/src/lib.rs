@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use index_codec::variants::{Narrow, Paired, WideLoad, WideStore, decode_by_table, decode_plainly};
 use index_codec::{Error, Version};
 
 /// Runs a decoder on memory given the C way.
@@ -52,7 +53,16 @@ macro_rules! decoders {
 
 decoders! {
     ours_default = index_codec::decode_triangles;
+    ours_portable = index_codec::fast::decode_triangles_portably;
     ours_checked = index_codec::checked::decode_triangles;
+    ours_plain_narrow = decode_plainly::<Narrow, _>;
+    ours_plain_paired = decode_plainly::<Paired, _>;
+    ours_plain_wide_load = decode_plainly::<WideLoad, _>;
+    ours_plain_wide_store = decode_plainly::<WideStore, _>;
+    ours_table_narrow = decode_by_table::<Narrow, _>;
+    ours_table_paired = decode_by_table::<Paired, _>;
+    ours_table_wide_load = decode_by_table::<WideLoad, _>;
+    ours_table_wide_store = decode_by_table::<WideStore, _>;
 }
 
 /// The encoder with the signature of `meshopt_encodeIndexBuffer`.

@@ -8,11 +8,14 @@ use core::mem::offset_of;
 
 use super::{Common, Kind, State, kinds_of};
 use crate::Index;
+use crate::variants::Paired;
 
 /// The loop in assembly.
 pub(crate) struct Assembly;
 
 impl Common for Assembly {
+    type Access = Paired;
+
     #[inline(always)]
     unsafe fn run<I: Index, const CODED: u8>(
         state: &mut State,
@@ -24,9 +27,7 @@ impl Common for Assembly {
         // to the end of its range within one block but in streams of more than 4 GB.
         if state.next > u32::MAX - 2 * super::super::BLOCK_TRIANGLES as u32 {
             // SAFETY: the same promises.
-            return unsafe {
-                <super::Portable<super::Whole>>::run::<I, CODED>(state, codes, done, out)
-            };
+            return unsafe { <super::Portable<Paired>>::run::<I, CODED>(state, codes, done, out) };
         }
         let start = codes.as_ptr();
         // SAFETY: as the caller promises.

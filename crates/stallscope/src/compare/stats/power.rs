@@ -35,11 +35,7 @@ fn upper_tail(critical: f64, freedom: f64, shift: f64) -> f64 {
     let (mut mass, mut inside) = (0.0, 0.0);
     for i in 0..=STEPS {
         let s = (low + step * i as f64).max(1e-12);
-        let simpson = if i == 0 || i == STEPS {
-            1.0
-        } else {
-            2.0 + 2.0 * (i % 2) as f64
-        };
+        let simpson = if i == 0 || i == STEPS { 1.0 } else { 2.0 + 2.0 * (i % 2) as f64 };
         let density = ((freedom - 1.0) * s.ln() - freedom * (s * s - 1.0) / 2.0).exp();
         mass += simpson * density;
         inside += simpson * density * normal_cdf(shift - critical * s);
@@ -60,11 +56,7 @@ pub fn pairs_for_t(pair_sd: f64, effect: f64) -> Option<usize> {
     let (mut low, mut high) = (1, MOST_PAIRS);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        if power(middle, size) >= POWER {
-            high = middle
-        } else {
-            low = middle
-        }
+        if power(middle, size) >= POWER { high = middle } else { low = middle }
     }
     Some(high)
 }
@@ -124,11 +116,7 @@ mod tests {
     fn power_is_that_of_the_noncentral_t() {
         // scipy.stats.nct.sf(scipy.stats.t.ppf(.975, n - 1), n - 1, d * n ** .5), SciPy 1.17
         for (n, d, want) in NCT {
-            assert!(
-                (power(n, d) - want).abs() < 1e-6,
-                "{n} {d}: {} {want}",
-                power(n, d)
-            );
+            assert!((power(n, d) - want).abs() < 1e-6, "{n} {d}: {} {want}", power(n, d));
         }
     }
 
@@ -146,11 +134,7 @@ mod tests {
         for n in [6, 10, 20, 40, 120, 1000] {
             let effect = detectable(n, 0.01).unwrap();
             let t_share = effect / SIGNED_RANK_SURCHARGE.sqrt() / 0.01;
-            assert!(
-                (power(n, t_share) - POWER).abs() < 1e-4,
-                "{n}: {}",
-                power(n, t_share)
-            );
+            assert!((power(n, t_share) - POWER).abs() < 1e-4, "{n}: {}", power(n, t_share));
         }
         assert_eq!(detectable(5, 0.01), None);
         assert_eq!(pairs_needed(0.001, 0.05), Some(FEWEST_PAIRS));

@@ -23,10 +23,7 @@ pub fn midranks(values: &[f64]) -> Vec<f64> {
 #[must_use]
 pub fn tie_sizes(values: &[f64]) -> Vec<usize> {
     let ascending = super::robust::sorted(values);
-    ascending
-        .chunk_by(|a, b| a == b)
-        .map(<[f64]>::len)
-        .collect()
+    ascending.chunk_by(|a, b| a == b).map(<[f64]>::len).collect()
 }
 
 /// Spearman's rank correlation; zero when either side does not vary or the lengths differ.
@@ -41,11 +38,7 @@ pub fn spearman(x: &[f64], y: &[f64]) -> f64 {
         a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum()
     };
     let scale = (dot(&rx, &rx) * dot(&ry, &ry)).sqrt();
-    if scale > 0.0 {
-        dot(&rx, &ry) / scale
-    } else {
-        0.0
-    }
+    if scale > 0.0 { dot(&rx, &ry) / scale } else { 0.0 }
 }
 
 /// Two-sided p-value of a correlation over `n` points (t approximation); 1 where there is no test.
@@ -70,10 +63,7 @@ pub fn rank_sum_p(x: &[f64], y: &[f64]) -> f64 {
     let all: Vec<f64> = x.iter().chain(y).copied().collect();
     let n = nx + ny;
     let u = midranks(&all)[..x.len()].iter().sum::<f64>() - nx * (nx + 1.0) / 2.0;
-    let ties: f64 = tie_sizes(&all)
-        .iter()
-        .map(|&t| (t as f64).powi(3) - t as f64)
-        .sum();
+    let ties: f64 = tie_sizes(&all).iter().map(|&t| (t as f64).powi(3) - t as f64).sum();
     let variance = nx * ny / 12.0 * (n + 1.0 - ties / (n * (n - 1.0)));
     if variance.is_nan() || variance <= 0.0 {
         return 1.0;
@@ -102,11 +92,7 @@ mod tests {
         let r = spearman(&x, &y);
         assert!((r - SPEARMAN.0).abs() < 1e-9, "{r}");
         assert!((correlation_p(r, 8) - SPEARMAN.1).abs() < 1e-9);
-        assert!(
-            (rank_sum_p(&x, &y) - RANK_SUM).abs() < 1e-9,
-            "{}",
-            rank_sum_p(&x, &y)
-        );
+        assert!((rank_sum_p(&x, &y) - RANK_SUM).abs() < 1e-9, "{}", rank_sum_p(&x, &y));
     }
 
     const SPEARMAN: (f64, f64) = (0.19885368120992467, 0.6368617833253286);

@@ -58,11 +58,7 @@ pub fn test(differences: &[f64]) -> SignedRank {
     let positive: u64 = signed.iter().filter(|s| s.1).map(|s| s.0).sum();
     let all: Vec<u64> = signed.iter().map(|s| s.0).collect();
     let exact = differences.len() <= EXACT_LIMIT;
-    let p_value = if exact {
-        exact_p(&all, positive)
-    } else {
-        normal_p(&all, positive)
-    };
+    let p_value = if exact { exact_p(&all, positive) } else { normal_p(&all, positive) };
     SignedRank {
         p_value,
         exact,
@@ -81,11 +77,7 @@ fn sum_distribution(parts: &[u64]) -> Vec<f64> {
         let part = part as usize;
         reach += part;
         for sum in (0..=reach).rev() {
-            let with = if sum >= part {
-                probability[sum - part]
-            } else {
-                0.0
-            };
+            let with = if sum >= part { probability[sum - part] } else { 0.0 };
             probability[sum] = 0.5 * (probability[sum] + with);
         }
     }
@@ -132,10 +124,7 @@ pub fn outside(n: usize) -> (usize, f64) {
     let mean = n * (n + 1.0) / 4.0;
     let sd = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
     let cut = (mean - Z * sd - 0.5).floor();
-    (
-        cut as usize,
-        1.0 - 2.0 * normal_cdf((cut + 0.5 - mean) / sd),
-    )
+    (cut as usize, 1.0 - 2.0 * normal_cdf((cut + 0.5 - mean) / sd))
 }
 
 /// Hodges–Lehmann's estimate of the centre with its 95 % interval; `None` without values.
@@ -150,19 +139,10 @@ pub fn interval(differences: &[f64]) -> Option<Interval> {
     if count == 0 {
         return None;
     }
-    let mut nth = |k: usize| {
-        *means
-            .select_nth_unstable_by(k.min(count - 1), f64::total_cmp)
-            .1
-    };
+    let mut nth = |k: usize| *means.select_nth_unstable_by(k.min(count - 1), f64::total_cmp).1;
     let (low, high) = (nth(cut), nth(count - 1 - cut.min(count - 1)));
     let centre = 0.5 * (nth((count - 1) / 2) + nth(count / 2));
-    Some(Interval {
-        centre,
-        low,
-        high,
-        confidence,
-    })
+    Some(Interval { centre, low, high, confidence })
 }
 
 #[cfg(test)]
@@ -192,9 +172,8 @@ mod tests {
     fn above_thirty_pairs_the_normal_p_value_is_scipys() {
         // d = [((i * 37) % 41 - 15) / 1000 + i * 1e-6 for i in range(40)]
         // scipy.stats.wilcoxon(d, method="asymptotic", correction=True).pvalue
-        let d: Vec<f64> = (0..40)
-            .map(|i| f64::from((i * 37) % 41 - 15) / 1000.0 + f64::from(i) * 1e-6)
-            .collect();
+        let d: Vec<f64> =
+            (0..40).map(|i| f64::from((i * 37) % 41 - 15) / 1000.0 + f64::from(i) * 1e-6).collect();
         let t = test(&d);
         assert!(!t.exact);
         assert!((t.p_value - NORMAL_40).abs() < 1e-9, "{}", t.p_value);

@@ -71,16 +71,8 @@ mod tests {
         let d = [0.012, -0.003, 0.018, 0.007, 0.022, -0.001, 0.009, 0.014];
         let t = paired_t(&d).unwrap();
         assert!((t.p_value - SCIPY_P).abs() < 1e-9, "{}", t.p_value);
-        assert!(
-            (t.low_log_ratio - SCIPY_LOW).abs() < 1e-9,
-            "{}",
-            t.low_log_ratio
-        );
-        assert!(
-            (t.high_log_ratio - SCIPY_HIGH).abs() < 1e-9,
-            "{}",
-            t.high_log_ratio
-        );
+        assert!((t.low_log_ratio - SCIPY_LOW).abs() < 1e-9, "{}", t.low_log_ratio);
+        assert!((t.high_log_ratio - SCIPY_HIGH).abs() < 1e-9, "{}", t.high_log_ratio);
     }
 
     const SCIPY_P: f64 = 0.015560193410202526;
