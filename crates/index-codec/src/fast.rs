@@ -17,7 +17,8 @@
 //! | raw pointers; memories grow linearly through a block instead of wrapping round, so no position is masked; the last two edges kept in registers and chosen by conditional moves | 7.8 | 9.2 | 52 |
 //! | common codes in an assembly loop with one table entry per code; three differences found with one byte mask | 5.7 | 8.6 | 27 |
 //! | third vertices by difference in the same loop; codes copied in front of an end mark, so that the loop counts nothing | 6.0 | 7.1 | 29 |
-//! | two triangles per turn, the table tells how far "next" moves | 5.1 | 6.6 | 28 |
+//! | two triangles per turn, the table tells how far "next" moves | 5.2 | 6.6 | 28 |
+//! | memories moved between blocks in the widths in which they were written, which `scan` asked for; no arrays zipped in the rare path | 5.2 | 6.7 | 30 |
 //!
 //! What each idea is for:
 //!
@@ -28,9 +29,12 @@
 //!   recent store wrote, and its result is dropped.
 //! - *The next new vertex is stored before it is asked for*, in the place that it will have. Then
 //!   "new" and "remembered" are the same load at different distances: no branch, no comparison.
-//! - *Fewer instructions.* The loop runs at some 4.6 instructions per cycle whatever is taken out
-//!   of it (removing the conditional moves, the vertex load, or the output stores each gained just
-//!   what the instructions themselves cost): it is bound by their number, not by a latency.
+//! - *Tried and dropped:* the one to three differences of a triangle without a remembered edge by one
+//!   branch-free path, whatever their number: 54 instead of 28 on random triangles and 55 instead of
+//!   49 on a scanned model, probably because each difference then waits for the one before.
+//! - *Fewer instructions.* Of one triangle per turn in 5.7 cycles, taking out both conditional moves
+//!   or both output stores gained half a cycle, taking out the load or the store of the vertex
+//!   nothing: no single latency binds the loop. So what is left is to spend less on each triangle.
 //!
 //! # Placement
 //!

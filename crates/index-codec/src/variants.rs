@@ -122,7 +122,7 @@ access!(
     Paired, load_wide, store_wide
 );
 access!(
-    /// Two 32-bit stores, one 64-bit load: the conflict, which clang 16 and gcc 15 made.
+    /// Two 32-bit stores, one 64-bit load: the conflict, which clang 16 and gcc 15.1 made.
     WideLoad, load_wide, store_narrow
 );
 access!(

@@ -112,3 +112,12 @@ fn a_list_must_be_of_triangles() {
     assert_eq!(encode_triangles(&[0, 1, 2, 3], Version::V1, &mut [0; 99]).map(drop), error);
     assert_eq!(decode_triangles(&[0; 99], &mut [0_u32; 4]), error);
 }
+
+/// More triangles than 24 bits count.
+#[test]
+#[ignore = "takes 500 MB of memory"]
+fn a_very_long_list_comes_back() {
+    let indices = shapes::strips(17, 1_000_000);
+    assert!(indices.len() / 3 > 1 << 24);
+    round_trip(&indices, Version::V1);
+}
