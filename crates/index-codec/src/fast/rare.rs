@@ -247,15 +247,18 @@ unsafe fn high_bits(bytes: *const u8) -> u32 {
         unsafe { _mm_movemask_epi8(_mm_loadu_si128(bytes.cast())).cast_unsigned() }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    {
-        // SAFETY: see above.
-        let word = u128::from_le(unsafe { bytes.cast::<u128>().read_unaligned() });
-        // Per half: brings the eight highest bits together in the uppermost byte.
-        let gather = |half: u64| {
-            ((half & 0x8080_8080_8080_8080) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
-        };
-        (gather(word as u64) | gather((word >> 64) as u64) << 8) as u32
-    }
+    // SAFETY: see above.
+    high_bits_portably(unsafe { bytes.cast::<[u8; 16]>().read() })
+}
+
+/// The same without vector instructions.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn high_bits_portably(bytes: [u8; 16]) -> u32 {
+    let word = u128::from_le_bytes(bytes);
+    // Per half: brings the eight highest bits together in the uppermost byte.
+    let gather =
+        |half: u64| ((half & 0x8080_8080_8080_8080) >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+    (gather(word as u64) | gather((word >> 64) as u64) << 8) as u32
 }
 
 /// A number of one to five groups of seven bits.
@@ -273,4 +276,32 @@ unsafe fn number(data: *const u8, length_bytes: u32) -> u32 {
     let pairs = (groups & 0x007f_007f_007f) | ((groups & 0x7f00_7f00_7f00) >> 1);
     let fours = (pairs & 0x3fff_0000_3fff) | ((pairs & 0x3fff_0000) >> 2);
     (fours as u32 & 0x0fff_ffff) | ((fours >> 32) as u32) << 28
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn high_bits_are_gathered_alike() {
+        for pattern in 0..=u16::MAX {
+            let bytes: [u8; 16] = core::array::from_fn(|n| {
+                ((pattern >> n & 1) as u8) << 7 | ((n as u8).wrapping_mul(37) & 127)
+            });
+            // SAFETY: 16 bytes.
+            assert_eq!(unsafe { high_bits(bytes.as_ptr()) }, u32::from(pattern));
+            assert_eq!(high_bits_portably(bytes), u32::from(pattern));
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_at_once() {
+        for value in [0, 1, 127, 128, 16_383, 16_384, 0x0fff_ffff, 0x1000_0000, u32::MAX] {
+            let mut bytes = [0xff; 12];
+            let mut length_bytes = 0;
+            crate::varint::write(&mut bytes, &mut length_bytes, value).expect("room");
+            // SAFETY: twelve bytes.
+            assert_eq!(unsafe { number(bytes.as_ptr(), length_bytes as u32) }, value);
+        }
+    }
 }
