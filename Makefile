@@ -48,6 +48,12 @@ bench-aa: build cases ## How often do comparisons of a program with itself cry w
 bench-probe-truth: build ## Is every class of the store-forwarding probe right beside busy loops?
 	$(CARGO) xtask probe-truth target/release/stallscope
 
+.PHONY: bench-index-codec
+bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 12, npm for a model)
+	@crates/index-codec/bench/build.sh
+	@$(or $(BENCH_PIN),taskset -c 1) crates/index-codec/bench/target/release/index-codec-bench \
+		$$(crates/index-codec/bench/model.sh)
+
 .PHONY: bless
 bless: cases ## Accept the present output as the golden output
 	INSTA_UPDATE=always TRYCMD=overwrite $(CARGO) test --workspace --locked
@@ -73,4 +79,4 @@ completions: setup ## Write shell completions to target/dist/completions
 .PHONY: clean
 clean: ## Remove everything that was built, cases included
 	$(CARGO) clean
-	rm -rf cases/*/build
+	rm -rf cases/*/build crates/index-codec/bench/build crates/index-codec/bench/target
