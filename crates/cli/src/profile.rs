@@ -15,22 +15,24 @@ use crate::terminal::{self, FAINT, paint, wrap};
 /// A profile and the file that it came from.
 #[derive(Debug)]
 pub struct Chosen {
-    profile: MachineProfile,
+    /// The profile.
+    pub profile: MachineProfile,
     file: Option<PathBuf>,
 }
 
 impl Chosen {
-    /// Says on the screen which file it is, unless it is the built-in one.
+    /// Says on the screen which file it is, unless it is the built-in one. To be called when there
+    /// is a result to show: a refusal leaves standard output empty.
     ///
     /// # Errors
     /// When standard output cannot be written.
-    pub fn announce(self, context: &Context) -> anyhow::Result<MachineProfile> {
+    pub fn announce(&self, context: &Context) -> anyhow::Result<()> {
         if let Some(file) = self.file.as_ref().filter(|_| context.shows_screen()) {
             let line = wrap("profile  ", &file.display().to_string());
             terminal::print(&paint(FAINT, line.trim_end()))?;
             terminal::print("\n")?;
         }
-        Ok(self.profile)
+        Ok(())
     }
 }
 

@@ -21,7 +21,9 @@ pub fn run(args: &RuleArgs, context: &Context) -> anyhow::Result<Outcome> {
         let known: Vec<&str> = HAZARDS.iter().map(|h| h.id()).collect();
         anyhow::bail!("there is no rule `{}`; the rules are: {}", args.id, known.join(", "));
     };
-    let card = rule.card(&profile::load(context)?.announce(context)?);
+    let chosen = profile::load(context)?;
+    let card = rule.card(&chosen.profile);
+    chosen.announce(context)?;
     if context.shows_screen() {
         terminal::print(&screen(&card))?;
     }

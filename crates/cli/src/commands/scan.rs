@@ -48,18 +48,21 @@ pub struct ScanArgs {
 /// Runs the command.
 pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let profile = profile::load(context)?.announce(context)?;
+    let chosen = profile::load(context)?;
     let filter = ScanFilter { function: args.function.clone() };
     let most = if args.top == 0 { usize::MAX } else { args.top };
     let mut reports = Vec::new();
     for path in &args.binaries {
         let image = Image::open(path)?;
-        let mut report = scan(&image, &filter, &profile);
+        let mut report = scan(&image, &filter, &chosen.profile);
         if let (0, Some(name)) = (report.functions, &filter.function) {
             anyhow::bail!("{} has no function whose name contains `{name}`", path.display());
         }
         let listed = report.findings.len().min(most);
         describe_sites(&image, &DebugInfo::of(&image), &mut report.findings[..listed]);
+        if reports.is_empty() {
+            chosen.announce(context)?;
+        }
         if context.shows_screen() {
             terminal::print(&screen(&report, most, &mut SourceText::default()))?;
         }

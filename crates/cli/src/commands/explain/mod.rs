@@ -47,7 +47,7 @@ pub struct ExplainArgs {
 /// Runs the command.
 pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let profile = profile::load(context)?.announce(context)?;
+    let chosen = profile::load(context)?;
     let programs = [resolve_program(&args.before)?, resolve_program(&args.after)?];
     let line = |program: &OsString| args.run.line(program.clone(), iter::empty());
     let settings = args.run.settings(context.seed());
@@ -58,10 +58,11 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
         sampling: SampleSettings::default(),
         interrupt: context.interrupt(),
     };
-    let result = explain(programs, &mut bench, &profile, &mut |stage| show(&bar, stage));
+    let result = explain(programs, &mut bench, &chosen.profile, &mut |stage| show(&bar, stage));
     bar.finish_and_clear();
     let explanation = result?;
     output::json(context, "explanation", &explanation)?;
+    chosen.announce(context)?;
     if context.shows_screen() {
         terminal::print(&screen::screen(&explanation, &mut SourceText::default()))?;
     }
