@@ -47,15 +47,19 @@ pub fn warning(message: &str) {
 /// How wide screens are, at the most.
 pub const WIDTH: usize = 80;
 
+/// Lines of at most `width` columns, broken at blanks only.
+pub fn break_at_spaces<'a>(width: usize) -> textwrap::Options<'a> {
+    textwrap::Options::new(width)
+        .break_words(false)
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+}
+
 /// `text` broken to the screen's width; the first line starts with `first`, the others with as many
 /// blanks. Words longer than a line (paths, symbols) stay whole.
 pub fn wrap(first: &str, text: &str) -> String {
     let blanks = " ".repeat(first.chars().count());
-    let options = textwrap::Options::new(WIDTH)
-        .initial_indent(first)
-        .subsequent_indent(&blanks)
-        .break_words(false)
-        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    let options = break_at_spaces(WIDTH).initial_indent(first).subsequent_indent(&blanks);
     textwrap::fill(text, options) + "\n"
 }
 

@@ -24,7 +24,7 @@ mod perf;
 pub mod pin;
 pub mod pmu;
 mod sample;
-mod stats;
+pub(crate) mod stats;
 mod survey;
 mod tick;
 

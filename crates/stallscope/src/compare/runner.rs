@@ -4,8 +4,6 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::Pid;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -161,10 +159,7 @@ fn last_lines(text: &str) -> String {
 /// The logical processors this process may use, ascending; empty when that cannot be found out.
 #[must_use]
 pub fn allowed_cpus() -> Vec<usize> {
-    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else {
-        return Vec::new();
-    };
-    (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect()
+    crate::clock::allowed_cpus().unwrap_or_default()
 }
 
 /// The processor to run on when nobody chose one: the last allowed, because interrupts and

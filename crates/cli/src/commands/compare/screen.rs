@@ -8,7 +8,7 @@ use stallscope::compare::{
 };
 
 use crate::commands::words::rough;
-use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint};
+use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint, wrap};
 
 /// The whole screen, styled; ends in a newline.
 pub fn screen(comparison: &Comparison) -> String {
@@ -210,23 +210,10 @@ fn provenance(comparison: &Comparison) -> String {
 
 /// `text` behind `label` (of `label_width` columns), folded at blanks, hanging under its first word.
 fn wrapped(label: &str, label_width: usize, text: &str) -> String {
-    let indent = " ".repeat(label_width + 1);
-    let mut out = if label.is_empty() { indent.clone() } else { format!("{label} ") };
-    let mut column = indent.len();
-    for (i, word) in text.split_whitespace().enumerate() {
-        let width = word.chars().count();
-        if i > 0 && column + 1 + width > WIDTH {
-            let _ = write!(out, "\n{indent}");
-            column = indent.len();
-        } else if i > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out += word;
-        column += width;
-    }
-    out.push('\n');
-    out
+    // The label may be painted, so it replaces as many blanks as it is wide.
+    let blanks = " ".repeat(label_width + 1);
+    let lines = wrap(&blanks, text);
+    if label.is_empty() { lines } else { format!("{label} {}", &lines[blanks.len()..]) }
 }
 
 #[cfg(test)]

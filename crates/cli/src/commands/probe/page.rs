@@ -3,7 +3,7 @@
 use stallscope::clock::Reading;
 use stallscope::model::Measurement;
 
-use crate::terminal::{FAINT, STRONG, WIDTH, paint};
+use crate::terminal::{FAINT, STRONG, WIDTH, break_at_spaces, paint};
 
 /// Columns of the label in front of every line.
 pub const LABEL: usize = 13;
@@ -53,22 +53,8 @@ impl Page {
 /// Breaks at spaces so that no line is longer than `width`, unless a single word is. A number
 /// keeps its per cent sign.
 pub fn wrap(words: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut column = 0;
-    for word in words.replace(" %", "\u{a0}%").split(' ') {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > width {
-            lines.push(String::new());
-            column = 0;
-        }
-        if let Some(line) = lines.last_mut() {
-            if column > 0 {
-                line.push(' ');
-                column += 1;
-            }
-            line.push_str(&word.replace('\u{a0}', " "));
-            column += length;
-        }
-    }
-    lines
+    let options = break_at_spaces(width);
+    let bound = words.replace(" %", "\u{a0}%");
+    let lines = textwrap::wrap(&bound, options);
+    lines.iter().map(|line| line.replace('\u{a0}', " ")).collect()
 }

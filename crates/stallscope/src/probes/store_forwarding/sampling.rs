@@ -19,6 +19,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 use super::rig::{PLACEMENTS, Rig};
+use crate::clock::stats::{quantile, sorted};
 use crate::clock::{MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, TickReading, take_sample};
 use crate::model::{Measurement, Unit};
 
@@ -254,19 +255,6 @@ fn order_interval(ascending: &[f64]) -> (f64, f64) {
     let low = (n / 2.0 - half - 1.0).floor().max(0.0) as usize;
     let high = ((n / 2.0 + half).ceil() as usize).min(ascending.len() - 1);
     (ascending[low], ascending[high])
-}
-
-fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
-    let mut v: Vec<f64> = values.into_iter().filter(|x| x.is_finite()).collect();
-    v.sort_by(f64::total_cmp);
-    v
-}
-
-fn quantile(ascending: &[f64], q: f64) -> f64 {
-    let Some(last) = ascending.len().checked_sub(1) else { return f64::NAN };
-    let at = q * last as f64;
-    let (low, high) = (at.floor() as usize, at.ceil() as usize);
-    ascending[low] + (ascending[high] - ascending[low]) * (at - low as f64)
 }
 
 fn percent(part: usize, whole: usize) -> f64 {
