@@ -4,4 +4,5 @@
 //! started through [`child`], so that none outlives us.
 
 pub mod child;
+pub mod engine;
 pub mod sample;
