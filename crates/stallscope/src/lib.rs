@@ -11,6 +11,7 @@
 //! * [`code`]: a binary as functions, loops and accesses
 //! * [`hazards`]: shapes in machine code that cost
 //! * [`trace`]: watching a run
+//! * [`sim`]: models fed by the events of a trace
 //! * [`layout`]: where code sits, which functions of two builds belong together
 //! * [`compare`]: runs of two programs and their statistics
 //! * [`explain`]: joins all of it
@@ -29,4 +30,5 @@ pub mod machine;
 pub mod model;
 pub mod probes;
 pub mod report;
+pub mod sim;
 pub mod trace;

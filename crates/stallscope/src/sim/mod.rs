@@ -1,0 +1,31 @@
+//! Models fed by the events of a trace: what the hardware must have done with this run.
+//!
+//! A model is a [`Sink`](crate::trace::engine::Sink), so any engine and any replayed recording
+//! drives it. It counts; what a count costs is a bracket from the machine profile, never a count
+//! times a constant. The store buffer asks the same [`ForwardingRule`](crate::machine::ForwardingRule)
+//! object as the static rules, so the two cannot disagree about what may forward.
+
+pub mod l1i;
+mod price;
+pub mod store_buffer;
+
+pub use price::{IterationPrice, blocked_iteration};
+
+use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
+
+/// Feeds several sinks from one run.
+pub struct Fan<'a>(pub Vec<&'a mut dyn Sink>);
+
+impl Sink for Fan<'_> {
+    fn describe(&mut self, id: BlockId, block: &Block) {
+        for sink in &mut self.0 {
+            sink.describe(id, block);
+        }
+    }
+
+    fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
+        for sink in &mut self.0 {
+            sink.run(id, accesses);
+        }
+    }
+}
