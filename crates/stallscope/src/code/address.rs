@@ -3,8 +3,10 @@
 //! Every register value is followed back to its *root*: the value at the function's entry, the
 //! result of one instruction, or whatever flows together at the start of a block. Copies, sums
 //! with constants and `lea` are seen through, so `[r9+8*i]` with `r9 = rsp-8` equals
-//! `[rsp+8*i-8]`. Two addresses with the same roots differ by a known constant; with different
-//! roots nothing is known about them, unless they share base and scale (the same array).
+//! `[rsp+8*i-8]`; sums of registers and shifts are too, as far as two roots and a scaled one hold
+//! them: unoptimised code walks an array by a start and a distance in two registers. Two addresses
+//! with the same roots differ by a known constant; with different roots nothing is known about
+//! them, unless they share base and scale (the same array).
 //!
 //! A root names the *latest* value of its kind. Whoever walks a path backwards has to replace the
 //! roots of a block's start by the values at the end of the predecessor ([`Addresses::before`]).
@@ -24,52 +26,76 @@ pub enum Root {
     Merge(u32, Reg),
 }
 
-/// A value as `root + index * scale + offset`.
+/// A value as `base + also + index * scale + offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SymbolicAddress {
     /// The base; `None` for a constant address.
     pub base: Option<Root>,
-    /// The index with its scale.
+    /// What is added to the base: a second register. The lesser of the two roots is the base, so
+    /// that equal sums are equal.
+    pub also: Option<Root>,
+    /// The index with its scale of 2 or more.
     pub index: Option<(Root, u8)>,
     /// The constant part in bytes.
     pub offset_bytes: i64,
 }
 
 impl SymbolicAddress {
+    fn constant(offset_bytes: i64) -> Self {
+        Self { base: None, also: None, index: None, offset_bytes }
+    }
+
     fn root(root: Root) -> Self {
-        Self { base: Some(root), index: None, offset_bytes: 0 }
+        Self { base: Some(root), ..Self::constant(0) }
     }
 
     /// How many bytes `self` lies above `other`, when both have the same roots.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Option<i64> {
-        (self.base == other.base && self.index == other.index)
+        (self.same_start(other) && self.index == other.index)
             .then(|| self.offset_bytes.wrapping_sub(other.offset_bytes))
+    }
+
+    /// Whether both count from the same place, indices and constants aside.
+    #[must_use]
+    pub fn same_start(&self, other: &Self) -> bool {
+        (self.base, self.also) == (other.base, other.also)
     }
 
     /// The roots it is made of.
     pub fn roots(&self) -> impl Iterator<Item = Root> {
-        self.base.into_iter().chain(self.index.map(|(root, _)| root))
+        self.base.into_iter().chain(self.also).chain(self.index.map(|(root, _)| root))
     }
 
     /// `base + index * scale + displacement` of values; `None` when the sum has too many parts.
     fn sum(base: Option<Self>, index: Option<(Self, u8)>, displacement: i64) -> Option<Self> {
-        let mut sum = base.unwrap_or(Self { base: None, index: None, offset_bytes: 0 });
-        sum.offset_bytes = sum.offset_bytes.wrapping_add(displacement);
-        let Some((index, scale)) = index else {
-            return Some(sum);
-        };
-        if index.index.is_some() || sum.index.is_some() {
+        let sum = base.unwrap_or(Self::constant(0)).plus(&Self::constant(displacement))?;
+        match index {
+            Some((index, 1)) => sum.plus(&index),
+            Some((index, scale)) => sum.plus(&index.times(scale)?),
+            None => Some(sum),
+        }
+    }
+
+    fn plus(&self, other: &Self) -> Option<Self> {
+        let mut singles = [self.base, self.also, other.base, other.also].into_iter().flatten();
+        let (mut base, mut also) = (singles.next(), singles.next());
+        if singles.next().is_some() || (self.index.is_some() && other.index.is_some()) {
             return None;
         }
-        let shift = index.offset_bytes.wrapping_mul(i64::from(scale));
-        sum.offset_bytes = sum.offset_bytes.wrapping_add(shift);
-        match index.base {
-            Some(root) if sum.base.is_none() && scale == 1 => sum.base = Some(root),
-            Some(root) => sum.index = Some((root, scale)),
-            None => {}
+        if also.is_some() && also < base {
+            std::mem::swap(&mut base, &mut also);
         }
-        Some(sum)
+        let offset_bytes = self.offset_bytes.wrapping_add(other.offset_bytes);
+        Some(Self { base, also, index: self.index.or(other.index), offset_bytes })
+    }
+
+    /// A single root, or a constant, so many times.
+    fn times(&self, scale: u8) -> Option<Self> {
+        let offset_bytes = self.offset_bytes.wrapping_mul(i64::from(scale));
+        let index = self.base.map(|root| (root, scale));
+        let single = self.also.is_none() && self.index.is_none();
+        single.then(|| Self { index, ..Self::constant(offset_bytes) })
     }
 }
 
@@ -103,6 +129,20 @@ impl State {
             }
         }
         changed
+    }
+
+    /// With a merged value for each register that has one in `header`, the start of the same block.
+    fn merged_like(mut self, header: Option<&Self>, block: usize) -> Self {
+        for (mine, (known, merged)) in self
+            .0
+            .iter_mut()
+            .zip(header.map_or([].as_slice(), |h| &h.0).iter().zip(Self::merge_of(block).0))
+        {
+            if *known == merged {
+                *mine = merged;
+            }
+        }
+        self
     }
 
     /// The symbolic form of an address spelled with registers; `None` when it has too many parts.
@@ -186,17 +226,65 @@ impl Addresses {
             other => SymbolicAddress::root(other),
         };
         let index = address.index.map(|(root, scale)| (value(root), scale));
-        SymbolicAddress::sum(address.base.map(value), index, address.offset_bytes)
+        let sum = SymbolicAddress::sum(address.base.map(value), index, address.offset_bytes)?;
+        address.also.map_or(Some(sum), |root| sum.plus(&value(root)))
+    }
+
+    /// Whether `root` is a register that goes on by a multiple of `bytes` each time the loop around
+    /// it comes round: a pointer, or a distance, that walks over an array of such elements.
+    #[must_use]
+    pub fn walks_by(&self, code: &FunctionCode, root: Root, bytes: u8) -> bool {
+        let Root::Merge(block, reg) = root else {
+            return false;
+        };
+        let Some(header) = code.blocks.get(block as usize) else {
+            return false;
+        };
+        let steps = header.predecessors.iter().filter_map(|predecessor| {
+            self.at_end[*predecessor].get(reg).minus(&SymbolicAddress::root(root))
+        });
+        let mut moves = false;
+        for step_bytes in steps {
+            if step_bytes % i64::from(bytes.max(1)) != 0 {
+                return false;
+            }
+            moves |= step_bytes != 0;
+        }
+        moves
     }
 }
 
+/// In two rounds. What changes in a loop is found out only when its end has been seen, and by then
+/// the blocks inside have met two values of it, the first of them outdated. The second round knows
+/// from the start what merges where a loop begins.
 fn states_at_block_starts(code: &FunctionCode) -> Vec<State> {
     let (order, is_entry) = reverse_post_order(&code.blocks);
+    let first_round = flow_together(code, &order, &is_entry, &vec![None; code.blocks.len()]);
+    let mut position = vec![0; code.blocks.len()];
+    for (at, block) in order.iter().enumerate() {
+        position[*block] = at;
+    }
+    let repeats =
+        |b: usize| code.blocks[b].predecessors.iter().any(|p| position[*p] >= position[b]);
+    let headers: Vec<Option<State>> =
+        first_round.iter().enumerate().map(|(b, s)| s.filter(|_| repeats(b))).collect();
+    let second_round = flow_together(code, &order, &is_entry, &headers);
+    second_round.into_iter().enumerate().map(|(b, s)| s.unwrap_or(State::merge_of(b))).collect()
+}
+
+/// The registers at the start of each block that is reached. `headers` says what is known to merge
+/// at some of them.
+fn flow_together(
+    code: &FunctionCode,
+    order: &[usize],
+    is_entry: &[bool],
+    headers: &[Option<State>],
+) -> Vec<Option<State>> {
     let mut at_start: Vec<Option<State>> = vec![None; code.blocks.len()];
     for (block, entry) in is_entry.iter().enumerate() {
         if *entry {
             at_start[block] = Some(match block {
-                0 => State::entry(),
+                0 => State::entry().merged_like(headers[0].as_ref(), 0),
                 // Reached in a way we cannot see: nothing is known about any register.
                 _ => State::merge_of(block),
             });
@@ -205,7 +293,7 @@ fn states_at_block_starts(code: &FunctionCode) -> Vec<State> {
     let mut changed = true;
     while changed {
         changed = false;
-        for block in &order {
+        for block in order {
             let Some(mut state) = at_start[*block] else {
                 continue;
             };
@@ -217,31 +305,37 @@ fn states_at_block_starts(code: &FunctionCode) -> Vec<State> {
                 match &mut at_start[*successor] {
                     Some(known) => changed |= known.join(&state, *successor),
                     unknown => {
-                        *unknown = Some(state);
+                        let header = headers[*successor].as_ref();
+                        *unknown = Some(state.merged_like(header, *successor));
                         changed = true;
                     }
                 }
             }
         }
     }
-    at_start.into_iter().enumerate().map(|(b, s)| s.unwrap_or(State::merge_of(b))).collect()
+    at_start
 }
 
 /// The constant that an index was and-ed with on its way into `address`, if it was: the sign of a
 /// ring or a small table, whose elements are met again soon.
 #[must_use]
 pub fn index_mask(code: &FunctionCode, address: &SymbolicAddress) -> Option<u64> {
-    let (Root::Result(insn, reg), _) = address.index? else {
-        return None;
-    };
-    match code.insns.get(insn as usize)? {
-        Insn { define: Some((defined, Value::Masked(mask))), flow: Flow::Next, .. }
-            if *defined == reg =>
-        {
-            Some(*mask)
-        }
-        _ => None,
-    }
+    let index = address.index.map(|(root, _)| root);
+    index.into_iter().chain(address.also).chain(address.base.filter(|_| index.is_none())).find_map(
+        |root| {
+            let Root::Result(insn, reg) = root else {
+                return None;
+            };
+            match code.insns.get(insn as usize)? {
+                Insn { define: Some((defined, Value::Masked(mask))), flow: Flow::Next, .. }
+                    if *defined == reg =>
+                {
+                    Some(*mask)
+                }
+                _ => None,
+            }
+        },
+    )
 }
 
 #[cfg(test)]
@@ -284,6 +378,37 @@ mod tests {
     }
 
     #[test]
+    fn sums_and_shifts_are_seen_through_in_any_order() {
+        // shl edx, 3; add rdx, rdi; mov rdx, [rdx+r14]
+        let (_, a) = addresses(&[0xc1, 0xe2, 0x03, 0x48, 0x01, 0xfa, 0x4a, 0x8b, 0x14, 0x32]);
+        // lea rax, [rdx*8]; lea rax, [rax+r14]; mov rdx, [rdi+rax]
+        let (_, b) = addresses(&[
+            0x48, 0x8d, 0x04, 0xd5, 0, 0, 0, 0, 0x4a, 0x8d, 0x04, 0x30, 0x48, 0x8b, 0x14, 0x07,
+        ]);
+        let expected = SymbolicAddress {
+            base: Some(Root::Entry(Reg(7))),
+            also: Some(Root::Entry(Reg(14))),
+            index: Some((Root::Entry(Reg(2)), 8)),
+            offset_bytes: 0,
+        };
+        assert_eq!((a.load(2), b.load(2)), (Some(expected), Some(expected)));
+        // add rdi, rsi; add rdi, rdx; mov rax, [rdi]: more parts than can be written down
+        let (_, a) = addresses(&[0x48, 0x01, 0xf7, 0x48, 0x01, 0xd7, 0x48, 0x8b, 0x07]);
+        assert_eq!(a.load(2).unwrap().base, Some(Root::Result(1, Reg(7))));
+    }
+
+    #[test]
+    fn a_pointer_that_moves_is_told_from_one_that_stays() {
+        // loop: mov [rdi+rsi], rax; sub rdi, 16; jmp loop
+        let (code, a) = addresses(&[0x48, 0x89, 0x04, 0x37, 0x48, 0x83, 0xef, 0x10, 0xeb, 0xf6]);
+        let at = a.store(0).unwrap();
+        let (stays, moves) = (at.base.unwrap(), at.also.unwrap());
+        assert_eq!(moves, Root::Merge(0, Reg(7)));
+        assert!(a.walks_by(&code, moves, 8) && !a.walks_by(&code, moves, 32));
+        assert!(!a.walks_by(&code, stays, 8));
+    }
+
+    #[test]
     fn an_induction_variable_steps_by_a_constant() {
         // loop: mov [rdi+rcx*8], rax; inc rcx; jmp loop
         let (code, a) = addresses(&[0x48, 0x89, 0x04, 0xcf, 0x48, 0xff, 0xc1, 0xeb, 0xf7]);
@@ -291,6 +416,19 @@ mod tests {
         assert_eq!(store.index, Some((Root::Merge(0, Reg(1)), 8)));
         let earlier = a.before(store, 0, 0).unwrap();
         assert_eq!(earlier.offset_bytes - store.offset_bytes, 8, "{code:?}");
+    }
+
+    #[test]
+    fn a_branch_inside_a_loop_does_not_hide_what_moves() {
+        // xor ebp, ebp; loop: test al, al; jz over; nop; over: mov [rdi+rbp], rax; sub rbp, 16;
+        // jmp loop
+        let (code, a) = addresses(&[
+            0x31, 0xed, 0x84, 0xc0, 0x74, 0x01, 0x90, 0x48, 0x89, 0x04, 0x2f, 0x48, 0x83, 0xed,
+            0x10, 0xeb, 0xf1,
+        ]);
+        let moves = a.store(4).unwrap().also.unwrap();
+        assert_eq!(moves, Root::Merge(1, Reg(5)));
+        assert!(a.walks_by(&code, moves, 8));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! Memory accesses that are not one plain stretch (gathers, masked vector accesses, `rep`
 //! strings, state saves, thread-local segments) are left out: a rule that needs to know where an
-//! access goes must not guess. Results of 32-bit additions count as sums of their operands: an
-//! index that wraps at 2^32 in the middle of an array is not code that anybody times.
+//! access goes must not guess. Results of 32-bit additions and shifts count as sums and products of
+//! their operands: an index that wraps at 2^32 in the middle of an array is not code that anybody
+//! times.
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
@@ -207,7 +208,17 @@ fn define(raw: &Instruction) -> Option<(Reg, Value)> {
             raw.memory_index_scale(),
             raw.memory_displacement64(),
         )?),
-        Mnemonic::Add => sum(to, immediate? as i64),
+        Mnemonic::Add => match second_register {
+            Some(from) => {
+                let index = Some(general(from)?);
+                Value::Address(RawAddress { base: Some(to), index, scale: 1, displacement: 0 })
+            }
+            None => sum(to, immediate? as i64),
+        },
+        Mnemonic::Shl => {
+            let scale = 1 << immediate.filter(|bits| (1..=3).contains(bits))?;
+            Value::Address(RawAddress { base: None, index: Some(to), scale, displacement: 0 })
+        }
         Mnemonic::Sub => sum(to, (immediate? as i64).wrapping_neg()),
         Mnemonic::Inc => sum(to, 1),
         Mnemonic::Dec => sum(to, -1),
@@ -296,6 +307,12 @@ mod tests {
             one(&[0x48, 0x83, 0xec, 0x78]).define,
             Some((Reg::STACK, sum(Reg::STACK, -0x78)))
         );
+        // add rdx, rdi; shl edx, 3; shl edx, 5: no scale of an address
+        let moved = at(2, Some(7), 1, 0);
+        assert_eq!(one(&[0x48, 0x01, 0xfa]).define, Some((Reg(2), Value::Address(moved))));
+        let scaled = RawAddress { base: None, index: Some(Reg(2)), scale: 8, displacement: 0 };
+        assert_eq!(one(&[0xc1, 0xe2, 0x03]).define, Some((Reg(2), Value::Address(scaled))));
+        assert_eq!(one(&[0xc1, 0xe2, 0x05]).define, None);
         // push rbp: the store lies below the old stack pointer
         let push = one(&[0x55]);
         assert_eq!(push.define, Some((Reg::STACK, sum(Reg::STACK, -8))));

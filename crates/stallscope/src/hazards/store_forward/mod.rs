@@ -14,8 +14,10 @@
 //! **What is looked for.** In a loop, walking backwards from each load along every path of at most
 //! 64 instructions without a call: stores that surely overlap the load without covering it
 //! (*definite*), and sets of stores with one index that tile an element of the array which the load
-//! reads with another index (*probable*: data decide whether the two meet). A covering store ends
-//! the path. An array that the loop also writes in whole elements is left alone, because which of
+//! reads with another index (*probable*: data decide whether the two meet). The same goes for stores
+//! at a constant distance from a pointer that walks over the array, as decoders do that keep a
+//! history: the index counts from the pointer, so what was stored there before the pointer moved on
+//! is one of the elements. A covering store ends the path. An indexed array that the loop also writes in whole elements is left alone, because which of
 //! the two writes comes first cannot be told from the code.
 //!
 //! **Literature.** A. Kapoulkine, "Load-store conflicts" (2025); Intel Optimization Reference
@@ -61,9 +63,10 @@ impl Hazard for StoreForward {
             price: price(profile),
             detection: "In loops: loads whose bytes come from stores at most 64 instructions back \
                         (also over the back edge, not through calls), none of which covers the \
-                        load. Same symbolic address: definite. Same array, other index, and the \
-                        stores tile the load: probable. Arrays that the loop also writes in whole \
-                        elements are left out.",
+                        load. Same symbolic address: definite. Same array, other index (or none, \
+                        at a pointer that walks over the array), and the stores tile the load: \
+                        probable. Indexed arrays that the loop also writes in whole elements are \
+                        left out.",
             remedies: &[
                 "load in the widths in which the data are stored (two 4-byte loads)",
                 "store in one piece what is loaded in one piece (combine in a register first)",
@@ -125,6 +128,12 @@ fn describe(
         1 => "1 instruction".to_owned(),
         n => format!("{n} instructions"),
     };
+    let is_indexed = |s: &usize| addresses.store(*s).is_some_and(|a| a.index.is_some());
+    let place = if stores.iter().any(is_indexed) {
+        "under another index"
+    } else {
+        "where its pointer has been"
+    };
     let count = stores.len();
     let bits = 8 * load_bytes;
     let mechanism = match blocked.certainty {
@@ -136,7 +145,7 @@ fn describe(
         ),
         Certainty::Probable => format!(
             "this {bits}-bit load reads an array element that is written in pieces of {widths} \
-             bits under another index, at least {distance} earlier: when it reads an element just \
+             bits {place}, at least {distance} earlier: when it reads an element just \
              written, no one store holds all of it, so it cannot be forwarded and \
              waits until they are in the cache"
         ),

@@ -121,6 +121,55 @@ fn a_base_that_is_loaded_anew_is_not_guessed_at() {
     assert!(found.is_empty(), "{found:?}");
 }
 
+// A history that grows downwards, as a decoder keeps it: the load counts from where the pointer is.
+const LOAD_AGE: &[u8] = &[0x0f, 0xb6, 0x0e, 0x48, 0x8b, 0x04, 0xcf]; // movzx ecx, [rsi]; mov rax, [rdi+rcx*8]
+const PUSH_LOW: &[u8] = &[0x89, 0x47, 0xf8]; // mov [rdi-8], eax
+const PUSH_HIGH: &[u8] = &[0x89, 0x57, 0xfc]; // mov [rdi-4], edx
+const PUSH_BOTH: &[u8] = &[0x48, 0x89, 0x47, 0xf8]; // mov [rdi-8], rax
+const MOVE_ON: &[u8] = &[0x48, 0x83, 0xef, 0x08]; // sub rdi, 8
+
+#[test]
+fn a_history_behind_a_moving_pointer() {
+    let found = candidates(&[LOAD_AGE, PUSH_LOW, PUSH_HIGH, MOVE_ON].concat());
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(found[0].certainty, Certainty::Probable);
+    assert_eq!((found[0].site, found[0].sets.concat().len()), (1, 2));
+    assert!(found[0].mechanism.contains("where its pointer has been"), "{}", found[0].mechanism);
+    // The same with start and distance in two registers, and the index shifted by hand:
+    // movzx edx, [rsi]; shl edx, 3; add rdx, rdi; mov rdx, [rdx+r14];
+    // mov [rdi+r14-8], ecx; mov [rdi+r14-4], edx; sub r14, 8
+    let unoptimised = [
+        &[0x0f, 0xb6, 0x16, 0xc1, 0xe2, 0x03, 0x48, 0x01, 0xfa, 0x4a, 0x8b, 0x14, 0x32][..],
+        &[0x42, 0x89, 0x4c, 0x37, 0xf8, 0x42, 0x89, 0x54, 0x37, 0xfc, 0x49, 0x83, 0xee, 0x08],
+    ];
+    let found = candidates(&unoptimised.concat());
+    assert_eq!((found.len(), found[0].site), (1, 3), "{found:#?}");
+}
+
+#[test]
+fn histories_in_matching_widths_are_innocent() {
+    assert!(candidates(&[LOAD_AGE, PUSH_BOTH, MOVE_ON].concat()).is_empty());
+    // One half alone, and an entry that is written again in one piece.
+    assert!(candidates(&[LOAD_AGE, PUSH_LOW, MOVE_ON].concat()).is_empty());
+    assert!(candidates(&[LOAD_AGE, PUSH_LOW, PUSH_HIGH, PUSH_BOTH, MOVE_ON].concat()).is_empty());
+}
+
+#[test]
+fn a_pointer_that_stays_says_nothing_about_an_array() {
+    // The stores may go to fields, or on the stack to other variables.
+    assert!(candidates(&[LOAD_AGE, PUSH_LOW, PUSH_HIGH].concat()).is_empty());
+    // sub rdi, 4: not whole elements
+    let half_steps: &[u8] = &[0x48, 0x83, 0xef, 0x04];
+    assert!(candidates(&[LOAD_AGE, PUSH_LOW, PUSH_HIGH, half_steps].concat()).is_empty());
+}
+
+#[test]
+fn the_head_of_a_record_is_not_in_the_array_behind_it() {
+    // add rdi, 64 in place of the step down: the index never counts back to the stores.
+    let next_record: &[u8] = &[0x48, 0x83, 0xc7, 0x40];
+    assert!(candidates(&[LOAD_AGE, PUSH_LOW, PUSH_HIGH, next_record].concat()).is_empty());
+}
+
 mod against_a_naive_model {
     //! Straight-line bodies of stores and one load at constant offsets, against a model that
     //! keeps, byte for byte, which store wrote last.

@@ -62,11 +62,12 @@ struct Point {
 
 /// Store to its distance from the load and the offset of its first byte from the load's.
 type Stores = BTreeMap<usize, (u32, i64)>;
-/// What the pieces of one element have in common: their index, and how many elements further on.
-type Group = (Root, i64);
+/// What the pieces of one element have in common: their index (none at a pointer that moves), and
+/// how many elements further on.
+type Group = (Option<Root>, i64);
 
 /// What an address is made of, constants aside.
-type Shape = (Option<Root>, Option<(Root, u8)>);
+type Shape = (Option<Root>, Option<Root>, Option<(Root, u8)>);
 
 /// The stores met so far.
 #[derive(Default)]
@@ -103,7 +104,7 @@ impl<'a> Walk<'a> {
             .filter_map(|i| Some((addresses.store(i)?, code.insns[i].store?.size_bytes)))
             .collect();
         let narrowest_bytes = stores.iter().map(|(_, bytes)| *bytes).min().unwrap_or(u16::MAX);
-        let places = stores.iter().map(|(a, _)| (a.base, a.index)).collect();
+        let places = stores.iter().map(|(a, _)| shape(a)).collect();
         Self { code, addresses, outer, rule, stores, narrowest_bytes, places }
     }
 
@@ -126,7 +127,7 @@ impl<'a> Walk<'a> {
 
     /// A cheap look before the walk: is there a narrower store, or one that can straddle?
     fn any_store_could_block(&self, load: &SymbolicAddress, size_bytes: u16) -> bool {
-        self.narrowest_bytes < size_bytes || self.places.contains(&(load.base, load.index))
+        self.narrowest_bytes < size_bytes || self.places.contains(&shape(load))
     }
 
     fn walk(&self, start: Point, size_bytes: u16) -> Met {
@@ -206,13 +207,36 @@ impl<'a> Walk<'a> {
         {
             return self.overlap(offset_bytes, store_bytes, load_bytes);
         }
-        let (Some((_, load_scale)), Some((store_index, scale))) = (load.index, store.index) else {
+        let Some((_, scale)) = load.index else {
             return Meeting::Apart;
         };
-        if store.base != load.base || scale != load_scale || u16::from(scale) < load_bytes {
+        if !store.same_start(load) || u16::from(scale) < load_bytes {
             return Meeting::Apart;
         }
-        element_piece(store, store_index, scale, store_bytes, load, load_bytes)
+        match store.index {
+            Some((index, store_scale)) if store_scale == scale => {
+                element_piece(store, Some(index), scale, store_bytes, load, load_bytes)
+            }
+            None if self.is_moving(load, scale) => {
+                // Such an index counts from the pointer on: what lies before it is something else,
+                // the head of a record for example.
+                match element_piece(store, None, scale, store_bytes, load, load_bytes) {
+                    Meeting::Piece { group: (_, ..0), .. } => Meeting::Apart,
+                    other => other,
+                }
+            }
+            _ => Meeting::Apart,
+        }
+    }
+
+    /// Whether the address counts from a pointer that walks over elements of `scale` bytes in this
+    /// loop. From one that stays, a store without an index may as well go to another variable.
+    fn is_moving(&self, address: &SymbolicAddress, scale: u8) -> bool {
+        address.base.into_iter().chain(address.also).any(|root| {
+            let inside =
+                matches!(root, Root::Merge(block, _) if self.outer.contains(block as usize));
+            inside && self.addresses.walks_by(self.code, root, scale)
+        })
     }
 
     fn overlap(&self, offset_bytes: i64, store_bytes: u16, load_bytes: u16) -> Meeting {
@@ -226,30 +250,51 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Sets of pieces under one index that tile the load, in an array that is never written whole.
+    /// Sets of pieces under one index that tile the load, in an array that is never written whole;
+    /// or at a pointer that moves, where the walk has met what else is written at it.
     fn probable(&self, met: &Met, load: &SymbolicAddress, size_bytes: u16) -> Option<Blocked> {
         if self.rule.merges() {
             return None;
         }
-        let mut sets: Vec<(u32, Vec<usize>)> = met
+        let mut tiled: Vec<(&Group, &Stores)> = met
             .pieces
-            .values()
-            .filter(|group| group.len() > 1 && tiles(group, self.code, size_bytes))
-            .map(|group| (nearest(group), group.keys().copied().collect()))
+            .iter()
+            .filter(|(_, group)| group.len() > 1 && tiles(group, self.code, size_bytes))
+            .collect();
+        if tiled.iter().any(|((index, _), _)| index.is_some())
+            && self.is_written_whole(load, size_bytes)
+        {
+            tiled.retain(|((index, _), _)| index.is_none());
+        }
+        let mut sets: Vec<(u32, Vec<usize>)> = tiled
+            .into_iter()
+            .map(|(_, group)| (nearest(group), group.keys().copied().collect()))
             .collect();
         sets.sort();
+        // A moving pointer meets the same stores again, one element further on every time.
+        let mut seen = FxHashSet::default();
+        sets.retain(|(_, stores)| seen.insert(stores.clone()));
         let distance_instructions = sets.first()?.0;
-        let target = Target { address: *load, index_known: false };
-        let written_whole = self.stores.iter().any(|(store, store_bytes)| {
-            self.meeting(store, *store_bytes, &target, size_bytes) == Meeting::Whole
-        });
-        (!written_whole).then(|| Blocked {
+        Some(Blocked {
             sets: sets.into_iter().map(|(_, stores)| stores).collect(),
             certainty: Certainty::Probable,
             distance_instructions,
             complete: true,
         })
     }
+
+    /// Whether the loop also writes whole elements of the array, under any index.
+    fn is_written_whole(&self, load: &SymbolicAddress, size_bytes: u16) -> bool {
+        let target = Target { address: *load, index_known: false };
+        self.stores.iter().any(|(store, store_bytes)| {
+            store.index.is_some()
+                && self.meeting(store, *store_bytes, &target, size_bytes) == Meeting::Whole
+        })
+    }
+}
+
+fn shape(address: &SymbolicAddress) -> Shape {
+    (address.base, address.also, address.index)
 }
 
 /// The distance of the nearest store; the window when there is none.
@@ -260,7 +305,7 @@ fn nearest(stores: &Stores) -> u32 {
 /// Where in the element the store falls, given that any index can equal any other.
 fn element_piece(
     store: &SymbolicAddress,
-    store_index: Root,
+    store_index: Option<Root>,
     scale: u8,
     store_bytes: u16,
     load: &SymbolicAddress,
@@ -290,7 +335,7 @@ fn note(seen: &mut Stores, store: usize, (distance, offset): (u32, i64)) {
 /// nothing is left to compare.
 fn forget_results(target: &mut Target, insn: usize) -> bool {
     let made_here = |root: Root| matches!(root, Root::Result(at, _) if at as usize == insn);
-    if target.address.base.is_some_and(made_here) {
+    if target.address.base.into_iter().chain(target.address.also).any(made_here) {
         return false;
     }
     if target.address.index.is_some_and(|(root, _)| made_here(root)) {
