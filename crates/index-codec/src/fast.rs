@@ -154,7 +154,9 @@ unsafe fn block<I: Index, C: Common, const CODED: u8>(
             }
             // SAFETY: there is a code left, so room for a triangle in `out` and in the memories;
             // data have not ended, and the tail is as long as the data of a triangle can be.
-            unsafe { rare::triangle(state, marked[done], out.add(3 * done), table) };
+            unsafe {
+                rare::triangle::<I, C::Access>(state, marked[done], out.add(3 * done), table)
+            };
             done += 1;
             // Triangles in random order are all of this kind: then do not leave in between.
             if marked[done] < FIRST_FREE_CODE {

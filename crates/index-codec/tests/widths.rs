@@ -94,12 +94,7 @@ fn scan_finds_the_conflict_and_only_it() {
     for (symbol, _) in PLAIN.iter().chain(TABLE) {
         let findings = scan_function(&image, function(&image, symbol), &profile);
         let found = findings.iter().any(|finding| finding.rule == "store-forward");
-        // In straight memories the array moves along with its base, and only where entries are
-        // moved back do both addresses have one root: whether that is seen depends on how far the
-        // compiler unrolled it.
-        if symbol != &"fifo_table_wide_load" {
-            assert_eq!(found, symbol.ends_with("wide_load"), "{symbol}: {findings:#?}");
-        }
+        assert_eq!(found, symbol.ends_with("wide_load"), "{symbol}: {findings:#?}");
     }
 }
 

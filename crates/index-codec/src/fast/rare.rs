@@ -6,6 +6,7 @@ use core::hint::select_unpredictable;
 use super::{State, edge, write};
 use crate::Index;
 use crate::format::{FIRST_FREE_CODE, FIRST_LONG_CODE, TRIANGLES_TAIL_BYTES};
+use crate::variants::EdgeAccess;
 use crate::varint::{LONGEST_BYTES, unfold_difference};
 
 /// In place of a vertex: it is coded as a difference.
@@ -19,7 +20,7 @@ const ALL_DIFFERENCES: (u8, u8) = (0xff, 0xff);
 ///
 /// There is room for a triangle in `out` and in the memories; 16 bytes can be read as data.
 #[inline(always)]
-pub(super) unsafe fn triangle<I: Index>(
+pub(super) unsafe fn triangle<I: Index, A: EdgeAccess>(
     state: &mut State,
     code: u8,
     out: *mut I,
@@ -28,11 +29,11 @@ pub(super) unsafe fn triangle<I: Index>(
     // SAFETY: as the caller promises.
     unsafe {
         if code < FIRST_FREE_CODE {
-            at_edge(state, code, out);
+            at_edge::<I, A>(state, code, out);
         } else if code < FIRST_LONG_CODE {
-            from_table(state, table[usize::from(code & 15)], out);
+            from_table::<I, A>(state, table[usize::from(code & 15)], out);
         } else {
-            long(state, code, out);
+            long::<I, A>(state, code, out);
         }
     }
 }
@@ -43,16 +44,16 @@ pub(super) unsafe fn triangle<I: Index>(
 ///
 /// See [`triangle`].
 #[inline(always)]
-unsafe fn at_edge<I: Index>(state: &mut State, code: u8, out: *mut I) {
+unsafe fn at_edge<I: Index, A: EdgeAccess>(state: &mut State, code: u8, out: *mut I) {
     // SAFETY: see above; an age is at most 14.
     unsafe {
-        let ab = state.edges.add(usize::from(code >> 4)).read();
+        let ab = A::load(state.edges.add(usize::from(code >> 4)));
         let c = difference(state);
         state.vertices.write(c);
         state.vertices = state.vertices.add(1);
         state.edges = state.edges.sub(2);
-        state.edges.add(1).write(edge(c, (ab >> 32) as u32));
-        state.edges.write(edge(ab as u32, c));
+        A::store(state.edges.add(1), c, (ab >> 32) as u32);
+        A::store(state.edges, ab as u32, c);
         write(out, ab, c);
     }
 }
@@ -63,13 +64,13 @@ unsafe fn at_edge<I: Index>(state: &mut State, code: u8, out: *mut I) {
 ///
 /// See [`triangle`].
 #[inline(always)]
-unsafe fn finish<I: Index>(state: &mut State, [a, b, c]: [u32; 3], out: *mut I) {
+unsafe fn finish<I: Index, A: EdgeAccess>(state: &mut State, [a, b, c]: [u32; 3], out: *mut I) {
     // SAFETY: see above.
     unsafe {
         state.edges = state.edges.sub(3);
-        state.edges.add(2).write(edge(b, a));
-        state.edges.add(1).write(edge(c, b));
-        state.edges.write(edge(a, c));
+        A::store(state.edges.add(2), b, a);
+        A::store(state.edges.add(1), c, b);
+        A::store(state.edges, a, c);
         write(out, edge(a, b), c);
     }
 }
@@ -110,7 +111,7 @@ unsafe fn push_if(state: &mut State, vertex: u32, really: bool) {
 ///
 /// See [`triangle`].
 #[inline(always)]
-unsafe fn from_table<I: Index>(state: &mut State, places: u8, out: *mut I) {
+unsafe fn from_table<I: Index, A: EdgeAccess>(state: &mut State, places: u8, out: *mut I) {
     let (second, third) = (places >> 4, places & 15);
     // SAFETY: see above; half a byte is at most 15.
     unsafe {
@@ -120,7 +121,7 @@ unsafe fn from_table<I: Index>(state: &mut State, places: u8, out: *mut I) {
         push_if(state, a, true);
         push_if(state, b, second == 0);
         push_if(state, c, third == 0);
-        finish(state, [a, b, c], out);
+        finish::<I, A>(state, [a, b, c], out);
     }
 }
 
@@ -130,7 +131,7 @@ unsafe fn from_table<I: Index>(state: &mut State, places: u8, out: *mut I) {
 ///
 /// See [`triangle`].
 #[inline(always)]
-unsafe fn long<I: Index>(state: &mut State, code: u8, out: *mut I) {
+unsafe fn long<I: Index, A: EdgeAccess>(state: &mut State, code: u8, out: *mut I) {
     // SAFETY: see above: one byte for the places, and five each for three differences.
     unsafe {
         let places = state.data.read();
@@ -140,7 +141,7 @@ unsafe fn long<I: Index>(state: &mut State, code: u8, out: *mut I) {
             for corner in corners {
                 push_if(state, corner, true);
             }
-            return finish(state, corners, out);
+            return finish::<I, A>(state, corners, out);
         }
         state.data = state.data.add(1);
         if places == 0 {
@@ -163,7 +164,7 @@ unsafe fn long<I: Index>(state: &mut State, code: u8, out: *mut I) {
         for n in 0..3 {
             push_if(state, corners[n], places[n] == 0 || places[n] == BY_DIFFERENCE);
         }
-        finish(state, corners, out);
+        finish::<I, A>(state, corners, out);
     }
 }
 
