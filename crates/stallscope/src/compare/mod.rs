@@ -10,6 +10,7 @@ mod analysis;
 mod diagnostics;
 mod error;
 mod program;
+pub mod rounds;
 mod runner;
 pub mod schedule;
 pub mod simulate;

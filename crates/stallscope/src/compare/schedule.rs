@@ -132,7 +132,7 @@ fn first_slots(pairs: usize, order: Order, rng: &mut Pcg64Mcg) -> Vec<bool> {
 
 /// Uniform in `0..limit` by multiplication; the bias is below 2^-50 for the small limits used here.
 /// Written out because the ranges of `rand` may change their values between versions.
-fn below(rng: &mut Pcg64Mcg, limit: u64) -> u64 {
+pub(super) fn below(rng: &mut Pcg64Mcg, limit: u64) -> u64 {
     ((u128::from(rng.next_u64()) * u128::from(limit)) >> 64) as u64
 }
 

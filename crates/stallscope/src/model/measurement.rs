@@ -27,6 +27,8 @@ pub enum Unit {
     Seconds,
     /// Megahertz.
     Megahertz,
+    /// 10^9 bytes per second.
+    GigabytesPerSecond,
     /// A quotient without dimension.
     Ratio,
     /// A share of one hundred.
@@ -44,6 +46,7 @@ impl Unit {
             Self::Nanoseconds => "ns",
             Self::Seconds => "s",
             Self::Megahertz => "MHz",
+            Self::GigabytesPerSecond => "GB/s",
             Self::Ratio => "x",
             Self::Percent => "%",
         }
