@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use crate::commands::case::CaseArgs;
 pub use crate::commands::compare::CompareArgs;
 pub use crate::commands::explain::ExplainArgs;
 pub use crate::commands::list::ListArgs;
@@ -57,11 +58,13 @@ pub struct CommonArgs {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run a reproduction of one of the stories that stallscope came from
+    Case(CaseArgs),
     /// Say whether one of two programs or commands is slower, by how much and how sure
     Compare(CompareArgs),
     /// Find out why AFTER runs slower or faster than BEFORE: the main job
     Explain(ExplainArgs),
-    /// List the probes and hazard rules
+    /// List the probes, hazard rules and cases
     List(ListArgs),
     /// Ask this processor what it charges
     Probe(ProbeArgs),

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
+pub use commands::case::CaseReport;
 use context::{Context, Outcome};
 
 /// Parses the arguments, runs the command and maps its outcome to an exit code.
@@ -23,6 +24,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let context = Context::new(&cli.common);
     let result = match cli.command {
+        Command::Case(args) => commands::case::run(&args, &context),
         Command::Compare(args) => commands::compare::run(&args, &context),
         Command::Explain(args) => commands::explain::run(&args, &context),
         Command::List(args) => commands::list::run(&args, &context),

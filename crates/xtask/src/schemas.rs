@@ -13,6 +13,7 @@ use stallscope::machine::MachineProfile;
 use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
 use stallscope::trace::sample::SampleRun;
+use stallscope_cli::CaseReport;
 
 /// One schema: the file's name without its ending, and how it is made.
 struct Entry {
@@ -22,6 +23,7 @@ struct Entry {
 
 /// Every type that is written to a file, in alphabetical order.
 static SCHEMAS: &[Entry] = &[
+    Entry { name: "case-report", make: schema_of::<CaseReport> },
     Entry { name: "comparison", make: schema_of::<Comparison> },
     Entry { name: "explanation", make: schema_of::<Explanation> },
     Entry { name: "finding", make: schema_of::<Finding> },

@@ -1,4 +1,4 @@
-//! `stallscope list`: every probe and every hazard rule.
+//! `stallscope list`: every probe, every hazard rule and every case.
 
 use clap::Args;
 use serde_json::json;
@@ -6,6 +6,7 @@ use stallscope::hazards::HAZARDS;
 use stallscope::machine::{Machine, MachineProfile};
 use stallscope::probes::PROBES;
 
+use super::case::CASES;
 use crate::context::{Context, Outcome};
 use crate::terminal::{STRONG, paint};
 use crate::{output, terminal};
@@ -21,13 +22,15 @@ pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     let hazards: Vec<(&str, &str)> =
         HAZARDS.iter().map(|h| (h.id(), h.card(&profile).title)).collect();
     let probes: Vec<(&str, &str)> = PROBES.iter().map(|p| (p.id(), p.title())).collect();
-    let sections = [("probes", probes), ("hazards", hazards)];
+    let cases: Vec<(&str, &str)> = CASES.iter().map(|c| (c.id(), c.title())).collect();
+    let sections = [("probes", probes), ("hazards", hazards), ("cases", cases)];
     if context.shows_screen() {
         let mut text = String::new();
         for (title, entries) in &sections {
             text += &format!("{}\n", paint(STRONG, title));
+            let width = 2 + entries.iter().map(|(id, _)| id.len()).max().unwrap_or(0);
             for (id, title) in entries {
-                text += &format!("  {id:<18}{title}\n");
+                text += &format!("  {id:<width$}{title}\n");
             }
         }
         terminal::print(&text)?;

@@ -1,5 +1,6 @@
 //! One file per command: what was typed, the call into the library, the screen.
 
+pub mod case;
 pub mod compare;
 pub mod explain;
 pub mod list;
