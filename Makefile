@@ -64,6 +64,12 @@ fuzz: ## Feed each parser nonsense for a minute (cargo-fuzz, nightly Rust)
 	@$(call optional,fuzz,fuzzing,for target in $$($(CARGO) fuzz list); do \
 		$(CARGO) +nightly fuzz run "$$target" -- -max_total_time=60; done)
 
+.PHONY: miri
+miri: ## Watch every access of the index codec's tests (nightly Rust with miri)
+	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
+		$(CARGO) +nightly miri test --package index-codec --lib --test memory; \
+	else echo "SKIPPED: miri: rustup +nightly component add miri rust-src" >&2; fi
+
 .PHONY: deny
 deny: ## Check licences and advisories of all crates (cargo-deny)
 	@$(call optional,deny,licences and advisories,$(CARGO) deny check)
