@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds meshoptimizer's codec with clang 19 and with gcc 12, and ours, each as eight shared
+# Builds meshoptimizer's codec with clang 19 and with gcc 12, and ours, each as 16 shared
 # libraries that differ only in where their code lies, and the program that times them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-layouts=8
+layouts=16
 cxxflags=(-O3 -DNDEBUG -fPIC)
 builders=(clang++-19 g++-12)
 for builder in "${builders[@]}"; do
@@ -18,7 +18,7 @@ source=$(dirname "$manifest")/vendor/src
 mkdir -p build
 
 # Code is shifted by 16 bytes per layout, the alignment of a function, and by an odd number of
-# cache lines, so that all eight differ modulo 16, 32 and 64 bytes and in their cache sets.
+# cache lines, so that they differ modulo 32, 64 and 256 bytes and in their cache sets.
 for ((layout = 0; layout < layouts; layout++)); do
     printf '.text\n.p2align 4\n.zero %d\n.section .note.GNU-stack,"",@progbits\n' \
         $((16 + layout * (16 + 3 * 64))) >"build/pad-$layout.s"
