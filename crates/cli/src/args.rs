@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use crate::commands::compare::CompareArgs;
 pub use crate::commands::explain::ExplainArgs;
+pub use crate::commands::layout::LayoutArgs;
 pub use crate::commands::list::ListArgs;
 pub use crate::commands::probe::ProbeArgs;
 pub use crate::commands::rule::RuleArgs;
@@ -15,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   stallscope explain ./before ./after -- input.bin    is it real, where, and why
   stallscope compare ./before ./after -- input.bin    is it real
+  stallscope layout ./before ./after                  what moved
   stallscope scan ./program                           which code could have a hazard
   stallscope probe clock                              can this machine be trusted
 
@@ -61,6 +63,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Find out why AFTER runs slower or faster than BEFORE: the main job
     Explain(ExplainArgs),
+    /// See what moved between two builds and which cache sets became crowded
+    Layout(LayoutArgs),
     /// List the probes and hazard rules
     List(ListArgs),
     /// Ask this processor what it charges

@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod explain;
+pub mod layout;
 pub mod list;
 pub mod probe;
 pub mod rule;

@@ -1,12 +1,20 @@
-//! Where code sits: which functions of two builds belong together, and what became of each.
+//! Where code sits: which functions of two builds belong together, what moved, and who shares which
+//! set of the instruction cache.
 //!
-//! Nothing here is timed, and nothing is run: samples and traces come from `trace`, caches from
-//! `sim`.
+//! Nothing here is timed, and nothing is run: samples come from `trace`.
 
+mod geometry;
+mod heat;
 mod matching;
+mod report;
+mod sets;
 mod shift;
 
+pub use geometry::{Geometry, GeometryError};
+pub use heat::{HotLine, LineHeat, function_index};
 pub use matching::{Change, FunctionMatch, match_functions};
+pub use report::{FocusError, HeatSummary, LayoutReport, Samples, SetReport, set_report};
+pub use sets::{Cluster, HotBuild, Occupant, SetChange, SetHeat, SetRow, clusters, set_rows};
 pub use shift::{
     BuildSummary, ChangeCounts, LayoutError, Placement, STRIDES_BYTES, ShiftCause, ShiftMap,
     ShiftRow, ShiftRun, ShiftedFunction,

@@ -282,10 +282,7 @@ fn histogram(pairs: &[(&Function, &Function, Change)]) -> Vec<ShiftRow> {
     rows
 }
 
-fn runs(
-    pairs: &[(&Function, &Function, Change)],
-    matches: &[FunctionMatch<'_>],
-) -> Vec<ShiftRun> {
+fn runs(pairs: &[(&Function, &Function, Change)], matches: &[FunctionMatch<'_>]) -> Vec<ShiftRun> {
     let lonely = Lonely::of(matches);
     let mut previous: Option<(&Function, &Function)> = None;
     pairs
