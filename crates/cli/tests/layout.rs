@@ -98,7 +98,7 @@ fn what_cannot_be_used_is_refused_in_one_sentence() {
     refused(here, &["layout", "./before", "--samples", "cut"], &["cut is truncated"]);
     refused(here, &["layout", "./before", "--samples", "none"], &["none cannot be read"]);
     refused(here, &["layout", "./before", "./after", "--samples", "text"], &["2 programs and 1"]);
-    refused(here, &["layout", "./before", "-f", "work"], &["--function needs samples"]);
+    refused(here, &["layout", "./before", "-f", "work"], &["--function and --shift need samples"]);
     refused(here, &["layout", "./before", "--l1i", "1,2"], &["bytes,ways,line"]);
     let own = assert_cmd::cargo::cargo_bin!("stallscope").display().to_string();
     refused(here, &["layout", &own, "./before"], &["do not look like two builds"]);

@@ -1,44 +1,39 @@
 //! The whole answer of `layout`: what moved, and which sets became crowded, as far as it is known.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::sets::{Cluster, HotBuild, SetRow, clusters, set_rows};
-use super::{BuildSummary, Geometry, LineHeat, ShiftMap, match_functions};
+use super::{
+    BuildSummary, Geometry, JumpCounts, LineHeat, Samples, ShiftMap, Shifts, WhatIf,
+    match_functions,
+};
 use crate::code::{Function, Image};
-use crate::model::FileOffset;
 
 /// Fewer samples than this give no picture of 64 sets.
 const FEW_SAMPLES: u64 = 2000;
-
-/// Where samples of one build came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Samples {
-    /// In words: the file and the event, or the engine and its period.
-    pub source: String,
-    /// By position in the file.
-    pub hits: BTreeMap<FileOffset, u64>,
-    /// What the reader must know about them.
-    pub notes: Vec<String>,
-}
 
 /// The samples of one build, summed up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HeatSummary {
     /// Where they came from.
     pub source: String,
-    /// In the program.
+    /// Whether every execution was counted, and not only samples taken.
+    pub is_complete: bool,
+    /// Samples (or executed instructions) in the program.
     pub samples: u64,
-    /// Lines with at least one.
+    /// Lines in use; with samples, a lower bound.
     pub lines: usize,
-    /// Sets in which more lines were sampled than the cache has ways.
+    /// Sets with more lines in use than the cache has ways.
     pub overfull_sets: u32,
+    /// Simulated misses of the instruction cache, where somebody simulated them.
+    pub misses: Option<u64>,
+    /// Jumps at 32-byte boundaries in the functions that were seen running.
+    pub jumps: JumpCounts,
 }
 
 /// Sets of the instruction cache and who is in them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SetReport {
     /// The cache.
     pub geometry: Geometry,
@@ -50,6 +45,8 @@ pub struct SetReport {
     pub sets: Vec<SetRow>,
     /// Functions whose hot lines stand at one offset, in the last build.
     pub clusters: Vec<Cluster>,
+    /// What shifts of the last build would do, when they were asked for.
+    pub what_if: Option<WhatIf>,
     /// What a reader must know.
     pub notes: Vec<String>,
 }
@@ -63,6 +60,8 @@ pub struct LayoutReport {
     pub build: Option<BuildSummary>,
     /// The sets, when there are samples.
     pub sets: Option<SetReport>,
+    /// Whether the erratum on jumps at 32-byte boundaries applies to this machine's processor.
+    pub jump_erratum_here: bool,
 }
 
 /// Which function to hold against the others.
@@ -83,9 +82,10 @@ pub fn set_report(
     builds: &[(&Image, &Samples)],
     geometry: Geometry,
     function: Option<&str>,
+    shifts: Option<Shifts>,
 ) -> Result<SetReport, FocusError> {
     let heats: Vec<LineHeat> =
-        builds.iter().map(|(image, s)| LineHeat::of(image, geometry, &s.hits)).collect();
+        builds.iter().map(|(image, s)| LineHeat::of(image, geometry, s)).collect();
     let focus = focus(builds, &heats, geometry, function)?;
     let hot = |i: usize| {
         let i = i.min(builds.len() - 1);
@@ -96,11 +96,17 @@ pub fn set_report(
     };
     let sets = set_rows(hot(0), (builds.len() > 1).then(|| hot(1)), geometry);
     let named = last_focus.and_then(|i| last.0.functions().get(i)).map(Function::name);
+    let what_if = shifts
+        .zip(*last_focus)
+        .and_then(|(shifts, at)| WhatIf::of(last.0, last.1, geometry, at, shifts));
     let heat = builds.iter().zip(&heats).enumerate();
     let heat = heat.map(|(arm, ((_, samples), heat))| HeatSummary {
         source: samples.source.clone(),
+        is_complete: samples.is_complete,
         samples: heat.samples,
-        lines: heat.lines.len(),
+        lines: heat.lines.values().filter(|l| l.is_in_use).count(),
+        misses: heat.misses,
+        jumps: JumpCounts::of(builds[arm].0, samples),
         overfull_sets: overfull(&sets, arm, geometry),
     });
     Ok(SetReport {
@@ -109,6 +115,7 @@ pub fn set_report(
         function: named,
         clusters: clusters(hot(1), geometry),
         sets,
+        what_if,
         notes: notes(builds, &heats, geometry),
     })
 }
@@ -120,7 +127,9 @@ fn overfull(sets: &[SetRow], arm: usize, geometry: Geometry) -> u32 {
 
 fn notes(builds: &[(&Image, &Samples)], heats: &[LineHeat], geometry: Geometry) -> Vec<String> {
     let mut notes: Vec<String> = builds.iter().flat_map(|(_, s)| s.notes.clone()).collect();
-    if let Some(few) = heats.iter().map(|h| h.samples).min().filter(|n| *n < FEW_SAMPLES) {
+    if let Some(few) = heats.iter().map(|h| h.samples).min().filter(|n| *n < FEW_SAMPLES)
+        && builds.iter().any(|(_, s)| !s.is_complete)
+    {
         notes.push(format!(
             "{few} samples are too few to say which sets are crowded: a hundred thousand find about \
              85 % of the lines that a program touches"
@@ -208,18 +217,17 @@ mod tests {
         };
         let (before, after) = (build(2031), build(4096 - 209));
         let samples = |image: &Image| {
-            let mut hits = BTreeMap::new();
+            let mut hits = std::collections::BTreeMap::new();
             for function in image.functions().iter().filter(|f| f.symbol != "pad") {
-                for i in 0..4_u64 {
-                    let at = function.start.0 + 48 * i - fixture::CODE_START.0.0;
-                    hits.insert(FileOffset(at + fixture::CODE_START.1.0), 5000);
+                for i in 0..4 {
+                    hits.insert(function.start.offset(48 * i), 5000);
                 }
             }
-            Samples { source: "invented".into(), hits, notes: vec![] }
+            Samples { source: "invented".into(), hits, ..Samples::default() }
         };
         let (b, a) = (samples(&before), samples(&after));
         let l1i = Geometry::new(64, 64, 8).unwrap();
-        let report = set_report(&[(&before, &b), (&after, &a)], l1i, None).unwrap();
+        let report = set_report(&[(&before, &b), (&after, &a)], l1i, None, None).unwrap();
         assert_eq!(report.function.as_deref(), Some("hot"));
         let collisions = |r: &SetReport| {
             let new = r.sets.iter().filter(|s| s.change == SetChange::NewCollision);
@@ -228,8 +236,8 @@ mod tests {
         assert_eq!(collisions(&report), [0, 1, 2]);
         assert_eq!(report.sets[0].occupants_after.len(), 2);
         // One build alone has sets and no change.
-        let single = set_report(&[(&after, &a)], l1i, Some("peer")).unwrap();
+        let single = set_report(&[(&after, &a)], l1i, Some("peer"), None).unwrap();
         assert_eq!(collisions(&single), [0_u32; 0]);
-        assert!(set_report(&[(&after, &a)], l1i, Some("pad")).is_err());
+        assert!(set_report(&[(&after, &a)], l1i, Some("pad"), None).is_err());
     }
 }

@@ -30,8 +30,10 @@ pub struct SetHeat {
     pub function: u64,
     /// Of all others.
     pub peers: u64,
-    /// Lines with at least one sample: at least so many are in use.
+    /// Lines in use; with samples, a lower bound.
     pub lines: u32,
+    /// Simulated misses of its lines, where somebody simulated them.
+    pub misses: Option<u64>,
 }
 
 /// What became of a set.
@@ -55,8 +57,10 @@ pub enum SetChange {
 pub struct Occupant {
     /// The line's address.
     pub line: Svma,
-    /// Its samples.
+    /// Its samples, or the executions of its instructions.
     pub samples: u64,
+    /// Its simulated misses, where somebody simulated them.
+    pub misses: Option<u64>,
     /// The demangled function that has most of them; absent for code outside functions.
     pub function: Option<String>,
     /// Where in the function the line (or its first byte of the function) is.
@@ -74,7 +78,7 @@ pub struct SetRow {
     pub after: SetHeat,
     /// What became of it.
     pub change: SetChange,
-    /// The lines of the first build with samples, the hottest first.
+    /// The lines of the first build: those with most misses first, then the hottest.
     pub occupants_before: Vec<Occupant>,
     /// The lines of the second build; empty when there is one build.
     pub occupants_after: Vec<Occupant>,
@@ -135,7 +139,8 @@ fn per_set(build: HotBuild<'_>, geometry: Geometry) -> Vec<SetHeat> {
     let mut sets = vec![SetHeat::default(); geometry.sets as usize];
     for (line, hot) in &build.heat.lines {
         let set = &mut sets[geometry.set_of(*line) as usize];
-        set.lines += 1;
+        set.lines += u32::from(hot.is_in_use);
+        set.misses = build.heat.misses.map(|_| set.misses.unwrap_or(0) + hot.misses);
         let in_focus = build.focus.is_some() && hot.function == build.focus;
         *(if in_focus { &mut set.function } else { &mut set.peers }) += hot.samples;
     }
@@ -166,18 +171,19 @@ fn change(before: SetHeat, after: SetHeat, even: [f64; 2]) -> SetChange {
 
 fn occupants(build: HotBuild<'_>, geometry: Geometry) -> BTreeMap<u32, Vec<Occupant>> {
     let mut sets: BTreeMap<u32, Vec<Occupant>> = BTreeMap::new();
-    for (line, hot) in &build.heat.lines {
+    for (line, hot) in build.heat.lines.iter().filter(|(_, hot)| hot.samples > 0 || hot.is_in_use) {
         let function = hot.function.and_then(|i| build.image.functions().get(i));
         let occupant = Occupant {
             line: *line,
             samples: hot.samples,
+            misses: build.heat.misses.map(|_| hot.misses),
             function: function.map(Function::name),
             offset_bytes: function.and_then(|f| line.distance_from(f.start)).unwrap_or(0),
         };
         sets.entry(geometry.set_of(*line)).or_default().push(occupant);
     }
     for lines in sets.values_mut() {
-        lines.sort_by_key(|o| (std::cmp::Reverse(o.samples), o.line));
+        lines.sort_by_key(|o| (std::cmp::Reverse((o.misses, o.samples)), o.line));
     }
     sets
 }
@@ -217,7 +223,7 @@ mod tests {
     use super::*;
 
     fn heat(function: u64, peers: u64) -> SetHeat {
-        SetHeat { function, peers, lines: 2 }
+        SetHeat { function, peers, lines: 2, misses: None }
     }
 
     /// The published table; an even spread of that run is about 1760 samples a set.

@@ -4,6 +4,7 @@
 //! This room and `compare` are the only ones that start processes, and every process is
 //! started through [`child`], so that none outlives us.
 
+pub mod callgrind;
 pub mod child;
 pub mod engine;
 pub mod perf_data;

@@ -13,9 +13,10 @@ use clap::Args;
 use stallscope::code::Image;
 use stallscope::compare::default_cpu;
 use stallscope::layout::{
-    BuildSummary, Geometry, LayoutReport, Samples, SetReport, ShiftMap, set_report,
+    BuildSummary, Geometry, LayoutReport, Samples, SetReport, ShiftMap, Shifts, set_report,
 };
 use stallscope::machine::Machine;
+use stallscope::trace::callgrind::Callgrind;
 use stallscope::trace::child::{Launch, Limits, resolve_program};
 use stallscope::trace::perf_data::PerfData;
 use stallscope::trace::sample::{SampleSettings, sample};
@@ -32,6 +33,11 @@ Examples:
     stallscope layout ./before ./after -- input.bin
   The same from recordings that perf made, one per build
     stallscope layout ./before ./after --samples before.data --samples after.data
+  Every line in use and simulated misses, counted by callgrind, which runs 50 times slower
+    valgrind --tool=callgrind --dump-instr=yes --cache-sim=yes ./program input.bin
+    stallscope layout ./program --samples callgrind.out.4711
+  How fragile is this build: what if the code from its hottest function on moved?
+    stallscope layout ./program --shift 0..4096:32 -- input.bin
   One build; every table as CSV
     stallscope layout ./program --samples perf.data --csv tables
 
@@ -50,7 +56,8 @@ pub struct LayoutArgs {
     /// Run the programs with these arguments and sample where their time goes
     #[arg(last = true, value_name = "ARGS")]
     args: Option<Vec<OsString>>,
-    /// A recording by `perf record`: once for each program, in their order
+    /// A recording by `perf record`, or what callgrind counted with --dump-instr=yes; once for each
+    /// program, in their order
     #[arg(long, value_name = "FILE", conflicts_with = "args")]
     samples: Vec<PathBuf>,
     /// The event of the recordings to use [default: the one with the most samples]
@@ -62,6 +69,10 @@ pub struct LayoutArgs {
     /// The instruction cache [default: this machine's]
     #[arg(long, value_name = "BYTES,WAYS,LINE")]
     l1i: Option<Geometry>,
+    /// Predict what becomes crowded when everything from the function on moves, for example by
+    /// 0..4096:32 bytes
+    #[arg(long, value_name = "FROM..TO:STEP")]
+    shift: Option<Shifts>,
     /// Give up when one run takes longer than this (10s, 500ms, 2m)
     #[arg(long, value_name = "DURATION", value_parser = words::duration)]
     timeout: Option<Duration>,
@@ -88,7 +99,8 @@ pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
     };
     let build = shift.is_none().then(|| images.first().map(BuildSummary::of)).flatten();
     let sets = sets(args, context, &images)?;
-    let report = LayoutReport { shift, build, sets };
+    let jump_erratum_here = Machine::detect().jcc_erratum;
+    let report = LayoutReport { shift, build, sets, jump_erratum_here };
     if let Some(folder) = &args.csv {
         tables::write(folder, &report)?;
     }
@@ -116,9 +128,9 @@ fn sets(
         bar.finish_and_clear();
         all
     } else if args.samples.is_empty() {
-        if args.function.is_some() {
+        if args.function.is_some() || args.shift.is_some() {
             bail!(
-                "--function needs samples: add --samples FILE, or the arguments to run with behind --"
+                "--function and --shift need samples: add --samples FILE, or the arguments to run with behind --"
             );
         }
         return Ok(None);
@@ -140,7 +152,7 @@ fn sets(
          --l1i 32768,8,64",
     )?;
     let builds: Vec<(&Image, &Samples)> = images.iter().zip(&samples).collect();
-    Ok(Some(set_report(&builds, geometry, args.function.as_deref())?))
+    Ok(Some(set_report(&builds, geometry, args.function.as_deref(), args.shift)?))
 }
 
 /// Runs a program once.
@@ -166,11 +178,16 @@ fn sampled(
     let Some(main) = run.samples.into_iter().find(|object| object.is_main_program) else {
         bail!("{program} was never found running its own code: let it run longer");
     };
-    Ok(Samples { source, hits: main.hits, notes: run.notes })
+    let mut samples = Samples::of_file(image, source, &main.hits);
+    samples.notes.extend(run.notes);
+    Ok(samples)
 }
 
 /// Reads a recording.
 fn recorded(image: &Image, file: &Path, event: Option<&str>) -> anyhow::Result<Samples> {
+    if Callgrind::is_one(file) {
+        return counted(image, file, event);
+    }
     let data = PerfData::read(file)?;
     let chosen = match event {
         Some(name) => data.events.iter().find(|e| e.name == name),
@@ -186,17 +203,46 @@ fn recorded(image: &Image, file: &Path, event: Option<&str>) -> anyhow::Result<S
         );
     };
     let (hits, note) = data.in_program(chosen, image.path(), image.build_id())?;
-    let mut notes: Vec<String> = note.into_iter().collect();
+    let name = file.file_name().unwrap_or(OsStr::new("?")).to_string_lossy();
+    let source = format!("{name}, event {}", chosen.name);
+    let mut samples = Samples::of_file(image, source, &hits.hits);
+    samples.notes.extend(note);
     if data.lost > 0 {
-        notes.push(format!("{}: the kernel had no room for {} samples", file.display(), data.lost));
+        let lost = format!("{}: the kernel had no room for {} samples", file.display(), data.lost);
+        samples.notes.push(lost);
     }
     if data.unknown_records > 0 {
-        notes.push(format!(
+        samples.notes.push(format!(
             "{}: {} records of unknown types were stepped over",
             file.display(),
             data.unknown_records
         ));
     }
+    Ok(samples)
+}
+
+/// Reads what callgrind counted.
+fn counted(image: &Image, file: &Path, event: Option<&str>) -> anyhow::Result<Samples> {
+    if let Some(event) = event {
+        bail!("{}: callgrind has no event {event}; leave --event out", file.display());
+    }
+    let found = Callgrind::read(file)?;
+    let counts = found.in_program(image.path())?;
     let name = file.file_name().unwrap_or(OsStr::new("?")).to_string_lossy();
-    Ok(Samples { source: format!("{name}, event {}", chosen.name), hits: hits.hits.clone(), notes })
+    let cache = found.cache.as_deref();
+    let simulated = cache.map_or(String::new(), |cache| format!(", simulated cache {cache}"));
+    let misses = cache.map(|_| {
+        counts.iter().map(|(at, c)| (*at, c.l1i_misses)).filter(|(_, n)| *n > 0).collect()
+    });
+    Ok(Samples {
+        source: format!("{name}, every instruction counted{simulated}"),
+        hits: counts.iter().map(|(at, c)| (*at, c.executions)).collect(),
+        is_complete: true,
+        misses,
+        notes: vec![format!(
+            "{}: callgrind has no build ids: whether {} was built again since cannot be told",
+            file.display(),
+            image.path().display()
+        )],
+    })
 }

@@ -1,8 +1,8 @@
 //! The screen of `layout`: what moved and why first, then the sets.
 
 use stallscope::layout::{
-    BuildSummary, Change, LayoutReport, STRIDES_BYTES, SetChange, SetReport, SetRow, ShiftCause,
-    ShiftMap, ShiftRun,
+    BuildSummary, Change, HeatSummary, LayoutReport, STRIDES_BYTES, SetChange, SetReport, SetRow,
+    ShiftCause, ShiftMap, ShiftRun, WhatIf,
 };
 
 use super::heatmap::heatmap;
@@ -23,7 +23,7 @@ pub fn screen(report: &LayoutReport, most: usize) -> String {
         out += &aligned(&[build]);
     }
     if let Some(sets) = &report.sets {
-        out += &set_tables(sets, most);
+        out += &set_tables(sets, most, report.jump_erratum_here);
     } else {
         out += &wrap(
             "next     ",
@@ -122,7 +122,7 @@ fn aligned(builds: &[&BuildSummary]) -> String {
     wrap("aligned  ", &format!("functions that start at a multiple of {}", cells.join(", ")))
 }
 
-fn set_tables(sets: &SetReport, most: usize) -> String {
+fn set_tables(sets: &SetReport, most: usize, jump_erratum_here: bool) -> String {
     let g = sets.geometry;
     let mut out = format!(
         "\n{}\n",
@@ -137,10 +137,7 @@ fn set_tables(sets: &SetReport, most: usize) -> String {
     for (label, heat) in ["before", "after"].iter().zip(&sets.heat) {
         out += &wrap(
             &format!("{:<9}", if sets.heat.len() > 1 { label } else { "samples" }),
-            &format!(
-                "{} samples on {} lines ({}); {} sets with more sampled lines than ways",
-                heat.samples, heat.lines, heat.source, heat.overfull_sets
-            ),
+            &heat_words(heat),
         );
     }
     out += &heatmap(sets);
@@ -149,7 +146,12 @@ fn set_tables(sets: &SetReport, most: usize) -> String {
         out += &clip(&format!("function {}", short_name(function)), WIDTH);
         out.push('\n');
     }
-    out += &if sets.heat.len() > 1 { changed_sets(sets, most) } else { hottest_sets(sets, most) };
+    let counted = sets.heat.iter().all(|h| h.misses.is_some());
+    out += &match (counted, sets.heat.len()) {
+        (true, _) => missing_sets(sets, most),
+        (false, 1) => hottest_sets(sets, most),
+        (false, _) => changed_sets(sets, most),
+    };
     for cluster in &sets.clusters {
         let names: Vec<&str> = cluster.functions.iter().take(4).map(|n| short_name(n)).collect();
         let text = format!(
@@ -162,16 +164,119 @@ fn set_tables(sets: &SetReport, most: usize) -> String {
         );
         out += &wrap("cluster  ", &text);
     }
-    out += &wrap(
-        "open     ",
-        "samples show where time goes, not which lines are in use: lines that run once per \
-         operation are missing here, and whether a set really thrashes, and what that costs, is \
-         not known from samples",
-    );
+    if let Some(what_if) = &sets.what_if {
+        out += &wrap("what if  ", &what_if_words(what_if));
+    }
+    out += &wrap("jumps    ", &jump_words(sets, jump_erratum_here));
+    out += &wrap("open     ", what_is_open(sets));
     for note in &sets.notes {
         out += &wrap("note     ", note);
     }
     out
+}
+
+fn heat_words(heat: &HeatSummary) -> String {
+    let (what, lines) = match heat.is_complete {
+        true => ("instructions", "in use"),
+        false => ("samples", "sampled"),
+    };
+    let misses = heat.misses.map(|n| format!(", {n} simulated misses")).unwrap_or_default();
+    format!(
+        "{} {what}, {} lines {lines}{misses} ({}); {} sets with more lines {lines} than ways",
+        heat.samples, heat.lines, heat.source, heat.overfull_sets
+    )
+}
+
+/// How fragile the build is against shifts.
+fn what_if_words(what_if: &WhatIf) -> String {
+    let excess = what_if.outcomes.iter().map(|o| o.excess_lines);
+    let bound =
+        if what_if.is_complete { "" } else { "; with samples all of these are lower bounds" };
+    format!(
+        "fragility {:.0} %: so many of {} shifts of everything from {} on would put more lines \
+         beyond the ways of their sets than the {} of now; from {} to {}{bound}",
+        100.0 * what_if.worse_share,
+        what_if.outcomes.len(),
+        short_name(&what_if.function),
+        what_if.now.excess_lines,
+        excess.clone().min().unwrap_or(0),
+        excess.max().unwrap_or(0),
+    )
+}
+
+/// Jumps at 32-byte boundaries, and whether that can cost anything here.
+fn jump_words(sets: &SetReport, erratum_here: bool) -> String {
+    let shares: Vec<String> = sets
+        .heat
+        .iter()
+        .map(|h| match (h.jumps.executed, h.jumps.executed_on_boundary) {
+            (Some(all), Some(some)) => {
+                format!("{some} of {all} executed ({:.1} %)", share(some, all))
+            }
+            _ => {
+                let (some, all) = (h.jumps.on_boundary, h.jumps.jumps);
+                format!("{some} of {all} ({:.1} %)", share(some, all))
+            }
+        })
+        .collect();
+    let here = if erratum_here {
+        "this processor has the erratum that makes each of them decode anew"
+    } else {
+        "this processor does not have the erratum that makes them slow: no cause of a difference here"
+    };
+    format!("that cross or end at a 32-byte boundary: {}; {here}", shares.join(" -> "))
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
+fn what_is_open(sets: &SetReport) -> &'static str {
+    if sets.heat.iter().all(|h| h.is_complete) {
+        "misses are those of a model without prefetching; what one costs depends on what the \
+         processor does meanwhile: from nothing to the whole latency of the next cache"
+    } else {
+        "samples show where time goes, not which lines are in use: lines that run once per \
+         operation are missing here, and whether a set really thrashes, and what that costs, is \
+         not known from samples"
+    }
+}
+
+/// Sets by the growth of their simulated misses, or by their misses.
+fn missing_sets(sets: &SetReport, most: usize) -> String {
+    let two = sets.heat.len() > 1;
+    let misses = |row: &SetRow| {
+        let [before, after] = [row.before.misses, row.after.misses].map(|m| m.unwrap_or(0) as i64);
+        if two { after - before } else { after }
+    };
+    let mut rows: Vec<&SetRow> = sets.sets.iter().filter(|row| misses(row) != 0).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(misses(row)));
+    let total = rows.len();
+    rows.truncate(most);
+    let ways = sets.geometry.ways;
+    let mut out = String::new();
+    if rows.is_empty() {
+        return "no set misses in the simulated cache\n".to_owned();
+    }
+    if two {
+        out += &paint(STRONG, "set      misses before       after      growth   lines, ways\n");
+    } else {
+        out += &paint(STRONG, "set      misses   lines, ways\n");
+    }
+    for row in &rows {
+        let [before, after] = [row.before.misses, row.after.misses].map(|m| m.unwrap_or(0));
+        out += &if two {
+            let lines = format!("{} -> {}, {ways}", row.before.lines, row.after.lines);
+            format!("{:<3} {before:>18} {after:>11} {:>+11}   {lines}\n", row.set, misses(row))
+        } else {
+            format!("{:<3} {after:>11}   {}, {ways}\n", row.set, row.after.lines)
+        };
+    }
+    out += &left_out(total, most, "set", "sets");
+    for row in rows.iter().take(3) {
+        out += &occupants(row);
+    }
+    out + "\n"
 }
 
 /// What became of a set, in words.
@@ -236,12 +341,15 @@ fn hottest_sets(sets: &SetReport, most: usize) -> String {
 }
 
 fn occupants(row: &SetRow) -> String {
-    let mut out = format!("\nset {} holds\n", row.set);
+    let mut out = String::new();
     let all = [&row.occupants_after, &row.occupants_before].into_iter().find(|o| !o.is_empty());
     let all = all.map(Vec::as_slice).unwrap_or_default();
+    let misses = if all.iter().any(|o| o.misses.is_some()) { "   misses " } else { "" };
+    out += &paint(FAINT, format!("\nset {:<3}{misses}      heat  line\n", row.set));
     for o in all.iter().take(MOST_OCCUPANTS) {
         let name = o.function.as_deref().map_or("(no function)", short_name);
-        let line = format!("{:>9}  {}  {name}+{:#x}", o.samples, o.line, o.offset_bytes);
+        let misses = o.misses.map(|n| format!("{n:>9} ")).unwrap_or_default();
+        let line = format!("{misses}{:>11}  {}  {name}+{:#x}", o.samples, o.line, o.offset_bytes);
         out += &clip(&line, WIDTH);
         out.push('\n');
     }

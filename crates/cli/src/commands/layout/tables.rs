@@ -3,14 +3,16 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use stallscope::layout::{Change, LayoutReport, Placement, STRIDES_BYTES, SetReport, ShiftMap};
+use stallscope::layout::{
+    Change, LayoutReport, Placement, STRIDES_BYTES, SetReport, ShiftMap, WhatIf,
+};
 use stallscope::report;
 
 /// Rows of text cells; the first is the header.
 type Table = Vec<Vec<String>>;
 
-/// Writes `shifts.csv`, `runs.csv`, `functions.csv`, `sets.csv` and `occupants.csv`, as far as there
-/// is something to write.
+/// Writes `shifts.csv`, `runs.csv`, `functions.csv`, `sets.csv`, `occupants.csv` and `what-if.csv`, as
+/// far as there is something to write.
 ///
 /// # Errors
 /// When the folder or a file cannot be written.
@@ -26,6 +28,9 @@ pub fn write(folder: &Path, report: &LayoutReport) -> anyhow::Result<()> {
     if let Some(sets) = &report.sets {
         tables.push(("sets", set_heat(sets)));
         tables.push(("occupants", occupants(sets)));
+        if let Some(what_if) = &sets.what_if {
+            tables.push(("what-if", what_ifs(what_if)));
+        }
     }
     for (name, table) in tables {
         report::write_file(&folder.join(format!("{name}.csv")), &text(&table)?)?;
@@ -113,9 +118,11 @@ fn set_heat(sets: &SetReport) -> Table {
         "before_function",
         "before_peers",
         "before_lines",
+        "before_misses",
         "after_function",
         "after_peers",
         "after_lines",
+        "after_misses",
         "change",
     ])];
     for s in &sets.sets {
@@ -125,6 +132,7 @@ fn set_heat(sets: &SetReport) -> Table {
                 heat.function.to_string(),
                 heat.peers.to_string(),
                 heat.lines.to_string(),
+                heat.misses.map(|n| n.to_string()).unwrap_or_default(),
             ]);
         }
         cells.push(super::screen::change_words(s.change).to_owned());
@@ -134,7 +142,8 @@ fn set_heat(sets: &SetReport) -> Table {
 }
 
 fn occupants(sets: &SetReport) -> Table {
-    let mut table = vec![row(["build", "set", "line", "samples", "function", "offset_bytes"])];
+    let mut table =
+        vec![row(["build", "set", "line", "samples", "misses", "function", "offset_bytes"])];
     for s in &sets.sets {
         let before = s.occupants_before.iter().map(|o| ("before", o));
         let after = s.occupants_after.iter().map(|o| ("after", o));
@@ -144,10 +153,23 @@ fn occupants(sets: &SetReport) -> Table {
                 s.set.to_string(),
                 o.line.to_string(),
                 o.samples.to_string(),
+                o.misses.map(|n| n.to_string()).unwrap_or_default(),
                 o.function.clone().unwrap_or_default(),
                 o.offset_bytes.to_string(),
             ]);
         }
+    }
+    table
+}
+
+fn what_ifs(what_if: &WhatIf) -> Table {
+    let mut table = vec![row(["by_bytes", "overfull_sets", "excess_lines"])];
+    for o in &what_if.outcomes {
+        table.push(vec![
+            o.by_bytes.to_string(),
+            o.overfull_sets.to_string(),
+            o.excess_lines.to_string(),
+        ]);
     }
     table
 }
