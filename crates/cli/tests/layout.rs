@@ -65,7 +65,7 @@ fn what_moved_is_named_with_its_cause_and_sampled_sets_come_with_it() {
     assert!(runs.iter().any(|r| r["cause"]["function"] == "pad"), "{runs:#?}");
     assert!(value["sets"].is_null());
 
-    let value = result(here, &["--csv", "tables", "./before", "./after", "--"]);
+    let value = result(here, &["--csv", "tables", "./before", "./after", "--run"]);
     assert_eq!(value["sets"]["function"], "work");
     let sets = value["sets"]["sets"].as_array().unwrap();
     let samples = |key: &str| -> u64 {

@@ -30,16 +30,16 @@ pub enum LayoutError {
     /// Hardly any function of one is a function of the other.
     #[error(
         "{before} and {after} do not look like two builds of one program: {matched} of {of} \
-         functions belong together; name two builds of the same program"
+         functions of the larger one belong together; name two builds of the same program"
     )]
     Unrelated {
         /// The first program.
         before: String,
         /// The second program.
         after: String,
-        /// Functions of the smaller program that have a partner.
+        /// Functions that have a partner.
         matched: usize,
-        /// Functions of the smaller program.
+        /// Functions of the larger program.
         of: usize,
     },
 }
@@ -208,7 +208,8 @@ impl ShiftMap {
         let counts = count(&matches);
         let pairs: Vec<(&Function, &Function, Change)> =
             matches.iter().filter_map(|m| Some((m.before?, m.after?, m.change))).collect();
-        let of = before.functions().len().min(after.functions().len());
+        // Of the larger one: what every small program has in common is its start-up code.
+        let of = before.functions().len().max(after.functions().len());
         let alike = pairs.len() as f64 / of.max(1) as f64;
         let summaries = [before, after].map(BuildSummary::of);
         if alike < LEAST_ALIKE {

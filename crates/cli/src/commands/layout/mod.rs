@@ -55,7 +55,10 @@ pub struct LayoutArgs {
     after: Option<OsString>,
     /// Run the programs with these arguments and sample where their time goes
     #[arg(last = true, value_name = "ARGS")]
-    args: Option<Vec<OsString>>,
+    args: Vec<OsString>,
+    /// Run and sample the programs without arguments
+    #[arg(long, conflicts_with = "samples")]
+    run: bool,
     /// A recording by `perf record`, or what callgrind counted with --dump-instr=yes; once for each
     /// program, in their order
     #[arg(long, value_name = "FILE", conflicts_with = "args")]
@@ -118,11 +121,11 @@ fn sets(
     context: &Context,
     images: &[Image],
 ) -> anyhow::Result<Option<SetReport>> {
-    let samples: Vec<Samples> = if let Some(words) = &args.args {
+    let samples: Vec<Samples> = if args.run || !args.args.is_empty() {
         let bar = context.progress(images.len() as u64, "sampling");
         let mut all = Vec::new();
         for image in images {
-            all.push(sampled(image, words, args.timeout, context)?);
+            all.push(sampled(image, &args.args, args.timeout, context)?);
             bar.inc(1);
         }
         bar.finish_and_clear();
