@@ -50,7 +50,12 @@ tree=$PWD/build/tree
 chmod -R u+w "$tree" 2>/dev/null || true
 rm -rf "$tree" build/fetch
 mkdir -p build/fetch
-(cd build/fetch && printf 'module fetch\n\ngo 1.22\n' >go.mod && go mod download "$module@$version")
+printf 'module fetch\n\ngo 1.22\n' >build/fetch/go.mod
+if ! (cd build/fetch && go mod download "$module@$version"); then
+    echo "go-untouched-code: $module cannot be fetched (see above); SKIPPED" >&2
+    rm -rf build/fetch
+    exit 0
+fi
 source=$(cd build/fetch && go mod download -json "$module@$version" | sed -n 's/^\t"Dir": "\(.*\)",/\1/p')
 cp -r "$source" "$tree"
 chmod -R u+w "$tree"
