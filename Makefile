@@ -48,6 +48,10 @@ bench-aa: build cases ## How often do comparisons of a program with itself cry w
 bench-probe-truth: build ## Is every class of the store-forwarding probe right beside busy loops?
 	$(CARGO) xtask probe-truth target/release/stallscope
 
+.PHONY: bench-layout
+bench-layout: build cases ## perf script | gawk | sort | uniq | python against layout, on one recording
+	@scripts/bench-layout
+
 .PHONY: bench-index-codec
 bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 12, npm for a model)
 	@crates/index-codec/bench/build.sh

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 pub use crate::commands::case::CaseArgs;
 pub use crate::commands::compare::CompareArgs;
 pub use crate::commands::explain::ExplainArgs;
+pub use crate::commands::layout::LayoutArgs;
 pub use crate::commands::list::ListArgs;
 pub use crate::commands::probe::ProbeArgs;
 pub use crate::commands::rule::RuleArgs;
@@ -16,6 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   stallscope explain ./before ./after -- input.bin    is it real, where, and why
   stallscope compare ./before ./after -- input.bin    is it real
+  stallscope layout ./before ./after                  what moved
   stallscope scan ./program                           which code could have a hazard
   stallscope probe clock                              can this machine be trusted
 
@@ -64,6 +66,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Find out why AFTER runs slower or faster than BEFORE: the main job
     Explain(ExplainArgs),
+    /// See what moved between two builds and which cache sets became crowded
+    Layout(LayoutArgs),
     /// List the probes, hazard rules and cases
     List(ListArgs),
     /// Ask this processor what it charges

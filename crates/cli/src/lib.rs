@@ -27,6 +27,7 @@ pub fn main() -> ExitCode {
         Command::Case(args) => commands::case::run(&args, &context),
         Command::Compare(args) => commands::compare::run(&args, &context),
         Command::Explain(args) => commands::explain::run(&args, &context),
+        Command::Layout(args) => commands::layout::run(&args, &context),
         Command::List(args) => commands::list::run(&args, &context),
         Command::Probe(args) => commands::probe::run(&args, &context),
         Command::Rule(args) => commands::rule::run(&args, &context),

@@ -9,6 +9,7 @@ use schemars::Schema;
 use stallscope::compare::Comparison;
 use stallscope::explain::Explanation;
 use stallscope::hazards::ScanReport;
+use stallscope::layout::LayoutReport;
 use stallscope::machine::MachineProfile;
 use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
@@ -27,6 +28,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "comparison", make: schema_of::<Comparison> },
     Entry { name: "explanation", make: schema_of::<Explanation> },
     Entry { name: "finding", make: schema_of::<Finding> },
+    Entry { name: "layout-report", make: schema_of::<LayoutReport> },
     Entry { name: "machine-profile", make: schema_of::<MachineProfile> },
     Entry { name: "probe-report", make: schema_of::<ProbeReport> },
     Entry { name: "sample-run", make: schema_of::<SampleRun> },

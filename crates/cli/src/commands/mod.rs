@@ -3,6 +3,7 @@
 pub mod case;
 pub mod compare;
 pub mod explain;
+pub mod layout;
 pub mod list;
 pub mod probe;
 pub mod rule;

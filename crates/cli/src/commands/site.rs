@@ -94,9 +94,21 @@ pub fn stores(finding: &Finding, first: usize, indent: usize, text: &mut SourceT
     out
 }
 
-/// A function's name without its parameters: `ns::f(unsigned int)` is `ns::f`.
+/// A function's name without its parameters, or without its import path: `ns::f(unsigned int)` is
+/// `ns::f`, and Go's `example.com/a/b.(*T).m` is `b.(*T).m`.
 pub fn short_name(name: &str) -> &str {
-    name.split_once('(').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+    match name.find('(') {
+        Some(0) => name,
+        // The receiver of a Go method.
+        Some(at) if name[..at].ends_with('.') => without_import_path(name, at),
+        Some(at) => without_import_path(&name[..at], at),
+        None => without_import_path(name, name.len()),
+    }
+}
+
+/// Drops what stands before the last slash in front of `end`.
+fn without_import_path(name: &str, end: usize) -> &str {
+    name[..end].rfind('/').map_or(name, |slash| &name[slash + 1..])
 }
 
 /// At most `width` characters; what is cut off is marked.
@@ -120,5 +132,7 @@ mod tests {
             "meshopt::pushEdgeFifo"
         );
         assert_eq!(short_name("(anonymous namespace)::f"), "(anonymous namespace)::f");
+        assert_eq!(short_name("example.com/a/b.(*T).m"), "b.(*T).m");
+        assert_eq!(short_name("example.com/a/b.init.func1"), "b.init.func1");
     }
 }

@@ -1,8 +1,11 @@
-//! Watching a run: starting a child and measuring it, sampling where its time goes.
+//! Watching a run: starting a child and measuring it, sampling where its time goes, reading what
+//! perf recorded.
 //!
 //! This room and `compare` are the only ones that start processes, and every process is
 //! started through [`child`], so that none outlives us.
 
+pub mod callgrind;
 pub mod child;
 pub mod engine;
+pub mod perf_data;
 pub mod sample;

@@ -1,0 +1,369 @@
+//! The screen of `layout`: what moved and why first, then the sets.
+
+use stallscope::layout::{
+    BuildSummary, Change, HeatSummary, LayoutReport, STRIDES_BYTES, SetChange, SetReport, SetRow,
+    ShiftCause, ShiftMap, ShiftRun, WhatIf,
+};
+
+use super::heatmap::heatmap;
+use crate::commands::site::{clip, short_name};
+use crate::terminal::{CAUTION, FAINT, STRONG, WIDTH, paint, wrap};
+
+/// Occupants shown per set.
+const MOST_OCCUPANTS: usize = 5;
+
+/// The whole screen; at most `most` rows in each table.
+pub fn screen(report: &LayoutReport, most: usize) -> String {
+    let mut out = String::new();
+    if let Some(map) = &report.shift {
+        out += &shift(map, most);
+    }
+    if let Some(build) = &report.build {
+        out += &program("BUILD", build);
+        out += &aligned(&[build]);
+    }
+    if let Some(sets) = &report.sets {
+        out += &set_tables(sets, most, report.jump_erratum_here);
+    } else {
+        out += &wrap(
+            "next     ",
+            "which cache sets became crowded takes samples: add the arguments to run with behind \
+             --, or --samples FILE for each program",
+        );
+    }
+    out
+}
+
+fn program(label: &str, build: &BuildSummary) -> String {
+    let mut out = format!("{:<8} {}\n", paint(STRONG, format!("{label:<8}")), build.program);
+    out += &paint(
+        FAINT,
+        format!("         {} functions, {} bytes of code\n", build.functions, build.code_bytes),
+    );
+    out
+}
+
+fn shift(map: &ShiftMap, most: usize) -> String {
+    let counts = map.counts;
+    let mut out = program("BEFORE", &map.before) + &program("AFTER", &map.after);
+    for warning in &map.warnings {
+        out += &paint(CAUTION, wrap("warning  ", warning));
+    }
+    out += &format!(
+        "code     {} the same, {} moved, {} changed, {} new, {} gone\n\n",
+        counts.same, counts.moved, counts.changed, counts.new, counts.gone
+    );
+    out += &paint(STRONG, "shift       functions  changed  code bytes   mod 16   32   64  4096\n");
+    for row in map.shifts.iter().take(most) {
+        let [a, b, c, d] = row.remainders_bytes;
+        out += &format!(
+            "{:<+11} {:>9}  {:>7}  {:>10}   {a:>6}  {b:>3}  {c:>3}  {d:>4}\n",
+            row.by_bytes, row.functions, row.changed, row.code_bytes
+        );
+    }
+    out += &left_out(map.shifts.len(), most, "distance", "distances");
+    out.push('\n');
+    out += &causes(&map.runs, most);
+    out + &aligned(&[&map.before, &map.after])
+}
+
+/// The largest runs that something pushed.
+fn causes(runs: &[ShiftRun], most: usize) -> String {
+    let mut pushed: Vec<&ShiftRun> = runs.iter().filter(|r| r.cause.is_some()).collect();
+    pushed.sort_by_key(|r| std::cmp::Reverse(r.functions));
+    let mut out = String::new();
+    for run in pushed.iter().take(most.min(5)) {
+        let Some(cause) = &run.cause else { continue };
+        let names = match run.functions {
+            1 => format!("1 function, {}", short_name(&run.first)),
+            n => format!("{n} functions, {} to {}", short_name(&run.first), short_name(&run.last)),
+        };
+        let text = format!("{names}: {}", cause_words(cause));
+        out += &wrap(&format!("{:<+8} ", run.by_bytes), &text);
+    }
+    out + &left_out(pushed.len(), most.min(5), "run", "runs")
+}
+
+/// What pushed a run, in words.
+pub fn cause_words(cause: &ShiftCause) -> String {
+    match cause {
+        ShiftCause::Sizes { function, change, grew_bytes, others } => {
+            let name = short_name(function);
+            let first = match change {
+                Change::New => format!("{name} is new ({grew_bytes} bytes)"),
+                Change::Gone => format!("{name} is gone ({} bytes)", grew_bytes.unsigned_abs()),
+                _ if *grew_bytes > 0 => format!("{name} grew by {grew_bytes} bytes"),
+                _ => format!("{name} shrank by {} bytes", grew_bytes.unsigned_abs()),
+            };
+            match others {
+                0 => format!("{first} in front of it"),
+                1 => format!("{first} in front of it, and one more function"),
+                n => format!("{first} in front of it, and {n} more functions"),
+            }
+        }
+        ShiftCause::Order => "the functions stand in another order".to_owned(),
+        ShiftCause::Padding => {
+            "no function in front of it has another size: padding, or the start of the code, moved"
+                .to_owned()
+        }
+    }
+}
+
+fn aligned(builds: &[&BuildSummary]) -> String {
+    let cells: Vec<String> = STRIDES_BYTES
+        .iter()
+        .enumerate()
+        .map(|(i, stride)| {
+            let counts: Vec<String> =
+                builds.iter().map(|b| b.aligned_functions[i].to_string()).collect();
+            format!("{stride}: {}", counts.join(" -> "))
+        })
+        .collect();
+    wrap("aligned  ", &format!("functions that start at a multiple of {}", cells.join(", ")))
+}
+
+fn set_tables(sets: &SetReport, most: usize, jump_erratum_here: bool) -> String {
+    let g = sets.geometry;
+    let mut out = format!(
+        "\n{}\n",
+        paint(
+            STRONG,
+            format!(
+                "instruction cache: {} sets, {} ways, {}-byte lines",
+                g.sets, g.ways, g.line_bytes
+            )
+        )
+    );
+    for (label, heat) in ["before", "after"].iter().zip(&sets.heat) {
+        out += &wrap(
+            &format!("{:<9}", if sets.heat.len() > 1 { label } else { "samples" }),
+            &heat_words(heat),
+        );
+    }
+    out += &heatmap(sets);
+    out.push('\n');
+    if let Some(function) = &sets.function {
+        out += &clip(&format!("function {}", short_name(function)), WIDTH);
+        out.push('\n');
+    }
+    let counted = sets.heat.iter().all(|h| h.misses.is_some());
+    out += &match (counted, sets.heat.len()) {
+        (true, _) => missing_sets(sets, most),
+        (false, 1) => hottest_sets(sets, most),
+        (false, _) => changed_sets(sets, most),
+    };
+    for cluster in &sets.clusters {
+        let names: Vec<&str> = cluster.functions.iter().take(4).map(|n| short_name(n)).collect();
+        let text = format!(
+            "{} functions have hot lines {} bytes behind a multiple of {}: {}{}",
+            cluster.functions.len(),
+            cluster.offset_bytes,
+            cluster.modulus_bytes,
+            names.join(", "),
+            if cluster.functions.len() > 4 { ", …" } else { "" }
+        );
+        out += &wrap("cluster  ", &text);
+    }
+    if let Some(what_if) = &sets.what_if {
+        out += &wrap("what if  ", &what_if_words(what_if));
+    }
+    out += &wrap("jumps    ", &jump_words(sets, jump_erratum_here));
+    out += &wrap("open     ", what_is_open(sets));
+    for note in &sets.notes {
+        out += &wrap("note     ", note);
+    }
+    out
+}
+
+fn heat_words(heat: &HeatSummary) -> String {
+    let (what, lines) = match heat.is_complete {
+        true => ("instructions", "in use"),
+        false => ("samples", "sampled"),
+    };
+    let misses = heat.misses.map(|n| format!(", {n} simulated misses")).unwrap_or_default();
+    format!(
+        "{} {what}, {} lines {lines}{misses} ({}); {} sets with more lines {lines} than ways",
+        heat.samples, heat.lines, heat.source, heat.overfull_sets
+    )
+}
+
+/// How fragile the build is against shifts.
+fn what_if_words(what_if: &WhatIf) -> String {
+    let excess = what_if.outcomes.iter().map(|o| o.excess_lines);
+    let bound =
+        if what_if.is_complete { "" } else { "; with samples all of these are lower bounds" };
+    format!(
+        "fragility {:.0} %: so many of {} shifts of everything from {} on would put more lines \
+         beyond the ways of their sets than the {} of now; from {} to {}{bound}",
+        100.0 * what_if.worse_share,
+        what_if.outcomes.len(),
+        short_name(&what_if.function),
+        what_if.now.excess_lines,
+        excess.clone().min().unwrap_or(0),
+        excess.max().unwrap_or(0),
+    )
+}
+
+/// Jumps at 32-byte boundaries, and whether that can cost anything here.
+fn jump_words(sets: &SetReport, erratum_here: bool) -> String {
+    let shares: Vec<String> = sets
+        .heat
+        .iter()
+        .map(|h| match (h.jumps.executed, h.jumps.executed_on_boundary) {
+            (Some(all), Some(some)) => {
+                format!("{some} of {all} executed ({:.1} %)", share(some, all))
+            }
+            _ => {
+                let (some, all) = (h.jumps.on_boundary, h.jumps.jumps);
+                format!("{some} of {all} ({:.1} %)", share(some, all))
+            }
+        })
+        .collect();
+    let here = if erratum_here {
+        "this processor has the erratum that makes each of them decode anew"
+    } else {
+        "this processor does not have the erratum that makes them slow: no cause of a difference here"
+    };
+    format!("that cross or end at a 32-byte boundary: {}; {here}", shares.join(" -> "))
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
+fn what_is_open(sets: &SetReport) -> &'static str {
+    if sets.heat.iter().all(|h| h.is_complete) {
+        "misses are those of a model without prefetching; what one costs depends on what the \
+         processor does meanwhile: from nothing to the whole latency of the next cache"
+    } else {
+        "samples show where time goes, not which lines are in use: lines that run once per \
+         operation are missing here, and whether a set really thrashes, and what that costs, is \
+         not known from samples"
+    }
+}
+
+/// Sets by the growth of their simulated misses, or by their misses.
+fn missing_sets(sets: &SetReport, most: usize) -> String {
+    let two = sets.heat.len() > 1;
+    let misses = |row: &SetRow| {
+        let [before, after] = [row.before.misses, row.after.misses].map(|m| m.unwrap_or(0) as i64);
+        if two { after - before } else { after }
+    };
+    let mut rows: Vec<&SetRow> = sets.sets.iter().filter(|row| misses(row) != 0).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(misses(row)));
+    let total = rows.len();
+    rows.truncate(most);
+    let ways = sets.geometry.ways;
+    let mut out = String::new();
+    if rows.is_empty() {
+        return "no set misses in the simulated cache\n".to_owned();
+    }
+    if two {
+        out += &paint(STRONG, "set      misses before       after      growth   lines, ways\n");
+    } else {
+        out += &paint(STRONG, "set      misses   lines, ways\n");
+    }
+    for row in &rows {
+        let [before, after] = [row.before.misses, row.after.misses].map(|m| m.unwrap_or(0));
+        out += &if two {
+            let lines = format!("{} -> {}, {ways}", row.before.lines, row.after.lines);
+            format!("{:<3} {before:>18} {after:>11} {:>+11}   {lines}\n", row.set, misses(row))
+        } else {
+            format!("{:<3} {after:>11}   {}, {ways}\n", row.set, row.after.lines)
+        };
+    }
+    out += &left_out(total, most, "set", "sets");
+    for row in rows.iter().take(3) {
+        out += &occupants(row);
+    }
+    out + "\n"
+}
+
+/// What became of a set, in words.
+pub fn change_words(change: SetChange) -> &'static str {
+    match change {
+        SetChange::NewCollision => "new collision",
+        SetChange::HeavierCollision => "heavier collision",
+        SetChange::CalmedDown => "calmed down",
+        SetChange::MovedHere => "moved here",
+        SetChange::Unchanged => "",
+    }
+}
+
+fn changed_sets(sets: &SetReport, most: usize) -> String {
+    let mut changed: Vec<&SetRow> =
+        sets.sets.iter().filter(|row| row.change != SetChange::Unchanged).collect();
+    if changed.is_empty() {
+        return "no set became clearly more or less crowded\n".to_owned();
+    }
+    changed
+        .sort_by_key(|row| (row.change, std::cmp::Reverse(row.after.function + row.after.peers)));
+    let total = changed.len();
+    changed.truncate(most);
+    let mut out = paint(
+        STRONG,
+        "set     before: function + peers     after: function + peers   lines  change\n",
+    );
+    for row in &changed {
+        out += &format!(
+            "{:<3}  {:>16} + {:>10}  {:>16} + {:>10}  {:>2}->{:<2}  {}\n",
+            row.set,
+            row.before.function,
+            row.before.peers,
+            row.after.function,
+            row.after.peers,
+            row.before.lines,
+            row.after.lines,
+            change_words(row.change).trim_end_matches(" collision"),
+        );
+    }
+    out += &left_out(total, most, "set", "sets");
+    for row in changed.iter().filter(|r| r.change < SetChange::CalmedDown).take(3) {
+        out += &occupants(row);
+    }
+    out + "\n"
+}
+
+fn hottest_sets(sets: &SetReport, most: usize) -> String {
+    let mut rows: Vec<&SetRow> = sets.sets.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.after.lines));
+    let mut out = paint(STRONG, "set         function +      peers   sampled lines\n");
+    for row in rows.iter().take(most) {
+        out += &format!(
+            "{:<3}  {:>15} + {:>10}   {:>13}\n",
+            row.set, row.after.function, row.after.peers, row.after.lines
+        );
+    }
+    if let Some(row) = rows.first() {
+        out += &occupants(row);
+    }
+    out
+}
+
+fn occupants(row: &SetRow) -> String {
+    let mut out = String::new();
+    let all = [&row.occupants_after, &row.occupants_before].into_iter().find(|o| !o.is_empty());
+    let all = all.map(Vec::as_slice).unwrap_or_default();
+    let misses = if all.iter().any(|o| o.misses.is_some()) { "   misses " } else { "" };
+    out += &paint(FAINT, format!("\nset {:<3}{misses}      heat  line\n", row.set));
+    for o in all.iter().take(MOST_OCCUPANTS) {
+        let name = o.function.as_deref().map_or("(no function)", short_name);
+        let misses = o.misses.map(|n| format!("{n:>9} ")).unwrap_or_default();
+        let line = format!("{misses}{:>11}  {}  {name}+{:#x}", o.samples, o.line, o.offset_bytes);
+        out += &clip(&line, WIDTH);
+        out.push('\n');
+    }
+    let more = all.len().saturating_sub(MOST_OCCUPANTS);
+    if more > 0 {
+        out += &paint(FAINT, format!("           and {more} more lines\n"));
+    }
+    out
+}
+
+fn left_out(total: usize, most: usize, one: &str, many: &str) -> String {
+    match total.saturating_sub(most) {
+        0 => String::new(),
+        1 => paint(FAINT, format!("and one more {one} (--json and --csv have all)\n")),
+        n => paint(FAINT, format!("and {n} more {many} (--json and --csv have all)\n")),
+    }
+}

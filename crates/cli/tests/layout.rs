@@ -1,0 +1,134 @@
+//! `layout` from outside: programs that this test compiles and runs, recordings that are broken, and
+//! the case of code that nobody touched.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{refused, run, stallscope};
+
+/// `before` and `after`: the second has a function more in front of `work`.
+fn two_builds(folder: &Path) {
+    let source = "
+__attribute__((noinline)) int first(int x) { return x * 3; }
+#ifdef PADDED
+__attribute__((noinline, used)) int pad(int x) { return x * 5 + x / 7 + (x << 3) % 11; }
+#endif
+__attribute__((noinline)) int work(int n) {
+    volatile int sum = 0;
+    for (int i = 0; i < n; i++) sum += i ^ (sum >> 3);
+    return sum;
+}
+int main(int argc, char **argv) {
+    (void)argv;
+    return first(argc) + work(argc * 40000000) == 123456789;
+}";
+    fs::write(folder.join("work.c"), source).unwrap();
+    for (name, flags) in [("before", &[][..]), ("after", &["-DPADDED"])] {
+        let compiled = Command::new("cc")
+            .current_dir(folder)
+            .args([
+                "-O1",
+                "-no-pie",
+                "-fno-toplevel-reorder",
+                "-Wl,--build-id",
+                "-o",
+                name,
+                "work.c",
+            ])
+            .args(flags)
+            .status();
+        assert!(compiled.unwrap().success());
+    }
+}
+
+fn result(folder: &Path, args: &[&str]) -> serde_json::Value {
+    let output = run(folder, &[&["layout", "--json", "-"], args].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    document["result"].clone()
+}
+
+#[test]
+fn what_moved_is_named_with_its_cause_and_sampled_sets_come_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    two_builds(here);
+    let value = result(here, &["./before", "./after"]);
+    let functions = value["shift"]["functions"].as_array().unwrap();
+    let find = |name: &str| functions.iter().find(|f| f["name"] == name).unwrap();
+    assert_eq!(find("pad")["change"], "new");
+    assert!(find("work")["change"]["moved"]["by_bytes"].as_i64().unwrap() > 0, "{functions:#?}");
+    let runs = value["shift"]["runs"].as_array().unwrap();
+    assert!(runs.iter().any(|r| r["cause"]["function"] == "pad"), "{runs:#?}");
+    assert!(value["sets"].is_null());
+
+    let value = result(here, &["--csv", "tables", "./before", "./after", "--run"]);
+    assert_eq!(value["sets"]["function"], "work");
+    let sets = value["sets"]["sets"].as_array().unwrap();
+    let samples = |key: &str| -> u64 {
+        let part = |s: &serde_json::Value| {
+            s[key]["function"].as_u64().unwrap() + s[key]["peers"].as_u64().unwrap()
+        };
+        sets.iter().map(part).sum()
+    };
+    assert_eq!(Some(samples("after")), value["sets"]["heat"][1]["samples"].as_u64());
+    for name in ["shifts", "runs", "functions", "sets", "occupants"] {
+        let table = fs::read_to_string(here.join("tables").join(format!("{name}.csv"))).unwrap();
+        assert!(table.lines().count() > 1, "{name}: {table}");
+    }
+    // And a screen, without colours where they are not wanted.
+    let output = stallscope(here, &["layout", "./before", "./after"]).output().unwrap();
+    let screen = String::from_utf8(output.stdout).unwrap();
+    assert!(screen.contains("pad is new"), "{screen}");
+    assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    two_builds(here);
+    fs::write(here.join("text"), "no recording").unwrap();
+    fs::write(here.join("cut"), b"PERFILE2\x68\0\0\0\0\0\0\0").unwrap();
+    refused(here, &["layout", "./before", "/no/such"], &["no such program: /no/such"]);
+    refused(here, &["layout", "./before", "--samples", "text"], &["text is no perf.data file"]);
+    refused(here, &["layout", "./before", "--samples", "cut"], &["cut is truncated"]);
+    refused(here, &["layout", "./before", "--samples", "none"], &["none cannot be read"]);
+    refused(here, &["layout", "./before", "./after", "--samples", "text"], &["2 programs and 1"]);
+    refused(here, &["layout", "./before", "-f", "work"], &["--function and --shift need samples"]);
+    refused(here, &["layout", "./before", "--l1i", "1,2"], &["bytes,ways,line"]);
+    let own = assert_cmd::cargo::cargo_bin!("stallscope").display().to_string();
+    refused(here, &["layout", &own, "./before"], &["do not look like two builds"]);
+}
+
+/// The case's builds, or a loud word about why not.
+#[expect(clippy::print_stderr, reason = "a skipped test must be heard")]
+fn case() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases/go-untouched-code/build");
+    if folder.join("stamp").exists() {
+        return Some(folder.canonicalize().unwrap());
+    }
+    let missing = "cases/go-untouched-code is not built: it needs Go; run `make cases`";
+    // No Debian package of Go is new enough, so scripts/setup cannot bring it.
+    let has_go = Command::new("go").arg("version").output().is_ok();
+    assert!(std::env::var_os("CI").is_none() || !has_go, "{missing}");
+    eprintln!("SKIPPED: {missing}");
+    None
+}
+
+#[test]
+fn dead_code_in_front_of_the_hot_file_moves_exactly_what_stands_behind_it() {
+    let Some(folder) = case() else { return };
+    let value = result(&folder, &["./before", "./after"]);
+    let shifts = value["shift"]["shifts"].as_array().unwrap();
+    let distances: Vec<i64> = shifts.iter().map(|s| s["by_bytes"].as_i64().unwrap()).collect();
+    assert_eq!(distances, [0, 416], "{shifts:#?}");
+    assert_eq!(value["shift"]["counts"]["new"], 13);
+    let runs = value["shift"]["runs"].as_array().unwrap();
+    let pushed = runs.iter().find(|r| r["by_bytes"] == 416).unwrap();
+    assert_eq!(pushed["cause"]["change"], "new");
+    assert!(pushed["cause"]["function"].as_str().unwrap().contains("layoutPad"));
+}

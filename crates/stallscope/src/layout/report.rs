@@ -1,0 +1,243 @@
+//! The whole answer of `layout`: what moved, and which sets became crowded, as far as it is known.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::sets::{Cluster, HotBuild, SetRow, clusters, set_rows};
+use super::{
+    BuildSummary, Geometry, JumpCounts, LineHeat, Samples, ShiftMap, Shifts, WhatIf,
+    match_functions,
+};
+use crate::code::{Function, Image};
+
+/// Fewer samples than this give no picture of 64 sets.
+const FEW_SAMPLES: u64 = 2000;
+
+/// The samples of one build, summed up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct HeatSummary {
+    /// Where they came from.
+    pub source: String,
+    /// Whether every execution was counted, and not only samples taken.
+    pub is_complete: bool,
+    /// Samples (or executed instructions) in the program.
+    pub samples: u64,
+    /// Lines in use; with samples, a lower bound.
+    pub lines: usize,
+    /// Sets with more lines in use than the cache has ways.
+    pub overfull_sets: u32,
+    /// Simulated misses of the instruction cache, where somebody simulated them.
+    pub misses: Option<u64>,
+    /// Jumps at 32-byte boundaries in the functions that were seen running.
+    pub jumps: JumpCounts,
+}
+
+/// Sets of the instruction cache and who is in them.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SetReport {
+    /// The cache.
+    pub geometry: Geometry,
+    /// The samples of the first build, and of the second where there is one.
+    pub heat: Vec<HeatSummary>,
+    /// The function that is held against all others.
+    pub function: Option<String>,
+    /// Every set.
+    pub sets: Vec<SetRow>,
+    /// Functions whose hot lines stand at one offset, in the last build.
+    pub clusters: Vec<Cluster>,
+    /// What shifts of the last build would do, when they were asked for.
+    pub what_if: Option<WhatIf>,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+}
+
+/// The result of `layout`.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LayoutReport {
+    /// What moved, when there are two builds.
+    pub shift: Option<ShiftMap>,
+    /// The build, when there is one.
+    pub build: Option<BuildSummary>,
+    /// The sets, when there are samples.
+    pub sets: Option<SetReport>,
+    /// Whether the erratum on jumps at 32-byte boundaries applies to this machine's processor.
+    pub jump_erratum_here: bool,
+}
+
+/// Which function to hold against the others.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FocusError {
+    /// No function of that name has samples.
+    #[error(
+        "no function whose name contains `{0}` has samples; leave --function out to see which are hot"
+    )]
+    Cold(String),
+}
+
+/// Builds the tables of sets; `builds` are one or two programs with their samples.
+///
+/// # Errors
+/// [`FocusError`] when the function that was asked for is not there.
+pub fn set_report(
+    builds: &[(&Image, &Samples)],
+    geometry: Geometry,
+    function: Option<&str>,
+    shifts: Option<Shifts>,
+) -> Result<SetReport, FocusError> {
+    let heats: Vec<LineHeat> =
+        builds.iter().map(|(image, s)| LineHeat::of(image, geometry, s)).collect();
+    let focus = focus(builds, &heats, geometry, function)?;
+    let hot = |i: usize| {
+        let i = i.min(builds.len() - 1);
+        HotBuild { image: builds[i].0, heat: &heats[i], focus: focus[i] }
+    };
+    let (Some(last), Some(last_focus)) = (builds.last(), focus.last()) else {
+        return Err(FocusError::Cold(String::new()));
+    };
+    let sets = set_rows(hot(0), (builds.len() > 1).then(|| hot(1)), geometry);
+    let named = last_focus.and_then(|i| last.0.functions().get(i)).map(Function::name);
+    let what_if = shifts
+        .zip(*last_focus)
+        .and_then(|(shifts, at)| WhatIf::of(last.0, last.1, geometry, at, shifts));
+    let heat = builds.iter().zip(&heats).enumerate();
+    let heat = heat.map(|(arm, ((_, samples), heat))| HeatSummary {
+        source: samples.source.clone(),
+        is_complete: samples.is_complete,
+        samples: heat.samples,
+        lines: heat.lines.values().filter(|l| l.is_in_use).count(),
+        misses: heat.misses,
+        jumps: JumpCounts::of(builds[arm].0, samples),
+        overfull_sets: overfull(&sets, arm, geometry),
+    });
+    Ok(SetReport {
+        geometry,
+        heat: heat.collect(),
+        function: named,
+        clusters: clusters(hot(1), geometry),
+        sets,
+        what_if,
+        notes: notes(builds, &heats, geometry),
+    })
+}
+
+fn overfull(sets: &[SetRow], arm: usize, geometry: Geometry) -> u32 {
+    let lines = |row: &SetRow| if arm == 0 { row.before.lines } else { row.after.lines };
+    sets.iter().filter(|row| lines(row) > geometry.ways).count() as u32
+}
+
+fn notes(builds: &[(&Image, &Samples)], heats: &[LineHeat], geometry: Geometry) -> Vec<String> {
+    let mut notes: Vec<String> = builds.iter().flat_map(|(_, s)| s.notes.clone()).collect();
+    if let Some(few) = heats.iter().map(|h| h.samples).min().filter(|n| *n < FEW_SAMPLES)
+        && builds.iter().any(|(_, s)| !s.is_complete)
+    {
+        notes.push(format!(
+            "{few} samples are too few to say which sets are crowded: a hundred thousand find about \
+             85 % of the lines that a program touches"
+        ));
+    }
+    if !geometry.is_fixed_by_the_file() {
+        notes.push(
+            "this cache takes its set from bits above the page: sets hold for one load address only"
+                .to_owned(),
+        );
+    }
+    notes.dedup();
+    notes
+}
+
+/// The function in question, in each build: the one that was asked for; else the hottest whose sets
+/// changed; else the hottest.
+fn focus(
+    builds: &[(&Image, &Samples)],
+    heats: &[LineHeat],
+    geometry: Geometry,
+    wanted: Option<&str>,
+) -> Result<Vec<Option<usize>>, FocusError> {
+    let index = |image: &Image, f: &Function| {
+        image.functions().binary_search_by_key(&f.start, |other| other.start).ok()
+    };
+    let heat = |arm: usize, at: Option<usize>| {
+        at.and_then(|i| heats[arm].functions.get(&i)).copied().unwrap_or(0) as f64
+            / heats[arm].samples.max(1) as f64
+    };
+    let mut candidates: Vec<(bool, f64, Vec<Option<usize>>)> = Vec::new();
+    let mut consider = |name: String, sets_changed: bool, places: Vec<Option<usize>>| {
+        let hot = (0..places.len()).map(|arm| heat(arm, places[arm])).sum();
+        if hot > 0.0 && wanted.is_none_or(|w| name.contains(w)) {
+            candidates.push((sets_changed, hot, places));
+        }
+    };
+    match builds {
+        [(before, _), (after, _)] => {
+            for m in match_functions(before, after) {
+                let places = vec![
+                    m.before.and_then(|f| index(before, f)),
+                    m.after.and_then(|f| index(after, f)),
+                ];
+                let sets_changed = m.before.zip(m.after).is_none_or(|(b, a)| {
+                    b.start.0.wrapping_sub(a.start.0) % geometry.period_bytes() != 0
+                });
+                let name = m.after.or(m.before).map(Function::name).unwrap_or_default();
+                consider(name, sets_changed, places);
+            }
+        }
+        [(image, _), ..] => {
+            for (i, f) in image.functions().iter().enumerate() {
+                consider(f.name(), false, vec![Some(i)]);
+            }
+        }
+        [] => {}
+    }
+    let best = candidates
+        .into_iter()
+        .max_by(|x, y| (x.0, x.1).partial_cmp(&(y.0, y.1)).unwrap_or(std::cmp::Ordering::Equal));
+    match (best, wanted) {
+        (Some((.., places)), _) => Ok(places),
+        (None, Some(name)) => Err(FocusError::Cold(name.to_owned())),
+        (None, None) => Ok(vec![None; builds.len()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::sets::SetChange;
+    use super::*;
+    use crate::code::fixture;
+
+    /// `peer` stays, `pad` grows by 16 lines, `hot` moves by as much: onto the sets of `peer`.
+    #[test]
+    fn a_function_that_moves_onto_its_peer_is_a_new_collision() {
+        let nops = |size: usize| vec![0x90_u8; size];
+        let build = |pad: usize| {
+            let (peer, pad, hot) = (nops(200), nops(pad), nops(200));
+            let bytes = fixture::program(&[("peer", &peer), ("pad", &pad), ("hot", &hot)]);
+            Image::parse(Path::new("invented"), bytes).unwrap()
+        };
+        let (before, after) = (build(2031), build(4096 - 209));
+        let samples = |image: &Image| {
+            let mut hits = std::collections::BTreeMap::new();
+            for function in image.functions().iter().filter(|f| f.symbol != "pad") {
+                for i in 0..4 {
+                    hits.insert(function.start.offset(48 * i), 5000);
+                }
+            }
+            Samples { source: "invented".into(), hits, ..Samples::default() }
+        };
+        let (b, a) = (samples(&before), samples(&after));
+        let l1i = Geometry::new(64, 64, 8).unwrap();
+        let report = set_report(&[(&before, &b), (&after, &a)], l1i, None, None).unwrap();
+        assert_eq!(report.function.as_deref(), Some("hot"));
+        let collisions = |r: &SetReport| {
+            let new = r.sets.iter().filter(|s| s.change == SetChange::NewCollision);
+            new.map(|s| s.set).collect::<Vec<_>>()
+        };
+        assert_eq!(collisions(&report), [0, 1, 2]);
+        assert_eq!(report.sets[0].occupants_after.len(), 2);
+        // One build alone has sets and no change.
+        let single = set_report(&[(&after, &a)], l1i, Some("peer"), None).unwrap();
+        assert_eq!(collisions(&single), [0_u32; 0]);
+        assert!(set_report(&[(&after, &a)], l1i, Some("pad"), None).is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! What would become crowded if the code behind a point moved: as the next change in front of it
+//! will make it do.
+//!
+//! Counted are *excess lines*: lines in use beyond the ways of their set, summed over all sets. A
+//! build is fragile when many small shifts give many more of them than it has now: then a change
+//! anywhere in front of the hot code may show as a regression. Excess lines are no prediction of
+//! time.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Geometry, LineHeat, Samples};
+use crate::code::Image;
+use crate::model::Svma;
+
+/// Pieces in which code is moved: functions are aligned to at least this.
+const PIECE_BYTES: u64 = 16;
+const MOST_SHIFTS: u64 = 4096;
+
+/// Shifts to try: `0..4096:32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Shifts {
+    /// The first.
+    pub from_bytes: u64,
+    /// One behind the last.
+    pub to_bytes: u64,
+    /// From one to the next.
+    pub step_bytes: u64,
+}
+
+/// A range of shifts that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "write a range like 0..4096:32: from, to, and a step that is a multiple of 16; at most 4096 shifts"
+)]
+pub struct ShiftsError;
+
+impl FromStr for Shifts {
+    type Err = ShiftsError;
+
+    fn from_str(text: &str) -> Result<Self, ShiftsError> {
+        let (from, rest) = text.split_once("..").ok_or(ShiftsError)?;
+        let (to, step) = rest.split_once(':').ok_or(ShiftsError)?;
+        let number = |text: &str| text.trim().parse::<u64>().map_err(|_| ShiftsError);
+        let (from_bytes, to_bytes, step_bytes) = (number(from)?, number(to)?, number(step)?);
+        let usable = step_bytes > 0
+            && step_bytes.is_multiple_of(PIECE_BYTES)
+            && from_bytes.is_multiple_of(PIECE_BYTES)
+            && from_bytes < to_bytes
+            && (to_bytes - from_bytes) / step_bytes <= MOST_SHIFTS;
+        usable.then_some(Self { from_bytes, to_bytes, step_bytes }).ok_or(ShiftsError)
+    }
+}
+
+/// What one shift would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ShiftOutcome {
+    /// How far everything from the point on moves.
+    pub by_bytes: u64,
+    /// Sets with more lines in use than ways.
+    pub overfull_sets: u32,
+    /// Lines beyond the ways, over all sets.
+    pub excess_lines: u32,
+}
+
+/// All shifts of one build.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct WhatIf {
+    /// The function from which on everything moves.
+    pub function: String,
+    /// As it is.
+    pub now: ShiftOutcome,
+    /// Every shift.
+    pub outcomes: Vec<ShiftOutcome>,
+    /// Fragility: the share of shifts that give more excess lines than there are now, from 0 to 1.
+    pub worse_share: f64,
+    /// Whether lines in use were counted; with samples they are a lower bound.
+    pub is_complete: bool,
+}
+
+impl WhatIf {
+    /// Moves everything from the function at `focus` (by position in [`Image::functions`]) on.
+    #[must_use]
+    pub fn of(
+        image: &Image,
+        samples: &Samples,
+        geometry: Geometry,
+        focus: usize,
+        shifts: Shifts,
+    ) -> Option<Self> {
+        let point = image.functions().get(focus)?;
+        let heat = LineHeat::of(image, geometry, samples);
+        let in_use =
+            |at: &Svma| heat.lines.get(&geometry.line_of(*at)).is_some_and(|l| l.is_in_use);
+        let pieces: BTreeSet<Svma> = samples
+            .hits
+            .keys()
+            .filter(|at| in_use(at))
+            .map(|at| Svma(at.0 / PIECE_BYTES * PIECE_BYTES))
+            .collect();
+        let outcome = |by: u64| shifted(&pieces, geometry, point.start, by);
+        let now = outcome(0);
+        let outcomes: Vec<ShiftOutcome> = (shifts.from_bytes..shifts.to_bytes)
+            .step_by(usize::try_from(shifts.step_bytes).ok()?)
+            .map(outcome)
+            .collect();
+        let worse = outcomes.iter().filter(|o| o.excess_lines > now.excess_lines).count();
+        Some(Self {
+            function: point.name(),
+            now,
+            worse_share: worse as f64 / outcomes.len().max(1) as f64,
+            outcomes,
+            is_complete: samples.is_complete,
+        })
+    }
+}
+
+fn shifted(pieces: &BTreeSet<Svma>, geometry: Geometry, point: Svma, by: u64) -> ShiftOutcome {
+    let moved = pieces.iter().map(|at| if *at < point { *at } else { at.offset(by as i64) });
+    let lines: BTreeSet<Svma> = moved.map(|at| geometry.line_of(at)).collect();
+    let mut sets = vec![0_u32; geometry.sets as usize];
+    for line in lines {
+        sets[geometry.set_of(line) as usize] += 1;
+    }
+    let excess = sets.iter().map(|lines| lines.saturating_sub(geometry.ways));
+    ShiftOutcome {
+        by_bytes: by,
+        overfull_sets: excess.clone().filter(|n| *n > 0).count() as u32,
+        excess_lines: excess.sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::code::fixture;
+
+    #[test]
+    fn ranges_are_read_and_nonsense_is_refused() {
+        let shifts: Shifts = "0..4096:32".parse().unwrap();
+        assert_eq!(shifts, Shifts { from_bytes: 0, to_bytes: 4096, step_bytes: 32 });
+        for text in
+            ["", "0..4096", "1..4096:32", "0..4096:8", "9..3:16", "0..99999999:16", "a..b:c"]
+        {
+            assert!(text.parse::<Shifts>().is_err(), "{text}");
+        }
+    }
+
+    /// A direct-mapped cache of two sets: `a` fills set 0, `b` set 1; moved by a line they fight.
+    #[test]
+    fn a_shift_that_brings_two_functions_into_one_set_is_seen() {
+        let code = vec![0x90_u8; 63];
+        let bytes = fixture::program(&[("a", &code), ("b", &code)]);
+        let image = Image::parse(Path::new("f"), bytes).unwrap();
+        let cache = Geometry::new(64, 2, 1).unwrap();
+        let hits = image.functions().iter().map(|f| (f.start, 5)).collect();
+        let samples = Samples { hits, is_complete: true, ..Samples::default() };
+        let shifts = "0..256:64".parse().unwrap();
+        let found = WhatIf::of(&image, &samples, cache, 1, shifts).unwrap();
+        let excess: Vec<u32> = found.outcomes.iter().map(|o| o.excess_lines).collect();
+        assert_eq!((found.now.excess_lines, excess), (0, vec![0, 1, 0, 1]));
+        assert!((found.worse_share - 0.5).abs() < 1e-9);
+    }
+}
