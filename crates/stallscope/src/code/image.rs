@@ -138,8 +138,8 @@ impl Image {
         for section in &self.code {
             let end = section.svma.offset(section.size() as i64);
             let mut at = section.svma;
-            let inside = |f: &&Function| f.start >= section.svma && f.start < end;
-            for function in self.functions.iter().filter(inside) {
+            let first = self.functions.partition_point(|f| f.start < section.svma);
+            for function in self.functions[first..].iter().take_while(|f| f.start < end) {
                 if let Some(gap) = function.start.distance_from(at).filter(|gap| *gap > 0) {
                     free.push((at, gap));
                 }

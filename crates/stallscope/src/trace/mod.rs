@@ -5,4 +5,5 @@
 
 pub mod child;
 pub mod engine;
+pub mod profile_data;
 pub mod sample;
