@@ -12,6 +12,6 @@ use stallscope::machine::{MachineProfile, Microarchitecture};
 fuzz_target!(|bytes: &[u8]| {
     let Ok(image) = Image::parse(Path::new("/no/such/file"), bytes.to_vec()) else { return };
     let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
-    let mut report = scan(&image, &ScanFilter::default(), &profile);
+    let mut report = scan(&image, &ScanFilter::default(), &profile, None);
     describe_sites(&image, &DebugInfo::of(&image), &mut report.findings);
 });

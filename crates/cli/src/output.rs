@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use serde::Serialize;
 use stallscope::report;
 
@@ -14,15 +14,23 @@ use crate::terminal;
 /// # Errors
 /// When the folder of the file does not exist, or the file is a folder.
 pub fn check(context: &Context) -> anyhow::Result<()> {
-    let Some(path) = context.json().filter(|p| *p != Path::new("-")) else {
-        return Ok(());
-    };
+    match context.json().filter(|p| *p != Path::new("-")) {
+        Some(path) => check_target(path).context("--json"),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a file that cannot be written, before minutes are spent on its content.
+///
+/// # Errors
+/// When its folder does not exist, or it is a folder itself.
+pub fn check_target(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {
-        bail!("--json {}: this is a directory, not a file", path.display());
+        bail!("{}: this is a directory, not a file", path.display());
     }
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
-            bail!("--json {}: there is no directory {}", path.display(), folder.display())
+            bail!("{}: there is no directory {}", path.display(), folder.display())
         }
         _ => Ok(()),
     }

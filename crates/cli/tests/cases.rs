@@ -26,7 +26,8 @@ fn findings(program: &Path, function: &str) -> Vec<serde_json::Value> {
     let folder = tempfile::tempdir().unwrap();
     let program = program.canonicalize().unwrap();
     let program = program.to_str().unwrap();
-    let args = ["scan", "--json", "-", "--function", function, program];
+    let rule = ["--rule", "store-forward"];
+    let args = [&["scan", "--json", "-", "--function", function, program][..], &rule].concat();
     let output = support::run(folder.path(), &args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

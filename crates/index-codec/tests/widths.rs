@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use index_codec::variants::{Narrow, Paired, WideLoad, WideStore, decode_by_table, decode_plainly};
 use index_codec::{Error, Version, encode_triangles};
 use stallscope::code::{Addresses, Function, FunctionCode, Image, index_mask};
-use stallscope::hazards::scan_function;
+use stallscope::hazards::{STORE_FORWARD, scan_function};
 use stallscope::machine::{MachineProfile, Microarchitecture};
 
 type Decode = fn(&[u8], &mut [u32]) -> Result<(), Error>;
@@ -92,7 +92,7 @@ fn scan_finds_the_conflict_and_only_it() {
     let image = own_image();
     let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
     for (symbol, _) in PLAIN.iter().chain(TABLE) {
-        let findings = scan_function(&image, function(&image, symbol), &profile);
+        let findings = scan_function(&image, function(&image, symbol), &[&STORE_FORWARD], &profile);
         let found = findings.iter().any(|finding| finding.rule == "store-forward");
         assert_eq!(found, symbol.ends_with("wide_load"), "{symbol}: {findings:#?}");
     }

@@ -11,7 +11,7 @@ use stallscope::machine::{MachineProfile, Microarchitecture};
 fn scan_bytes(bytes: Vec<u8>) {
     let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
     if let Ok(image) = Image::parse(Path::new("mutated"), bytes) {
-        let mut report = scan(&image, &ScanFilter::default(), &profile);
+        let mut report = scan(&image, &ScanFilter::default(), &profile, None);
         describe_sites(&image, &DebugInfo::of(&image), &mut report.findings);
         assert!(report.findings.len() <= report.code_bytes as usize);
     }

@@ -16,7 +16,7 @@ pub fn site(site: &Site, indent: usize, text: &mut SourceText) -> String {
     let address = format!("{:#x}", site.svma.0);
     let variable = site.variable.as_ref().map(|v| format!("  ; {v}")).unwrap_or_default();
     let mut out =
-        format!("{blanks}{address:<10}{}{}\n", paint(STRONG, &site.text), paint(FAINT, variable));
+        format!("{blanks}{address:<9} {}{}\n", paint(STRONG, &site.text), paint(FAINT, variable));
     if let Some(line) = site.source.first().filter(|l| l.line > 0) {
         let inlined = match (&line.function, site.source.len()) {
             (Some(function), 2..) => format!(" in {}", short_name(function)),

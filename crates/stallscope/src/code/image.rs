@@ -131,6 +131,28 @@ impl Image {
         self.build_id.as_deref()
     }
 
+    /// Stretches of machine code that belong to no function, by address.
+    #[must_use]
+    pub fn unowned_code(&self) -> Vec<(Svma, u64)> {
+        let mut free = Vec::new();
+        for section in &self.code {
+            let end = section.svma.offset(section.size() as i64);
+            let mut at = section.svma;
+            let first = self.functions.partition_point(|f| f.start < section.svma);
+            for function in self.functions[first..].iter().take_while(|f| f.start < end) {
+                if let Some(gap) = function.start.distance_from(at).filter(|gap| *gap > 0) {
+                    free.push((at, gap));
+                }
+                at = at.max(function.end());
+            }
+            if let Some(gap) = end.distance_from(at).filter(|gap| *gap > 0) {
+                free.push((at, gap));
+            }
+        }
+        free.sort_unstable();
+        free
+    }
+
     /// How many bytes of machine code there are.
     #[must_use]
     pub fn code_bytes(&self) -> u64 {

@@ -7,7 +7,7 @@ use super::Heat;
 use super::rows::{FunctionRow, Place};
 use crate::code::{DebugInfo, Function, FunctionCode, Image, Loop, SourceText};
 use crate::compare::Arm;
-use crate::hazards::{describe_sites, scan_function};
+use crate::hazards::{Hazard, STORE_FORWARD, describe_sites, scan_function};
 use crate::machine::MachineProfile;
 use crate::model::{Finding, Measurement, Site, SourceLine, Svma};
 
@@ -65,6 +65,9 @@ struct Side<'a> {
     heat: &'a Heat,
 }
 
+/// The rules whose findings can be weighed against a measured difference so far.
+const EXPLAINING: &[&dyn Hazard] = &[&STORE_FORWARD];
+
 /// All causes, most deserving first.
 pub(super) fn find(
     images: &[Image; 2],
@@ -85,9 +88,10 @@ pub(super) fn find(
         };
         // The same code in both builds has the same hazards: they cannot be what differs.
         let (Some(function), false) = (slow_function, row.place.is_unchanged()) else { continue };
-        let others = fast_function.as_ref().map(|f| scan_function(fast_side.image, f, profile));
+        let others =
+            fast_function.as_ref().map(|f| scan_function(fast_side.image, f, EXPLAINING, profile));
         let code = FunctionCode::of(slow_side.image, function);
-        let findings = scan_function(slow_side.image, function, profile);
+        let findings = scan_function(slow_side.image, function, EXPLAINING, profile);
         let count = |list: &[Finding], rule: &str| list.iter().filter(|f| f.rule == rule).count();
         for finding in &findings {
             let in_other_arm = others.as_ref().map(|o| count(o, &finding.rule));

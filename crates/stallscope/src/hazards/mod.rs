@@ -4,17 +4,33 @@
 //! for prices. What a rule finds is a *pattern*: whether the code runs, and whether its data make
 //! the accesses meet, is for a run to say.
 
+mod calls;
 mod card;
+mod crowded_set;
+mod finding;
+mod heat;
+mod loop_alignment;
+mod rep_string;
 mod scan;
+mod split_access;
 mod store_forward;
+mod strings;
+mod view;
 
+pub use calls::{CallGraph, CallingLoop, Calls, DirectCall, direct_target};
 pub use card::RuleCard;
-pub use scan::{ScanFilter, ScanReport, describe_sites, scan, scan_function};
+pub use crowded_set::CROWDED_SET;
+pub use heat::Heat;
+pub use loop_alignment::LOOP_ALIGNMENT;
+pub use rep_string::REP_STRING;
+pub use scan::{RuleSet, ScanFilter, ScanReport, describe_sites, scan, scan_function};
+pub use split_access::SPLIT_ACCESS;
 pub use store_forward::STORE_FORWARD;
+pub use strings::{InstructionCount, SizeClass, StringEntry, StringSummary};
+pub use view::{FunctionView, Needs};
 
-use crate::code::{Addresses, FunctionCode};
 use crate::machine::MachineProfile;
-use crate::model::{Certainty, Grade};
+use crate::model::{Certainty, CyclesLost, Grade, Svma};
 
 /// What a rule has found, in terms of one function's instructions.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,8 +43,10 @@ pub struct Candidate {
     pub certainty: Certainty,
     /// Instructions on the shortest path from the nearest of them to the site.
     pub distance_instructions: u32,
-    /// Rank: larger deserves attention sooner.
-    pub score: f64,
+    /// What one execution loses, by the machine profile.
+    pub cycles_lost: CyclesLost,
+    /// How often and how surely that may happen, as far as code alone says: a factor of the rank.
+    pub weight: f64,
     /// The mechanism in one sentence.
     pub mechanism: String,
     /// What to do about it.
@@ -44,17 +62,31 @@ pub trait Hazard: Sync {
     /// What is known about a candidate before any run: `priced` where the profile holds a price
     /// that was measured on this machine.
     fn grade(&self, profile: &MachineProfile) -> Grade;
+    /// What a function must have; the scan asks before it does any work for the rule.
+    fn needs(&self) -> Needs;
     /// All candidates in one function.
-    fn check(
+    fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate>;
+    /// All candidates that take several functions to see: the function that holds the site, the
+    /// candidate, and the first instructions of the other functions involved.
+    fn look_at_program(
         &self,
-        code: &FunctionCode,
-        addresses: &Addresses,
-        profile: &MachineProfile,
-    ) -> Vec<Candidate>;
+        _graph: &CallGraph<'_>,
+        _profile: &MachineProfile,
+    ) -> Vec<(Svma, Candidate, Vec<Svma>)> {
+        Vec::new()
+    }
+}
+
+/// How much more often code runs for standing in loops: judgement, not a count. Code outside loops
+/// runs at least where it is called from, which nobody sees here.
+#[must_use]
+pub fn loop_weight(depth: u32) -> f64 {
+    if depth == 0 { 0.25 } else { f64::from(depth).sqrt() }
 }
 
 /// All rules, by id.
-pub static HAZARDS: &[&dyn Hazard] = &[&STORE_FORWARD];
+pub static HAZARDS: &[&dyn Hazard] =
+    &[&CROWDED_SET, &LOOP_ALIGNMENT, &REP_STRING, &SPLIT_ACCESS, &STORE_FORWARD];
 
 /// The rule with this id.
 #[must_use]

@@ -1,21 +1,34 @@
 //! All rules over all functions of a program, in parallel.
 
+use std::collections::{BTreeMap, HashMap};
+
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::{BTreeSet, HashMap};
-use std::hash::Hasher;
 
-use super::{Candidate, HAZARDS, Hazard};
-use crate::code::{Addresses, DebugInfo, Function, FunctionCode, FunctionSource, Image, x86};
+use super::finding::{Describer, site};
+use super::strings::{self, StringEntry, StringSummary};
+use super::{CallGraph, Calls, FunctionView, HAZARDS, Hazard, Heat, Needs};
+use crate::code::{Addresses, DebugInfo, Function, FunctionCode, FunctionSource, Image};
 use crate::machine::MachineProfile;
-use crate::model::{Finding, FindingId, Grade, Site};
+use crate::model::{Finding, Svma};
 
-/// Which part of a program to look at.
-#[derive(Clone, Debug, Default)]
+/// Rules to look with.
+pub type RuleSet = Vec<&'static dyn Hazard>;
+
+/// Which part of a program to look at, and with which rules.
+#[derive(Clone)]
 pub struct ScanFilter {
     /// Only functions whose name contains this text; `None` takes all.
     pub function: Option<String>,
+    /// The rules.
+    pub rules: RuleSet,
+}
+
+impl Default for ScanFilter {
+    fn default() -> Self {
+        Self { function: None, rules: HAZARDS.to_vec() }
+    }
 }
 
 impl ScanFilter {
@@ -23,6 +36,10 @@ impl ScanFilter {
         self.function.as_ref().is_none_or(|wanted| {
             function.symbol.contains(wanted.as_str()) || function.name().contains(wanted.as_str())
         })
+    }
+
+    fn counts_strings(&self) -> bool {
+        self.rules.iter().any(|r| r.id() == super::REP_STRING.id())
     }
 }
 
@@ -35,51 +52,142 @@ pub struct ScanReport {
     pub build_id: Option<String>,
     /// Where function boundaries came from.
     pub function_source: FunctionSource,
+    /// The rules that looked.
+    pub rules: Vec<String>,
     /// Functions that were looked at.
     pub functions: usize,
     /// Their machine code.
     pub code_bytes: u64,
     /// Findings, most deserving first.
     pub findings: Vec<Finding>,
+    /// Inlined string instructions, when `rep-string` looked.
+    pub strings: Option<StringSummary>,
+    /// Share of the samples of a profile that fell on this program, when one was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heat_share: Option<f64>,
 }
 
-/// Runs all rules over the functions that the filter takes. Source lines are not filled in; see
+/// Runs the rules over the functions that the filter takes. Source lines are not filled in; see
 /// [`describe_sites`].
 #[must_use]
-pub fn scan(image: &Image, filter: &ScanFilter, profile: &MachineProfile) -> ScanReport {
+pub fn scan(
+    image: &Image,
+    filter: &ScanFilter,
+    profile: &MachineProfile,
+    heat: Option<&Heat>,
+) -> ScanReport {
     let chosen: Vec<&Function> = image.functions().iter().filter(|f| filter.takes(f)).collect();
-    let mut findings: Vec<Finding> =
-        chosen.par_iter().flat_map_iter(|f| scan_function(image, f, profile)).collect();
-    findings.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.site.svma.cmp(&b.site.svma)));
+    let of_program: RuleSet =
+        filter.rules.iter().copied().filter(|r| r.needs() == Needs::Program).collect();
+    let parts: Vec<Part> = chosen
+        .par_iter()
+        .map(|f| {
+            let view = FunctionView::of(image, f);
+            let mut part = look(&view, &filter.rules, profile, heat);
+            part.calls = if of_program.is_empty() { None } else { Calls::of(&view) };
+            part
+        })
+        .filter(Part::has_something)
+        .collect();
+    let mut findings = Vec::new();
+    let mut strings = Vec::new();
+    let mut calls = BTreeMap::new();
+    for part in parts {
+        findings.extend(part.findings);
+        strings.extend(part.strings);
+        calls.extend(part.calls.map(|c| (c.function, c)));
+    }
+    let graph = CallGraph { image, calls };
+    for rule in of_program {
+        findings.extend(look_around(&graph, rule, profile, heat));
+    }
+    findings
+        .sort_by(|a: &Finding, b| b.score.total_cmp(&a.score).then(a.site.svma.cmp(&b.site.svma)));
+    let strings = filter.counts_strings().then(|| {
+        if filter.function.is_none() {
+            strings.extend(strings::outside_functions(image));
+        }
+        StringSummary::of(strings)
+    });
     ScanReport {
         program: image.path().display().to_string(),
         build_id: image.build_id().map(str::to_owned),
         function_source: image.function_source(),
+        rules: filter.rules.iter().map(|r| r.id().to_owned()).collect(),
         functions: chosen.len(),
         code_bytes: chosen.iter().map(|f| f.size_bytes).sum(),
         findings,
+        strings,
+        heat_share: heat.map(Heat::program_share),
     }
 }
 
-/// Runs all rules over one function.
-#[must_use]
-pub fn scan_function(image: &Image, function: &Function, profile: &MachineProfile) -> Vec<Finding> {
-    let code = FunctionCode::of(image, function);
-    // Every rule so far is about loops; most functions have none.
-    if code.loops.is_empty() {
-        return Vec::new();
+/// What one function gave.
+struct Part {
+    findings: Vec<Finding>,
+    strings: Vec<StringEntry>,
+    calls: Option<Calls>,
+}
+
+impl Part {
+    fn has_something(&self) -> bool {
+        !self.findings.is_empty() || !self.strings.is_empty() || self.calls.is_some()
     }
-    let addresses = Addresses::of(&code);
+}
+
+/// Runs a rule that looks at several functions at once.
+fn look_around(
+    graph: &CallGraph<'_>,
+    rule: &'static dyn Hazard,
+    profile: &MachineProfile,
+    heat: Option<&Heat>,
+) -> Vec<Finding> {
+    let view_of =
+        |start: Svma| graph.image.function_at(start).map(|f| FunctionView::of(graph.image, f));
+    let mut findings = Vec::new();
     let mut repeats = HashMap::new();
-    HAZARDS
-        .iter()
-        .flat_map(|rule| rule.check(&code, &addresses, profile).into_iter().map(move |c| (rule, c)))
-        .map(|(rule, candidate)| {
-            let mut finding = finding(image, function, &code, *rule, candidate, &mut repeats);
-            finding.grade = rule.grade(profile);
-            finding
-        })
-        .collect()
+    for (function, candidate, others) in rule.look_at_program(graph, profile) {
+        let Some(view) = view_of(function) else { continue };
+        let mut describer = Describer { view: &view, profile, heat, repeats };
+        let mut finding = describer.finding(rule, candidate);
+        repeats = describer.repeats;
+        let starts = others.into_iter().filter_map(view_of);
+        finding.others =
+            starts.filter(|v| !v.code().insns.is_empty()).map(|v| site(&v, 0)).collect();
+        findings.push(finding);
+    }
+    findings
+}
+
+/// Runs rules over one function.
+#[must_use]
+pub fn scan_function(
+    image: &Image,
+    function: &Function,
+    rules: &[&'static dyn Hazard],
+    profile: &MachineProfile,
+) -> Vec<Finding> {
+    look(&FunctionView::of(image, function), rules, profile, None).findings
+}
+
+fn look(
+    view: &FunctionView<'_>,
+    rules: &[&'static dyn Hazard],
+    profile: &MachineProfile,
+    heat: Option<&Heat>,
+) -> Part {
+    let mut describer = Describer { view, profile, heat, repeats: HashMap::new() };
+    let mut part = Part { findings: Vec::new(), strings: Vec::new(), calls: None };
+    for rule in rules.iter().filter(|rule| view.has(rule.needs())) {
+        for candidate in rule.look(view, profile) {
+            part.findings.push(describer.finding(*rule, candidate));
+        }
+        if rule.id() == super::REP_STRING.id() {
+            let symbol = Some(view.function.symbol.as_str());
+            part.strings.extend(view.strings().iter().map(|s| StringEntry::of(symbol, s)));
+        }
+    }
+    part
 }
 
 /// Fills in what debug information knows about the sites of findings: lines and variables.
@@ -97,114 +205,5 @@ pub fn describe_sites(image: &Image, debug: &DebugInfo, findings: &mut [Finding]
                 site.variable = debug.variable(function.start, &access.address, symbolic.as_ref());
             }
         }
-    }
-}
-
-fn site(image: &Image, function: &Function, code: &FunctionCode, index: usize) -> Site {
-    let insn = &code.insns[index];
-    let bytes = image.code_at(insn.svma, u64::from(insn.length_bytes));
-    Site {
-        function: function.name(),
-        offset_bytes: insn.svma.distance_from(function.start).unwrap_or(0),
-        svma: insn.svma,
-        text: x86::text(bytes, insn.svma),
-        access_bytes: insn.load.or(insn.store).map_or(0, |a| a.size_bytes),
-        source: Vec::new(),
-        variable: None,
-    }
-}
-
-fn finding(
-    image: &Image,
-    function: &Function,
-    code: &FunctionCode,
-    rule: &dyn Hazard,
-    candidate: Candidate,
-    repeats: &mut HashMap<u64, u32>,
-) -> Finding {
-    let main = site(image, function, code, candidate.site);
-    let indices: BTreeSet<usize> = candidate.sets.iter().flatten().copied().collect();
-    let others: Vec<Site> = indices.iter().map(|i| site(image, function, code, *i)).collect();
-    let place = |insn: &usize| indices.range(..insn).count();
-    let sets = candidate.sets.iter().map(|set| set.iter().map(place).collect()).collect();
-    Finding {
-        rule: rule.id().to_owned(),
-        id: stable_id(rule.id(), &function.symbol, &main, &others, repeats),
-        loop_depth: code.innermost_loop(code.block_of(candidate.site)).map_or(0, |l| l.depth),
-        site: main,
-        others,
-        sets,
-        certainty: candidate.certainty,
-        grade: Grade::Pattern,
-        distance_instructions: candidate.distance_instructions,
-        score: candidate.score,
-        mechanism: candidate.mechanism,
-        remedy: candidate.remedy,
-    }
-}
-
-/// A name made of the rule, the function and the instructions' text, not of addresses, so that it
-/// survives moved code and edits elsewhere. Equal ones in a function are numbered.
-fn stable_id(
-    rule: &str,
-    symbol: &str,
-    main: &Site,
-    others: &[Site],
-    repeats: &mut HashMap<u64, u32>,
-) -> FindingId {
-    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    let stem = symbol.split('.').next().unwrap_or(symbol);
-    for text in [rule, stem, &main.text].into_iter().chain(others.iter().map(|s| s.text.as_str())) {
-        hash.write(text.as_bytes());
-        hash.write(&[0]);
-    }
-    let repeat = repeats.entry(hash.finish()).and_modify(|n| *n += 1).or_insert(0);
-    hash.write(&repeat.to_le_bytes());
-    FindingId(format!("{rule}-{:08x}", hash.finish() as u32))
-}
-
-/// FNV-1a: the standard library's hasher may change from release to release, ids may not.
-struct Fnv(u64);
-
-impl Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::Svma;
-
-    fn at(svma: u64, text: &str) -> Site {
-        Site {
-            function: "f".into(),
-            offset_bytes: 0,
-            svma: Svma(svma),
-            text: text.into(),
-            access_bytes: 0,
-            source: vec![],
-            variable: None,
-        }
-    }
-
-    #[test]
-    fn ids_survive_moved_code_and_tell_repeats_apart() {
-        let id = |base: u64, symbol: &str, repeats: &mut _| {
-            stable_id("r", symbol, &at(base, "load"), &[at(base + 4, "store")], repeats)
-        };
-        let mut repeats = HashMap::new();
-        let first = id(0x1000, "f", &mut repeats);
-        assert_eq!(first, id(0x2000, "f.isra.0", &mut HashMap::new()));
-        assert_ne!(first, id(0x1000, "f", &mut repeats));
-        assert_ne!(first, id(0x1000, "g", &mut HashMap::new()));
-        assert_eq!(first.0.len(), "r-".len() + 8);
     }
 }

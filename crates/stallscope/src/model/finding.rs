@@ -78,6 +78,31 @@ impl fmt::Display for FindingId {
     }
 }
 
+/// Core cycles that one execution of a site loses, as a range: what out-of-order execution can hide
+/// and what it cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CyclesLost {
+    /// When the code around it hides as much as it can.
+    pub low: f64,
+    /// When nothing hides it.
+    pub high: f64,
+}
+
+impl CyclesLost {
+    /// The middle of the range, for ranking.
+    #[must_use]
+    pub fn middle(&self) -> f64 {
+        f64::midpoint(self.low, self.high)
+    }
+}
+
+impl fmt::Display for CyclesLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (low, high) = (format!("{:.0}", self.low), format!("{:.0}", self.high));
+        if low == high { write!(f, "{low}") } else { write!(f, "{low} to {high}") }
+    }
+}
+
 /// A reason to suspect one load (or other main site) and the sites that make it suspect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
@@ -97,8 +122,15 @@ pub struct Finding {
     pub grade: Grade,
     /// Loop nesting depth of the site, from 1; 0 outside loops.
     pub loop_depth: u32,
-    /// Instructions on the shortest path from the nearest of `others` to `site`.
+    /// Instructions on the shortest path from the nearest of `others` to `site`; 0 for rules whose
+    /// sites stand alone.
     pub distance_instructions: u32,
+    /// What one execution loses, by the machine profile.
+    pub cycles_lost: CyclesLost,
+    /// Share of the samples of a profile that fell on the site's loop (its function, outside
+    /// loops), from 0 to 1; absent when no profile was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heat_share: Option<f64>,
     /// Rank within a list: larger is more deserving of attention. No unit.
     pub score: f64,
     /// The mechanism in one sentence about these very instructions.

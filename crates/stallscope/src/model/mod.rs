@@ -6,9 +6,11 @@
 mod address;
 mod evidence;
 mod finding;
+mod hotspot;
 mod measurement;
 
 pub use address::{Avma, FileOffset, Svma};
 pub use evidence::{Capability, Grade};
-pub use finding::{Certainty, Finding, FindingId, Site, SourceLine};
+pub use finding::{Certainty, CyclesLost, Finding, FindingId, Site, SourceLine};
+pub use hotspot::{HotPlace, HotSpot};
 pub use measurement::{Cycles, Measurement, Unit};

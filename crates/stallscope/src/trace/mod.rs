@@ -8,4 +8,5 @@ pub mod callgrind;
 pub mod child;
 pub mod engine;
 pub mod perf_data;
+pub mod profile_data;
 pub mod sample;

@@ -28,9 +28,9 @@ mod walk;
 
 use crate::code::{Addresses, FunctionCode, index_mask};
 use crate::machine::{MachineProfile, PriceOrigin};
-use crate::model::{Certainty, Grade};
+use crate::model::{Certainty, CyclesLost, Grade};
 
-use super::{Candidate, Hazard, RuleCard};
+use super::{Candidate, FunctionView, Hazard, Needs, RuleCard};
 use walk::{Blocked, Walk};
 
 /// Longest path from store to load that is looked at. Compilers use 10, 20 and 64; blocked loads
@@ -88,7 +88,19 @@ impl Hazard for StoreForward {
         if profile.blocked_load_is_probed() { Grade::Priced } else { Grade::Pattern }
     }
 
-    fn check(
+    fn needs(&self) -> Needs {
+        Needs::Loops
+    }
+
+    fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
+        self.check(view.code(), view.addresses(), profile)
+    }
+}
+
+impl StoreForward {
+    /// All candidates in one function.
+    #[must_use]
+    pub fn check(
         &self,
         code: &FunctionCode,
         addresses: &Addresses,
@@ -103,9 +115,8 @@ impl Hazard for StoreForward {
             for block in &outer.blocks {
                 let body = &code.blocks[*block];
                 for index in body.first..body.end {
-                    found.extend(
-                        walk.blocked_load(index).map(|b| describe(code, addresses, index, b)),
-                    );
+                    let blocked = walk.blocked_load(index);
+                    found.extend(blocked.map(|b| describe(code, addresses, profile, index, b)));
                 }
             }
         }
@@ -116,6 +127,7 @@ impl Hazard for StoreForward {
 fn describe(
     code: &FunctionCode,
     addresses: &Addresses,
+    profile: &MachineProfile,
     site: usize,
     blocked: Blocked,
 ) -> Candidate {
@@ -153,16 +165,25 @@ fn describe(
     let remedy = format!(
         "load it in pieces of {widths} bits, as it is stored, or store it in one piece of {bits}"
     );
-    let score = score(code, addresses, site, &blocked);
+    let weight = weight(code, addresses, site, &blocked);
     Candidate {
         site,
         sets: blocked.sets,
         certainty: blocked.certainty,
         distance_instructions: blocked.distance_instructions,
-        score,
+        cycles_lost: cycles_lost(profile),
+        weight,
         mechanism,
         remedy,
     }
+}
+
+/// What a blocked load waits longer than a forwarded one; nothing when its stores are old enough.
+fn cycles_lost(profile: &MachineProfile) -> CyclesLost {
+    // Where nobody measured it: what the published measurements of all x86-64 designs span.
+    let forwarded = profile.store_forward_cycles.as_ref().map_or(4.0, |p| p.low_cycles);
+    let blocked = &profile.store_forward_blocked_cycles;
+    CyclesLost { low: 0.0, high: (blocked.high_cycles - forwarded).max(0.0) }
 }
 
 /// Price and rule with their origins, and from where on a blocked load is free.
@@ -193,7 +214,7 @@ fn store_widths(code: &FunctionCode, stores: &[usize]) -> String {
 /// The weights are judgement, not a fit: the one for a mask was doubled after the merged load of
 /// the index decoder, the case this rule was made for, ranked below cold code of the same program.
 /// Nobody has checked the order on programs whose costly sites are known beforehand.
-fn score(code: &FunctionCode, addresses: &Addresses, site: usize, blocked: &Blocked) -> f64 {
+fn weight(code: &FunctionCode, addresses: &Addresses, site: usize, blocked: &Blocked) -> f64 {
     let depth = code.innermost_loop(code.block_of(site)).map_or(0, |l| l.depth);
     let window = f64::from(WINDOW_INSTRUCTIONS);
     let nearness = 1.0 - 0.5 * f64::from(blocked.distance_instructions) / window;
@@ -208,7 +229,7 @@ fn score(code: &FunctionCode, addresses: &Addresses, site: usize, blocked: &Bloc
         Certainty::Probable if ring() => 2.0,
         Certainty::Probable => 0.5,
     };
-    nearness * completeness * kind * f64::from(depth).sqrt()
+    nearness * completeness * kind * super::loop_weight(depth)
 }
 
 #[cfg(test)]

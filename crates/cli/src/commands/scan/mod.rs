@@ -1,0 +1,174 @@
+//! `stallscope scan`: hazards in the machine code of programs.
+
+mod gate;
+mod screen;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use stallscope::code::{DebugInfo, Image, SourceText};
+use stallscope::hazards::{
+    HAZARDS, Hazard, Heat, RuleCard, RuleSet, ScanFilter, ScanReport, describe_sites, find_rule,
+    scan,
+};
+use stallscope::machine::MachineProfile;
+use stallscope::model::HotSpot;
+use stallscope::report;
+
+use crate::context::{Context, Outcome};
+use crate::{output, profile, terminal};
+use gate::{Baseline, FailOn};
+
+const EXAMPLES: &str = "\
+Examples:
+  The twenty findings that deserve attention most
+    stallscope scan ./server
+  One function, one rule, everything in it
+    stallscope scan --function decodeIndexBuffer --rule store-forward --top 0 ./codec
+  Which string instructions are inlined, of what size
+    stallscope scan --rule rep-string --sites vmlinux
+  Rank by where a run spent its time
+    perf record ./server && perf script > hot.txt
+    stallscope scan --profile-data hot.txt ./server
+  In CI: fail on findings that are not known yet, and show them in the review
+    stallscope scan --write-baseline known.json ./server
+    stallscope scan --baseline known.json --fail-on definite --sarif out.sarif ./server
+
+A finding is a pattern: the code has a shape that costs when it runs and when its
+data make the accesses meet. `stallscope list` names the rules, `stallscope rule
+store-forward` explains one.
+
+Exit codes: 0 scanned (with --fail-on: nothing that counts), 1 findings that count
+(--fail-on, --gate), 2 bad usage or a file that cannot be read as a program.";
+
+/// Arguments of `scan`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ScanArgs {
+    /// Programs or libraries (ELF, x86-64)
+    #[arg(required = true, value_name = "BINARY")]
+    binaries: Vec<PathBuf>,
+    /// Only functions whose name contains NAME
+    #[arg(long, short, value_name = "NAME")]
+    function: Option<String>,
+    /// Only this rule (may be given again); `stallscope list` names them
+    #[arg(long, value_name = "ID")]
+    rule: Vec<String>,
+    /// Show the N findings that rank highest; 0 shows all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// List every inlined string instruction with its size
+    #[arg(long)]
+    sites: bool,
+    /// Rank by this profile: perf.data, `perf script` text, callgrind output or Go pprof
+    #[arg(long, value_name = "FILE")]
+    profile_data: Option<PathBuf>,
+    /// Write the findings as SARIF 2.1.0, source paths relative to the current directory
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
+    /// Leave out the findings that this file knows
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Write all findings to a file for --baseline
+    #[arg(long, value_name = "FILE")]
+    write_baseline: Option<PathBuf>,
+    /// Exit with 1 on a finding that is: any, definite, score=N, or of a rule (may be given again)
+    #[arg(long, value_name = "WHAT")]
+    fail_on: Vec<FailOn>,
+    /// The same as --fail-on any
+    #[arg(long)]
+    gate: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
+    output::check(context)?;
+    for file in [&args.sarif, &args.write_baseline].into_iter().flatten() {
+        output::check_target(file)?;
+    }
+    let chosen = profile::load(context)?;
+    let filter = ScanFilter { function: args.function.clone(), rules: rules(&args.rule)? };
+    let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
+    let hot = hot_spots(args.profile_data.as_deref())?;
+    let mut reports = Vec::new();
+    let mut all = Vec::new();
+    for path in &args.binaries {
+        let (mut report, image) = one(path, &filter, &chosen.profile, hot.as_deref())?;
+        if args.write_baseline.is_some() {
+            all.push(report.clone());
+        }
+        let known = baseline.as_ref().map_or(0, |b| b.subtract(&mut report));
+        let show = screen::Show { most: most(args.top), sites: args.sites, known };
+        let described = if args.sarif.is_some() { usize::MAX } else { show.most };
+        let described = report.findings.len().min(described);
+        describe_sites(&image, &DebugInfo::of(&image), &mut report.findings[..described]);
+        if reports.is_empty() {
+            chosen.announce(context)?;
+        }
+        if context.shows_screen() {
+            terminal::print(&screen::screen(&report, &show, &mut SourceText::default()))?;
+        }
+        reports.push(report);
+    }
+    if let Some(file) = &args.write_baseline {
+        gate::write_baseline(file, &all)?;
+    }
+    if let Some(file) = &args.sarif {
+        write_sarif(file, &reports, &filter.rules, &chosen.profile)?;
+    }
+    output::json(context, "scan", &reports)?;
+    let mut conditions = args.fail_on.clone();
+    conditions.extend(args.gate.then_some(FailOn::Any));
+    Ok(if gate::fails(&conditions, &reports) { Outcome::Gated } else { Outcome::Fine })
+}
+
+fn most(top: usize) -> usize {
+    if top == 0 { usize::MAX } else { top }
+}
+
+fn one(
+    path: &Path,
+    filter: &ScanFilter,
+    profile: &MachineProfile,
+    hot: Option<&[HotSpot]>,
+) -> anyhow::Result<(ScanReport, Image)> {
+    let image = Image::open(path)?;
+    let heat = hot.map(|spots| Heat::of(&image, spots));
+    let report = scan(&image, filter, profile, heat.as_ref());
+    if let (0, Some(name)) = (report.functions, &filter.function) {
+        anyhow::bail!("{} has no function whose name contains `{name}`", path.display());
+    }
+    Ok((report, image))
+}
+
+/// The rules with these ids, all where none is named.
+fn rules(ids: &[String]) -> anyhow::Result<RuleSet> {
+    if ids.is_empty() {
+        return Ok(HAZARDS.to_vec());
+    }
+    ids.iter()
+        .map(|id| {
+            let known = || HAZARDS.iter().map(|h| h.id()).collect::<Vec<_>>().join(", ");
+            find_rule(id)
+                .with_context(|| format!("there is no rule `{id}`; the rules are: {}", known()))
+        })
+        .collect()
+}
+
+fn hot_spots(file: Option<&Path>) -> anyhow::Result<Option<Vec<HotSpot>>> {
+    let Some(file) = file else { return Ok(None) };
+    Ok(Some(stallscope::trace::profile_data::read(file)?))
+}
+
+fn write_sarif(
+    file: &Path,
+    reports: &[ScanReport],
+    rules: &[&'static dyn Hazard],
+    profile: &MachineProfile,
+) -> anyhow::Result<()> {
+    let cards: Vec<RuleCard> = rules.iter().map(|r| r.card(profile)).collect();
+    let root = std::env::current_dir().context("cannot tell the current directory")?;
+    report::write_file(file, &report::to_sarif(reports, &cards, &root)?)?;
+    Ok(())
+}

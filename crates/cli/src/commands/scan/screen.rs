@@ -1,0 +1,189 @@
+//! A scan on the screen: the findings, what was left out, the string instructions.
+
+use std::collections::BTreeMap;
+
+use stallscope::code::{FunctionSource, SourceText};
+use stallscope::hazards::{Hazard, STORE_FORWARD, ScanReport, StringSummary};
+use stallscope::model::Finding;
+
+use super::super::site;
+use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
+
+/// What to show of a scan.
+pub struct Show {
+    /// So many findings.
+    pub most: usize,
+    /// Every string instruction, not only their number.
+    pub sites: bool,
+    /// Findings that a baseline has hidden.
+    pub known: usize,
+}
+
+/// The whole screen of one program.
+pub fn screen(report: &ScanReport, show: &Show, text: &mut SourceText) -> String {
+    let mut out = paint(STRONG, &report.program) + "\n";
+    let known = match show.known {
+        0 => String::new(),
+        n => format!(" besides {n} in the baseline"),
+    };
+    out += &format!(
+        "{}{known} in {}, {} of machine code\n",
+        count(report.findings.len(), "finding"),
+        count(report.functions, "function"),
+        size(report.code_bytes),
+    );
+    if report.function_source == FunctionSource::EhFrame {
+        out += &paint(CAUTION, "stripped: functions come from the unwind tables, without names\n");
+    }
+    if let Some(share) = report.heat_share {
+        out += &format!("{:.1} % of the profile is in this program\n", 100.0 * share);
+    }
+    for (rank, finding) in report.findings.iter().take(show.most).enumerate() {
+        out += &entry(rank + 1, finding, text);
+    }
+    out += &left_out(report, show.most);
+    if let Some(strings) = report.strings.as_ref().filter(|s| s.sites > 0) {
+        out += &self::strings(strings, show.sites);
+    }
+    out
+}
+
+fn left_out(report: &ScanReport, most: usize) -> String {
+    let rest = report.findings.get(most..).unwrap_or(&[]);
+    if rest.is_empty() {
+        return String::new();
+    }
+    let mut by_rule: BTreeMap<&str, usize> = BTreeMap::new();
+    rest.iter().for_each(|f| *by_rule.entry(&f.rule).or_default() += 1);
+    let rules: Vec<String> = by_rule.iter().map(|(rule, n)| format!("{rule} {n}")).collect();
+    let text = format!(
+        "{} left out ({}): --top 0 shows them all, --rule ID those of one rule",
+        count(rest.len(), "finding"),
+        rules.join(", ")
+    );
+    format!("\n{}", wrap("", &text))
+}
+
+fn entry(rank: usize, finding: &Finding, text: &mut SourceText) -> String {
+    let title = format!(
+        "\n{rank:>3}  {}\n",
+        paint(STRONG, site::clip(site::short_name(&finding.site.function), 72)),
+    );
+    let mut place = format!(
+        "     {}: {} {}, score {:.2}\n     {}",
+        finding.id,
+        finding.certainty,
+        finding.grade,
+        finding.score,
+        match finding.loop_depth {
+            0 => "outside loops".to_owned(),
+            depth => format!("loop depth {depth}"),
+        },
+    );
+    if let Some(share) = finding.heat_share {
+        place += &format!(", {:.1} % of the profile", 100.0 * share);
+    }
+    let about_stores = finding.rule == STORE_FORWARD.id();
+    if about_stores {
+        let distance = count(finding.distance_instructions as usize, "instruction");
+        place += &format!(", {distance} from store to load or more");
+    }
+    let mut out = title + &paint(FAINT, place + "\n") + &site::site(&finding.site, 5, text);
+    if about_stores {
+        out += &format!("     {}\n", site::store_words(finding, 0));
+        out += &site::stores(finding, 0, 5, text);
+    }
+    out + &wrap("     why  ", &finding.mechanism) + &wrap("     try  ", &finding.remedy)
+}
+
+/// How many string instructions there are, which, and of what size.
+fn strings(summary: &StringSummary, sites: bool) -> String {
+    let mut out = format!(
+        "\n{}: {}, {:.1} % of known size",
+        paint(STRONG, "string instructions"),
+        count(summary.sites, "site"),
+        100.0 * summary.with_size as f64 / summary.sites as f64,
+    );
+    if summary.behind_prologue > 0 {
+        out += &format!(" ({} behind an alignment prologue)", summary.behind_prologue);
+    }
+    out += "\n";
+    let counts: Vec<String> =
+        summary.by_instruction.iter().map(|c| format!("{} {}", c.instruction, c.sites)).collect();
+    out += &wrap("  ", &counts.join(", "));
+    if !summary.by_size.is_empty() {
+        let row = |name: &str, cells: Vec<String>| {
+            let cells: String = cells.iter().map(|cell| format!("{cell:>7}")).collect();
+            format!("  {name:<10}{cells}\n")
+        };
+        let classes = summary.by_size.iter();
+        let ends = classes.clone().map(|c| c.up_to_bytes.map_or("more".into(), |n| n.to_string()));
+        out += &paint(FAINT, row("bytes to", ends.collect()));
+        out += &row("rep movs", classes.clone().map(|c| c.moves.to_string()).collect());
+        out += &row("rep stos", classes.map(|c| c.stores.to_string()).collect());
+    }
+    let unknown = summary.sites - summary.with_size;
+    if sites {
+        for entry in &summary.list {
+            let size = entry.size_bytes.map_or("size unknown".into(), |n| format!("{n} bytes"));
+            let function = entry.function.as_deref().unwrap_or("outside any function");
+            let address = entry.svma.to_string();
+            let line = format!("  {address:<20}{:<11}{size:<14}{function}", entry.instruction);
+            out += &(site::clip(&line, crate::terminal::WIDTH) + "\n");
+        }
+    } else if unknown > 0 {
+        out += &format!("  {} of unknown size; --sites lists all\n", count(unknown, "site"));
+    }
+    out
+}
+
+/// "3 findings".
+pub fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..10_000_000 => format!("{:.0} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use stallscope::code::{Image, fixture};
+    use stallscope::hazards::{ScanFilter, scan};
+    use stallscope::machine::{MachineProfile, Microarchitecture};
+
+    use super::*;
+    use crate::terminal::plain;
+
+    fn shown(most: usize, functions: &[(&str, &[u8])]) -> String {
+        let image = Image::parse(Path::new("./invented"), fixture::program(functions)).unwrap();
+        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let report = scan(&image, &ScanFilter::default(), &profile, None);
+        let show = Show { most, sites: true, known: 0 };
+        plain(&screen(&report, &show, &mut SourceText::default()))
+    }
+
+    #[test]
+    fn findings_come_with_their_stores() {
+        let (wide, narrow) = (fixture::ring_loop(true), fixture::ring_loop(false));
+        let functions: [(&str, &[u8]); 3] =
+            [("decode", &wide), ("encode", &narrow), ("decode_again", &wide)];
+        insta::assert_snapshot!(shown(usize::MAX, &functions));
+        let short = shown(1, &functions);
+        let left_out = "3 findings left out (loop-alignment 2, store-forward 1): --top 0 shows";
+        assert!(short.contains(left_out), "{short}");
+    }
+
+    #[test]
+    fn string_instructions_are_counted() {
+        // mov ecx, 21; rep movsq; ret, and rep stosb; ret
+        let copy = [0xb9, 21, 0, 0, 0, 0xf3, 0x48, 0xa5, 0xc3];
+        insta::assert_snapshot!(shown(9, &[("sync", &copy), ("clear", &[0xf3, 0xaa, 0xc3])]));
+    }
+}

@@ -1,0 +1,238 @@
+//! `crowded-set`: the code of one loop and of what it calls piles up in few sets of the instruction
+//! cache.
+//!
+//! **Effect.** A line of code can stand in one set of the first-level instruction cache only, chosen
+//! by its address; a set holds a few lines (8 in most designs). When a loop goes through nine lines
+//! of one set on every turn, each throws out another although the rest of the cache is empty.
+//!
+//! **Sign.** The program changes its speed when untouched functions move by a multiple of the line;
+//! instruction cache misses rise without more code being run.
+//!
+//! **What is looked for.** For each outermost loop that calls other functions directly: the lines of
+//! its own code and of the functions that it reaches within three calls, counted by set. Reported
+//! when a set is asked for more lines than it has ways although all lines together would fit into
+//! the cache. Every line of a function counts as if it ran, which is more than does: the finding is
+//! *probable*, its rank low, and only a trace can say that it happens.
+//!
+//! **Literature.** "A regression in code I did not touch" (2025); Hashemi, Kaeli, Calder, "Efficient
+//! Procedure Mapping Using Cache Line Coloring" (1997).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::code::Function;
+use crate::machine::{CodeCache, MachineProfile};
+use crate::model::{Certainty, CyclesLost, Grade, Svma};
+
+use super::calls::{CallGraph, CallingLoop};
+use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
+
+/// The rule.
+pub static CROWDED_SET: CrowdedSet = CrowdedSet;
+
+/// See the module.
+pub struct CrowdedSet;
+
+/// How many calls deep a loop is followed.
+const LEVELS: u32 = 3;
+/// Functions that a loop is followed into; more do not fit into any cache.
+const MOST_FUNCTIONS: usize = 64;
+/// A set must be asked for so many lines too many: with one more than fits, some line that did not
+/// really run makes up for it.
+const LEAST_EXCESS: usize = 2;
+/// How much a line too many in a static count is worth against a hazard that is sure to happen.
+const BELIEF: f64 = 0.05;
+
+impl Hazard for CrowdedSet {
+    fn id(&self) -> &'static str {
+        "crowded-set"
+    }
+
+    fn card(&self, profile: &MachineProfile) -> RuleCard {
+        let CodeCache { sets, ways, line_bytes } = profile.code_cache();
+        RuleCard {
+            id: self.id(),
+            title: "a loop whose code piles up in few sets of the instruction cache",
+            effect: "A line of code can stand in one set of the instruction cache only, chosen by \
+                     its address. When one turn of a loop goes through more lines of a set than it \
+                     has ways, they throw each other out, although the rest of the cache is empty.",
+            picture: "  set   0  1  2  3  4  5 ...\n        \
+                      f  f  .  .  .  .\n        \
+                      g  g  g  .  .  .        8 ways: set 1 is asked for 9\n        \
+                      h  h  .  .  h  .\n",
+            price: format!(
+                "{sets} sets of {ways} lines of {line_bytes} bytes here; a line from the second \
+                 level costs {}",
+                profile.code_miss_price().sentence()
+            ),
+            detection: "Outermost loops with direct calls: the lines of the loop and of all that \
+                        it reaches within three calls, by set. A set with at least two lines too \
+                        many, although all lines together fit. Every line counts as if it ran.",
+            remedies: &[
+                "order functions by a profile (lld --symbol-ordering-file, gcc \
+                 -freorder-functions with a profile, Go's profile-guided builds)",
+                "move what is cold out of hot functions (profile-guided splitting)",
+                "inline the small functions of the loop",
+                "never judge by one layout: measure several link orders",
+            ],
+            literature: &[
+                "A regression in code I did not touch, a Go compressor, 2025",
+                "A. Hashemi, D. Kaeli, B. Calder: Efficient Procedure Mapping Using Cache Line \
+                 Coloring, 1997",
+            ],
+        }
+    }
+
+    /// No probe prices the front end yet.
+    fn grade(&self, _profile: &MachineProfile) -> Grade {
+        Grade::Pattern
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Program
+    }
+
+    fn look(&self, _view: &FunctionView<'_>, _profile: &MachineProfile) -> Vec<Candidate> {
+        Vec::new()
+    }
+
+    fn look_at_program(
+        &self,
+        graph: &CallGraph<'_>,
+        profile: &MachineProfile,
+    ) -> Vec<(Svma, Candidate, Vec<Svma>)> {
+        let loops = graph.calls.values().flat_map(|c| c.loops.iter().map(|l| (c.function, l)));
+        loops
+            .filter_map(|(caller, l)| {
+                let (candidate, others) = crowd(graph, l, profile)?;
+                Some((caller, candidate, others))
+            })
+            .collect()
+    }
+}
+
+/// The lines of one set that a turn of a loop asks for, with the functions they belong to.
+type Set = BTreeMap<u64, Option<Svma>>;
+
+fn crowd(
+    graph: &CallGraph<'_>,
+    of: &CallingLoop,
+    profile: &MachineProfile,
+) -> Option<(Candidate, Vec<Svma>)> {
+    let cache = profile.code_cache();
+    let line = u64::from(cache.line_bytes);
+    let functions = graph.reachable(of, LEVELS, MOST_FUNCTIONS);
+    let mut sets: BTreeMap<u64, Set> = BTreeMap::new();
+    let mut add = |start: Svma, end: Svma, function: Option<Svma>| {
+        for number in start.0 / line..end.0.div_ceil(line) {
+            sets.entry(number % u64::from(cache.sets)).or_default().insert(number, function);
+        }
+    };
+    of.code.iter().for_each(|range| add(range.start, range.end, None));
+    let mut bytes = 0;
+    for function in &functions {
+        bytes += function.size_bytes;
+        if bytes > line * u64::from(cache.sets) * u64::from(cache.ways) {
+            return None;
+        }
+        add(function.start, function.end(), Some(function.start));
+    }
+    let lines: usize = sets.values().map(BTreeMap::len).sum();
+    let ways = cache.ways as usize;
+    let fits = lines <= ways * cache.sets as usize;
+    let (fullest, crowd) = sets.iter().max_by_key(|(_, lines)| lines.len())?;
+    if !fits || crowd.len() < ways + LEAST_EXCESS {
+        return None;
+    }
+    let excess: usize = sets.values().map(|s| s.len().saturating_sub(ways)).sum();
+    let others: BTreeSet<Svma> = crowd.values().flatten().copied().collect();
+    let names = names(&functions, &others);
+    let price = profile.code_miss_price();
+    let candidate = Candidate {
+        site: of.calls.first()?.insn,
+        sets: Vec::new(),
+        certainty: Certainty::Probable,
+        distance_instructions: 0,
+        cycles_lost: CyclesLost { low: 0.0, high: price.high_cycles * excess as f64 },
+        weight: BELIEF * loop_weight(of.depth),
+        mechanism: format!(
+            "one turn of this loop can go through {lines} lines of code, of which {} stand in \
+             set {fullest} of the instruction cache, which holds {ways}: {names}; in all sets \
+             {excess} lines are too many",
+            crowd.len()
+        ),
+        remedy: "order these functions by a profile, so that they lie side by side".to_owned(),
+    };
+    Some((candidate, others.into_iter().collect()))
+}
+
+/// Up to four names, and how many more.
+fn names(functions: &[&Function], wanted: &BTreeSet<Svma>) -> String {
+    const MOST: usize = 4;
+    let shown: Vec<String> = functions
+        .iter()
+        .filter(|f| wanted.contains(&f.start))
+        .map(|f| {
+            let name = f.name();
+            name.split_once('(').map_or(name.clone(), |(stem, _)| stem.to_owned())
+        })
+        .collect();
+    let list = shown.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
+    match shown.len().saturating_sub(MOST) {
+        0 => list,
+        more => format!("{list} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::code::{Image, fixture};
+    use crate::hazards::calls::Calls;
+    use crate::machine::Microarchitecture;
+
+    /// A loop that calls `count` functions of one line each, `apart` bytes from each other.
+    fn found(count: usize, apart: usize) -> Vec<(Svma, Candidate, Vec<Svma>)> {
+        let mut caller = Vec::new();
+        let filler = vec![0x90_u8; apart - 16];
+        let first = (caller_size(count) / 16 + 1) * 16;
+        for i in 0..count {
+            let target = first + i * apart;
+            caller.push(0xe8);
+            caller.extend((target as i32 - (5 * i as i32 + 5)).to_le_bytes());
+        }
+        caller.extend([0xff, 0xcf, 0x0f, 0x85]);
+        caller.extend((-(caller.len() as i32 + 4)).to_le_bytes());
+        caller.push(0xc3);
+        assert_eq!(caller.len(), caller_size(count));
+        let names: Vec<String> = (0..count).map(|i| format!("f{i}")).collect();
+        let mut functions: Vec<(&str, &[u8])> = vec![("caller", &caller)];
+        for name in &names {
+            functions.push((name, &[0xc3]));
+            if !filler.is_empty() {
+                functions.push(("filler", &filler[..filler.len() - 1]));
+            }
+        }
+        let image = Image::parse(Path::new("p"), fixture::program(&functions)).unwrap();
+        let views = image.functions().iter().map(|f| FunctionView::of(&image, f));
+        let calls = views.filter_map(|v| Calls::of(&v)).map(|c| (c.function, c)).collect();
+        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        CROWDED_SET.look_at_program(&CallGraph { image: &image, calls }, &profile)
+    }
+
+    fn caller_size(count: usize) -> usize {
+        5 * count + 9
+    }
+
+    #[test]
+    fn functions_a_page_apart_share_a_set_and_neighbours_do_not() {
+        assert!(found(12, 64).is_empty());
+        assert!(found(6, 4096).is_empty(), "eight ways hold six");
+        let crowded = found(12, 4096);
+        assert_eq!(crowded.len(), 1);
+        let (_, candidate, others) = &crowded[0];
+        assert!(others.len() >= 10, "{candidate:?}");
+        assert!(candidate.mechanism.contains("f0, f1, f2, f3 and"), "{}", candidate.mechanism);
+    }
+}

@@ -1,0 +1,161 @@
+//! From a candidate to a finding: addresses, text, stable id, rank.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hasher;
+use std::ops::Range;
+
+use super::{Candidate, FunctionView, Hazard, Heat};
+use crate::code::x86;
+use crate::machine::MachineProfile;
+use crate::model::{Finding, FindingId, Site, Svma};
+
+/// What a finding keeps of its rank when a profile was given and has no sample there: enough for an
+/// order among the cold, too little to stand before anything that ran.
+const COLD: f64 = 0.001;
+
+/// Turns the candidates of one function into findings.
+pub(super) struct Describer<'a> {
+    pub view: &'a FunctionView<'a>,
+    pub profile: &'a MachineProfile,
+    pub heat: Option<&'a Heat>,
+    pub repeats: HashMap<u64, u32>,
+}
+
+impl Describer<'_> {
+    pub(super) fn finding(&mut self, rule: &dyn Hazard, candidate: Candidate) -> Finding {
+        let view = self.view;
+        let main = site(view, candidate.site);
+        let indices: BTreeSet<usize> = candidate.sets.iter().flatten().copied().collect();
+        let others: Vec<Site> = indices.iter().map(|i| site(view, *i)).collect();
+        let place = |insn: &usize| indices.range(..insn).count();
+        let sets = candidate.sets.iter().map(|set| set.iter().map(place).collect()).collect();
+        let heat_share = self.heat.map(|h| h.share(view.function, &around(view, candidate.site)));
+        // One per cent of a run counts as much as no profile does, so that scores stay readable.
+        let heat = heat_share.map_or(1.0, |share| (100.0 * share).max(COLD));
+        Finding {
+            rule: rule.id().to_owned(),
+            id: stable_id(rule.id(), &view.function.symbol, &main, &others, &mut self.repeats),
+            loop_depth: view.loop_depth(candidate.site),
+            site: main,
+            others,
+            sets,
+            certainty: candidate.certainty,
+            grade: rule.grade(self.profile),
+            distance_instructions: candidate.distance_instructions,
+            score: candidate.cycles_lost.middle() * candidate.weight * heat,
+            cycles_lost: candidate.cycles_lost,
+            heat_share,
+            mechanism: candidate.mechanism,
+            remedy: candidate.remedy,
+        }
+    }
+}
+
+/// The innermost loop around an instruction, the function where there is none.
+fn around(view: &FunctionView<'_>, insn: usize) -> Vec<Range<Svma>> {
+    let code = view.code();
+    match code.innermost_loop(code.block_of(insn)) {
+        Some(inner) => inner
+            .blocks
+            .iter()
+            .map(|b| &code.blocks[*b])
+            .map(|b| code.insns[b.first].svma..code.insns[b.end - 1].end())
+            .collect(),
+        None => vec![view.function.start..view.function.end()],
+    }
+}
+
+pub(super) fn site(view: &FunctionView<'_>, index: usize) -> Site {
+    let insn = &view.code().insns[index];
+    let bytes = view.image.code_at(insn.svma, u64::from(insn.length_bytes));
+    Site {
+        function: view.function.name(),
+        offset_bytes: insn.svma.distance_from(view.function.start).unwrap_or(0),
+        svma: insn.svma,
+        text: x86::text(bytes, insn.svma),
+        access_bytes: insn.load.or(insn.store).map_or(0, |a| a.size_bytes),
+        source: Vec::new(),
+        variable: None,
+    }
+}
+
+/// A name made of the rule, the function and the instructions' text, not of addresses, so that it
+/// survives moved code and edits elsewhere. Equal ones in a function are numbered.
+fn stable_id(
+    rule: &str,
+    symbol: &str,
+    main: &Site,
+    others: &[Site],
+    repeats: &mut HashMap<u64, u32>,
+) -> FindingId {
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    let stem = symbol.split('.').next().unwrap_or(symbol);
+    let texts = std::iter::once(main).chain(others).map(|s| unplaced(&s.text));
+    for text in [rule.to_owned(), stem.to_owned()].into_iter().chain(texts) {
+        hash.write(text.as_bytes());
+        hash.write(&[0]);
+    }
+    let repeat = repeats.entry(hash.finish()).and_modify(|n| *n += 1).or_insert(0);
+    hash.write(&repeat.to_le_bytes());
+    FindingId(format!("{rule}-{:08x}", hash.finish() as u32))
+}
+
+/// The text of an instruction without what changes when code or data move: targets of jumps, and
+/// distances from the instruction to a global.
+fn unplaced(text: &str) -> String {
+    let (mnemonic, _) = text.split_once(' ').unwrap_or((text, ""));
+    if mnemonic.starts_with('j') || mnemonic == "call" {
+        return mnemonic.to_owned();
+    }
+    let Some(at) = text.find("[rip") else { return text.to_owned() };
+    let end = text[at..].find(']').map_or(text.len(), |close| at + close);
+    format!("{}{}", &text[..at + "[rip".len()], &text[end..])
+}
+
+/// FNV-1a: the standard library's hasher may change from release to release, ids may not.
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Svma;
+
+    fn at(svma: u64, text: &str) -> Site {
+        Site {
+            function: "f".into(),
+            offset_bytes: 0,
+            svma: Svma(svma),
+            text: text.into(),
+            access_bytes: 0,
+            source: vec![],
+            variable: None,
+        }
+    }
+
+    #[test]
+    fn ids_survive_moved_code_and_tell_repeats_apart() {
+        let id = |base: u64, symbol: &str, repeats: &mut _| {
+            stable_id("r", symbol, &at(base, "load"), &[at(base + 4, "store")], repeats)
+        };
+        let mut repeats = HashMap::new();
+        let first = id(0x1000, "f", &mut repeats);
+        assert_eq!(first, id(0x2000, "f.isra.0", &mut HashMap::new()));
+        assert_ne!(first, id(0x1000, "f", &mut repeats));
+        assert_ne!(first, id(0x1000, "g", &mut HashMap::new()));
+        assert_eq!(first.0.len(), "r-".len() + 8);
+        assert_eq!(unplaced("mov rax, qword ptr [rip+0x2345]"), "mov rax, qword ptr [rip]");
+        assert_eq!(unplaced("jne 0x401234"), "jne");
+    }
+}

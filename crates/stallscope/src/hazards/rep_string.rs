@@ -1,0 +1,182 @@
+//! `rep-string`: a short copy or fill done by a string instruction.
+//!
+//! **Effect.** `rep movs` and `rep stos` run from microcode. Whatever the size, they cost a start-up
+//! of two to three dozen cycles before the first byte moves, and some of that cannot be hidden
+//! behind other work. Plain moves of eight bytes do the same for one cycle each, so there is a size
+//! (some hundred bytes) below which the string instruction always loses. Compilers inline it far
+//! below: gcc does from 48 bytes on where vector registers are off limits, as in a kernel.
+//!
+//! **Sign.** Samples pile up on the string instruction and the one behind it; cycles per call hardly
+//! depend on the size.
+//!
+//! **What is looked for.** Every `rep movs` and `rep stos`. The size from a constant count, through
+//! blocks, and from behind gcc's alignment prologue ([`crate::code::string_sites`]). Below the
+//! crossover that the machine profile knows it is a finding; what it loses per execution is asked
+//! there as well. Sites of unknown size are counted, not blamed.
+//!
+//! **Literature.** M. Guzik, "x86: prevent gcc from emitting rep movsq/stosq for inlined ops"
+//! (2025); Intel Optimization Reference Manual, REP string enhancement; A. Fog, string
+//! instructions.
+
+use crate::code::{StringKind, StringSite};
+use crate::machine::{MachineProfile, PriceOrigin, StringCosts};
+use crate::model::{Certainty, CyclesLost, Grade};
+
+use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
+
+/// The rule.
+pub static REP_STRING: RepString = RepString;
+
+/// See the module.
+pub struct RepString;
+
+impl Hazard for RepString {
+    fn id(&self) -> &'static str {
+        "rep-string"
+    }
+
+    fn card(&self, profile: &MachineProfile) -> RuleCard {
+        RuleCard {
+            id: self.id(),
+            title: "a short copy or fill done by a string instruction",
+            effect: "rep movs and rep stos run from microcode: two to three dozen cycles of \
+                     start-up before the first byte moves, whatever the size, and everything \
+                     behind them waits. Moves of eight bytes cost a cycle each, so below some \
+                     hundred bytes they always win.",
+            picture: "  mov ecx, 21      21 x 8 = 168 bytes\n  \
+                      rep movsq        start-up |################|  bytes |#####|\n  \
+                      21 x mov, mov                                       |##########|\n",
+            price: price(profile),
+            detection: "Every rep movs and rep stos. The size: a constant count, also from another \
+                        block or computed from constants; or hidden by gcc's prologue, which \
+                        stores the first and the last piece and rounds the pointer up. Below the \
+                        crossover with moves of eight bytes it is a finding. Sites of unknown size \
+                        are counted (--sites lists them).",
+            remedies: &[
+                "gcc: -mmemcpy-strategy=unrolled_loop:256:noalign,libcall:-1:noalign and \
+                 -mmemset-strategy= likewise; -Os ignores both",
+                "gcc: a newer -mtune; what it inlines differs more by tuning than by version",
+                "clang has no such option; a call or a loop of known small size in the source is \
+                 not turned into a string instruction",
+                "make the structure smaller, or clear only what is read",
+            ],
+            literature: &[
+                "M. Guzik: x86: prevent gcc from emitting rep movsq/stosq for inlined ops, 2025",
+                "Intel 64 and IA-32 Optimization Reference Manual: REP Prefix and Data Movement",
+                "A. Fog: Optimizing Subroutines in Assembly Language, string instructions",
+            ],
+        }
+    }
+
+    fn grade(&self, profile: &MachineProfile) -> Grade {
+        let probed = |costs: &StringCosts| matches!(costs.origin, PriceOrigin::Probed { .. });
+        let both = probed(&profile.string_move_costs()) && probed(&profile.string_store_costs());
+        if both { Grade::Priced } else { Grade::Pattern }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::Strings
+    }
+
+    fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
+        let costs = [profile.string_move_costs(), profile.string_store_costs()];
+        view.strings()
+            .iter()
+            .filter_map(|site| {
+                let costs = match site.kind {
+                    StringKind::Move => &costs[0],
+                    StringKind::Store => &costs[1],
+                };
+                candidate(view, site, costs)
+            })
+            .collect()
+    }
+}
+
+fn candidate(view: &FunctionView<'_>, site: &StringSite, costs: &StringCosts) -> Option<Candidate> {
+    let size = site.size_bytes.filter(|n| *n > 0)?;
+    let (low, high) = costs.lost_cycles(size);
+    if high <= 0.0 {
+        return None;
+    }
+    let cycles_lost = CyclesLost { low, high };
+    let (does, moves) = match site.kind {
+        StringKind::Move => ("copies", "loads and stores"),
+        StringKind::Store => ("fills", "stores"),
+    };
+    let hidden = if site.behind_prologue { ", behind an alignment prologue" } else { "" };
+    Some(Candidate {
+        site: site.insn,
+        sets: Vec::new(),
+        certainty: Certainty::Definite,
+        distance_instructions: 0,
+        cycles_lost,
+        weight: loop_weight(view.loop_depth(site.insn)),
+        mechanism: format!(
+            "this {does} {size} bytes{hidden} with a string instruction: it loses {cycles_lost} \
+             cycles each time against {moves} of eight bytes, which win below {} bytes",
+            costs.crossover_bytes
+        ),
+        remedy: "keep the compiler from inlining it at this size (gcc: -mmemcpy-strategy=, \
+                 -mmemset-strategy=), or make it smaller"
+            .to_owned(),
+    })
+}
+
+fn price(profile: &MachineProfile) -> String {
+    let one = |name: &str, costs: &StringCosts| {
+        let origin = match &costs.origin {
+            PriceOrigin::Probed { probe } => format!("measured here by probe {probe}"),
+            PriceOrigin::Documented { source } => format!("documented: {source}"),
+            PriceOrigin::Assumed => "assumed: nothing is known about this design".to_owned(),
+        };
+        let lost = |size| costs.lost_cycles(size).1;
+        format!(
+            "{name} loses up to {:.0} cycles at 48 bytes and {:.0} at 168 and wins from {} bytes \
+             on ({origin})",
+            lost(48),
+            lost(168),
+            costs.crossover_bytes
+        )
+    };
+    format!(
+        "{}; {}",
+        one("rep movs", &profile.string_move_costs()),
+        one("rep stos", &profile.string_store_costs())
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::code::{Image, fixture};
+    use crate::machine::Microarchitecture;
+
+    fn found(code: &[u8], design: Microarchitecture) -> Vec<Candidate> {
+        let program = fixture::program(&[("f", code)]);
+        let image = Image::parse(Path::new("p"), program).unwrap();
+        let view = FunctionView::of(&image, &image.functions()[0]);
+        REP_STRING.look(&view, &MachineProfile::for_microarchitecture(design))
+    }
+
+    #[test]
+    fn a_small_copy_is_found_with_its_price_outside_loops_too() {
+        // mov ecx, 21; rep movsq; ret
+        let found =
+            found(&[0xb9, 21, 0, 0, 0, 0xf3, 0x48, 0xa5, 0xc3], Microarchitecture::CascadeLake);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].mechanism.contains("copies 168 bytes"), "{}", found[0].mechanism);
+        assert!((found[0].cycles_lost.high - 18.6).abs() < 0.1);
+    }
+
+    #[test]
+    fn large_and_unknown_sizes_are_no_findings() {
+        // mov ecx, 512; rep stosq
+        let large = [0xb9, 0, 2, 0, 0, 0xf3, 0x48, 0xab];
+        assert!(found(&large, Microarchitecture::CascadeLake).is_empty());
+        // rep stosq
+        assert!(found(&[0xf3, 0x48, 0xab], Microarchitecture::Zen5).is_empty());
+    }
+}

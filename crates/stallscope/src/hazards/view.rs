@@ -1,0 +1,98 @@
+//! One function as the rules see it: its bytes, its code, and what is worked out only when a rule
+//! asks.
+
+use std::cell::OnceCell;
+
+use crate::code::{
+    Addresses, Function, FunctionCode, Image, StringSite, may_hold_strings, string_sites,
+};
+
+/// What a function must have for a rule to look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// A loop.
+    Loops,
+    /// Nothing: the rule reads straight-line code too, in time linear in its size.
+    Nothing,
+    /// More than one function: it is asked about the whole program.
+    Program,
+    /// The byte pattern of a string instruction.
+    Strings,
+}
+
+/// One function, decoded.
+pub struct FunctionView<'a> {
+    /// The program it is part of.
+    pub image: &'a Image,
+    /// Where it is.
+    pub function: &'a Function,
+    bytes: &'a [u8],
+    code: FunctionCode,
+    addresses: OnceCell<Addresses>,
+    strings: OnceCell<Vec<StringSite>>,
+}
+
+impl<'a> FunctionView<'a> {
+    /// Decodes a function.
+    #[must_use]
+    pub fn of(image: &'a Image, function: &'a Function) -> Self {
+        Self {
+            image,
+            function,
+            bytes: image.function_bytes(function),
+            code: FunctionCode::of(image, function),
+            addresses: OnceCell::new(),
+            strings: OnceCell::new(),
+        }
+    }
+
+    /// Its machine code.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Its instructions, blocks and loops.
+    #[must_use]
+    pub fn code(&self) -> &FunctionCode {
+        &self.code
+    }
+
+    /// The symbolic addresses of its accesses.
+    #[must_use]
+    pub fn addresses(&self) -> &Addresses {
+        self.addresses.get_or_init(|| Addresses::of(&self.code))
+    }
+
+    /// Its string instructions.
+    #[must_use]
+    pub fn strings(&self) -> &[StringSite] {
+        self.strings.get_or_init(|| {
+            if may_hold_strings(self.bytes) {
+                string_sites(self.bytes, &self.code)
+            } else {
+                Vec::new()
+            }
+        })
+    }
+
+    /// Loop nesting depth of an instruction, 0 outside loops.
+    #[must_use]
+    pub fn loop_depth(&self, insn: usize) -> u32 {
+        if self.code.loops.is_empty() {
+            return 0;
+        }
+        self.code.innermost_loop(self.code.block_of(insn)).map_or(0, |l| l.depth)
+    }
+
+    /// Whether it has what a rule needs.
+    #[must_use]
+    pub fn has(&self, needs: Needs) -> bool {
+        match needs {
+            Needs::Nothing => true,
+            Needs::Program => false,
+            Needs::Loops => !self.code.loops.is_empty(),
+            Needs::Strings => !self.strings().is_empty(),
+        }
+    }
+}

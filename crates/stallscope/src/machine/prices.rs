@@ -1,0 +1,272 @@
+//! Prices besides store forwarding: string instructions, accesses across a line, the front end.
+//!
+//! What a probe measured stands in the profile. Where it holds nothing, the tables here answer:
+//! documented for the designs that somebody measured, assumed for the others.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Machine;
+use super::caches::CacheKind;
+use super::known::Microarchitecture as M;
+use super::profile::{MachineProfile, PriceOrigin, PriceRange};
+
+/// What a string instruction and what replaces it cost at one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StringPoint {
+    /// Bytes moved.
+    pub size_bytes: u64,
+    /// Core cycles of `rep movs` or `rep stos`, one after the other.
+    pub rep_cycles: f64,
+    /// Core cycles of moves of eight bytes that do the same.
+    pub moves_cycles: f64,
+    /// Core cycles of the string instruction that even a long latency chain beside it cannot hide.
+    pub shadow_cycles: f64,
+}
+
+/// What copying or filling with a string instruction costs, by size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StringCosts {
+    /// The size from which the string instruction is cheaper than moves of eight bytes.
+    pub crossover_bytes: u64,
+    /// Measured or assumed sizes, ascending.
+    pub points: Vec<StringPoint>,
+    /// Who says so.
+    pub origin: PriceOrigin,
+}
+
+impl StringCosts {
+    /// Cycles that one execution loses against moves of eight bytes: what cannot be hidden, and
+    /// the whole difference. Zero from the crossover on.
+    #[must_use]
+    pub fn lost_cycles(&self, size_bytes: u64) -> (f64, f64) {
+        if size_bytes >= self.crossover_bytes {
+            return (0.0, 0.0);
+        }
+        let at = |of: fn(&StringPoint) -> f64| interpolate(&self.points, size_bytes, of);
+        let whole = (at(|p| p.rep_cycles) - at(|p| p.moves_cycles)).max(0.0);
+        (at(|p| p.shadow_cycles).min(whole), whole)
+    }
+}
+
+/// Between the two neighbouring points, or the nearest point.
+fn interpolate(points: &[StringPoint], size_bytes: u64, of: fn(&StringPoint) -> f64) -> f64 {
+    let above = points.partition_point(|p| p.size_bytes < size_bytes);
+    match (above.checked_sub(1).and_then(|i| points.get(i)), points.get(above)) {
+        (Some(low), Some(high)) => {
+            let span = (high.size_bytes - low.size_bytes) as f64;
+            let share = (size_bytes - low.size_bytes) as f64 / span;
+            of(low) + (of(high) - of(low)) * share
+        }
+        (Some(only), None) | (None, Some(only)) => of(only),
+        (None, None) => 0.0,
+    }
+}
+
+/// The instruction cache that code competes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CodeCache {
+    /// Number of sets.
+    pub sets: u32,
+    /// Lines per set.
+    pub ways: u32,
+    /// Bytes per line.
+    pub line_bytes: u32,
+}
+
+impl CodeCache {
+    /// What most x86-64 designs have: 32 KiB in 8 ways.
+    pub const COMMON: Self = Self { sets: 64, ways: 8, line_bytes: 64 };
+
+    /// That of a machine as it presents it.
+    #[must_use]
+    pub fn of(machine: &Machine) -> Option<Self> {
+        let cache = machine.cache(1, CacheKind::Instruction)?;
+        let (sets, ways, line_bytes) = (cache.sets, cache.ways, cache.line_bytes);
+        (sets > 0 && ways > 0 && line_bytes > 0).then_some(Self { sets, ways, line_bytes })
+    }
+}
+
+const OWN_STUDY: &str = "own feasibility study on Cascade Lake";
+
+/// (bytes, rep movsq, moves, not to be hidden), Cascade Lake, hot cache, aligned.
+const MOVES_CASCADE_LAKE: &[(u64, f64, f64, f64)] = &[
+    (8, 27.4, 1.0, 0.0),
+    (16, 27.9, 2.0, 0.0),
+    (32, 27.9, 4.0, 0.0),
+    (64, 27.4, 8.0, 0.0),
+    (80, 30.9, 10.0, 0.0),
+    (96, 34.3, 12.0, 13.0),
+    (128, 35.3, 16.2, 16.0),
+    (168, 39.5, 20.9, 19.4),
+    (192, 37.2, 24.1, 17.0),
+    (256, 39.9, 32.1, 17.0),
+    (384, 43.1, 48.0, 17.0),
+];
+
+/// The same for rep stosq.
+const STORES_CASCADE_LAKE: &[(u64, f64, f64, f64)] = &[
+    (8, 28.4, 1.0, 0.0),
+    (16, 28.4, 2.0, 0.0),
+    (32, 28.4, 4.0, 0.0),
+    (64, 28.4, 8.0, 0.0),
+    (128, 28.4, 16.0, 0.0),
+    (168, 30.6, 20.9, 0.0),
+    (192, 34.3, 24.0, 16.5),
+    (256, 35.3, 32.0, 16.5),
+    (384, 37.2, 48.0, 16.5),
+];
+
+/// Where nobody measured: a start-up of 24 cycles and 32 bytes per cycle, so that moves of eight
+/// bytes win up to 256 bytes, the bound that the Linux proposal of 2025 chose for all x86-64 parts.
+const ASSUMED: &[(u64, f64, f64, f64)] = &[(0, 24.0, 0.0, 0.0), (256, 32.0, 32.0, 0.0)];
+
+fn string_costs(
+    crossover_bytes: u64,
+    rows: &[(u64, f64, f64, f64)],
+    origin: PriceOrigin,
+) -> StringCosts {
+    let points = rows
+        .iter()
+        .map(|(size_bytes, rep_cycles, moves_cycles, shadow_cycles)| StringPoint {
+            size_bytes: *size_bytes,
+            rep_cycles: *rep_cycles,
+            moves_cycles: *moves_cycles,
+            shadow_cycles: *shadow_cycles,
+        })
+        .collect();
+    StringCosts { crossover_bytes, points, origin }
+}
+
+fn documented(low_cycles: f64, high_cycles: f64, source: &str) -> PriceRange {
+    let origin = PriceOrigin::Documented { source: source.to_owned() };
+    PriceRange { low_cycles, high_cycles, origin, measured: None }
+}
+
+fn assumed(low_cycles: f64, high_cycles: f64) -> PriceRange {
+    PriceRange { low_cycles, high_cycles, origin: PriceOrigin::Assumed, measured: None }
+}
+
+impl MachineProfile {
+    /// Whether the design is Skylake or one of its direct successors, whose string microcode,
+    /// line splits and jump erratum are alike.
+    fn is_skylake_family(&self) -> bool {
+        matches!(self.microarchitecture, M::Skylake | M::SkylakeServer | M::CascadeLake)
+    }
+
+    /// What `rep movs` costs.
+    #[must_use]
+    pub fn string_move_costs(&self) -> StringCosts {
+        self.rep_moves.clone().unwrap_or_else(|| self.tabled(345, MOVES_CASCADE_LAKE))
+    }
+
+    /// What `rep stos` costs.
+    #[must_use]
+    pub fn string_store_costs(&self) -> StringCosts {
+        self.rep_stores.clone().unwrap_or_else(|| self.tabled(294, STORES_CASCADE_LAKE))
+    }
+
+    fn tabled(&self, crossover_bytes: u64, skylake: &[(u64, f64, f64, f64)]) -> StringCosts {
+        if self.is_skylake_family() {
+            let origin = PriceOrigin::Documented { source: OWN_STUDY.to_owned() };
+            string_costs(crossover_bytes, skylake, origin)
+        } else {
+            string_costs(256, ASSUMED, PriceOrigin::Assumed)
+        }
+    }
+
+    /// Extra latency of an access that crosses a line.
+    #[must_use]
+    pub fn line_split_price(&self) -> PriceRange {
+        match &self.line_split_cycles {
+            Some(probed) => probed.clone(),
+            None if self.is_skylake_family() => documented(2.0, 5.0, OWN_STUDY),
+            None => assumed(1.0, 10.0),
+        }
+    }
+
+    /// What a jump that touches a 32-byte boundary costs each time; `None` on parts without
+    /// Intel's erratum.
+    #[must_use]
+    pub fn jump_at_boundary_price(&self) -> Option<PriceRange> {
+        self.is_skylake_family().then(|| documented(2.0, 3.0, OWN_STUDY))
+    }
+
+    /// What one more window per turn of a small loop costs. An assumption on every design: the
+    /// front end delivers one window per cycle, and what is behind it may hide that.
+    #[must_use]
+    pub fn extra_window_price(&self) -> PriceRange {
+        assumed(0.0, 1.0)
+    }
+
+    /// Bytes of code that one entry of the decoded-instruction cache covers.
+    #[must_use]
+    pub fn fetch_window_bytes(&self) -> u64 {
+        match self.microarchitecture {
+            M::SandyBridge | M::IvyBridge | M::Haswell | M::Broadwell => 32,
+            _ if self.is_skylake_family() => 32,
+            _ => 64,
+        }
+    }
+
+    /// The instruction cache, as this machine presents it or as most designs have it.
+    #[must_use]
+    pub fn code_cache(&self) -> CodeCache {
+        self.code_cache.unwrap_or(CodeCache::COMMON)
+    }
+
+    /// What a line of code costs that must come from the second level because its set is full.
+    #[must_use]
+    pub fn code_miss_price(&self) -> PriceRange {
+        if self.is_skylake_family() { documented(0.0, 24.0, OWN_STUDY) } else { assumed(0.0, 24.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_instruction_loses_below_the_crossover_only() {
+        let lake = MachineProfile::for_microarchitecture(M::CascadeLake);
+        let moves = lake.string_move_costs();
+        let (low, high) = moves.lost_cycles(168);
+        assert!((low - 18.6).abs() < 0.1 && (high - 18.6).abs() < 0.1, "{low} {high}");
+        assert_eq!(moves.lost_cycles(345), (0.0, 0.0));
+        let stores = lake.string_store_costs();
+        let (low, high) = stores.lost_cycles(48);
+        assert!(low == 0.0 && (high - 22.4).abs() < 0.1, "{low} {high}");
+        assert!(matches!(stores.origin, PriceOrigin::Documented { .. }));
+        let zen = MachineProfile::for_microarchitecture(M::Zen5).string_move_costs();
+        assert_eq!((zen.crossover_bytes, &zen.origin), (256, &PriceOrigin::Assumed));
+        assert_eq!(zen.lost_cycles(128), (0.0, 12.0));
+        assert_eq!(zen.lost_cycles(1 << 40), (0.0, 0.0));
+    }
+
+    #[test]
+    fn what_a_probe_measured_goes_before_the_table() {
+        let mut profile = MachineProfile::for_microarchitecture(M::Zen5);
+        let origin = PriceOrigin::Probed { probe: "string-copy".into() };
+        profile.rep_moves = Some(string_costs(64, &[(32, 20.0, 4.0, 1.0)], origin.clone()));
+        assert_eq!(profile.string_move_costs().origin, origin);
+        assert_eq!(profile.string_move_costs().lost_cycles(8), (1.0, 16.0));
+        assert_eq!(profile.string_store_costs().origin, PriceOrigin::Assumed);
+    }
+
+    #[test]
+    fn the_erratum_is_that_of_skylake_and_its_successors() {
+        let of = MachineProfile::for_microarchitecture;
+        assert!(of(M::CascadeLake).jump_at_boundary_price().is_some());
+        assert!(of(M::Zen5).jump_at_boundary_price().is_none());
+        assert_eq!(of(M::SunnyCove).fetch_window_bytes(), 64);
+    }
+
+    #[test]
+    fn the_code_cache_is_that_of_the_machine() {
+        use super::super::invented;
+        let machine = Machine::from_facts(&invented::cascade_lake_guest());
+        assert_eq!(CodeCache::of(&machine), Some(CodeCache::COMMON));
+        let profile = MachineProfile::for_machine(&machine);
+        assert_eq!(profile.code_cache(), CodeCache::COMMON);
+    }
+}
