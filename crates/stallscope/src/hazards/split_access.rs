@@ -122,11 +122,12 @@ fn aligned_frames(code: &FunctionCode) -> Vec<u32> {
 fn in_frame(addresses: &Addresses, index: usize, insn: &Insn, frames: &[u32]) -> Option<i64> {
     let address = if insn.load.is_some() { addresses.load(index) } else { addresses.store(index) };
     match address? {
-        SymbolicAddress { base: Some(Root::Result(at, Reg::STACK)), index: None, offset_bytes }
-            if frames.contains(&at) =>
-        {
-            Some(offset_bytes)
-        }
+        SymbolicAddress {
+            base: Some(Root::Result(at, Reg::STACK)),
+            also: None,
+            index: None,
+            offset_bytes,
+        } if frames.contains(&at) => Some(offset_bytes),
         _ => None,
     }
 }

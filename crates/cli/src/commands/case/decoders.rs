@@ -6,7 +6,7 @@ use ::index_codec::variants::{
 };
 use ::index_codec::{Error, checked};
 use stallscope::code::Image;
-use stallscope::hazards::{ScanFilter, scan};
+use stallscope::hazards::{STORE_FORWARD, ScanFilter, scan};
 use stallscope::machine::MachineProfile;
 
 use super::ScanOfVariant;
@@ -81,8 +81,8 @@ fn scan_one(
     };
     let (mut functions, mut findings) = (0, Vec::new());
     for name in decoder.functions {
-        let filter = ScanFilter { function: Some((*name).to_owned()) };
-        let report = scan(image, &filter, profile);
+        let filter = ScanFilter { function: Some((*name).to_owned()), rules: vec![&STORE_FORWARD] };
+        let report = scan(image, &filter, profile, None);
         functions += report.functions;
         findings.extend(report.findings);
     }

@@ -128,7 +128,7 @@ fn rest(more: usize) -> String {
 #[cfg(test)]
 mod tests {
     use stallscope::clock::FakeClock;
-    use stallscope::model::{Certainty, FindingId, Grade, Site, Svma};
+    use stallscope::model::{Certainty, CyclesLost, FindingId, Grade, Site, Svma};
 
     use super::super::index_codec::invented;
     use super::*;
@@ -147,6 +147,8 @@ mod tests {
             variable: None,
         };
         Finding {
+            cycles_lost: CyclesLost { low: 0.0, high: 15.0 },
+            heat_share: None,
             rule: "store-forward".into(),
             id: FindingId("store-forward-00000000".into()),
             loop_depth: 1,
