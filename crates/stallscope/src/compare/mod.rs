@@ -9,10 +9,13 @@
 mod analysis;
 mod diagnostics;
 mod error;
+pub mod layouts;
 mod program;
 pub mod rounds;
+pub mod results;
 mod runner;
 pub mod schedule;
+pub mod sequential;
 pub mod simulate;
 pub mod stats;
 mod verdict;

@@ -121,13 +121,18 @@ fn first_slots(pairs: usize, order: Order, rng: &mut Pcg64Mcg) -> Vec<bool> {
         // A last, shorter block is balanced too; an odd last pair is drawn alone.
         let left = (pairs - slots.len()).next_multiple_of(2).min(BLOCK_PAIRS);
         let mut block: Vec<bool> = (0..left).map(|i| i % 2 == 0).collect();
-        for last in (1..left).rev() {
-            block.swap(last, below(rng, last as u64 + 1) as usize);
-        }
+        shuffle(&mut block, rng);
         slots.extend(block);
     }
     slots.truncate(pairs);
     slots
+}
+
+/// A random order, the same for the same state of `rng` on every machine.
+pub(super) fn shuffle<T>(items: &mut [T], rng: &mut Pcg64Mcg) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, below(rng, last as u64 + 1) as usize);
+    }
 }
 
 /// Uniform in `0..limit` by multiplication; the bias is below 2^-50 for the small limits used here.

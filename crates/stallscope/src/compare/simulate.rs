@@ -25,6 +25,58 @@ pub enum Noise {
     Spikes(f64),
     /// From a random run on, everything is slower by this much (log).
     Step(f64),
+    /// A neighbour comes and goes: about this share of runs, twenty at a time, takes half as long again.
+    Bursts(f64),
+}
+
+/// Runs that a neighbour stays for, on average.
+const BURST_RUNS: f64 = 20.0;
+
+/// What the machine adds to each run, in order of time.
+#[derive(Clone, Debug)]
+pub(super) struct Disturbance {
+    pub(super) noise: Noise,
+    runs: u32,
+    step_at: u32,
+    level: f64,
+    neighbour: bool,
+}
+
+impl Disturbance {
+    pub(super) fn new(noise: Noise, runs: u32, rng: &mut Pcg64Mcg) -> Self {
+        let step_at = (uniform(rng) * f64::from(runs)) as u32;
+        Self { noise, runs, step_at, level: 0.0, neighbour: false }
+    }
+
+    /// Whether a neighbour slows everything down at this moment.
+    pub(super) fn has_neighbour(&self) -> bool {
+        self.neighbour
+    }
+
+    /// What the machine adds at this moment (log).
+    pub(super) fn at(&mut self, order: u32, rng: &mut Pcg64Mcg) -> f64 {
+        match self.noise {
+            Noise::Quiet => 0.0,
+            Noise::LinearDrift(total) => total * f64::from(order) / f64::from(self.runs.max(1)),
+            Noise::RandomWalk(sd) => {
+                self.level += sd * normal(rng);
+                self.level
+            }
+            Noise::Spikes(share) => {
+                let (hit, size) = (uniform(rng), uniform(rng));
+                if hit < share { (0.05 + 0.25 * size).ln_1p() } else { 0.0 }
+            }
+            Noise::Step(height) if order >= self.step_at => height,
+            Noise::Step(_) => 0.0,
+            Noise::Bursts(share) => {
+                let leave = 1.0 / BURST_RUNS;
+                let come = leave * share / (1.0 - share);
+                let turn = uniform(rng) < if self.neighbour { leave } else { come };
+                self.neighbour ^= turn;
+                if self.neighbour { 1.5_f64.ln() } else { 0.0 }
+            }
+        }
+    }
 }
 
 /// A machine, two programs and the truth about them.
@@ -44,9 +96,7 @@ pub struct SimulatedMachine {
     pub timer_step_ns: u64,
     /// Share of the wall time that is spent in the kernel.
     pub system_share: f64,
-    runs: u32,
-    step_at: u32,
-    level: f64,
+    machine: Disturbance,
     rng: Pcg64Mcg,
 }
 
@@ -56,8 +106,7 @@ impl SimulatedMachine {
     #[must_use]
     pub fn new(noise: Noise, pairs: u32, seed: u64) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let runs = 2 * pairs;
-        let step_at = (uniform(&mut rng) * f64::from(runs)) as u32;
+        let machine = Disturbance::new(noise, 2 * pairs, &mut rng);
         Self {
             effect_log: 0.0,
             slot_effect_log: 0.0,
@@ -66,33 +115,8 @@ impl SimulatedMachine {
             base_ns: 50e6,
             timer_step_ns: 1,
             system_share: 0.1,
-            runs,
-            step_at,
-            level: 0.0,
+            machine,
             rng,
-        }
-    }
-
-    /// What the machine adds at this moment.
-    fn disturbance(&mut self, order: u32) -> f64 {
-        match self.noise {
-            Noise::Quiet => 0.0,
-            Noise::LinearDrift(total) => total * f64::from(order) / f64::from(self.runs.max(1)),
-            Noise::RandomWalk(sd) => {
-                self.level += sd * normal(&mut self.rng);
-                self.level
-            }
-            Noise::Spikes(share) => {
-                let (hit, size) = (uniform(&mut self.rng), uniform(&mut self.rng));
-                if hit < share { (0.05 + 0.25 * size).ln_1p() } else { 0.0 }
-            }
-            Noise::Step(height) => {
-                if order >= self.step_at {
-                    height
-                } else {
-                    0.0
-                }
-            }
         }
     }
 }
@@ -109,7 +133,8 @@ impl Runner for SimulatedMachine {
 
     fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
         let mut log = self.base_ns.ln() + self.run_sd_log * normal(&mut self.rng);
-        log += self.disturbance(plan.order);
+        self.machine.noise = self.noise;
+        log += self.machine.at(plan.order, &mut self.rng);
         log += if plan.arm == Arm::B { self.effect_log } else { 0.0 };
         log += if plan.slot == Slot::Second { self.slot_effect_log } else { 0.0 };
         let step = self.timer_step_ns.max(1);
@@ -127,12 +152,12 @@ impl Runner for SimulatedMachine {
 }
 
 /// Uniform in [0, 1) with 53 bits.
-fn uniform(rng: &mut Pcg64Mcg) -> f64 {
+pub(super) fn uniform(rng: &mut Pcg64Mcg) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Standard normal, by Box and Muller.
-fn normal(rng: &mut Pcg64Mcg) -> f64 {
+pub(super) fn normal(rng: &mut Pcg64Mcg) -> f64 {
     let radius = (-2.0 * (1.0 - uniform(rng)).ln()).sqrt();
     radius * (std::f64::consts::TAU * uniform(rng)).cos()
 }

@@ -6,11 +6,14 @@
 //! the interval that belongs to the signed-rank test: it keeps its coverage under spikes, where
 //! means and bootstraps do not.
 
+pub mod families;
 pub mod power;
+pub mod rank_sum;
 pub mod ranks;
 pub mod robust;
 pub mod signed_rank;
 pub mod student;
+pub mod welch;
 
 /// The error probability of every interval and test in this room, two-sided.
 pub const ALPHA: f64 = 0.05;

@@ -24,6 +24,17 @@ pub fn power(n: usize, effect_in_sd: f64) -> f64 {
     }
 }
 
+/// Power of the two-sample t-test with `n` values on each side when the effect is `effect_in_sd`
+/// standard deviations; zero for fewer than two values.
+#[must_use]
+pub fn two_sample_power(n: usize, effect_in_sd: f64) -> f64 {
+    let freedom = 2.0 * n as f64 - 2.0;
+    match t_quantile(1.0 - ALPHA / 2.0, freedom) {
+        Some(critical) => upper_tail(critical, freedom, effect_in_sd * (n as f64 / 2.0).sqrt()),
+        None => 0.0,
+    }
+}
+
 /// P(T > c) for the non-central t: the mean of Φ(δ − c·s) over s = √(χ²/ν), by Simpson's rule.
 fn upper_tail(critical: f64, freedom: f64, shift: f64) -> f64 {
     const STEPS: usize = 200;

@@ -1,0 +1,79 @@
+//! `go test -bench` text: configuration lines (`key: value`) and result lines (name, iterations,
+//! then pairs of value and unit), as the Go benchmark data format has them. Other lines (`PASS`,
+//! `ok`, logs) are passed over, as benchstat does.
+
+use std::collections::BTreeMap;
+
+use super::{ResultError, ResultFile};
+
+/// Whether a line is a result.
+pub(super) fn is_result(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let name = words.next().is_some_and(|w| {
+        w.strip_prefix("Benchmark").is_some_and(|rest| {
+            // `Benchmarking` is a word of English, not the name of a benchmark.
+            rest.chars().next().is_none_or(|c| !c.is_lowercase())
+        })
+    });
+    name && words.next().is_some_and(|w| w.parse::<u64>().is_ok()) && words.next().is_some()
+}
+
+/// A configuration line: a key that starts in lower case and holds no blank, and its value.
+fn config(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once(':')?;
+    let fits = key.starts_with(char::is_lowercase)
+        && !key.contains(|c: char| c.is_whitespace() || c.is_uppercase());
+    fits.then(|| (key, value.trim()))
+}
+
+pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
+    let mut index = BTreeMap::new();
+    let mut package = String::new();
+    for (number, line) in text.lines().enumerate() {
+        if is_result(line) {
+            result(file, &mut index, &package, number + 1, line)?;
+        } else if let Some((key, value)) = config(line) {
+            if key == "pkg" {
+                package = value.into();
+            }
+            file.config.insert(key.into(), value.into());
+        }
+    }
+    // Names of packages are noise when there is one; with several they keep benchmarks apart.
+    let packages: std::collections::BTreeSet<&str> =
+        file.series.iter().filter_map(|s| s.name.split_once('\t').map(|n| n.0)).collect();
+    let several = packages.len() > 1;
+    for series in &mut file.series {
+        if let Some((package, name)) = series.name.split_once('\t') {
+            series.name = if several { format!("{package}.{name}") } else { name.to_owned() };
+        }
+    }
+    Ok(())
+}
+
+fn result(
+    file: &mut ResultFile,
+    index: &mut BTreeMap<(String, String), usize>,
+    package: &str,
+    number: usize,
+    line: &str,
+) -> Result<(), ResultError> {
+    let path = file.path.clone();
+    let wrong = |what: String| ResultError::Line { path: path.clone(), line: number, what };
+    let mut words = line.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    let name = name.strip_prefix("Benchmark").unwrap_or(name);
+    let name = format!("{package}\t{name}");
+    let rest: Vec<&str> = words.skip(1).collect();
+    if !rest.len().is_multiple_of(2) {
+        return Err(wrong("a value without its unit: is the line cut off?".into()));
+    }
+    for pair in rest.chunks_exact(2) {
+        let value: f64 = pair[0]
+            .parse()
+            .map_err(|_| wrong(format!("`{}` stands where a number is expected", pair[0])))?;
+        let value = file.checked(&format!("line {number}"), value)?;
+        file.add(index, &name, pair[1], value);
+    }
+    Ok(())
+}

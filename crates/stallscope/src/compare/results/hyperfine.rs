@@ -1,0 +1,53 @@
+//! hyperfine JSON: one entry per command with its times in seconds.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Better, ResultError, ResultFile, Series, Summary};
+
+#[derive(Deserialize)]
+struct Document {
+    results: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    command: String,
+    mean: Option<f64>,
+    stddev: Option<f64>,
+    #[serde(default)]
+    times: Vec<Option<f64>>,
+    #[serde(default)]
+    parameters: BTreeMap<String, Value>,
+}
+
+pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
+    let document: Document = serde_json::from_str(text).map_err(|cause| ResultError::Json {
+        path: file.path.clone(),
+        what: "hyperfine JSON".into(),
+        cause,
+    })?;
+    for entry in document.results {
+        let mut values = Vec::with_capacity(entry.times.len());
+        for time in &entry.times {
+            // JSON has no NaN: serialisers write null.
+            values.push(file.checked(&entry.command, time.unwrap_or(f64::NAN))?);
+        }
+        let summary = match (values.is_empty(), entry.mean) {
+            (true, Some(mean)) => Some(Summary {
+                mean: file.checked(&entry.command, mean)?,
+                sd: entry.stddev,
+                n: None,
+            }),
+            (true, None) => continue,
+            _ => None,
+        };
+        let parameters: Vec<String> =
+            entry.parameters.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let name = if parameters.is_empty() { entry.command } else { parameters.join(",") };
+        file.series.push(Series { name, unit: "s".into(), better: Better::Lower, values, summary });
+    }
+    Ok(())
+}

@@ -1,0 +1,374 @@
+//! Two files of results, series by series: the test of benchstat, an interval, a word.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::threats::{of_files, of_series};
+use super::units::convert;
+use super::{Better, Format, ResultError, ResultFile, Series, Threat};
+use crate::compare::stats::ALPHA;
+use crate::compare::stats::families::{Adjustment, adjust};
+use crate::compare::stats::rank_sum;
+use crate::compare::stats::robust::{quartiles, sorted};
+use crate::compare::stats::student::mean_and_sd;
+use crate::compare::stats::welch::from_parts;
+use crate::compare::verdict::Decision;
+
+/// Samples on each side from which "equivalent" may be said.
+const FEWEST_FOR_EQUIVALENCE: usize = 6;
+
+/// What is said about a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FileRecord {
+    /// As it was named.
+    pub path: String,
+    /// Who wrote it.
+    pub format: Format,
+    /// What it says about its circumstances.
+    pub config: BTreeMap<String, String>,
+}
+
+/// The middle of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Centre {
+    /// Median; the mean where no samples were kept.
+    pub value: f64,
+    /// Lower quartile.
+    pub low: f64,
+    /// Upper quartile.
+    pub high: f64,
+    /// Samples; 0 where none were kept.
+    pub n: u64,
+}
+
+/// NEW over OLD, as log ratios, with the 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// The estimate (Hodges–Lehmann of logs).
+    pub log_ratio: f64,
+    /// Lower end.
+    pub low_log: f64,
+    /// Upper end.
+    pub high_log: f64,
+    /// What the interval really covers.
+    pub confidence: f64,
+}
+
+/// One benchmark in one unit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Row {
+    /// The benchmark.
+    pub name: String,
+    /// The unit of both.
+    pub unit: String,
+    /// Which way is better.
+    pub better: Better,
+    /// OLD.
+    pub old: Centre,
+    /// NEW.
+    pub new: Centre,
+    /// NEW over OLD by the medians; absent when OLD is zero.
+    pub median_ratio: Option<f64>,
+    /// NEW over OLD with an interval; absent when a sample is zero.
+    pub change: Option<Change>,
+    /// Two-sided p-value of the rank test; absent where neither samples nor their number were kept.
+    pub p_value: Option<f64>,
+    /// The same, adjusted for the number of rows.
+    pub adjusted_p: Option<f64>,
+    /// `slower` means worse, also for rates.
+    pub decision: Decision,
+    /// What can be held against it.
+    pub threats: Vec<Threat>,
+}
+
+/// All rows of one unit as one number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Geomean {
+    /// The unit.
+    pub unit: String,
+    /// Rows behind it.
+    pub rows: u64,
+    /// Geometric mean of the ratios of medians, as a log ratio, with an interval for these
+    /// benchmarks (not for others like them).
+    pub change: Change,
+}
+
+/// Two files, judged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Judgement {
+    /// OLD and NEW.
+    pub files: [FileRecord; 2],
+    /// The smallest effect of interest as a share.
+    pub effect: f64,
+    /// How p-values were adjusted over the rows.
+    pub adjustment: Adjustment,
+    /// One row per benchmark and unit, in the order of OLD.
+    pub rows: Vec<Row>,
+    /// Geometric means over units with several rows.
+    pub geomeans: Vec<Geomean>,
+    /// Benchmarks that only OLD, and only NEW has.
+    pub only_in: [Vec<String>; 2],
+    /// The worst word of all rows.
+    pub decision: Decision,
+    /// What can be held against the files as wholes.
+    pub threats: Vec<Threat>,
+}
+
+/// Judges NEW against OLD. `effect` is the smallest effect of interest as a share.
+///
+/// # Errors
+/// When both are one file, have nothing in common, or measure one thing in two units.
+pub fn judge(
+    old: &ResultFile,
+    new: &ResultFile,
+    effect: f64,
+    adjustment: Adjustment,
+) -> Result<Judgement, ResultError> {
+    let (pairs, only_in) = pair_up(old, new)?;
+    let mut rows: Vec<Row> =
+        pairs.iter().map(|(a, b)| row((old, a), (new, b), effect.ln_1p())).collect();
+    let p: Vec<f64> = rows.iter().map(|r| r.p_value.unwrap_or(f64::NAN)).collect();
+    for (row, adjusted) in rows.iter_mut().zip(adjust(&p, adjustment)) {
+        row.adjusted_p = row.p_value.map(|_| adjusted);
+        row.decision = decide(row, effect.ln_1p());
+    }
+    let record = |file: &ResultFile| FileRecord {
+        path: file.path.clone(),
+        format: file.format,
+        config: file.config.clone(),
+    };
+    Ok(Judgement {
+        files: [record(old), record(new)],
+        effect,
+        adjustment,
+        geomeans: geomeans(&rows),
+        decision: worst(&rows),
+        rows,
+        only_in,
+        threats: of_files(old, new),
+    })
+}
+
+type Pairs<'a> = Vec<(&'a Series, Series)>;
+
+/// Series of both files that belong together, those of NEW in the unit of OLD.
+fn pair_up<'a>(
+    old: &'a ResultFile,
+    new: &ResultFile,
+) -> Result<(Pairs<'a>, [Vec<String>; 2]), ResultError> {
+    // Two files with one nameless thing each are about that thing, whatever it is called.
+    let lonely = matches!(old.format, Format::Hyperfine | Format::Numbers | Format::Csv)
+        && old.series.len() == 1
+        && new.series.len() == 1;
+    let mut pairs = Vec::new();
+    let mut taken = vec![false; new.series.len()];
+    let mut only_old = Vec::new();
+    for a in &old.series {
+        let named = |b: &Series| b.name == a.name || lonely;
+        let fits = |b: &Series| named(b) && convert(&b.unit, &a.unit).is_some();
+        if let Some(at) = new.series.iter().position(fits) {
+            let (b, scale) = (&new.series[at], convert(&new.series[at].unit, &a.unit));
+            taken[at] = true;
+            pairs.push((a, scaled(b, scale.unwrap_or(1.0))));
+        } else if let Some(b) = new.series.iter().find(|b| named(b) && of_one_kind(a, b, old, new))
+        {
+            return Err(ResultError::MixedUnits {
+                name: a.name.clone(),
+                old: word(&a.unit),
+                new: word(&b.unit),
+            });
+        } else {
+            only_old.push(label(a));
+        }
+    }
+    let only_new: Vec<String> =
+        new.series.iter().zip(&taken).filter(|(_, t)| !**t).map(|(s, _)| label(s)).collect();
+    if pairs.is_empty() {
+        return Err(ResultError::NothingInCommon {
+            old: old.path.clone(),
+            new: new.path.clone(),
+            first: only_old.first().cloned().unwrap_or_default(),
+            second: only_new.first().cloned().unwrap_or_default(),
+        });
+    }
+    Ok((pairs, [only_old, only_new]))
+}
+
+/// Whether two series of one name are the same quantity in two units: each is the only one there.
+fn of_one_kind(a: &Series, b: &Series, old: &ResultFile, new: &ResultFile) -> bool {
+    let alone = |file: &ResultFile, s: &Series| {
+        file.series.iter().filter(|x| x.name == s.name).count() == 1
+    };
+    alone(old, a) && alone(new, b)
+}
+
+fn word(unit: &str) -> String {
+    if unit.is_empty() { "no unit".into() } else { unit.into() }
+}
+
+fn label(series: &Series) -> String {
+    match series.unit.as_str() {
+        "" => series.name.clone(),
+        unit => format!("{} ({unit})", series.name),
+    }
+}
+
+fn scaled(series: &Series, factor: f64) -> Series {
+    let mut copy = series.clone();
+    copy.values.iter_mut().for_each(|v| *v *= factor);
+    if let Some(s) = &mut copy.summary {
+        s.mean *= factor;
+        s.sd = s.sd.map(|sd| sd * factor);
+    }
+    copy
+}
+
+fn row(old: (&ResultFile, &Series), new: (&ResultFile, &Series), delta_log: f64) -> Row {
+    let (a, b) = (old.1, new.1);
+    let raw = !a.values.is_empty() && !b.values.is_empty();
+    let (p_value, change) = if raw { (by_test(a, b), by_ranks(a, b)) } else { by_means(a, b) };
+    let [old_centre, new_centre] = [a, b].map(centre);
+    let mut row = Row {
+        name: a.name.clone(),
+        unit: a.unit.clone(),
+        better: a.better,
+        median_ratio: (old_centre.value > 0.0).then(|| new_centre.value / old_centre.value),
+        old: old_centre,
+        new: new_centre,
+        change,
+        p_value,
+        adjusted_p: p_value,
+        decision: Decision::Inconclusive,
+        threats: of_series(old, new),
+    };
+    row.decision = decide(&row, delta_log);
+    row
+}
+
+fn centre(series: &Series) -> Centre {
+    match (quartiles(&series.values), series.summary) {
+        (Some([low, value, high]), _) => Centre { value, low, high, n: series.values.len() as u64 },
+        (None, Some(s)) => {
+            let reach = s.sd.unwrap_or(0.0);
+            Centre { value: s.mean, low: s.mean - reach, high: s.mean + reach, n: 0 }
+        }
+        (None, None) => Centre { value: 0.0, low: 0.0, high: 0.0, n: 0 },
+    }
+}
+
+/// Samples that are all equal are no evidence of a difference: p = 1, as benchstat has it.
+fn by_test(a: &Series, b: &Series) -> Option<f64> {
+    Some(rank_sum::p_value(&a.values, &b.values).unwrap_or(1.0))
+}
+
+fn by_ranks(a: &Series, b: &Series) -> Option<Change> {
+    let logs = |s: &Series| -> Option<Vec<f64>> {
+        s.values.iter().all(|v| *v > 0.0).then(|| s.values.iter().map(|v| v.ln()).collect())
+    };
+    let i = rank_sum::shift(&logs(a)?, &logs(b)?)?;
+    Some(Change { log_ratio: i.centre, low_log: i.low, high_log: i.high, confidence: i.confidence })
+}
+
+/// Welch on means and spreads, the only thing left where no samples were kept.
+fn by_means(a: &Series, b: &Series) -> (Option<f64>, Option<Change>) {
+    let part = |s: &Series| -> Option<(f64, Option<(f64, f64)>)> {
+        if let Some(summary) = s.summary {
+            let known = summary.sd.zip(summary.n).filter(|(_, n)| *n > 1);
+            let error =
+                known.map(|(sd, n)| ((sd / summary.mean).powi(2) / n as f64, n as f64 - 1.0));
+            return (summary.mean > 0.0).then_some((summary.mean.ln(), error));
+        }
+        let (mean, sd) = mean_and_sd(&s.values);
+        let n = s.values.len() as f64;
+        let error = (n > 1.0).then(|| ((sd / mean).powi(2) / n, n - 1.0));
+        (mean > 0.0).then_some((mean.ln(), error))
+    };
+    let (Some((a, error_a)), Some((b, error_b))) = (part(a), part(b)) else {
+        return (None, None);
+    };
+    // Without the number of runs a spread is no error of a mean: no test, no interval.
+    let (Some(error_a), Some(error_b)) = (error_a, error_b) else {
+        return (None, None);
+    };
+    match from_parts(b - a, [error_a, error_b]) {
+        Some(w) => (
+            Some(w.p_value),
+            Some(Change {
+                log_ratio: w.difference,
+                low_log: w.low,
+                high_log: w.high,
+                confidence: 1.0 - ALPHA,
+            }),
+        ),
+        None => (None, None),
+    }
+}
+
+/// The word: significant after adjustment and as large as matters; or inside what does not matter.
+fn decide(row: &Row, delta_log: f64) -> Decision {
+    let Some(ratio) = row.median_ratio.filter(|r| *r > 0.0) else {
+        return Decision::Inconclusive;
+    };
+    let worse = match row.better {
+        Better::Lower => ratio.ln(),
+        Better::Higher => -ratio.ln(),
+    };
+    if row.adjusted_p.is_some_and(|p| p < ALPHA) && worse.abs() >= delta_log {
+        return if worse > 0.0 { Decision::Slower } else { Decision::Faster };
+    }
+    let enough = row.old.n.min(row.new.n) as usize >= FEWEST_FOR_EQUIVALENCE;
+    let inside = row
+        .change
+        .is_some_and(|c| c.confidence >= 0.945 && c.low_log > -delta_log && c.high_log < delta_log);
+    if enough && inside { Decision::Equivalent } else { Decision::Inconclusive }
+}
+
+fn worst(rows: &[Row]) -> Decision {
+    let any = |word| rows.iter().any(|r| r.decision == word);
+    [Decision::Slower, Decision::Inconclusive, Decision::Faster]
+        .into_iter()
+        .find(|word| any(*word))
+        .unwrap_or(Decision::Equivalent)
+}
+
+/// One mean per unit, with the errors of its rows added up.
+fn geomeans(rows: &[Row]) -> Vec<Geomean> {
+    let mut units: Vec<&str> = Vec::new();
+    for row in rows {
+        if !units.contains(&row.unit.as_str()) {
+            units.push(&row.unit);
+        }
+    }
+    let mut means = Vec::new();
+    for unit in units {
+        let (ratios, changes): (Vec<f64>, Vec<Change>) = rows
+            .iter()
+            .filter(|r| r.unit == unit)
+            .filter_map(|r| Some((r.median_ratio.filter(|m| *m > 0.0)?.ln(), r.change?)))
+            .unzip();
+        if changes.len() < 2 {
+            continue;
+        }
+        let n = changes.len() as f64;
+        let centre = ratios.iter().sum::<f64>() / n;
+        let reach = |side: fn(&Change) -> f64| {
+            changes.iter().map(|c| side(c).powi(2)).sum::<f64>().sqrt() / n
+        };
+        means.push(Geomean {
+            unit: unit.into(),
+            rows: changes.len() as u64,
+            change: Change {
+                log_ratio: centre,
+                low_log: centre - reach(|c| c.log_ratio - c.low_log),
+                high_log: centre + reach(|c| c.high_log - c.log_ratio),
+                confidence: sorted(&changes.iter().map(|c| c.confidence).collect::<Vec<f64>>())
+                    .first()
+                    .copied()
+                    .unwrap_or_default(),
+            },
+        });
+    }
+    means
+}

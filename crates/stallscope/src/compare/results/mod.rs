@@ -1,0 +1,256 @@
+//! Other tools' results: read them, judge them again, say what they cannot show.
+//!
+//! One reader per format, each from text to [`Series`]; [`judge`] compares two files series by
+//! series with the test that benchstat uses; [`Threat`] names what a careful reader would hold
+//! against the numbers. Readers are tolerant of what they do not know and strict about what they
+//! use: a number that is none, a unit nobody knows and a file cut in half are errors with a place.
+
+mod columns;
+mod criterion;
+mod error;
+mod go;
+mod google;
+mod hyperfine;
+mod judge;
+mod perf_stat;
+mod threats;
+mod units;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use error::ResultError;
+pub use judge::{Centre, Change, FileRecord, Geomean, Judgement, Row, judge};
+pub use threats::Threat;
+
+/// Files above this are refused: nobody measured that much by hand.
+const MOST_BYTES: u64 = 1 << 31;
+
+/// Who wrote a file of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// `go test -bench`, as text.
+    Go,
+    /// google-benchmark, `--benchmark_format=json`.
+    GoogleBenchmark,
+    /// `hyperfine --export-json`.
+    Hyperfine,
+    /// A criterion folder (`target/criterion` or one below it).
+    Criterion,
+    /// `perf stat -x,` or `perf stat -j`.
+    PerfStat,
+    /// Numbers in columns, with a heading or without.
+    Csv,
+    /// One number on each line.
+    Numbers,
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Go => "go test -bench",
+            Self::GoogleBenchmark => "google-benchmark JSON",
+            Self::Hyperfine => "hyperfine JSON",
+            Self::Criterion => "a criterion folder",
+            Self::PerfStat => "perf stat",
+            Self::Csv => "CSV",
+            Self::Numbers => "a column of numbers",
+        })
+    }
+}
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Times, bytes, misses.
+    Lower,
+    /// Rates.
+    Higher,
+}
+
+/// What a file says when it kept no samples.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// The mean (or the median, where only that is there).
+    pub mean: f64,
+    /// Standard deviation of a single sample, where the file knows one.
+    pub sd: Option<f64>,
+    /// Samples behind it, where the file says so.
+    pub n: Option<u64>,
+}
+
+/// The samples of one benchmark in one unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// The benchmark.
+    pub name: String,
+    /// The unit as it is shown; times of files that mix units are in nanoseconds.
+    pub unit: String,
+    /// Which way is better.
+    pub better: Better,
+    /// The samples in the order of the file.
+    pub values: Vec<f64>,
+    /// What stands in for samples that the file did not keep.
+    pub summary: Option<Summary>,
+}
+
+/// Everything that was read from one file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultFile {
+    /// As it was named.
+    pub path: String,
+    /// Who wrote it.
+    pub format: Format,
+    /// Its series, in the order of the file.
+    pub series: Vec<Series>,
+    /// What the file says about its circumstances: machine, package, library.
+    pub config: BTreeMap<String, String>,
+    /// Equal for equal content.
+    pub digest: u64,
+}
+
+/// Reads a file or folder of results.
+///
+/// # Errors
+/// When it cannot be read, is in no format that is known, or is broken; with the place.
+pub fn read(path: &Path) -> Result<ResultFile, ResultError> {
+    let shown = path.display().to_string();
+    let unreadable = |cause| ResultError::Unreadable { path: shown.clone(), cause };
+    let meta = fs::metadata(path).map_err(unreadable)?;
+    if meta.is_dir() {
+        return criterion::read(path, &shown);
+    }
+    if meta.len() > MOST_BYTES {
+        return Err(ResultError::TooLarge { path: shown, bytes: meta.len() });
+    }
+    let bytes = fs::read(path).map_err(unreadable)?;
+    let text = String::from_utf8(bytes).map_err(|_| ResultError::NotText(shown.clone()))?;
+    parse(&shown, &text)
+}
+
+/// Reads results from text; `path` is for messages.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(path: &str, text: &str) -> Result<ResultFile, ResultError> {
+    if text.trim().is_empty() {
+        return Err(ResultError::Empty(path.into()));
+    }
+    let format = recognise(path, text)?;
+    let mut file = ResultFile {
+        path: path.into(),
+        format,
+        series: Vec::new(),
+        config: BTreeMap::new(),
+        digest: digest(text.as_bytes()),
+    };
+    match format {
+        Format::Go => go::read(&mut file, text)?,
+        Format::GoogleBenchmark => google::read(&mut file, text)?,
+        Format::Hyperfine => hyperfine::read(&mut file, text)?,
+        Format::PerfStat => perf_stat::read(&mut file, text)?,
+        Format::Csv | Format::Numbers | Format::Criterion => columns::read(&mut file, text)?,
+    }
+    if file.series.is_empty() {
+        return Err(ResultError::NoSamples { path: path.into(), format });
+    }
+    Ok(file)
+}
+
+/// Whether `path` is a file or folder of results rather than a program: a file that nobody may
+/// execute, or a folder with criterion's files in it.
+#[must_use]
+pub fn looks_like_results(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => criterion::holds_results(path),
+        Ok(meta) => meta.is_file() && meta.permissions().mode() & 0o111 == 0,
+        Err(_) => false,
+    }
+}
+
+/// Which format a text is in.
+fn recognise(path: &str, text: &str) -> Result<Format, ResultError> {
+    let start = text.trim_start();
+    if start.starts_with('{') {
+        return recognise_json(path, start);
+    }
+    if text.lines().any(go::is_result) {
+        return Ok(Format::Go);
+    }
+    let first = text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#'));
+    match first {
+        Some(line) if perf_stat::is_line(line) => Ok(Format::PerfStat),
+        Some(line) if columns::number(line).is_some() => Ok(Format::Numbers),
+        Some(line) if columns::separator(line).is_some() => Ok(Format::Csv),
+        _ => Err(ResultError::Unknown(path.into())),
+    }
+}
+
+fn recognise_json(path: &str, text: &str) -> Result<Format, ResultError> {
+    // perf writes one object per line, so the file as a whole is no document.
+    let first: Option<serde_json::Value> =
+        text.lines().next().and_then(|line| serde_json::from_str(line).ok());
+    if first.is_some_and(|v| v.get("event").is_some() || v.get("interval").is_some()) {
+        return Ok(Format::PerfStat);
+    }
+    let head = |key: &str| text.contains(&format!("\"{key}\""));
+    if head("benchmarks") && (head("context") || head("real_time")) {
+        Ok(Format::GoogleBenchmark)
+    } else if head("results") {
+        Ok(Format::Hyperfine)
+    } else if let Err(cause) = serde_json::from_str::<serde::de::IgnoredAny>(text) {
+        Err(ResultError::Json { path: path.into(), what: "JSON".into(), cause })
+    } else {
+        Err(ResultError::Unknown(path.into()))
+    }
+}
+
+/// FNV-1a of 64 bits.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+impl ResultFile {
+    /// Adds a sample to the series `name` in `unit`, which `index` finds again.
+    fn add(
+        &mut self,
+        index: &mut BTreeMap<(String, String), usize>,
+        name: &str,
+        unit: &str,
+        value: f64,
+    ) {
+        let key = (name.to_owned(), unit.to_owned());
+        let at = *index.entry(key).or_insert_with(|| {
+            self.series.push(Series {
+                name: name.into(),
+                unit: unit.into(),
+                better: units::better(unit),
+                values: Vec::new(),
+                summary: None,
+            });
+            self.series.len() - 1
+        });
+        self.series[at].values.push(value);
+    }
+
+    /// A sample must be a finite number that is not negative.
+    fn checked(&self, place: &str, value: f64) -> Result<f64, ResultError> {
+        if value.is_finite() && value >= 0.0 {
+            Ok(value)
+        } else {
+            Err(ResultError::Value { path: self.path.clone(), place: place.into(), value })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Every format, every way to be broken, and benchstat's own numbers.
+
+use super::*;
+use crate::compare::stats::families::Adjustment;
+use crate::compare::verdict::Decision;
+
+const OLD: &str = include_str!("../../../tests/results/old.txt");
+const NEW: &str = include_str!("../../../tests/results/new.txt");
+
+fn judged(old: &str, new: &str) -> Result<Judgement, ResultError> {
+    judge(&parse("old", old)?, &parse("new", new)?, 0.01, Adjustment::Holm)
+}
+
+fn complaint(text: &str) -> String {
+    parse("f", text).unwrap_err().to_string()
+}
+
+#[test]
+fn medians_and_p_values_are_those_of_benchstat() {
+    // benchstat old.txt new.txt, golang.org/x/perf of 2026: medians as CSV, p to three digits.
+    let want = [
+        ("Encode/js-2", "ns/op", 5394.0, 5575.0, 0.000),
+        ("Decode-2", "ns/op", 821.6, 823.45, 0.315),
+        ("Ties-2", "ns/op", 12.0, 12.0, 0.318),
+        ("Many-2", "ns/op", 98.545, 99.39, 0.092),
+        ("Few-2", "ns/op", 101.0, 102.5, 0.200),
+        ("Encode/js-2", "MB/s", 949.215, 918.42, 0.000),
+        ("Encode/js-2", "B/op", 1024.0, 1024.0, 1.0),
+        ("Decode-2", "allocs/op", 0.0, 0.0, 1.0),
+    ];
+    let found = judged(OLD, NEW).unwrap();
+    for (name, unit, old, new, p) in want {
+        let row = found.rows.iter().find(|r| r.name == name && r.unit == unit).unwrap();
+        assert!((row.old.value / old - 1.0).abs() < 2e-4 || row.old.value == old, "{row:?}");
+        assert!((row.new.value / new - 1.0).abs() < 2e-4 || row.new.value == new, "{row:?}");
+        assert!((row.p_value.unwrap() - p).abs() <= 0.0005, "{name} {unit}: {:?}", row.p_value);
+    }
+    let word = |unit: &str| found.rows.iter().find(|r| r.unit == unit).unwrap().decision;
+    assert_eq!(word("ns/op"), Decision::Slower);
+    // A lower rate is worse.
+    assert_eq!(word("MB/s"), Decision::Slower);
+    assert_eq!(found.files[0].config["cpu"], "Example CPU @ 2.50GHz");
+    // benchstat: geomean +1.18 %.
+    let mean = found.geomeans.iter().find(|g| g.unit == "ns/op").unwrap();
+    assert!((mean.change.log_ratio.exp_m1() - 0.0118).abs() < 5e-5, "{mean:?}");
+}
+
+const HYPERFINE: &str = r#"{"results":[{"command":"./a","mean":0.1,"stddev":0.01,"median":0.1,
+    "times":[0.101,0.099,0.1,0.102,0.1,0.098],"exit_codes":[0,0,0,0,0,0]}]}"#;
+
+const GOOGLE: &str = r#"{"context":{"date":"d","host_name":"h","library_build_type":"release"},
+ "benchmarks":[
+ {"name":"BM_x/8","run_name":"BM_x/8","run_type":"iteration","repetition_index":0,"iterations":10,
+  "real_time":1.0,"cpu_time":0.9,"time_unit":"us","items_per_second":5.0},
+ {"name":"BM_x/8","run_name":"BM_x/8","run_type":"iteration","repetition_index":1,"iterations":10,
+  "real_time":1.1,"cpu_time":0.95,"time_unit":"us","items_per_second":4.8},
+ {"name":"BM_x/8_mean","run_name":"BM_x/8","run_type":"aggregate","aggregate_name":"mean",
+  "repetitions":2,"iterations":2,"real_time":1.05,"cpu_time":0.92,"time_unit":"us"}]}"#;
+
+#[test]
+fn each_format_is_recognised_and_read() {
+    let file = parse("f", HYPERFINE).unwrap();
+    assert_eq!((file.format, file.series.len()), (Format::Hyperfine, 1));
+    assert_eq!(file.series[0].values.len(), 6);
+
+    let file = parse("f", GOOGLE).unwrap();
+    assert_eq!(file.format, Format::GoogleBenchmark);
+    let real = file.series.iter().find(|s| s.unit == "real ns").unwrap();
+    assert_eq!(real.values, [1000.0, 1100.0]);
+    let rate = file.series.iter().find(|s| s.unit == "items_per_second").unwrap();
+    assert_eq!((rate.better, rate.values.len()), (Better::Higher, 2));
+
+    let text = "# started on Sat\n\n12.5,msec,task-clock,12500000,100.00,0.9,CPUs utilized\n\
+        <not supported>,,cycles,0,100.00,,\n12.7,msec,task-clock,12700000,100.00,0.9,CPUs utilized\n";
+    let file = parse("f", text).unwrap();
+    assert_eq!((file.format, file.series[0].name.as_str()), (Format::PerfStat, "task-clock"));
+    assert_eq!(file.series[0].values, [12.5, 12.7]);
+    assert!(file.config.contains_key("not counted: cycles"));
+
+    let text = r#"{"counter-value" : "44.5", "unit" : "msec", "event" : "task-clock", "variance" : 1.5, "event-runtime" : 1}"#;
+    let file = parse("f", text).unwrap();
+    let summary = file.series[0].summary.unwrap();
+    assert!(file.series[0].values.is_empty() && (summary.sd.unwrap() - 0.6675).abs() < 1e-9);
+
+    let file = parse("f", "1.5\n2.5\n\n3\n").unwrap();
+    assert_eq!((file.format, file.series[0].values.len()), (Format::Numbers, 3));
+
+    let file = parse("f", "name,time_ms,size (B)\nx,1.5,10\ny,2.5,20\n").unwrap();
+    assert_eq!(file.format, Format::Csv);
+    let units: Vec<&str> = file.series.iter().map(|s| s.unit.as_str()).collect();
+    assert_eq!(units, ["ms", "B"]);
+}
+
+#[test]
+fn a_criterion_folder_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = folder.path().join("group/fast/new");
+    fs::create_dir_all(&bench).unwrap();
+    assert!(!looks_like_results(folder.path()));
+    fs::write(
+        bench.join("sample.json"),
+        r#"{"sampling_mode":"Linear","iters":[1.0,2.0],"times":[10.0,22.0]}"#,
+    )
+    .unwrap();
+    fs::write(bench.join("benchmark.json"), r#"{"full_id":"group/fast","title":"x"}"#).unwrap();
+    assert!(looks_like_results(folder.path()));
+    let file = read(folder.path()).unwrap();
+    assert_eq!(
+        (file.series[0].name.as_str(), &file.series[0].values[..]),
+        ("group/fast", &[10.0, 11.0][..])
+    );
+    fs::write(bench.join("sample.json"), r#"{"iters":[1.0,"#).unwrap();
+    assert!(read(folder.path()).unwrap_err().to_string().contains("sample.json is not whole"));
+}
+
+#[test]
+fn broken_input_has_a_sentence_with_its_place() {
+    let cases = [
+        ("", "empty"),
+        ("  \n", "empty"),
+        ("hello world\n", "in no format"),
+        (r#"{"results":[{"command":"#, "not whole hyperfine JSON"),
+        (r#"{"results":[{"command":"x","times":[null]}]}"#, "no amount"),
+        (r#"{"results":[]}"#, "no result"),
+        (r#"{"context":{},"benchmarks":[{"na"#, "not whole google-benchmark JSON"),
+        (
+            r#"{"context":{},"benchmarks":[{"name":"x","real_time":1,"time_unit":"parsec"}]}"#,
+            "parsec",
+        ),
+        (r#"{"something":"else"}"#, "in no format"),
+        (r#"{"something"#, "not whole JSON"),
+        ("BenchmarkX-2 \t 10 \t 5 ns/op\t 3\n", "line 1: a value without its unit"),
+        ("BenchmarkX-2 10 NaN ns/op\n", "NaN is no amount"),
+        ("BenchmarkX-2 10 abc ns/op\n", "`abc`"),
+        ("1\n2\nx\n", "line 3: `x`"),
+        ("1\nNaN\n", "line 2: NaN"),
+        ("1\n-4\n", "line 2: -4"),
+        ("a,b\n1,2\n3\n", "line 3: 1 fields"),
+        ("a,b\n1,2\n3,x\n", "line 3: `x`"),
+        ("a,b\n1,2\n3,inf\n", "inf is no amount"),
+        ("1.5,msec,task-clock,1,100.00,,\ngarbage\n", "line 2: not a line of `perf stat"),
+        (
+            "{\"counter-value\" : \"4\", \"unit\":\"\", \"event\":\"x\"}\n{\"cou\n",
+            "line 2: not whole JSON",
+        ),
+    ];
+    for (text, want) in cases {
+        let said = complaint(text);
+        assert!(said.contains(want), "{text:?}: {said}");
+    }
+}
+
+#[test]
+fn files_that_do_not_go_together_are_refused() {
+    let mixed = judged("t (ms)\n1,\n", "x").is_err();
+    assert!(mixed);
+    let error = judged("t_ms,n\n1,1\n", "t (B),m\n1,1\n").unwrap_err().to_string();
+    assert!(error.contains("ms") && error.contains("B"), "{error}");
+    let error = judged("a,b\n1,2\n", "c,d\n1,2\n").unwrap_err().to_string();
+    assert!(error.contains("no benchmark in common") && error.contains('a'), "{error}");
+    // Another unit of the same kind converts.
+    let row = &judged("t_ms,x\n1,1\n2,2\n", "t_us,x\n1000,1\n2000,2\n").unwrap().rows[0];
+    assert_eq!((row.old.value, row.new.value), (1.5, 1.5));
+    let only = judged("a,b\n1,2\n", "b,c\n2,3\n").unwrap().only_in;
+    assert_eq!(only, [vec!["a".to_owned()], vec!["c".to_owned()]]);
+}
+
+#[test]
+fn threats_are_seen() {
+    let ids = |old: &str, new: &str| -> Vec<String> {
+        let found = judged(old, new).unwrap();
+        let rows = found.rows.iter().flat_map(|r| r.threats.clone());
+        found
+            .threats
+            .iter()
+            .cloned()
+            .chain(rows)
+            .map(|t| serde_json::to_value(&t).unwrap()["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let has = |old: &str, new: &str, id: &str| ids(old, new).contains(&id.to_owned());
+    assert!(has(HYPERFINE, HYPERFINE, "same-content"));
+    assert!(has(HYPERFINE, HYPERFINE, "sequential-order") && has(OLD, NEW, "one-layout"));
+    assert!(has("1\n2\n", "1\n3\n", "too-few"));
+    let column =
+        |f: &dyn Fn(u32) -> f64| (0..40).map(|i| format!("{}\n", f(i))).collect::<String>();
+    let calm = column(&|i| 100.0 + f64::from(i * 7919 % 41) / 41.0);
+    let humps = column(&|i| 100.0 + f64::from(i * 7919 % 41) / 41.0 + f64::from(i % 3 / 2) * 20.0);
+    let rising = column(&|i| 100.0 + f64::from(i * 7919 % 41) / 41.0 + f64::from(i) / 10.0);
+    assert!(has(&calm, &humps, "bimodal") && !has(&calm, &calm, "bimodal"));
+    assert!(has(&calm, &rising, "drift") && !has(&calm, &calm, "drift"));
+    let still = "BenchmarkX 1 5 ns/op\n".repeat(6);
+    assert!(has(&still, &still, "no-variance"));
+    let means = r#"{"results":[{"command":"./a","mean":0.1,"stddev":0.01}]}"#;
+    assert!(has(means, means, "no-raw-samples"));
+    assert_eq!(judged(means, means).unwrap().decision, Decision::Inconclusive);
+}
+
+#[test]
+fn every_threat_has_its_sentence() {
+    let found = judged(OLD, NEW).unwrap();
+    assert!(found.threats.iter().all(|t| t.to_string().len() > 40));
+    let text = serde_json::to_string(&found).unwrap();
+    let again: Judgement = serde_json::from_str(&text).unwrap();
+    assert_eq!((again.rows.len(), again.decision), (found.rows.len(), found.decision));
+    assert_eq!(again.threats, found.threats);
+}

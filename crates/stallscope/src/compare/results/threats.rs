@@ -1,0 +1,263 @@
+//! What can be held against numbers that others measured.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Format, ResultFile, Series};
+use crate::compare::stats::ranks::{correlation_p, spearman};
+use crate::compare::stats::robust::sorted;
+use crate::compare::stats::student::mean_and_sd;
+
+/// Below this p-value a drift is mentioned; low, because many series are looked at.
+const ALARM_P: f64 = 0.001;
+/// Samples from which a shape can be seen.
+const SHAPE_SAMPLES: usize = 10;
+/// Distance of two humps, in standard deviations of a hump, from which they are called two; halves
+/// of one normal hump are 2.7 apart, of a flat one 3.5.
+const TWO_HUMPS: f64 = 5.0;
+/// Smallest share of samples in a hump.
+const HUMP_SHARE: f64 = 0.15;
+/// Samples from which shapes are judged by a part of them.
+const MOST_SAMPLES: usize = 100_000;
+
+/// Something to know before believing it. [`std::fmt::Display`] says it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "id", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Threat {
+    /// All of OLD ran before all of NEW, or nothing says otherwise.
+    SequentialOrder {
+        /// Whether the tool is known to run one after the other.
+        certain: bool,
+    },
+    /// The samples of a series move with their order.
+    Drift {
+        /// The series.
+        name: String,
+        /// Which file.
+        file: String,
+        /// Rank correlation of value and order.
+        spearman: f64,
+    },
+    /// One build each.
+    OneLayout,
+    /// Only means were kept.
+    NoRawSamples {
+        /// The series.
+        name: String,
+    },
+    /// Too few samples for a test at 5 %.
+    TooFew {
+        /// The series.
+        name: String,
+        /// Samples of both sides.
+        samples: [usize; 2],
+    },
+    /// Two humps.
+    Bimodal {
+        /// The series.
+        name: String,
+        /// Which file.
+        file: String,
+        /// Centres of the humps.
+        centres: [f64; 2],
+        /// Share of samples in the upper hump.
+        upper_share: f64,
+    },
+    /// Every sample is the same.
+    NoVariance {
+        /// The series.
+        name: String,
+        /// Which file.
+        file: String,
+    },
+    /// Samples of one process are not independent.
+    OneProcess,
+    /// The files say that circumstances differ.
+    Circumstances {
+        /// What.
+        key: String,
+        /// In the first file.
+        old: String,
+        /// In the second file.
+        new: String,
+    },
+    /// Both files hold the same bytes.
+    SameContent,
+}
+
+impl std::fmt::Display for Threat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::SequentialOrder { certain: true } => f.write_str(
+                "sequential order: this tool runs all of one and then all of the other, so a machine \
+                 that drifts looks like an effect (54-83 false alarms in 100)",
+            ),
+            Self::SequentialOrder { certain: false } => f.write_str(
+                "sequential order: nothing in the files says that runs were interleaved; if all of OLD \
+                 ran first, a machine that drifts looks like an effect",
+            ),
+            Self::Drift { name, file, spearman } => write!(
+                f,
+                "drift: the samples of {name} in {file} move with their order (rank correlation \
+                 {spearman:+.2}), so the machine changed while it was measured"
+            ),
+            Self::OneLayout => f.write_str(
+                "one layout: these are runs of one build each, and placement alone moves programs by \
+                 1-3 %; `stallscope sweep --layouts` tells code from placement",
+            ),
+            Self::NoRawSamples { name } => write!(
+                f,
+                "no raw samples: {name} is a mean without its runs, so only a test that trusts normal \
+                 noise is possible, and outliers cannot be seen"
+            ),
+            Self::TooFew { name, samples: [old, new] } => write!(
+                f,
+                "too few: {name} has {old} and {new} samples; a rank test needs 4 on each side to reach \
+                 5 %, an interval 6"
+            ),
+            Self::Bimodal { name, file, centres: [low, high], upper_share } => write!(
+                f,
+                "bimodal: {name} in {file} has two humps, around {low:.4} and {high:.4} ({:.0} % of the \
+                 samples); a median hides which one changed",
+                100.0 * upper_share
+            ),
+            Self::NoVariance { name, file } => write!(
+                f,
+                "no variance: all samples of {name} in {file} are equal; a count, a coarse timer or a \
+                 copy, and no test says anything about it"
+            ),
+            Self::OneProcess => f.write_str(
+                "one process: the samples come from one process each, which has one placement of stack \
+                 and heap; they agree with each other more than with the next process",
+            ),
+            Self::Circumstances { key, old, new } => {
+                write!(f, "circumstances: {key} was `{old}` and is `{new}`")
+            }
+            Self::SameContent => f.write_str(
+                "same content: both files hold the same bytes; one is a copy of the other",
+            ),
+        }
+    }
+}
+
+/// Configuration that says where and how, not what was measured.
+const CIRCUMSTANCES: [&str; 9] = [
+    "cpu",
+    "goos",
+    "goarch",
+    "host_name",
+    "library_build_type",
+    "library_version",
+    "executable_cpu_scaling",
+    "toolchain",
+    "GOMAXPROCS",
+];
+
+/// What the two files as wholes show.
+pub(super) fn of_files(old: &ResultFile, new: &ResultFile) -> Vec<Threat> {
+    let mut threats = Vec::new();
+    if old.digest == new.digest {
+        threats.push(Threat::SameContent);
+    }
+    let certain = matches!(old.format, Format::Hyperfine | Format::Criterion);
+    threats.push(Threat::SequentialOrder { certain });
+    threats.push(Threat::OneLayout);
+    if matches!(old.format, Format::Criterion | Format::GoogleBenchmark | Format::Go) {
+        threats.push(Threat::OneProcess);
+    }
+    for key in CIRCUMSTANCES {
+        if let (Some(a), Some(b)) = (old.config.get(key), new.config.get(key))
+            && a != b
+        {
+            threats.push(Threat::Circumstances { key: key.into(), old: a.clone(), new: b.clone() });
+        }
+    }
+    threats
+}
+
+/// What one series of both files shows.
+pub(super) fn of_series(old: (&ResultFile, &Series), new: (&ResultFile, &Series)) -> Vec<Threat> {
+    let name = || old.1.name.clone();
+    let samples = [old.1.values.len(), new.1.values.len()];
+    if samples.contains(&0) {
+        return vec![Threat::NoRawSamples { name: name() }];
+    }
+    let mut threats = Vec::new();
+    // A count of allocations that never changes needs no more samples.
+    let varies = |s: &Series| s.values.iter().any(|v| *v != s.values[0]);
+    if samples.iter().any(|n| *n < 4) {
+        threats.push(Threat::TooFew { name: name(), samples });
+    }
+    for (file, series) in [old, new] {
+        if !varies(series) {
+            let timed =
+                super::units::ns_in(series.unit.split(['/', ' ']).next_back().unwrap_or(""))
+                    .or_else(|| {
+                        super::units::ns_in(series.unit.split(['/', ' ']).next().unwrap_or(""))
+                    });
+            if timed.is_some() && series.values.len() > 1 {
+                threats.push(Threat::NoVariance { name: name(), file: file.path.clone() });
+            }
+            continue;
+        }
+        threats.extend(drift(file, series));
+        threats.extend(humps(file, series));
+    }
+    threats
+}
+
+fn drift(file: &ResultFile, series: &Series) -> Option<Threat> {
+    if series.values.len() < SHAPE_SAMPLES {
+        return None;
+    }
+    let values = thinned(&series.values);
+    let order: Vec<f64> = (0..values.len()).map(|i| i as f64).collect();
+    let r = spearman(&order, &values);
+    // With thousands of samples the faintest trend is significant; it has to matter as well.
+    (correlation_p(r, values.len()) < ALARM_P && r.abs() > 0.2).then(|| Threat::Drift {
+        name: series.name.clone(),
+        file: file.path.clone(),
+        spearman: r,
+    })
+}
+
+/// Splits the sorted samples where the two parts are most compact (Otsu), and asks how far apart
+/// their centres are in terms of their own spread.
+fn humps(file: &ResultFile, series: &Series) -> Option<Threat> {
+    if series.values.len() < SHAPE_SAMPLES {
+        return None;
+    }
+    let ascending = sorted(&thinned(&series.values));
+    let n = ascending.len();
+    let total: f64 = ascending.iter().sum();
+    let mut below = 0.0;
+    let mut best = (0.0, 0);
+    for (i, value) in ascending.iter().enumerate().take(n - 1) {
+        below += value;
+        let (left, right) = ((i + 1) as f64, (n - i - 1) as f64);
+        let distance = below / left - (total - below) / right;
+        let between = left * right * distance * distance;
+        if between > best.0 {
+            best = (between, i + 1);
+        }
+    }
+    let (lower, upper) = ascending.split_at(best.1);
+    let share = upper.len() as f64 / n as f64;
+    if !(HUMP_SHARE..=1.0 - HUMP_SHARE).contains(&share) {
+        return None;
+    }
+    let ((low, sd_low), (high, sd_high)) = (mean_and_sd(lower), mean_and_sd(upper));
+    let spread = ((sd_low * sd_low + sd_high * sd_high) / 2.0).sqrt();
+    (high - low > TWO_HUMPS * spread).then(|| Threat::Bimodal {
+        name: series.name.clone(),
+        file: file.path.clone(),
+        centres: [low, high],
+        upper_share: share,
+    })
+}
+
+/// Every k-th sample, so that a shape is seen in time.
+fn thinned(values: &[f64]) -> Vec<f64> {
+    values.iter().copied().step_by(values.len().div_ceil(MOST_SAMPLES).max(1)).collect()
+}

@@ -1,0 +1,191 @@
+//! Two independent samples by ranks: the test that benchstat uses, with the same limits, and
+//! Hodges–Lehmann's shift with the interval that belongs to it.
+//!
+//! The p-value is exact up to 50 values on each side without ties and up to 25 with ties, by
+//! counting all ways to deal the ranks; above, normal with corrections for ties and continuity.
+
+use super::normal_cdf;
+use super::ranks::midranks;
+use super::robust::{quantile_of_sorted, sorted};
+use super::signed_rank::Interval;
+
+/// Values on each side up to which ranks without ties are counted out.
+const EXACT: usize = 50;
+/// The same with ties.
+const EXACT_TIES: usize = 25;
+/// Differences of pairs that are looked at one by one; above, the interval comes from quantiles.
+const MOST_DIFFERENCES: usize = 1_000_000;
+/// The 97.5 % point of the normal distribution.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// The two-sided p-value that both samples come from one distribution; `None` when a side is empty
+/// or all values are equal, for then there is nothing to rank.
+#[must_use]
+pub fn p_value(x: &[f64], y: &[f64]) -> Option<f64> {
+    if x.is_empty() || y.is_empty() {
+        return None;
+    }
+    let all: Vec<f64> = x.iter().chain(y).copied().collect();
+    let ascending = sorted(&all);
+    let groups: Vec<usize> = ascending.chunk_by(|a, b| a == b).map(<[f64]>::len).collect();
+    if groups.len() == 1 {
+        return None;
+    }
+    let limit = if groups.len() < all.len() { EXACT_TIES } else { EXACT };
+    let ranks = midranks(&all);
+    let sum: f64 = ranks[..x.len()].iter().sum();
+    if x.len() <= limit && y.len() <= limit {
+        return Some(exact(&groups, x.len(), sum));
+    }
+    let (nx, ny, n) = (x.len() as f64, y.len() as f64, all.len() as f64);
+    let u = sum - nx * (nx + 1.0) / 2.0;
+    let ties: f64 = groups.iter().map(|&t| (t as f64).powi(3) - t as f64).sum();
+    let variance = nx * ny / 12.0 * (n + 1.0 - ties / (n * (n - 1.0)));
+    let distance = ((u - nx * ny / 2.0).abs() - 0.5).max(0.0);
+    Some((2.0 * normal_cdf(-distance / variance.sqrt())).min(1.0))
+}
+
+/// Counts the ways to deal `n` of the ranks, group of equals by group of equals; twice the share of
+/// those whose sum is as small as the smaller side's.
+fn exact(groups: &[usize], n: usize, sum: f64) -> f64 {
+    let total: usize = groups.iter().sum();
+    // Doubled, so that shared ranks are whole numbers.
+    let all_doubled = total * (total + 1);
+    let mine = (2.0 * sum).round() as usize;
+    let middle = n * (total + 1);
+    if mine == middle {
+        return 1.0;
+    }
+    let low = mine.min(2 * middle - mine);
+    // ways[k][s]: k ranks dealt with doubled sum s. Sums above `low` are never asked for.
+    let width = low.min(all_doubled) + 1;
+    let mut ways = vec![vec![0.0_f64; width]; n + 1];
+    ways[0][0] = 1.0;
+    let (mut before, mut dealt) = (0, 0);
+    for &size in groups {
+        let rank_doubled = 2 * before + size + 1;
+        before += size;
+        for k in (0..=dealt.min(n)).rev() {
+            let (done, open) = ways.split_at_mut(k + 1);
+            let mut choose = 1.0;
+            for take in 1..=size.min(n - k) {
+                choose *= (size + 1 - take) as f64 / take as f64;
+                let shift = take * rank_doubled;
+                for s in 0..width.saturating_sub(shift) {
+                    open[take - 1][s + shift] += choose * done[k][s];
+                }
+            }
+        }
+        dealt += size;
+    }
+    let mut combinations = 1.0;
+    for i in 0..n {
+        combinations *= (total - i) as f64 / (i + 1) as f64;
+    }
+    let below: f64 = ways[n].iter().sum();
+    (2.0 * below / combinations).min(1.0)
+}
+
+/// Hodges–Lehmann's shift from `x` to `y` (the median of all differences) with its 95 % interval.
+/// For huge samples the difference of the medians with a normal interval. `None` without values.
+#[must_use]
+pub fn shift(x: &[f64], y: &[f64]) -> Option<Interval> {
+    if x.is_empty() || y.is_empty() {
+        return None;
+    }
+    if x.len().saturating_mul(y.len()) > MOST_DIFFERENCES {
+        return shift_of_medians(x, y);
+    }
+    let mut differences: Vec<f64> = x.iter().flat_map(|x| y.iter().map(move |y| y - x)).collect();
+    let (nx, ny) = (x.len() as f64, y.len() as f64);
+    let sd = (nx * ny * (nx + ny + 1.0) / 12.0).sqrt();
+    let cut = (nx * ny / 2.0 - Z * sd - 0.5).floor();
+    // Too few values for 95 %: the interval is all there is, and says so by its confidence.
+    let (cut, confidence) = if cut < 0.0 {
+        (0, 1.0 - 2.0 * normal_cdf((0.5 - nx * ny / 2.0) / sd))
+    } else {
+        (cut as usize, 1.0 - 2.0 * normal_cdf((cut + 0.5 - nx * ny / 2.0) / sd))
+    };
+    let count = differences.len();
+    let mut nth = |k: usize| *differences.select_nth_unstable_by(k, f64::total_cmp).1;
+    let (low, high) = (nth(cut.min(count - 1)), nth(count - 1 - cut.min(count - 1)));
+    let centre = 0.5 * (nth((count - 1) / 2) + nth(count / 2));
+    Some(Interval { centre, low, high, confidence })
+}
+
+fn shift_of_medians(x: &[f64], y: &[f64]) -> Option<Interval> {
+    let (cx, ex) = median_and_error(x)?;
+    let (cy, ey) = median_and_error(y)?;
+    let (centre, reach) = (cy - cx, Z * ex.hypot(ey));
+    Some(Interval { centre, low: centre - reach, high: centre + reach, confidence: 0.95 })
+}
+
+/// The median and its standard error, from the order statistics that bound its 95 % interval.
+fn median_and_error(values: &[f64]) -> Option<(f64, f64)> {
+    let ascending = sorted(values);
+    let n = values.len() as f64;
+    let reach = Z / (2.0 * n.sqrt());
+    let at = |q: f64| quantile_of_sorted(&ascending, q);
+    Some((at(0.5)?, (at(0.5 + reach)? - at(0.5 - reach)?) / (2.0 * Z)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Every way to choose n of the ranks, one by one.
+    fn naive(x: &[f64], y: &[f64]) -> f64 {
+        let all: Vec<f64> = x.iter().chain(y).copied().collect();
+        let ranks = midranks(&all);
+        let mine: f64 = ranks[..x.len()].iter().sum();
+        let middle = x.len() as f64 * (all.len() as f64 + 1.0) / 2.0;
+        if mine == middle {
+            return 1.0;
+        }
+        let low = mine.min(2.0 * middle - mine);
+        let (mut hits, mut ways) = (0.0, 0.0);
+        for mask in 0_u32..1 << all.len() {
+            if mask.count_ones() as usize == x.len() {
+                let sum: f64 =
+                    (0..all.len()).filter(|i| mask >> i & 1 == 1).map(|i| ranks[i]).sum();
+                ways += 1.0;
+                hits += f64::from(u8::from(sum <= low + 1e-9));
+            }
+        }
+        f64::min(2.0 * hits / ways, 1.0)
+    }
+
+    proptest! {
+        #[test]
+        fn the_exact_p_value_is_that_of_counting(
+            x in proptest::collection::vec(0_u8..12, 1..7),
+            y in proptest::collection::vec(0_u8..12, 1..7),
+        ) {
+            let [x, y] = [x, y].map(|v| v.into_iter().map(f64::from).collect::<Vec<f64>>());
+            match p_value(&x, &y) {
+                Some(p) => prop_assert!((p - naive(&x, &y)).abs() < 1e-9, "{p} {}", naive(&x, &y)),
+                None => prop_assert!(x.iter().chain(&y).all(|v| *v == x[0])),
+            }
+        }
+
+        #[test]
+        fn the_shift_lies_in_its_interval(
+            x in proptest::collection::vec(-1e3..1e3_f64, 1..40),
+            y in proptest::collection::vec(-1e3..1e3_f64, 1..40),
+        ) {
+            let i = shift(&x, &y).unwrap();
+            prop_assert!(i.low <= i.centre && i.centre <= i.high);
+        }
+    }
+
+    #[test]
+    fn many_values_are_quick_and_right() {
+        let x: Vec<f64> = (0..5000).map(|i| f64::from(i * 7919 % 5000)).collect();
+        let y: Vec<f64> = x.iter().map(|v| v + 100.0).collect();
+        let i = shift(&x, &y).unwrap();
+        assert!((i.centre - 100.0).abs() < 1.0 && i.low < 100.0 && i.high > 100.0, "{i:?}");
+        assert!(p_value(&x, &y).unwrap() < 0.01);
+    }
+}
