@@ -44,6 +44,20 @@ demo: build cases ## Price a mechanism here, then explain the first story; a few
 bench-aa: build cases ## How often do comparisons of a program with itself cry wolf?
 	PAIRS=40 scripts/bench-aa $(DECODER)-19 strips
 
+.PHONY: bench-verdict
+bench-verdict: ## Error rates of verdicts on simulated machines, one layout and many
+	$(CARGO) test --release --locked -p stallscope --test statistics -- --nocapture --test-threads 1
+	STALLSCOPE_REPLICATIONS=$(or $(REPLICATIONS),1000) \
+		$(CARGO) test --release --locked -p stallscope --test layouts -- --nocapture --test-threads 1
+
+.PHONY: bench-layouts
+bench-layouts: ## Ensembles of layouts of a real Go program: equal stays equal, 3 % is seen (needs go)
+	@scripts/bench-layouts
+
+.PHONY: bench-compare-peer
+bench-compare-peer: ## A true 1 % of a compile in a minute, beside hyperfine (TRIES, SECONDS_EACH)
+	@scripts/bench-compare-peer
+
 .PHONY: bench-probe-truth
 bench-probe-truth: build ## Is every class of the store-forwarding probe right beside busy loops?
 	$(CARGO) xtask probe-truth target/release/stallscope

@@ -12,12 +12,14 @@ pub use crate::commands::list::ListArgs;
 pub use crate::commands::probe::ProbeArgs;
 pub use crate::commands::rule::RuleArgs;
 pub use crate::commands::scan::ScanArgs;
+pub use crate::commands::sweep::SweepArgs;
 
 const EXAMPLES: &str = "\
 Examples:
   stallscope explain ./before ./after -- input.bin    is it real, where, and why
   stallscope compare ./before ./after -- input.bin    is it real
   stallscope layout ./before ./after                  what moved
+  stallscope sweep -L cxx a,b --layouts 12 …          is it only where the code sits
   stallscope scan ./program                           which code could have a hazard
   stallscope probe clock                              can this machine be trusted
 
@@ -76,4 +78,6 @@ pub enum Command {
     Rule(RuleArgs),
     /// Find hazards in the machine code of a program
     Scan(ScanArgs),
+    /// Run many builds: does it hold across compilers, flags, alignments and placements?
+    Sweep(SweepArgs),
 }

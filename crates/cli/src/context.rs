@@ -103,6 +103,11 @@ impl Context {
         })
     }
 
+    /// The seed the user gave.
+    pub fn given_seed(&self) -> Option<u64> {
+        self.seed
+    }
+
     /// A progress bar on standard error; invisible when that is no terminal or nobody wants it.
     pub fn progress(&self, steps: u64, what: &str) -> ProgressBar {
         if !self.progress {

@@ -6,6 +6,7 @@
 pub mod args;
 mod commands;
 mod context;
+mod noise;
 mod output;
 mod profile;
 mod terminal;
@@ -32,6 +33,7 @@ pub fn main() -> ExitCode {
         Command::Probe(args) => commands::probe::run(&args, &context),
         Command::Rule(args) => commands::rule::run(&args, &context),
         Command::Scan(args) => commands::scan::run(&args, &context),
+        Command::Sweep(args) => commands::sweep::run(&args, &context),
     };
     match result {
         Ok(outcome) => outcome.exit_code(),

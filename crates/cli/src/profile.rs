@@ -132,9 +132,14 @@ fn refuse(path: &Path, cause: anyhow::Error) -> anyhow::Error {
     anyhow::anyhow!("cannot use the machine profile {file}: {cause}; {way_out}")
 }
 
-fn cached_path(machine: &Machine) -> Option<PathBuf> {
+/// Where everything that can be made again is kept; `None` without a home.
+pub fn cache_root() -> Option<PathBuf> {
     let folder = cache_folder(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))?;
-    Some(folder.join("stallscope/profiles").join(format!("{}.json", machine.profile_key())))
+    Some(folder.join("stallscope"))
+}
+
+fn cached_path(machine: &Machine) -> Option<PathBuf> {
+    Some(cache_root()?.join("profiles").join(format!("{}.json", machine.profile_key())))
 }
 
 /// As the XDG base directory specification has it: a relative path is ignored.

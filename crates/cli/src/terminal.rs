@@ -44,6 +44,11 @@ pub fn warning(message: &str) {
     let _ = writeln!(anstream::stderr(), "{} {message}", paint(CAUTION, "warning:"));
 }
 
+/// Prints a note to standard error.
+pub fn note(message: &str) {
+    let _ = write!(anstream::stderr(), "{}", wrap("note: ", message));
+}
+
 /// How wide screens are, at the most.
 pub const WIDTH: usize = 80;
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use schemars::Schema;
 use stallscope::compare::Comparison;
+use stallscope::compare::results::Judgement;
+use stallscope::compare::sweep::SweepReport;
 use stallscope::explain::Explanation;
 use stallscope::hazards::ScanReport;
 use stallscope::layout::LayoutReport;
@@ -28,11 +30,13 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "comparison", make: schema_of::<Comparison> },
     Entry { name: "explanation", make: schema_of::<Explanation> },
     Entry { name: "finding", make: schema_of::<Finding> },
+    Entry { name: "judgement", make: schema_of::<Judgement> },
     Entry { name: "layout-report", make: schema_of::<LayoutReport> },
     Entry { name: "machine-profile", make: schema_of::<MachineProfile> },
     Entry { name: "probe-report", make: schema_of::<ProbeReport> },
     Entry { name: "sample-run", make: schema_of::<SampleRun> },
     Entry { name: "scan-report", make: schema_of::<ScanReport> },
+    Entry { name: "sweep-report", make: schema_of::<SweepReport> },
 ];
 
 /// As it is written, which is what a reader meets.

@@ -3,11 +3,14 @@
 pub mod case;
 pub mod compare;
 pub mod explain;
+mod gate;
 pub mod layout;
+
 pub mod list;
 pub mod probe;
 pub mod rule;
 mod run_args;
 pub mod scan;
 mod site;
+pub mod sweep;
 mod words;

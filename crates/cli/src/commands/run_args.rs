@@ -31,10 +31,10 @@ pub struct RunArgs {
     /// Arguments for both
     #[arg(last = true, value_name = "ARGS")]
     args: Vec<OsString>,
-    /// How many pairs of runs
-    #[arg(long, value_name = "N", default_value_t = 20,
+    /// How many pairs of runs [default: 20]
+    #[arg(long, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PAIRS)))]
-    pairs: u32,
+    pairs: Option<u32>,
     /// The smallest effect of interest: smaller ones count as equal
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = words::share)]
     effect: f64,
@@ -57,7 +57,7 @@ impl RunArgs {
     /// What was asked for, with the seed to use.
     pub fn settings(&self, seed: u64) -> Settings {
         Settings {
-            pairs: self.pairs,
+            pairs: self.pairs.unwrap_or(20),
             order: match self.order {
                 OrderArg::Random => Order::Random,
                 OrderArg::Abba => Order::Abba,
@@ -71,7 +71,18 @@ impl RunArgs {
                 CpuArg::None => None,
             },
             ignore_failure: self.ignore_failure,
+            ..Settings::default()
         }
+    }
+
+    /// The smallest effect of interest as a share.
+    pub fn effect(&self) -> f64 {
+        self.effect
+    }
+
+    /// The number of pairs that was typed.
+    pub fn pairs(&self) -> Option<u32> {
+        self.pairs
     }
 
     /// `program` with the words before and the arguments behind the `--`.

@@ -4,7 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
+use anstyle::Style;
 use anyhow::bail;
+use stallscope::compare::Decision;
+
+use crate::terminal::{BAD, CAUTION, GOOD};
 
 /// The words of a command line. Something that exists as a file is one word, blanks included.
 ///
@@ -75,6 +79,34 @@ pub fn rough(ns: u64) -> String {
         s if s < 120.0 => format!("{s:.0} s"),
         s if s < 7200.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// A log ratio as a change in per cent.
+pub fn percent(log: f64) -> f64 {
+    100.0 * log.exp_m1()
+}
+
+/// A log ratio as a signed change in per cent.
+pub fn signed(log: f64, decimals: usize) -> String {
+    format!("{:+.decimals$} %", percent(log))
+}
+
+/// Decimals for changes: a tight interval around a small change needs two, a multiple needs none.
+pub fn decimals(low: f64, high: f64) -> usize {
+    match low.abs().max(high.abs()) {
+        size if size >= 99.95 => 0,
+        size if size < 9.0 && high - low < 0.3 => 2,
+        _ => 1,
+    }
+}
+
+/// How a word is painted.
+pub fn style_of(decision: Decision) -> Style {
+    match decision {
+        Decision::Slower => BAD,
+        Decision::Faster | Decision::Equivalent => GOOD,
+        Decision::Inconclusive => CAUTION,
     }
 }
 

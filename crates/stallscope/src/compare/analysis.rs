@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::diagnostics::{Diagnostics, LogPair, diagnose};
 use super::error::CompareError;
+use super::measure::Measure;
 use super::runner::RunSample;
 use super::schedule::Arm;
+use super::sequential;
 use super::stats::robust::quartiles;
 use super::stats::signed_rank::{self, Interval, SignedRank};
 use super::stats::student::{PairedT, paired_t};
@@ -40,20 +42,46 @@ pub enum Metric {
     User,
     /// Processor time in the kernel.
     System,
+    /// The largest resident set.
+    Memory,
+    /// What the program prints.
+    Printed,
 }
 
 impl Metric {
-    /// In the order in which they are shown.
+    /// The times, in the order in which they are shown.
     pub const ALL: [Self; 4] = [Self::Wall, Self::Cpu, Self::User, Self::System];
 
-    /// This time of `sample`, in nanoseconds.
+    /// The metric that a verdict about `measure` needs.
+    fn for_verdict(measure: &Measure) -> Self {
+        match measure {
+            Measure::Wall => Self::Wall,
+            Measure::User => Self::User,
+            Measure::System => Self::System,
+            Measure::Cpu => Self::Cpu,
+            Measure::PeakMemory => Self::Memory,
+            Measure::GoBench | Measure::GoogleBench | Measure::Regex { .. } => Self::Printed,
+        }
+    }
+
+    /// This amount of `sample`: nanoseconds, bytes, or what was printed (0 where nothing was).
     #[must_use]
-    pub fn of(self, sample: &RunSample) -> u64 {
+    pub fn of(self, sample: &RunSample) -> f64 {
         match self {
-            Self::Wall => sample.wall_ns,
-            Self::Cpu => sample.user_ns.saturating_add(sample.system_ns),
-            Self::User => sample.user_ns,
-            Self::System => sample.system_ns,
+            Self::Wall => sample.wall_ns as f64,
+            Self::Cpu => sample.user_ns.saturating_add(sample.system_ns) as f64,
+            Self::User => sample.user_ns as f64,
+            Self::System => sample.system_ns as f64,
+            Self::Memory => sample.peak_memory_bytes as f64,
+            Self::Printed => sample.printed.unwrap_or(0.0),
+        }
+    }
+
+    fn unit(self) -> Unit {
+        match self {
+            Self::Memory => Unit::Bytes,
+            Self::Printed => Unit::Amount,
+            _ => Unit::Nanoseconds,
         }
     }
 }
@@ -102,14 +130,29 @@ pub struct Contrast {
     pub ratio: Option<Ratio>,
 }
 
+/// An interval that holds at all looks together, as log ratios of B over A.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Sequence {
+    /// Mean of the log ratios.
+    pub log_ratio: f64,
+    /// Lower end.
+    pub low_log: f64,
+    /// Upper end.
+    pub high_log: f64,
+}
+
 /// Everything that follows from the samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Analysis {
-    /// The word about wall time.
+    /// The word, about wall time unless the settings ask for another measure.
     pub verdict: Verdict,
-    /// B over A in wall time.
+    /// B over A in what the verdict is about.
     pub wall: Ratio,
-    /// All metrics, wall time included, in the order of [`Metric::ALL`].
+    /// The confidence sequence that decided when to stop, and the verdict; absent for a fixed number
+    /// of pairs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<Sequence>,
+    /// What the verdict is about first, then all times in the order of [`Metric::ALL`].
     pub contrasts: Vec<Contrast>,
     /// The state of the machine.
     pub diagnostics: Diagnostics,
@@ -124,21 +167,45 @@ pub struct Analysis {
 pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, CompareError> {
     settings.check()?;
     let pairs = pair_up(samples)?;
-    let contrasts: Vec<Contrast> = Metric::ALL.iter().map(|m| contrast(*m, &pairs)).collect();
-    let wall = contrasts.first().and_then(|c| c.ratio.clone());
-    let wall = wall.ok_or_else(|| CompareError::Samples("a run took no wall time".into()))?;
-    let diagnostics = diagnose(&logs(&pairs));
-    let interval = Interval {
+    let mut contrasts: Vec<Contrast> = Metric::ALL.iter().map(|m| contrast(*m, &pairs)).collect();
+    let metric = Metric::for_verdict(&settings.measure);
+    let wanted = contrast(metric, &pairs);
+    let wall = wanted.ratio.clone().ok_or_else(|| no_amount(metric))?;
+    let diagnostics = diagnose(&logs(&pairs, metric));
+    let log_ratios: Vec<f64> = logs(&pairs, metric).iter().map(|p| p.b - p.a).collect();
+    let sequence = settings.until.and_then(|_| sequential::interval(&log_ratios));
+    let fixed = Interval {
         centre: wall.log_ratio,
         low: wall.low_log,
         high: wall.high_log,
         confidence: wall.confidence,
     };
+    // Before its burn-in a sequence says nothing, and neither do we.
+    let nothing = Interval { low: -f64::MAX, high: f64::MAX, ..fixed };
+    let interval = match settings.until {
+        Some(_) => sequence.unwrap_or(nothing),
+        None => fixed,
+    };
     let verdict = judge(&interval, pairs.len(), diagnostics.pair_sd_log, settings.effect_log());
     let mut warnings = statistical_warnings(&verdict, &contrasts, &diagnostics, settings);
     warnings.extend(program_warnings(&pairs));
     warnings.push(Warning::OneBuildEach);
-    Ok(Analysis { verdict, wall, contrasts, diagnostics, warnings })
+    if metric != Metric::Wall {
+        contrasts.retain(|c| c.metric != metric);
+        contrasts.insert(0, wanted);
+    }
+    let sequence =
+        sequence.map(|i| Sequence { log_ratio: i.centre, low_log: i.low, high_log: i.high });
+    Ok(Analysis { verdict, wall, sequence, contrasts, diagnostics, warnings })
+}
+
+fn no_amount(metric: Metric) -> CompareError {
+    CompareError::Samples(match metric {
+        Metric::Wall => "a run took no wall time".into(),
+        Metric::Printed => "a run printed no number".into(),
+        Metric::Memory => "the kernel told no size of a run".into(),
+        _ => "a run took no processor time that the kernel could see: more work per run".into(),
+    })
 }
 
 type Pair<'a> = [&'a RunSample; 2];
@@ -177,12 +244,12 @@ fn pair_up(samples: &[RunSample]) -> Result<Vec<Pair<'_>>, CompareError> {
     Ok(pairs)
 }
 
-fn logs(pairs: &[Pair<'_>]) -> Vec<LogPair> {
+fn logs(pairs: &[Pair<'_>], metric: Metric) -> Vec<LogPair> {
     pairs
         .iter()
         .map(|[a, b]| LogPair {
-            a: (a.wall_ns as f64).ln(),
-            b: (b.wall_ns as f64).ln(),
+            a: metric.of(a).ln(),
+            b: metric.of(b).ln(),
             slot_of_b: b.plan.slot,
         })
         .collect()
@@ -191,27 +258,25 @@ fn logs(pairs: &[Pair<'_>]) -> Vec<LogPair> {
 /// The pairs of `samples` as logs, for the tests of the diagnostics.
 #[cfg(test)]
 pub(super) fn log_pairs(samples: &[RunSample]) -> Result<Vec<LogPair>, CompareError> {
-    Ok(logs(&pair_up(samples)?))
+    Ok(logs(&pair_up(samples)?, Metric::Wall))
 }
 
 fn contrast(metric: Metric, pairs: &[Pair<'_>]) -> Contrast {
     let times =
-        |arm: Arm| -> Vec<f64> { pairs.iter().map(|p| metric.of(p[arm.index()]) as f64).collect() };
+        |arm: Arm| -> Vec<f64> { pairs.iter().map(|p| metric.of(p[arm.index()])).collect() };
     let (a, b) = (times(Arm::A), times(Arm::B));
-    Contrast { metric, a: typical(&a), b: typical(&b), ratio: ratio(&a, &b) }
+    Contrast {
+        metric,
+        a: typical(&a, metric.unit()),
+        b: typical(&b, metric.unit()),
+        ratio: ratio(&a, &b),
+    }
 }
 
 /// Median and quartiles; zeros when there are no values, which `pair_up` rules out.
-fn typical(times_ns: &[f64]) -> Measurement {
-    let [low, value, high] = quartiles(times_ns).unwrap_or_default();
-    Measurement {
-        value,
-        unit: Unit::Nanoseconds,
-        low,
-        high,
-        n: times_ns.len(),
-        how: "median, quartiles".into(),
-    }
+fn typical(amounts: &[f64], unit: Unit) -> Measurement {
+    let [low, value, high] = quartiles(amounts).unwrap_or_default();
+    Measurement { value, unit, low, high, n: amounts.len(), how: "median, quartiles".into() }
 }
 
 fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {

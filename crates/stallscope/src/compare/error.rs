@@ -64,6 +64,14 @@ pub enum CompareError {
         /// What the child process reported.
         cause: ChildError,
     },
+    /// The number that the verdict is about was not printed.
+    #[error("arm {arm}: {what}")]
+    Printed {
+        /// Which arm.
+        arm: Arm,
+        /// What is missing.
+        what: String,
+    },
     /// The user asked us to stop.
     #[error("interrupted")]
     Interrupted,

@@ -9,31 +9,41 @@
 mod analysis;
 mod diagnostics;
 mod error;
+mod identical;
 pub mod layouts;
+mod measure;
+pub mod neighbours;
 mod program;
-pub mod rounds;
 pub mod results;
+pub mod rounds;
 mod runner;
 pub mod schedule;
 pub mod sequential;
 pub mod simulate;
 pub mod stats;
+pub mod sweep;
 mod verdict;
 mod warning;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use analysis::{Analysis, Contrast, Metric, Ratio, analyse};
+pub use analysis::{Analysis, Contrast, Metric, Ratio, Sequence, analyse};
 pub use diagnostics::{Autocorrelation, Diagnostics, Drift, SlotEffect};
 pub use error::CompareError;
+pub use identical::{SameCode, same_code};
+pub use measure::Measure;
+pub use neighbours::Disturbances;
 pub use program::{ArmRecord, CommandLine};
 pub use runner::{ProcessLimits, ProcessRunner, RunSample, Runner, allowed_cpus, default_cpu};
 pub use schedule::{Arm, Order, PlannedRun, Slot};
+pub use sequential::Until;
 pub use verdict::{Decision, Doubt, Verdict};
 pub use warning::{Severity, Warning};
+
+pub(crate) use results::digest as results_digest;
 
 /// The most pairs of one comparison; the interval needs memory in the square of it.
 pub const MAX_PAIRS: u32 = 2000;
@@ -55,6 +65,21 @@ pub struct Settings {
     pub cpu: Option<usize>,
     /// Count runs that fail, instead of giving up.
     pub ignore_failure: bool,
+    /// What the verdict is about.
+    #[serde(default)]
+    pub measure: Measure,
+    /// Stop when this is known, judged by a confidence sequence; `pairs` is then the most there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
+    /// Stop after this time, in milliseconds, if six pairs are there; `pairs` is then the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_ms: Option<u64>,
+    /// Run each command again and again for this time, in milliseconds, as one run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations_in_ms: Option<u64>,
+    /// Repeat runs around which the machine was slower than its best.
+    #[serde(default)]
+    pub guard: bool,
 }
 
 impl Default for Settings {
@@ -68,6 +93,11 @@ impl Default for Settings {
             timeout_ms: None,
             cpu: None,
             ignore_failure: false,
+            measure: Measure::Wall,
+            until: None,
+            budget_ms: None,
+            operations_in_ms: None,
+            guard: false,
         }
     }
 }
@@ -180,16 +210,41 @@ pub fn compare(
         progress(Progress::WarmingUp { arm: plan.arm });
         warm_up_ns = warm_up_ns.saturating_add(runner.run(plan)?.wall_ns);
     }
-    progress(Progress::Planned {
-        runs: schedule.len() as u64,
-        expected_ns: warm_up_ns.saturating_mul(u64::from(settings.pairs)),
-    });
+    let in_time = settings.budget_ms.map(|ms| ms.saturating_mul(1_000_000) / warm_up_ns.max(1));
+    let pairs = in_time.unwrap_or(u64::MAX).clamp(1, u64::from(settings.pairs));
+    progress(Progress::Planned { runs: 2 * pairs, expected_ns: warm_up_ns.saturating_mul(pairs) });
     let mut samples = Vec::with_capacity(schedule.len());
+    let started = Instant::now();
     for plan in &schedule {
         samples.push(runner.run(plan)?);
         progress(Progress::Ran { done: samples.len() as u64 });
+        if plan.slot == Slot::Second && is_enough(&samples, settings, started) {
+            break;
+        }
     }
     Comparison::new(runner.arms(), settings.clone(), samples)
+}
+
+/// Whether to stop after a whole pair: the time is over, or what was asked for is known.
+fn is_enough(samples: &[RunSample], settings: &Settings, started: Instant) -> bool {
+    let pairs = samples.len() / 2;
+    let over = settings.budget_ms.is_some_and(|ms| started.elapsed() >= Duration::from_millis(ms));
+    if over && pairs >= stats::power::FEWEST_PAIRS {
+        return true;
+    }
+    // The look costs time in the square of the pairs; every pair up to 50, then every tenth.
+    let looks = pairs >= sequential::BURN_IN_PAIRS && (pairs <= 50 || pairs.is_multiple_of(10));
+    let Some(until) = settings.until.filter(|_| looks) else {
+        return false;
+    };
+    analyse(samples, settings).is_ok_and(|analysis| match until {
+        Until::Verdict => analysis.verdict.decision != Decision::Inconclusive,
+        // Not equivalent is known once the sequence excludes zero.
+        Until::Equivalent => {
+            analysis.verdict.decision == Decision::Equivalent
+                || analysis.sequence.is_some_and(|s| s.low_log > 0.0 || s.high_log < 0.0)
+        }
+    })
 }
 
 #[cfg(test)]

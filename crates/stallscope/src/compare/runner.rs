@@ -7,7 +7,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Settings;
 use super::error::CompareError;
+use super::measure::Measure;
+use super::neighbours::{Disturbances, Guard};
 use super::program::{ArmRecord, CommandLine, inspect, seems};
 use super::schedule::{Arm, PlannedRun};
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Status};
@@ -16,7 +19,7 @@ use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Status};
 const SHOWN_LINES: usize = 5;
 
 /// One finished run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSample {
     /// Where it stood in the schedule.
     #[serde(flatten)]
@@ -27,11 +30,27 @@ pub struct RunSample {
     pub user_ns: u64,
     /// Processor time in the kernel, likewise.
     pub system_ns: u64,
+    /// The largest resident set, in bytes; never less than that of the program that measured.
+    #[serde(default)]
+    pub peak_memory_bytes: u64,
+    /// What it printed, where the verdict is about that; less is better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<f64>,
+    /// Processes that ran within the fixed time, where the times are those of one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<u64>,
+    /// How often it was repeated because the machine was disturbed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeats: u32,
     /// A digest of its standard output, equal for equal output within one comparison.
     pub output: String,
     /// How it failed, when failures are tolerated; absent for exit code 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// Something that can run either arm.
@@ -65,6 +84,9 @@ pub struct ProcessRunner<'a> {
     paths: [PathBuf; 2],
     records: [ArmRecord; 2],
     limits: ProcessLimits<'a>,
+    measure: Measure,
+    operations_in: Option<Duration>,
+    guard: Option<Guard>,
 }
 
 impl<'a> ProcessRunner<'a> {
@@ -83,10 +105,37 @@ impl<'a> ProcessRunner<'a> {
         }
         let (path_a, record_a) = inspect(Arm::A, &lines[0])?;
         let (path_b, record_b) = inspect(Arm::B, &lines[1])?;
-        Ok(Self { lines, paths: [path_a, path_b], records: [record_a, record_b], limits })
+        Ok(Self {
+            lines,
+            paths: [path_a, path_b],
+            records: [record_a, record_b],
+            limits,
+            measure: Measure::Wall,
+            operations_in: None,
+            guard: None,
+        })
     }
 
-    fn wait(&self, plan: &PlannedRun) -> Result<Exit, ChildError> {
+    /// Measures what `settings` say: what the verdict is about, operations in a fixed time, runs
+    /// repeated while the machine is disturbed.
+    ///
+    /// # Errors
+    /// When an expression is not valid.
+    pub fn measuring(mut self, settings: &Settings) -> Result<Self, CompareError> {
+        settings.measure.check().map_err(CompareError::Settings)?;
+        self.measure = settings.measure.clone();
+        self.operations_in = settings.operations_in_ms.map(Duration::from_millis);
+        self.guard = settings.guard.then(|| Guard::new(self.limits.cpu)).flatten();
+        Ok(self)
+    }
+
+    /// What the calibration chain saw; absent without one.
+    #[must_use]
+    pub fn disturbances(&self) -> Option<Disturbances> {
+        self.guard.as_ref().map(Guard::counts)
+    }
+
+    fn start(&self, plan: &PlannedRun) -> Result<Exit, ChildError> {
         let arm = plan.arm.index();
         let launch = Launch {
             program: self.paths[arm].clone(),
@@ -115,7 +164,43 @@ impl Runner for ProcessRunner<'_> {
     }
 
     fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
-        let exit = self.wait(plan).map_err(|cause| self.explain(plan.arm, cause))?;
+        // Taken out while it watches: it calls back into the runner.
+        let Some(mut guard) = self.guard.take() else {
+            return self.sample(plan);
+        };
+        let result = guard.watch(|| self.sample(plan));
+        self.guard = Some(guard);
+        let (mut sample, repeats) = result?;
+        sample.repeats = repeats;
+        Ok(sample)
+    }
+}
+
+impl ProcessRunner<'_> {
+    /// One process, or as many as fit into the fixed time.
+    fn sample(&self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        let mut sample = self.one(plan)?;
+        let Some(time) = self.operations_in else {
+            return Ok(sample);
+        };
+        let mut operations = 1;
+        while u128::from(sample.wall_ns) < time.as_nanos() {
+            let next = self.one(plan)?;
+            sample.wall_ns += next.wall_ns;
+            sample.user_ns += next.user_ns;
+            sample.system_ns += next.system_ns;
+            sample.peak_memory_bytes = sample.peak_memory_bytes.max(next.peak_memory_bytes);
+            operations += 1;
+        }
+        for total in [&mut sample.wall_ns, &mut sample.user_ns, &mut sample.system_ns] {
+            *total /= operations;
+        }
+        sample.operations = Some(operations);
+        Ok(sample)
+    }
+
+    fn one(&self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        let exit = self.start(plan).map_err(|cause| self.explain(plan.arm, cause))?;
         let failure = (!exit.status.success()).then(|| exit.status.to_string());
         if failure.is_some() && !self.limits.ignore_failure {
             // A program that was cut off is often killed by the kernel on its first page.
@@ -131,11 +216,19 @@ impl Runner for ProcessRunner<'_> {
                 said: last_lines(&exit.stderr.tail),
             });
         }
+        let printed = self
+            .measure
+            .printed(&exit)
+            .map_err(|what| CompareError::Printed { arm: plan.arm, what })?;
         Ok(RunSample {
             plan: *plan,
             wall_ns: exit.wall_ns,
             user_ns: exit.user_ns,
             system_ns: exit.system_ns,
+            peak_memory_bytes: exit.peak_memory_bytes,
+            printed,
+            operations: None,
+            repeats: 0,
             output: format!("{:016x}", exit.stdout.digest),
             failure,
         })

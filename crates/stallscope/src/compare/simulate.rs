@@ -145,6 +145,10 @@ impl Runner for SimulatedMachine {
             wall_ns,
             user_ns: wall_ns - system_ns,
             system_ns,
+            peak_memory_bytes: 1 << 20,
+            printed: None,
+            operations: None,
+            repeats: 0,
             output: "same".into(),
             failure: None,
         })

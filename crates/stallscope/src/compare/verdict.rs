@@ -101,7 +101,8 @@ pub fn judge(interval: &Interval, pairs: usize, pair_sd_log: f64, delta_log: f64
 fn implied_sd(interval: &Interval, pairs: usize) -> f64 {
     let n = pairs as f64;
     let critical = t_quantile(1.0 - ALPHA / 2.0, n - 1.0).unwrap_or(f64::INFINITY);
-    0.5 * (interval.high - interval.low) * n.sqrt() / critical
+    let width = 0.5 * interval.high - 0.5 * interval.low;
+    if width.is_finite() && width < 1e6 { width * n.sqrt() / critical } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::identical::SameCode;
+use super::neighbours::Disturbances;
 use super::schedule::Arm;
 
 /// How much a warning matters.
@@ -90,6 +92,10 @@ pub enum Warning {
     },
     /// Both arms run the same bytes with the same arguments.
     IdenticalPrograms,
+    /// Every function of both programs holds the same code.
+    IdenticalCode(SameCode),
+    /// Runs were repeated, or kept, because the machine was disturbed.
+    Disturbed(Disturbances),
     /// Each arm always prints the same, but not the same as the other.
     OutputDiffers,
     /// The output of an arm changes from run to run.
@@ -113,6 +119,8 @@ impl Warning {
         match self {
             Self::OneBuildEach
             | Self::IdenticalPrograms
+            | Self::IdenticalCode(_)
+            | Self::Disturbed(_)
             | Self::OutputVaries { .. }
             | Self::MostlyWaiting { .. } => Severity::Note,
             _ => Severity::Caution,
@@ -154,6 +162,16 @@ impl Warning {
                 "only {:.0} % of the wall time is processor time: this compares waiting (files, \
                  network, sleep), which a change of code may not touch",
                 100.0 * cpu_share
+            ),
+            Self::IdenticalCode(SameCode { functions, moved }) => write!(
+                f,
+                "all {functions} functions of both programs hold the same code ({moved} lie elsewhere): a \
+                 difference can only be placement, data or environment"
+            ),
+            Self::Disturbed(Disturbances { repeated, kept_disturbed, .. }) => write!(
+                f,
+                "{repeated} runs were repeated because the machine was slower than its best around them, \
+                 {kept_disturbed} were kept although it was"
             ),
             Self::IdenticalPrograms => f.write_str(
                 "both arms are the same bytes with the same arguments: any difference is placement or noise",

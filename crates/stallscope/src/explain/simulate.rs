@@ -51,6 +51,7 @@ impl Bench for InventedBench {
                 wall_ns: 50_000_000,
                 user_ns: 45_000_000,
                 system_ns: 5_000_000,
+                peak_memory_bytes: 1 << 20,
                 status: Status::Code(0),
                 stdout: Output::default(),
                 stderr: Output::default(),

@@ -33,6 +33,10 @@ pub enum Unit {
     Ratio,
     /// A share of one hundred.
     Percent,
+    /// Bytes.
+    Bytes,
+    /// A number whose unit only its source knows.
+    Amount,
 }
 
 impl Unit {
@@ -49,6 +53,8 @@ impl Unit {
             Self::GigabytesPerSecond => "GB/s",
             Self::Ratio => "x",
             Self::Percent => "%",
+            Self::Bytes => "B",
+            Self::Amount => "",
         }
     }
 }

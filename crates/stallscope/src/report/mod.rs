@@ -1,7 +1,10 @@
 //! Says it: one file per form. Used by the command line alone.
 
+mod benchfmt;
 mod json;
+pub mod markdown;
 mod sarif;
 
+pub use benchfmt::benchfmt;
 pub use json::{ENVELOPE_VERSION, ReportError, to_json, write_file};
 pub use sarif::{SARIF_SCHEMA, to_sarif};

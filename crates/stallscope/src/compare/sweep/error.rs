@@ -1,0 +1,81 @@
+//! What can go wrong in a sweep.
+
+use std::path::PathBuf;
+
+use crate::trace::child::ChildError;
+
+/// Why a sweep has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SweepError {
+    /// An axis without a name, without values, or twice.
+    #[error("axis `{name}`: {what}")]
+    Axis {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A template with a name in braces that nobody defined.
+    #[error(
+        "`{{{name}}}` in `{template}` is no axis (known: {known}); write `{{{{{name}}}}}` for the \
+         braces themselves"
+    )]
+    Placeholder {
+        /// The unknown name.
+        name: String,
+        /// Where it stands.
+        template: String,
+        /// What there is.
+        known: String,
+    },
+    /// A template that cannot be split into words, or is empty.
+    #[error("the run template `{0}` is empty or has a quote that is not closed")]
+    RunTemplate(String),
+    /// A file is built and nobody runs it, or the other way round.
+    #[error("{0}")]
+    Templates(String),
+    /// Not one variant could be built.
+    #[error("no variant could be built; the first failure: {0}")]
+    NothingBuilt(String),
+    /// All placements of a variant are the same bytes.
+    #[error(
+        "the {layouts} layouts of {variant} are the same file: the knob `{knob}` does not reach the \
+         linker; put `{{layout}}` into --build where flags go, or choose another --knob"
+    )]
+    KnobWithoutEffect {
+        /// The variant.
+        variant: String,
+        /// How many layouts.
+        layouts: u32,
+        /// The knob.
+        knob: String,
+    },
+    /// A cell does not run.
+    #[error("{cell} does not run: `{command}`: {what}")]
+    Run {
+        /// Variant and layout in words.
+        cell: String,
+        /// What was started.
+        command: String,
+        /// What happened.
+        what: String,
+    },
+    /// A child could not be started or watched.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    /// A file of the cache cannot be read or written.
+    #[error("cannot use {path}: {cause}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The sources are too many to fingerprint.
+    #[error("{0}")]
+    Sources(String),
+    /// The user asked us to stop.
+    #[error("interrupted")]
+    Interrupted,
+}

@@ -1,0 +1,86 @@
+//! Many builds of one thing: does it hold across compilers, flags, alignments and placements?
+//!
+//! [`Axis`] values span [`Variant`]s; each variant is built as it comes and in some random
+//! placements through the toolchain's own [`Knob`]; every build is a [`Cell`]. Builds run on all
+//! processors and are kept by content; runs go round by round over all cells in random order on one
+//! processor, guarded by a calibration chain. The first axis is the question (its first value is the
+//! base), the others are matched conditions.
+
+mod axes;
+mod build;
+mod error;
+mod journal;
+mod knob;
+mod order_file;
+mod report;
+mod run;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use axes::{Axis, Variant, fill, variants};
+pub use build::{BuildOutcome, Builder};
+pub use error::SweepError;
+pub use journal::Journal;
+pub use knob::Knob;
+pub use report::{CellRecord, LevelResult, Spread, SweepComparison, SweepNote, SweepReport};
+pub use run::{Folders, Stage, sweep};
+
+/// What a sweep is asked to do; kept with its result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepSettings {
+    /// What varies; the first one is the question.
+    pub axes: Vec<Axis>,
+    /// Random placements of each variant, besides the build as it comes.
+    pub layouts: u32,
+    /// What makes the placements.
+    pub knob: Knob,
+    /// How a variant is built, by a shell; absent when the run template needs no build.
+    pub build: Option<String>,
+    /// How it is run, without a shell.
+    pub run: String,
+    /// Runs of every cell; absent: chosen from a pilot.
+    pub rounds: Option<u32>,
+    /// The smallest effect of interest as a share.
+    pub effect: f64,
+    /// Seed of placements and of the order.
+    pub seed: u64,
+    /// Longest wall time of one run, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The logical processor all runs stay on.
+    pub cpu: Option<usize>,
+    /// Repeat runs during which the machine was slower than its best.
+    pub guard: bool,
+}
+
+/// One build: a variant in one placement.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct Cell {
+    /// Which variant, from 0.
+    pub variant: u32,
+    /// Which placement; 0 is the build as it comes.
+    pub layout: u32,
+}
+
+/// One run of one cell.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepRun {
+    /// What was run.
+    #[serde(flatten)]
+    pub cell: Cell,
+    /// In which round.
+    pub round: u32,
+    /// Wall time in nanoseconds.
+    pub wall_ns: u64,
+    /// User time in nanoseconds.
+    pub user_ns: u64,
+    /// Kernel time in nanoseconds.
+    pub system_ns: u64,
+    /// How often it was repeated because the machine was disturbed.
+    pub repeats: u32,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,499 @@
+//! The sweep itself: build all cells, try each once, run round by round, judge.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+
+use super::axes::{Variant, fill, variants};
+use super::build::{BuildOutcome, Builder};
+use super::journal::Journal;
+use super::knob::{Knob, joined};
+use super::order_file;
+use super::report::{CellRecord, SweepReport, report};
+use super::{Cell, SweepError, SweepRun, SweepSettings};
+use crate::compare::layouts::AS_BUILT;
+use crate::compare::layouts::planning::Pilot;
+use crate::compare::layouts::spread_of_cells;
+use crate::compare::neighbours::Guard;
+use crate::compare::schedule::shuffle;
+use crate::machine::Machine;
+use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, resolve_program};
+
+/// Rounds before the number of rounds is decided.
+const PILOT_ROUNDS: u32 = 3;
+/// Bytes of environment that placements of the stack are drawn from, a page of 16-byte steps.
+const STACK_STEPS: u64 = 256;
+
+/// Where a sweep keeps things.
+#[derive(Clone, Debug)]
+pub struct Folders {
+    /// Builds and journals go below this one.
+    pub cache: PathBuf,
+    /// What the builds are made of; their content is part of the key.
+    pub sources: Vec<PathBuf>,
+    /// Forget runs of an interrupted sweep of the same settings.
+    pub fresh: bool,
+}
+
+/// How far a sweep has come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// Builds have ended.
+    Building {
+        /// So many.
+        done: u64,
+        /// Of so many.
+        of: u64,
+    },
+    /// Runs of an interrupted sweep are used.
+    Resumed {
+        /// So many.
+        runs: u64,
+    },
+    /// A run has ended.
+    Running {
+        /// So many.
+        done: u64,
+        /// Of so many, as planned so far.
+        of: u64,
+        /// What is left, in nanoseconds.
+        left_ns: u64,
+    },
+}
+
+/// A cell that can be run.
+struct Ready {
+    cell: Cell,
+    program: PathBuf,
+    args: Vec<OsString>,
+    padding_bytes: Option<usize>,
+}
+
+/// Does what `settings` say and judges it.
+///
+/// # Errors
+/// See [`SweepError`]; a variant that does not build is a missing cell of the report, no error.
+pub fn sweep(
+    settings: &SweepSettings,
+    folders: &Folders,
+    interrupt: &AtomicBool,
+    progress: &(dyn Fn(Stage) + Sync),
+) -> Result<SweepReport, SweepError> {
+    let variants = variants(&settings.axes)?;
+    let plan = Plan::new(settings, &variants)?;
+    let builder = Builder::new(&folders.cache.join("builds"), &folders.sources)?;
+    let mut cells = plan.build(&builder, interrupt, progress)?;
+    plan.check(&mut cells)?;
+    let ready = plan.ready(&cells)?;
+    for one in &ready {
+        plan.run(one, 0, interrupt).map_err(|e| plan.explain(one, e))?;
+    }
+    let identity = plan.identity(&builder);
+    let (mut journal, done) = Journal::open(
+        &folders.cache.join("sweeps"),
+        settings,
+        identity,
+        ready.len(),
+        folders.fresh,
+    )?;
+    if !done.is_empty() {
+        progress(Stage::Resumed { runs: done.len() as u64 });
+    }
+    let mut guard = settings.guard.then(|| Guard::new(settings.cpu)).flatten();
+    let mut runs = done;
+    let mut rounds = settings.rounds.unwrap_or(PILOT_ROUNDS);
+    let first = (runs.len() / ready.len().max(1)) as u32;
+    let mut round = first;
+    let started = std::time::Instant::now();
+    loop {
+        if round >= rounds.min(PILOT_ROUNDS) && settings.rounds.is_none() {
+            rounds = rounds.max(plan.rounds(&runs, &cells));
+        }
+        if round >= rounds {
+            break;
+        }
+        let mut order: Vec<&Ready> = ready.iter().collect();
+        // Every round has its own draw, so that a sweep that goes on has the same order.
+        let mut rng = Pcg64Mcg::seed_from_u64(settings.seed ^ (u64::from(round) << 32));
+        shuffle(&mut order, &mut rng);
+        for one in order {
+            let padding = (rng.next_u64() % STACK_STEPS * 16) as usize;
+            let run = plan.guarded(one, round, padding, &mut guard, interrupt)?;
+            journal.add(&run)?;
+            runs.push(run);
+            let of = u64::from(rounds) * ready.len() as u64;
+            let fresh = runs.len() as u64 - u64::from(first) * ready.len() as u64;
+            let each = started.elapsed().as_nanos() as u64 / fresh.max(1);
+            progress(Stage::Running {
+                done: runs.len() as u64,
+                of,
+                left_ns: each * (of - runs.len() as u64),
+            });
+        }
+        round += 1;
+    }
+    journal.finish();
+    let disturbed = guard.as_ref().map(Guard::counts);
+    let erratum = Machine::detect().jcc_erratum;
+    Ok(report(settings, &variants, cells, runs, disturbed, erratum))
+}
+
+/// Templates and axes, ready to be filled.
+struct Plan<'a> {
+    settings: &'a SweepSettings,
+    variants: &'a [Variant],
+    cells: Vec<Cell>,
+}
+
+/// Flags for `{layout}`, variables that carry them where the template does not.
+type Flags = (String, Vec<(&'static str, String)>);
+
+impl<'a> Plan<'a> {
+    fn new(settings: &'a SweepSettings, variants: &'a [Variant]) -> Result<Self, SweepError> {
+        let run_names_out = settings.run.contains("{out}");
+        let problem = |text: &str| Err(SweepError::Templates(text.into()));
+        match &settings.build {
+            Some(build) if !build.contains("{out}") => {
+                return problem("--build does not name {out}, the file that it has to write");
+            }
+            Some(_) if !run_names_out => {
+                return problem(
+                    "--run does not name {out}, so what --build makes would not be run",
+                );
+            }
+            None if run_names_out => {
+                return problem("--run names {out}, and there is no --build that writes it");
+            }
+            None if settings.layouts > 0 && settings.knob.rebuilds() => {
+                return problem(
+                    "--layouts needs --build, because placements are made by the linker (or choose \
+                     --knob env, which only moves the stack)",
+                );
+            }
+            _ => {}
+        }
+        let layouts = 0..=settings.layouts;
+        let cells = (0..variants.len() as u32)
+            .flat_map(|variant| layouts.clone().map(move |layout| Cell { variant, layout }))
+            .collect();
+        let plan = Self { settings, variants, cells };
+        // Typing errors in templates show before the first build.
+        for cell in &plan.cells {
+            plan.build_command(*cell, "out", "")?;
+            plan.run_words(*cell, "out")?;
+        }
+        Ok(plan)
+    }
+
+    /// The seed of a placement; none for the build as it comes. Seeds differ between variants: a
+    /// seed does not pair layouts of different code.
+    fn seed(&self, cell: Cell) -> Option<u64> {
+        let mut rng = Pcg64Mcg::seed_from_u64(self.settings.seed ^ 0x1a70);
+        let steps = cell.variant * (self.settings.layouts + 1) + cell.layout;
+        let mut seed = 0;
+        for _ in 0..=steps {
+            // Linkers take 31 bits, and Go takes 0 for "none".
+            seed = (rng.next_u64() >> 34) + 1;
+        }
+        (cell.layout != AS_BUILT).then_some(seed)
+    }
+
+    fn values<'b>(&'b self, cell: Cell, more: &[(&'b str, &'b str)]) -> Vec<(&'b str, &'b str)> {
+        let axes = &self.variants[cell.variant as usize].values;
+        axes.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain(more.iter().copied()).collect()
+    }
+
+    fn build_command(&self, cell: Cell, out: &str, flags: &str) -> Result<String, SweepError> {
+        let seed = self.seed(cell).unwrap_or(0).to_string();
+        let more = [("out", out), ("layout", flags), ("seed", seed.as_str())];
+        fill(self.settings.build.as_deref().unwrap_or(""), &self.values(cell, &more))
+    }
+
+    fn run_words(&self, cell: Cell, out: &str) -> Result<Vec<String>, SweepError> {
+        let wrong = || SweepError::RunTemplate(self.settings.run.clone());
+        let words = split_words(&self.settings.run).ok_or_else(wrong)?;
+        let more = [("out", out)];
+        let values = self.values(cell, &more);
+        let words: Vec<String> =
+            words.iter().map(|w| fill(w, &values)).collect::<Result<_, SweepError>>()?;
+        if words.is_empty() { Err(wrong()) } else { Ok(words) }
+    }
+
+    fn flags(&self, cell: Cell, order: Option<&str>) -> Flags {
+        let knob = self.settings.knob;
+        let mut parts = vec![knob.flags(self.seed(cell), order)];
+        if self.settings.layouts == 0 {
+            parts.clear();
+        }
+        let axes = &self.variants[cell.variant as usize].values;
+        let used = |name: &str| {
+            self.settings.build.as_deref().is_some_and(|b| b.contains(&format!("{{{name}}}")))
+        };
+        if let Some((_, bytes)) = axes.iter().find(|(name, _)| name == "align" && !used("align")) {
+            parts.extend(bytes.parse().ok().map(|bytes| knob.align_flags(bytes)));
+        }
+        let flags = joined(knob, &parts);
+        let carried =
+            if used("layout") || used("seed") { Vec::new() } else { knob.variables(&flags) };
+        (flags, carried)
+    }
+
+    fn build(
+        &self,
+        builder: &Builder,
+        interrupt: &AtomicBool,
+        progress: &(dyn Fn(Stage) + Sync),
+    ) -> Result<Vec<CellRecord>, SweepError> {
+        if self.settings.build.is_none() {
+            return Ok(self.cells.iter().map(|c| CellRecord::unbuilt(*c)).collect());
+        }
+        let rebuilds = self.settings.knob.rebuilds();
+        let (plain, placed): (Vec<Cell>, Vec<Cell>) =
+            self.cells.iter().partition(|c| c.layout == AS_BUILT);
+        let of = if rebuilds { self.cells.len() } else { plain.len() } as u64;
+        let done = AtomicUsize::new(0);
+        let tick = || {
+            let done = done.fetch_add(1, Ordering::Relaxed) as u64 + 1;
+            progress(Stage::Building { done, of });
+        };
+        // Those as they come first: GNU ld's order is made from their symbols.
+        let mut records = parallel(&plain, |cell| {
+            let outcome = self.build_one(builder, *cell, None, interrupt);
+            tick();
+            outcome
+        })?;
+        let first = records.clone();
+        let base = |cell: &Cell| first.iter().find(|r| r.cell.variant == cell.variant);
+        if !rebuilds {
+            records.extend(
+                placed
+                    .iter()
+                    .filter_map(|cell| Some(CellRecord { cell: *cell, ..base(cell)?.clone() })),
+            );
+            return Ok(records);
+        }
+        records.extend(parallel(&placed, |cell| {
+            let outcome = match base(cell) {
+                // What does not build as it comes will not build in another order.
+                Some(r) if r.program.is_none() => Ok(CellRecord { cell: *cell, ..r.clone() }),
+                r => self.build_one(builder, *cell, r.and_then(|r| r.program.clone()), interrupt),
+            };
+            tick();
+            outcome
+        })?);
+        records.sort_by_key(|r| r.cell);
+        Ok(records)
+    }
+
+    fn build_one(
+        &self,
+        builder: &Builder,
+        cell: Cell,
+        base: Option<PathBuf>,
+        interrupt: &AtomicBool,
+    ) -> Result<CellRecord, SweepError> {
+        let script = match (self.settings.knob, self.seed(cell), base) {
+            (Knob::GnuLd, Some(seed), Some(base)) => {
+                let bytes = std::fs::read(&base)
+                    .map_err(|cause| SweepError::File { path: base.clone(), cause })?;
+                match order_file::script(&bytes, seed) {
+                    Some(text) => Some(builder.keep(&format!("order-{seed}.ld"), &text)?),
+                    None => {
+                        let why = "it has no symbols that could be ordered (is it stripped?)";
+                        return Ok(CellRecord::failed(cell, why.into(), base));
+                    }
+                }
+            }
+            _ => None,
+        };
+        let script = script.map(|p| p.to_string_lossy().into_owned());
+        let (flags, carried) = self.flags(cell, script.as_deref());
+        // Symbols are part of the order, so of the key, by way of the script's own content.
+        let key = builder.key(&self.build_command(cell, "", &flags)?, &carried);
+        let command = |out: &str| self.build_command(cell, out, &flags);
+        Ok(match builder.build(key, command, &carried, interrupt)? {
+            BuildOutcome::Built { program, build_ns } => {
+                CellRecord::built(cell, program, build_ns)?
+            }
+            BuildOutcome::Failed { why, log } => CellRecord::failed(cell, why, log),
+        })
+    }
+
+    /// Placements that are all one file were no placements.
+    fn check(&self, cells: &mut [CellRecord]) -> Result<(), SweepError> {
+        if cells.iter().all(|c| c.failure.is_some()) {
+            let first = cells.iter().find_map(|c| c.failure.clone()).unwrap_or_default();
+            return Err(SweepError::NothingBuilt(first));
+        }
+        if self.settings.layouts == 0 || !self.settings.knob.rebuilds() {
+            return Ok(());
+        }
+        for (index, variant) in self.variants.iter().enumerate() {
+            let built: Vec<&CellRecord> = cells
+                .iter()
+                .filter(|c| c.cell.variant == index as u32 && c.program.is_some())
+                .collect();
+            let placed: Vec<&CellRecord> =
+                built.iter().copied().filter(|c| c.cell.layout != AS_BUILT).collect();
+            if placed.len() > 1 && placed.iter().all(|c| c.fingerprint == placed[0].fingerprint) {
+                return Err(SweepError::KnobWithoutEffect {
+                    variant: variant.label(),
+                    layouts: placed.len() as u32,
+                    knob: self.settings.knob.name().into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn ready(&self, cells: &[CellRecord]) -> Result<Vec<Ready>, SweepError> {
+        let mut ready = Vec::new();
+        for record in cells.iter().filter(|c| c.failure.is_none()) {
+            let out = record.program.as_ref().map(|p| p.to_string_lossy().into_owned());
+            let mut words = self.run_words(record.cell, out.as_deref().unwrap_or(""))?.into_iter();
+            let name: OsString = words.next().unwrap_or_default().into();
+            let program = resolve_program(&name)?;
+            let stack = self.settings.knob == Knob::Environment && record.cell.layout != AS_BUILT;
+            let padding_bytes = if self.settings.knob == Knob::Environment {
+                let seed = self.seed(record.cell).filter(|_| stack).unwrap_or(0);
+                Some((seed % STACK_STEPS * 16) as usize)
+            } else {
+                None
+            };
+            ready.push(Ready {
+                cell: record.cell,
+                program,
+                args: words.map(Into::into).collect(),
+                padding_bytes,
+            });
+        }
+        Ok(ready)
+    }
+
+    fn run(&self, one: &Ready, padding: usize, interrupt: &AtomicBool) -> Result<Exit, SweepError> {
+        let launch = Launch {
+            program: one.program.clone(),
+            args: one.args.clone(),
+            environment_padding_bytes: one.padding_bytes.unwrap_or(padding),
+            cpu: self.settings.cpu,
+        };
+        let timeout = self.settings.timeout_ms.map(Duration::from_millis);
+        let exit = match Child::hold(&launch).and_then(|c| c.wait(&Limits { timeout, interrupt })) {
+            Ok(exit) => exit,
+            Err(ChildError::Interrupted) => return Err(SweepError::Interrupted),
+            Err(cause) => return Err(cause.into()),
+        };
+        if exit.status.success() {
+            return Ok(exit);
+        }
+        let last = exit.stderr.tail.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("");
+        let what = format!("{}; {}", exit.status, last.replace(char::is_control, " "));
+        Err(self.explain_words(one, what.trim_end_matches("; ").into()))
+    }
+
+    fn explain(&self, one: &Ready, error: SweepError) -> SweepError {
+        match error {
+            SweepError::Child(cause) => self.explain_words(one, cause.to_string()),
+            other => other,
+        }
+    }
+
+    fn explain_words(&self, one: &Ready, what: String) -> SweepError {
+        let variant = self.variants[one.cell.variant as usize].label();
+        let words: Vec<String> = std::iter::once(one.program.to_string_lossy().into_owned())
+            .chain(one.args.iter().map(|a| a.to_string_lossy().into_owned()))
+            .collect();
+        SweepError::Run {
+            cell: format!("layout {} of {variant}", one.cell.layout),
+            command: words.join(" "),
+            what,
+        }
+    }
+
+    fn guarded(
+        &self,
+        one: &Ready,
+        round: u32,
+        padding: usize,
+        guard: &mut Option<Guard>,
+        interrupt: &AtomicBool,
+    ) -> Result<SweepRun, SweepError> {
+        let run = || self.run(one, padding, interrupt).map_err(|e| self.explain(one, e));
+        let (exit, repeats) = match guard {
+            Some(guard) => guard.watch(run)?,
+            None => (run()?, 0),
+        };
+        Ok(SweepRun {
+            cell: one.cell,
+            round,
+            wall_ns: exit.wall_ns,
+            user_ns: exit.user_ns,
+            system_ns: exit.system_ns,
+            repeats,
+        })
+    }
+
+    /// Kalibera and Jones's runs per layout, from what the first rounds and the builds cost.
+    fn rounds(&self, runs: &[SweepRun], cells: &[CellRecord]) -> u32 {
+        if self.settings.layouts == 0 {
+            // Without placements the pairs of rounds are the evidence.
+            return 20;
+        }
+        let [layout_sd_log, run_sd_log] = spread_of_cells(
+            runs.iter().map(|r| ((r.cell.variant, r.cell.layout), r.round, r.wall_ns as f64)),
+        );
+        let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let pilot = Pilot {
+            run_sd_log,
+            layout_sd_log,
+            build_ns: mean(cells.iter().map(|c| c.build_ns as f64).collect()),
+            run_ns: mean(runs.iter().map(|r| r.wall_ns as f64).collect()),
+        };
+        pilot.runs_per_layout().clamp(PILOT_ROUNDS, 20)
+    }
+
+    /// Equal for the same question over the same sources.
+    fn identity(&self, builder: &Builder) -> u64 {
+        let words =
+            format!("{:?} {:?} {}", self.settings.build, self.settings.axes, self.settings.run);
+        builder.key(&format!("{words} {} {:?}", self.settings.layouts, self.settings.knob), &[])
+    }
+}
+
+/// Runs `work` over `items` on all processors; results come as they end. Children belong to the threads that start them, which
+/// live until all is done.
+fn parallel<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R, SweepError> + Sync,
+) -> Result<Vec<R>, SweepError> {
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<Result<R, SweepError>>> = Mutex::new(Vec::new());
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..workers.min(items.len()) {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = work(item);
+                    if result.is_err() {
+                        // Nobody starts another one.
+                        next.store(items.len(), Ordering::Relaxed);
+                    }
+                    if let Ok(mut all) = results.lock() {
+                        all.push(result);
+                    }
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_default().into_iter().collect()
+}
+
+/// Splits as a shell would, without running one.
+fn split_words(text: &str) -> Option<Vec<String>> {
+    shlex::split(text)
+}

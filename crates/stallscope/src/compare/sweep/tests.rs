@@ -1,0 +1,164 @@
+//! Sweeps of small shell programs: what is built, what is kept, what is refused. No claim about time.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use super::*;
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+fn settings(build: Option<&str>, run: &str) -> SweepSettings {
+    SweepSettings {
+        axes: vec![Axis::parse("word", "one,two").unwrap()],
+        layouts: 0,
+        knob: Knob::Go,
+        build: build.map(str::to_owned),
+        run: run.into(),
+        rounds: Some(2),
+        effect: 0.01,
+        seed: 5,
+        timeout_ms: Some(60_000),
+        cpu: None,
+        guard: false,
+    }
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn folders(&self) -> Folders {
+        let sources = self.folder.path().join("src");
+        std::fs::create_dir_all(&sources).unwrap();
+        Folders { cache: self.folder.path().join("cache"), sources: vec![sources], fresh: false }
+    }
+
+    fn sweep(&self, settings: &SweepSettings) -> Result<SweepReport, SweepError> {
+        sweep(settings, &self.folders(), &NEVER, &|_| {})
+    }
+
+    fn complaint(&self, settings: &SweepSettings) -> String {
+        self.sweep(settings).unwrap_err().to_string()
+    }
+}
+
+const SCRIPT: &str = "printf '#!/bin/sh\\n: {word} {layout}\\n' > {out} && chmod +x {out}";
+
+#[test]
+fn every_cell_is_built_and_run_in_every_round() {
+    let place = Place::new();
+    let mut wanted = settings(Some(SCRIPT), "{out}");
+    wanted.layouts = 3;
+    let built = Mutex::new(0);
+    let report = sweep(&wanted, &place.folders(), &NEVER, &|stage| {
+        if let Stage::Building { of, .. } = stage {
+            *built.lock().unwrap() = of;
+        }
+    })
+    .unwrap();
+    assert_eq!(*built.lock().unwrap(), 8);
+    assert_eq!((report.cells.len(), report.runs.len()), (8, 16));
+    assert!(report.cells.iter().all(|c| c.program.is_some()));
+    for round in 0..2 {
+        let cells: std::collections::BTreeSet<Cell> =
+            report.runs.iter().filter(|r| r.round == round).map(|r| r.cell).collect();
+        assert_eq!(cells.len(), 8);
+    }
+    assert_eq!(report.comparisons.len(), 1);
+    assert!(report.comparisons[0].levels[0].split.is_some());
+    // The second time everything is there already.
+    let again = place.sweep(&wanted).unwrap();
+    assert!(again.cells.iter().all(|c| c.build_ns == 0));
+    let order = |r: &SweepReport| r.runs.iter().map(|run| run.cell).collect::<Vec<_>>();
+    assert_eq!(order(&again), order(&report));
+    // Other sources, other builds.
+    std::fs::write(place.folder.path().join("src/new.c"), "x").unwrap();
+    assert!(place.sweep(&wanted).unwrap().cells.iter().all(|c| c.build_ns > 0));
+}
+
+#[test]
+fn a_failing_build_is_a_missing_cell_with_its_log() {
+    let place = Place::new();
+    let build = "test {word} = one || { echo no such flag >&2; exit 3; }; ".to_owned() + SCRIPT;
+    let report = place.sweep(&settings(Some(&build), "{out}")).unwrap();
+    let failed: Vec<&CellRecord> = report.cells.iter().filter(|c| c.failure.is_some()).collect();
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].failure.as_ref().unwrap().contains("exit code 3: no such flag"));
+    let log = std::fs::read_to_string(failed[0].log.as_ref().unwrap()).unwrap();
+    assert!(log.contains("no such flag") && log.contains("$ test two"), "{log}");
+    assert!(report.comparisons[0].levels.is_empty());
+}
+
+#[test]
+fn templates_that_cannot_work_are_refused_before_anything_is_built() {
+    let place = Place::new();
+    let said = |build: Option<&str>, run: &str| place.complaint(&settings(build, run));
+    assert!(said(Some("true"), "{out}").contains("does not name {out}"));
+    assert!(said(Some(SCRIPT), "true").contains("would not be run"));
+    assert!(said(None, "{out}").contains("no --build"));
+    assert!(said(Some("{cxx} -o {out}"), "{out}").contains("`{cxx}`"));
+    assert!(said(Some(SCRIPT), "'{out}").contains("quote"));
+    assert!(said(Some("true {out}"), "{out}").contains("wrote nothing to {out}"));
+    assert!(said(Some(": > {out}"), "{out}").contains("empty file"));
+    assert!(said(None, "/no/such/program {word}").contains("/no/such/program"));
+    assert!(said(None, "sh -c 'echo bad >&2; exit 4'").contains("exit code 4; bad"));
+    let mut placed = settings(Some("printf '#!/bin/sh\\n' > {out}; chmod +x {out}"), "{out}");
+    placed.layouts = 4;
+    assert!(place.complaint(&placed).contains("does not reach the linker"));
+    placed.build = None;
+    placed.run = "true".into();
+    assert!(place.complaint(&placed).contains("--layouts needs --build"));
+}
+
+#[test]
+fn a_sweep_that_was_stopped_goes_on_where_it_was() {
+    let place = Place::new();
+    let mut wanted = settings(None, "true {word}");
+    wanted.rounds = Some(5);
+    let stop = AtomicBool::new(false);
+    let error = sweep(&wanted, &place.folders(), &stop, &|stage| {
+        if matches!(stage, Stage::Running { done: 5, .. }) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    assert!(matches!(error, Err(SweepError::Interrupted)));
+    let resumed = AtomicU32::new(0);
+    let report = sweep(&wanted, &place.folders(), &NEVER, &|stage| {
+        if let Stage::Resumed { runs } = stage {
+            resumed.store(runs as u32, Ordering::Relaxed);
+        }
+    })
+    .unwrap();
+    // Two whole rounds of two cells; the fifth run belongs to a round that was not finished.
+    assert_eq!((resumed.load(Ordering::Relaxed), report.runs.len()), (4, 10));
+    assert_eq!(std::fs::read_dir(place.folder.path().join("cache/sweeps")).unwrap().count(), 0);
+}
+
+#[test]
+fn stack_placements_need_no_build() {
+    let place = Place::new();
+    let mut wanted = settings(None, "true {word}");
+    (wanted.knob, wanted.layouts) = (Knob::Environment, 4);
+    let report = place.sweep(&wanted).unwrap();
+    assert_eq!(report.runs.len(), 20);
+    assert!(report.notes.contains(&SweepNote::StackOnly));
+    let text = serde_json::to_string(&report).unwrap();
+    assert_eq!(serde_json::from_str::<SweepReport>(&text).unwrap().runs, report.runs);
+}
+
+#[test]
+fn matched_axes_are_levels() {
+    let place = Place::new();
+    let mut wanted = settings(None, "true {word} {n}");
+    wanted.axes.push(Axis::parse("n", "1,2,3").unwrap());
+    wanted.rounds = Some(7);
+    let report = place.sweep(&wanted).unwrap();
+    let levels: Vec<&str> = report.comparisons[0].levels.iter().map(|l| l.level.as_str()).collect();
+    assert_eq!(levels, ["n=1", "n=2", "n=3"]);
+    assert!(report.comparisons[0].matched.is_some());
+}

@@ -1,0 +1,50 @@
+//! The Go benchmark data format, so that `benchstat` can read what we measured:
+//! `benchstat -col arm FILE`.
+
+use std::fmt::Write;
+
+use crate::compare::{Arm, Comparison, Metric};
+
+/// Every run as a line of its arm, in order of time.
+#[must_use]
+pub fn benchfmt(comparison: &Comparison) -> String {
+    let mut out =
+        String::from("note: runs were interleaved in random order; benchstat cannot see that\n");
+    for arm in [Arm::A, Arm::B] {
+        let _ = writeln!(out, "\narm: {arm}");
+        let command = comparison.arms[arm.index()].command.join(" ");
+        let _ = writeln!(out, "command: {}", command.replace(char::is_control, " "));
+        for sample in comparison.samples.iter().filter(|s| s.plan.arm == arm) {
+            let operations = sample.operations.unwrap_or(1);
+            let _ = write!(out, "BenchmarkRun {operations} {} ns/op", sample.wall_ns);
+            let _ = write!(out, " {} user-ns/op", sample.user_ns);
+            let _ = write!(out, " {} sys-ns/op", sample.system_ns);
+            let _ = write!(out, " {} peak-B", Metric::Memory.of(sample));
+            if let Some(printed) = sample.printed {
+                let _ = write!(out, " {printed} printed");
+            }
+            out.push('\n');
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::results;
+    use crate::compare::simulate::{Noise, SimulatedMachine};
+    use crate::compare::{Settings, compare};
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 8, 1);
+        let settings = Settings { pairs: 8, ..Settings::default() };
+        let comparison = compare(&mut machine, &settings, &mut |_| {}).unwrap();
+        let text = benchfmt(&comparison);
+        let file = results::parse("f", &text).unwrap();
+        let wall = file.series.iter().find(|s| s.unit == "ns/op").unwrap();
+        assert_eq!(wall.values.len(), 16);
+        assert!(text.contains("\narm: B\n"));
+    }
+}

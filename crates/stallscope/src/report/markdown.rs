@@ -1,0 +1,130 @@
+//! Results for a comment on a pull request: one line with the word, one table, the doubts folded away.
+
+use std::fmt::Write;
+
+use crate::compare::results::{Change, Judgement};
+use crate::compare::{Comparison, Decision, Metric, Warning};
+
+/// A log ratio with its interval in per cent.
+fn change(log: f64, low: f64, high: f64) -> String {
+    let [c, l, h] = [log, low, high].map(|x| 100.0 * x.exp_m1());
+    format!("{c:+.1} % [{l:+.1}, {h:+.1}]")
+}
+
+/// Text that does not end a table's cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\n', '\r'], " ")
+}
+
+fn details(out: &mut String, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    out.push_str("\n<details><summary>What to know before believing it</summary>\n\n");
+    for line in lines {
+        let _ = writeln!(out, "- {}", cell(line));
+    }
+    out.push_str("\n</details>\n");
+}
+
+fn sign(word: Decision) -> &'static str {
+    match word {
+        Decision::Slower => "🔴",
+        Decision::Faster => "🟢",
+        Decision::Equivalent => "⚪",
+        Decision::Inconclusive => "❔",
+    }
+}
+
+/// A comparison of two programs.
+#[must_use]
+pub fn comparison(comparison: &Comparison) -> String {
+    let analysis = &comparison.analysis;
+    let wall = &analysis.wall;
+    let word = analysis.verdict.decision;
+    let mut out = format!(
+        "{} **{word}**: {} (95 % interval, {} pairs)\n\n",
+        sign(word),
+        match &analysis.sequence {
+            Some(s) => change(s.log_ratio, s.low_log, s.high_log),
+            None => change(wall.log_ratio, wall.low_log, wall.high_log),
+        },
+        wall.estimate.n
+    );
+    let names = comparison.arms.each_ref().map(|a| cell(&a.command.join(" ")));
+    let _ = writeln!(out, "| | A `{}` | B `{}` | B vs A |\n|---|---|---|---|", names[0], names[1]);
+    for contrast in &analysis.contrasts {
+        let (name, scale) = match contrast.metric {
+            Metric::Wall => ("wall ms", 1e6),
+            Metric::Cpu => ("cpu ms", 1e6),
+            Metric::User => ("user ms", 1e6),
+            Metric::System => ("system ms", 1e6),
+            Metric::Memory => ("peak MiB", f64::from(1 << 20)),
+            Metric::Printed => ("printed", 1.0),
+        };
+        let ratio = contrast
+            .ratio
+            .as_ref()
+            .map_or("-".into(), |r| change(r.log_ratio, r.low_log, r.high_log));
+        let [a, b] = [&contrast.a, &contrast.b].map(|m| format!("{:.3}", m.value / scale));
+        let _ = writeln!(out, "| {name} | {a} | {b} | {ratio} |");
+    }
+    let doubts: Vec<String> = analysis.warnings.iter().map(Warning::to_string).collect();
+    details(&mut out, &doubts);
+    out
+}
+
+/// Two files of results.
+#[must_use]
+pub fn judgement(judgement: &Judgement) -> String {
+    let mut out = format!("{} **{}**\n\n", sign(judgement.decision), judgement.decision);
+    out += "| benchmark | unit | old | new | change | p | |\n|---|---|---|---|---|---|---|\n";
+    let shown = |c: &Change| change(c.log_ratio, c.low_log, c.high_log);
+    for row in &judgement.rows {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {:.4} | {:.4} | {} | {} | {} {} |",
+            cell(&row.name),
+            cell(&row.unit),
+            row.old.value,
+            row.new.value,
+            row.change.as_ref().map_or("-".into(), shown),
+            row.p_value.map_or("-".into(), |p| format!("{p:.3}")),
+            sign(row.decision),
+            row.decision
+        );
+    }
+    for mean in &judgement.geomeans {
+        let _ = writeln!(
+            out,
+            "| geomean of {} | {} | | | {} | | |",
+            mean.rows,
+            mean.unit,
+            shown(&mean.change)
+        );
+    }
+    let of_rows = judgement.rows.iter().flat_map(|r| &r.threats);
+    let doubts: Vec<String> =
+        judgement.threats.iter().chain(of_rows).map(ToString::to_string).collect();
+    details(&mut out, &doubts);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::simulate::{Noise, SimulatedMachine};
+    use crate::compare::{Settings, compare};
+
+    #[test]
+    fn a_comparison_is_a_line_a_table_and_doubts() {
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 1);
+        machine.effect_log = 0.2;
+        let result = compare(&mut machine, &Settings::default(), &mut |_| {}).unwrap();
+        let text = comparison(&result);
+        assert!(text.starts_with("🔴 **slower**: +2"), "{text}");
+        assert_eq!(text.lines().filter(|l| l.starts_with('|')).count(), 6);
+        assert!(text.contains("<details>"));
+        assert_eq!(cell("a|b\nc"), "a\\|b c");
+    }
+}
