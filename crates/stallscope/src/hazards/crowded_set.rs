@@ -41,6 +41,9 @@ const MOST_FUNCTIONS: usize = 64;
 const LEAST_EXCESS: usize = 2;
 /// How much a line too many in a static count is worth against a hazard that is sure to happen.
 const BELIEF: f64 = 0.05;
+/// Beyond so many lines too many the rank does not rise: the more lines a static count finds, the
+/// fewer of them run. Without this bound the weakest rule filled the whole top of libLLVM 16.
+const MOST_COUNTED: f64 = 4.0;
 
 impl Hazard for CrowdedSet {
     fn id(&self) -> &'static str {
@@ -153,7 +156,7 @@ fn crowd(
         certainty: Certainty::Probable,
         distance_instructions: 0,
         cycles_lost: CyclesLost { low: 0.0, high: price.high_cycles * excess as f64 },
-        weight: BELIEF * loop_weight(of.depth),
+        weight: BELIEF * (MOST_COUNTED / excess as f64).min(1.0) * loop_weight(of.depth),
         mechanism: format!(
             "one turn of this loop can go through {lines} lines of code, of which {} stand in \
              set {fullest} of the instruction cache, which holds {ways}: {names}; in all sets \
