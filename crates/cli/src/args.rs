@@ -61,7 +61,7 @@ pub enum Command {
     Compare(CompareArgs),
     /// Find out why AFTER runs slower or faster than BEFORE: the main job
     Explain(ExplainArgs),
-    /// List the probes and hazard rules
+    /// List the probes, hazard rules and trace engines
     List(ListArgs),
     /// Ask this processor what it charges
     Probe(ProbeArgs),

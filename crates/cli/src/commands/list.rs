@@ -1,10 +1,11 @@
-//! `stallscope list`: every probe and every hazard rule.
+//! `stallscope list`: every probe, every hazard rule and every trace engine.
 
 use clap::Args;
 use serde_json::json;
 use stallscope::hazards::HAZARDS;
 use stallscope::machine::{Machine, MachineProfile};
 use stallscope::probes::PROBES;
+use stallscope::trace::engine::ENGINES;
 
 use crate::context::{Context, Outcome};
 use crate::terminal::{STRONG, paint};
@@ -21,7 +22,8 @@ pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     let hazards: Vec<(&str, &str)> =
         HAZARDS.iter().map(|h| (h.id(), h.card(&profile).title)).collect();
     let probes: Vec<(&str, &str)> = PROBES.iter().map(|p| (p.id(), p.title())).collect();
-    let sections = [("probes", probes), ("hazards", hazards)];
+    let engines: Vec<(&str, &str)> = ENGINES.iter().map(|e| (e.id(), e.summary())).collect();
+    let sections = [("probes", probes), ("hazards", hazards), ("engines", engines)];
     if context.shows_screen() {
         let mut text = String::new();
         for (title, entries) in &sections {

@@ -5,4 +5,6 @@
 
 pub mod child;
 pub mod engine;
+mod maps;
 pub mod sample;
+mod tracee;
