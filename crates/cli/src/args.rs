@@ -10,6 +10,7 @@ pub use crate::commands::list::ListArgs;
 pub use crate::commands::probe::ProbeArgs;
 pub use crate::commands::rule::RuleArgs;
 pub use crate::commands::scan::ScanArgs;
+pub use crate::commands::trace::TraceArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,4 +70,6 @@ pub enum Command {
     Rule(RuleArgs),
     /// Find hazards in the machine code of a program
     Scan(ScanArgs),
+    /// Follow a stretch of a run and count which loads really failed to forward
+    Trace(TraceArgs),
 }

@@ -29,6 +29,7 @@ pub fn main() -> ExitCode {
         Command::Probe(args) => commands::probe::run(&args, &context),
         Command::Rule(args) => commands::rule::run(&args, &context),
         Command::Scan(args) => commands::scan::run(&args, &context),
+        Command::Trace(args) => commands::trace::run(&args, &context),
     };
     match result {
         Ok(outcome) => outcome.exit_code(),

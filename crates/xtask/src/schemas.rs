@@ -12,6 +12,7 @@ use stallscope::hazards::ScanReport;
 use stallscope::machine::MachineProfile;
 use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
+use stallscope::sim::TraceReport;
 use stallscope::trace::sample::SampleRun;
 
 /// One schema: the file's name without its ending, and how it is made.
@@ -29,6 +30,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "probe-report", make: schema_of::<ProbeReport> },
     Entry { name: "sample-run", make: schema_of::<SampleRun> },
     Entry { name: "scan-report", make: schema_of::<ScanReport> },
+    Entry { name: "trace-report", make: schema_of::<TraceReport> },
 ];
 
 /// As it is written, which is what a reader meets.

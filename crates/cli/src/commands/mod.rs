@@ -8,4 +8,5 @@ pub mod rule;
 mod run_args;
 pub mod scan;
 mod site;
+pub mod trace;
 mod words;

@@ -5,11 +5,16 @@
 //! times a constant. The store buffer asks the same [`ForwardingRule`](crate::machine::ForwardingRule)
 //! object as the static rules, so the two cannot disagree about what may forward.
 
+pub mod jumps;
 pub mod l1i;
+mod places;
 mod price;
+mod report;
 pub mod store_buffer;
 
+pub use places::{Place, Places};
 pub use price::{IterationPrice, blocked_iteration};
+pub use report::{Models, Subject, TraceReport, TraceWindow};
 
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 

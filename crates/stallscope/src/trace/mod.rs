@@ -6,5 +6,6 @@
 pub mod child;
 pub mod engine;
 mod maps;
+pub mod recorded;
 pub mod sample;
 mod tracee;
