@@ -6,7 +6,7 @@ use crate::model::Avma;
 ///
 /// A call has returned when execution is back behind the call with the return address taken off
 /// the stack. A call that never returns there (`longjmp`, an exception) is over, uncounted, when
-/// the function is entered again from further up the stack.
+/// the function is entered again and not from below: a call inside the call would be.
 #[derive(Clone, Debug)]
 pub(super) struct Calls {
     start: Avma,
@@ -41,7 +41,7 @@ impl Calls {
             return true;
         }
         let entered =
-            address == self.start && self.inside.is_none_or(|(_, entry)| stack_pointer > entry);
+            address == self.start && self.inside.is_none_or(|(_, entry)| stack_pointer >= entry);
         if entered && let Some(back) = top_of_stack() {
             self.inside = Some((Avma(back), stack_pointer));
         }
@@ -74,6 +74,7 @@ mod tests {
         assert!(!told(&mut calls, 0x100, 80));
         assert!(!told(&mut calls, 0x100, 96));
         assert!(!told(&mut calls, 0x900, 88));
+        assert!(!told(&mut calls, 0x100, 96));
         assert!(told(&mut calls, 0x900, 104));
     }
 }

@@ -144,7 +144,11 @@ fn each_stretch(
         return;
     }
     let Some(start) = address(0) else { return };
-    let size = memory.memory_size().size();
+    // With a `rep` prefix the decoder leaves the size of the whole open; ours is that of one.
+    let size = match memory.memory_size().size() {
+        0 if insn.is_string_instruction() => insn.memory_size().size(),
+        size => size,
+    };
     if size == 0 {
         found(start, area_bytes(insn.mnemonic()));
         return;

@@ -175,6 +175,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             signal = match outcome {
                 Outcome::Executed { signal } => {
                     self.enter(insn.as_ref(), &before);
+                    self.hide_trap_flag(insn.as_ref());
                     signal
                 }
                 Outcome::Interrupted { signal } => {
@@ -320,7 +321,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
         }
     }
 
-    /// Records an instruction that was executed, and hides the trap flag from the program.
+    /// Records an instruction that was executed.
     fn enter(&mut self, insn: Option<&Instruction>, before: &libc::user_regs_struct) {
         let Some(insn) = insn else {
             self.unreadable += 1;
@@ -340,7 +341,6 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
         if goes_elsewhere {
             self.blocks.end(self.sink);
         }
-        self.hide_trap_flag(insn);
     }
 
     /// Makes the accesses of the first repetition those of all.
@@ -366,8 +366,9 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
         }
     }
 
-    fn hide_trap_flag(&mut self, insn: &Instruction) {
-        match insn.mnemonic() {
+    /// Takes the trap flag out of where the instruction has copied it to.
+    fn hide_trap_flag(&mut self, insn: Option<&Instruction>) {
+        match insn.map_or(Mnemonic::INVALID, Instruction::mnemonic) {
             Mnemonic::Pushf | Mnemonic::Pushfq => {
                 let at = Avma(self.registers.rsp);
                 if let Some(word) = self.target.read_word(at).filter(|w| w & TRAP_FLAG != 0) {
