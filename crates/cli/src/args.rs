@@ -13,6 +13,7 @@ pub use crate::commands::probe::ProbeArgs;
 pub use crate::commands::rule::RuleArgs;
 pub use crate::commands::scan::ScanArgs;
 pub use crate::commands::sweep::SweepArgs;
+pub use crate::commands::trace::TraceArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,7 +71,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// See what moved between two builds and which cache sets became crowded
     Layout(LayoutArgs),
-    /// List the probes, hazard rules and cases
+    /// List the probes, hazard rules, trace engines and cases
     List(ListArgs),
     /// Ask this processor what it charges
     Probe(ProbeArgs),
@@ -80,4 +81,6 @@ pub enum Command {
     Scan(ScanArgs),
     /// Run many builds: does it hold across compilers, flags, alignments and placements?
     Sweep(SweepArgs),
+    /// Follow a stretch of a run and count which loads really failed to forward
+    Trace(TraceArgs),
 }

@@ -34,6 +34,7 @@ pub fn main() -> ExitCode {
         Command::Rule(args) => commands::rule::run(&args, &context),
         Command::Scan(args) => commands::scan::run(&args, &context),
         Command::Sweep(args) => commands::sweep::run(&args, &context),
+        Command::Trace(args) => commands::trace::run(&args, &context),
     };
     match result {
         Ok(outcome) => outcome.exit_code(),

@@ -27,12 +27,17 @@ impl Chosen {
     /// # Errors
     /// When standard output cannot be written.
     pub fn announce(&self, context: &Context) -> anyhow::Result<()> {
-        if let Some(file) = self.file.as_ref().filter(|_| context.shows_screen()) {
-            let line = wrap("profile  ", &file.display().to_string());
-            terminal::print(&paint(FAINT, line.trim_end()))?;
-            terminal::print("\n")?;
+        if context.shows_screen() {
+            terminal::print(&self.announcement())?;
         }
         Ok(())
+    }
+
+    /// The line of [`Chosen::announce`]; empty for the built-in profile.
+    pub fn announcement(&self) -> String {
+        let Some(file) = &self.file else { return String::new() };
+        let line = wrap("profile  ", &file.display().to_string());
+        paint(FAINT, line.trim_end()) + "\n"
     }
 }
 

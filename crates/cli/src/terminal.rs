@@ -34,6 +34,12 @@ pub fn print(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
+/// Writes `text` to standard error as it is: for a command whose standard output belongs to the
+/// program that it runs.
+pub fn print_beside(text: &str) {
+    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+}
+
 /// Prints an error line to standard error.
 pub fn error(message: &str) {
     let _ = writeln!(anstream::stderr(), "{} {message}", paint(BAD, "error:"));

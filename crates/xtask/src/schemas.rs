@@ -15,6 +15,7 @@ use stallscope::layout::LayoutReport;
 use stallscope::machine::MachineProfile;
 use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
+use stallscope::sim::TraceReport;
 use stallscope::trace::sample::SampleRun;
 use stallscope_cli::CaseReport;
 
@@ -37,6 +38,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "sample-run", make: schema_of::<SampleRun> },
     Entry { name: "scan-report", make: schema_of::<ScanReport> },
     Entry { name: "sweep-report", make: schema_of::<SweepReport> },
+    Entry { name: "trace-report", make: schema_of::<TraceReport> },
 ];
 
 /// As it is written, which is what a reader meets.

@@ -1,10 +1,11 @@
-//! `stallscope list`: every probe, every hazard rule and every case.
+//! `stallscope list`: every probe, hazard rule, trace engine and case.
 
 use clap::Args;
 use serde_json::json;
 use stallscope::hazards::HAZARDS;
 use stallscope::machine::{Machine, MachineProfile};
 use stallscope::probes::PROBES;
+use stallscope::trace::engine::ENGINES;
 
 use super::case::CASES;
 use crate::context::{Context, Outcome};
@@ -23,7 +24,9 @@ pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
         HAZARDS.iter().map(|h| (h.id(), h.card(&profile).title)).collect();
     let probes: Vec<(&str, &str)> = PROBES.iter().map(|p| (p.id(), p.title())).collect();
     let cases: Vec<(&str, &str)> = CASES.iter().map(|c| (c.id(), c.title())).collect();
-    let sections = [("probes", probes), ("hazards", hazards), ("cases", cases)];
+    let engines: Vec<(&str, &str)> = ENGINES.iter().map(|e| (e.id(), e.summary())).collect();
+    let sections =
+        [("probes", probes), ("hazards", hazards), ("engines", engines), ("cases", cases)];
     if context.shows_screen() {
         let mut text = String::new();
         for (title, entries) in &sections {

@@ -13,7 +13,7 @@ use super::measure::Measure;
 use super::neighbours::{Disturbances, Guard};
 use super::program::{ArmRecord, CommandLine, inspect, seems};
 use super::schedule::{Arm, PlannedRun};
-use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Status};
+use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Status, Streams};
 
 /// Lines of a failed program's standard error that are shown.
 const SHOWN_LINES: usize = 5;
@@ -142,6 +142,7 @@ impl<'a> ProcessRunner<'a> {
             args: self.lines[arm].args.clone(),
             environment_padding_bytes: plan.environment_padding_bytes as usize,
             cpu: self.limits.cpu,
+            streams: Streams::Captured,
         };
         let limits = Limits { timeout: self.limits.timeout, interrupt: self.limits.interrupt };
         Child::hold(&launch)?.wait(&limits)

@@ -3,7 +3,7 @@
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Settings, compare,
 };
-use crate::trace::child::{Launch, Limits, resolve_program};
+use crate::trace::child::{Launch, Limits, Streams, resolve_program};
 use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
 
 use std::sync::atomic::AtomicBool;
@@ -50,6 +50,7 @@ impl Bench for ProcessBench<'_> {
             args: line.args.clone(),
             environment_padding_bytes: 0,
             cpu: self.settings.cpu,
+            streams: Streams::Captured,
         };
         let limits = Limits {
             timeout: self.settings.timeout_ms.map(Duration::from_millis),

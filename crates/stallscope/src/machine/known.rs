@@ -65,6 +65,46 @@ microarchitectures! {
     Zen5 "Zen 5",
 }
 
+impl Microarchitecture {
+    /// The design with this name, however it is spelled: `Cascade Lake`, `cascade-lake`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let plain = |text: &str| -> String {
+            text.chars()
+                .filter(|c| c.is_alphanumeric() || *c == '+')
+                .map(|c| c.to_ascii_lowercase())
+                .collect()
+        };
+        let wanted = plain(name);
+        let designs = INTEL.iter().chain(AMD).flat_map(|row| [Some(row.core), row.small_core]);
+        designs.flatten().find(|design| plain(design.name()) == wanted)
+    }
+
+    /// How many stores it holds between their execution and the cache, as its maker or Agner Fog's
+    /// tables say; `None` where nobody says.
+    #[must_use]
+    pub fn store_buffer_entries(self) -> Option<u32> {
+        Some(match self {
+            Self::SandyBridge | Self::IvyBridge => 36,
+            Self::Haswell | Self::Broadwell => 42,
+            Self::Skylake | Self::SkylakeServer | Self::CascadeLake => 56,
+            Self::SunnyCove | Self::WillowCove | Self::CypressCove => 72,
+            Self::GoldenCove | Self::RedwoodCove => 112,
+            Self::Zen1 | Self::ZenPlus => 44,
+            Self::Zen2 => 48,
+            Self::Zen3 | Self::Zen4 => 64,
+            Self::Zen5 => 104,
+            _ => return None,
+        })
+    }
+
+    /// Whether jumps at 32-byte boundaries are dear on it; see [`super::Machine::jcc_erratum`].
+    #[must_use]
+    pub fn has_jump_erratum(self) -> bool {
+        INTEL.iter().any(|row| row.core == self && row.jcc)
+    }
+}
+
 impl fmt::Display for Microarchitecture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -266,6 +306,17 @@ mod tests {
         assert!(skx.jcc_erratum && clx.jcc_erratum);
         assert!(!ask(Vendor::Intel, 6, 0x55, 11).jcc_erratum);
         assert!(!ask(Vendor::Intel, 6, 0x6a, 6).jcc_erratum);
+    }
+
+    #[test]
+    fn a_design_is_found_by_its_name() {
+        assert_eq!(M::named("cascade-lake"), Some(M::CascadeLake));
+        assert_eq!(M::named("Zen 5"), Some(M::Zen5));
+        assert_eq!(M::named("zen+"), Some(M::ZenPlus));
+        assert_eq!(M::named("gracemont"), Some(M::Gracemont));
+        assert_eq!((M::named("unknown"), M::named("")), (None, None));
+        assert!(M::CascadeLake.has_jump_erratum() && !M::Zen5.has_jump_erratum());
+        assert_eq!(M::CascadeLake.store_buffer_entries(), Some(56));
     }
 
     #[test]

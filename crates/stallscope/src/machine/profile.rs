@@ -178,6 +178,18 @@ const STORE_FORWARD_BLOCKED: &[(Microarchitecture, f64, f64, &str)] = &[
 
 const SKYLAKE_SOURCE: &str = "own feasibility study on Cascade Lake; uarch-bench agrees";
 
+/// The rule where it was measured for the design, else the one that holds for scalar accesses.
+fn forwarding_rule(design: Microarchitecture) -> (ForwardingRule, PriceOrigin) {
+    use Microarchitecture as M;
+    match design {
+        M::Skylake | M::SkylakeServer | M::CascadeLake => (
+            ForwardingRule::ContainsInPieces { wide_store_bytes: 16, piece_bytes: 8 },
+            PriceOrigin::Documented { source: SKYLAKE_SOURCE.to_owned() },
+        ),
+        _ => (ForwardingRule::SingleStoreContains, PriceOrigin::Assumed),
+    }
+}
+
 impl MachineProfile {
     /// The profile of a machine that nobody has probed yet.
     #[must_use]
@@ -204,18 +216,19 @@ impl MachineProfile {
                 measured: None,
             },
         };
+        let (forwarding_rule, forwarding_rule_origin) = forwarding_rule(design);
         Self {
             version: PROFILE_VERSION,
             microarchitecture: design,
             store_forward_blocked_cycles: blocked,
             store_forward_cycles: None,
             store_forward_free_after_cycles: None,
-            forwarding_rule: ForwardingRule::SingleStoreContains,
-            forwarding_rule_origin: PriceOrigin::Assumed,
             rep_moves: None,
             rep_stores: None,
             line_split_cycles: None,
             code_cache: None,
+            forwarding_rule,
+            forwarding_rule_origin,
             environment: None,
         }
     }

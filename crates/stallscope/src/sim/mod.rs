@@ -1,15 +1,20 @@
 //! Models fed by the events of a trace: what the hardware must have done with this run.
 //!
-//! A model is a [`Sink`](crate::trace::engine::Sink), so any engine and any replayed recording
+//! A model is a [`Sink`], so any engine and any replayed recording
 //! drives it. It counts; what a count costs is a bracket from the machine profile, never a count
 //! times a constant. The store buffer asks the same [`ForwardingRule`](crate::machine::ForwardingRule)
 //! object as the static rules, so the two cannot disagree about what may forward.
 
+pub mod jumps;
 pub mod l1i;
+mod places;
 mod price;
+mod report;
 pub mod store_buffer;
 
+pub use places::{Place, Places};
 pub use price::{IterationPrice, blocked_iteration};
+pub use report::{Models, Subject, TraceReport, TraceWindow};
 
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 

@@ -7,6 +7,9 @@
 pub mod callgrind;
 pub mod child;
 pub mod engine;
+mod maps;
 pub mod perf_data;
 pub mod profile_data;
+pub mod recorded;
 pub mod sample;
+mod tracee;

@@ -17,7 +17,7 @@ use stallscope::layout::{
 };
 use stallscope::machine::Machine;
 use stallscope::trace::callgrind::Callgrind;
-use stallscope::trace::child::{Launch, Limits, resolve_program};
+use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
 use stallscope::trace::perf_data::PerfData;
 use stallscope::trace::sample::{SampleSettings, sample};
 
@@ -170,6 +170,7 @@ fn sampled(
         args: words.to_vec(),
         environment_padding_bytes: 0,
         cpu: default_cpu(),
+        streams: Streams::Captured,
     };
     let limits = Limits { timeout, interrupt: context.interrupt() };
     let run = sample(&launch, &SampleSettings::default(), &limits)?;

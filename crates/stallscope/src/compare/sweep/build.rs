@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::SweepError;
 use crate::compare::results_digest;
-use crate::trace::child::{Child, ChildError, Launch, Limits};
+use crate::trace::child::{Child, ChildError, Launch, Limits, Streams};
 
 /// Files below a source folder above which the user has to say which ones count.
 const MOST_FILES: usize = 20_000;
@@ -157,6 +157,7 @@ impl Builder {
             args: vec!["-c".into(), format!("{set}{command}").into()],
             environment_padding_bytes: 0,
             cpu: None,
+            streams: Streams::Captured,
         };
         let limits = Limits { timeout: None, interrupt };
         let exit = match Child::hold(&launch).and_then(|c| c.wait(&limits)) {

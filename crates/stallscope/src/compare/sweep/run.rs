@@ -22,7 +22,7 @@ use crate::compare::layouts::spread_of_cells;
 use crate::compare::neighbours::Guard;
 use crate::compare::schedule::shuffle;
 use crate::machine::Machine;
-use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, resolve_program};
+use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Streams, resolve_program};
 
 /// Rounds before the number of rounds is decided.
 const PILOT_ROUNDS: u32 = 3;
@@ -381,6 +381,7 @@ impl<'a> Plan<'a> {
             args: one.args.clone(),
             environment_padding_bytes: one.padding_bytes.unwrap_or(padding),
             cpu: self.settings.cpu,
+            streams: Streams::Captured,
         };
         let timeout = self.settings.timeout_ms.map(Duration::from_millis);
         let exit = match Child::hold(&launch).and_then(|c| c.wait(&Limits { timeout, interrupt })) {

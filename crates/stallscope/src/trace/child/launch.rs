@@ -9,6 +9,18 @@ use nix::errno::Errno;
 
 use super::error::ChildError;
 
+/// What the child's standard streams are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Streams {
+    /// Nothing to read; output goes through pipes into a digest.
+    #[default]
+    Captured,
+    /// Ours, as if the user had started the command alone; its output is not seen by us. A
+    /// terminal is not handed on for reading: the child is in a process group of its own, which the
+    /// kernel would stop for that.
+    Inherited,
+}
+
 /// What to run and how to place it.
 #[derive(Clone, Debug)]
 pub struct Launch {
@@ -20,6 +32,8 @@ pub struct Launch {
     pub environment_padding_bytes: usize,
     /// The logical processor to stay on; `None` leaves the choice to the scheduler.
     pub cpu: Option<usize>,
+    /// Where it reads from and writes to.
+    pub streams: Streams,
 }
 
 /// The file that a command's first word means: a path if it has a slash, else the first hit on `PATH`.

@@ -12,7 +12,7 @@ mod launch;
 mod output;
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::pipe2;
 
 pub use error::ChildError;
-pub use launch::{Launch, resolve_program};
+pub use launch::{Launch, Streams, resolve_program};
 pub use output::Output;
 
 use error::{not_executable, system};
@@ -129,11 +129,18 @@ impl Child {
         let null = File::open("/dev/null")
             .map_err(|cause| ChildError::System { action: "open /dev/null", cause })?;
         let parent = std::process::id() as libc::pid_t;
+        let stdin_is_terminal = std::io::stdin().is_terminal();
         // SAFETY: between fork and exec the child calls only async-signal-safe functions on memory
         // that was allocated before the fork.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            let fds = [null.as_raw_fd(), out_write.as_raw_fd(), err_write.as_raw_fd()];
+            let fds = match launch.streams {
+                Streams::Captured => {
+                    [null.as_raw_fd(), out_write.as_raw_fd(), err_write.as_raw_fd()]
+                }
+                Streams::Inherited if stdin_is_terminal => [null.as_raw_fd(), 1, 2],
+                Streams::Inherited => [0, 1, 2],
+            };
             // SAFETY: we are the child; the pointers end in null and outlive the call.
             unsafe {
                 become_program(
@@ -186,7 +193,7 @@ impl Child {
     }
 
     /// Reports whether the exec itself failed. Blocks until the child has executed.
-    fn check_exec(&mut self) -> Result<(), ChildError> {
+    pub(in crate::trace) fn check_exec(&mut self) -> Result<(), ChildError> {
         let mut code = [0_u8; 4];
         match self.exec_failure.read_exact(&mut code) {
             Ok(()) => {
@@ -240,6 +247,18 @@ impl Child {
         }
         tick(self.pid)?;
         self.reap(started)
+    }
+
+    /// Takes what the child has written so far, so that it need not wait for a reader.
+    pub(in crate::trace) fn drain(&mut self) {
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            while stream.drain() {}
+        }
+    }
+
+    /// When the child was let go.
+    pub(in crate::trace) fn started(&self) -> Option<Instant> {
+        self.started
     }
 
     fn pid_fd(&self) -> Result<OwnedFd, ChildError> {
@@ -347,6 +366,7 @@ mod tests {
             args: vec!["-c".into(), script.into()],
             environment_padding_bytes: 0,
             cpu: None,
+            streams: Streams::Captured,
         }
     }
 

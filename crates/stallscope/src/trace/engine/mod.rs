@@ -8,12 +8,29 @@
 //! All engines agree on these conventions, so that their events can be compared one by one:
 //! - A block ends behind every instruction that may go elsewhere, and where an engine must stop.
 //!   Engines may cut blocks differently; the sequence of instructions is the same.
-//! - A `rep` instruction is one instruction with at most one load and one store, each as long as
-//!   all its repetitions together and starting at the lowest byte; zero repetitions touch nothing.
+//! - A `rep` instruction is one instruction with one access per memory operand, as long as all its
+//!   repetitions together and starting at the lowest byte; zero repetitions touch nothing. Where a
+//!   signal interrupts it, each stretch counts as an instruction of its own.
 //! - A gather or scatter touches its active elements, in the order of the lanes; a masked vector
-//!   access touches its active elements as one access from the first to the last of them.
+//!   access touches its active elements as one access from the first to the last of them (from the
+//!   first byte on for those that compress or expand); with no active element it touches nothing.
+//! - `cmpxchg` and its kin load and store, whether or not the exchange takes place. Instructions of
+//!   the `xsave` family touch 576 bytes, the legacy area and the header.
 //! - What an instruction loads comes before what it stores. Prefetches, `lea`, `nop` and the
-//!   instruction's own bytes are no accesses.
+//!   instruction's own bytes are no accesses, nor is what the kernel does in a system call.
+
+#[cfg(target_arch = "x86_64")]
+mod blocks;
+#[cfg(target_arch = "x86_64")]
+mod calls;
+#[cfg(target_arch = "x86_64")]
+mod operands;
+#[cfg(target_arch = "x86_64")]
+mod state;
+#[cfg(target_arch = "x86_64")]
+mod step;
+#[cfg(target_arch = "x86_64")]
+mod target;
 
 use std::path::PathBuf;
 
@@ -180,6 +197,18 @@ pub trait Engine: Sync {
         limits: Limits<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Recording, EngineError>;
+}
+
+/// All engines, the preferred one first.
+pub static ENGINES: &[&dyn Engine] = &[
+    #[cfg(target_arch = "x86_64")]
+    &step::Step,
+];
+
+/// The engine with this id.
+#[must_use]
+pub fn engine(id: &str) -> Option<&'static dyn Engine> {
+    ENGINES.iter().copied().find(|engine| engine.id() == id)
 }
 
 /// Why a window could not be followed.

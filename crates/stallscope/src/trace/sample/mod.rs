@@ -15,7 +15,6 @@ mod ptrace;
 pub mod records;
 mod ring;
 mod space;
-mod tracee;
 
 use std::collections::BTreeMap;
 use std::fmt;

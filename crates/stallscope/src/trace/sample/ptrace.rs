@@ -10,9 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::space::{AddressSpace, Place, Tally};
-use super::tracee::{self, State};
 use super::{Collected, Engine, SampleError};
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
+use crate::trace::tracee::{self, State};
+
+/// Follow threads and children, report execs, and never let a stopped program outlive us.
+const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACEEXEC;
 
 /// How often the wait calls back; the poll behind it knows only milliseconds.
 const TICK: Duration = Duration::from_millis(1);
@@ -61,7 +68,7 @@ pub(super) struct Sampler {
 impl Sampler {
     /// Attaches without stopping the child.
     pub(super) fn attach(pid: i32, period_ns: u64) -> io::Result<Self> {
-        tracee::seize(pid)?;
+        tracee::seize(pid, OPTIONS)?;
         Ok(Self {
             child: pid,
             period: Duration::from_nanos(period_ns),

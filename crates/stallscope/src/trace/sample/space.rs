@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ObjectSamples;
 use crate::model::{Avma, FileOffset};
+use crate::trace::maps;
 
 /// A file among those seen so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,35 +95,13 @@ impl AddressSpace {
     pub(super) fn read_maps(text: &str, tally: &mut Tally) -> Self {
         let mut space = Self::default();
         for line in text.lines() {
-            if let Some((start, len, offset, path)) = parse_maps_line(line) {
-                let (offset, object) = tally.object(path, start, offset);
-                space.map(start, len, offset, object);
+            if let Some(m) = maps::parse_line(line).filter(|m| m.executable) {
+                let (offset, object) = tally.object(m.path, m.start, m.file_offset);
+                space.map(m.start, m.end.0 - m.start.0, offset, object);
             }
         }
         space
     }
-}
-
-/// One executable mapping: start, length, position in the file, name.
-fn parse_maps_line(line: &str) -> Option<(Avma, u64, FileOffset, &Path)> {
-    // "start-end perms offset dev inode   path with spaces"
-    let mut rest = line;
-    let mut word = || {
-        let trimmed = rest.trim_start();
-        let (word, tail) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
-        rest = tail;
-        word
-    };
-    let (range, permissions, offset) = (word(), word(), word());
-    let (_device, _inode) = (word(), word());
-    if !permissions.contains('x') {
-        return None;
-    }
-    let (start, end) = range.split_once('-')?;
-    let hex = |text| u64::from_str_radix(text, 16).ok();
-    let (start, end, offset) = (hex(start)?, hex(end)?, hex(offset)?);
-    let len = end.checked_sub(start)?;
-    Some((Avma(start), len, FileOffset(offset), Path::new(rest.trim_start())))
 }
 
 /// The files seen so far and the hits in each.

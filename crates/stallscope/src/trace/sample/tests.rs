@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::trace::child::Status;
+use crate::trace::child::{Status, Streams};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -20,6 +20,7 @@ fn shell(script: &str) -> Launch {
         args: vec!["-c".into(), script.into()],
         environment_padding_bytes: 0,
         cpu: None,
+        streams: Streams::Captured,
     }
 }
 

@@ -1,0 +1,226 @@
+//! `stallscope trace`: a stretch of a run, followed instruction by instruction.
+//!
+//! The command's standard streams are the user's own, so its output is what it would be without us.
+//! What we have to say therefore goes to standard error.
+
+mod screen;
+mod start;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use stallscope::code::SourceText;
+use stallscope::machine::{CacheKind, Machine, MachineProfile, Microarchitecture};
+use stallscope::model::Capability;
+use stallscope::sim::l1i::L1iGeometry;
+use stallscope::sim::store_buffer::StoreBufferShape;
+use stallscope::sim::{Fan, Models, Subject, TraceReport};
+use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
+use stallscope::trace::engine::{ENGINES, Engine, Length, Recording, Window, engine};
+use stallscope::trace::recorded;
+
+use super::words;
+use crate::context::{Context, Outcome};
+use crate::{output, profile, terminal};
+
+const EXAMPLES: &str = "\
+Examples:
+  The hottest function of a run
+    stallscope trace -- ./program input.bin
+  The third call of a function, whole
+    stallscope trace --function decode --skip 2 --window 1 -- ./program
+  What another processor would have made of the same run
+    stallscope trace --function decode --record run.trace -- ./program
+    stallscope trace --replay run.trace --as cascade-lake
+
+The command's input and output are its own: what it prints is what it prints
+without being traced. The report goes to standard error, behind it.
+
+Exit codes: 0 traced, 2 bad usage, a program that cannot be read or run, or a
+system that forbids tracing, 130 interrupted.";
+
+/// Arguments of `trace`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TraceArgs {
+    /// The command to run
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "replay")]
+    command: Vec<OsString>,
+    /// Start at this function of the program [default: the hottest, found by a sampled run before]
+    #[arg(long, short, value_name = "NAME", conflicts_with = "replay")]
+    function: Option<String>,
+    /// Let N arrivals at the function pass first
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "replay")]
+    skip: u64,
+    /// Follow N whole calls of the function
+    #[arg(long, value_name = "N", conflicts_with_all = ["instructions", "replay"],
+          value_parser = clap::value_parser!(u64).range(1..))]
+    window: Option<u64>,
+    /// Follow N instructions, to the end of a block [default: as many as the engine follows in
+    /// some seconds]
+    #[arg(long, value_name = "N", conflicts_with = "replay",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    instructions: Option<u64>,
+    /// Follow with this engine (`stallscope list` shows them) [default: the first that works here]
+    #[arg(long, value_name = "ENGINE", conflicts_with = "replay")]
+    engine: Option<String>,
+    /// Model this processor, such as cascade-lake or zen-4, not the one at hand
+    #[arg(long = "as", value_name = "DESIGN")]
+    design: Option<String>,
+    /// Keep what was followed in FILE
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    record: Option<PathBuf>,
+    /// Run no command: model what FILE holds
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+    /// Give up when the command takes longer than this (10s, 500ms, 2m)
+    #[arg(long, value_name = "DURATION", value_parser = words::duration)]
+    timeout: Option<Duration>,
+}
+
+/// What is modelled, and by whose prices.
+struct Modelled {
+    subject: Subject,
+    profile: MachineProfile,
+    erratum: bool,
+    announcement: String,
+}
+
+/// Runs the command.
+pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
+    output::check(context)?;
+    let modelled = modelled(args, context)?;
+    let mut models = Models::new(&modelled.subject);
+    let (recording, title) = match &args.replay {
+        Some(file) => (replay(file, &mut models)?, format!("replay of {}", file.display())),
+        None => follow(args, context, &mut models)?,
+    };
+    let prices = modelled.profile.store_forward_blocked_cycles.clone();
+    let report = models.report(recording, prices, modelled.erratum);
+    finish(context, &report, &title, &modelled.announcement)
+}
+
+fn finish(
+    context: &Context,
+    report: &TraceReport,
+    title: &str,
+    announcement: &str,
+) -> anyhow::Result<Outcome> {
+    output::json(context, "trace", report)?;
+    if context.shows_screen() {
+        terminal::print_beside(announcement);
+        terminal::print_beside(&screen::screen(report, title, &mut SourceText::default()));
+    }
+    Ok(Outcome::Fine)
+}
+
+fn modelled(args: &TraceArgs, context: &Context) -> anyhow::Result<Modelled> {
+    let machine = Machine::detect();
+    let l1i = machine.cache(1, CacheKind::Instruction).map(|cache| L1iGeometry {
+        sets: cache.sets,
+        ways: cache.ways,
+        line_bytes: cache.line_bytes,
+    });
+    let (profile, erratum, announcement) = match &args.design {
+        Some(name) => {
+            let design = Microarchitecture::named(name).with_context(|| {
+                format!("no processor design is called `{name}`; cascade-lake and zen-4 are two")
+            })?;
+            (
+                MachineProfile::for_microarchitecture(design),
+                design.has_jump_erratum(),
+                String::new(),
+            )
+        }
+        None => {
+            let chosen = profile::load(context)?;
+            let announcement = chosen.announcement();
+            (chosen.profile, machine.jcc_erratum, announcement)
+        }
+    };
+    let mut store_buffer = StoreBufferShape::default();
+    if let Some(depth) = profile.microarchitecture.store_buffer_entries() {
+        store_buffer.depth = depth;
+    }
+    let subject = Subject { rule: profile.forwarding_rule, store_buffer, l1i };
+    Ok(Modelled { subject, profile, erratum, announcement })
+}
+
+fn replay(file: &Path, models: &mut Models) -> anyhow::Result<Recording> {
+    let open = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    recorded::replay(BufReader::with_capacity(1 << 20, open), models)
+        .with_context(|| file.display().to_string())
+}
+
+/// Follows the command; the recording and what to call it on the screen.
+fn follow(
+    args: &TraceArgs,
+    context: &Context,
+    models: &mut Models,
+) -> anyhow::Result<(Recording, String)> {
+    if context.json() == Some(Path::new("-")) {
+        bail!("--json -: standard output is the command's own; name a file");
+    }
+    let engine = choose(args.engine.as_deref())?;
+    let [program, words @ ..] = args.command.as_slice() else { bail!("no command to run") };
+    let program = resolve_program(program)?;
+    let launch = Launch {
+        program: program.clone(),
+        args: words.to_vec(),
+        environment_padding_bytes: 0,
+        cpu: None,
+        streams: Streams::Inherited,
+    };
+    let limits = Limits { timeout: args.timeout, interrupt: context.interrupt() };
+    let found = match &args.function {
+        Some(name) => start::named(&program, name)?,
+        None => start::hottest(&launch, limits, context)?,
+    };
+    let length = match (args.window, args.instructions) {
+        (Some(calls), _) => Length::Calls(calls),
+        (None, Some(count)) => Length::Instructions(count),
+        (None, None) => Length::Instructions(usual_instructions(engine)),
+    };
+    let window = Window { start: found.start, skip: args.skip, length, memory: true };
+    let mut file = args.record.as_deref().map(recorded::create).transpose();
+    let file = file.as_mut().map_err(|e| anyhow::anyhow!("cannot write the trace: {e}"))?;
+    let recording = match file {
+        Some(file) => engine.record(&launch, &window, limits, &mut Fan(vec![models, file]))?,
+        None => engine.record(&launch, &window, limits, models)?,
+    };
+    if let (Some(file), Some(path)) = (file.take(), &args.record) {
+        recorded::keep(file, &recording, path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok((recording, found.title))
+}
+
+/// What an engine follows in some seconds.
+fn usual_instructions(engine: &dyn Engine) -> u64 {
+    if engine.id() == "step" { 100_000 } else { 100_000_000 }
+}
+
+fn choose(asked: Option<&str>) -> anyhow::Result<&'static dyn Engine> {
+    if let Some(id) = asked {
+        let known = || ENGINES.iter().map(|e| e.id()).collect::<Vec<_>>().join(", ");
+        let engine = engine(id)
+            .with_context(|| format!("no engine is called `{id}`; known: {}", known()))?;
+        return match engine.available() {
+            Capability::Present => Ok(engine),
+            Capability::Absent { cause } => bail!("engine {id} does not work here: {cause}"),
+        };
+    }
+    let mut causes = Vec::new();
+    for engine in ENGINES.iter().copied() {
+        match engine.available() {
+            Capability::Present => return Ok(engine),
+            Capability::Absent { cause } => causes.push(format!("{}: {cause}", engine.id())),
+        }
+    }
+    bail!("no engine works here: {}", causes.join("; "))
+}

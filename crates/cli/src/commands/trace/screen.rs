@@ -1,0 +1,256 @@
+//! The one screen of `trace`.
+
+use stallscope::code::SourceText;
+use stallscope::model::Avma;
+use stallscope::sim::TraceReport;
+use stallscope::sim::l1i::L1iReport;
+use stallscope::sim::store_buffer::LoadSite;
+
+use super::super::{site, words};
+use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
+
+/// Blocked loads that are shown.
+const MOST_LOADS: usize = 3;
+/// Crowded sets that are shown.
+const MOST_SETS: usize = 3;
+/// Functions named for one set.
+const MOST_FIGHTERS: usize = 6;
+/// Jumps that are shown.
+const MOST_JUMPS: usize = 3;
+
+/// Everything, ready to print.
+pub fn screen(report: &TraceReport, title: &str, text: &mut SourceText) -> String {
+    let mut out = paint(STRONG, title) + "\n";
+    out += &window(report);
+    out += &loads(report, text);
+    out += &sets(report);
+    out += &jumps(report);
+    for note in &report.notes {
+        out += &wrap("note     ", note);
+    }
+    out
+}
+
+fn window(report: &TraceReport) -> String {
+    let window = &report.window;
+    let mut out = wrap(
+        "window   ",
+        &format!("{} instructions, ended {}", grouped(window.instructions), window.ended),
+    );
+    let pace = window.instructions as f64 / (window.wall_ns.max(1) as f64 / 1e9);
+    out += &wrap(
+        "engine   ",
+        &format!(
+            "{}, {} in the window ({} instructions a second)",
+            window.engine,
+            words::rough(window.wall_ns),
+            grouped(pace as u64)
+        ),
+    );
+    let check = match (&window.self_check, window.self_check_passed) {
+        (Some(what), Some(true)) => format!("passed: {what}"),
+        (Some(what), _) => paint(CAUTION, format!("failed: {what}")),
+        (None, _) => "follows the original run, so there is nothing to compare it with".into(),
+    };
+    out += &wrap("check    ", &check);
+    out + &wrap("command  ", &format!("ended with {}", window.command))
+}
+
+fn loads(report: &TraceReport, text: &mut SourceText) -> String {
+    let counted = &report.store_buffer;
+    let mut out = String::from("\n");
+    out += &wrap(
+        "loads    ",
+        &format!(
+            "{} of {} could not be forwarded, {:.1} per 1000 instructions; {} were, {} met a store \
+             only in the low 12 bits of its address",
+            grouped(counted.blocked),
+            grouped(counted.loads),
+            report.blocked_per_thousand(),
+            grouped(counted.forwarded),
+            grouped(counted.aliased),
+        ),
+    );
+    out += &wrap(
+        "model    ",
+        &format!(
+            "{}; {} stores and {} instructions in flight",
+            counted.rule.sentence(),
+            counted.shape.depth,
+            counted.shape.window_instructions
+        ),
+    );
+    for load in counted.sites.iter().filter(|s| s.blocked > 0).take(MOST_LOADS) {
+        out += &one_load(report, load, text);
+    }
+    let rest = counted.sites.iter().filter(|s| s.blocked > 0).count().saturating_sub(MOST_LOADS);
+    if rest > 0 {
+        out += &format!("         and {rest} more loads (--json lists them)\n");
+    }
+    out
+}
+
+fn one_load(report: &TraceReport, load: &LoadSite, text: &mut SourceText) -> String {
+    let share = percent(load.blocked, load.executions);
+    let title = format!("blocked {share} of {} times", grouped(load.executions));
+    let mut out = format!("\n  {}\n", paint(STRONG, title));
+    out += &place(report, load.insn, text);
+    if let Some(first) = load.blockers.first() {
+        let share = percent(first.count, load.blocked);
+        out += &format!("    by what these stored ({share} of the time)\n");
+        for store in &first.stores {
+            out += &place(report, *store, text);
+        }
+    }
+    let reuse = &load.distances.reuse_iterations;
+    let named: Vec<String> = (0..)
+        .zip(reuse)
+        .filter(|(_, count)| **count > 0)
+        .map(|(k, count)| {
+            let and_more = if k == reuse.len() - 1 { " or more" } else { "" };
+            format!("{k}{and_more}: {}", percent(*count, load.blocked))
+        })
+        .collect();
+    out += &wrap("    reuse  ", &format!("iterations since the store: {}", named.join(", ")));
+    let k = (0_u32..).zip(reuse).max_by_key(|(_, count)| **count).map_or(0, |(k, _)| k);
+    let share = f64::from(k) + 1.0;
+    let price = &report.blocked_load_cycles;
+    out + &wrap(
+        "    price  ",
+        &format!(
+            "a loop of this takes at least {:.1} to {:.1} cycles an iteration, and no more than \
+             before if it takes that long anyway (a blocked load: {})",
+            price.low_cycles / share,
+            price.high_cycles / share,
+            price.sentence()
+        ),
+    )
+}
+
+fn place(report: &TraceReport, address: Avma, text: &mut SourceText) -> String {
+    match report.place(address) {
+        Some(place) => match (&place.site, &place.object) {
+            (Some(at), _) => site::site(at, 4, text),
+            (None, Some(object)) => format!("    {address}  in {}\n", object.display()),
+            (None, None) => format!("    {address}  in code that no file holds\n"),
+        },
+        None => format!("    {address}\n"),
+    }
+}
+
+fn sets(report: &TraceReport) -> String {
+    let Some(l1i) = &report.l1i else {
+        return "\n".to_owned()
+            + &wrap("sets     ", "the shape of the instruction cache is not known here");
+    };
+    let geometry = l1i.geometry;
+    let overfull = l1i.overfull();
+    let mut out = String::from("\n");
+    out += &wrap(
+        "sets     ",
+        &format!(
+            "{} of {} sets of the instruction cache ({} ways, {}-byte lines, LRU) are overfull; \
+             {} of {} misses are first touches",
+            overfull.len(),
+            geometry.sets,
+            geometry.ways,
+            geometry.line_bytes,
+            grouped(l1i.cold_misses),
+            grouped(l1i.misses)
+        ),
+    );
+    for set in overfull.iter().take(MOST_SETS) {
+        let fighters = fighters(report, l1i, set.set);
+        let line = format!(
+            "set {}: {} lines, {} misses: {fighters}",
+            set.set,
+            set.lines.len(),
+            grouped(set.misses)
+        );
+        out += &wrap("         ", &line);
+    }
+    out
+}
+
+/// Functions with lines in a set, most misses first.
+fn fighters(report: &TraceReport, l1i: &L1iReport, number: u32) -> String {
+    let lines = l1i.sets.iter().find(|s| s.set == number).map_or(&[][..], |s| &s.lines);
+    let mut names: Vec<(String, u64)> = Vec::new();
+    for line in lines {
+        let site = report.place(line.first_insn).and_then(|p| p.site.as_ref());
+        let name = site.map_or("?", |s| site::short_name(&s.function)).to_owned();
+        match names.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, misses)) => *misses += line.misses,
+            None => names.push((name, line.misses)),
+        }
+    }
+    names.sort_by_key(|(_, misses)| std::cmp::Reverse(*misses));
+    let rest = names.len().saturating_sub(MOST_FIGHTERS);
+    let shown =
+        names.iter().take(MOST_FIGHTERS).map(|(name, n)| format!("{} {n}", site::clip(name, 30)));
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    if rest > 0 {
+        text += &format!(", {rest} more");
+    }
+    text
+}
+
+fn jumps(report: &TraceReport) -> String {
+    if !report.jump_erratum {
+        return wrap("jumps    ", "this processor does not mind jumps at 32-byte boundaries");
+    }
+    let counted = &report.jumps;
+    let (least, most) = stallscope::sim::jumps::CYCLES_EACH;
+    let mut out = wrap(
+        "jumps    ",
+        &format!(
+            "{} of {} cross a 32-byte boundary or end at one; {least:.0} to {most:.1} cycles each",
+            grouped(counted.on_boundary),
+            grouped(counted.jumps)
+        ),
+    );
+    for jump in counted.sites.iter().take(MOST_JUMPS) {
+        let site = report.place(jump.insn).and_then(|p| p.site.as_ref());
+        let at = match site {
+            Some(site) => {
+                format!("{:#x} {} in {}", site.svma.0, site.text, site::short_name(&site.function))
+            }
+            None => jump.insn.to_string(),
+        };
+        out += &paint(
+            FAINT,
+            format!("         {} times {}\n", grouped(jump.executions), site::clip(&at, 55)),
+        );
+    }
+    out
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+/// 1234567 as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+}

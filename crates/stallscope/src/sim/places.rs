@@ -1,0 +1,95 @@
+//! From addresses in a process to functions, instructions and source lines.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::code::{Addresses, DebugInfo, FunctionCode, Image, x86};
+use crate::model::{Avma, FileOffset, Site};
+use crate::trace::engine::Mapping;
+
+/// No instruction is longer.
+const LONGEST_BYTES: u64 = 15;
+
+/// What stands at an address of the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Place {
+    /// The address in the process.
+    pub avma: Avma,
+    /// The file that is mapped there; absent for code that no file holds.
+    pub object: Option<PathBuf>,
+    /// The instruction, where the file could be read.
+    pub site: Option<Site>,
+}
+
+/// Looks addresses up in what was mapped; files are opened when one is asked for.
+pub struct Places {
+    mappings: Vec<Mapping>,
+    objects: HashMap<PathBuf, Option<(Image, DebugInfo)>>,
+}
+
+impl Places {
+    /// For a recording's mappings.
+    #[must_use]
+    pub fn new(mappings: Vec<Mapping>) -> Self {
+        Self { mappings, objects: HashMap::new() }
+    }
+
+    fn object(&mut self, path: &Path) -> Option<&(Image, DebugInfo)> {
+        let open = || {
+            let image = Image::open(path).ok()?;
+            let debug = DebugInfo::of(&image);
+            Some((image, debug))
+        };
+        self.objects.entry(path.into()).or_insert_with(open).as_ref()
+    }
+
+    fn locate(&self, address: Avma) -> Option<(PathBuf, FileOffset)> {
+        let mapping = self.mappings.iter().find(|m| m.start <= address && address < m.end)?;
+        let offset = mapping.file_offset.0.checked_add(address.distance_from(mapping.start)?)?;
+        mapping.path.is_absolute().then(|| (mapping.path.clone(), FileOffset(offset)))
+    }
+
+    /// The bytes of an instruction; empty where no file holds them.
+    pub fn code(&mut self, address: Avma, size_bytes: u8) -> Vec<u8> {
+        let bytes = || {
+            let (path, offset) = self.locate(address)?;
+            let (image, _) = self.object(&path)?;
+            Some(image.code_at(image.svma_of(offset)?, u64::from(size_bytes)).to_vec())
+        };
+        let mut bytes = bytes;
+        bytes().unwrap_or_default()
+    }
+
+    /// What stands at an address.
+    pub fn place(&mut self, address: Avma) -> Place {
+        let Some((path, offset)) = self.locate(address) else {
+            return Place { avma: address, object: None, site: None };
+        };
+        let site = self.object(&path).and_then(|(image, debug)| {
+            let svma = image.svma_of(offset)?;
+            let function = image.function_at(svma)?;
+            let bytes = image.code_at(svma, LONGEST_BYTES);
+            let code = FunctionCode::of(image, function);
+            let index = code.insn_at(svma);
+            let access = index.and_then(|i| code.insns[i].load.or(code.insns[i].store));
+            let variable = index.zip(access).and_then(|(index, access)| {
+                let addresses = Addresses::of(&code);
+                let symbolic = addresses.load(index).or(addresses.store(index));
+                debug.variable(function.start, &access.address, symbolic.as_ref())
+            });
+            Some(Site {
+                function: function.name(),
+                offset_bytes: svma.distance_from(function.start)?,
+                svma,
+                text: x86::text(bytes, svma),
+                access_bytes: access.map_or(0, |a| a.size_bytes),
+                source: debug.frames(svma),
+                variable,
+            })
+        });
+        Place { avma: address, object: Some(path), site }
+    }
+}

@@ -1,0 +1,186 @@
+//! All models on one run, and what they say together.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::jumps::{BlockCounts, JumpReport};
+use super::l1i::{InstructionCache, L1iGeometry, L1iReport, Replacement};
+use super::places::{Place, Places};
+use super::store_buffer::{StoreBuffer, StoreBufferReport, StoreBufferShape};
+use crate::machine::{ForwardingRule, PriceRange};
+use crate::model::Avma;
+use crate::trace::engine::{Block, BlockId, Ended, MemoryAccess, Recording, Sink};
+
+/// Blocked loads whose places are looked up.
+const MOST_SITES: usize = 50;
+
+/// How a trace came about.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TraceWindow {
+    /// Id of the engine.
+    pub engine: String,
+    /// Instructions in the window.
+    pub instructions: u64,
+    /// Time in the window, as slow as the engine made it.
+    pub wall_ns: u64,
+    /// Why it ended, as a clause.
+    pub ended: String,
+    /// Whether the engine's check of itself succeeded; absent where there is nothing to compare.
+    pub self_check_passed: Option<bool>,
+    /// What was compared, or what differed.
+    pub self_check: Option<String>,
+    /// How the command ended.
+    pub command: String,
+}
+
+/// What the models say of a window.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TraceReport {
+    /// The window.
+    pub window: TraceWindow,
+    /// Loads and the store buffer.
+    pub store_buffer: StoreBufferReport,
+    /// What a blocked load costs from store to load, by the machine profile.
+    pub blocked_load_cycles: PriceRange,
+    /// The instruction cache; absent where its shape is not known.
+    pub l1i: Option<L1iReport>,
+    /// Jumps on 32-byte boundaries.
+    pub jumps: JumpReport,
+    /// Whether the processor that is modelled has the erratum that makes them dear.
+    pub jump_erratum: bool,
+    /// What stands at the addresses above: of the loads blocked most often, their stores, the
+    /// lines of overfull sets and the jumps.
+    pub places: Vec<Place>,
+    /// What the reader must know.
+    pub notes: Vec<String>,
+}
+
+impl TraceReport {
+    /// What stands at an address that the report names.
+    #[must_use]
+    pub fn place(&self, address: Avma) -> Option<&Place> {
+        let at = self.places.binary_search_by_key(&address, |p| p.avma).ok()?;
+        self.places.get(at)
+    }
+
+    /// Blocked loads per thousand instructions.
+    #[must_use]
+    pub fn blocked_per_thousand(&self) -> f64 {
+        1000.0 * self.store_buffer.blocked as f64 / (self.window.instructions.max(1)) as f64
+    }
+}
+
+/// What to model.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// When a store may serve a load.
+    pub rule: ForwardingRule,
+    /// The store buffer.
+    pub store_buffer: StoreBufferShape,
+    /// The instruction cache, if its shape is known.
+    pub l1i: Option<L1iGeometry>,
+}
+
+/// All models, fed together.
+pub struct Models {
+    store_buffer: StoreBuffer,
+    l1i: Option<InstructionCache>,
+    counts: BlockCounts,
+}
+
+impl Models {
+    /// Models of `subject`. A shape that no cache has is left out.
+    #[must_use]
+    pub fn new(subject: &Subject) -> Self {
+        let cache = |geometry| InstructionCache::new(geometry, Replacement::Lru).ok();
+        Self {
+            store_buffer: StoreBuffer::new(subject.rule, subject.store_buffer),
+            l1i: subject.l1i.and_then(cache),
+            counts: BlockCounts::default(),
+        }
+    }
+
+    /// What they say of a finished recording.
+    #[must_use]
+    pub fn report(
+        &self,
+        recording: Recording,
+        blocked_load_cycles: PriceRange,
+        jump_erratum: bool,
+    ) -> TraceReport {
+        let window = TraceWindow {
+            engine: recording.engine.to_owned(),
+            instructions: recording.instructions,
+            wall_ns: recording.wall_ns,
+            ended: ended(recording.ended),
+            self_check_passed: recording.self_check.as_ref().map(Result::is_ok),
+            self_check: recording.self_check.map(|check| check.unwrap_or_else(|e| e)),
+            command: recording.exit.status.to_string(),
+        };
+        let mut places = Places::new(recording.mappings);
+        let jumps = self.counts.jumps(|address, size| places.code(address, size));
+        let store_buffer = self.store_buffer.report();
+        let l1i = self.l1i.as_ref().map(InstructionCache::report);
+        let mut named = BTreeMap::new();
+        for address in addresses(&store_buffer, l1i.as_ref(), &jumps) {
+            named.entry(address).or_insert_with(|| places.place(address));
+        }
+        TraceReport {
+            window,
+            store_buffer,
+            blocked_load_cycles,
+            l1i,
+            jumps,
+            jump_erratum,
+            places: named.into_values().collect(),
+            notes: recording.notes,
+        }
+    }
+}
+
+fn addresses(stores: &StoreBufferReport, l1i: Option<&L1iReport>, jumps: &JumpReport) -> Vec<Avma> {
+    let mut all = Vec::new();
+    for site in stores.sites.iter().take(MOST_SITES).filter(|s| s.blocked > 0) {
+        all.push(site.insn);
+        all.extend(site.blockers.iter().take(1).flat_map(|b| b.stores.iter().copied()));
+    }
+    let lines = |l: &L1iReport| -> Vec<Avma> {
+        let sets = l.overfull().into_iter().take(MOST_SITES);
+        sets.flat_map(|s| s.lines.iter().map(|line| line.first_insn)).collect()
+    };
+    all.extend(l1i.map(lines).unwrap_or_default());
+    all.extend(jumps.sites.iter().take(MOST_SITES).map(|s| s.insn));
+    all
+}
+
+fn ended(ended: Ended) -> String {
+    match ended {
+        Ended::Length => "at the length asked for".into(),
+        Ended::Exit => "because the thread or its process ended".into(),
+        Ended::Exec => "because the program replaced itself (exec)".into(),
+        Ended::Signal(number) => match nix::sys::signal::Signal::try_from(number) {
+            Ok(signal) => format!("because {signal} ended the process"),
+            Err(_) => format!("because signal {number} ended the process"),
+        },
+    }
+}
+
+impl Sink for Models {
+    fn describe(&mut self, id: BlockId, block: &Block) {
+        self.store_buffer.describe(id, block);
+        if let Some(l1i) = &mut self.l1i {
+            l1i.describe(id, block);
+        }
+        self.counts.describe(id, block);
+    }
+
+    fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
+        self.store_buffer.run(id, accesses);
+        if let Some(l1i) = &mut self.l1i {
+            l1i.run(id, accesses);
+        }
+        self.counts.run(id, accesses);
+    }
+}

@@ -1,0 +1,315 @@
+//! Which memory an instruction is about to touch, from its operands and the registers.
+//!
+//! The decoder knows the operands, including the implied ones of `push`, `call` or `movs`. Here
+//! are the cases in which the operands alone do not tell what is touched: lanes that are masked
+//! off, gathers and scatters, bit strings, the area of `xsave`.
+
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory};
+
+use super::AccessKind;
+use super::blocks::Touch;
+use super::state::{Extended, general};
+use crate::model::Avma;
+
+/// What every instruction of the `xsave` family touches: the legacy area and the header. How much
+/// comes behind depends on what the processor tracks, and differs between formats.
+const XSAVE_BYTES: u32 = 576;
+
+/// The registers before an instruction.
+pub(super) struct Before<'a> {
+    /// The general ones.
+    pub general: &'a libc::user_regs_struct,
+    /// Those that [`needs_extended`] asks for.
+    pub extended: &'a Extended,
+}
+
+/// Whether the addresses or sizes depend on vector or mask registers.
+pub(super) fn needs_extended(insn: &Instruction) -> bool {
+    let has_memory = (0..insn.op_count()).any(|i| is_memory(insn, i));
+    has_memory && (insn.is_vsib() || insn.op_mask() != Register::None || sign_mask(insn).is_some())
+}
+
+fn is_memory(insn: &Instruction, operand: u32) -> bool {
+    use iced_x86::OpKind as K;
+    !matches!(
+        insn.op_kind(operand),
+        K::Register
+            | K::NearBranch16
+            | K::NearBranch32
+            | K::NearBranch64
+            | K::FarBranch16
+            | K::FarBranch32
+            | K::Immediate8
+            | K::Immediate8_2nd
+            | K::Immediate16
+            | K::Immediate32
+            | K::Immediate64
+            | K::Immediate8to16
+            | K::Immediate8to32
+            | K::Immediate8to64
+            | K::Immediate32to64
+    )
+}
+
+/// The vector register whose sign bits switch lanes on, for instructions of before AVX-512.
+fn sign_mask(insn: &Instruction) -> Option<Register> {
+    use Mnemonic as M;
+    match insn.mnemonic() {
+        M::Vmaskmovps | M::Vmaskmovpd | M::Vpmaskmovd | M::Vpmaskmovq => Some(insn.op1_register()),
+        M::Maskmovq | M::Maskmovdqu | M::Vmaskmovdqu => Some(insn.op2_register()),
+        _ if insn.is_vsib() && insn.op_mask() == Register::None => Some(insn.op2_register()),
+        _ => None,
+    }
+}
+
+/// Collects what the instruction touches: loads, then stores. For one with a `rep` prefix, what
+/// its first repetition touches.
+pub(super) fn touches(
+    insn: &Instruction,
+    factory: &mut InstructionInfoFactory,
+    before: &Before<'_>,
+    out: &mut Vec<Touch>,
+) {
+    out.clear();
+    if touches_nothing(insn.mnemonic()) {
+        return;
+    }
+    for memory in factory.info(insn).used_memory() {
+        let (load, store) = match memory.access() {
+            OpAccess::Read | OpAccess::CondRead => (true, false),
+            OpAccess::Write | OpAccess::CondWrite => (false, true),
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
+            OpAccess::None | OpAccess::NoMemAccess => continue,
+        };
+        for (kind, wanted) in [(AccessKind::Load, load), (AccessKind::Store, store)] {
+            if wanted {
+                each_stretch(insn, memory, before, |address, size_bytes| {
+                    out.push(Touch { kind, size_bytes, address: Avma(address) });
+                });
+            }
+        }
+    }
+    out.retain(|touch| touch.size_bytes > 0);
+    out.sort_by_key(|touch| touch.kind);
+}
+
+/// Instructions with a memory operand that loads or stores no data.
+fn touches_nothing(mnemonic: Mnemonic) -> bool {
+    use Mnemonic as M;
+    matches!(
+        mnemonic,
+        M::Lea
+            | M::Nop
+            | M::Clflush
+            | M::Clflushopt
+            | M::Clwb
+            | M::Cldemote
+            | M::Prefetch
+            | M::Prefetchw
+            | M::Prefetchwt1
+            | M::Prefetchnta
+            | M::Prefetcht0
+            | M::Prefetcht1
+            | M::Prefetcht2
+            | M::Prefetchit0
+            | M::Prefetchit1
+            | M::Bndmk
+            | M::Monitor
+            | M::Monitorx
+    )
+}
+
+/// The stretches of one memory operand that are touched.
+fn each_stretch(
+    insn: &Instruction,
+    memory: &UsedMemory,
+    before: &Before<'_>,
+    mut found: impl FnMut(u64, u32),
+) {
+    let address = |element: usize| {
+        memory.virtual_address(element, |register, element, element_size| {
+            if register.is_vector_register() {
+                return Some(lane(&before.extended.vector(register), element, element_size));
+            }
+            general(before.general, register)
+        })
+    };
+    let element_bytes = memory.memory_size().element_size();
+    if memory.vsib_size() != 0 {
+        for lane in active_lanes(insn, memory, before) {
+            if let Some(at) = address(lane) {
+                found(at, element_bytes as u32);
+            }
+        }
+        return;
+    }
+    let Some(start) = address(0) else { return };
+    // With a `rep` prefix the decoder leaves the size of the whole open; ours is that of one.
+    let size = match memory.memory_size().size() {
+        0 if insn.is_string_instruction() => insn.memory_size().size(),
+        size => size,
+    };
+    if size == 0 {
+        found(start, area_bytes(insn.mnemonic()));
+        return;
+    }
+    if let Some((bit_offset, bits)) = bit_string(insn, before) {
+        found(start.wrapping_add_signed(bit_offset.div_euclid(bits) * (bits / 8)), size as u32);
+        return;
+    }
+    if needs_extended(insn) {
+        if let Some((first, end)) = active_bytes(insn, size, element_bytes, before) {
+            found(start.wrapping_add(first as u64), (end - first) as u32);
+        }
+        return;
+    }
+    found(start, size as u32);
+}
+
+fn lane(vector: &[u8; 64], index: usize, size: usize) -> u64 {
+    let mut word = [0; 8];
+    if let Some(bytes) = vector.get(index * size..(index + 1) * size) {
+        word[..size.min(8)].copy_from_slice(&bytes[..size.min(8)]);
+    }
+    u64::from_le_bytes(word)
+}
+
+/// The lanes of a gather or scatter that are switched on.
+fn active_lanes(
+    insn: &Instruction,
+    memory: &UsedMemory,
+    before: &Before<'_>,
+) -> impl Iterator<Item = usize> {
+    let element = memory.memory_size().element_size().max(1);
+    let data = (0..insn.op_count())
+        .map(|i| insn.op_register(i))
+        .find(|r| r.is_vector_register())
+        .map_or(0, Register::size);
+    let indexes = memory.index().size() / memory.vsib_size().max(1) as usize;
+    let mask = lane_mask(insn, element, before);
+    (0..indexes.min(data / element)).filter(move |lane| mask >> lane & 1 == 1)
+}
+
+/// One bit per lane.
+fn lane_mask(insn: &Instruction, element: usize, before: &Before<'_>) -> u64 {
+    if insn.op_mask() != Register::None {
+        return before.extended.mask(insn.op_mask());
+    }
+    let Some(register) = sign_mask(insn) else { return u64::MAX };
+    let vector = before.extended.vector(register);
+    (0..register.size() / element)
+        .filter(|lane| vector[(lane + 1) * element - 1] & 0x80 != 0)
+        .fold(0, |mask, lane| mask | 1 << lane)
+}
+
+/// First byte and end of what a masked access touches, from the operand's start.
+fn active_bytes(
+    insn: &Instruction,
+    size: usize,
+    element: usize,
+    before: &Before<'_>,
+) -> Option<(usize, usize)> {
+    // The byte-wise ones name their operand as a whole.
+    let bytewise = matches!(
+        insn.mnemonic(),
+        Mnemonic::Maskmovq | Mnemonic::Maskmovdqu | Mnemonic::Vmaskmovdqu
+    );
+    let element = if bytewise { 1 } else { element.max(1) };
+    let mask = lane_mask(insn, element, before);
+    let widest = (0..insn.op_count())
+        .map(|i| insn.op_register(i))
+        .filter(|r| r.is_vector_register())
+        .map(Register::size)
+        .max()
+        .unwrap_or(size);
+    let low = |lanes: usize| if lanes >= 64 { mask } else { mask & ((1 << lanes) - 1) };
+    let lanes = size / element;
+    if insn.is_broadcast() || repeats_its_operand(insn.mnemonic()) {
+        return (low(widest / element) != 0).then_some((0, size));
+    }
+    let mask = low(lanes);
+    if mask == 0 {
+        return None;
+    }
+    if is_dense(insn.mnemonic()) {
+        return Some((0, mask.count_ones() as usize * element));
+    }
+    let (first, last) = (mask.trailing_zeros() as usize, 63 - mask.leading_zeros() as usize);
+    Some((first * element, (last + 1) * element))
+}
+
+/// Each element of the operand goes to several lanes.
+fn repeats_its_operand(mnemonic: Mnemonic) -> bool {
+    use Mnemonic as M;
+    matches!(
+        mnemonic,
+        M::Vbroadcastss
+            | M::Vbroadcastsd
+            | M::Vbroadcastf32x2
+            | M::Vbroadcastf32x4
+            | M::Vbroadcastf32x8
+            | M::Vbroadcastf64x2
+            | M::Vbroadcastf64x4
+            | M::Vbroadcasti32x2
+            | M::Vbroadcasti32x4
+            | M::Vbroadcasti32x8
+            | M::Vbroadcasti64x2
+            | M::Vbroadcasti64x4
+            | M::Vpbroadcastb
+            | M::Vpbroadcastw
+            | M::Vpbroadcastd
+            | M::Vpbroadcastq
+    )
+}
+
+/// The active lanes stand side by side in memory.
+fn is_dense(mnemonic: Mnemonic) -> bool {
+    use Mnemonic as M;
+    matches!(
+        mnemonic,
+        M::Vcompressps
+            | M::Vcompresspd
+            | M::Vpcompressb
+            | M::Vpcompressw
+            | M::Vpcompressd
+            | M::Vpcompressq
+            | M::Vexpandps
+            | M::Vexpandpd
+            | M::Vpexpandb
+            | M::Vpexpandw
+            | M::Vpexpandd
+            | M::Vpexpandq
+    )
+}
+
+/// `bt` and its kin with a register count bits from the operand's start, far beyond it and before.
+fn bit_string(insn: &Instruction, before: &Before<'_>) -> Option<(i64, i64)> {
+    use Mnemonic as M;
+    if !matches!(insn.mnemonic(), M::Bt | M::Bts | M::Btr | M::Btc) {
+        return None;
+    }
+    let register = insn.op1_register();
+    let value = general(before.general, register)?;
+    Some(match register.size() {
+        8 => (value.cast_signed(), 64),
+        4 => (i64::from(value as u32 as i32), 32),
+        2 => (i64::from(value as u16 as i16), 16),
+        _ => return None,
+    })
+}
+
+/// The size of an operand that the encoding does not tell.
+fn area_bytes(mnemonic: Mnemonic) -> u32 {
+    use Mnemonic as M;
+    match mnemonic {
+        M::Xsave
+        | M::Xsave64
+        | M::Xsaveopt
+        | M::Xsaveopt64
+        | M::Xsavec
+        | M::Xsavec64
+        | M::Xrstor
+        | M::Xrstor64 => XSAVE_BYTES,
+        _ => 0,
+    }
+}

@@ -1,0 +1,516 @@
+//! A command under observation: started, run to the start of a window, stopped there, let go.
+//!
+//! Every engine that follows the original needs this part, and none needs to know how it is done.
+//! The command is traced from its first instruction, so that it can be stopped at the start of the
+//! window in whatever thread comes there first. That stop is one of the processor's own four
+//! breakpoints, set in every thread: the program's text is not touched, and threads that do not
+//! come there are not slowed down. In the window only the thread that arrived is held; the others
+//! run on, and their stops (signals, new threads) are answered between our steps.
+//!
+//! When we die, the kernel kills the command; when a [`Target`] is dropped, we do.
+
+mod place;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::{EngineError, Mapping, Start};
+use crate::model::{Avma, Capability};
+use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
+use crate::trace::maps;
+use crate::trace::tracee::{self, News, Slot, State};
+use place::{Place, Wanted};
+
+/// Threads are followed, children are not; and the command never outlives us.
+const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_TRACEEXIT
+    | libc::PTRACE_O_TRACESYSGOOD;
+
+/// A stop at a system call, told from a trap by this bit.
+const SYSTEM_CALL_STOP: i32 = libc::SIGTRAP | 0x80;
+/// `si_code` of a processor's breakpoint.
+const TRAP_HWBKPT: i32 = 4;
+/// Looks without news after which we sleep between looks.
+const EAGER_LOOKS: u32 = 100;
+/// The first and the longest sleep between looks.
+const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
+/// How long the end of what was killed may take.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A running command that we trace.
+pub(super) struct Target<'a> {
+    child: Option<Child>,
+    pid: i32,
+    /// Per thread, whether it has the breakpoint.
+    threads: HashMap<i32, bool>,
+    /// The thread that is stopped in our hands, if one is.
+    held: Option<i32>,
+    /// A signal that the held thread is still to get when it is let go.
+    undelivered: i32,
+    breakpoint: Option<Avma>,
+    /// A library that is not loaded yet: system calls are watched until it is.
+    awaited: Option<Wanted>,
+    limits: Limits<'a>,
+    path: PathBuf,
+    memory: Option<File>,
+}
+
+impl<'a> Target<'a> {
+    /// Starts the command and stops it before its first instruction (the dynamic loader's, if it
+    /// has one).
+    ///
+    /// # Errors
+    /// When the command cannot be executed, and when the system forbids tracing.
+    pub(super) fn start(launch: &Launch, limits: Limits<'a>) -> Result<Self, EngineError> {
+        let child = Child::hold(launch)?;
+        let pid = child.pid();
+        tracee::seize(pid, OPTIONS)
+            .map_err(|cause| EngineError::Forbidden(why_forbidden(&cause)))?;
+        let mut target = Self {
+            child: Some(child),
+            pid,
+            threads: HashMap::from([(pid, false)]),
+            held: None,
+            undelivered: 0,
+            breakpoint: None,
+            awaited: None,
+            limits,
+            path: launch.program.clone(),
+            memory: None,
+        };
+        if let Some(child) = &mut target.child {
+            child.start()?;
+        }
+        loop {
+            match target.next()? {
+                News::Stopped { tid, event: libc::PTRACE_EVENT_EXEC, .. } => {
+                    target.held = Some(tid);
+                    target.memory = File::open(format!("/proc/{pid}/mem")).ok();
+                    return Ok(target);
+                }
+                News::Stopped { tid, signal, event } => target.answer(tid, signal, event)?,
+                News::Ended => {
+                    // The kernel did not accept the program, and `wait` says why.
+                    let exit = target.finish()?;
+                    return Err(EngineError::NeverStarted(format!(
+                        "it ended with {}",
+                        exit.status
+                    )));
+                }
+                News::None | News::Gone { .. } => {}
+            }
+        }
+    }
+
+    /// Runs the command until a thread has come to `start` once more than `skip` times; that
+    /// thread is then held before the instruction there.
+    ///
+    /// # Errors
+    /// [`EngineError::NeverStarted`] when the command ends before.
+    pub(super) fn run_to(&mut self, start: &Start, skip: u64) -> Result<i32, EngineError> {
+        match place::find(self.pid, start).map_err(EngineError::NeverStarted)? {
+            Place::At(address) => self.breakpoint = Some(address),
+            Place::NotLoaded(wanted) => self.awaited = Some(wanted),
+        }
+        let mut arrivals = 0_u64;
+        if let Some(tid) = self.held.take() {
+            self.arm(tid)?;
+            self.go(tid, 0);
+        }
+        loop {
+            match self.next()? {
+                News::Stopped { tid, signal: libc::SIGTRAP, event: 0 } if self.has_arrived(tid) => {
+                    if arrivals == skip {
+                        self.held = Some(tid);
+                        self.disarm(tid);
+                        return Ok(tid);
+                    }
+                    arrivals += 1;
+                    self.go(tid, 0);
+                }
+                News::Stopped { tid, signal, event } => self.answer(tid, signal, event)?,
+                News::Ended => return Err(self.never_started(arrivals, skip)),
+                News::None | News::Gone { .. } => {}
+            }
+        }
+    }
+
+    fn never_started(&mut self, arrivals: u64, skip: u64) -> EngineError {
+        let awaited = self.awaited.take();
+        let exit = match self.finish() {
+            Ok(exit) => exit,
+            Err(error) => return error,
+        };
+        let reason = match (awaited, arrivals) {
+            (Some(wanted), _) => format!("{} was never loaded", wanted.object().display()),
+            (None, 0) => "execution never came to its start".to_owned(),
+            (None, n) => {
+                format!("execution came to its start {n} times, and the first {skip} were to pass")
+            }
+        };
+        EngineError::NeverStarted(format!("{reason}; the command ended with {}", exit.status))
+    }
+
+    /// Lets everything run on untraced, waits for the end and collects it.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub(super) fn finish(&mut self) -> Result<Exit, EngineError> {
+        self.let_go();
+        match self.child.take() {
+            Some(child) => Ok(child.wait(&self.limits)?),
+            None => Err(ChildError::Interrupted.into()),
+        }
+    }
+
+    /// Executes one instruction of a held thread, delivering `signal` unless it is 0, and says how
+    /// it stopped; it is held again unless it is gone. `may_block` when the instruction may wait
+    /// for other threads.
+    pub(super) fn step(
+        &mut self,
+        tid: i32,
+        signal: i32,
+        may_block: bool,
+    ) -> Result<State, EngineError> {
+        self.advance(tid, may_block, || tracee::step(tid, signal))
+    }
+
+    /// As [`Target::step`], to the next taken branch where that works; see [`tracee::step_branch`].
+    pub(super) fn step_branch(&mut self, tid: i32) -> Result<State, EngineError> {
+        self.advance(tid, true, || tracee::step_branch(tid))
+    }
+
+    /// As [`Target::step`], until just before the instruction at `stop`.
+    pub(super) fn run_on_to(
+        &mut self,
+        tid: i32,
+        signal: i32,
+        stop: Avma,
+    ) -> Result<State, EngineError> {
+        const SCRATCH: Slot = Slot(1);
+        if tracee::set_breakpoint(tid, SCRATCH, Some(stop)).is_err() {
+            return self.step(tid, signal, false);
+        }
+        let state = self.advance(tid, true, || tracee::resume(tid, signal));
+        // Fails when the thread is gone, and its breakpoints with it.
+        let _ = tracee::set_breakpoint(tid, SCRATCH, None);
+        state
+    }
+
+    fn advance(
+        &mut self,
+        tid: i32,
+        may_block: bool,
+        go: impl FnOnce() -> io::Result<()>,
+    ) -> Result<State, EngineError> {
+        self.held = None;
+        if go().is_err() {
+            return Ok(State::Gone);
+        }
+        if !may_block {
+            tracee::await_stop(tid);
+        }
+        loop {
+            match self.next()? {
+                News::Stopped { tid: stopped, signal, event } if stopped == tid => {
+                    self.held = Some(tid);
+                    return Ok(State::Stopped { signal, event });
+                }
+                News::Gone { tid: gone } if gone == tid => return Ok(State::Gone),
+                News::Ended => return Ok(State::Gone),
+                News::Stopped { tid, signal, event } => self.answer(tid, signal, event)?,
+                News::None | News::Gone { .. } => {}
+            }
+        }
+    }
+
+    /// Lets a held thread wait for the end of a stop by job control.
+    pub(super) fn wait_for_continue(&mut self, tid: i32) -> Result<State, EngineError> {
+        self.advance(tid, true, || tracee::listen(tid))
+    }
+
+    /// Answers what other threads have to say, and keeps their output and the limits in sight.
+    /// To be called now and then while stepping.
+    pub(super) fn look_around(&mut self) -> Result<(), EngineError> {
+        self.check_limits()?;
+        if let Some(child) = &mut self.child {
+            child.drain();
+        }
+        while let News::Stopped { tid, signal, event } = tracee::news(self.pid) {
+            self.answer(tid, signal, event)?;
+        }
+        Ok(())
+    }
+
+    /// Reads memory; how many bytes could be read.
+    pub(super) fn read(&self, address: Avma, bytes: &mut [u8]) -> usize {
+        self.memory.as_ref().and_then(|m| m.read_at(bytes, address.0).ok()).unwrap_or(0)
+    }
+
+    /// Reads one word of memory.
+    pub(super) fn read_word(&self, address: Avma) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// Writes memory; whether all of it could be written.
+    pub(super) fn write(&self, address: Avma, bytes: &[u8]) -> bool {
+        let file = std::fs::OpenOptions::new().write(true).open(format!("/proc/{}/mem", self.pid));
+        file.and_then(|m| m.write_all_at(bytes, address.0)).is_ok()
+    }
+
+    /// Whatever is mapped executable now.
+    pub(super) fn mappings(&self) -> Vec<Mapping> {
+        let bytes = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes)
+            .lines()
+            .filter_map(maps::parse_line)
+            .filter(|line| line.executable)
+            .map(|line| Mapping {
+                start: line.start,
+                end: line.end,
+                path: line.path.into(),
+                file_offset: line.file_offset,
+            })
+            .collect()
+    }
+
+    /// How many threads it has.
+    pub(super) fn thread_count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Has the held thread get this signal when it is let go.
+    pub(super) fn deliver_later(&mut self, signal: i32) {
+        self.undelivered = signal;
+    }
+
+    /// Waits for news of any thread. Never returns [`News::None`].
+    fn next(&mut self) -> Result<News, EngineError> {
+        let (mut looks, mut nap) = (0, NAPS.0);
+        loop {
+            let news = tracee::news(self.pid);
+            match news {
+                News::None => {}
+                News::Stopped { tid, .. } => {
+                    self.threads.entry(tid).or_insert(false);
+                    return Ok(news);
+                }
+                News::Gone { tid } => {
+                    self.threads.remove(&tid);
+                    return Ok(news);
+                }
+                News::Ended => return Ok(news),
+            }
+            looks += 1;
+            if looks < EAGER_LOOKS {
+                std::thread::yield_now();
+                continue;
+            }
+            self.check_limits()?;
+            if let Some(child) = &mut self.child {
+                child.drain();
+            }
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(NAPS.1);
+        }
+    }
+
+    fn check_limits(&self) -> Result<(), EngineError> {
+        if self.limits.interrupt.load(Ordering::Relaxed) {
+            return Err(ChildError::Interrupted.into());
+        }
+        let started = self.child.as_ref().and_then(Child::started);
+        match (self.limits.timeout, started) {
+            (Some(limit), Some(started)) if started.elapsed() >= limit => {
+                Err(ChildError::TimedOut { path: self.path.clone(), limit }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets a thread run on that stopped for a reason that is not the window's.
+    fn answer(&mut self, tid: i32, signal: i32, event: i32) -> Result<(), EngineError> {
+        self.arm(tid)?;
+        match event {
+            0 if signal == SYSTEM_CALL_STOP => {
+                self.look_for_library()?;
+                self.arm(tid)?;
+                self.go(tid, 0);
+            }
+            // Another thread came to where the window started, or will: not the program's business.
+            0 if signal == libc::SIGTRAP && tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT) => {
+                self.go(tid, 0);
+            }
+            0 => self.go(tid, signal),
+            libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => {
+                // One that was killed meanwhile refuses, and its end is the next news.
+                let _ = tracee::listen(tid);
+            }
+            libc::PTRACE_EVENT_EXEC => {
+                self.threads = HashMap::from([(tid, false)]);
+                self.memory = File::open(format!("/proc/{}/mem", self.pid)).ok();
+                self.breakpoint = None;
+                self.go(tid, 0);
+            }
+            _ => self.go(tid, 0),
+        }
+        Ok(())
+    }
+
+    fn go(&self, tid: i32, signal: i32) {
+        // Refused only by a thread that was killed meanwhile; its end is the next news.
+        let _ = match self.awaited {
+            Some(_) => tracee::resume_to_system_call(tid, signal),
+            None => tracee::resume(tid, signal),
+        };
+    }
+
+    fn look_for_library(&mut self) -> Result<(), EngineError> {
+        let Some(wanted) = &self.awaited else { return Ok(()) };
+        if let Some(address) = wanted.find(self.pid) {
+            self.breakpoint = Some(address);
+            self.awaited = None;
+            for tid in self.threads.keys() {
+                // The others take the breakpoint at this stop.
+                let _ = tracee::interrupt(*tid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the breakpoint in a stopped thread that does not have it yet.
+    fn arm(&mut self, tid: i32) -> Result<(), EngineError> {
+        let (Some(address), Some(armed)) = (self.breakpoint, self.threads.get_mut(&tid)) else {
+            return Ok(());
+        };
+        if std::mem::replace(armed, true) {
+            return Ok(());
+        }
+        match tracee::set_breakpoint(tid, Slot(0), Some(address)) {
+            Err(cause) if cause.raw_os_error() != Some(libc::ESRCH) => {
+                Err(EngineError::Forbidden(format!(
+                    "the kernel refuses the processor's breakpoints ({cause}), which mark the \
+                     start of the window"
+                )))
+            }
+            // Killed meanwhile: its end is the next news.
+            _ => Ok(()),
+        }
+    }
+
+    fn disarm(&mut self, tid: i32) {
+        self.breakpoint = None;
+        // Fails only for a thread that is gone.
+        let _ = tracee::set_breakpoint(tid, Slot(0), None);
+    }
+
+    fn has_arrived(&self, tid: i32) -> bool {
+        tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT)
+            && self.breakpoint.is_some()
+            && tracee::registers(tid).ok().map(|r| Avma(r.rip)) == self.breakpoint
+    }
+
+    /// Detaches from all threads, which run on.
+    fn let_go(&mut self) {
+        let began = Instant::now();
+        self.awaited = None;
+        self.breakpoint = None;
+        if let Some(tid) = self.held.take() {
+            let signal = std::mem::take(&mut self.undelivered);
+            self.detach(tid, signal);
+        }
+        for tid in self.threads.keys() {
+            let _ = tracee::interrupt(*tid);
+        }
+        while !self.threads.is_empty() && began.elapsed() < LAST_PATIENCE {
+            match tracee::news(self.pid) {
+                News::None => std::thread::sleep(NAPS.0),
+                News::Ended => return,
+                News::Gone { tid } => drop(self.threads.remove(&tid)),
+                News::Stopped { tid, signal, event } => {
+                    let ours = event != 0
+                        || signal == SYSTEM_CALL_STOP
+                        || (signal == libc::SIGTRAP
+                            && tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT));
+                    self.detach(tid, if ours { 0 } else { signal });
+                }
+            }
+        }
+    }
+
+    fn detach(&mut self, tid: i32, signal: i32) {
+        // Both fail only for a thread that was killed meanwhile.
+        let _ = tracee::set_breakpoint(tid, Slot(0), None);
+        if tracee::detach(tid, signal).is_ok() {
+            self.threads.remove(&tid);
+        }
+    }
+}
+
+impl Drop for Target<'_> {
+    fn drop(&mut self) {
+        if self.child.is_none() {
+            return;
+        }
+        // SAFETY: plain integers; the group is the child's own, never ours.
+        unsafe { libc::killpg(self.pid, libc::SIGKILL) };
+        let began = Instant::now();
+        while began.elapsed() < LAST_PATIENCE {
+            match tracee::news(self.pid) {
+                News::Ended => return,
+                News::None => std::thread::sleep(NAPS.0),
+                News::Gone { .. } => {}
+                // On its way out it may stop once more.
+                News::Stopped { tid, .. } => drop(tracee::resume(tid, 0)),
+            }
+        }
+    }
+}
+
+/// Whether a command of ours can be traced here.
+pub(super) fn capability() -> Capability {
+    if !cfg!(target_arch = "x86_64") {
+        return Capability::absent("only x86-64 programs can be followed");
+    }
+    let launch = Launch {
+        program: Path::new("/proc/self/exe").into(),
+        args: Vec::new(),
+        environment_padding_bytes: 0,
+        cpu: None,
+        streams: crate::trace::child::Streams::Captured,
+    };
+    // Held before it executes anything, and killed when dropped.
+    match Child::hold(&launch).map(|child| (tracee::seize(child.pid(), OPTIONS), child)) {
+        Ok((Ok(()), _)) => Capability::Present,
+        Ok((Err(cause), _)) => Capability::absent(why_forbidden(&cause)),
+        Err(error) => Capability::absent(error.to_string()),
+    }
+}
+
+/// What forbids `ptrace`, and what to do about it.
+fn why_forbidden(cause: &io::Error) -> String {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    match scope.trim() {
+        "2" => format!(
+            "ptrace fails ({cause}): kernel.yama.ptrace_scope is 2; run as root, or set it to 1 \
+             (sysctl kernel.yama.ptrace_scope=1)"
+        ),
+        "3" => format!(
+            "ptrace fails ({cause}): kernel.yama.ptrace_scope is 3, which lasts until the machine \
+             is started anew with another setting"
+        ),
+        _ => format!(
+            "ptrace fails ({cause}): a container's filter or another tracer forbids it; start the \
+             container with --cap-add=SYS_PTRACE --security-opt seccomp=unconfined, and do not run \
+             under a debugger or strace"
+        ),
+    }
+}

@@ -1,0 +1,128 @@
+//! Where in the process an address of a file is: through the file's segments and what is mapped.
+//!
+//! No load bias is computed. The stated address has a position in the file, and the kernel says
+//! where that position is mapped executable; so fixed, position-independent, static and shared
+//! objects are all one case.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSegment};
+
+use super::super::Start;
+use crate::model::{Avma, FileOffset, Svma};
+use crate::trace::maps;
+
+/// A start that was looked for.
+pub(super) enum Place {
+    /// It is here.
+    At(Avma),
+    /// Its object is not mapped yet.
+    NotLoaded(Wanted),
+}
+
+/// An object that may be loaded later, and the address wanted in it.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    object: PathBuf,
+    svma: Svma,
+}
+
+impl Wanted {
+    /// The object's name as asked for.
+    pub(super) fn object(&self) -> &Path {
+        &self.object
+    }
+
+    /// Where it is, if it is loaded by now.
+    pub(super) fn find(&self, pid: i32) -> Option<Avma> {
+        find_mapped(pid, &self.object, self.svma).ok().flatten()
+    }
+}
+
+/// Looks for a start in a process that has just executed its program. An error is the sentence to
+/// show.
+pub(super) fn find(pid: i32, start: &Start) -> Result<Place, String> {
+    let link = PathBuf::from(format!("/proc/{pid}/exe"));
+    let program = fs::read_link(&link).map_err(|e| format!("cannot tell what was started: {e}"))?;
+    let (object, svma) = match start {
+        Start::Entry => (None, None),
+        Start::At { object, svma } => {
+            (object.as_deref().filter(|o| !same(o, &program)), Some(*svma))
+        }
+    };
+    if let (Some(object), Some(svma)) = (object, svma) {
+        let wanted = Wanted { object: object.into(), svma };
+        return Ok(match find_mapped(pid, object, svma)? {
+            Some(address) => Place::At(address),
+            None => Place::NotLoaded(wanted),
+        });
+    }
+    // The link leads to the file even when it has been replaced or removed meanwhile.
+    let data = fs::read(&link).map_err(|e| format!("{} cannot be read: {e}", program.display()))?;
+    let file = parse(&program, &data)?;
+    let svma = svma.unwrap_or_else(|| Svma(file.entry()));
+    let offset = offset_of(&file, svma).ok_or_else(|| no_code(&program, svma))?;
+    mapped_at(pid, |path| path == program, offset)
+        .map(Place::At)
+        .ok_or_else(|| no_code(&program, svma))
+}
+
+fn no_code(object: &Path, svma: Svma) -> String {
+    format!("{svma} lies in no executable part of {}", object.display())
+}
+
+fn same(asked: &Path, mapped: &Path) -> bool {
+    if !asked.as_os_str().as_bytes().contains(&b'/') {
+        return mapped.file_name().is_some_and(|name| name == OsStr::new(asked));
+    }
+    asked == mapped || asked.canonicalize().is_ok_and(|path| path == mapped)
+}
+
+fn find_mapped(pid: i32, object: &Path, svma: Svma) -> Result<Option<Avma>, String> {
+    let maps = read_maps(pid);
+    let Some(path) = lines(&maps).find(|l| same(object, l.path)).map(|l| l.path.to_owned()) else {
+        return Ok(None);
+    };
+    let data = fs::read(&path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+    let file = parse(&path, &data)?;
+    let offset = offset_of(&file, svma).ok_or_else(|| no_code(&path, svma))?;
+    Ok(mapped_at(pid, |other| other == path, offset))
+}
+
+fn parse<'d>(path: &Path, data: &'d [u8]) -> Result<ElfFile64<'d, Endianness>, String> {
+    let file = ElfFile64::<Endianness>::parse(data)
+        .map_err(|e| format!("{} is no 64-bit ELF file: {e}", path.display()))?;
+    match file.architecture() {
+        object::Architecture::X86_64 => Ok(file),
+        other => Err(format!("{} is for {other:?}, not x86-64", path.display())),
+    }
+}
+
+fn offset_of(file: &ElfFile64<'_, Endianness>, svma: Svma) -> Option<FileOffset> {
+    file.segments().find_map(|segment| {
+        let (offset, size) = segment.file_range();
+        let inside = svma.distance_from(Svma(segment.address())).filter(|d| *d < size)?;
+        Some(FileOffset(offset.checked_add(inside)?))
+    })
+}
+
+fn mapped_at(pid: i32, is_it: impl Fn(&Path) -> bool, offset: FileOffset) -> Option<Avma> {
+    let maps = read_maps(pid);
+    lines(&maps).filter(|line| line.executable && is_it(line.path)).find_map(|line| {
+        let inside = offset.distance_from(line.file_offset)?;
+        (inside < line.end.0 - line.start.0).then(|| Avma(line.start.0 + inside))
+    })
+}
+
+fn read_maps(pid: i32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn lines(maps: &str) -> impl Iterator<Item = maps::Line<'_>> {
+    maps.lines().filter_map(maps::parse_line)
+}

@@ -1,0 +1,314 @@
+//! The `ptrace` and `waitid` calls that sampling and following need, each as a safe function.
+//!
+//! All must be called from the thread that attached.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use nix::errno::Errno;
+
+use crate::model::Avma;
+
+/// What a look at a thread without waiting found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::trace) enum State {
+    /// Nothing to report.
+    Running,
+    /// It stopped with this signal and this event (0 for a signal that is being delivered).
+    Stopped {
+        /// The signal number.
+        signal: i32,
+        /// A `PTRACE_EVENT_` number, or 0.
+        event: i32,
+    },
+    /// It has ended and been collected, or is not ours (any more).
+    Gone,
+}
+
+fn request(what: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
+    // SAFETY: none of the requests made through here reads or writes our memory.
+    let result = unsafe { libc::ptrace(what, tid, 0_usize, data) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Attaches without stopping, with these `PTRACE_O_` options.
+pub(in crate::trace) fn seize(pid: i32, options: libc::c_int) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, pid, options as usize)
+}
+
+/// Asks a running thread to stop soon.
+pub(in crate::trace) fn interrupt(tid: i32) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, tid, 0)
+}
+
+/// Lets a stopped thread run on, delivering `signal` unless it is 0.
+pub(in crate::trace) fn resume(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, tid, signal as usize)
+}
+
+/// As [`resume`], until the thread next enters or leaves the kernel by a system call.
+pub(in crate::trace) fn resume_to_system_call(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, tid, signal as usize)
+}
+
+/// As [`resume`], for one instruction.
+pub(in crate::trace) fn step(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SINGLESTEP, tid, signal as usize)
+}
+
+/// As [`resume`], to the next taken branch where the processor lets the kernel ask for that; else
+/// for one instruction, and no error says so.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::trace) fn step_branch(tid: i32) -> io::Result<()> {
+    const PTRACE_SINGLEBLOCK: libc::c_uint = 33;
+    request(PTRACE_SINGLEBLOCK, tid, 0)
+}
+
+/// Leaves a thread stopped, as the job control that stopped it wants, until it is continued.
+pub(in crate::trace) fn listen(tid: i32) -> io::Result<()> {
+    request(libc::PTRACE_LISTEN, tid, 0)
+}
+
+/// Lets a stopped thread go for good, delivering `signal` unless it is 0.
+pub(in crate::trace) fn detach(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, tid, signal as usize)
+}
+
+/// The number that comes with an event: the new thread, or the former one.
+pub(in crate::trace) fn event_message(tid: i32) -> io::Result<i32> {
+    let mut message: libc::c_ulong = 0;
+    // SAFETY: the kernel writes one word to a local that outlives the call.
+    let result = unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, 0_usize, &raw mut message) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    i32::try_from(message).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))
+}
+
+/// Where a stopped thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::trace) struct Position {
+    /// The instruction it will execute next.
+    pub(in crate::trace) address: Avma,
+    /// Whether it was inside a system call; `false` where the processor's registers do not tell.
+    pub(in crate::trace) in_kernel: bool,
+}
+
+/// Reads the position of a stopped thread.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(in crate::trace) fn position(tid: i32) -> io::Result<Position> {
+    const NT_PRSTATUS: usize = 1;
+    let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
+    let mut window = libc::iovec {
+        iov_base: registers.as_mut_ptr().cast(),
+        iov_len: size_of::<libc::user_regs_struct>(),
+    };
+    // SAFETY: the kernel writes at most `iov_len` bytes to a local that outlives the call.
+    let result = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut window) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: plain integers, all of which were zero before the kernel filled them.
+    let registers = unsafe { registers.assume_init() };
+    #[cfg(target_arch = "x86_64")]
+    let position = Position {
+        address: Avma(registers.rip),
+        // The number of the system call; -1 when an interrupt brought it into the kernel.
+        in_kernel: registers.orig_rax.cast_signed() >= 0,
+    };
+    #[cfg(target_arch = "aarch64")]
+    let position = Position { address: Avma(registers.pc), in_kernel: false };
+    Ok(position)
+}
+
+/// Reads the position of a stopped thread.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(in crate::trace) fn position(_tid: i32) -> io::Result<Position> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
+}
+
+/// Looks at a thread without waiting. The end of the child itself must stay visible to
+/// [`crate::trace::child::Child`], which collects it: pass `collect_end` false for it.
+pub(in crate::trace) fn look(tid: i32, collect_end: bool) -> State {
+    let Ok(id) = libc::id_t::try_from(tid) else {
+        return State::Gone;
+    };
+    let ends = if collect_end { libc::WEXITED } else { 0 };
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL | ends;
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the kernel writes one siginfo to a local that outlives the call.
+    let result = unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) };
+    if result < 0 {
+        // ECHILD: gone, or never ours. EINTR does not happen with WNOHANG.
+        return State::Gone;
+    }
+    // SAFETY: plain integers, all zero unless the kernel filled them, which says nothing happened.
+    let (pid, code, status) = unsafe {
+        let info = info.assume_init();
+        (info.si_pid(), info.si_code, info.si_status())
+    };
+    match code {
+        _ if pid == 0 => State::Running,
+        libc::CLD_TRAPPED | libc::CLD_STOPPED => {
+            State::Stopped { signal: status & 0xff, event: status >> 8 }
+        }
+        _ => State::Gone,
+    }
+}
+
+/// What has happened to any thread that this thread of ours traces or has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::trace) enum News {
+    /// Nothing yet.
+    None,
+    /// It stopped; as [`State::Stopped`].
+    Stopped {
+        /// The thread.
+        tid: i32,
+        /// The signal number.
+        signal: i32,
+        /// A `PTRACE_EVENT_` number, or 0.
+        event: i32,
+    },
+    /// A thread has ended and been collected.
+    Gone {
+        /// The thread.
+        tid: i32,
+    },
+    /// The process has ended with all its threads, and can be collected.
+    Ended,
+}
+
+/// Looks for news without waiting. The end of `leader` is left to be collected.
+pub(in crate::trace) fn news(leader: i32) -> News {
+    // Without `__WNOTHREAD` we would take away what other threads of ours wait for.
+    let options = libc::WSTOPPED
+        | libc::WEXITED
+        | libc::WNOHANG
+        | libc::WNOWAIT
+        | libc::__WALL
+        | libc::__WNOTHREAD;
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the kernel writes one siginfo to a local that outlives the call.
+    let result = unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) };
+    if result < 0 {
+        return News::Ended;
+    }
+    // SAFETY: plain integers, all zero unless the kernel filled them, which says nothing happened.
+    let (tid, code) = unsafe {
+        let info = info.assume_init();
+        (info.si_pid(), info.si_code)
+    };
+    match (tid, code) {
+        (0, _) => News::None,
+        (_, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) if tid == leader => News::Ended,
+        _ => match look(tid, true) {
+            State::Running => News::None,
+            State::Stopped { signal, event } => News::Stopped { tid, signal, event },
+            State::Gone => News::Gone { tid },
+        },
+    }
+}
+
+/// Sleeps until this thread stops or ends, without taking the news away.
+pub(in crate::trace) fn await_stop(tid: i32) {
+    let Ok(id) = libc::id_t::try_from(tid) else { return };
+    let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WALL;
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the kernel writes one siginfo to a local that outlives the call.
+    unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) };
+}
+
+/// The general registers of a stopped thread.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::trace) fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
+    let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
+    // SAFETY: the kernel fills exactly this structure, which outlives the call.
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, 0_usize, registers.as_mut_ptr()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: plain integers, all of which were zero before the kernel filled them.
+    Ok(unsafe { registers.assume_init() })
+}
+
+/// Sets the general registers of a stopped thread.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::trace) fn set_registers(
+    tid: i32,
+    registers: &libc::user_regs_struct,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads exactly this structure, which outlives the call.
+    let result = unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, 0_usize, &raw const *registers) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The vector and mask registers of a stopped thread, in the standard layout of `XSAVE`; fills
+/// `area` and returns how much of it the kernel wrote.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::trace) fn extended_state(tid: i32, area: &mut [u8]) -> io::Result<usize> {
+    const NT_X86_XSTATE: usize = 0x202;
+    let mut window = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
+    // SAFETY: the kernel writes at most `iov_len` bytes to a slice that outlives the call.
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut window) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(window.iov_len)
+}
+
+/// The `si_code` of the signal that a thread is stopped by: a `TRAP_` number for a trap of the
+/// processor, `SIGTRAP` for a stop that the kernel made for us.
+pub(in crate::trace) fn signal_code(tid: i32) -> io::Result<i32> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the kernel fills exactly this structure, which outlives the call.
+    let result = unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, 0_usize, info.as_mut_ptr()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: plain integers, all of which were zero before the kernel filled them.
+    Ok(unsafe { info.assume_init() }.si_code)
+}
+
+/// Which of the processor's four breakpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::trace) struct Slot(pub usize);
+
+/// Makes one stopped thread stop before it executes the instruction at `address`, or no longer.
+/// The program's memory is not touched, and no other thread notices.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::trace) fn set_breakpoint(
+    tid: i32,
+    slot: Slot,
+    address: Option<Avma>,
+) -> io::Result<()> {
+    let register = |index: usize| std::mem::offset_of!(libc::user, u_debugreg) + index * 8;
+    let poke = |index: usize, value: u64| {
+        // SAFETY: changes a debug register of the stopped thread, no memory of ours.
+        let result =
+            unsafe { libc::ptrace(libc::PTRACE_POKEUSER, tid, register(index), value as usize) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    Errno::clear();
+    // SAFETY: reads a debug register of the stopped thread, no memory of ours.
+    let control = unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, tid, register(7), 0_usize) };
+    if control == -1 && Errno::last_raw() != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let enabled = 1_u64 << (2 * slot.0);
+    let others = control.cast_unsigned() & !(0b11 << (2 * slot.0)) & !(0xf << (16 + 4 * slot.0));
+    poke(7, others)?;
+    if let Some(address) = address {
+        poke(slot.0, address.0)?;
+        poke(7, others | enabled)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! The trace engines on real programs: what they tell is what was executed.
+//!
+//! Every engine in `ENGINES` runs the same list of programs. What must come out stands beside the
+//! instructions (assembly), or is the number of times that each function is entered and the
+//! command's own output (C and C++); and whatever the program, every instruction must be one that
+//! the one before it can lead to. Engines must agree with each other instruction by instruction.
+#![cfg(target_arch = "x86_64")]
+
+mod decoder;
+mod endings;
+mod programs;
+mod recorder;
+mod truth;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use programs::{ASSEMBLY, COMPILED, Program};
+use recorder::{Step, function, record, window};
+use stallscope::code::{Flow, Image, x86};
+use stallscope::model::Svma;
+use stallscope::trace::engine::{ENGINES, Ended};
+use truth::Place;
+
+/// The distance from stated addresses to those in the process.
+fn bias(path: &Path, steps: &[Step]) -> u64 {
+    steps[0].address - function(path, "window").0
+}
+
+fn check_assembly(program: &Program, path: &Path, steps: &[Step]) {
+    let expected = truth::expected(&program.source_path());
+    let symbols = truth::symbols(path);
+    // The window's last instruction takes its return address from where the entry's pointer shows.
+    let stack = steps.last().and_then(|s| s.accesses.last()).expect("a window ends with ret").2;
+    let absolute = |place: &Place| match place {
+        Place::Symbol(name, offset) => symbols[name].wrapping_add_signed(*offset),
+        Place::Stack(offset) => stack.wrapping_add_signed(*offset),
+    };
+    for (index, (step, expected)) in steps.iter().zip(&expected).enumerate() {
+        let expected: Vec<_> = expected.iter().map(|(k, n, p)| (*k, *n, absolute(p))).collect();
+        assert_eq!(step.accesses, expected, "{} step {index} at {:#x}", program.name, step.address);
+    }
+    assert_eq!(steps.len(), expected.len(), "{}", program.name);
+}
+
+/// Every instruction follows from the one before, as far as the program's own code goes.
+fn check_flow(program: &Program, path: &Path, steps: &[Step]) {
+    let (image, bias) = (Image::open(path).unwrap(), bias(path, steps));
+    for pair in steps.windows(2) {
+        let next = pair[0].address + u64::from(pair[0].size_bytes);
+        if pair[1].address == next || program.has_signals {
+            continue;
+        }
+        let svma = Svma(pair[0].address.wrapping_sub(bias));
+        let bytes = image.code_at(svma, u64::from(pair[0].size_bytes));
+        let Some(insn) = x86::decode(bytes, svma).first().copied() else { continue };
+        let leads = match insn.flow {
+            Flow::Next | Flow::Stop => false,
+            Flow::Jump(to) | Flow::Branch(to) => to.0 == pair[1].address.wrapping_sub(bias),
+            Flow::IndirectJump | Flow::Call | Flow::Return => true,
+        };
+        assert!(leads, "{}: {svma} does not lead to {:#x}", program.name, pair[1].address - bias);
+    }
+}
+
+fn check_counts(program: &Program, path: &Path, steps: &[Step]) {
+    let bias = bias(path, steps);
+    let mut entries: HashMap<u64, u64> = HashMap::new();
+    for step in steps {
+        *entries.entry(step.address.wrapping_sub(bias)).or_default() += 1;
+    }
+    for (name, count) in program.entries {
+        let found = entries.get(&function(path, name).0).copied().unwrap_or(0);
+        assert_eq!(found, *count, "{}: entries of {name}", program.name);
+    }
+}
+
+/// Whether the sequence is the same in every run, so that engines can be compared.
+fn relative(path: &Path, steps: &[Step]) -> Vec<(u64, u8, usize)> {
+    let bias = bias(path, steps);
+    steps.iter().map(|s| (s.address.wrapping_sub(bias), s.size_bytes, s.accesses.len())).collect()
+}
+
+fn run(program: &Program) {
+    if !program.runs_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = program.build(folder.path());
+    let mut first: Option<Vec<(u64, u8, usize)>> = None;
+    for engine in ENGINES {
+        let [skip, calls] = program.window;
+        let (recording, steps) = record(*engine, &path, &window(&path, skip, calls))
+            .unwrap_or_else(|e| panic!("{} by {}: {e}", program.name, engine.id()));
+        assert_eq!(recording.ended, Ended::Length, "{}", program.name);
+        assert!(recording.exit.status.success(), "{}: {}", program.name, recording.exit.status);
+        assert_eq!(recording.exit.stdout.tail, program.output, "{}", program.name);
+        if program.is_assembly() {
+            check_assembly(program, &path, &steps);
+        }
+        check_flow(program, &path, &steps);
+        check_counts(program, &path, &steps);
+        if program.repeats_itself {
+            let now = relative(&path, &steps);
+            assert!(first.as_ref().is_none_or(|f| *f == now), "{}: engines differ", program.name);
+            first = Some(now);
+        }
+    }
+}
+
+#[test]
+fn assembly_does_what_stands_beside_it() {
+    ASSEMBLY.iter().for_each(run);
+}
+
+#[test]
+fn compiled_programs_are_followed() {
+    COMPILED.iter().for_each(run);
+}
+
+#[test]
+fn a_start_in_a_library_is_found_when_it_is_loaded() {
+    use stallscope::trace::engine::{Length, Start, Window};
+    let program = COMPILED.iter().find(|p| p.name == "library").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = program.build(folder.path());
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let libc =
+        maps.lines().find(|l| l.contains("/libc.so.6")).expect("the tests use the C library");
+    let libc = Path::new(&libc[libc.find('/').unwrap()..]);
+    let start = Start::At { object: Some(libc.into()), svma: function(libc, "qsort") };
+    let window = Window { start, skip: 0, length: Length::Calls(1), memory: false };
+    for engine in ENGINES {
+        let (recording, steps) = record(*engine, &path, &window).unwrap();
+        assert_eq!(recording.ended, Ended::Length);
+        assert!(steps.len() > 500 && steps.iter().all(|s| s.accesses.is_empty()));
+        assert!(recording.mappings.iter().any(|m| m.path == libc));
+    }
+}

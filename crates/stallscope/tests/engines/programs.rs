@@ -1,0 +1,202 @@
+//! Small programs with a window, compiled when a test asks for them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A source file of `tests/engines/programs`, how it is built and what it does.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Name of the test case.
+    pub name: &'static str,
+    /// File below `tests/engines/programs`.
+    pub source: &'static str,
+    /// What the compiler is told.
+    pub flags: &'static [&'static str],
+    /// A feature as in `/proc/cpuinfo`, without which it cannot run.
+    pub needs: Option<&'static str>,
+    /// Arrivals to skip and calls to follow.
+    pub window: [u64; 2],
+    /// How often functions are entered in the window.
+    pub entries: &'static [(&'static str, u64)],
+    /// What it prints.
+    pub output: &'static str,
+    /// Whether signal handlers may start anywhere.
+    pub has_signals: bool,
+    /// Whether the window is the same in every run.
+    pub repeats_itself: bool,
+}
+
+const PLAIN: Program = Program {
+    name: "",
+    source: "",
+    flags: &[],
+    needs: None,
+    window: [0, 1],
+    entries: &[],
+    output: "",
+    has_signals: false,
+    repeats_itself: true,
+};
+
+const fn asm(name: &'static str, source: &'static str, needs: Option<&'static str>) -> Program {
+    // Fixed addresses, so that those in the source are those in the process.
+    Program { name, source, needs, flags: &["-no-pie", "-z", "noexecstack"], ..PLAIN }
+}
+
+/// Programs with what they touch written beside the instructions.
+pub const ASSEMBLY: &[Program] = &[
+    asm("plain", "plain.S", None),
+    asm("strings", "strings.S", None),
+    asm("loops", "loops.S", None),
+    asm("sse", "sse.S", None),
+    asm("avx2", "avx2.S", Some("avx2")),
+    asm("avx512", "avx512.S", Some("avx512f")),
+];
+
+const CALLS: Program = Program {
+    name: "calls",
+    source: "calls.c",
+    window: [2, 3],
+    entries: &[("window", 3), ("helper", 12)],
+    output: "495\n",
+    ..PLAIN
+};
+
+const VECTORS: Program =
+    Program { name: "vectors", source: "vectors.c", output: "19460.0\n", ..PLAIN };
+
+const LIBRARY: Program = Program {
+    name: "library",
+    source: "library.c",
+    entries: &[("window", 1)],
+    output: "32\n",
+    ..PLAIN
+};
+
+/// Programs of a compiler.
+pub const COMPILED: &[Program] = &[
+    CALLS,
+    Program { name: "calls_fixed", flags: &["-no-pie"], ..CALLS },
+    Program { name: "calls_static", flags: &["-static"], ..CALLS },
+    Program { name: "calls_static_pie", flags: &["-static-pie"], ..CALLS },
+    Program { name: "calls_unoptimised", flags: &["-O0"], ..CALLS },
+    Program { name: "calls_lazy", flags: &["-Wl,-z,lazy"], ..CALLS },
+    Program {
+        name: "recursion",
+        source: "recursion.c",
+        entries: &[("window", 15)],
+        output: "34 5\n",
+        ..PLAIN
+    },
+    Program {
+        name: "jump_table",
+        source: "jump_table.c",
+        flags: &["-fno-inline", "-fcf-protection=none"],
+        entries: &[("case0", 2), ("case3", 2), ("case6", 2)],
+        output: "-194\n",
+        ..PLAIN
+    },
+    Program {
+        name: "long_jump",
+        source: "long_jump.c",
+        entries: &[("window", 2), ("thrower", 8), ("landed", 1)],
+        output: "1\n",
+        ..PLAIN
+    },
+    Program {
+        name: "exception",
+        source: "exception.cpp",
+        entries: &[("thrower", 4), ("landed", 2)],
+        output: "10\n",
+        // The unwinder's search goes by addresses of the loaded objects.
+        repeats_itself: false,
+        ..PLAIN
+    },
+    Program {
+        name: "signals",
+        source: "signals.c",
+        entries: &[("on_signal", 3), ("on_fault", 1)],
+        output: "36\n",
+        has_signals: true,
+        ..PLAIN
+    },
+    Program { name: "jit", source: "jit.c", output: "6\n", ..PLAIN },
+    Program {
+        name: "threads",
+        source: "threads.c",
+        entries: &[("window", 1)],
+        output: "880\n",
+        repeats_itself: false,
+        ..PLAIN
+    },
+    LIBRARY,
+    Program { name: "library_lazy", flags: &["-Wl,-z,lazy"], ..LIBRARY },
+    Program { name: "library_static", flags: &["-static"], ..LIBRARY },
+    Program {
+        name: "red_zone",
+        source: "red_zone.c",
+        entries: &[("make", 1), ("total", 1)],
+        output: "57.75\n",
+        ..PLAIN
+    },
+    Program { name: "vectors_128", flags: &["-O3"], ..VECTORS },
+    Program { name: "vectors_256", flags: &["-O3", "-mavx2"], needs: Some("avx2"), ..VECTORS },
+    Program {
+        name: "vectors_512",
+        flags: &["-O3", "-march=x86-64-v4", "-mprefer-vector-width=512"],
+        needs: Some("avx512vl"),
+        ..VECTORS
+    },
+];
+
+impl Program {
+    /// A plain one, for tests that look at something else than the window.
+    pub const fn named(name: &'static str, source: &'static str) -> Self {
+        Self { name, source, ..PLAIN }
+    }
+
+    /// Whether its truth stands in its source.
+    pub fn is_assembly(&self) -> bool {
+        self.source.ends_with(".S")
+    }
+
+    /// Where its source is.
+    pub fn source_path(&self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engines/programs").join(self.source)
+    }
+
+    /// Whether this processor can run it; a skip is heard.
+    #[expect(clippy::print_stderr, reason = "a skipped test must be heard")]
+    pub fn runs_here(&self) -> bool {
+        let Some(feature) = self.needs else { return true };
+        let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let has = cpu
+            .lines()
+            .find(|l| l.starts_with("flags"))
+            .is_some_and(|l| l.split_whitespace().any(|word| word == feature));
+        if !has {
+            eprintln!("SKIPPED: {}: this processor has no {feature}", self.name);
+        }
+        has
+    }
+
+    /// Compiles it into `folder`.
+    pub fn build(&self, folder: &Path) -> PathBuf {
+        let source = self.source_path();
+        let out = folder.join(self.name);
+        let compiler = if self.source.ends_with(".cpp") { "c++" } else { "cc" };
+        let output = Command::new(compiler)
+            .args(["-g", "-O1", "-pthread"])
+            .args(["-o".as_ref(), out.as_os_str(), source.as_os_str()])
+            .args(self.flags)
+            .output()
+            .unwrap_or_else(|e| panic!("{compiler} cannot be run (scripts/setup): {e}"));
+        assert!(
+            output.status.success(),
+            "{}: {}",
+            self.name,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        out
+    }
+}

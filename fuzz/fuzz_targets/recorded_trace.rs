@@ -1,0 +1,26 @@
+//! Any bytes give events and then an end or an error.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use stallscope::trace::engine::{Block, BlockId, MemoryAccess, Sink};
+use stallscope::trace::recorded::replay;
+
+#[derive(Default)]
+struct Check(Vec<usize>);
+
+impl Sink for Check {
+    fn describe(&mut self, id: BlockId, block: &Block) {
+        assert_eq!(id.0 as usize, self.0.len());
+        self.0.push(block.insns.len());
+    }
+
+    fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
+        let length = self.0[id.0 as usize];
+        assert!(accesses.iter().all(|a| (a.insn as usize) < length && a.size_bytes > 0));
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = replay(bytes, &mut Check::default());
+});
