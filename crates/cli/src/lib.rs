@@ -27,6 +27,7 @@ pub fn main() -> ExitCode {
         Command::Explain(args) => commands::explain::run(&args, &context),
         Command::List(args) => commands::list::run(&args, &context),
         Command::Probe(args) => commands::probe::run(&args, &context),
+        Command::ProbeWide(args) => commands::probe::wide::run(&args, &context),
         Command::Rule(args) => commands::rule::run(&args, &context),
         Command::Scan(args) => commands::scan::run(&args, &context),
     };

@@ -13,6 +13,7 @@ mod forwarding;
 #[cfg(test)]
 pub(crate) mod invented;
 pub mod known;
+mod prices;
 pub mod profile;
 
 use schemars::JsonSchema;
@@ -22,6 +23,7 @@ pub use caches::{Cache, CacheKind, Origin};
 pub use facts::{Facts, SysfsCache};
 pub use features::{CounterLeaf, Features};
 pub use known::Microarchitecture;
+pub use prices::{CodeCache, LoopWindow, StringCosts, StringPoint};
 pub use profile::{
     ForwardingRule, MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment, ProfileError,
 };

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::known::Microarchitecture;
+use super::prices::{CodeCache, LoopWindow, StringCosts};
 use crate::model::Measurement;
 
 /// Version of the JSON form; a reader refuses a larger one.
@@ -139,6 +140,21 @@ pub struct MachineProfile {
     /// Where the rule comes from; assumed in profiles of version 1 that do not say.
     #[serde(default = "assumed")]
     pub forwarding_rule_origin: PriceOrigin,
+    /// What `rep movs` costs; absent where nobody measured it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rep_moves: Option<StringCosts>,
+    /// What `rep stos` costs; absent where nobody measured it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rep_stores: Option<StringCosts>,
+    /// Extra latency of an access across a line; absent where nobody measured it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_split_cycles: Option<PriceRange>,
+    /// The instruction cache as the machine presents it; absent for a profile of a design.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_cache: Option<CodeCache>,
+    /// How the front end cuts small loops; absent where nobody measured it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_window: Option<LoopWindow>,
     /// Where it was measured; absent when nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<ProfileEnvironment>,
@@ -169,7 +185,8 @@ impl MachineProfile {
     /// The profile of a machine that nobody has probed yet.
     #[must_use]
     pub fn for_machine(machine: &Machine) -> Self {
-        Self::for_microarchitecture(machine.microarchitecture)
+        let profile = Self::for_microarchitecture(machine.microarchitecture);
+        Self { code_cache: CodeCache::of(machine), ..profile }
     }
 
     /// The same from the design alone, for a binary that will run elsewhere.
@@ -198,6 +215,11 @@ impl MachineProfile {
             store_forward_free_after_cycles: None,
             forwarding_rule: ForwardingRule::SingleStoreContains,
             forwarding_rule_origin: PriceOrigin::Assumed,
+            rep_moves: None,
+            rep_stores: None,
+            line_split_cycles: None,
+            code_cache: None,
+            loop_window: None,
             environment: None,
         }
     }
@@ -218,8 +240,12 @@ impl MachineProfile {
         };
         quote(&mut self.store_forward_blocked_cycles.origin);
         quote(&mut self.forwarding_rule_origin);
-        if let Some(price) = &mut self.store_forward_cycles {
-            quote(&mut price.origin);
+        for price in [&mut self.store_forward_cycles, &mut self.line_split_cycles] {
+            price.iter_mut().for_each(|p| quote(&mut p.origin));
+        }
+        self.loop_window.iter_mut().for_each(|w| quote(&mut w.origin));
+        for costs in [&mut self.rep_moves, &mut self.rep_stores] {
+            costs.iter_mut().for_each(|c| quote(&mut c.origin));
         }
         self
     }

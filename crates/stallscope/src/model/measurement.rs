@@ -27,6 +27,12 @@ pub enum Unit {
     Seconds,
     /// Megahertz.
     Megahertz,
+    /// Bytes.
+    Bytes,
+    /// A number of things.
+    Count,
+    /// Gigabytes (10^9) per second.
+    GigabytesPerSecond,
     /// A quotient without dimension.
     Ratio,
     /// A share of one hundred.
@@ -44,6 +50,9 @@ impl Unit {
             Self::Nanoseconds => "ns",
             Self::Seconds => "s",
             Self::Megahertz => "MHz",
+            Self::Bytes => "B",
+            Self::Count => "",
+            Self::GigabytesPerSecond => "GB/s",
             Self::Ratio => "x",
             Self::Percent => "%",
         }
