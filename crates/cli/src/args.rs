@@ -10,6 +10,7 @@ pub use crate::commands::explain::ExplainArgs;
 pub use crate::commands::layout::LayoutArgs;
 pub use crate::commands::list::ListArgs;
 pub use crate::commands::probe::ProbeArgs;
+pub use crate::commands::probe::wide::WideArgs;
 pub use crate::commands::rule::RuleArgs;
 pub use crate::commands::scan::ScanArgs;
 pub use crate::commands::sweep::SweepArgs;
@@ -75,6 +76,9 @@ pub enum Command {
     List(ListArgs),
     /// Ask this processor what it charges
     Probe(ProbeArgs),
+    /// The 512-bit part of a probe, in a process of its own
+    #[command(hide = true)]
+    ProbeWide(WideArgs),
     /// Show one card about a hazard rule
     Rule(RuleArgs),
     /// Find hazards in the machine code of a program

@@ -2,7 +2,10 @@
 
 mod clock;
 mod forwarding;
+mod front_end;
 mod page;
+mod string_copy;
+pub mod wide;
 
 use std::path::Path;
 
@@ -44,11 +47,12 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         );
     }
     let seed = context.seed();
+    let own = wide::OwnProcess { interrupt: context.interrupt() };
     let bar = context.progress(chosen.len() as u64, "probing");
     let mut reports = Vec::with_capacity(chosen.len());
     for probe in chosen {
         bar.set_message(probe.id());
-        let bench = Bench { seed, interrupt: context.interrupt() };
+        let bench = Bench { isolated: Some(&own), ..Bench::new(seed, context.interrupt()) };
         let report = probe.run(&bench).with_context(|| format!("probe `{}`", probe.id()))?;
         reports.push(report);
         bar.inc(1);
@@ -77,8 +81,12 @@ fn keep(
 ) -> anyhow::Result<String> {
     let mut profile = before.clone();
     for report in reports {
-        if let ProbeReport::StoreForwarding(report) = report {
-            report.apply_to(&mut profile);
+        match report {
+            ProbeReport::StoreForwarding(report) => report.apply_to(&mut profile),
+            ProbeReport::StringCopy(report) => report.apply_to(&mut profile),
+            ProbeReport::CodeAlignment(report) => report.apply_to(&mut profile),
+            ProbeReport::IcacheSets(report) => report.apply_to(&mut profile),
+            _ => {}
         }
     }
     let mut page = page::Page::default();
@@ -120,7 +128,10 @@ fn choose(names: &[String]) -> anyhow::Result<Vec<&'static dyn Probe>> {
 fn screen(report: &ProbeReport) -> String {
     match report {
         ProbeReport::Clock(report) => clock::screen(report),
+        ProbeReport::CodeAlignment(report) => front_end::alignment(report),
+        ProbeReport::IcacheSets(report) => front_end::sets(report),
         ProbeReport::StoreForwarding(report) => forwarding::screen(report),
+        ProbeReport::StringCopy(report) => string_copy::screen(report),
         // A probe that the library has and this program cannot draw is still in the JSON.
         _ => String::new(),
     }

@@ -23,7 +23,7 @@ pub use caches::{Cache, CacheKind, Origin};
 pub use facts::{Facts, SysfsCache};
 pub use features::{CounterLeaf, Features};
 pub use known::Microarchitecture;
-pub use prices::{CodeCache, StringCosts, StringPoint};
+pub use prices::{CodeCache, LoopWindow, StringCosts, StringPoint};
 pub use profile::{
     ForwardingRule, MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment, ProfileError,
 };

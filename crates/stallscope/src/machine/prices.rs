@@ -35,6 +35,17 @@ pub struct StringCosts {
     pub origin: PriceOrigin,
 }
 
+/// How the front end cuts small loops.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoopWindow {
+    /// Bytes that are delivered together.
+    pub window_bytes: u32,
+    /// What a loop pays per turn for one more window, core cycles.
+    pub extra_cycles: f64,
+    /// Who says so.
+    pub origin: PriceOrigin,
+}
+
 impl StringCosts {
     /// Cycles that one execution loses against moves of eight bytes: what cannot be hidden, and
     /// the whole difference. Zero from the crossover on.

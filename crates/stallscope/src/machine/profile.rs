@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::known::Microarchitecture;
-use super::prices::{CodeCache, StringCosts};
+use super::prices::{CodeCache, LoopWindow, StringCosts};
 use crate::model::Measurement;
 
 /// Version of the JSON form; a reader refuses a larger one.
@@ -152,6 +152,9 @@ pub struct MachineProfile {
     /// The instruction cache as the machine presents it; absent for a profile of a design.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_cache: Option<CodeCache>,
+    /// How the front end cuts small loops; absent where nobody measured it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_window: Option<LoopWindow>,
     /// Where it was measured; absent when nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<ProfileEnvironment>,
@@ -227,6 +230,7 @@ impl MachineProfile {
             rep_stores: None,
             line_split_cycles: None,
             code_cache: None,
+            loop_window: None,
             forwarding_rule,
             forwarding_rule_origin,
             environment: None,
@@ -252,6 +256,7 @@ impl MachineProfile {
         for price in [&mut self.store_forward_cycles, &mut self.line_split_cycles] {
             price.iter_mut().for_each(|p| quote(&mut p.origin));
         }
+        self.loop_window.iter_mut().for_each(|w| quote(&mut w.origin));
         for costs in [&mut self.rep_moves, &mut self.rep_stores] {
             costs.iter_mut().for_each(|c| quote(&mut c.origin));
         }

@@ -27,6 +27,8 @@ pub enum Unit {
     Seconds,
     /// Megahertz.
     Megahertz,
+    /// A number of things.
+    Count,
     /// 10^9 bytes per second.
     GigabytesPerSecond,
     /// A quotient without dimension.
@@ -50,6 +52,7 @@ impl Unit {
             Self::Nanoseconds => "ns",
             Self::Seconds => "s",
             Self::Megahertz => "MHz",
+            Self::Count => "",
             Self::GigabytesPerSecond => "GB/s",
             Self::Ratio => "x",
             Self::Percent => "%",

@@ -262,13 +262,13 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn the_hardware_path_ends_in_a_report() {
         let interrupt = std::sync::atomic::AtomicBool::new(false);
-        let bench = Bench { seed: 1, interrupt: &interrupt };
+        let bench = Bench::new(1, &interrupt);
         let ProbeReport::Clock(report) = ClockProbe.run(&bench).unwrap() else {
             panic!("another probe's report")
         };
         assert!(report.samples > 0 && !report.environment.reasons.is_empty());
         interrupt.store(true, Ordering::Relaxed);
-        let bench = Bench { seed: 1, interrupt: &interrupt };
+        let bench = Bench::new(1, &interrupt);
         assert!(matches!(ClockProbe.run(&bench), Err(ProbeError::Interrupted)));
     }
 }

@@ -3,8 +3,8 @@
 //! Pages are writable while code is put into them and executable afterwards, never both at once,
 //! and end in a page that nothing may touch. A kernel is `fn(buffer, iterations)` of the System V
 //! convention: buffer in `rdi`, iterations (at least 1) in `rsi`. It may change `rax`, `rcx`,
-//! `rdx`, `rsi`, `rdi`, `r8` to `r11`, the vector registers and the flags, and nothing else; the
-//! stack is not used. A kernel that touches the upper halves of vectors ends in `vzeroupper`.
+//! `rdx`, `rsi`, `rdi`, `r8` to `r11`, the vector registers and the flags, and nothing else; what
+//! it pushes it pops. A kernel that touches the upper halves of vectors ends in `vzeroupper`.
 
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
@@ -122,6 +122,47 @@ impl CodeWriter {
         }
         self.used_bytes = end;
         Ok(Entry(at))
+    }
+
+    /// Puts aside `bytes` of code from a page boundary on, zeroed; where they start.
+    ///
+    /// # Errors
+    /// [`EmitError::Full`].
+    pub fn reserve(&mut self, bytes: usize) -> Result<Entry, EmitError> {
+        let at = self.used_bytes.next_multiple_of(PAGE_BYTES);
+        if at + bytes > self.capacity_bytes {
+            return Err(EmitError::Full { capacity_bytes: self.capacity_bytes });
+        }
+        self.used_bytes = at + bytes;
+        Ok(Entry(at))
+    }
+
+    /// The entry `offset` bytes behind another one.
+    pub fn inside(&self, entry: Entry, offset: usize) -> Entry {
+        Entry(entry.0 + offset)
+    }
+
+    /// The address that the byte `offset` behind `entry` will have.
+    pub fn address(&self, entry: Entry, offset: usize) -> u64 {
+        self.mapping.base.as_ptr() as u64 + (entry.0 + offset) as u64
+    }
+
+    /// Copies finished machine code to `offset` behind `entry`.
+    ///
+    /// # Errors
+    /// [`EmitError::Full`] when it does not fit.
+    pub fn put(&mut self, entry: Entry, offset: usize, code: &[u8]) -> Result<(), EmitError> {
+        let at = entry.0 + offset;
+        if at + code.len() > self.capacity_bytes {
+            return Err(EmitError::Full { capacity_bytes: self.capacity_bytes });
+        }
+        // SAFETY: the range lies inside the writable part of this value's own mapping, and `code`
+        // is another allocation.
+        unsafe {
+            let target = self.mapping.base.as_ptr().cast::<u8>().add(at);
+            std::ptr::copy_nonoverlapping(code.as_ptr(), target, code.len());
+        }
+        Ok(())
     }
 
     /// Makes the pages executable and read-only.

@@ -8,8 +8,17 @@
 //! variant of [`ProbeReport`], one page `docs/probes/<id>.md`.
 
 pub mod clock;
+pub mod code_alignment;
 mod emit;
+#[cfg(test)]
+mod fake;
+pub mod icache_sets;
+pub mod protocol;
+pub mod published;
+mod rig;
+mod sampling;
 pub mod store_forwarding;
+pub mod string_copy;
 
 use std::sync::atomic::AtomicBool;
 
@@ -17,8 +26,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use clock::ClockReport;
+pub use code_alignment::AlignmentReport;
 pub use emit::EmitError;
+pub use icache_sets::IcacheReport;
+pub use protocol::{Control, Protocol};
+pub use published::Published;
+pub use sampling::{Cell, RawVisit, Sampled};
 pub use store_forwarding::ForwardingReport;
+pub use string_copy::StringReport;
 
 use crate::clock::ClockError;
 
@@ -52,6 +67,30 @@ pub struct Bench<'a> {
     pub seed: u64,
     /// Set when the user gave up; a probe looks at it between samples.
     pub interrupt: &'a AtomicBool,
+    /// Whether reports keep every single visit.
+    pub raw: bool,
+    /// Who runs what must not run in this process; `None` leaves it out.
+    pub isolated: Option<&'a dyn Isolated>,
+}
+
+impl<'a> Bench<'a> {
+    /// Without raw samples and without a process for 512-bit vectors.
+    #[must_use]
+    pub fn new(seed: u64, interrupt: &'a AtomicBool) -> Self {
+        Self { seed, interrupt, raw: false, isolated: None }
+    }
+}
+
+/// Runs the part of a probe that must not run in this process: 512-bit vectors lower the clock of
+/// everything after them, even when they are only speculated.
+///
+/// Probes start no processes; whoever calls them may.
+pub trait Isolated: std::fmt::Debug + Sync {
+    /// The answer of [`Probe::wide`] in a process of its own, as JSON.
+    ///
+    /// # Errors
+    /// The reason why there is none, as a clause.
+    fn wide(&self, probe: &str, seed: u64) -> Result<String, String>;
 }
 
 /// An experiment on this processor.
@@ -67,6 +106,20 @@ pub trait Probe: Sync {
     /// # Errors
     /// Only what keeps it from running; a noisy machine is a report, not an error.
     fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError>;
+    /// Measures what needs 512-bit vectors, in a process that does nothing else; `None` where there
+    /// is nothing of the kind.
+    ///
+    /// # Errors
+    /// As [`Probe::run`].
+    fn wide(&self, _bench: &Bench<'_>) -> Result<Option<Sampled>, ProbeError> {
+        Ok(None)
+    }
+}
+
+/// Kernels are x86-64 machine code.
+#[cfg(not(target_arch = "x86_64"))]
+fn elsewhere() -> ProbeError {
+    ClockError::UnsupportedArchitecture { arch: std::env::consts::ARCH }.into()
 }
 
 /// What a probe found; one variant for each.
@@ -76,12 +129,24 @@ pub trait Probe: Sync {
 pub enum ProbeReport {
     /// Of the probe `clock`.
     Clock(Box<ClockReport>),
+    /// Of the probe `code-alignment`.
+    CodeAlignment(Box<AlignmentReport>),
+    /// Of the probe `icache-sets`.
+    IcacheSets(Box<IcacheReport>),
     /// Of the probe `store-forwarding`.
     StoreForwarding(Box<ForwardingReport>),
+    /// Of the probe `string-copy`.
+    StringCopy(Box<StringReport>),
 }
 
 /// All probes in alphabetical order.
-pub static PROBES: &[&dyn Probe] = &[&clock::ClockProbe, &store_forwarding::StoreForwardingProbe];
+pub static PROBES: &[&dyn Probe] = &[
+    &clock::ClockProbe,
+    &code_alignment::CodeAlignmentProbe,
+    &icache_sets::IcacheSetsProbe,
+    &store_forwarding::StoreForwardingProbe,
+    &string_copy::StringCopyProbe,
+];
 
 /// The probe of that id.
 ///

@@ -2,8 +2,9 @@
 
 use stallscope::clock::Reading;
 use stallscope::model::Measurement;
+use stallscope::probes::{Control, Protocol, Published};
 
-use crate::terminal::{FAINT, STRONG, WIDTH, break_at_spaces, paint};
+use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, break_at_spaces, paint};
 
 /// Columns of the label in front of every line.
 pub const LABEL: usize = 13;
@@ -47,6 +48,66 @@ impl Page {
             Reading::Inconclusive { clean_percent, n } => self
                 .line(label, &format!("inconclusive: {clean_percent:.1} % clean samples of {n}")),
         }
+    }
+
+    /// Which machine, and the verdict.
+    pub fn head(&mut self, protocol: &Protocol) {
+        let m = &protocol.machine;
+        let place = m.hypervisor.as_ref().map_or(String::new(), |h| format!(", guest of {h}"));
+        self.line("machine", &format!("{}{place}, CPU {}", m.core_name(), protocol.cpu));
+        self.line("verdict", &protocol.verdict);
+    }
+
+    /// Whether the method held, what others say, what was left out, and how many samples there
+    /// were.
+    pub fn trust(&mut self, protocol: &Protocol) {
+        protocol.controls.iter().for_each(|c| self.control(c));
+        if protocol.published.is_empty() {
+            self.line("published", "unknown core: nobody's figures to compare with");
+        }
+        protocol.published.iter().for_each(|p| self.published(p));
+        for sentence in &protocol.skipped {
+            self.line("left out", sentence);
+        }
+        self.line(
+            "samples",
+            &format!(
+                "{}, {:.1} % clean; the probe took {:.1} s",
+                protocol.samples,
+                protocol.clean_percent,
+                protocol.took_ms as f64 / 1000.0
+            ),
+        );
+    }
+
+    fn control(&mut self, control: &Control) {
+        let result = match control.passed {
+            Some(true) => paint(GOOD, "passed"),
+            Some(false) => paint(BAD, "FAILED"),
+            None => paint(CAUTION, "open"),
+        };
+        let label = paint(STRONG, format_args!("{:<LABEL$}", control.kind));
+        let parts = wrap(&format!("{:<6}  {}", "", control.words), WIDTH - LABEL);
+        for (i, part) in parts.iter().enumerate() {
+            if i == 0 {
+                self.text += &format!("{label}{result}: {}\n", part.trim_start());
+            } else {
+                self.text += &format!("{}{part}\n", " ".repeat(LABEL));
+            }
+        }
+    }
+
+    fn published(&mut self, p: &Published) {
+        let word = match p.agrees {
+            Some(true) => "agrees",
+            Some(false) => "disagrees",
+            None => "not measured",
+        };
+        let here = p.measured.as_ref().map_or(String::new(), |m| format!("{:.1} here, ", m.value));
+        let range =
+            if p.low == p.high { format!("{}", p.low) } else { format!("{}-{}", p.low, p.high) };
+        let words = format!("{word}: {}: {here}{range} in {}", p.quantity, p.source);
+        self.line("published", &words);
     }
 }
 

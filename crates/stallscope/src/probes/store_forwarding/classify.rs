@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Group, Registers};
-use super::sampling::Cell;
+use crate::probes::sampling::Cell;
 
 /// What happened to the load.
 #[derive(

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::case::{Case, FILLERS, STEPS, Served, delay};
-use super::sampling::Cell;
 use crate::model::Measurement;
+use crate::probes::sampling::Cell;
 
 /// A difference up to this is no cost.
 const FREE_BELOW_CYCLES: f64 = 0.5;

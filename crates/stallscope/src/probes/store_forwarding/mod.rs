@@ -23,22 +23,22 @@ mod infer;
 mod kernel;
 mod reference;
 mod report;
+#[cfg(target_arch = "x86_64")]
 mod rig;
-mod sampling;
 
 pub use case::{Case, Group, Registers};
 pub use classify::{Boundaries, Boundary, Class};
 pub use delay::{DelayCurve, DelayPoint};
 pub use infer::RuleFinding;
 pub use reference::Comparison;
-pub use report::{CellReport, Control, ForwardingReport};
+pub use report::{CellReport, ForwardingReport};
 
 use std::sync::atomic::AtomicBool;
 
+use super::rig::Rig;
+use super::sampling::{GaveUp, Plan, Sampler};
 use super::{Bench, Probe, ProbeError, ProbeReport};
 use report::Setting;
-use rig::Rig;
-use sampling::{GaveUp, Plan, Sampler};
 
 /// The probe.
 pub struct StoreForwardingProbe;
@@ -68,7 +68,7 @@ impl Probe for StoreForwardingProbe {
         let machine = crate::machine::Machine::detect();
         let vectors = std::arch::is_x86_feature_detected!("avx");
         let cases = case::all_cases(vectors);
-        let mut rig = rig::HardwareRig::new(clock, &cases)?;
+        let mut rig = rig::hardware_rig(clock, &cases)?;
         let setting = Setting { machine, cpu, skipped: skipped(vectors), took_ms: 0 };
         let plan = Plan::new(bench.seed);
         let mut report = measure(&mut rig, &cases, plan, &setting, bench.interrupt)
@@ -79,8 +79,7 @@ impl Probe for StoreForwardingProbe {
 
     #[cfg(not(target_arch = "x86_64"))]
     fn run(&self, _bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        Err(crate::clock::ClockError::UnsupportedArchitecture { arch: std::env::consts::ARCH }
-            .into())
+        Err(super::elsewhere())
     }
 }
 

@@ -8,9 +8,10 @@ use super::classify::{Boundaries, Class, classify};
 use super::delay::DelayCurve;
 use super::infer::{RuleFinding, infer};
 use super::reference::{self, Comparison};
-use super::sampling::Sampled;
 use crate::machine::{Machine, MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment};
 use crate::model::Measurement;
+use crate::probes::protocol::Control;
+use crate::probes::sampling::Sampled;
 
 /// One case with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,17 +26,6 @@ pub struct CellReport {
     pub cycles: Option<Measurement>,
     /// Clean samples, percent of those taken.
     pub clean_percent: f64,
-}
-
-/// A check of the method itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Control {
-    /// `positive`, `negative` or `placebo`.
-    pub kind: String,
-    /// Whether it came out as it must; absent where the samples do not say.
-    pub passed: Option<bool>,
-    /// What was compared, with the numbers.
-    pub words: String,
 }
 
 /// What the probe found.

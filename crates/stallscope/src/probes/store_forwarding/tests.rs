@@ -126,6 +126,12 @@ impl Clock for FakeRig {
 }
 
 impl Rig for FakeRig {
+    fn placements(&self) -> usize {
+        4
+    }
+    fn repetitions(&self, _case: usize) -> u64 {
+        512
+    }
     fn run_case(&mut self, case: usize, placement: usize, repetitions: u64) {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
         let noise = (self.random >> 40) as f64 / (1u64 << 24) as f64 - 0.5;
@@ -288,7 +294,7 @@ fn an_interrupt_ends_it() {
 #[cfg(target_arch = "x86_64")]
 fn the_hardware_path_ends_in_a_report() {
     let interrupt = AtomicBool::new(false);
-    let bench = Bench { seed: 1, interrupt: &interrupt };
+    let bench = Bench::new(1, &interrupt);
     let ProbeReport::StoreForwarding(report) = StoreForwardingProbe.run(&bench).unwrap() else {
         panic!("another probe's report");
     };

@@ -2,9 +2,8 @@
 
 use stallscope::machine::{ForwardingRule, Machine, PriceOrigin, PriceRange};
 use stallscope::model::Unit;
-use stallscope::probes::store_forwarding::{
-    Boundaries, Case, Comparison, Control, DelayCurve, RuleFinding,
-};
+use stallscope::probes::Control;
+use stallscope::probes::store_forwarding::{Boundaries, Case, Comparison, DelayCurve, RuleFinding};
 
 use super::*;
 use crate::terminal::WIDTH;

@@ -18,8 +18,11 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
-use super::rig::{PLACEMENTS, Rig};
-use crate::clock::stats::{quantile, sorted};
+use super::rig::Rig;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::stats::{percent, quantile, sorted};
 use crate::clock::{MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, TickReading, take_sample};
 use crate::model::{Measurement, Unit};
 
@@ -28,8 +31,6 @@ use crate::model::{Measurement, Unit};
 pub struct Plan {
     /// Seed of the order.
     pub seed: u64,
-    /// K, in repetitions.
-    pub repetitions: u64,
     /// Every case is visited this often in each placement.
     pub rounds: usize,
     /// Further rounds for the cases that have too few clean samples, at the most.
@@ -39,9 +40,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A second on a quiet machine, never more than six.
+    /// Eight rounds, never more than six seconds.
     pub fn new(seed: u64) -> Self {
-        Self { seed, repetitions: 512, rounds: 8, more_rounds: 40, limit_ns: 6_000_000_000 }
+        Self { seed, rounds: 8, more_rounds: 40, limit_ns: 6_000_000_000 }
     }
 }
 
@@ -67,7 +68,7 @@ struct Visit {
 }
 
 /// What is known about one case.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// Core cycles per repetition; `None` with too few clean samples.
     pub cycles: Option<Measurement>,
@@ -78,7 +79,7 @@ pub struct Cell {
 }
 
 /// All of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampled {
     /// In the order of the cases.
     pub cells: Vec<Cell>,
@@ -88,10 +89,24 @@ pub struct Sampled {
     pub clean_percent: f64,
 }
 
+/// One visit as it was taken, for whoever wants to analyse it again.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RawVisit {
+    /// Position of the case in the report.
+    pub case: u32,
+    /// Which copy of the kernel.
+    pub placement: u32,
+    /// Ticks of the time stamp counter for one repetition.
+    pub ticks: f64,
+    /// Core cycles for one repetition; absent where the visit was disturbed.
+    pub cycles: Option<f64>,
+}
+
 /// Takes samples and keeps them all.
 pub struct Sampler {
     plan: Plan,
     count: usize,
+    placements: usize,
     random: Pcg64Mcg,
     guard: SamplePlan,
     end_ns: u64,
@@ -112,7 +127,8 @@ impl Sampler {
         let guards = vec![take_sample(rig, &guard)];
         let end_ns = rig.now_raw_ns().saturating_add(plan.limit_ns);
         let random = Pcg64Mcg::seed_from_u64(plan.seed);
-        Self { plan, count, random, guard, end_ns, guards, visits: Vec::new() }
+        let placements = rig.placements();
+        Self { plan, count, placements, random, guard, end_ns, guards, visits: Vec::new() }
     }
 
     /// Visits every case by plan, and those that were disturbed again until each has enough clean
@@ -156,7 +172,7 @@ impl Sampler {
 
     /// A case that was disturbed in more than a third of its visits is looked at again.
     fn needs_more(&self, cell: &Cell) -> bool {
-        let enough = (self.plan.rounds * PLACEMENTS.len() * 2 / 3).max(LEAST_SAMPLES);
+        let enough = (self.plan.rounds * self.placements * 2 / 3).max(LEAST_SAMPLES);
         cell.cycles.as_ref().is_none_or(|m| m.n < enough)
     }
 
@@ -167,15 +183,26 @@ impl Sampler {
         Sampled { cells: self.cells(), taken, clean_percent: percent(clean, taken) }
     }
 
+    /// Every visit in the order in which it was made.
+    pub fn raw(&self) -> Vec<RawVisit> {
+        let raw = |(v, cycles): (&Visit, Option<f64>)| RawVisit {
+            case: v.case as u32,
+            placement: v.placement as u32,
+            ticks: v.ticks_per_repetition,
+            cycles,
+        };
+        self.clean().map(raw).collect()
+    }
+
     fn shuffled(&mut self, wanted: &[usize]) -> Vec<(usize, usize)> {
         let mut order: Vec<(usize, usize)> =
-            wanted.iter().flat_map(|&c| (0..PLACEMENTS.len()).map(move |p| (c, p))).collect();
+            wanted.iter().flat_map(|&c| (0..self.placements).map(move |p| (c, p))).collect();
         order.shuffle(&mut self.random);
         order
     }
 
     fn visit<R: Rig>(&mut self, rig: &mut R, case: usize, placement: usize) {
-        let k = self.plan.repetitions;
+        let k = rig.repetitions(case).max(1);
         let mut timed = |n| {
             let before = rig.now_ticks();
             rig.run_case(case, placement, n);
@@ -216,7 +243,7 @@ impl Sampler {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let mut values = vec![vec![Vec::new(); PLACEMENTS.len()]; self.count];
+        let mut values = vec![vec![Vec::new(); self.placements]; self.count];
         let mut taken = vec![0; self.count];
         for (visit, cycles) in self.clean() {
             taken[visit.case] += 1;
@@ -255,8 +282,4 @@ fn order_interval(ascending: &[f64]) -> (f64, f64) {
     let low = (n / 2.0 - half - 1.0).floor().max(0.0) as usize;
     let high = ((n / 2.0 + half).ceil() as usize).min(ascending.len() - 1);
     (ascending[low], ascending[high])
-}
-
-fn percent(part: usize, whole: usize) -> f64 {
-    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }

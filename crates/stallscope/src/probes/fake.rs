@@ -1,0 +1,76 @@
+//! An invented machine for the tests of probes: a fake clock beside which a case costs what a
+//! function says, with noise.
+
+use super::rig::Rig;
+use crate::clock::{Clock, FakeClock};
+
+/// The rig of tests.
+pub struct FakeRig<F> {
+    clock: FakeClock,
+    cycles: F,
+    noise: f64,
+    random: u64,
+}
+
+impl<F: Fn(usize) -> f64> FakeRig<F> {
+    /// A repetition of case `i` takes `cycles(i)` core cycles.
+    pub fn new(clock: FakeClock, cycles: F) -> Self {
+        Self { clock, cycles, noise: 0.0, random: 7 }
+    }
+
+    /// Every visit varies by this share.
+    pub fn noisy(self, noise: f64) -> Self {
+        Self { noise, ..self }
+    }
+}
+
+impl<F: Fn(usize) -> f64> Rig for FakeRig<F> {
+    fn placements(&self) -> usize {
+        4
+    }
+    fn repetitions(&self, case: usize) -> u64 {
+        ((8_000.0 / (self.cycles)(case)) as u64).clamp(16, 4096)
+    }
+    fn run_case(&mut self, case: usize, placement: usize, repetitions: u64) {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+        let noise = (self.random >> 40) as f64 / (1u64 << 24) as f64 - 0.5;
+        let factor = 1.0 + self.noise * noise + 0.002 * placement as f64;
+        let cycles = (self.cycles)(case) * factor * repetitions as f64;
+        self.clock.run_latency_chain(cycles as u64);
+    }
+}
+
+impl<F> Clock for FakeRig<F> {
+    fn now_ticks(&mut self) -> u64 {
+        self.clock.now_ticks()
+    }
+    fn now_raw_ns(&mut self) -> u64 {
+        self.clock.now_raw_ns()
+    }
+    fn run_latency_chain(&mut self, adds: u64) {
+        self.clock.run_latency_chain(adds);
+    }
+    fn run_multiply_chain(&mut self, multiplies: u64) {
+        self.clock.run_multiply_chain(multiplies);
+    }
+    fn run_throughput_chain(&mut self, passes: u64) {
+        self.clock.run_throughput_chain(passes);
+    }
+}
+
+/// A machine at rest.
+pub fn quiet() -> FakeClock {
+    FakeClock::quiet(2.5, 3.1)
+}
+
+/// Machines that disturb, by name.
+pub fn disturbed() -> Vec<(&'static str, FakeClock)> {
+    vec![
+        ("turbo", quiet().stepping(2e6, 0.3, 0.875)),
+        ("drift", quiet().drifting(-3.0)),
+        ("preempted", quiet().preempted(400_000.0, 4_000.0)),
+        ("time slices", quiet().preempted(3e6, 3e6)),
+        ("hammered", quiet().preempted(60_000.0, 4_000.0)),
+        ("sibling", quiet().busy_sibling(0.4)),
+    ]
+}

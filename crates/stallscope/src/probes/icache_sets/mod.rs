@@ -1,0 +1,136 @@
+//! The probe `icache-sets`: ways, sets, line size and capacity of the first-level instruction cache,
+//! by time alone.
+//!
+//! *Effect.* Code whose lines fall into one set evicts itself as soon as there are more lines than
+//! ways, however small it is. *Sign.* A jump to one of N blocks chosen at random is mispredicted nearly
+//! always, so the time to fetch its line is exposed. *Contrast.* N blocks a stride apart against N
+//! blocks a stride and one line apart: the same branches in different sets. *Placebo and negative
+//! control.* With fewer blocks than ways the two must agree. *Positive control.* A wide stride must
+//! cost in the end. Chains of predicted jumps show nothing: the front end runs ahead of them, and what
+//! they show first is the branch target buffer. Blocks are full of one-byte no-ops, more than a
+//! decoded-instruction cache keeps of one line, so that it cannot stand in for the cache.
+//!
+//! *Literature.* J. Chen (jiegec), articles on instruction caches; "L1i set conflicts" (2025), where
+//! functions that moved by 416 bytes cost 3 %.
+
+mod fit;
+mod report;
+#[cfg(target_arch = "x86_64")]
+mod rig;
+
+pub use fit::{Fit, fit};
+pub use report::{IcacheReport, StrideReport};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Bench, Probe, ProbeError, ProbeReport};
+
+/// The probe.
+pub struct IcacheSetsProbe;
+
+/// Its id, and the origin of its facts.
+pub const ID: &str = "icache-sets";
+
+/// Where blocks lie.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct Layout {
+    /// From one block to the next, bytes.
+    pub stride_bytes: u32,
+    /// Every second block lies so many bytes further on.
+    pub odd_bytes: u32,
+    /// One line is added to the stride: the control.
+    pub spread: bool,
+}
+
+/// One question: that many blocks in that layout.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct Case {
+    /// Where they lie.
+    pub layout: Layout,
+    /// How many.
+    pub blocks: u32,
+}
+
+/// Strides that are tried, bytes.
+pub const STRIDES: [u32; 6] = [1024, 2048, 4096, 8192, 16384, 32768];
+
+/// Numbers of blocks that are tried.
+pub const BLOCKS: [u32; 16] = [2, 4, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 24, 32, 40];
+
+/// Distances that are tried for the size of a line, bytes.
+pub const ODD: [u32; 4] = [16, 32, 64, 128];
+
+/// Stride of the layouts that ask for the size of a line: a multiple of what a way holds, on every
+/// known design.
+pub const LINE_STRIDE: u32 = 16384;
+
+/// Most blocks in one layout.
+pub const MOST_BLOCKS: u32 = 40;
+
+impl Layout {
+    /// From the start of the layout to block `i`, bytes.
+    #[must_use]
+    pub fn position(self, i: u32) -> u32 {
+        let line = if self.spread { 64 } else { 0 };
+        i * (self.stride_bytes + line) + (i % 2) * self.odd_bytes
+    }
+}
+
+/// Both layouts of every stride, then those for the line.
+pub fn all_layouts() -> Vec<Layout> {
+    let both = |stride_bytes, odd_bytes| {
+        [false, true].map(|spread| Layout { stride_bytes, odd_bytes, spread })
+    };
+    let strides = STRIDES.iter().flat_map(|&s| both(s, 0));
+    strides.chain(ODD.iter().flat_map(|&d| both(LINE_STRIDE, d))).collect()
+}
+
+/// All questions.
+pub fn all_cases() -> Vec<Case> {
+    let of = |layout: Layout| BLOCKS.iter().map(move |&blocks| Case { layout, blocks });
+    all_layouts().into_iter().flat_map(of).collect()
+}
+
+impl Probe for IcacheSetsProbe {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn title(&self) -> &'static str {
+        "ways, sets and line size of the L1 instruction cache"
+    }
+
+    fn budget_ms(&self) -> u32 {
+        2_000
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+        use super::protocol::{Protocol, Seat};
+        use super::sampling::{GaveUp, Plan, Sampler};
+        let seat = Seat::take(bench)?;
+        let mut protocol = Protocol::new(seat.machine, seat.cpu);
+        let cases = all_cases();
+        let mut rig = rig::DispatchRig::new(seat.clock, &cases)?;
+        let plan = Plan { limit_ns: 4_000_000_000, ..Plan::new(bench.seed) };
+        let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
+        sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
+        protocol.raw = bench.raw.then(|| sampler.raw());
+        let mut report = IcacheReport::new(&cases, &sampler.sampled(), protocol);
+        report.protocol.took_ms = seat.start.elapsed().as_millis() as u64;
+        Ok(ProbeReport::IcacheSets(Box::new(report)))
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn run(&self, _bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+        Err(super::elsewhere())
+    }
+}
+
+#[cfg(test)]
+mod tests;

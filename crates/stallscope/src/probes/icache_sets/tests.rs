@@ -1,0 +1,74 @@
+//! Invented instruction caches with known ways, sets and lines.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::clock::FakeClock;
+use crate::machine::{CodeCache, Machine, MachineProfile, invented};
+use crate::probes::fake::{FakeRig, disturbed, quiet};
+use crate::probes::protocol::Protocol;
+use crate::probes::sampling::{Plan, Sampler};
+
+/// What a dispatch costs: of a set with more lines than ways, ways are found.
+fn cost(case: &Case, cache: CodeCache) -> f64 {
+    let mut sets: BTreeMap<u32, f64> = BTreeMap::new();
+    for i in 0..case.blocks {
+        let line = case.layout.position(i) / cache.line_bytes;
+        *sets.entry(line % cache.sets).or_default() += 1.0;
+    }
+    let missed: f64 = sets.values().map(|n| (n - f64::from(cache.ways)).max(0.0)).sum();
+    28.0 + f64::from(case.blocks) * 0.05 + 24.0 * missed / f64::from(case.blocks)
+}
+
+fn report_of(clock: FakeClock, cache: CodeCache, noise: f64) -> IcacheReport {
+    let cases = all_cases();
+    let mut rig = FakeRig::new(clock, |i| cost(&cases[i], cache)).noisy(noise);
+    let plan = Plan { rounds: 3, more_rounds: 8, limit_ns: u64::MAX / 4, ..Plan::new(1) };
+    let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
+    sampler.all(&mut rig, &AtomicBool::new(false)).unwrap();
+    let machine = Machine::from_facts(&invented::cascade_lake_guest());
+    IcacheReport::new(&cases, &sampler.sampled(), Protocol::new(machine, 0))
+}
+
+const SMALL: CodeCache = CodeCache { sets: 64, ways: 8, line_bytes: 64 };
+const LARGE: CodeCache = CodeCache { sets: 256, ways: 4, line_bytes: 64 };
+
+#[test]
+fn the_geometry_that_the_machine_has_is_found() {
+    for cache in [SMALL, LARGE] {
+        let report = report_of(quiet(), cache, 0.0);
+        assert!(report.protocol.conclusive, "{}", report.protocol.verdict);
+        let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+        report.apply_to(&mut profile);
+        assert_eq!(profile.code_cache, Some(cache));
+        assert_eq!(
+            report.capacity_bytes,
+            Some(u64::from(cache.sets * cache.ways * cache.line_bytes))
+        );
+        let miss = report.miss_cycles.unwrap().value;
+        assert!((miss - 24.0).abs() < 2.0, "{miss}");
+    }
+}
+
+#[test]
+fn disturbed_machines_are_right_or_silent() {
+    for (name, clock) in disturbed() {
+        let report = report_of(clock, SMALL, 0.02);
+        if report.protocol.conclusive {
+            assert_eq!(report.ways.unwrap().value, 8.0, "{name}");
+            assert_eq!(report.sets.unwrap().value, 64.0, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_cache_that_shows_nothing_is_inconclusive() {
+    let free = CodeCache { ways: 64, ..SMALL };
+    let report = report_of(quiet(), free, 0.0);
+    assert!(report.protocol.verdict.starts_with("inconclusive"), "{}", report.protocol.verdict);
+    let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+    let before = profile.clone();
+    report.apply_to(&mut profile);
+    assert_eq!(profile, before);
+}

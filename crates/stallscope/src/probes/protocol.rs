@@ -1,0 +1,158 @@
+//! What every report has in common: where it was measured, the checks of the method, published
+//! figures beside its own, and whether it may be believed.
+
+use std::time::Instant;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::published::Published;
+use super::sampling::{RawVisit, Sampled};
+use super::{Bench, ProbeError};
+use crate::clock::{HardwareClock, Pin, allowed_cpus, choose_cpu};
+use crate::machine::Machine;
+use crate::model::Measurement;
+
+/// A check of the method itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Control {
+    /// `positive`, `negative` or `placebo`.
+    pub kind: String,
+    /// Whether it came out as it must; absent where the samples do not say.
+    pub passed: Option<bool>,
+    /// What was compared, with the numbers.
+    pub words: String,
+}
+
+impl Control {
+    /// Compares two measurements; undecided where one is missing.
+    pub(super) fn compare(
+        kind: &str,
+        what: &str,
+        a: Option<&Measurement>,
+        b: Option<&Measurement>,
+        passes: impl Fn(&Measurement, &Measurement) -> bool,
+    ) -> Self {
+        let (passed, words) = match (a, b) {
+            (Some(a), Some(b)) => {
+                let words =
+                    format!("{what}: {:.2} and {:.2} {}", a.value, b.value, b.unit.suffix());
+                (Some(passes(a, b)), words)
+            }
+            _ => (None, format!("{what}: too few clean samples")),
+        };
+        Self { kind: kind.to_owned(), passed, words }
+    }
+}
+
+/// Where, with which checks and how well it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Protocol {
+    /// The processor as it presents itself.
+    pub machine: Machine,
+    /// The logical processor that was measured.
+    pub cpu: usize,
+    /// Checks of the method.
+    pub controls: Vec<Control>,
+    /// Published figures beside the measured ones.
+    pub published: Vec<Published>,
+    /// What was not asked, and why, a sentence each.
+    pub skipped: Vec<String>,
+    /// The answer in words.
+    pub verdict: String,
+    /// Whether the result may be used: every control passed and something was found.
+    pub conclusive: bool,
+    /// Samples taken.
+    pub samples: usize,
+    /// Clean samples, percent.
+    pub clean_percent: f64,
+    /// The whole probe, milliseconds.
+    pub took_ms: u64,
+    /// Every visit in its order, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<Vec<RawVisit>>,
+}
+
+impl Protocol {
+    /// An empty one for `machine`.
+    #[must_use]
+    pub fn new(machine: Machine, cpu: usize) -> Self {
+        Self {
+            machine,
+            cpu,
+            controls: Vec::new(),
+            published: Vec::new(),
+            skipped: Vec::new(),
+            verdict: String::new(),
+            conclusive: false,
+            samples: 0,
+            clean_percent: 0.0,
+            took_ms: 0,
+            raw: None,
+        }
+    }
+
+    /// Takes over how many samples there were.
+    pub(super) fn count(&mut self, sampled: &Sampled) {
+        (self.samples, self.clean_percent) = (sampled.taken, sampled.clean_percent);
+    }
+
+    /// The verdict, unless a control speaks against the method. `found` is the answer in words, or
+    /// the reason why there is none.
+    pub(super) fn conclude(&mut self, found: Result<String, String>) {
+        let failed = self.controls.iter().find(|c| c.passed != Some(true));
+        let clean = self.clean_percent;
+        (self.conclusive, self.verdict) = match (failed, found) {
+            (Some(c), _) => {
+                let how = if c.passed.is_none() { "undecided" } else { "failed" };
+                let words = format!("{clean:.0} % clean samples, {} control {how}", c.kind);
+                (false, format!("inconclusive: {words} ({})", c.words))
+            }
+            (None, Err(reason)) => {
+                (false, format!("inconclusive: {reason} ({clean:.0} % clean samples)"))
+            }
+            (None, Ok(words)) => (true, words),
+        };
+    }
+}
+
+/// A chosen processor, pinned to until dropped.
+pub(super) struct Seat {
+    pub clock: HardwareClock,
+    pub machine: Machine,
+    pub cpu: usize,
+    pub start: Instant,
+    _pin: Pin,
+}
+
+impl Seat {
+    /// Chooses a quiet processor and stays there.
+    pub fn take(bench: &Bench<'_>) -> Result<Self, ProbeError> {
+        let start = Instant::now();
+        let mut clock = HardwareClock::new()?;
+        let cpus = allowed_cpus()?;
+        let mut pin = Pin::to(*cpus.first().unwrap_or(&0))?;
+        let cpu = choose_cpu(&mut clock, &cpus, |cpu| pin.move_to(cpu))?;
+        if bench.interrupt.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(ProbeError::Interrupted);
+        }
+        // Only now: on a hybrid part the answer depends on the core that gives it.
+        let machine = Machine::detect();
+        Ok(Self { clock, machine, cpu, start, _pin: pin })
+    }
+}
+
+/// The part of a probe that needs 512-bit vectors, measured in a process of its own; or the reason
+/// why it is left out, as a sentence.
+pub(super) fn ask_wide(bench: &Bench<'_>, machine: &Machine, id: &str) -> Result<Sampled, String> {
+    if !machine.features.avx512f {
+        return Err("512-bit vectors: this processor (or its hypervisor) shows no AVX-512".into());
+    }
+    let Some(isolated) = bench.isolated else {
+        return Err("512-bit vectors: they lower the clock of what runs after them and need a \
+                    process of their own, which was not offered"
+            .into());
+    };
+    let answer = isolated.wide(id, bench.seed).map_err(|e| format!("512-bit vectors: {e}"))?;
+    serde_json::from_str(&answer).map_err(|e| format!("512-bit vectors: the child's answer: {e}"))
+}

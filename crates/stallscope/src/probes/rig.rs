@@ -1,0 +1,120 @@
+//! Where kernels are run: on this processor, or on an invented one.
+
+#[cfg(target_arch = "x86_64")]
+use super::emit::{CodePages, CodeWriter, EmitError, Entry};
+use crate::clock::Clock;
+#[cfg(target_arch = "x86_64")]
+use iced_x86::{IcedError, code_asm::CodeAssembler};
+
+/// A clock beside which the cases of a probe can be run.
+pub trait Rig: Clock {
+    /// Copies of each kernel. Where code lies changes what it costs, and what a probe says must not
+    /// depend on it.
+    fn placements(&self) -> usize;
+    /// K of a case: so many that one takes a few microseconds.
+    fn repetitions(&self, case: usize) -> u64;
+    /// Runs at least `repetitions` of a case in one of its placements.
+    fn run_case(&mut self, case: usize, placement: usize, repetitions: u64);
+}
+
+/// What a rig on this processor is made of.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'a> {
+    /// Start offsets of the copies of each kernel behind a boundary of 64 bytes.
+    pub placements: &'a [usize],
+    /// Repetitions in one pass of each kernel's loop.
+    pub per_pass: u64,
+    /// Bytes that kernels may touch behind the pointer they are given.
+    pub buffer_bytes: usize,
+    /// Room for all kernels.
+    pub code_bytes: usize,
+}
+
+/// Kernels made at run time, each with copies that have data of their own: where data lie decides
+/// about aliases.
+#[cfg(target_arch = "x86_64")]
+pub struct KernelRig {
+    clock: crate::clock::HardwareClock,
+    pages: CodePages,
+    entries: Vec<Vec<Entry>>,
+    buffers: Vec<Vec<Page>>,
+    per_pass: u64,
+    repetitions: Vec<u64>,
+}
+
+/// Bytes that are stored and loaded; aligned so that offsets in them are offsets in pages.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone)]
+#[repr(C, align(4096))]
+struct Page([u8; 4096]);
+
+#[cfg(target_arch = "x86_64")]
+impl KernelRig {
+    /// Makes the kernels: `assemble(case, placement, ..)` writes one, `repetitions` holds K of each.
+    ///
+    /// # Errors
+    /// When the kernels cannot be made.
+    ///
+    /// # Safety
+    /// Every kernel obeys the conventions of [`super::emit`], stays inside the buffer that `shape`
+    /// promises, and holds only instructions that this processor has.
+    pub unsafe fn new(
+        clock: crate::clock::HardwareClock,
+        shape: Shape<'_>,
+        repetitions: Vec<u64>,
+        assemble: impl Fn(usize, usize, &mut CodeAssembler) -> Result<(), IcedError>,
+    ) -> Result<Self, EmitError> {
+        let mut writer = CodeWriter::new(shape.code_bytes)?;
+        let mut entries = Vec::with_capacity(repetitions.len());
+        for case in 0..repetitions.len() {
+            let copies = shape.placements.iter().enumerate();
+            let add = |(p, &start): (usize, &usize)| writer.add(start, |a| assemble(case, p, a));
+            entries.push(copies.map(add).collect::<Result<Vec<_>, _>>()?);
+        }
+        let buffer = || vec![Page([0; 4096]); shape.buffer_bytes.div_ceil(4096)];
+        let buffers = shape.placements.iter().map(|_| buffer()).collect();
+        let (per_pass, pages) = (shape.per_pass, writer.seal()?);
+        Ok(Self { clock, pages, entries, buffers, per_pass, repetitions })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Rig for KernelRig {
+    fn placements(&self) -> usize {
+        self.buffers.len()
+    }
+
+    fn repetitions(&self, case: usize) -> u64 {
+        // Whole passes, or K and 2K would not be one and two times the same.
+        self.repetitions[case].next_multiple_of(self.per_pass)
+    }
+
+    fn run_case(&mut self, case: usize, placement: usize, repetitions: u64) {
+        let placement = placement % self.buffers.len();
+        let entry = self.entries[case][placement];
+        let buffer = self.buffers[placement].as_mut_ptr().cast();
+        // SAFETY: whoever made the rig promised that its kernels obey the convention and stay
+        // inside the buffer, which lives as long as the rig.
+        unsafe { self.pages.run(entry, buffer, repetitions.div_ceil(self.per_pass)) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Clock for KernelRig {
+    fn now_ticks(&mut self) -> u64 {
+        self.clock.now_ticks()
+    }
+    fn now_raw_ns(&mut self) -> u64 {
+        self.clock.now_raw_ns()
+    }
+    fn run_latency_chain(&mut self, adds: u64) {
+        self.clock.run_latency_chain(adds);
+    }
+    fn run_multiply_chain(&mut self, multiplies: u64) {
+        self.clock.run_multiply_chain(multiplies);
+    }
+    fn run_throughput_chain(&mut self, passes: u64) {
+        self.clock.run_throughput_chain(passes);
+    }
+}

@@ -1,0 +1,102 @@
+//! The probe `string-copy`: from which size on `rep movs` and `rep stos` are worth their start-up.
+//!
+//! *Effect.* A string instruction is a microcode routine: it starts slowly, then moves a line or two
+//! a cycle, and may keep younger instructions from starting meanwhile. *Sign.* Cycles for so many
+//! bytes: one after the other, in a chain through the copied bytes, and beside a chain of
+//! multiplications that hides whatever can be hidden. *Contrast.* The same bytes by ordinary moves.
+//! *Placebo.* One cell asked twice. *Negative control.* 8 bytes moved beside the chain cost nothing.
+//! *Positive control.* Twice the bytes by 8-byte moves take twice the time.
+//!
+//! *Literature.* Intel, optimisation manual (fast strings, FSRM); M. Guzik, patches to Linux and GCC
+//! about inlined `rep` (2025); T. Downs, uarch-bench (`rep stosb`).
+
+mod case;
+mod fit;
+mod kernel;
+mod report;
+#[cfg(target_arch = "x86_64")]
+mod rig;
+
+pub use case::{Case, Form, Job, Method, SIZES};
+pub use fit::{Advice, Crossover, Outcome};
+pub use report::{StringCell, StringReport};
+
+use super::rig::Rig;
+use super::sampling::{GaveUp, Plan, Sampled, Sampler};
+use super::{Bench, Probe, ProbeError, ProbeReport};
+
+/// The probe.
+pub struct StringCopyProbe;
+
+/// Its id, and the origin of its prices.
+pub const ID: &str = "string-copy";
+
+impl Probe for StringCopyProbe {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn title(&self) -> &'static str {
+        "from which size on rep movs and rep stos pay"
+    }
+
+    fn budget_ms(&self) -> u32 {
+        4_000
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+        use super::protocol::{Protocol, Seat, ask_wide};
+        let seat = Seat::take(bench)?;
+        let mut protocol = Protocol::new(seat.machine.clone(), seat.cpu);
+        let avx2 = std::arch::is_x86_feature_detected!("avx2");
+        if !avx2 {
+            protocol.skipped.push("32-byte moves: this processor shows no AVX2".to_owned());
+        }
+        let mut cases = case::all_cases(avx2);
+        let mut sampler_rig = rig::hardware_rig(seat.clock, &cases)?;
+        let plan = Plan { limit_ns: 5_000_000_000, ..Plan::new(bench.seed) };
+        let (mut sampled, raw) = sample(&mut sampler_rig, &cases, plan, bench)?;
+        match ask_wide(bench, &protocol.machine, ID) {
+            Ok(wide) if wide.cells.len() == case::wide_cases().len() => {
+                cases.extend(case::wide_cases());
+                sampled.cells.extend(wide.cells);
+            }
+            Ok(_) => protocol.skipped.push("512-bit vectors: the child's answer is cut".to_owned()),
+            Err(reason) => protocol.skipped.push(reason),
+        }
+        protocol.raw = raw;
+        let mut report = StringReport::new(&cases, &sampled, protocol);
+        report.protocol.took_ms = seat.start.elapsed().as_millis() as u64;
+        Ok(ProbeReport::StringCopy(Box::new(report)))
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn run(&self, _bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+        Err(super::elsewhere())
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn wide(&self, bench: &Bench<'_>) -> Result<Option<Sampled>, ProbeError> {
+        let seat = super::protocol::Seat::take(bench)?;
+        let cases = case::wide_cases();
+        let mut rig = rig::hardware_rig(seat.clock, &cases)?;
+        let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
+        Ok(Some(sample(&mut rig, &cases, plan, bench)?.0))
+    }
+}
+
+/// Samples all cases; the visits too where they were asked for.
+fn sample<R: Rig>(
+    rig: &mut R,
+    cases: &[Case],
+    plan: Plan,
+    bench: &Bench<'_>,
+) -> Result<(Sampled, Option<Vec<super::RawVisit>>), ProbeError> {
+    let mut sampler = Sampler::new(rig, cases.len(), plan);
+    sampler.all(rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
+    Ok((sampler.sampled(), bench.raw.then(|| sampler.raw())))
+}
+
+#[cfg(test)]
+mod tests;
