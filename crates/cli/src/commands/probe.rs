@@ -3,6 +3,7 @@
 mod clock;
 mod forwarding;
 mod front_end;
+mod memory;
 mod page;
 mod string_copy;
 pub mod wide;
@@ -54,15 +55,16 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         bar.set_message(probe.id());
         let bench = Bench { isolated: Some(&own), ..Bench::new(seed, context.interrupt()) };
         let report = probe.run(&bench).with_context(|| format!("probe `{}`", probe.id()))?;
+        // At once: the first answer is there long before the last.
+        if context.shows_screen() {
+            let gap = if reports.is_empty() { "" } else { "\n" };
+            bar.suspend(|| terminal::print(&format!("{gap}{}", screen(&report))))?;
+        }
         reports.push(report);
         bar.inc(1);
     }
     bar.finish_and_clear();
     output::json(context, "probe", &Answers { seed, probes: &reports })?;
-    if context.shows_screen() {
-        let screens: Vec<String> = reports.iter().map(screen).collect();
-        terminal::print(&screens.join("\n"))?;
-    }
     if let Some((path, machine_profile)) = target {
         let said = keep(context, &path, machine_profile, &reports)?;
         if context.shows_screen() {
@@ -107,7 +109,7 @@ fn keep(
 
 /// Whether the probe of that id has anything to say to the machine profile.
 fn prices(id: &str) -> bool {
-    id != "clock"
+    !matches!(id, "clock" | "icache-sync" | "store-elimination")
 }
 
 /// Every name is looked up before anything runs; a name given twice runs once.
@@ -130,6 +132,8 @@ fn screen(report: &ProbeReport) -> String {
         ProbeReport::Clock(report) => clock::screen(report),
         ProbeReport::CodeAlignment(report) => front_end::alignment(report),
         ProbeReport::IcacheSets(report) => front_end::sets(report),
+        ProbeReport::IcacheSync(report) => memory::sync(report),
+        ProbeReport::StoreElimination(report) => memory::elimination(report),
         ProbeReport::StoreForwarding(report) => forwarding::screen(report),
         ProbeReport::StringCopy(report) => string_copy::screen(report),
         // A probe that the library has and this program cannot draw is still in the JSON.

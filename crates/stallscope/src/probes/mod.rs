@@ -13,10 +13,12 @@ mod emit;
 #[cfg(test)]
 mod fake;
 pub mod icache_sets;
+pub mod icache_sync;
 pub mod protocol;
 pub mod published;
 mod rig;
 mod sampling;
+pub mod store_elimination;
 pub mod store_forwarding;
 pub mod string_copy;
 
@@ -29,9 +31,11 @@ pub use clock::ClockReport;
 pub use code_alignment::AlignmentReport;
 pub use emit::EmitError;
 pub use icache_sets::IcacheReport;
+pub use icache_sync::SyncReport;
 pub use protocol::{Control, Protocol};
 pub use published::Published;
 pub use sampling::{Cell, RawVisit, Sampled};
+pub use store_elimination::EliminationReport;
 pub use store_forwarding::ForwardingReport;
 pub use string_copy::StringReport;
 
@@ -133,6 +137,10 @@ pub enum ProbeReport {
     CodeAlignment(Box<AlignmentReport>),
     /// Of the probe `icache-sets`.
     IcacheSets(Box<IcacheReport>),
+    /// Of the probe `icache-sync`.
+    IcacheSync(Box<SyncReport>),
+    /// Of the probe `store-elimination`.
+    StoreElimination(Box<EliminationReport>),
     /// Of the probe `store-forwarding`.
     StoreForwarding(Box<ForwardingReport>),
     /// Of the probe `string-copy`.
@@ -144,6 +152,8 @@ pub static PROBES: &[&dyn Probe] = &[
     &clock::ClockProbe,
     &code_alignment::CodeAlignmentProbe,
     &icache_sets::IcacheSetsProbe,
+    &icache_sync::IcacheSyncProbe,
+    &store_elimination::StoreEliminationProbe,
     &store_forwarding::StoreForwardingProbe,
     &string_copy::StringCopyProbe,
 ];

@@ -64,8 +64,8 @@ pub struct Protocol {
     pub conclusive: bool,
     /// Samples taken.
     pub samples: usize,
-    /// Clean samples, percent.
-    pub clean_percent: f64,
+    /// Clean samples, percent; absent where samples are not guarded one by one.
+    pub clean_percent: Option<f64>,
     /// The whole probe, milliseconds.
     pub took_ms: u64,
     /// Every visit in its order, where it was asked for.
@@ -86,7 +86,7 @@ impl Protocol {
             verdict: String::new(),
             conclusive: false,
             samples: 0,
-            clean_percent: 0.0,
+            clean_percent: None,
             took_ms: 0,
             raw: None,
         }
@@ -94,23 +94,22 @@ impl Protocol {
 
     /// Takes over how many samples there were.
     pub(super) fn count(&mut self, sampled: &Sampled) {
-        (self.samples, self.clean_percent) = (sampled.taken, sampled.clean_percent);
+        (self.samples, self.clean_percent) = (sampled.taken, Some(sampled.clean_percent));
     }
 
     /// The verdict, unless a control speaks against the method. `found` is the answer in words, or
     /// the reason why there is none.
     pub(super) fn conclude(&mut self, found: Result<String, String>) {
         let failed = self.controls.iter().find(|c| c.passed != Some(true));
-        let clean = self.clean_percent;
+        let clean =
+            self.clean_percent.map_or(String::new(), |p| format!(" ({p:.0} % clean samples)"));
         (self.conclusive, self.verdict) = match (failed, found) {
             (Some(c), _) => {
                 let how = if c.passed.is_none() { "undecided" } else { "failed" };
-                let words = format!("{clean:.0} % clean samples, {} control {how}", c.kind);
-                (false, format!("inconclusive: {words} ({})", c.words))
+                let words = format!("{} control {how}: {}{clean}", c.kind, c.words);
+                (false, format!("inconclusive: {words}"))
             }
-            (None, Err(reason)) => {
-                (false, format!("inconclusive: {reason} ({clean:.0} % clean samples)"))
-            }
+            (None, Err(reason)) => (false, format!("inconclusive: {reason}{clean}")),
             (None, Ok(words)) => (true, words),
         };
     }

@@ -95,6 +95,14 @@ const ROWS: &[Row] = &[
     row(M::Zen4,        "icache-sets", "ways", (8.0, 8.0), EXACT, JIEGEC, Quoted),
     row(M::Zen5,        "icache-sets", "ways", (8.0, 8.0), EXACT, JIEGEC, Measured),
     row(M::Zen5,        "icache-sets", "sets", (64.0, 64.0), EXACT, JIEGEC, Measured),
+    row(M::CascadeLake, "icache-sync", "CLFLUSH, ns a line", (85.0, 88.0), 15.0, OWN, Own),
+    row(M::CascadeLake, "icache-sync", "CPUID, ns", (745.0, 1080.0), 100.0, OWN, Own),
+    row(M::CascadeLake, "icache-sync", "iret to itself, ns", (92.0, 108.0), 15.0, OWN, Own),
+    row(M::Zen3,        "icache-sync", "CLFLUSH, ns a line", (2.5, 2.7), 1.0, "OpenJDK pull request, one machine", Measured),
+    row(M::CascadeLake, "store-elimination", "zero over one, L3", (0.999, 1.001), 0.01, OWN, Own),
+    row(M::Haswell,     "store-elimination", "zero over one, L3", (1.0, 1.0), 0.03, "T. Downs, hardware store elimination", Measured),
+    row(M::SkylakeServer, "store-elimination", "zero over one, L3", (1.0, 1.0), 0.03, "T. Downs, hardware store elimination", Measured),
+    row(M::Zen2,        "store-elimination", "zero over one, L3", (1.0, 1.0), 0.03, "T. Downs, hardware store elimination", Measured),
 ];
 
 /// The rows of a probe for `design` beside what was measured. Empty for a core that is not in the

@@ -69,15 +69,12 @@ impl Page {
         for sentence in &protocol.skipped {
             self.line("left out", sentence);
         }
-        self.line(
-            "samples",
-            &format!(
-                "{}, {:.1} % clean; the probe took {:.1} s",
-                protocol.samples,
-                protocol.clean_percent,
-                protocol.took_ms as f64 / 1000.0
-            ),
-        );
+        let clean = match protocol.clean_percent {
+            Some(percent) => format!("{percent:.1} % clean"),
+            None => "not guarded one by one".to_owned(),
+        };
+        let (n, seconds) = (protocol.samples, protocol.took_ms as f64 / 1000.0);
+        self.line("samples", &format!("{n}, {clean}; the probe took {seconds:.1} s"));
     }
 
     fn control(&mut self, control: &Control) {

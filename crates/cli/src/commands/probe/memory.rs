@@ -1,0 +1,119 @@
+//! The screens of the probes about writing: `store-elimination` and `icache-sync`.
+
+use stallscope::model::Measurement;
+use stallscope::probes::icache_sync::{METHODS, SIZES, SyncCell};
+use stallscope::probes::store_elimination::{Fill, RegionReport};
+use stallscope::probes::{EliminationReport, SyncReport};
+
+use super::page::{LABEL, Page};
+
+/// The page of `store-elimination`.
+pub fn elimination(report: &EliminationReport) -> String {
+    let mut page = Page::default();
+    page.head(&report.protocol);
+    page.blank();
+    page.text += &format!(
+        "{:<LABEL$}{:<8}{:>6}  {:<24}{:<24}\n",
+        "region", "level", "GB/s", "zeros over ones", "twos over ones (placebo)"
+    );
+    report.regions.iter().for_each(|r| region(&mut page, r));
+    page.blank();
+    page.text += &format!(
+        "{:<LABEL$}{:<23}{:<23}{}\n",
+        "region", "alternating", "5 % shorter", "one int a line"
+    );
+    for r in &report.regions {
+        let cell = |fill| format!("{:<23}", interval(r.ratio(fill)));
+        let cells: String = [Fill::Alternating, Fill::Shorter, Fill::SparseZero].map(cell).concat();
+        page.text += format!("{:<LABEL$}{cells}", format!("  {}", size(r.bytes))).trim_end();
+        page.text.push('\n');
+    }
+    for r in &report.regions {
+        if let Some((zero, two)) = &r.wide {
+            let words = format!(
+                "{}: zeros {}, twos {}",
+                size(r.bytes),
+                interval(Some(zero)),
+                interval(Some(two))
+            );
+            page.line("AVX-512", &words);
+        }
+    }
+    page.blank();
+    page.trust(&report.protocol);
+    page.text
+}
+
+fn region(page: &mut Page, r: &RegionReport) {
+    let speed = r.speed.as_ref().map_or("?".to_owned(), |m| format!("{:.1}", m.value));
+    let (zero, two) = (interval(r.ratio(Fill::Zero)), interval(r.ratio(Fill::Two)));
+    page.text += format!(
+        "{:<LABEL$}{:<8}{speed:>6}  {zero:<24}{two:<24}",
+        format!("  {}", size(r.bytes)),
+        r.level.word()
+    )
+    .trim_end();
+    page.text.push('\n');
+}
+
+fn interval(m: Option<&Measurement>) -> String {
+    m.map_or("?".to_owned(), |m| format!("{:.3} [{:.3}, {:.3}]", m.value, m.low, m.high))
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 => format!("{} KiB", b >> 10),
+        b => format!("{b} B"),
+    }
+}
+
+/// One of the times of a cell.
+type Part = fn(&SyncCell) -> Option<&Measurement>;
+
+/// The page of `icache-sync`.
+pub fn sync(report: &SyncReport) -> String {
+    let mut page = Page::default();
+    page.head(&report.protocol);
+    let tables: [(&str, Part); 6] = [
+        ("write, ns", |c| c.write.as_ref()),
+        ("synchronise", |c| c.sync.as_ref()),
+        ("read as data", |c| c.read.as_ref()),
+        ("first run", |c| c.first.as_ref()),
+        ("second run", |c| c.second.as_ref()),
+        ("sync + first", |c| c.sum.as_ref()),
+    ];
+    for (title, of) in tables {
+        table(&mut page, report, title, of);
+    }
+    page.blank();
+    for even in &report.break_even {
+        let words = match even.from_bytes {
+            Some(bytes) => format!("from {} on", size(bytes)),
+            None => "at no size asked, or not clearly".to_owned(),
+        };
+        let (flush, serialise) = (even.flush.name(), even.serialise.name());
+        page.line("break-even", &format!("{serialise} is cheaper than {flush} {words}"));
+    }
+    page.blank();
+    page.trust(&report.protocol);
+    page.text
+}
+
+fn table(page: &mut Page, report: &SyncReport, title: &str, of: Part) {
+    page.blank();
+    let heads: String = SIZES.iter().map(|b| format!("{:>10}", size(*b as u64))).collect();
+    page.text += &format!("{title:<LABEL$}{heads}\n");
+    for method in METHODS {
+        let cells: Vec<Option<&Measurement>> =
+            SIZES.iter().map(|b| report.cell(method, *b).and_then(of)).collect();
+        if report.cell(method, SIZES[0]).is_none() {
+            continue;
+        }
+        let cell = |m: &Option<&Measurement>| {
+            format!("{:>10}", m.map_or("?".to_owned(), |m| format!("{:.0}", m.value)))
+        };
+        let row: String = cells.iter().map(cell).collect();
+        page.text += &format!("{:<LABEL$}{row}\n", format!("  {}", method.name()));
+    }
+}

@@ -1,0 +1,154 @@
+//! Blocks of fills, paired chunk by chunk.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+
+use super::{CHUNK_BYTES, FILLS, Fill};
+use crate::clock::Clock;
+use crate::clock::stats::{median, quantile, sorted};
+use crate::model::{Measurement, Unit};
+use crate::probes::ProbeError;
+
+/// Where regions are filled: on this processor, or on an invented one.
+pub trait Filler: Clock {
+    /// Makes a region of so many bytes ready; every page of it is there afterwards.
+    fn prepare(&mut self, bytes: usize);
+    /// Fills `start..start + bytes` of the region, `passes` times.
+    fn fill(&mut self, fill: Fill, start: usize, bytes: usize, passes: u64);
+}
+
+/// How long to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Seed of the order.
+    pub seed: u64,
+    /// No block of a region starts later than this after its first, unless there are fewer than
+    /// five.
+    pub limit_ns: u64,
+    /// Blocks for each region, at the most.
+    pub blocks: usize,
+}
+
+/// Fewer blocks say nothing.
+const LEAST_BLOCKS: usize = 5;
+
+/// One region: ticks of every chunk, by block and fill.
+pub struct Region {
+    /// Its size.
+    pub bytes: usize,
+    /// By block: by fill in the order of [`FILLS`]: by chunk, ticks.
+    pub blocks: Vec<Vec<Vec<f64>>>,
+    /// Pairs of chunks.
+    pub pairs: usize,
+    /// Ticks of a nanosecond.
+    pub ticks_per_ns: f64,
+}
+
+/// Fills every region in its blocks.
+pub fn all<F: Filler>(
+    filler: &mut F,
+    sizes: &[usize],
+    plan: Plan,
+    interrupt: &AtomicBool,
+) -> Result<Vec<Region>, ProbeError> {
+    let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
+    sizes.iter().map(|&bytes| region(filler, bytes, plan, &mut random, interrupt)).collect()
+}
+
+fn region<F: Filler>(
+    filler: &mut F,
+    bytes: usize,
+    plan: Plan,
+    random: &mut Pcg64Mcg,
+    interrupt: &AtomicBool,
+) -> Result<Region, ProbeError> {
+    filler.prepare(bytes);
+    let (start_ns, start_ticks) = (filler.now_raw_ns(), filler.now_ticks());
+    let mut blocks = Vec::new();
+    let mut order = FILLS;
+    // Small regions are cheap: more blocks instead of longer ones.
+    let wanted = if bytes <= CHUNK_BYTES { 8 * plan.blocks } else { plan.blocks };
+    while blocks.len() < wanted {
+        let late = filler.now_raw_ns().saturating_sub(start_ns) > plan.limit_ns;
+        if late && blocks.len() >= LEAST_BLOCKS {
+            break;
+        }
+        order.shuffle(random);
+        let mut block = vec![Vec::new(); FILLS.len()];
+        for fill in order {
+            if interrupt.load(Ordering::Relaxed) {
+                return Err(ProbeError::Interrupted);
+            }
+            let at = FILLS.iter().position(|f| *f == fill).unwrap_or(0);
+            block[at] = chunks(filler, fill, bytes);
+        }
+        blocks.push(block);
+    }
+    let ns = filler.now_raw_ns().saturating_sub(start_ns).max(1) as f64;
+    let ticks_per_ns = filler.now_ticks().wrapping_sub(start_ticks) as f64 / ns;
+    let pairs = blocks.len() * bytes.div_ceil(CHUNK_BYTES);
+    Ok(Region { bytes, blocks, pairs, ticks_per_ns })
+}
+
+/// One settling pass over all, then one in which each chunk is timed.
+fn chunks<F: Filler>(filler: &mut F, fill: Fill, bytes: usize) -> Vec<f64> {
+    // Short regions are filled often enough to take some microseconds.
+    let passes = (200_000 / bytes as u64).clamp(1, 400);
+    filler.fill(fill, 0, bytes, 1);
+    let mut ticks = Vec::with_capacity(bytes.div_ceil(CHUNK_BYTES));
+    for start in (0..bytes).step_by(CHUNK_BYTES) {
+        let before = filler.now_ticks();
+        filler.fill(fill, start, CHUNK_BYTES.min(bytes - start), passes);
+        ticks.push(filler.now_ticks().wrapping_sub(before) as f64 / passes as f64);
+    }
+    ticks
+}
+
+impl Region {
+    fn ticks(&self, block: &[Vec<f64>], fill: Fill) -> Vec<f64> {
+        FILLS.iter().position(|f| *f == fill).map_or(Vec::new(), |at| block[at].clone())
+    }
+
+    /// Speed of one fill over that of another: the median over blocks of the median over pairs of
+    /// chunks, with the order-statistic interval of blocks (99 %).
+    pub fn speed_over(&self, fill: Fill, base: Fill) -> Option<Measurement> {
+        let of_block = |block: &Vec<Vec<f64>>| {
+            let (a, b) = (self.ticks(block, fill), self.ticks(block, base));
+            median(a.iter().zip(&b).map(|(a, b)| (b / a).ln()))
+        };
+        let logs = sorted(self.blocks.iter().map(of_block));
+        if logs.len() < LEAST_BLOCKS {
+            return None;
+        }
+        let n = logs.len() as f64;
+        let half = 2.576 * n.sqrt() / 2.0;
+        let low = (n / 2.0 - half - 1.0).floor().max(0.0) as usize;
+        let high = ((n / 2.0 + half).ceil() as usize).min(logs.len() - 1);
+        Some(Measurement {
+            value: quantile(&logs, 0.5).exp(),
+            unit: Unit::Ratio,
+            low: logs[low].exp(),
+            high: logs[high].exp(),
+            n: logs.len(),
+            how: "median of blocks, paired by chunk; order statistics of blocks".to_owned(),
+        })
+    }
+
+    /// Bytes per nanosecond.
+    pub fn speed(&self, fill: Fill) -> Option<Measurement> {
+        let chunk = self.bytes.min(CHUNK_BYTES) as f64;
+        let all = self.blocks.iter().flat_map(|b| self.ticks(b, fill));
+        let v = sorted(all.map(|ticks| chunk / (ticks / self.ticks_per_ns)));
+        (!v.is_empty()).then(|| Measurement {
+            value: quantile(&v, 0.5),
+            unit: Unit::GigabytesPerSecond,
+            low: quantile(&v, 0.25),
+            high: quantile(&v, 0.75),
+            n: v.len(),
+            how: "median and quartiles of chunks".to_owned(),
+        })
+    }
+}
