@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use stallscope::probes::{self, Bench, Isolated};
-use stallscope::trace::child::{Child, Launch, Limits};
+use stallscope::trace::child::{Child, Launch, Limits, Streams};
 
 use crate::context::{Context, Outcome};
 
@@ -50,7 +50,13 @@ impl Isolated for OwnProcess<'_> {
         let mut args: Vec<OsString> = vec!["probe-wide".into(), probe.into()];
         args.push(answer.clone().into());
         args.extend(["--seed".into(), seed.to_string().into()]);
-        let launch = Launch { program, args, environment_padding_bytes: 0, cpu: None };
+        let launch = Launch {
+            program,
+            args,
+            environment_padding_bytes: 0,
+            cpu: None,
+            streams: Streams::Captured,
+        };
         let limits = Limits { timeout: Some(LIMIT), interrupt: self.interrupt };
         let exit = Child::hold(&launch)
             .and_then(|child| child.wait(&limits))
