@@ -4,6 +4,8 @@
 //! ends where it would mention too many of them, and before every instruction that cannot run from
 //! another address.
 
+use std::ops::Range;
+
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
 };
@@ -76,12 +78,15 @@ pub(super) trait Memories {
 pub(super) struct Pages {
     /// A page and the start of the next one, so that no instruction is cut.
     pages: FxHashMap<u64, Vec<u8>>,
+    fresh: Vec<u64>,
+    executable: Vec<Range<u64>>,
 }
 
 impl Pages {
     /// Forgets all.
     pub(super) fn clear(&mut self) {
         self.pages.clear();
+        self.fresh.clear();
     }
 
     /// The pages that were looked at.
@@ -89,19 +94,31 @@ impl Pages {
         self.pages.keys().copied()
     }
 
-    /// How many pages were looked at.
-    pub(super) fn count(&self) -> usize {
-        self.pages.len()
+    /// The pages looked at for the first time since this was last asked.
+    pub(super) fn take_fresh(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Says what is executable. Nothing else is code: what stands behind a call that never returns
+    /// may look like a jump to anywhere.
+    pub(super) fn set_executable(&mut self, ranges: Vec<Range<u64>>) {
+        self.executable = ranges;
     }
 
     fn code(&mut self, memory: &dyn Memories, address: u64) -> &[u8] {
         let page = address & !(PAGE_BYTES - 1);
-        let bytes = self.pages.entry(page).or_insert_with(|| {
-            let mut bytes = vec![0; (PAGE_BYTES + INSN_BYTES) as usize];
+        if !self.pages.contains_key(&page) {
+            let Some(range) = self.executable.iter().find(|r| r.contains(&address)) else {
+                return &[];
+            };
+            let bytes = (range.end - page).min(PAGE_BYTES + INSN_BYTES);
+            let mut bytes = vec![0; bytes as usize];
             let got = memory.read(page, &mut bytes);
             bytes.truncate(got);
-            bytes
-        });
+            self.pages.insert(page, bytes);
+            self.fresh.push(page);
+        }
+        let bytes = self.pages.get(&page).map_or(&[][..], Vec::as_slice);
         bytes.get((address - page) as usize..).unwrap_or_default()
     }
 }
@@ -237,7 +254,9 @@ mod tests {
     fn block(code: &[u8], cuts: &[u64]) -> Source {
         let memory = Fixed(code.to_vec());
         let mut factory = InstructionInfoFactory::new();
-        read(&mut Pages::default(), &memory, &mut factory, 0x1000, cuts, true)
+        let mut pages = Pages::default();
+        pages.set_executable(std::iter::once(0x1000..0x1000 + code.len() as u64).collect());
+        read(&mut pages, &memory, &mut factory, 0x1000, cuts, true)
     }
 
     #[test]

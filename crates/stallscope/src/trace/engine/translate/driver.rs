@@ -4,18 +4,15 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use iced_x86::{Code, Decoder, DecoderOptions};
 use rustc_hash::FxHashMap;
 
-use super::block::Memories;
-use super::calls::{Calls, Verdict};
+use super::calls::Calls;
+use super::finish::Finish;
 use super::process::{Process, Registers, Stopped};
 use super::region::{GUARD_BYTES, LOG_BYTES, Slot};
 use super::setup::{self, MapLine};
-use super::supervised;
 use super::translator::{Full, JUMP_REGISTERS, Stop, Translator};
-use crate::model::Avma;
-use crate::trace::engine::{Block, BlockInsn, Length, Sink};
+use crate::trace::engine::{Length, Sink};
 
 /// How the window ended in the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,53 +52,7 @@ pub(super) struct Counts {
     pub(super) signals: u64,
 }
 
-/// When a window by calls ends: which address is watched for it, and what to make of arrivals.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Finish {
-    /// Calls that must still return.
-    left: u64,
-    start: u64,
-    returns_to: u64,
-    /// The stack pointer on entry.
-    stack: u64,
-    inside: bool,
-}
-
-impl Finish {
-    /// From the registers at the first call's entry.
-    pub(super) fn new(calls: u64, entry: &Registers, memory: &Process) -> Self {
-        Self {
-            left: calls,
-            start: entry.rip,
-            returns_to: memory.word(entry.rsp).unwrap_or(0),
-            stack: entry.rsp,
-            inside: true,
-        }
-    }
-
-    /// At the next arrival at an address.
-    pub(super) fn at(address: u64) -> Self {
-        Self { left: 1, start: address, returns_to: address, stack: 0, inside: true }
-    }
-
-    /// The address to watch.
-    pub(super) fn address(&self) -> u64 {
-        if self.inside { self.returns_to } else { self.start }
-    }
-
-    /// The program has come to the watched address. True when that ends the window.
-    pub(super) fn arrived(&mut self, registers: &Registers, memory: &Process) -> bool {
-        if !self.inside {
-            *self = Self { left: self.left, ..Self::new(self.left, registers, memory) };
-            self.start = registers.rip;
-        } else if registers.rsp > self.stack {
-            self.left = self.left.saturating_sub(1);
-            self.inside = false;
-        }
-        self.left == 0
-    }
-}
-
+/// The copy while it runs the window.
 pub(super) struct Driver<'a> {
     pub(super) copy: Process,
     pub(super) translator: Translator,
@@ -112,20 +63,21 @@ pub(super) struct Driver<'a> {
     pub(super) deadline: Option<Instant>,
     watch: Option<Finish>,
     /// Instructions after which a window by instructions ends.
-    enough: Option<u64>,
+    pub(super) enough: Option<u64>,
     /// The byte of translated code under a watch, by its offset, with the program's address.
     armed: Option<(u64, u64, u8)>,
     maps: Vec<MapLine>,
-    maps_are_old: bool,
+    pub(super) maps_are_old: bool,
+    /// How often each supervised instruction ran.
+    pub(super) supervised_at: FxHashMap<u64, u64>,
     /// Pages with code that we have made read-only, with the rights they should have.
-    protected: FxHashMap<u64, u64>,
-    checked: usize,
+    pub(super) protected: FxHashMap<u64, u64>,
     /// The program's registers when it is not in translated code.
     pub(super) program: Registers,
 }
 
 /// What to do next.
-enum Next {
+pub(super) enum Next {
     /// Go on where the program's registers say.
     Go,
     /// As `Go`, by way of an indirect jump.
@@ -158,8 +110,8 @@ impl<'a> Driver<'a> {
             armed: None,
             maps: Vec::new(),
             maps_are_old: true,
+            supervised_at: FxHashMap::default(),
             protected: FxHashMap::default(),
-            checked: 0,
             program,
         };
         match length {
@@ -209,6 +161,7 @@ impl<'a> Driver<'a> {
         if let Some(signal) = signals.into_iter().next_back() {
             return self.signal(signal);
         }
+        self.look_at_maps()?;
         let pc = self.program.rip;
         let code = loop {
             let made = if indirectly {
@@ -228,12 +181,34 @@ impl<'a> Driver<'a> {
         Ok(Next::Resume)
     }
 
-    fn is_enough(&self) -> bool {
+    /// How often the program has executed, in the window, the instruction where it stands now.
+    pub(super) fn arrivals(&self) -> u64 {
+        self.translator.blocks.executions(self.program.rip)
+            + self.supervised_at.get(&self.program.rip).copied().unwrap_or(0)
+    }
+
+    /// Whether [`Self::arrivals`] knows of everything that ran.
+    pub(super) fn counts_are_whole(&self) -> bool {
+        self.watch.is_some() || (self.counts.emptied == 0 && self.counts.signals == 0)
+    }
+
+    /// Tells the translator what is code, if that has changed.
+    fn look_at_maps(&mut self) -> Result<(), DriveError> {
+        if !std::mem::take(&mut self.maps_are_old) {
+            return Ok(());
+        }
+        self.maps = setup::maps(self.copy.pid)?;
+        let code = self.maps.iter().filter(|m| m.executable && !setup::is_ours(m));
+        self.translator.pages.set_executable(code.map(|m| m.start..m.end).collect());
+        Ok(())
+    }
+
+    pub(super) fn is_enough(&self) -> bool {
         self.enough.is_some_and(|enough| self.counts.instructions >= enough)
     }
 
     /// Reads the log to where the copy has written whole records.
-    fn drain(&mut self) -> Result<(), DriveError> {
+    pub(super) fn drain(&mut self) -> Result<(), DriveError> {
         let position = self.translator.region.slot(Slot::LogPosition);
         self.drain_to(position)?;
         self.place_log();
@@ -255,7 +230,7 @@ impl<'a> Driver<'a> {
 
     /// Sets where the next record goes: at the log's start, or so close to its end that the window
     /// cannot run over. Every record has at least a word and at most so many instructions.
-    fn place_log(&mut self) {
+    pub(super) fn place_log(&mut self) {
         let words = self.words_allowed(1);
         let at = self.translator.region.log_end() - 8 * words;
         self.translator.region.set_log_start(at);
@@ -272,7 +247,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Answers a stop.
-    fn answer(&mut self, stopped: Stopped) -> Result<Next, DriveError> {
+    pub(super) fn answer(&mut self, stopped: Stopped) -> Result<Next, DriveError> {
         match stopped {
             Stopped::Exited(code) => Ok(Next::End(Outcome::Exit(code))),
             Stopped::Killed(signal) => Ok(Next::End(Outcome::Signal(signal))),
@@ -299,7 +274,7 @@ impl<'a> Driver<'a> {
     }
 
     /// A stop that we had put there.
-    fn trap(&mut self, registers: &Registers) -> Result<Option<Next>, DriveError> {
+    pub(super) fn trap(&mut self, registers: &Registers) -> Result<Option<Next>, DriveError> {
         if let Some((code, _, _)) = self.armed.filter(|(code, ..)| code + 1 == registers.rip) {
             let mut at = *registers;
             at.rip = code;
@@ -327,7 +302,7 @@ impl<'a> Driver<'a> {
         }))
     }
 
-    fn give_back(&mut self, borrowed: &[super::emit::Gpr]) {
+    pub(super) fn give_back(&mut self, borrowed: &[super::emit::Gpr]) {
         for register in borrowed {
             let value = self.translator.region.slot(Slot::Saved(*register));
             register.set(&mut self.program, value);
@@ -364,50 +339,8 @@ impl<'a> Driver<'a> {
         Ok(Next::Resume)
     }
 
-    /// The copy stopped for a signal, somewhere. Finds out where the program is.
-    fn interrupted(&mut self, registers: Registers, signal: i32) -> Result<Next, DriveError> {
-        let mut registers = registers;
-        // From between the program's instructions to the next place that is one of them.
-        for _ in 0..10_000 {
-            let offset = self.translator.region.code_offset(registers.rip);
-            let Some(offset) = offset else {
-                return Ok(Next::End(Outcome::GaveUp(format!(
-                    "it stopped for signal {signal} at {:#x}, outside of translated code",
-                    registers.rip
-                ))));
-            };
-            if let Some(stop) = self.translator.stop_before(registers.rip + 1) {
-                registers.rip += 1;
-                self.copy.held.push(signal);
-                let _ = stop;
-                return Ok(self.trap(&registers)?.unwrap_or(Next::Resume));
-            }
-            if let Some(place) = self.translator.blocks.place(offset) {
-                if offset == place.start {
-                    self.program = registers;
-                    self.program.rip = place.block;
-                    self.drain()?;
-                    return self.signal(signal);
-                }
-                if let Some(insn) = place.insn {
-                    self.program = registers;
-                    self.give_back(&place.borrowed);
-                    self.program.rip = place.address;
-                    self.drain_partly(insn)?;
-                    return self.signal(signal);
-                }
-            }
-            match self.copy.step(0)? {
-                Stopped::Exited(code) => return Ok(Next::End(Outcome::Exit(code))),
-                Stopped::Killed(signal) => return Ok(Next::End(Outcome::Signal(signal))),
-                Stopped::Event(_) | Stopped::Signal(_) => registers = self.copy.registers()?,
-            }
-        }
-        Ok(Next::End(Outcome::GaveUp(format!("signal {signal} came in the middle of nowhere"))))
-    }
-
     /// Tells all whole records and the part of the last one before instruction `insn`.
-    fn drain_partly(&mut self, insn: u32) -> Result<(), DriveError> {
+    pub(super) fn drain_partly(&mut self, insn: u32) -> Result<(), DriveError> {
         let record = self.translator.region.slot(Slot::LogPosition);
         self.drain_to(record)?;
         let end = self.translator.region.log_end();
@@ -420,26 +353,6 @@ impl<'a> Driver<'a> {
         self.counts.instructions += counted;
         self.place_log();
         Ok(())
-    }
-
-    /// Delivers a signal to the program, which stands between two instructions.
-    fn signal(&mut self, signal: i32) -> Result<Next, DriveError> {
-        match disposition(self.copy.pid, signal)? {
-            Disposition::Ignored => Ok(Next::Go),
-            Disposition::Ends => Ok(Next::End(Outcome::Signal(signal))),
-            Disposition::Caught => {
-                self.counts.signals += 1;
-                self.copy.set_registers(&self.program)?;
-                match self.copy.step(signal)? {
-                    Stopped::Exited(code) => Ok(Next::End(Outcome::Exit(code))),
-                    Stopped::Killed(signal) => Ok(Next::End(Outcome::Signal(signal))),
-                    Stopped::Event(_) | Stopped::Signal(_) => {
-                        self.program = self.copy.registers()?;
-                        Ok(Next::Go)
-                    }
-                }
-            }
-        }
     }
 
     /// The program writes to a page that code was read from: that code is forgotten, the page is
@@ -462,12 +375,11 @@ impl<'a> Driver<'a> {
     }
 
     /// Drops all translations and gives all guarded pages back.
-    fn forget(&mut self) -> Result<(), DriveError> {
+    pub(super) fn forget(&mut self) -> Result<(), DriveError> {
         self.drain()?;
         self.counts.emptied += 1;
         self.translator.forget();
         self.armed = None;
-        self.checked = 0;
         for (page, rights) in std::mem::take(&mut self.protected) {
             self.protect(page, rights)?;
         }
@@ -483,20 +395,11 @@ impl<'a> Driver<'a> {
 
     /// Makes pages read-only that code was read from and that the program could write to.
     fn guard_new_pages(&mut self) -> Result<(), DriveError> {
-        let seen = self.translator.pages.count();
-        if seen == self.checked {
-            return Ok(());
-        }
-        self.checked = seen;
-        if self.maps_are_old {
-            self.maps = setup::maps(self.copy.pid)?;
-            self.maps_are_old = false;
-        }
         let guarded: Vec<(u64, u64)> = self
             .translator
             .pages
-            .seen()
-            .filter(|page| !self.protected.contains_key(page))
+            .take_fresh()
+            .into_iter()
             .filter_map(|page| {
                 let line = self.maps.iter().find(|m| m.start <= page && page < m.end)?;
                 (line.writable && line.readable).then_some((page, rights_of(line)))
@@ -563,172 +466,6 @@ impl<'a> Driver<'a> {
         self.armed = Some((code, address, was));
         Ok(Next::Resume)
     }
-
-    /// Executes the instruction where the program stands at its own place.
-    fn supervise(&mut self) -> Result<Next, DriveError> {
-        self.drain()?;
-        if self.is_enough() {
-            return Ok(Next::End(Outcome::Length));
-        }
-        let pc = self.program.rip;
-        let mut code = [0; 15];
-        let got = self.copy.read(pc, &mut code);
-        let insn = Decoder::with_ip(64, &code[..got], pc, DecoderOptions::NONE).decode();
-        if insn.code() == Code::Syscall {
-            return self.system_call(insn.next_ip());
-        }
-        self.counts.supervised += 1;
-        let accesses = if self.translator.with_memory && !insn.is_invalid() {
-            supervised::accesses(&insn, &self.program, self.copy.pid)?
-        } else {
-            Vec::new()
-        };
-        self.copy.set_registers(&self.program)?;
-        loop {
-            match self.copy.step(0)? {
-                Stopped::Signal(libc::SIGTRAP) => {}
-                Stopped::Signal(signal) => {
-                    self.program = self.copy.registers()?;
-                    return if self.program.rip == pc {
-                        self.signal(signal)
-                    } else {
-                        self.copy.held.push(signal);
-                        Ok(Next::Go)
-                    };
-                }
-                Stopped::Event(_) => continue,
-                Stopped::Exited(code) => return Ok(Next::End(Outcome::Exit(code))),
-                Stopped::Killed(signal) => return Ok(Next::End(Outcome::Signal(signal))),
-            }
-            self.program = self.copy.registers()?;
-            let repeats = insn.is_string_instruction() && self.program.rip == pc;
-            if !repeats {
-                break;
-            }
-        }
-        let code = self.copy.signal_info()?.1;
-        if self.program.rip == pc && code != TRAP_TRACE && code != TRAP_BRKPT {
-            return self.signal(libc::SIGTRAP);
-        }
-        self.one(pc, insn.len(), &accesses);
-        Ok(Next::Go)
-    }
-
-    /// Tells the sink of one instruction.
-    fn one(&mut self, pc: u64, length: usize, accesses: &[crate::trace::engine::MemoryAccess]) {
-        let insn = BlockInsn { address: Avma(pc), size_bytes: length as u8 };
-        self.translator.blocks.single(&Block { insns: vec![insn] }, accesses, self.sink);
-        self.counts.instructions += 1;
-        if self.enough.is_some() {
-            self.place_log();
-        }
-    }
-
-    /// The program makes a system call; it goes on at `next`.
-    fn system_call(&mut self, next: u64) -> Result<Next, DriveError> {
-        let r = self.program;
-        let number = r.rax.cast_signed();
-        let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-        self.counts.calls += 1;
-        let answer = match self.calls.judge(&self.copy, number, arguments) {
-            Verdict::Answer(answer) => answer,
-            Verdict::Run => self.make_call(number, arguments)?,
-            Verdict::RunPrivately(fd) => {
-                if let Err(reason) = self.calls.reopen(&mut self.copy, fd) {
-                    return Ok(Next::End(Outcome::GaveUp(reason)));
-                }
-                self.make_call(number, arguments)?
-            }
-            Verdict::SignalReturn => {
-                self.one(r.rip, 2, &[]);
-                self.program = self.copy.return_from_signal(&r)?;
-                return Ok(Next::Go);
-            }
-            Verdict::Exit(code) => {
-                self.one(r.rip, 2, &[]);
-                return Ok(Next::End(Outcome::Exit(code)));
-            }
-            Verdict::Exec => {
-                self.one(r.rip, 2, &[]);
-                return Ok(Next::End(Outcome::Exec));
-            }
-            Verdict::GiveUp(reason) => return Ok(Next::End(Outcome::GaveUp(reason))),
-        };
-        self.one(r.rip, 2, &[]);
-        // As the processor leaves them: where it returned to, and the flags it returned with.
-        self.program.rax = answer.cast_unsigned();
-        self.program.rcx = next;
-        self.program.r11 = r.eflags;
-        self.program.rip = next;
-        Ok(Next::Go)
-    }
-
-    fn make_call(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64, DriveError> {
-        let maps_change = matches!(
-            number,
-            libc::SYS_mmap
-                | libc::SYS_munmap
-                | libc::SYS_mprotect
-                | libc::SYS_mremap
-                | libc::SYS_brk
-        );
-        let range = arguments[0]..arguments[0].saturating_add(arguments[1]);
-        let code_changes = matches!(
-            number,
-            libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_mremap
-        ) && self.translator.pages.seen().any(|page| range.contains(&page));
-        // The kernel may write for the program where we let nobody write.
-        if code_changes || !self.protected.is_empty() {
-            self.forget()?;
-        }
-        let arguments = self.calls.with_own_ids(self.copy.pid, number, arguments);
-        self.copy.set_registers(&self.program)?;
-        let answer = self.copy.call(number, arguments)?;
-        self.calls.made(number, arguments, answer);
-        if maps_change {
-            self.maps_are_old = true;
-        }
-        if number == libc::SYS_arch_prctl {
-            let now = self.copy.registers()?;
-            (self.program.fs_base, self.program.gs_base) = (now.fs_base, now.gs_base);
-        }
-        Ok(answer)
-    }
-}
-
-const TRAP_BRKPT: i32 = 1;
-const TRAP_TRACE: i32 = 2;
-
-/// What a signal does to the program.
-enum Disposition {
-    Ignored,
-    Caught,
-    Ends,
-}
-
-fn disposition(pid: i32, signal: i32) -> io::Result<Disposition> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let set = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
-    };
-    let bit = 1_u64 << (signal - 1).clamp(0, 63);
-    if set("SigCgt:") & bit != 0 {
-        return Ok(Disposition::Caught);
-    }
-    let harmless = matches!(
-        signal,
-        libc::SIGCHLD
-            | libc::SIGURG
-            | libc::SIGWINCH
-            | libc::SIGCONT
-            | libc::SIGSTOP
-            | libc::SIGTSTP
-            | libc::SIGTTIN
-            | libc::SIGTTOU
-    );
-    let ignored = harmless || set("SigIgn:") & bit != 0;
-    Ok(if ignored { Disposition::Ignored } else { Disposition::Ends })
 }
 
 fn rights_of(line: &MapLine) -> u64 {

@@ -215,6 +215,16 @@ impl<'a> Emitter<'a> {
         self.general(0x8b, reg, address);
     }
 
+    /// `kmovq [base+displacement], mask`; the base must not be the stack pointer.
+    pub(super) fn store_mask(&mut self, base: Gpr, displacement: i32, mask: u8) {
+        let high = if base.0 < 8 { 0xe1 } else { 0xc1 };
+        self.bytes(&[0xc4, high, 0xf8, 0x91, 0x80 | (mask & 7) << 3 | base.0 & 7]);
+        if base.0 & 7 == 4 {
+            self.bytes(&[0x24]);
+        }
+        self.bytes(&displacement.to_le_bytes());
+    }
+
     /// `mov qword [address], value`, the value sign-extended.
     pub(super) fn store_constant(&mut self, address: Address, value: i32) {
         self.general(0xc7, Gpr(0), address);
@@ -360,6 +370,8 @@ mod tests {
             text(|e| e.store_constant(at(13), -1)),
             "mov qword ptr [r13],0xFFFFFFFFFFFFFFFF"
         );
+        assert_eq!(text(|e| e.store_mask(Gpr(1), 16, 3)), "kmovq [rcx+0x10],k3");
+        assert_eq!(text(|e| e.store_mask(Gpr(12), 16, 7)), "kmovq [r12+0x10],k7");
         assert_eq!(text(|e| e.push(Gpr(12))), "push r12");
         assert_eq!(text(|e| e.pop(Gpr(3))), "pop rbx");
         assert_eq!(text(|e| e.constant(Gpr(9), 5)), "mov r9d,5");

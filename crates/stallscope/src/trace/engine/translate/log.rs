@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::block::Source;
 use super::emit::Gpr;
-use super::operands::{Memory, Segment};
+use super::operands::{Memory, Operand, Segment};
 use super::translation::Shape;
 use crate::model::Avma;
 use crate::trace::engine::{AccessKind, Block, BlockId, BlockInsn, MemoryAccess, Sink};
@@ -28,6 +28,8 @@ struct Hot {
     insns: u16,
     /// Whether sizes differ from run to run.
     variable: bool,
+    /// How often it has run.
+    runs: u64,
 }
 
 /// Which words an access comes from.
@@ -37,6 +39,8 @@ struct Origin {
     word: u16,
     /// Where its pointer was afterwards; 0 for an access of fixed size.
     after: u16,
+    /// Where its mask is; 0 without one.
+    mask: u16,
     segment: Segment,
     element_bytes: u32,
 }
@@ -102,7 +106,11 @@ impl Blocks {
         let mut words = 0_u16;
         let mut variable = false;
         for (insn, memory) in (0..).zip(&source.memory) {
-            variable |= matches!(memory, Memory::Repeated(_));
+            variable |= match memory {
+                Memory::Repeated(_) => true,
+                Memory::Plain(operands) => operands.iter().any(|o| o.mask.is_some()),
+                Memory::Unpredictable => false,
+            };
             self.add_accesses(insn, memory, &mut words);
         }
         self.hot.push(Hot {
@@ -112,6 +120,7 @@ impl Blocks {
             words,
             insns: source.insns.len() as u16,
             variable,
+            runs: 0,
         });
         let insns = source
             .insns
@@ -129,21 +138,28 @@ impl Blocks {
         match memory {
             Memory::Plain(operands) => {
                 let first = *words;
-                *words += operands.len() as u16;
                 // All loads, then all stores.
                 for kind in [AccessKind::Load, AccessKind::Store] {
-                    for (word, operand) in (first..).zip(operands) {
+                    let mut word = first;
+                    for operand in operands {
                         let wanted = match kind {
                             AccessKind::Load => operand.load,
                             AccessKind::Store => operand.store,
                         };
                         if wanted {
-                            let segment = operand.segment;
-                            let origin = Origin { word, after: 0, segment, element_bytes: 0 };
+                            let origin = Origin {
+                                word,
+                                after: 0,
+                                mask: operand.mask.map_or(0, |_| word + 1),
+                                segment: operand.segment,
+                                element_bytes: operand.mask.map_or(0, |m| m.element_bytes),
+                            };
                             add(kind, operand.size_bytes, origin);
                         }
+                        word += operand.words();
                     }
                 }
+                *words += operands.iter().map(Operand::words).sum::<u16>();
             }
             Memory::Repeated(repeats) => {
                 let count = repeats.len() as u16;
@@ -151,6 +167,7 @@ impl Blocks {
                     let origin = Origin {
                         word,
                         after: word + count,
+                        mask: 0,
                         segment: repeat.segment,
                         element_bytes: repeat.element_bytes,
                     };
@@ -167,7 +184,9 @@ impl Blocks {
         let mut instructions = 0;
         let mut rest = log;
         while let Some((&id, behind)) = rest.split_first() {
-            let hot = *self.hot.get(id as usize).ok_or(Damaged)?;
+            let hot = self.hot.get_mut(id as usize).ok_or(Damaged)?;
+            hot.runs += 1;
+            let hot = *hot;
             let number = match hot.number {
                 UNDESCRIBED => self.describe(id as usize, sink),
                 known => known,
@@ -251,8 +270,24 @@ impl Blocks {
                     access.address = access.address.offset(lowest);
                 }
             }
+            if origin.mask > 0 {
+                let elements = (access.size_bytes / origin.element_bytes.max(1)).clamp(1, 64);
+                let active = record[usize::from(origin.mask)] & (u64::MAX >> (64 - elements));
+                if active == 0 {
+                    continue;
+                }
+                let (first, behind) = (active.trailing_zeros(), 64 - active.leading_zeros());
+                access.address = access.address.offset((first * origin.element_bytes).into());
+                access.size_bytes = (behind - first) * origin.element_bytes;
+            }
             self.scratch.push(access);
         }
+    }
+
+    /// How often whole runs of the blocks in the code cache executed the instruction there.
+    pub(super) fn executions(&self, address: u64) -> u64 {
+        let holds = |cold: &Cold| cold.insns.iter().any(|i| i.address.0 == address);
+        self.hot.iter().zip(&self.cold).filter(|(_, c)| holds(c)).map(|(h, _)| h.runs).sum()
     }
 
     fn describe(&mut self, id: usize, sink: &mut dyn Sink) -> u32 {

@@ -15,6 +15,7 @@ mod block;
 mod calls;
 mod driver;
 mod emit;
+mod finish;
 mod log;
 mod operands;
 mod origin;
@@ -22,8 +23,10 @@ mod process;
 mod region;
 mod session;
 mod setup;
+mod signals;
 mod stepping;
 mod supervised;
+mod supervision;
 #[cfg(test)]
 mod tests;
 mod translation;

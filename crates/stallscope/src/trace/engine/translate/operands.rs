@@ -50,6 +50,23 @@ pub(super) struct Operand {
     pub(super) load: bool,
     pub(super) store: bool,
     pub(super) size_bytes: u32,
+    /// The mask that says which elements are touched.
+    pub(super) mask: Option<Mask>,
+}
+
+/// A mask register over the elements of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mask {
+    /// 1 to 7.
+    pub(super) register: u8,
+    pub(super) element_bytes: u32,
+}
+
+impl Operand {
+    /// How many words the log needs for it: the address, and the mask.
+    pub(super) fn words(&self) -> u16 {
+        1 + u16::from(self.mask.is_some())
+    }
 }
 
 /// One pointer of a repeated string instruction.
@@ -98,16 +115,51 @@ pub(super) fn memory_of(insn: &Instruction, info: &InstructionInfo) -> Memory {
             Memory::Repeated(repeats)
         });
     }
-    let all = info.used_memory().iter().filter(touched).map(operand).collect::<Option<Vec<_>>>();
+    let one = |used| operand(used, insn.op_mask());
+    let all = info.used_memory().iter().filter(touched).map(one).collect::<Option<Vec<_>>>();
     all.map_or(Memory::Unpredictable, |mut operands| {
         operands.sort_by_key(|o| o.store);
         Memory::Plain(operands)
     })
 }
 
+/// Whether only as many elements are touched as the mask has set, one behind the other.
+pub(super) fn packs(mnemonic: Mnemonic) -> bool {
+    matches!(
+        mnemonic,
+        Mnemonic::Vcompressps
+            | Mnemonic::Vcompresspd
+            | Mnemonic::Vpcompressb
+            | Mnemonic::Vpcompressw
+            | Mnemonic::Vpcompressd
+            | Mnemonic::Vpcompressq
+            | Mnemonic::Vexpandps
+            | Mnemonic::Vexpandpd
+            | Mnemonic::Vpexpandb
+            | Mnemonic::Vpexpandw
+            | Mnemonic::Vpexpandd
+            | Mnemonic::Vpexpandq
+    )
+}
+
+/// Whether this processor stores 64 bits of a mask register at once.
+fn masks_can_be_stored() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::arch::is_x86_feature_detected!("avx512bw")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
+}
+
 /// Whether the decoder's description is not the whole truth.
 fn is_unpredictable(insn: &Instruction) -> bool {
-    let masked = insn.op_mask() != Register::None;
+    // The mask is logged where one instruction can store all of it; one memory operand under a
+    // mask has as many elements as the mask has bits, unless it is spread, packed or gathered.
+    let masked = insn.op_mask() != Register::None
+        && (insn.is_broadcast() || packs(insn.mnemonic()) || !masks_can_be_stored());
     let bits_beyond_operand =
         matches!(insn.mnemonic(), Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc)
             && insn.op1_register() != Register::None;
@@ -148,7 +200,7 @@ fn size_of(used: &UsedMemory) -> Option<u32> {
     u32::try_from(size).ok().filter(|size| *size > 0)
 }
 
-fn operand(used: &UsedMemory) -> Option<Operand> {
+fn operand(used: &UsedMemory, mask: Register) -> Option<Operand> {
     let (load, store) = access_of(used);
     let part = |register: Register| match register {
         Register::None => Some(None),
@@ -168,7 +220,11 @@ fn operand(used: &UsedMemory) -> Option<Operand> {
         Location::Registers(Address { base, index, scale, displacement, narrow })
     };
     let segment = Segment::of(used.segment());
-    Some(Operand { location, segment, load, store, size_bytes: size_of(used)? })
+    let mask = (mask != Register::None).then(|| Mask {
+        register: mask.number() as u8,
+        element_bytes: used.memory_size().element_size() as u32,
+    });
+    Some(Operand { location, segment, load, store, size_bytes: size_of(used)?, mask })
 }
 
 fn repeat(used: &UsedMemory, element_bytes: u32) -> Option<Repeat> {
@@ -253,9 +309,9 @@ mod tests {
 
     #[test]
     fn masks_and_indexes_are_unpredictable() {
-        // vmovdqu32 zmm0{k1}, [rax]; vpgatherdd ymm0, [rax+ymm1*4], ymm2; bts [rax], rcx; xsave [rax]
+        // vaddps zmm0{k1}, zmm0, [rax]{1to16}; vpgatherdd ymm0, [rax+ymm1*4], ymm2; bts [rax], rcx; xsave [rax]
         for bytes in [
-            &[0x62, 0xf1, 0x7e, 0x49, 0x6f, 0x00][..],
+            &[0x62, 0xf1, 0x7c, 0x59, 0x58, 0x00][..],
             &[0xc4, 0xe2, 0x6d, 0x90, 0x04, 0x88],
             &[0x48, 0x0f, 0xab, 0x08],
             &[0x0f, 0xae, 0x20],

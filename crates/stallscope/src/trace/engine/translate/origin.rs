@@ -22,7 +22,7 @@ const OPTIONS: i32 = libc::PTRACE_O_EXITKILL
     | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACEEXEC;
 /// How long one turn may look for the next stop before output is looked after.
-const TURN: Duration = Duration::from_micros(500);
+pub(super) const TURN: Duration = Duration::from_micros(500);
 const BREAKPOINT: u8 = 0xcc;
 
 /// A thread of the original.
@@ -68,8 +68,8 @@ impl Origin {
         Ok(Self { pid, threads, memory: None, breakpoints: Vec::new() })
     }
 
-    /// Looks for the next event, for a short while.
-    pub(super) fn turn(&mut self) -> io::Result<Event> {
+    /// Looks for the next event, for so long.
+    pub(super) fn turn(&mut self, patience: Duration) -> io::Result<Event> {
         let began = Instant::now();
         loop {
             let mut index = 0;
@@ -97,7 +97,7 @@ impl Origin {
                     }
                 }
             }
-            if began.elapsed() >= TURN {
+            if began.elapsed() >= patience {
                 return Ok(Event::Nothing);
             }
             std::thread::yield_now();
@@ -242,8 +242,14 @@ impl Origin {
         let mut index = 0;
         while index < self.threads.len() {
             let thread = &self.threads[index];
-            if thread.stopped || request(libc::PTRACE_INTERRUPT, thread.tid, 0, 0).is_err() {
+            if thread.stopped {
                 index += 1;
+                continue;
+            }
+            if request(libc::PTRACE_INTERRUPT, thread.tid, 0, 0).is_err() {
+                // It has ended; unless it is collected, the command's end would never show.
+                look(thread.tid, thread.tid == self.pid)?;
+                self.threads.swap_remove(index);
                 continue;
             }
             let (tid, is_main) = (thread.tid, thread.tid == self.pid);
@@ -273,9 +279,18 @@ impl Origin {
             self.take(address)?;
         }
         self.hold_all()?;
+        // The first thread last: once it runs it may end all others before we let go of them.
+        let first = self.pid;
+        self.threads.sort_by_key(|t| t.tid == first);
         for thread in self.threads.drain(..) {
-            // One that was killed meanwhile refuses, and needs nothing.
-            let _ = request(libc::PTRACE_DETACH, thread.tid, 0, thread.signal as usize);
+            let signal = thread.signal as usize;
+            let refused = request(libc::PTRACE_DETACH, thread.tid, 0, signal).is_err();
+            if refused && thread.tid != first {
+                // Killed meanwhile. Unless we collect it, the command's end would never show.
+                while let Ok(Stopped::Signal(_) | Stopped::Event(_)) =
+                    super::process::wait(thread.tid)
+                {}
+            }
         }
         Ok(())
     }

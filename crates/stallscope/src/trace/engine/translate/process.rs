@@ -188,6 +188,17 @@ impl Process {
         self.resume(PTRACE_SYSEMU, signal)
     }
 
+    /// Where the kernel notes for this thread which processor it is on; empty when nowhere.
+    pub(super) fn processor_notes(&self) -> std::ops::Range<u64> {
+        const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+        let mut configuration = [0_u64; 3];
+        let to = configuration.as_mut_ptr() as usize;
+        let size = size_of_val(&configuration);
+        let known = request(PTRACE_GET_RSEQ_CONFIGURATION, self.pid, size, to).is_ok();
+        let [at, length, _] = configuration;
+        if known && at != 0 { at..at + (length & 0xffff_ffff).max(32) } else { 0..0 }
+    }
+
     pub(super) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.memory.write_all_at(bytes, address)
     }

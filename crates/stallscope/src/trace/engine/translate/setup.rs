@@ -59,6 +59,11 @@ pub(super) enum SetupError {
     Unsuitable(String),
 }
 
+/// Whether a mapping of the copy is part of the region.
+pub(super) fn is_ours(line: &MapLine) -> bool {
+    line.path.starts_with("/memfd:stallscope")
+}
+
 const PAGE_BYTES: u64 = 4096;
 const READ: u64 = libc::PROT_READ as u64;
 const WRITE: u64 = libc::PROT_WRITE as u64;

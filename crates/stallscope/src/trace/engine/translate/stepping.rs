@@ -7,9 +7,11 @@ use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
 use rustc_hash::FxHashMap;
 
 use super::block::Memories;
-use super::driver::{Finish, Outcome};
+use super::driver::Outcome;
+use super::finish::Finish;
 use super::origin;
 use super::process::{Process, Registers, Stopped};
+use super::signals::{Disposition, SI_KERNEL, disposition};
 use super::supervised;
 use crate::model::Avma;
 use crate::trace::engine::{Block, BlockId, BlockInsn, Length, MemoryAccess, Sink};
@@ -24,6 +26,8 @@ pub(super) struct Stepping {
     known: FxHashMap<u64, (u32, Vec<u8>)>,
     described: u32,
     flight: Option<Flight>,
+    /// A signal is being delivered: the next stop is at its handler.
+    delivering: bool,
     is_main: bool,
     pub(super) instructions: u64,
 }
@@ -60,6 +64,7 @@ impl Stepping {
             known,
             described: 0,
             flight: None,
+            delivering: false,
             is_main,
             instructions: 0,
         })
@@ -125,7 +130,14 @@ impl Stepping {
             ) => origin::release(origin::message(self.thread.pid)?)?,
             Stopped::Event(_) => {}
             Stopped::Signal(libc::SIGTRAP) => return self.landed(sink),
-            Stopped::Signal(number) => signal = number,
+            Stopped::Signal(number) => {
+                signal = number;
+                match disposition(self.thread.pid, number)? {
+                    Disposition::Ignored => signal = 0,
+                    Disposition::Caught => self.delivering = true,
+                    Disposition::Ends => {}
+                }
+            }
         }
         self.thread.begin_step(signal)?;
         Ok(None)
@@ -144,8 +156,19 @@ impl Stepping {
             self.thread.begin_step(0)?;
             return Ok(None);
         }
-        // A handler's frame is the only thing that moves the stack pointer so far down at once.
-        if after.rip != flight.insn.next_ip() && !may_jump(&flight.insn) {
+        if std::mem::take(&mut self.delivering) {
+            // At the handler's first instruction; the one on its way has not been executed.
+            return Ok(None);
+        }
+        if self.thread.signal_info()?.1 == SI_KERNEL {
+            // The program's own trap: executed, and its handler is next.
+            self.tell(&flight.insn, &flight.code, &flight.accesses, sink);
+            self.instructions += 1;
+            if matches!(disposition(self.thread.pid, libc::SIGTRAP)?, Disposition::Caught) {
+                self.delivering = true;
+            }
+            self.flight = Some(flight);
+            self.thread.begin_step(libc::SIGTRAP)?;
             return Ok(None);
         }
         if repeats {
@@ -189,11 +212,6 @@ impl Stepping {
         });
         sink.run(BlockId(number), accesses);
     }
-}
-
-/// Whether control may go elsewhere than behind the instruction, if it is executed at all.
-fn may_jump(insn: &Instruction) -> bool {
-    insn.flow_control() != FlowControl::Next
 }
 
 fn ends_here(number: i64) -> bool {

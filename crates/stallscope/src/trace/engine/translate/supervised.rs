@@ -9,6 +9,7 @@ use iced_x86::{
     UsedMemory,
 };
 
+use super::operands::packs;
 use super::process::Registers;
 use super::vectors::Vectors;
 use crate::model::Avma;
@@ -134,25 +135,10 @@ impl State<'_> {
             return;
         }
         if let Some(active) = self.active_elements(used, element) {
-            let dense = matches!(
-                self.insn.mnemonic(),
-                Mnemonic::Vcompressps
-                    | Mnemonic::Vcompresspd
-                    | Mnemonic::Vpcompressb
-                    | Mnemonic::Vpcompressw
-                    | Mnemonic::Vpcompressd
-                    | Mnemonic::Vpcompressq
-                    | Mnemonic::Vexpandps
-                    | Mnemonic::Vexpandpd
-                    | Mnemonic::Vpexpandb
-                    | Mnemonic::Vpexpandw
-                    | Mnemonic::Vpexpandd
-                    | Mnemonic::Vpexpandq
-            );
-            if active == 0 {
-            } else if dense {
+            let dense = packs(self.insn.mnemonic());
+            if dense {
                 one(start, u64::from(active.count_ones()) * element);
-            } else {
+            } else if active != 0 {
                 let first = u64::from(active.trailing_zeros());
                 let last = 63 - u64::from(active.leading_zeros());
                 one(start.wrapping_add(first * element), (last - first + 1) * element);

@@ -140,3 +140,95 @@ fn a_window_of_calls() {
         assert_eq!(fast.ended, Ended::Length);
     }
 }
+
+#[test]
+fn a_window_of_instructions_and_one_from_the_entry() {
+    let program = built("integer.c", "gcc", &["-static"]);
+    let window = at(&program, "window", 0, Length::Instructions(5000));
+    assert!(same(&launch(&program, &[]), &window).0.instructions >= 5000);
+    let length = Length::Instructions(3000);
+    let window = Window { start: Start::Entry, skip: 0, length, memory: true };
+    same(&launch(&program, &[]), &window);
+}
+
+#[test]
+fn position_dependent_code_by_clang() {
+    for flags in [&["-no-pie", "-fno-pie"][..], &["-O0"], &["-O3", "-march=native"]] {
+        let program = built("integer.c", "clang-16", flags);
+        same(&launch(&program, &[]), &at(&program, "window", 0, Length::Calls(1)));
+    }
+}
+
+#[test]
+fn vectors_of_every_width() {
+    let program = built("vectors.c", "gcc", &[]);
+    same(&launch(&program, &[]), &at(&program, "window", 0, Length::Calls(1)));
+}
+
+#[test]
+fn exceptions() {
+    let program = built("exceptions.cc", "g++", &[]);
+    same(&launch(&program, &[]), &at(&program, "window", 0, Length::Calls(2)));
+}
+
+#[test]
+fn signals_and_jumps_out_of_their_handlers() {
+    let program = built("signals.c", "gcc", &[]);
+    same(&launch(&program, &[]), &at(&program, "window", 0, Length::Calls(1)));
+}
+
+#[test]
+fn code_made_at_run_time() {
+    let program = built("jit.c", "gcc", &[]);
+    let window = at(&program, "window", 0, Length::Calls(1));
+    let (recording, _) = same(&launch(&program, &[]), &window);
+    assert!(recording.notes.iter().any(|n| n.contains("changed its code")));
+}
+
+#[test]
+fn system_calls_have_their_effects_once() {
+    fix_addresses();
+    let program = built("system.c", "gcc", &[]);
+    let file = program.to_str().unwrap();
+    let window = at(&program, "window", 0, Length::Calls(1));
+    let native = untraced(&launch(&program, &[file]));
+    let (_, recording) = record(&launch(&program, &[file]), &window, false);
+    assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    assert_eq!(recording.engine, "translate", "{:?}", recording.notes);
+    assert!(matches!(recording.self_check, Some(Ok(_))), "{:?}", recording.self_check);
+}
+
+#[test]
+fn other_threads_and_their_sockets_go_on() {
+    let program = built("threads.c", "gcc", &["-pthread"]);
+    let window = at(&program, "window", 1, Length::Calls(1));
+    let native = untraced(&launch(&program, &[]));
+    let (events, recording) = record(&launch(&program, &[]), &window, false);
+    assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    assert_eq!(recording.engine, "translate", "{:?}", recording.notes);
+    assert!(matches!(recording.self_check, Some(Ok(_))), "{:?}", recording.self_check);
+    assert!(events.insns.len() > 3000 * 4);
+}
+
+#[test]
+fn a_window_that_does_not_return() {
+    let program = built("ends.c", "gcc", &["-pthread"]);
+    let window = at(&program, "window", 0, Length::Calls(1));
+    for (how, ended, engine) in [
+        ("crash", Ended::Signal(libc::SIGSEGV), "translate"),
+        ("exit", Ended::Exit, "translate"),
+        ("pipe", Ended::Length, "step"),
+    ] {
+        let native = untraced(&launch(&program, &[how]));
+        let (events, recording) = record(&launch(&program, &[how]), &window, false);
+        assert_eq!(recording.ended, ended, "{how}: {:?}", recording.notes);
+        assert_eq!(recording.engine, engine, "{how}: {:?}", recording.notes);
+        assert_eq!((recording.exit.status, recording.exit.stdout), native, "{how}");
+        assert_eq!(recording.instructions, events.insns.len() as u64, "{how}");
+        if engine == "step" {
+            assert!(recording.notes[0].contains("reads from a pipe"), "{:?}", recording.notes);
+        } else {
+            assert!(matches!(recording.self_check, Some(Ok(_))), "{:?}", recording.self_check);
+        }
+    }
+}

@@ -147,7 +147,7 @@ impl<'a> Writer<'a> {
     fn log_before(&mut self, memory: &Memory, [a, b]: [Gpr; 2], words: &mut i32) {
         match memory {
             Memory::Plain(operands) => {
-                for Operand { location, segment, .. } in operands {
+                for Operand { location, segment, mask, .. } in operands {
                     match *location {
                         Location::Registers(address) => self.e.lea(b, address),
                         Location::Fixed(address)
@@ -159,6 +159,10 @@ impl<'a> Writer<'a> {
                     }
                     self.e.store(Address::of(a, *words * 8), b);
                     *words += 1;
+                    if let Some(mask) = mask {
+                        self.e.store_mask(a, *words * 8, mask.register);
+                        *words += 1;
+                    }
                 }
             }
             Memory::Repeated(_) => self.log_after(memory, a, words),

@@ -5,11 +5,12 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use super::block::Memories;
 use super::calls::{Calls, Verdict};
-use super::driver::Finish;
+use super::finish::Finish;
 use super::process::{Process, Registers, Stopped};
 use super::setup::{self, MapLine};
 
@@ -22,6 +23,8 @@ const MOST_BYTES: u64 = 8 << 30;
 pub(super) struct Comparison {
     pub(super) registers: Vec<&'static str>,
     pub(super) pages: Vec<u64>,
+    /// The first byte that differs in each of them.
+    pub(super) bytes: Vec<u64>,
     pub(super) compared_pages: u64,
     pub(super) left_out_bytes: u64,
 }
@@ -35,6 +38,7 @@ impl Comparison {
     pub(super) fn excuse(&mut self, control: &Self) {
         self.registers.retain(|name| !control.registers.contains(name));
         self.pages.retain(|page| !control.pages.contains(page));
+        self.bytes.retain(|byte| self.pages.contains(&(byte & !(PAGE_BYTES - 1))));
     }
 }
 
@@ -78,9 +82,14 @@ pub(super) fn compare(
     }
     let mut left = MOST_BYTES;
     let present = (File::open(pagemap(copy.pid))?, File::open(pagemap(original.pid))?);
+    // Below the stack pointer and its red zone lie remains that nobody may read, among them
+    // signal frames with the kernel's notes about the last fault.
+    let excluded =
+        Excluded { alive: program.rsp.saturating_sub(128), notes: original.processor_notes() };
     for line in setup::maps(original.pid)? {
         if line.writable && line.readable && !line.shared {
-            compare_range(&mut found, copy, original, &present, &line, &mut left)?;
+            let both = (copy, original);
+            compare_range(&mut found, both, &present, &line, &excluded, &mut left)?;
         }
     }
     Ok(found)
@@ -90,47 +99,76 @@ fn pagemap(pid: i32) -> String {
     format!("/proc/{pid}/pagemap")
 }
 
+/// What is left out of a comparison.
+struct Excluded {
+    /// Everything on the stack below this.
+    alive: u64,
+    /// What the kernel writes for itself.
+    notes: Range<u64>,
+}
+
+impl Excluded {
+    /// Makes bytes read from `at` equal where they do not count.
+    fn blank(&self, at: u64, bytes: &mut [u8], is_stack: bool) {
+        let end = at + bytes.len() as u64;
+        let mut zero = |from: u64, to: u64| {
+            let (from, to) = (from.clamp(at, end) - at, to.clamp(at, end) - at);
+            if let Some(part) = bytes.get_mut(from as usize..to as usize) {
+                part.fill(0);
+            }
+        };
+        zero(self.notes.start, self.notes.end);
+        if is_stack {
+            zero(at, self.alive);
+        }
+    }
+}
+
 fn compare_range(
     found: &mut Comparison,
-    copy: &Process,
-    original: &Process,
+    (copy, original): (&Process, &Process),
     present: &(File, File),
     line: &MapLine,
+    excluded: &Excluded,
     left: &mut u64,
 ) -> io::Result<()> {
     const CHUNK_PAGES: u64 = 512;
+    let is_stack = (line.start..line.end).contains(&excluded.alive);
     let mut at = line.start;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     while at < line.end {
         let pages = ((line.end - at) / PAGE_BYTES).min(CHUNK_PAGES);
+        let next = at + pages * PAGE_BYTES;
         let (a, b) = (entries(&present.0, at, pages)?, entries(&present.1, at, pages)?);
         // In memory or swapped out, in one of them; a page in neither was never written.
-        let wanted =
-            |n: usize| (a.get(n).copied().unwrap_or(0) | b.get(n).copied().unwrap_or(0)) >> 62 != 0;
-        if (0..pages as usize).any(wanted) {
-            let bytes = (pages * PAGE_BYTES) as usize;
-            if (bytes as u64) > *left {
-                found.left_out_bytes += bytes as u64;
-                at += pages * PAGE_BYTES;
-                continue;
+        let wanted: Vec<u64> = (0..pages)
+            .filter(|n| (a[*n as usize] | b[*n as usize]) >> 62 != 0)
+            .map(|n| at + n * PAGE_BYTES)
+            .collect();
+        let bytes = next - at;
+        if !wanted.is_empty() && bytes > *left {
+            found.left_out_bytes += bytes;
+        } else if !wanted.is_empty() {
+            *left -= bytes;
+            for (process, buffer, filler) in [(copy, &mut ours, 1), (original, &mut theirs, 2)] {
+                buffer.clear();
+                buffer.resize(bytes as usize, 0);
+                let got = process.read(at, buffer);
+                // What can be read in only one of them differs.
+                buffer[got..].fill(filler);
+                excluded.blank(at, buffer, is_stack);
             }
-            *left -= bytes as u64;
-            ours.resize(bytes, 0);
-            theirs.resize(bytes, 0);
-            // What cannot be read in one of them differs, unless it cannot be read in both.
-            let got = copy.read(at, &mut ours);
-            ours[got..].fill(0xa5);
-            let got = original.read(at, &mut theirs);
-            theirs[got..].fill(0xa5);
-            for n in (0..pages as usize).filter(|n| wanted(*n)) {
-                let range = n * PAGE_BYTES as usize..(n + 1) * PAGE_BYTES as usize;
+            for page in wanted {
+                let range = (page - at) as usize..(page - at + PAGE_BYTES) as usize;
                 found.compared_pages += 1;
-                if ours[range.clone()] != theirs[range] {
-                    found.pages.push(at + n as u64 * PAGE_BYTES);
+                let differs = range.clone().find(|at| ours[*at] != theirs[*at]);
+                if let Some(byte) = differs {
+                    found.pages.push(page);
+                    found.bytes.push(at + byte as u64);
                 }
             }
         }
-        at += pages * PAGE_BYTES;
+        at = next;
     }
     Ok(())
 }
@@ -194,6 +232,11 @@ fn put(copy: &Process, address: u64) -> io::Result<u8> {
 /// Does for the program what a system call would have done; false when that is impossible.
 fn emulate(copy: &mut Process, calls: &mut Calls, stopped: &Registers) -> io::Result<bool> {
     let r = *stopped;
+    // Out of the call that is not made: one step ends there, before the next instruction.
+    copy.set_registers(&r)?;
+    if copy.step(0)? != Stopped::Signal(libc::SIGTRAP) || copy.registers()?.rip != r.rip {
+        return Ok(false);
+    }
     let number = r.orig_rax.cast_signed();
     let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
     let answer = match calls.judge(copy, number, arguments) {
