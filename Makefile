@@ -72,6 +72,10 @@ bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 
 	@$(or $(BENCH_PIN),taskset -c 1) crates/index-codec/bench/target/release/index-codec-bench \
 		$$(crates/index-codec/bench/model.sh)
 
+.PHONY: bench-trace
+bench-trace: ## Instructions a second that tracing follows, beside valgrind's tools
+	@scripts/bench-trace
+
 .PHONY: bless
 bless: cases ## Accept the present output as the golden output
 	INSTA_UPDATE=always TRYCMD=overwrite $(CARGO) test --workspace --locked

@@ -32,6 +32,8 @@ mod step;
 #[cfg(target_arch = "x86_64")]
 mod target;
 
+pub mod translate;
+
 use std::path::PathBuf;
 
 use crate::model::{Avma, Capability, FileOffset, Svma};
@@ -83,6 +85,10 @@ pub struct MemoryAccess {
 pub trait Sink {
     /// A block that has not been seen before. Code that changes itself gets a new number.
     fn describe(&mut self, id: BlockId, block: &Block);
+
+    /// Everything told so far is void: the engine found that it cannot follow this window, or that
+    /// what it told was wrong. The same window follows again from its start.
+    fn restart(&mut self);
 
     /// The block ran, whole, and touched this memory, in order. `accesses` is empty when the
     /// window was asked for without memory.

@@ -1,0 +1,478 @@
+//! What becomes of a system call that the program makes in the copy.
+//!
+//! The original will make it again, for real. So in the copy a call may run only if nobody else can
+//! notice; what others would notice is answered as if it had been done; and where no honest answer
+//! can be invented, the copy is given up and the original followed step by step instead.
+
+use std::os::unix::fs::FileTypeExt;
+
+use rustc_hash::FxHashSet;
+
+use super::process::Process;
+
+/// What to do with one system call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Let the copy make it.
+    Run,
+    /// Let the copy make it on a file description of its own: files opened before the fork share
+    /// their position with the original.
+    RunPrivately(i32),
+    /// Do not make it; this is the answer.
+    Answer(i64),
+    /// The handler of a signal returns.
+    SignalReturn,
+    /// The program ends with this code.
+    Exit(i32),
+    /// The program replaces itself.
+    Exec,
+    /// It cannot be answered honestly.
+    GiveUp(String),
+}
+
+/// What is remembered of the calls so far.
+#[derive(Default)]
+pub(super) struct Calls {
+    /// The ids that the original goes by.
+    pub(super) pid: i32,
+    pub(super) tid: i32,
+    /// Descriptors that the copy opened itself, or that have been given a description of their own.
+    own: FxHashSet<i32>,
+    /// Descriptors to which a write was only pretended.
+    pretended: FxHashSet<i32>,
+    /// How many bytes and calls were held back.
+    pub(super) withheld_bytes: u64,
+    pub(super) withheld_calls: u64,
+}
+
+/// What kind of thing a descriptor of the copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A file or folder, with a position.
+    Positioned,
+    /// `/dev/null` and the like: no state.
+    Stateless,
+    /// A pipe, socket, terminal: what is read is gone for others.
+    Stream,
+    /// Not open.
+    Closed,
+}
+
+fn kind(copy: i32, fd: i32) -> Kind {
+    let path = format!("/proc/{copy}/fd/{fd}");
+    let Ok(target) = std::fs::read_link(&path) else {
+        return Kind::Closed;
+    };
+    let name = target.to_string_lossy();
+    if ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/full"]
+        .contains(&name.as_ref())
+    {
+        return Kind::Stateless;
+    }
+    match std::fs::metadata(&path).map(|m| m.file_type()) {
+        Ok(t) if t.is_file() || t.is_dir() => Kind::Positioned,
+        Ok(t) if t.is_char_device() || t.is_fifo() || t.is_socket() || t.is_block_device() => {
+            Kind::Stream
+        }
+        _ => Kind::Stream,
+    }
+}
+
+impl Calls {
+    pub(super) fn new(pid: i32, tid: i32) -> Self {
+        Self { pid, tid, ..Self::default() }
+    }
+
+    /// Judges a call. `arguments` are `rdi`, `rsi`, `rdx`, `r10`, `r8`, `r9`.
+    pub(super) fn judge(&mut self, copy: &Process, number: i64, arguments: [u64; 6]) -> Verdict {
+        if number == libc::SYS_rt_sigreturn {
+            return Verdict::SignalReturn;
+        }
+        if ALWAYS.contains(&number) {
+            return Verdict::Run;
+        }
+        self.identity(number, arguments)
+            .or_else(|| self.files(copy, number, arguments))
+            .or_else(|| memory(number, arguments))
+            .or_else(|| self.waiting(copy, number, arguments))
+            .unwrap_or_else(|| {
+                Verdict::GiveUp(format!("it makes system call {number} in the window"))
+            })
+    }
+
+    /// Remembers what a call that was made has opened.
+    pub(super) fn made(&mut self, number: i64, arguments: [u64; 6], answer: i64) {
+        let Ok(answer) = i32::try_from(answer) else {
+            return;
+        };
+        if answer < 0 {
+            return;
+        }
+        match number {
+            libc::SYS_open | libc::SYS_openat | libc::SYS_memfd_create => {
+                self.own.insert(answer);
+                self.pretended.remove(&answer);
+            }
+            libc::SYS_close => {
+                self.own.remove(&(arguments[0] as i32));
+                self.pretended.remove(&(arguments[0] as i32));
+            }
+            libc::SYS_dup | libc::SYS_dup2 | libc::SYS_dup3 | libc::SYS_fcntl => {
+                let duplicated = number != libc::SYS_fcntl
+                    || matches!(arguments[1] as i32, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
+                if duplicated {
+                    let from = arguments[0] as i32;
+                    if self.own.contains(&from) {
+                        self.own.insert(answer);
+                    } else {
+                        self.own.remove(&answer);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives a descriptor of the copy a description of its own, at the same position: the one it has
+    /// is the original's too, and reading would move both.
+    pub(super) fn reopen(&mut self, copy: &mut Process, fd: i32) -> Result<(), String> {
+        let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", copy.pid))
+            .map_err(no_own_view)?;
+        let field = |name: &str, radix| {
+            let text = info.lines().find_map(|line| line.strip_prefix(name))?.trim();
+            u64::from_str_radix(text, radix).ok()
+        };
+        let position = field("pos:", 10).unwrap_or(0);
+        let flags = field("flags:", 8).unwrap_or(0) as i32;
+        let keep = libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NONBLOCK;
+        let rights = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+        let private = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+        let page = call(copy, libc::SYS_mmap, [0, 4096, rights, private, u64::MAX, 0])?;
+        let path = format!("/proc/self/fd/{fd}\0");
+        copy.write(page, path.as_bytes()).map_err(no_own_view)?;
+        let opened = call(copy, libc::SYS_open, [page, (flags & keep) as u64, 0, 0, 0, 0]);
+        call(copy, libc::SYS_munmap, [page, 4096, 0, 0, 0, 0])?;
+        let opened = opened?;
+        call(copy, libc::SYS_lseek, [opened, position, libc::SEEK_SET as u64, 0, 0, 0])?;
+        let on_exec = (flags & libc::O_CLOEXEC) as u64;
+        call(copy, libc::SYS_dup3, [opened, fd as u64, on_exec, 0, 0, 0])?;
+        call(copy, libc::SYS_close, [opened, 0, 0, 0, 0, 0])?;
+        self.own.insert(fd);
+        Ok(())
+    }
+
+    /// The arguments, with the copy's own id where the program names the original.
+    pub(super) fn with_own_ids(&self, own: i32, number: i64, mut arguments: [u64; 6]) -> [u64; 6] {
+        match number {
+            libc::SYS_kill | libc::SYS_tkill => arguments[0] = own as u64,
+            libc::SYS_tgkill => (arguments[0], arguments[1]) = (own as u64, own as u64),
+            libc::SYS_sched_getaffinity
+            | libc::SYS_sched_setaffinity
+            | libc::SYS_prlimit64
+            | libc::SYS_getpgid
+            | libc::SYS_getsid
+                if [self.pid, self.tid].contains(&(arguments[0] as i32)) =>
+            {
+                arguments[0] = 0;
+            }
+            _ => {}
+        }
+        arguments
+    }
+
+    fn withhold(&mut self, bytes: u64) -> Verdict {
+        self.withheld_calls += 1;
+        self.withheld_bytes += bytes;
+        Verdict::Answer(bytes as i64)
+    }
+
+    /// Who we are, whom we signal, and how we end.
+    fn identity(&mut self, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
+        let verdict = match number {
+            libc::SYS_getpid => Verdict::Answer(self.pid.into()),
+            libc::SYS_gettid | libc::SYS_set_tid_address => Verdict::Answer(self.tid.into()),
+            libc::SYS_exit | libc::SYS_exit_group => Verdict::Exit(arguments[0] as i32 & 0xff),
+            libc::SYS_execve | libc::SYS_execveat => Verdict::Exec,
+            libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3 => {
+                Verdict::GiveUp("it starts a process or thread in the window".into())
+            }
+            // The driver puts in the copy's own id.
+            libc::SYS_kill | libc::SYS_tkill | libc::SYS_tgkill => {
+                let to = arguments[0] as i32;
+                if to == self.pid || to == self.tid { Verdict::Run } else { self.withhold(0) }
+            }
+            libc::SYS_sched_getaffinity | libc::SYS_prlimit64 | libc::SYS_sched_setaffinity => {
+                Verdict::Run
+            }
+            _ => return None,
+        };
+        Some(verdict)
+    }
+
+    fn files(&mut self, copy: &Process, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
+        let fd = arguments[0] as i32;
+        let verdict = match number {
+            libc::SYS_write | libc::SYS_pwrite64 => {
+                self.write(copy, fd, arguments[2].min(0x7fff_f000))
+            }
+            libc::SYS_writev => {
+                let total = vector_bytes(copy, arguments[1], arguments[2]);
+                self.write(copy, fd, total)
+            }
+            libc::SYS_sendto => self.write(copy, fd, arguments[2]),
+            // There is no position in a pipe, socket or terminal, and the kernel says so.
+            libc::SYS_lseek if kind(copy.pid, fd) == Kind::Stream => Verdict::Run,
+            libc::SYS_read | libc::SYS_readv | libc::SYS_lseek | libc::SYS_getdents64 => {
+                self.read(copy, fd)
+            }
+            libc::SYS_open | libc::SYS_openat => {
+                let flags = arguments[if number == libc::SYS_open { 1 } else { 2 }] as i32;
+                opening(flags)
+            }
+            libc::SYS_fcntl => match arguments[1] as i32 {
+                libc::F_GETFD
+                | libc::F_SETFD
+                | libc::F_GETFL
+                | libc::F_DUPFD
+                | libc::F_DUPFD_CLOEXEC => Verdict::Run,
+                libc::F_SETFL => self.withhold(0),
+                _ => Verdict::GiveUp("it locks a file in the window".into()),
+            },
+            libc::SYS_ioctl => match arguments[1] {
+                libc::TCGETS | libc::TIOCGWINSZ | libc::FIONREAD | libc::FIOCLEX => Verdict::Run,
+                other => {
+                    Verdict::GiveUp(format!("it controls a device ({other:#x}) in the window"))
+                }
+            },
+            libc::SYS_fsync
+            | libc::SYS_fdatasync
+            | libc::SYS_setsockopt
+            | libc::SYS_shutdown
+            | libc::SYS_flock => self.withhold(0),
+            _ => return None,
+        };
+        Some(verdict)
+    }
+
+    fn write(&mut self, copy: &Process, fd: i32, bytes: u64) -> Verdict {
+        match kind(copy.pid, fd) {
+            Kind::Closed | Kind::Stateless => return Verdict::Run,
+            Kind::Positioned | Kind::Stream => {}
+        }
+        self.pretended.insert(fd);
+        self.withhold(bytes)
+    }
+
+    fn read(&mut self, copy: &Process, fd: i32) -> Verdict {
+        match kind(copy.pid, fd) {
+            Kind::Closed | Kind::Stateless => Verdict::Run,
+            Kind::Positioned if self.pretended.contains(&fd) => {
+                Verdict::GiveUp("it reads back, in the window, a file that it writes".into())
+            }
+            Kind::Positioned if self.own.contains(&fd) => Verdict::Run,
+            Kind::Positioned => Verdict::RunPrivately(fd),
+            Kind::Stream => {
+                Verdict::GiveUp("it reads from a pipe, socket or terminal in the window".into())
+            }
+        }
+    }
+
+    /// Calls that may wait: for other threads, for time, for events.
+    fn waiting(&mut self, copy: &Process, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
+        let verdict = match number {
+            libc::SYS_futex => futex(copy, arguments),
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => self.withhold(0),
+            libc::SYS_poll if arguments[2] == 0 => Verdict::Run,
+            libc::SYS_poll
+            | libc::SYS_ppoll
+            | libc::SYS_select
+            | libc::SYS_pselect6
+            | libc::SYS_epoll_wait
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2 => Verdict::GiveUp("it waits for events in the window".into()),
+            _ => return None,
+        };
+        Some(verdict)
+    }
+}
+
+/// Lets the copy make a call of ours.
+fn call(copy: &mut Process, number: i64, arguments: [u64; 6]) -> Result<u64, String> {
+    let answer = copy.call(number, arguments).map_err(no_own_view)?;
+    if answer < 0 {
+        return Err(no_own_view(std::io::Error::from_raw_os_error(-answer as i32)));
+    }
+    Ok(answer.cast_unsigned())
+}
+
+fn no_own_view(cause: std::io::Error) -> String {
+    format!("the copy cannot have its own view of an open file ({cause})")
+}
+
+/// Opening for reading concerns nobody else.
+fn opening(flags: i32) -> Verdict {
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+    let makes =
+        flags & (libc::O_CREAT | libc::O_TRUNC) != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    if writes || makes {
+        return Verdict::GiveUp("it opens a file for writing in the window".into());
+    }
+    Verdict::Run
+}
+
+fn memory(number: i64, arguments: [u64; 6]) -> Option<Verdict> {
+    match number {
+        libc::SYS_mmap => {
+            let shared = arguments[3] & libc::MAP_TYPE as u64 != libc::MAP_PRIVATE as u64;
+            let writable = arguments[2] & libc::PROT_WRITE as u64 != 0;
+            let file = arguments[3] & libc::MAP_ANONYMOUS as u64 == 0;
+            Some(if shared && writable && file {
+                Verdict::GiveUp("it maps a file for writing in the window".into())
+            } else {
+                Verdict::Run
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Nobody else is in the copy: who would wait for a change waits for ever.
+fn futex(copy: &Process, arguments: [u64; 6]) -> Verdict {
+    let operation = arguments[1] as i32 & 0x7f;
+    let waits = matches!(operation, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET);
+    let holds = copy.word(arguments[0] & !7).map(|word| (word >> (8 * (arguments[0] & 4))) as u32)
+        == Some(arguments[2] as u32);
+    match operation {
+        _ if waits && holds && arguments[3] == 0 => {
+            Verdict::GiveUp("it waits for another thread in the window".into())
+        }
+        _ if waits && holds => Verdict::Answer(-i64::from(libc::ETIMEDOUT)),
+        libc::FUTEX_WAIT
+        | libc::FUTEX_WAIT_BITSET
+        | libc::FUTEX_WAKE
+        | libc::FUTEX_WAKE_BITSET
+        | libc::FUTEX_WAKE_OP
+        | libc::FUTEX_REQUEUE
+        | libc::FUTEX_CMP_REQUEUE => Verdict::Run,
+        _ => Verdict::GiveUp("it takes a lock of the kernel's in the window".into()),
+    }
+}
+
+/// The sum of the lengths in an array of `iovec`.
+fn vector_bytes(copy: &Process, at: u64, count: u64) -> u64 {
+    (0..count.min(1024)).filter_map(|n| copy.word(at.wrapping_add(n * 16 + 8))).sum()
+}
+
+/// Calls that concern nobody but the copy.
+const ALWAYS: &[i64] = &[
+    libc::SYS_brk,
+    libc::SYS_mprotect,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_mincore,
+    libc::SYS_msync,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigpending,
+    libc::SYS_sigaltstack,
+    libc::SYS_sched_yield,
+    libc::SYS_getcpu,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_gettimeofday,
+    libc::SYS_time,
+    libc::SYS_times,
+    libc::SYS_getrusage,
+    libc::SYS_getppid,
+    libc::SYS_getuid,
+    libc::SYS_getgid,
+    libc::SYS_geteuid,
+    libc::SYS_getegid,
+    libc::SYS_getgroups,
+    libc::SYS_getresuid,
+    libc::SYS_getresgid,
+    libc::SYS_getpgrp,
+    libc::SYS_getpgid,
+    libc::SYS_getsid,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+    libc::SYS_getrlimit,
+    libc::SYS_getrandom,
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_access,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlink,
+    libc::SYS_readlinkat,
+    libc::SYS_getcwd,
+    libc::SYS_chdir,
+    libc::SYS_fchdir,
+    libc::SYS_umask,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_dup2,
+    libc::SYS_dup3,
+    libc::SYS_memfd_create,
+    libc::SYS_fadvise64,
+    libc::SYS_getsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_arch_prctl,
+    libc::SYS_prctl,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_membarrier,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_getpriority,
+    libc::SYS_getitimer,
+    libc::SYS_setitimer,
+    libc::SYS_alarm,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opening_for_reading_runs_and_for_writing_does_not() {
+        assert_eq!(opening(libc::O_RDONLY | libc::O_CLOEXEC), Verdict::Run);
+        assert_eq!(opening(libc::O_RDONLY | libc::O_DIRECTORY), Verdict::Run);
+        for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TMPFILE] {
+            assert!(matches!(opening(flags), Verdict::GiveUp(_)), "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn shared_mappings_for_writing_are_not_made() {
+        let map = |rights: i32, flags: i32| {
+            memory(libc::SYS_mmap, [0, 4096, rights as u64, flags as u64, 3, 0])
+        };
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        assert_eq!(map(both, libc::MAP_PRIVATE), Some(Verdict::Run));
+        assert_eq!(map(libc::PROT_READ, libc::MAP_SHARED), Some(Verdict::Run));
+        assert_eq!(map(both, libc::MAP_SHARED | libc::MAP_ANONYMOUS), Some(Verdict::Run));
+        assert!(matches!(map(both, libc::MAP_SHARED), Some(Verdict::GiveUp(_))));
+    }
+
+    #[test]
+    fn descriptors_opened_by_the_copy_are_its_own() {
+        let mut calls = Calls::new(1, 1);
+        calls.made(libc::SYS_openat, [0; 6], 5);
+        calls.made(libc::SYS_dup, [5, 0, 0, 0, 0, 0], 6);
+        assert!(calls.own.contains(&5) && calls.own.contains(&6));
+        calls.made(libc::SYS_close, [5, 0, 0, 0, 0, 0], 0);
+        assert!(!calls.own.contains(&5) && calls.own.contains(&6));
+        calls.made(libc::SYS_dup2, [1, 6, 0, 0, 0, 0], 6);
+        assert!(!calls.own.contains(&6), "it now is the original's standard output");
+    }
+}

@@ -1,0 +1,311 @@
+//! The copy as a traced process: registers, memory, stops, and system calls put into it.
+//!
+//! All calls must come from the thread that started the command, as `ptrace` demands.
+
+use std::cell::Cell;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use nix::errno::Errno;
+
+use super::block::Memories;
+
+/// The general registers of a thread.
+pub(super) type Registers = libc::user_regs_struct;
+
+/// What a wait found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopped {
+    /// This signal is about to be delivered, or a trap.
+    Signal(i32),
+    /// A `PTRACE_EVENT_` number.
+    Event(i32),
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Killed(i32),
+}
+
+/// A stopped thread that we trace, with its memory.
+pub(super) struct Process {
+    pub(super) pid: i32,
+    memory: File,
+    /// Address of a `syscall` instruction in it.
+    gadget: u64,
+    /// Signals that came while we used it for our own calls.
+    pub(super) held: Vec<i32>,
+    /// Whether it must be killed and collected by us.
+    ours: Cell<bool>,
+}
+
+/// One `ptrace` request whose answer is its return value.
+pub(super) fn request(what: libc::c_uint, pid: i32, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: the requests made through here read or write our memory only where a caller's
+    // pointer to a live local says so.
+    let result = unsafe { libc::ptrace(what, pid, address, data) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Waits for the next stop or end of this one process.
+pub(super) fn wait(pid: i32) -> io::Result<Stopped> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the status is a local that outlives the call.
+        let got = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
+        if got == pid {
+            break;
+        }
+        if Errno::last() != Errno::EINTR {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(Stopped::from_status(status))
+}
+
+impl Stopped {
+    /// What a status of `waitpid` says.
+    pub(super) fn from_status(status: i32) -> Self {
+        if libc::WIFEXITED(status) {
+            Self::Exited(libc::WEXITSTATUS(status))
+        } else if libc::WIFSIGNALED(status) {
+            Self::Killed(libc::WTERMSIG(status))
+        } else if status >> 16 != 0 {
+            Self::Event(status >> 16)
+        } else {
+            Self::Signal(libc::WSTOPSIG(status))
+        }
+    }
+}
+
+impl Memories for Process {
+    fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        let mut got = 0;
+        while let Some(rest) = into.get_mut(got..).filter(|rest| !rest.is_empty()) {
+            match self.memory.read_at(rest, address.wrapping_add(got as u64)) {
+                Ok(0) | Err(_) => break,
+                Ok(n) => got += n,
+            }
+        }
+        got
+    }
+}
+
+impl Process {
+    /// A stopped thread that somebody else answers for; it is not killed on drop.
+    pub(super) fn borrowed(pid: i32) -> io::Result<Self> {
+        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+        Ok(Self { pid, memory, gadget: 0, held: Vec::new(), ours: Cell::new(false) })
+    }
+
+    /// As [`Self::borrowed`], ready to make system calls.
+    pub(super) fn borrowed_for_calls(pid: i32) -> io::Result<Self> {
+        let mut new = Self::borrowed(pid)?;
+        new.gadget = new.find_syscall()?;
+        Ok(new)
+    }
+
+    /// A `syscall` instruction that exists already, so that no code needs to be changed under the
+    /// feet of other threads: the vdso has one, and so has any file with code that makes calls.
+    fn find_syscall(&self) -> io::Result<u64> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let mut candidates: Vec<(u64, u64, bool)> = maps
+            .lines()
+            .filter_map(|line| {
+                let mut words = line.split_whitespace();
+                let (start, end) = words.next()?.split_once('-')?;
+                words.next().filter(|rights| rights.contains("r-x"))?;
+                let start = u64::from_str_radix(start, 16).ok()?;
+                let end = u64::from_str_radix(end, 16).ok()?;
+                (start < 1 << 47).then_some((start, end, line.ends_with("[vdso]")))
+            })
+            .collect();
+        candidates.sort_by_key(|c| !c.2);
+        for (start, end, _) in candidates {
+            let mut code = vec![0; (end - start).min(16 << 20) as usize];
+            let got = self.read(start, &mut code);
+            if let Some(at) = code[..got].windows(2).position(|pair| pair == [0x0f, 0x05]) {
+                return Ok(start + at as u64);
+            }
+        }
+        Err(io::Error::other("the program has no system call instruction to borrow"))
+    }
+
+    pub(super) fn registers(&self) -> io::Result<Registers> {
+        let mut registers = std::mem::MaybeUninit::<Registers>::zeroed();
+        request(libc::PTRACE_GETREGS, self.pid, 0, registers.as_mut_ptr() as usize)?;
+        // SAFETY: plain integers, all zero before the kernel filled them.
+        Ok(unsafe { registers.assume_init() })
+    }
+
+    /// Sets the registers, and makes sure that no system call is restarted.
+    pub(super) fn set_registers(&self, registers: &Registers) -> io::Result<()> {
+        let mut registers = *registers;
+        registers.orig_rax = u64::MAX;
+        request(libc::PTRACE_SETREGS, self.pid, 0, &raw const registers as usize)
+    }
+
+    /// Signal, code and address of the signal that it stopped for.
+    pub(super) fn signal_info(&self) -> io::Result<(i32, i32, u64)> {
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        request(libc::PTRACE_GETSIGINFO, self.pid, 0, info.as_mut_ptr() as usize)?;
+        // SAFETY: plain bytes, all zero before the kernel filled them; the address is read from a
+        // union whose every member is an integer or a pointer.
+        unsafe {
+            let info = info.assume_init();
+            Ok((info.si_signo, info.si_code, info.si_addr() as u64))
+        }
+    }
+
+    fn resume(&self, how: libc::c_uint, signal: i32) -> io::Result<Stopped> {
+        request(how, self.pid, 0, signal as usize)?;
+        let stopped = wait(self.pid)?;
+        if matches!(stopped, Stopped::Exited(_) | Stopped::Killed(_)) {
+            // Its number may be somebody else's from now on.
+            self.ours.set(false);
+        }
+        Ok(stopped)
+    }
+
+    /// Lets it run, delivering `signal` unless it is 0, and waits for the next stop.
+    pub(super) fn run(&self, signal: i32) -> io::Result<Stopped> {
+        self.resume(libc::PTRACE_CONT, signal)
+    }
+
+    /// Lets it execute one instruction, without waiting for it.
+    pub(super) fn begin_step(&self, signal: i32) -> io::Result<()> {
+        request(libc::PTRACE_SINGLESTEP, self.pid, 0, signal as usize)
+    }
+
+    /// As [`Self::run`], for one instruction, or up to a signal handler's first.
+    pub(super) fn step(&self, signal: i32) -> io::Result<Stopped> {
+        self.resume(libc::PTRACE_SINGLESTEP, signal)
+    }
+
+    /// As [`Self::run`], stopping before each system call, which is then not executed.
+    pub(super) fn run_without_calls(&self, signal: i32) -> io::Result<Stopped> {
+        const PTRACE_SYSEMU: libc::c_uint = 31;
+        self.resume(PTRACE_SYSEMU, signal)
+    }
+
+    /// Where the kernel notes for this thread which processor it is on; empty when nowhere.
+    pub(super) fn processor_notes(&self) -> std::ops::Range<u64> {
+        const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+        let mut configuration = [0_u64; 3];
+        let to = configuration.as_mut_ptr() as usize;
+        let size = size_of_val(&configuration);
+        let known = request(PTRACE_GET_RSEQ_CONFIGURATION, self.pid, size, to).is_ok();
+        let [at, length, _] = configuration;
+        if known && at != 0 { at..at + (length & 0xffff_ffff).max(32) } else { 0..0 }
+    }
+
+    pub(super) fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        self.memory.write_all_at(bytes, address)
+    }
+
+    /// One word of its memory.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.read(address, &mut bytes) == 8).then(|| u64::from_ne_bytes(bytes))
+    }
+
+    /// Lets it make a system call; its registers are as before afterwards. The kernel's answer is
+    /// handed back as it stands, negative for an error.
+    pub(super) fn call(&mut self, number: i64, arguments: [u64; 6]) -> io::Result<i64> {
+        self.call_with(number, arguments, |_| Ok(()))
+    }
+
+    fn call_with(
+        &mut self,
+        number: i64,
+        arguments: [u64; 6],
+        mut on_event: impl FnMut(&Self) -> io::Result<()>,
+    ) -> io::Result<i64> {
+        let before = self.registers()?;
+        let mut registers = before;
+        registers.rip = self.gadget;
+        registers.rax = number as u64;
+        registers.rdi = arguments[0];
+        registers.rsi = arguments[1];
+        registers.rdx = arguments[2];
+        registers.r10 = arguments[3];
+        registers.r8 = arguments[4];
+        registers.r9 = arguments[5];
+        self.set_registers(&registers)?;
+        loop {
+            match self.step(0)? {
+                Stopped::Event(libc::PTRACE_EVENT_STOP) => {}
+                Stopped::Event(_) => on_event(self)?,
+                Stopped::Signal(libc::SIGTRAP) => break,
+                Stopped::Signal(signal) => self.held.push(signal),
+                Stopped::Exited(_) | Stopped::Killed(_) => {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+            }
+        }
+        let after = self.registers()?;
+        self.set_registers(&before)?;
+        Ok(after.rax.cast_signed())
+    }
+
+    /// Lets it make the call that ends a signal handler, whose frame its stack pointer points to.
+    /// Hands back the registers of what had been interrupted.
+    pub(super) fn return_from_signal(&mut self, program: &Registers) -> io::Result<Registers> {
+        let mut registers = *program;
+        registers.rip = self.gadget;
+        registers.rax = libc::SYS_rt_sigreturn as u64;
+        self.set_registers(&registers)?;
+        loop {
+            match self.step(0)? {
+                Stopped::Signal(libc::SIGTRAP) => return self.registers(),
+                Stopped::Signal(signal) => self.held.push(signal),
+                Stopped::Event(_) => {}
+                Stopped::Exited(_) | Stopped::Killed(_) => {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+            }
+        }
+    }
+
+    /// Forks it. The copy has this thread alone, is traced and stopped as this one is, dies with
+    /// us, and is our child rather than this process's, which never hears of it.
+    pub(super) fn fork(&mut self) -> io::Result<Self> {
+        let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as u64;
+        let mut child = None;
+        let answer = self.call_with(libc::SYS_clone, [flags, 0, 0, 0, 0, 0], |process| {
+            let mut message: libc::c_ulong = 0;
+            let to = &raw mut message as usize;
+            request(libc::PTRACE_GETEVENTMSG, process.pid, 0, to)?;
+            child = Some(message as i32);
+            Ok(())
+        })?;
+        if answer < 0 {
+            return Err(io::Error::from_raw_os_error(-answer as i32));
+        }
+        let Some(pid) = child else {
+            return Err(io::Error::other("the fork was not announced"));
+        };
+        let registers = self.registers()?;
+        match wait(pid)? {
+            Stopped::Signal(_) | Stopped::Event(_) => {}
+            Stopped::Exited(_) | Stopped::Killed(_) => {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+        }
+        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+        let copy =
+            Self { pid, memory, gadget: self.gadget, held: Vec::new(), ours: Cell::new(true) };
+        copy.set_registers(&registers)?;
+        Ok(copy)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.ours.get() {
+            // SAFETY: plain integers; the process is ours and has not been collected, or is gone.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+            while let Ok(Stopped::Signal(_) | Stopped::Event(_)) = wait(self.pid) {}
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Makes a copy ready to run translated: the shared region, and no memory shared with anybody else.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+
+use super::block::Memories;
+use super::process::Process;
+use super::region::{CODE_BYTES, GUARD_BYTES, Region, SHARED_BYTES, TOTAL_BYTES};
+
+/// One line of `/proc/PID/maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MapLine {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    pub(super) executable: bool,
+    pub(super) shared: bool,
+    pub(super) offset: u64,
+    /// Device and inode; zero without a file.
+    pub(super) file: (String, u64),
+    pub(super) path: String,
+}
+
+/// What is mapped in a process.
+pub(super) fn maps(pid: i32) -> io::Result<Vec<MapLine>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/maps"))?;
+    Ok(String::from_utf8_lossy(&bytes).lines().filter_map(parse).collect())
+}
+
+fn parse(line: &str) -> Option<MapLine> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let rights = words.next()?.as_bytes();
+    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
+    let device = words.next()?.to_owned();
+    let inode = words.next()?.parse().ok()?;
+    Some(MapLine {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        readable: rights.first() == Some(&b'r'),
+        writable: rights.get(1) == Some(&b'w'),
+        executable: rights.get(2) == Some(&b'x'),
+        shared: rights.get(3) == Some(&b's'),
+        offset,
+        file: (device, inode),
+        path: words.next().unwrap_or_default().trim_start().to_owned(),
+    })
+}
+
+/// Why a copy cannot be made ready.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SetupError {
+    #[error("the copy cannot be prepared: {0}")]
+    System(#[from] io::Error),
+    #[error("the copy cannot {action}: {cause}")]
+    Call { action: &'static str, cause: io::Error },
+    #[error("{0}")]
+    Unsuitable(String),
+}
+
+/// Whether a mapping of the copy is part of the region.
+pub(super) fn is_ours(line: &MapLine) -> bool {
+    line.path.starts_with("/memfd:stallscope")
+}
+
+const PAGE_BYTES: u64 = 4096;
+const READ: u64 = libc::PROT_READ as u64;
+const WRITE: u64 = libc::PROT_WRITE as u64;
+const EXEC: u64 = libc::PROT_EXEC as u64;
+const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+const NONE: u64 = u64::MAX;
+
+/// Shared memory that is given a private twin may be this large in all.
+const LARGEST_SHARED_BYTES: u64 = 1 << 30;
+
+fn call(
+    copy: &mut Process,
+    action: &'static str,
+    number: i64,
+    arguments: [u64; 6],
+) -> Result<u64, SetupError> {
+    let answer = copy.call(number, arguments)?;
+    if (-4095..0).contains(&answer) {
+        let cause = io::Error::from_raw_os_error(-answer as i32);
+        return Err(SetupError::Call { action, cause });
+    }
+    Ok(answer.cast_unsigned())
+}
+
+/// Gives the copy a region near its program and maps it here too.
+pub(super) fn make_region(copy: &mut Process) -> Result<Region, SetupError> {
+    let base = place(&maps(copy.pid)?).ok_or_else(|| {
+        SetupError::Unsuitable("the program leaves no room for a code cache".into())
+    })?;
+    let file = shared_file(copy)?;
+    let (fd, file) = (file.0, file.1);
+    let fixed = (libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE) as u64;
+    let map = libc::SYS_mmap;
+    call(copy, "map a code cache", map, [base, CODE_BYTES as u64, READ | EXEC, fixed, fd, 0])?;
+    let data = base + CODE_BYTES as u64;
+    let data_bytes = (SHARED_BYTES - CODE_BYTES) as u64;
+    let offset = CODE_BYTES as u64;
+    call(copy, "map a log", map, [data, data_bytes, READ | WRITE, fixed, fd, offset])?;
+    let guard = base + SHARED_BYTES as u64;
+    let fixed = ANONYMOUS | libc::MAP_FIXED_NOREPLACE as u64;
+    call(copy, "map a guard", map, [guard, GUARD_BYTES as u64, 0, fixed, NONE, 0])?;
+    call(copy, "close a file", libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
+    Region::map(&file, base).map_err(|errno| SetupError::System(errno.into()))
+}
+
+/// An anonymous file made in the copy, under its number there, and our own handle of it. It is made
+/// there because we may look into the copy, but the copy perhaps not into us.
+fn shared_file(copy: &mut Process) -> Result<(u64, File), SetupError> {
+    let scratch = call(
+        copy,
+        "map memory",
+        libc::SYS_mmap,
+        [0, PAGE_BYTES, READ | WRITE, ANONYMOUS, NONE, 0],
+    )?;
+    copy.write(scratch, b"stallscope\0")?;
+    let made = call(copy, "make a file", libc::SYS_memfd_create, [scratch, 0, 0, 0, 0, 0]);
+    call(copy, "unmap memory", libc::SYS_munmap, [scratch, PAGE_BYTES, 0, 0, 0, 0])?;
+    let fd = made?;
+    let path = format!("/proc/{}/fd/{fd}", copy.pid);
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    file.set_len(SHARED_BYTES as u64)?;
+    Ok((fd, file))
+}
+
+/// Where the region goes: below the lowest file, else far enough above everything low that the
+/// heap can grow. Not where the kernel would put the program's own next mapping, which would
+/// then get another address than in the original.
+fn place(maps: &[MapLine]) -> Option<u64> {
+    const SPACING: u64 = 16 << 20;
+    const HEAP_ROOM: u64 = 1 << 30;
+    let total = TOTAL_BYTES as u64;
+    let image = maps.iter().find(|m| !m.path.is_empty())?.start & !0xffff;
+    let mut candidates = Vec::new();
+    if let Some(below) = image.checked_sub(total + SPACING).filter(|at| *at >= 1 << 20) {
+        candidates.push(below & !0xffff);
+    }
+    candidates.extend((1..8).map(|n| image + n * HEAP_ROOM));
+    candidates.into_iter().find(|at| maps.iter().all(|m| m.end <= *at || at + total <= m.start))
+}
+
+/// Gives the copy its own twin of all memory that it shares with others for writing, so that
+/// what it writes stays its own. Hands back how much that was.
+pub(super) fn unshare(copy: &mut Process) -> Result<u64, SetupError> {
+    let maps = maps(copy.pid)?;
+    let shared: Vec<&MapLine> =
+        maps.iter().filter(|m| m.shared && m.writable && m.readable).collect();
+    let bytes = shared.iter().map(|m| m.end - m.start).sum::<u64>();
+    if bytes > LARGEST_SHARED_BYTES {
+        return Err(SetupError::Unsuitable(format!(
+            "it shares {} MiB with other processes for writing",
+            bytes >> 20
+        )));
+    }
+    for line in shared {
+        let twins =
+            |m: &&MapLine| m.start != line.start && m.file == line.file && m.offset == line.offset;
+        if line.file.1 != 0 && maps.iter().any(|m| twins(&m)) {
+            return Err(SetupError::Unsuitable(format!(
+                "it has {} mapped twice, which a copy cannot keep in step",
+                line.path
+            )));
+        }
+        let length = line.end - line.start;
+        let mut content = vec![0; length as usize];
+        if copy.read(line.start, &mut content) < content.len() {
+            return Err(SetupError::Unsuitable(format!(
+                "it has a device mapped that a copy must not touch ({})",
+                line.path
+            )));
+        }
+        let rights = READ | WRITE | if line.executable { EXEC } else { 0 };
+        let flags = ANONYMOUS | libc::MAP_FIXED as u64;
+        let arguments = [line.start, length, rights, flags, NONE, 0];
+        call(copy, "replace shared memory", libc::SYS_mmap, arguments)?;
+        copy.write(line.start, &content)?;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_map_is_read() {
+        let line = parse("7f00-8000 rwxs 00001000 08:01 42                 /tmp/a file (deleted)")
+            .unwrap();
+        assert_eq!((line.start, line.end, line.offset), (0x7f00, 0x8000, 0x1000));
+        assert!(line.readable && line.writable && line.executable && line.shared);
+        assert_eq!(line.file, ("08:01".to_owned(), 42));
+        assert_eq!(line.path, "/tmp/a file (deleted)");
+        assert!(parse("nonsense").is_none());
+    }
+
+    #[test]
+    fn the_region_goes_where_nothing_is() {
+        let line = |start: u64, end: u64| MapLine {
+            path: "/bin/x".into(),
+            ..parse(&format!("{start:x}-{end:x} r-xp 0 0:0 0")).unwrap()
+        };
+        let high = 0x5555_5555_0000;
+        let at = place(&[line(high, high + 0x1000)]).unwrap();
+        assert!(at + TOTAL_BYTES as u64 <= high);
+        let at = place(&[line(0x40_0000, 0x50_0000)]).unwrap();
+        assert!(at >= 1 << 30);
+    }
+}

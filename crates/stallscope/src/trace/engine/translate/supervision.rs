@@ -1,0 +1,143 @@
+//! What the copy does not do by itself: instructions that translation does not cover, system calls.
+
+use iced_x86::{Code, Decoder, DecoderOptions};
+
+use super::block::Memories;
+use super::calls::Verdict;
+use super::driver::{DriveError, Driver, Next, Outcome};
+use super::process::Stopped;
+use super::signals::SI_KERNEL;
+use super::supervised;
+use crate::model::Avma;
+use crate::trace::engine::{Block, BlockInsn, MemoryAccess};
+
+impl Driver<'_> {
+    /// Executes the instruction where the program stands at its own place.
+    pub(super) fn supervise(&mut self) -> Result<Next, DriveError> {
+        self.drain()?;
+        if self.is_enough() {
+            return Ok(Next::End(Outcome::Length));
+        }
+        let pc = self.program.rip;
+        let mut code = [0; 15];
+        let got = self.copy.read(pc, &mut code);
+        let insn = Decoder::with_ip(64, &code[..got], pc, DecoderOptions::NONE).decode();
+        if insn.code() == Code::Syscall {
+            return self.system_call(insn.next_ip());
+        }
+        self.counts.supervised += 1;
+        let accesses = if self.translator.with_memory && !insn.is_invalid() {
+            supervised::accesses(&insn, &self.program, self.copy.pid)?
+        } else {
+            Vec::new()
+        };
+        self.copy.set_registers(&self.program)?;
+        loop {
+            match self.copy.step(0)? {
+                Stopped::Signal(libc::SIGTRAP) => {}
+                Stopped::Signal(signal) => {
+                    self.program = self.copy.registers()?;
+                    return if self.program.rip == pc {
+                        self.signal(signal)
+                    } else {
+                        self.copy.held.push(signal);
+                        Ok(Next::Go)
+                    };
+                }
+                Stopped::Event(_) => continue,
+                Stopped::Exited(code) => return Ok(Next::End(Outcome::Exit(code))),
+                Stopped::Killed(signal) => return Ok(Next::End(Outcome::Signal(signal))),
+            }
+            self.program = self.copy.registers()?;
+            let repeats = insn.is_string_instruction() && self.program.rip == pc;
+            if !repeats {
+                break;
+            }
+        }
+        let own_trap = self.copy.signal_info()?.1 == SI_KERNEL;
+        self.one(pc, insn.len(), &accesses);
+        if own_trap { self.signal(libc::SIGTRAP) } else { Ok(Next::Go) }
+    }
+
+    /// Tells the sink of one instruction.
+    fn one(&mut self, pc: u64, length: usize, accesses: &[MemoryAccess]) {
+        let insn = BlockInsn { address: Avma(pc), size_bytes: length as u8 };
+        self.translator.blocks.single(&Block { insns: vec![insn] }, accesses, self.sink);
+        self.counts.instructions += 1;
+        *self.supervised_at.entry(pc).or_default() += 1;
+        if self.enough.is_some() {
+            self.place_log();
+        }
+    }
+
+    /// The program makes a system call; it goes on at `next`.
+    fn system_call(&mut self, next: u64) -> Result<Next, DriveError> {
+        let r = self.program;
+        let number = r.rax.cast_signed();
+        let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
+        self.counts.calls += 1;
+        let answer = match self.calls.judge(&self.copy, number, arguments) {
+            Verdict::Answer(answer) => answer,
+            Verdict::Run => self.make_call(number, arguments)?,
+            Verdict::RunPrivately(fd) => {
+                if let Err(reason) = self.calls.reopen(&mut self.copy, fd) {
+                    return Ok(Next::End(Outcome::GaveUp(reason)));
+                }
+                self.make_call(number, arguments)?
+            }
+            Verdict::SignalReturn => {
+                self.one(r.rip, 2, &[]);
+                self.program = self.copy.return_from_signal(&r)?;
+                return Ok(Next::Go);
+            }
+            Verdict::Exit(code) => {
+                self.one(r.rip, 2, &[]);
+                return Ok(Next::End(Outcome::Exit(code)));
+            }
+            Verdict::Exec => {
+                self.one(r.rip, 2, &[]);
+                return Ok(Next::End(Outcome::Exec));
+            }
+            Verdict::GiveUp(reason) => return Ok(Next::End(Outcome::GaveUp(reason))),
+        };
+        self.one(r.rip, 2, &[]);
+        // As the processor leaves them: where it returned to, and the flags it returned with.
+        self.program.rax = answer.cast_unsigned();
+        self.program.rcx = next;
+        self.program.r11 = r.eflags;
+        self.program.rip = next;
+        Ok(Next::Go)
+    }
+
+    fn make_call(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64, DriveError> {
+        let maps_change = matches!(
+            number,
+            libc::SYS_mmap
+                | libc::SYS_munmap
+                | libc::SYS_mprotect
+                | libc::SYS_mremap
+                | libc::SYS_brk
+        );
+        let range = arguments[0]..arguments[0].saturating_add(arguments[1]);
+        let code_changes = matches!(
+            number,
+            libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_mremap
+        ) && self.translator.pages.seen().any(|page| range.contains(&page));
+        // The kernel may write for the program where we let nobody write.
+        if code_changes || !self.protected.is_empty() {
+            self.forget()?;
+        }
+        let arguments = self.calls.with_own_ids(self.copy.pid, number, arguments);
+        self.copy.set_registers(&self.program)?;
+        let answer = self.copy.call(number, arguments)?;
+        self.calls.made(number, arguments, answer);
+        if maps_change {
+            self.maps_are_old = true;
+        }
+        if number == libc::SYS_arch_prctl {
+            let now = self.copy.registers()?;
+            (self.program.fs_base, self.program.gs_base) = (now.fs_base, now.gs_base);
+        }
+        Ok(answer)
+    }
+}
