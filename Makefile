@@ -72,6 +72,10 @@ bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 
 	@$(or $(BENCH_PIN),taskset -c 1) crates/index-codec/bench/target/release/index-codec-bench \
 		$$(crates/index-codec/bench/model.sh)
 
+.PHONY: bench-scan
+bench-scan: build ## How much faster than objdump -d is scan, on libLLVM 16 and on a kernel image?
+	@scripts/bench-scan target/release/stallscope
+
 .PHONY: bless
 bless: cases ## Accept the present output as the golden output
 	INSTA_UPDATE=always TRYCMD=overwrite $(CARGO) test --workspace --locked

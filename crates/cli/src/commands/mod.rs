@@ -13,4 +13,5 @@ mod run_args;
 pub mod scan;
 mod site;
 pub mod sweep;
+mod target;
 mod words;

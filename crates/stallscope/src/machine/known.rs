@@ -25,6 +25,9 @@ macro_rules! microarchitectures {
         }
 
         impl Microarchitecture {
+            /// All that are in the table.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
             /// The name that people use.
             #[must_use]
             pub fn name(self) -> &'static str {
@@ -63,6 +66,31 @@ microarchitectures! {
     Zen3 "Zen 3",
     Zen4 "Zen 4",
     Zen5 "Zen 5",
+    NeoverseN1 "Neoverse N1",
+    NeoverseV2 "Neoverse V2",
+    AppleFirestorm "Apple Firestorm",
+    AmpereSkylark "Ampere Skylark",
+}
+
+impl Microarchitecture {
+    /// The design that `name` means, whatever its case, blanks and hyphens.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let plain = |text: &str| -> String {
+            let counts = |c: &char| c.is_ascii_alphanumeric() || *c == '+';
+            text.chars().filter(counts).map(|c| c.to_ascii_lowercase()).collect()
+        };
+        Self::ALL.iter().copied().find(|design| plain(design.name()) == plain(name))
+    }
+
+    /// Whether it is an AArch64 design; the others are x86-64.
+    #[must_use]
+    pub fn is_aarch64(self) -> bool {
+        matches!(
+            self,
+            Self::NeoverseN1 | Self::NeoverseV2 | Self::AppleFirestorm | Self::AmpereSkylark
+        )
+    }
 }
 
 impl fmt::Display for Microarchitecture {
@@ -266,6 +294,14 @@ mod tests {
         assert!(skx.jcc_erratum && clx.jcc_erratum);
         assert!(!ask(Vendor::Intel, 6, 0x55, 11).jcc_erratum);
         assert!(!ask(Vendor::Intel, 6, 0x6a, 6).jcc_erratum);
+    }
+
+    #[test]
+    fn designs_are_found_by_name() {
+        assert_eq!(M::named("neoverse-v2"), Some(M::NeoverseV2));
+        assert_eq!(M::named("ZEN 4"), Some(M::Zen4));
+        assert_eq!((M::named("zen+"), M::named("zen")), (Some(M::ZenPlus), Some(M::Zen1)));
+        assert_eq!(M::named("pentium"), None);
     }
 
     #[test]
