@@ -75,6 +75,9 @@ bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 
 .PHONY: bench-trace
 bench-trace: ## Instructions a second that tracing follows, beside valgrind's tools
 	@scripts/bench-trace
+.PHONY: bench-scan
+bench-scan: build ## How much faster than objdump -d is scan, on libLLVM 16 and on a kernel image?
+	@scripts/bench-scan target/release/stallscope
 
 .PHONY: bless
 bless: cases ## Accept the present output as the golden output

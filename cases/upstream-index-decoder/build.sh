@@ -44,17 +44,41 @@ build_one() {
     mv "$stamp.new" "$stamp"
 }
 
+# The decoder alone for AArch64, not linked: build/decoder-aarch64-clang-15.o, -16.o, -19.o. Only
+# clang 16 merges the two loads there too.
+build_aarch64() {
+    local version=$1
+    local product=build/decoder-aarch64-clang-$version.o
+    local source
+    source=$(cargo metadata --format-version 1 --locked --manifest-path driver/Cargo.toml |
+        grep -o '"manifest_path":"[^"]*/meshopt-[^"]*/Cargo.toml"' | cut -d'"' -f4)
+    source=$(dirname "$source")/vendor/src/indexcodec.cpp
+    if [[ -f $product && $product -nt $source && $product -nt build.sh ]]; then
+        return
+    fi
+    echo "building $product"
+    "clang++-$version" --target=aarch64-linux-gnu -O3 -g -DNDEBUG -c "$source" -o "$product.new"
+    mv "$product.new" "$product"
+}
+
 missing=()
-for version in 16 19; do
+for version in 15 16 19; do
     command -v "clang++-$version" >/dev/null || missing+=("clang++-$version")
 done
 if ((${#missing[@]})); then
     echo "upstream-index-decoder: ${missing[*]} not found." >&2
-    echo "This case compares two compilers and needs both: run scripts/setup, or install the" >&2
-    echo "packages clang-16 and clang-19." >&2
+    echo "This case compares compilers and needs them all: run scripts/setup, or install the" >&2
+    echo "packages clang-15, clang-16 and clang-19." >&2
     exit 1
 fi
 mkdir -p build
 for version in 16 19; do
     build_one "$version"
 done
+if command -v aarch64-linux-gnu-g++ >/dev/null; then
+    for version in 15 16 19; do
+        build_aarch64 "$version"
+    done
+else
+    echo "SKIPPED: AArch64 objects: aarch64-linux-gnu-g++ not found (scripts/setup installs it)" >&2
+fi

@@ -63,6 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         args: rest.iter().map(Into::into).collect(),
         environment_padding_bytes: 0,
         cpu: None,
+        streams: stallscope::trace::child::Streams::Captured,
     };
     let mut counted = Counting::default();
     let limits = Limits { timeout: None, interrupt: &NEVER };

@@ -13,5 +13,6 @@ mod run_args;
 pub mod scan;
 mod site;
 pub mod sweep;
+mod target;
 pub mod trace;
 mod words;

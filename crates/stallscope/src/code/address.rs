@@ -11,19 +11,80 @@
 //! A root names the *latest* value of its kind. Whoever walks a path backwards has to replace the
 //! roots of a block's start by the values at the end of the predecessor ([`Addresses::before`]).
 
+use std::fmt;
+use std::num::NonZeroU64;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+
 use super::cfg::FunctionCode;
 use super::insn::{Access, Flow, Insn, RawAddress, Reg, Value};
 use super::loops::reverse_post_order;
 
-/// Where a value comes from that cannot be followed further back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Root {
+/// Where a value comes from that cannot be followed further back. One word: these are copied and
+/// compared millions of times.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Root(NonZeroU64);
+
+/// A root, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootKind {
     /// The register's value when the function was entered.
     Entry(Reg),
     /// The result of an instruction (its index in the function).
     Result(u32, Reg),
     /// The value that a register has at the start of a block where several meet.
     Merge(u32, Reg),
+}
+
+impl Root {
+    const ENTRY: u64 = 1;
+    const RESULT: u64 = 2;
+    const MERGE: u64 = 3;
+
+    const fn pack(kind: u64, at: u32, reg: Reg) -> Self {
+        // The kind is never 0.
+        match NonZeroU64::new((at as u64) << 16 | (reg.0 as u64) << 8 | kind) {
+            Some(word) => Self(word),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+
+    /// See [`RootKind::Entry`].
+    #[must_use]
+    pub const fn entry(reg: Reg) -> Self {
+        Self::pack(Self::ENTRY, 0, reg)
+    }
+
+    /// See [`RootKind::Result`].
+    #[must_use]
+    pub const fn result(insn: u32, reg: Reg) -> Self {
+        Self::pack(Self::RESULT, insn, reg)
+    }
+
+    /// See [`RootKind::Merge`].
+    #[must_use]
+    pub const fn merge(block: u32, reg: Reg) -> Self {
+        Self::pack(Self::MERGE, block, reg)
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(self) -> RootKind {
+        let word = self.0.get();
+        let (at, reg) = ((word >> 16) as u32, Reg((word >> 8) as u8));
+        match word & 0xff {
+            Self::ENTRY => RootKind::Entry(reg),
+            Self::RESULT => RootKind::Result(at, reg),
+            _ => RootKind::Merge(at, reg),
+        }
+    }
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind().fmt(f)
+    }
 }
 
 /// A value as `base + also + index * scale + offset`.
@@ -47,6 +108,12 @@ impl SymbolicAddress {
 
     fn root(root: Root) -> Self {
         Self { base: Some(root), ..Self::constant(0) }
+    }
+
+    /// The address that is this root and nothing else.
+    #[must_use]
+    pub fn of_root(root: Root) -> Self {
+        Self::root(root)
     }
 
     /// How many bytes `self` lies above `other`, when both have the same roots.
@@ -99,74 +166,130 @@ impl SymbolicAddress {
     }
 }
 
-/// The value of every general register at one point.
+/// A register's value by number: a root's own word, or [`DERIVED`] and a place in [`Values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State([SymbolicAddress; Reg::COUNT]);
+struct Number(u64);
 
-impl State {
-    fn entry() -> Self {
-        Self(std::array::from_fn(|r| SymbolicAddress::root(Root::Entry(Reg(r as u8)))))
+const DERIVED: u64 = 1 << 63;
+
+impl Number {
+    fn of_root(root: Root) -> Self {
+        Self(root.0.get())
     }
+}
 
-    fn merge_of(block: usize) -> Self {
-        Self(std::array::from_fn(|r| {
-            SymbolicAddress::root(Root::Merge(block as u32, Reg(r as u8)))
-        }))
-    }
+/// Values that are more than a root, each once: equal values have equal numbers.
+#[derive(Clone, Debug, Default)]
+struct Values {
+    known: Vec<SymbolicAddress>,
+    numbers: FxHashMap<SymbolicAddress, u64>,
+}
 
-    fn get(&self, reg: Reg) -> SymbolicAddress {
-        self.0[usize::from(reg.0) % Reg::COUNT]
-    }
-
-    /// Joins another predecessor in; true when something changed.
-    fn join(&mut self, incoming: &Self, block: usize) -> bool {
-        let mut changed = false;
-        for (r, (mine, theirs)) in self.0.iter_mut().zip(&incoming.0).enumerate() {
-            let merged = SymbolicAddress::root(Root::Merge(block as u32, Reg(r as u8)));
-            if *mine != *theirs && *mine != merged {
-                *mine = merged;
-                changed = true;
-            }
-        }
-        changed
-    }
-
-    /// With a merged value for each register that has one in `header`, the start of the same block.
-    fn merged_like(mut self, header: Option<&Self>, block: usize) -> Self {
-        for (mine, (known, merged)) in self
-            .0
-            .iter_mut()
-            .zip(header.map_or([].as_slice(), |h| &h.0).iter().zip(Self::merge_of(block).0))
+impl Values {
+    fn number(&mut self, value: SymbolicAddress) -> Number {
+        if let Some(root) = value.base
+            && value == SymbolicAddress::root(root)
         {
-            if *known == merged {
-                *mine = merged;
-            }
+            return Number::of_root(root);
         }
-        self
+        let next = self.known.len() as u64;
+        let place = *self.numbers.entry(value).or_insert(next);
+        if place == next {
+            self.known.push(value);
+        }
+        Number(DERIVED | place)
     }
 
-    /// The symbolic form of an address spelled with registers; `None` when it has too many parts.
-    fn evaluate(&self, raw: &RawAddress) -> Option<SymbolicAddress> {
-        let base = raw.base.map(|r| self.get(r));
-        let index = raw.index.map(|r| (self.get(r), raw.scale));
-        SymbolicAddress::sum(base, index, raw.displacement)
-    }
-
-    fn step(&mut self, index: usize, insn: &Insn) {
-        let defined = insn.define.map(|(reg, value)| {
-            let known = match value {
-                Value::Address(raw) => self.evaluate(&raw),
-                Value::Masked(_) => None,
-            };
-            (reg, known.unwrap_or(SymbolicAddress::root(Root::Result(index as u32, reg))))
-        });
-        for r in 0..Reg::COUNT as u8 {
-            if insn.clobbers & Reg(r).bit() != 0 {
-                self.0[usize::from(r)] = SymbolicAddress::root(Root::Result(index as u32, Reg(r)));
-            }
+    fn value(&self, number: Number) -> SymbolicAddress {
+        if number.0 & DERIVED != 0
+            && let Some(value) = self.known.get((number.0 & !DERIVED) as usize)
+        {
+            return *value;
         }
-        if let Some((reg, value)) = defined {
-            self.0[usize::from(reg.0) % Reg::COUNT] = value;
+        let word = NonZeroU64::new(number.0).unwrap_or(NonZeroU64::MIN);
+        SymbolicAddress::root(Root(word))
+    }
+}
+
+/// The values of all general registers at one point.
+type State = [Number];
+
+fn merge_number(block: usize, register: usize) -> Number {
+    Number::of_root(Root::merge(block as u32, Reg(register as u8)))
+}
+
+/// Joins the values of another predecessor in; true when something changed.
+fn join(known: &mut State, incoming: &State, block: usize) -> bool {
+    let mut changed = false;
+    for (register, (mine, theirs)) in known.iter_mut().zip(incoming).enumerate() {
+        if *mine != *theirs {
+            let merged = merge_number(block, register);
+            changed |= std::mem::replace(mine, merged) != merged;
+        }
+    }
+    changed
+}
+
+/// Merges each register that was merged at the same place before.
+fn keep_merged(known: &mut State, before: Option<&State>, block: usize) {
+    for (register, (mine, earlier)) in known.iter_mut().zip(before.unwrap_or(&[])).enumerate() {
+        if *earlier == merge_number(block, register) {
+            *mine = *earlier;
+        }
+    }
+}
+
+/// The order in which blocks are looked at, and where it goes back.
+struct Order {
+    blocks: Vec<usize>,
+    position_of: Vec<usize>,
+    is_entry: Vec<bool>,
+    /// Whether a block is also reached from one that is not before it.
+    repeats: Vec<bool>,
+}
+
+impl Order {
+    fn of(code: &FunctionCode) -> Self {
+        let (blocks, is_entry) = reverse_post_order(&code.blocks);
+        let mut position_of = vec![0; code.blocks.len()];
+        for (position, block) in blocks.iter().enumerate() {
+            position_of[*block] = position;
+        }
+        let repeats = (0..code.blocks.len())
+            .map(|b| code.blocks[b].predecessors.iter().any(|p| position_of[*p] >= position_of[b]))
+            .collect();
+        Self { blocks, position_of, is_entry, repeats }
+    }
+}
+
+/// The symbolic form of an address spelled with registers; `None` when it has too many parts.
+fn evaluate(state: &State, values: &Values, raw: &RawAddress) -> Option<SymbolicAddress> {
+    let value = |reg: Reg| values.value(state[usize::from(reg.0) % state.len()]);
+    let index = raw.index.map(|r| (value(r), raw.scale));
+    SymbolicAddress::sum(raw.base.map(value), index, raw.displacement)
+}
+
+fn step(state: &mut State, values: &mut Values, index: usize, insn: &Insn) {
+    let result = |reg| Number::of_root(Root::result(index as u32, reg));
+    let mut number = |(reg, value): (Reg, Value)| {
+        let known = match value {
+            Value::Address(raw) => evaluate(state, values, &raw),
+            Value::Masked(_) => None,
+        };
+        (reg, known.map_or(result(reg), |value| values.number(value)))
+    };
+    let defined = [insn.define.map(&mut number), insn.also_define.map(number)];
+    let mut clobbers = insn.clobbers;
+    while clobbers != 0 {
+        let reg = Reg(clobbers.trailing_zeros() as u8);
+        if let Some(value) = state.get_mut(usize::from(reg.0)) {
+            *value = result(reg);
+        }
+        clobbers &= clobbers - 1;
+    }
+    for (reg, value) in defined.into_iter().flatten() {
+        if let Some(place) = state.get_mut(usize::from(reg.0)) {
+            *place = value;
         }
     }
 }
@@ -176,28 +299,96 @@ impl State {
 pub struct Addresses {
     /// Per instruction: where it loads, where it stores.
     accesses: Vec<[Option<SymbolicAddress>; 2]>,
-    /// Per block: the registers at its end.
-    at_end: Vec<State>,
+    /// The registers at the end of each block, block after block.
+    at_end: Vec<Number>,
+    registers: usize,
+    values: Values,
 }
 
 impl Addresses {
     /// Follows all values through a function. Linear in its size but for loops, which are gone
     /// round a few times: each register of each block changes at most twice.
+    ///
+    /// In two rounds. What changes in a loop is found out only when its end has been seen, and by
+    /// then the blocks inside have met two values of it, the first of them outdated. The second
+    /// round knows from the start what merges where a loop begins.
     #[must_use]
     pub fn of(code: &FunctionCode) -> Self {
-        let at_start = states_at_block_starts(code);
-        let mut accesses = vec![[None, None]; code.insns.len()];
-        let mut at_end = at_start;
-        for (block, state) in code.blocks.iter().zip(&mut at_end) {
-            let body = block.first..block.end;
-            for (index, access) in body.clone().zip(&mut accesses[body]) {
-                let insn = &code.insns[index];
-                let symbolic = |a: &Option<Access>| a.and_then(|a| state.evaluate(&a.address));
-                *access = [symbolic(&insn.load), symbolic(&insn.store)];
-                state.step(index, insn);
+        let registers = code.architecture.registers();
+        let order = Order::of(code);
+        let mut this = Self {
+            accesses: vec![[None, None]; code.insns.len()],
+            at_end: Vec::new(),
+            registers,
+            values: Values::default(),
+        };
+        let first_round = this.flow_together(code, &order, &[]);
+        if order.repeats.contains(&true) {
+            this.flow_together(code, &order, &first_round);
+        }
+        this
+    }
+
+    /// Fills in the registers at the end of each block, and gives those at the start. `before` is
+    /// what an earlier round gave.
+    fn flow_together(&mut self, code: &FunctionCode, order: &Order, before: &State) -> Vec<Number> {
+        let registers = self.registers;
+        let blocks = code.blocks.len();
+        let place = |block: usize| block * registers..(block + 1) * registers;
+        // At first nothing is known about any register; entries stay so, but for the function's own.
+        let merged = (0..blocks)
+            .flat_map(|block| (0..registers).map(move |register| merge_number(block, register)));
+        let mut at_end: Vec<Number> = merged.collect();
+        let mut at_start = at_end.clone();
+        for (register, value) in at_start.iter_mut().enumerate().take(registers) {
+            *value = Number::of_root(Root::entry(Reg(register as u8)));
+        }
+        if order.repeats.first() == Some(&true) {
+            keep_merged(&mut at_start[..registers], before.get(place(0)), 0);
+        }
+        let mut entered = order.is_entry.clone();
+        let mut waiting = vec![true; blocks];
+        let mut again = true;
+        while std::mem::take(&mut again) {
+            for (position, block) in order.blocks.iter().enumerate() {
+                if !entered[*block] || !std::mem::take(&mut waiting[*block]) {
+                    continue;
+                }
+                let body = &code.blocks[*block];
+                let state = &mut at_end[place(*block)];
+                state.copy_from_slice(&at_start[place(*block)]);
+                self.run(state, code, body.first..body.end);
+                for successor in &body.successors {
+                    let known = &mut at_start[place(*successor)];
+                    let changed = if std::mem::replace(&mut entered[*successor], true) {
+                        join(known, state, *successor)
+                    } else {
+                        known.copy_from_slice(state);
+                        if order.repeats[*successor] {
+                            keep_merged(known, before.get(place(*successor)), *successor);
+                        }
+                        true
+                    };
+                    waiting[*successor] |= changed;
+                    // What comes later in this round is looked at in this round.
+                    again |= changed && order.position_of[*successor] <= position;
+                }
             }
         }
-        Self { accesses, at_end }
+        self.at_end = at_end;
+        at_start
+    }
+
+    /// Goes through a block and notes where it reads and writes.
+    fn run(&mut self, state: &mut State, code: &FunctionCode, body: Range<usize>) {
+        for index in body {
+            let insn = &code.insns[index];
+            let symbolic = |access: Option<Access>| {
+                access.and_then(|a| evaluate(state, &self.values, &a.address))
+            };
+            self.accesses[index] = [symbolic(insn.load), symbolic(insn.store)];
+            step(state, &mut self.values, index, insn);
+        }
     }
 
     /// Where instruction `index` loads from.
@@ -221,9 +412,14 @@ impl Addresses {
         block: usize,
         predecessor: usize,
     ) -> Option<SymbolicAddress> {
-        let value = |root: Root| match root {
-            Root::Merge(at, reg) if at as usize == block => self.at_end[predecessor].get(reg),
-            other => SymbolicAddress::root(other),
+        let value = |root: Root| match root.kind() {
+            RootKind::Merge(at, reg) if at as usize == block => {
+                let place = predecessor * self.registers + usize::from(reg.0);
+                self.at_end
+                    .get(place)
+                    .map_or(SymbolicAddress::root(root), |n| self.values.value(*n))
+            }
+            _ => SymbolicAddress::root(root),
         };
         let index = address.index.map(|(root, scale)| (value(root), scale));
         let sum = SymbolicAddress::sum(address.base.map(value), index, address.offset_bytes)?;
@@ -234,14 +430,15 @@ impl Addresses {
     /// it comes round: a pointer, or a distance, that walks over an array of such elements.
     #[must_use]
     pub fn walks_by(&self, code: &FunctionCode, root: Root, bytes: u8) -> bool {
-        let Root::Merge(block, reg) = root else {
+        let RootKind::Merge(block, reg) = root.kind() else {
             return false;
         };
         let Some(header) = code.blocks.get(block as usize) else {
             return false;
         };
         let steps = header.predecessors.iter().filter_map(|predecessor| {
-            self.at_end[*predecessor].get(reg).minus(&SymbolicAddress::root(root))
+            let place = predecessor * self.registers + usize::from(reg.0);
+            self.values.value(*self.at_end.get(place)?).minus(&SymbolicAddress::root(root))
         });
         let mut moves = false;
         for step_bytes in steps {
@@ -254,68 +451,6 @@ impl Addresses {
     }
 }
 
-/// In two rounds. What changes in a loop is found out only when its end has been seen, and by then
-/// the blocks inside have met two values of it, the first of them outdated. The second round knows
-/// from the start what merges where a loop begins.
-fn states_at_block_starts(code: &FunctionCode) -> Vec<State> {
-    let (order, is_entry) = reverse_post_order(&code.blocks);
-    let first_round = flow_together(code, &order, &is_entry, &vec![None; code.blocks.len()]);
-    let mut position = vec![0; code.blocks.len()];
-    for (at, block) in order.iter().enumerate() {
-        position[*block] = at;
-    }
-    let repeats =
-        |b: usize| code.blocks[b].predecessors.iter().any(|p| position[*p] >= position[b]);
-    let headers: Vec<Option<State>> =
-        first_round.iter().enumerate().map(|(b, s)| s.filter(|_| repeats(b))).collect();
-    let second_round = flow_together(code, &order, &is_entry, &headers);
-    second_round.into_iter().enumerate().map(|(b, s)| s.unwrap_or(State::merge_of(b))).collect()
-}
-
-/// The registers at the start of each block that is reached. `headers` says what is known to merge
-/// at some of them.
-fn flow_together(
-    code: &FunctionCode,
-    order: &[usize],
-    is_entry: &[bool],
-    headers: &[Option<State>],
-) -> Vec<Option<State>> {
-    let mut at_start: Vec<Option<State>> = vec![None; code.blocks.len()];
-    for (block, entry) in is_entry.iter().enumerate() {
-        if *entry {
-            at_start[block] = Some(match block {
-                0 => State::entry().merged_like(headers[0].as_ref(), 0),
-                // Reached in a way we cannot see: nothing is known about any register.
-                _ => State::merge_of(block),
-            });
-        }
-    }
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for block in order {
-            let Some(mut state) = at_start[*block] else {
-                continue;
-            };
-            let body = &code.blocks[*block];
-            for index in body.first..body.end {
-                state.step(index, &code.insns[index]);
-            }
-            for successor in &body.successors {
-                match &mut at_start[*successor] {
-                    Some(known) => changed |= known.join(&state, *successor),
-                    unknown => {
-                        let header = headers[*successor].as_ref();
-                        *unknown = Some(state.merged_like(header, *successor));
-                        changed = true;
-                    }
-                }
-            }
-        }
-    }
-    at_start
-}
-
 /// The constant that an index was and-ed with on its way into `address`, if it was: the sign of a
 /// ring or a small table, whose elements are met again soon.
 #[must_use]
@@ -323,7 +458,7 @@ pub fn index_mask(code: &FunctionCode, address: &SymbolicAddress) -> Option<u64>
     let index = address.index.map(|(root, _)| root);
     index.into_iter().chain(address.also).chain(address.base.filter(|_| index.is_none())).find_map(
         |root| {
-            let Root::Result(insn, reg) = root else {
+            let RootKind::Result(insn, reg) = root.kind() else {
                 return None;
             };
             match code.insns.get(insn as usize)? {
@@ -358,7 +493,7 @@ mod tests {
         ]);
         let (hoisted, plain) = (a.load(2).unwrap(), a.load(3).unwrap());
         assert_eq!(hoisted, plain);
-        assert_eq!(plain.base, Some(Root::Entry(Reg::STACK)));
+        assert_eq!(plain.base, Some(Root::entry(Reg::STACK)));
         assert_eq!(plain.offset_bytes, -0x20);
     }
 
@@ -386,15 +521,15 @@ mod tests {
             0x48, 0x8d, 0x04, 0xd5, 0, 0, 0, 0, 0x4a, 0x8d, 0x04, 0x30, 0x48, 0x8b, 0x14, 0x07,
         ]);
         let expected = SymbolicAddress {
-            base: Some(Root::Entry(Reg(7))),
-            also: Some(Root::Entry(Reg(14))),
-            index: Some((Root::Entry(Reg(2)), 8)),
+            base: Some(Root::entry(Reg(7))),
+            also: Some(Root::entry(Reg(14))),
+            index: Some((Root::entry(Reg(2)), 8)),
             offset_bytes: 0,
         };
         assert_eq!((a.load(2), b.load(2)), (Some(expected), Some(expected)));
         // add rdi, rsi; add rdi, rdx; mov rax, [rdi]: more parts than can be written down
         let (_, a) = addresses(&[0x48, 0x01, 0xf7, 0x48, 0x01, 0xd7, 0x48, 0x8b, 0x07]);
-        assert_eq!(a.load(2).unwrap().base, Some(Root::Result(1, Reg(7))));
+        assert_eq!(a.load(2).unwrap().base, Some(Root::result(1, Reg(7))));
     }
 
     #[test]
@@ -403,7 +538,7 @@ mod tests {
         let (code, a) = addresses(&[0x48, 0x89, 0x04, 0x37, 0x48, 0x83, 0xef, 0x10, 0xeb, 0xf6]);
         let at = a.store(0).unwrap();
         let (stays, moves) = (at.base.unwrap(), at.also.unwrap());
-        assert_eq!(moves, Root::Merge(0, Reg(7)));
+        assert_eq!(moves, Root::merge(0, Reg(7)));
         assert!(a.walks_by(&code, moves, 8) && !a.walks_by(&code, moves, 32));
         assert!(!a.walks_by(&code, stays, 8));
     }
@@ -413,7 +548,7 @@ mod tests {
         // loop: mov [rdi+rcx*8], rax; inc rcx; jmp loop
         let (code, a) = addresses(&[0x48, 0x89, 0x04, 0xcf, 0x48, 0xff, 0xc1, 0xeb, 0xf7]);
         let store = a.store(0).unwrap();
-        assert_eq!(store.index, Some((Root::Merge(0, Reg(1)), 8)));
+        assert_eq!(store.index, Some((Root::merge(0, Reg(1)), 8)));
         let earlier = a.before(store, 0, 0).unwrap();
         assert_eq!(earlier.offset_bytes - store.offset_bytes, 8, "{code:?}");
     }
@@ -427,7 +562,7 @@ mod tests {
             0x10, 0xeb, 0xf1,
         ]);
         let moves = a.store(4).unwrap().also.unwrap();
-        assert_eq!(moves, Root::Merge(1, Reg(5)));
+        assert_eq!(moves, Root::merge(1, Reg(5)));
         assert!(a.walks_by(&code, moves, 8));
     }
 

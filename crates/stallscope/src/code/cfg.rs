@@ -5,12 +5,17 @@
 //! after that (padding behind jumps, landing pads of exceptions) keeps its instructions but loses
 //! its edges, so that it cannot hide a loop.
 
+use smallvec::SmallVec;
+
+use super::arch::Architecture;
 use super::functions::Function;
 use super::image::Image;
 use super::insn::{Flow, Insn};
 use super::loops::{Loop, find_loops};
-use super::x86;
 use crate::model::Svma;
+
+/// Numbers of blocks that can follow or come before: two are usual.
+pub type Edges = SmallVec<[usize; 2]>;
 
 /// A stretch of instructions that is entered at its start only and left at its end only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,14 +25,16 @@ pub struct Block {
     /// Index behind its last instruction.
     pub end: usize,
     /// Blocks that can follow.
-    pub successors: Vec<usize>,
+    pub successors: Edges,
     /// Blocks that can come before.
-    pub predecessors: Vec<usize>,
+    pub predecessors: Edges,
 }
 
 /// One function, decoded.
 #[derive(Clone, Debug)]
 pub struct FunctionCode {
+    /// The processor that it is for.
+    pub architecture: Architecture,
     /// Its instructions, by address.
     pub insns: Vec<Insn>,
     /// Its blocks, by address; block 0 is the entry.
@@ -40,16 +47,22 @@ impl FunctionCode {
     /// Decodes a function of an image.
     #[must_use]
     pub fn of(image: &Image, function: &Function) -> Self {
-        Self::decode(image.function_bytes(function), function.start)
+        Self::decode_as(image.architecture(), image.function_bytes(function), function.start)
+    }
+
+    /// Decodes x86-64 machine code that starts at `start`.
+    #[must_use]
+    pub fn decode(bytes: &[u8], start: Svma) -> Self {
+        Self::decode_as(Architecture::X86_64, bytes, start)
     }
 
     /// Decodes machine code that starts at `start`.
     #[must_use]
-    pub fn decode(bytes: &[u8], start: Svma) -> Self {
-        let insns = x86::decode(bytes, start);
-        let blocks = split_into_blocks(&insns);
+    pub fn decode_as(architecture: Architecture, bytes: &[u8], start: Svma) -> Self {
+        let insns = architecture.decode(bytes, start);
+        let blocks = split_into_blocks(&insns, bytes.len(), start);
         let loops = find_loops(&blocks);
-        Self { insns, blocks, loops }
+        Self { architecture, insns, blocks, loops }
     }
 
     /// The index of the instruction that holds `svma`.
@@ -73,42 +86,68 @@ impl FunctionCode {
     }
 }
 
-fn index_of(insns: &[Insn], svma: Svma) -> Option<usize> {
-    insns.binary_search_by_key(&svma, |i| i.svma).ok()
+/// The instructions by where they start, counted from the function's first byte.
+struct Starts {
+    index_at: Vec<u32>,
+    start: Svma,
+}
+
+impl Starts {
+    const NONE: u32 = u32::MAX;
+
+    fn of(insns: &[Insn], size_bytes: usize, start: Svma) -> Self {
+        let mut index_at = vec![Self::NONE; size_bytes];
+        for (index, insn) in insns.iter().enumerate() {
+            let at = insn.svma.distance_from(start).and_then(|at| index_at.get_mut(at as usize));
+            if let Some(place) = at {
+                *place = index as u32;
+            }
+        }
+        Self { index_at, start }
+    }
+
+    fn index_of(&self, svma: Svma) -> Option<usize> {
+        let at = usize::try_from(svma.distance_from(self.start)?).ok()?;
+        self.index_at.get(at).filter(|i| **i != Self::NONE).map(|i| *i as usize)
+    }
 }
 
 fn ends_block(flow: Flow) -> bool {
     !matches!(flow, Flow::Next | Flow::Call)
 }
 
-fn split_into_blocks(insns: &[Insn]) -> Vec<Block> {
-    let mut leader = vec![false; insns.len()];
-    if let Some(first) = leader.first_mut() {
-        *first = true;
+fn split_into_blocks(insns: &[Insn], size_bytes: usize, start: Svma) -> Vec<Block> {
+    let starts = Starts::of(insns, size_bytes, start);
+    // First which instructions start a block, then the number of the block that each is in.
+    let mut block_of = vec![0_u32; insns.len()];
+    if let Some(first) = block_of.first_mut() {
+        *first = 1;
     }
     for (i, insn) in insns.iter().enumerate() {
         if let Flow::Jump(target) | Flow::Branch(target) = insn.flow
-            && let Some(target) = index_of(insns, target)
+            && let Some(target) = starts.index_of(target)
         {
-            leader[target] = true;
+            block_of[target] = 1;
         }
         if ends_block(insn.flow) && i + 1 < insns.len() {
-            leader[i + 1] = true;
+            block_of[i + 1] = 1;
         }
     }
-    let starts: Vec<usize> = (0..insns.len()).filter(|i| leader[*i]).collect();
-    let mut blocks: Vec<Block> = starts
-        .iter()
-        .enumerate()
-        .map(|(b, first)| Block {
-            first: *first,
-            end: starts.get(b + 1).copied().unwrap_or(insns.len()),
-            successors: Vec::new(),
-            predecessors: Vec::new(),
-        })
-        .collect();
+    let mut blocks: Vec<Block> = Vec::new();
+    for (i, leads) in block_of.iter_mut().enumerate() {
+        if *leads == 1 {
+            let (successors, predecessors) = (Edges::new(), Edges::new());
+            blocks.push(Block { first: i, end: insns.len(), successors, predecessors });
+            if let Some(before) = blocks.len().checked_sub(2) {
+                blocks[before].end = i;
+            }
+        }
+        *leads = blocks.len() as u32 - 1;
+    }
     for b in 0..blocks.len() {
-        for next in successors(insns, &blocks, &starts, b) {
+        let last = &insns[blocks[b].end - 1];
+        let block_at = |svma| starts.index_of(svma).map(|i| block_of[i] as usize);
+        for next in successors(last.flow, (b + 1 < blocks.len()).then_some(b + 1), block_at) {
             blocks[b].successors.push(next);
             blocks[next].predecessors.push(b);
         }
@@ -152,16 +191,18 @@ fn cut_unreachable(blocks: &mut [Block]) {
     }
 }
 
-fn successors(insns: &[Insn], blocks: &[Block], starts: &[usize], b: usize) -> Vec<usize> {
-    let block_at = |svma| starts.binary_search(&index_of(insns, svma)?).ok();
-    let following = (b + 1 < blocks.len()).then_some(b + 1);
-    let targets = match insns[blocks[b].end - 1].flow {
+fn successors(
+    flow: Flow,
+    following: Option<usize>,
+    block_at: impl Fn(Svma) -> Option<usize>,
+) -> Edges {
+    let targets = match flow {
         Flow::Next | Flow::Call => [following, None],
         Flow::Jump(target) => [block_at(target), None],
         Flow::Branch(target) => [following, block_at(target)],
         Flow::IndirectJump | Flow::Return | Flow::Stop => [None, None],
     };
-    let mut out: Vec<usize> = targets.into_iter().flatten().collect();
+    let mut out: Edges = targets.into_iter().flatten().collect();
     out.dedup();
     out
 }
@@ -177,12 +218,12 @@ mod tests {
     fn blocks_and_edges() {
         let code = FunctionCode::decode(CODE, Svma(0x100));
         let shape: Vec<_> =
-            code.blocks.iter().map(|b| (b.first, b.end, b.successors.clone())).collect();
+            code.blocks.iter().map(|b| (b.first, b.end, b.successors.to_vec())).collect();
         assert_eq!(
             shape,
             [(0, 2, vec![1, 3]), (2, 4, vec![2, 1]), (4, 5, vec![3]), (5, 6, vec![])]
         );
-        assert_eq!(code.blocks[1].predecessors, [0, 1]);
+        assert_eq!(code.blocks[1].predecessors.to_vec(), [0, 1]);
         assert_eq!(code.insn_at(Svma(0x105)), Some(2));
         assert_eq!(code.insn_at(Svma(0x10a)), None);
         assert_eq!(code.block_of(3), 1);
@@ -201,7 +242,7 @@ mod tests {
     fn an_indirect_jump_leads_to_what_nothing_else_leads_to() {
         // (loop:) jmp rax; (case:) dec edi; jmp loop
         let code = FunctionCode::decode(&[0xff, 0xe0, 0xff, 0xcf, 0xeb, 0xfa], Svma(0));
-        assert_eq!(code.blocks[0].successors, [1]);
+        assert_eq!(code.blocks[0].successors.to_vec(), [1]);
         assert_eq!(code.loops.len(), 1);
     }
 

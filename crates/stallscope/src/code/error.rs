@@ -22,7 +22,7 @@ pub enum CodeError {
         cause: io::Error,
     },
     /// Readable, but no program.
-    #[error("{path} is not an ELF program: it is {looks_like}")]
+    #[error("{path} is not a program: it is {looks_like}")]
     NotElf {
         /// The file.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum CodeError {
         looks_like: &'static str,
     },
     /// Starts like a program and ends too early, or its tables contradict each other.
-    #[error("{path} is a truncated or damaged ELF file: {detail} (copy or build it again)")]
+    #[error("{path} is a truncated or damaged program: {detail} (copy or build it again)")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -38,16 +38,24 @@ pub enum CodeError {
         detail: String,
     },
     /// A program for another processor.
-    #[error("{path} is for {architecture}; only x86-64 programs can be analysed")]
+    #[error("{path} is for {architecture}; only x86-64 and AArch64 programs can be analysed")]
     Foreign {
         /// The file.
         path: PathBuf,
         /// The processor it is for.
         architecture: String,
     },
-    /// A compiled file that no linker has placed yet.
-    #[error("{0} is an object file: name the program or library that it is linked into")]
-    NotLinked(PathBuf),
+    /// Many object files where one program is wanted.
+    #[error("{0} is an archive of object files: name the program that it is linked into")]
+    Archive(PathBuf),
+    /// An archive that only names its members.
+    #[error("{0} is a thin archive, which only names its members; name the object files instead")]
+    ThinArchive(PathBuf),
+    /// More machine code than can be real.
+    #[error(
+        "{0} says that it has more than 1 GiB of machine code: no program has, so it is damaged"
+    )]
+    TooMuchCode(PathBuf),
     /// A program without machine code, or without anything that says where functions are.
     #[error("{path} has no {what}")]
     Empty {
@@ -77,8 +85,11 @@ pub(super) fn looks_like(data: &[u8]) -> &'static str {
     match data {
         [] => "empty",
         [b'#', b'!', ..] => "a script; name the interpreter's program instead",
-        [b'M', b'Z', ..] => "a Windows (PE) program",
-        [0xcf | 0xce, 0xfa, 0xed, 0xfe, ..] | [0xca, 0xfe, 0xba, 0xbe, ..] => "a Mach-O program",
+        [b'M', b'Z', ..] => "a Windows program of another kind than 64-bit PE",
+        [0xce, 0xfa, 0xed, 0xfe, ..] => "a Mach-O program of 32 bits",
+        [0xca, 0xfe, 0xba, 0xbe, ..] => {
+            "a Mach-O program for several processors; extract one of them"
+        }
         [b'!', b'<', b'a', b'r', b'c', b'h', b'>', ..] => "an archive of object files",
         [0x1f, 0x8b, ..] => "gzip-compressed data",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd-compressed data",

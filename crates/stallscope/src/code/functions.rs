@@ -1,4 +1,4 @@
-//! Where functions start and end: from symbols, else from the unwind tables.
+//! Where functions start and end: from symbols, else from Go's own table or the unwind tables.
 //!
 //! Symbols win where both speak. Unwind entries fill the gaps that symbols leave (a program that
 //! was stripped of all but its dynamic symbols), under a name made from the address. Symbols
@@ -6,13 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use gimli::UnwindSection;
-use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
+use gimli::{CieOrFde, UnwindSection};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::image::FunctionSource;
+use super::parts::ProgramFile;
+use super::pclntab::go_functions;
+use super::place::Placed;
 use crate::model::Svma;
 
 /// A stretch of machine code with a name.
@@ -63,6 +66,7 @@ pub fn demangle(symbol: &str) -> String {
 }
 
 /// What is known about one start address while the list is being made.
+#[derive(Default)]
 struct Candidate {
     symbol: Option<String>,
     size_bytes: u64,
@@ -70,18 +74,28 @@ struct Candidate {
     rank: u8,
 }
 
+/// Starts of functions, with what is known about each.
+type Starts = BTreeMap<Svma, Candidate>;
+
 /// Functions inside the given code ranges, by address, without overlap.
 pub(super) fn list(
-    file: &ElfFile64<'_, Endianness>,
+    file: &ProgramFile<'_>,
     code: &[(Svma, u64)],
+    placed: Option<&Placed>,
 ) -> (Vec<Function>, FunctionSource) {
     let range_of = |svma: Svma| {
         code.iter().find(|(start, size)| svma.distance_from(*start).is_some_and(|d| d < *size))
     };
-    let mut starts: BTreeMap<Svma, Candidate> = BTreeMap::new();
-    add_symbols(file, &mut starts);
-    let own_symbols = file.symbols().any(|s| s.kind() == SymbolKind::Text && s.is_definition());
-    add_unwind_entries(file, &mut starts);
+    let mut starts = Starts::new();
+    let own_symbols = add_symbols(file, placed, &mut starts);
+    let mut source = FunctionSource::Symbols;
+    if !own_symbols {
+        let from_go = add_go_table(file, &mut starts);
+        source = if from_go { FunctionSource::GoTable } else { FunctionSource::EhFrame };
+    }
+    if placed.is_none() {
+        add_unwind_entries(file, &mut starts);
+    }
     starts.retain(|svma, _| range_of(*svma).is_some());
 
     let addresses: Vec<Svma> = starts.keys().copied().collect();
@@ -103,36 +117,57 @@ pub(super) fn list(
             functions.push(Function { symbol, start, size_bytes, named });
         }
     }
-    let source = if own_symbols { FunctionSource::Symbols } else { FunctionSource::EhFrame };
     (functions, source)
 }
 
-fn add_symbols(file: &ElfFile64<'_, Endianness>, starts: &mut BTreeMap<Svma, Candidate>) {
-    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+/// Adds what the symbol tables say; whether the program has functions in a table of its own (one
+/// that stripping takes away).
+fn add_symbols(file: &ProgramFile<'_>, placed: Option<&Placed>, starts: &mut Starts) -> bool {
+    let own = file.symbols().map(|s| (true, s));
+    let mut own_symbols = false;
+    for (is_own, symbol) in own.chain(file.dynamic_symbols().map(|s| (false, s))) {
         if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
             continue;
         }
+        own_symbols |= is_own;
         let Ok(name) = symbol.name() else { continue };
         if name.is_empty() || name.starts_with('$') {
             continue;
         }
+        let address = Svma(placed.map_or(symbol.address(), |placed| placed.symbol(&symbol)));
         // A sized global name says more than a local or a label without size.
         let rank = 1 + u8::from(symbol.is_global()) + 2 * u8::from(symbol.size() > 0);
-        let entry = starts.entry(Svma(symbol.address())).or_insert(Candidate {
-            symbol: None,
-            size_bytes: 0,
-            rank: 0,
-        });
+        let entry = starts.entry(address).or_default();
         entry.size_bytes = entry.size_bytes.max(symbol.size());
         if rank > entry.rank {
             entry.rank = rank;
             entry.symbol = Some(name.to_owned());
         }
     }
+    own_symbols
+}
+
+/// Adds the functions of a Go program; false when it is none.
+fn add_go_table(file: &ProgramFile<'_>, starts: &mut Starts) -> bool {
+    let names = [".gopclntab", ".data.rel.ro.gopclntab", "__gopclntab"];
+    let Some(table) = names.iter().find_map(|name| file.section_by_name(name)) else {
+        return false;
+    };
+    let text = file.section_by_name(".text").or_else(|| file.section_by_name("__text"));
+    let (Ok(data), Some(text)) = (table.data(), text) else { return false };
+    let functions = go_functions(data, Svma(text.address()));
+    for function in &functions {
+        let entry = starts.entry(function.start).or_default();
+        if entry.symbol.is_none() {
+            entry.symbol = Some(function.name.clone());
+            entry.size_bytes = function.size_bytes;
+        }
+    }
+    !functions.is_empty()
 }
 
 /// Adds the ranges of `.eh_frame` that no symbol covers.
-fn add_unwind_entries(file: &ElfFile64<'_, Endianness>, starts: &mut BTreeMap<Svma, Candidate>) {
+fn add_unwind_entries(file: &ProgramFile<'_>, starts: &mut Starts) {
     let Some(section) = file.section_by_name(".eh_frame") else {
         return;
     };
@@ -141,12 +176,21 @@ fn add_unwind_entries(file: &ElfFile64<'_, Endianness>, starts: &mut BTreeMap<Sv
     let bases = gimli::BaseAddresses::default().set_eh_frame(section.address());
     let mut entries = eh_frame.entries(&bases);
     let covered: Vec<(Svma, u64)> = starts.iter().map(|(s, c)| (*s, c.size_bytes)).collect();
+    // Thousands of entries share a few headers.
+    let mut headers = FxHashMap::default();
     while let Ok(Some(entry)) = entries.next() {
-        let gimli::CieOrFde::Fde(partial) = entry else {
+        let CieOrFde::Fde(partial) = entry else {
             continue;
         };
-        let Ok(fde) = partial.parse(|_, bases, offset| eh_frame.cie_from_offset(bases, offset))
-        else {
+        let header = |_: &_, bases: &_, offset: gimli::EhFrameOffset| {
+            if let Some(known) = headers.get(&offset.0) {
+                return Ok(gimli::CommonInformationEntry::clone(known));
+            }
+            let parsed = eh_frame.cie_from_offset(bases, offset)?;
+            headers.insert(offset.0, parsed.clone());
+            Ok(parsed)
+        };
+        let Ok(fde) = partial.parse(header) else {
             continue;
         };
         let start = Svma(fde.initial_address());
@@ -156,11 +200,9 @@ fn add_unwind_entries(file: &ElfFile64<'_, Endianness>, starts: &mut BTreeMap<Sv
             .and_then(|i| covered.get(i))
             .is_some_and(|(s, size)| start.distance_from(*s).is_some_and(|d| d < (*size).max(1)));
         if !inside && start.0 != 0 {
-            starts.entry(start).or_insert(Candidate {
-                symbol: None,
-                size_bytes: fde.len(),
-                rank: 0,
-            });
+            starts
+                .entry(start)
+                .or_insert(Candidate { size_bytes: fde.len(), ..Candidate::default() });
         }
     }
 }

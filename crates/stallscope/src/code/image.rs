@@ -1,21 +1,27 @@
-//! A program file: its bytes, where they will stand in memory, and its functions.
+//! A program file: its machine code, where it will stand in memory, and its functions.
 //!
 //! Positions in the file and addresses as stated in the file are converted here and nowhere else.
-//! A file is read once, whole; nothing is mapped, so a file that shrinks while we look at it cannot
-//! end us. Broken tables give an error or fewer functions, never a panic.
+//! Broken tables give an error or fewer functions, never a panic. An object file has no addresses
+//! yet: it is placed first, as a linker would ([`super::place`]).
 
 use std::fs;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use object::read::elf::{ElfFile64, FileHeader};
-use object::{Object, ObjectKind, ObjectSection, ObjectSegment, SectionKind};
+use object::read::archive::ArchiveFile;
+use object::{FileKind, Object, ObjectKind, ObjectSection, ObjectSegment, SectionKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::arch::Architecture;
 use super::error::{CodeError, looks_like};
 use super::functions::{self, Function};
+use super::parts::{Parts, ProgramFile};
+use super::place::Placed;
 use crate::model::{FileOffset, Svma};
+
+/// More machine code than this is in no program; the largest browsers have a quarter of it.
+const MOST_CODE_BYTES: u64 = 1 << 30;
 
 /// Where the list of functions came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,44 +31,132 @@ pub enum FunctionSource {
     Symbols,
     /// The unwind tables (`.eh_frame`), because the program is stripped: ranges without names.
     EhFrame,
+    /// Go's own table of functions, which stripping leaves in place: with names.
+    GoTable,
 }
 
 /// A stretch of the file that is mapped at an address.
 #[derive(Clone, Debug)]
 struct Mapping {
     svma: Svma,
-    file: Range<usize>,
+    file_offset: u64,
+    size_bytes: u64,
 }
 
-impl Mapping {
+/// A section of machine code, read.
+struct Code {
+    svma: Svma,
+    bytes: Vec<u8>,
+}
+
+impl Code {
     fn size(&self) -> u64 {
-        (self.file.end - self.file.start) as u64
+        self.bytes.len() as u64
     }
 }
 
-/// One program file.
+/// One program, library, kernel image or object file.
 pub struct Image {
     path: PathBuf,
-    data: Vec<u8>,
+    architecture: Architecture,
+    /// Of what has segments; an object file has none.
     segments: Vec<Mapping>,
-    code: Vec<Mapping>,
+    code: Vec<Code>,
     functions: Vec<Function>,
     source: FunctionSource,
     build_id: Option<String>,
+    parts: Mutex<Parts>,
+    placed: Option<Placed>,
+}
+
+/// The images in a file, one after the other: one for a program, one for each object file of an
+/// archive. Members that are no object files are passed over.
+pub struct Images {
+    path: PathBuf,
+    /// The whole file, or where the members of an archive are.
+    state: State,
+}
+
+enum State {
+    One(Option<Parts>),
+    Members { parts: Parts, ranges: std::vec::IntoIter<(String, u64, u64)> },
+}
+
+impl Images {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// See [`CodeError`]: missing, unreadable, or an archive whose table is damaged.
+    pub fn open(path: &Path) -> Result<Self, CodeError> {
+        let meta = fs::metadata(path).map_err(|e| CodeError::from_io(path, e))?;
+        if meta.is_dir() {
+            return Err(CodeError::Directory(path.into()));
+        }
+        let file = fs::File::open(path).map_err(|e| CodeError::from_io(path, e))?;
+        let parts = Parts::of_file(file).map_err(|e| CodeError::from_io(path, e))?;
+        Self::of(path, parts)
+    }
+
+    fn of(path: &Path, parts: Parts) -> Result<Self, CodeError> {
+        let is_archive = matches!(FileKind::parse(&parts), Ok(FileKind::Archive));
+        let state = if is_archive {
+            let ranges = members(path, &parts)?.into_iter();
+            State::Members { parts, ranges }
+        } else {
+            State::One(Some(parts))
+        };
+        Ok(Self { path: path.into(), state })
+    }
+}
+
+fn members(path: &Path, parts: &Parts) -> Result<Vec<(String, u64, u64)>, CodeError> {
+    let archive = ArchiveFile::parse(parts).map_err(|e| CodeError::damaged(path, e))?;
+    if archive.is_thin() {
+        return Err(CodeError::ThinArchive(path.into()));
+    }
+    let mut ranges = Vec::new();
+    for member in archive.members() {
+        let member = member.map_err(|e| CodeError::damaged(path, e))?;
+        let (offset, size) = member.file_range();
+        ranges.push((String::from_utf8_lossy(member.name()).into_owned(), offset, size));
+    }
+    Ok(ranges)
+}
+
+impl Iterator for Images {
+    type Item = Result<Image, CodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.state {
+            State::One(parts) => parts.take().map(|parts| Image::index(&self.path, parts)),
+            State::Members { parts, ranges } => loop {
+                let (name, offset, size) = ranges.next()?;
+                let label = PathBuf::from(format!("{}({name})", self.path.display()));
+                let Some(bytes) = parts.copy(offset, size) else {
+                    let detail = "a member reaches past its end";
+                    return Some(Err(CodeError::damaged(&self.path, detail)));
+                };
+                match Image::index(&label, Parts::of_bytes(bytes)) {
+                    // Members may be anything: indices, compiler metadata, data without code.
+                    Err(CodeError::NotElf { .. } | CodeError::Empty { .. }) => {}
+                    other => return Some(other),
+                }
+            },
+        }
+    }
 }
 
 impl Image {
     /// Reads and indexes a program.
     ///
     /// # Errors
-    /// See [`CodeError`]: missing, unreadable, not ELF, damaged, for another processor, without code.
+    /// See [`CodeError`]: missing, unreadable, no program, damaged, for another processor, without
+    /// code, an archive (see [`Images`]).
     pub fn open(path: &Path) -> Result<Self, CodeError> {
-        let meta = fs::metadata(path).map_err(|e| CodeError::from_io(path, e))?;
-        if meta.is_dir() {
-            return Err(CodeError::Directory(path.into()));
+        match Images::open(path)?.state {
+            State::One(Some(parts)) => Self::index(path, parts),
+            _ => Err(CodeError::Archive(path.into())),
         }
-        let data = fs::read(path).map_err(|e| CodeError::from_io(path, e))?;
-        Self::parse(path, data)
     }
 
     /// Indexes a program that is already in memory; `path` is for messages.
@@ -70,28 +164,22 @@ impl Image {
     /// # Errors
     /// As [`Image::open`].
     pub fn parse(path: &Path, data: Vec<u8>) -> Result<Self, CodeError> {
-        check_header(path, &data)?;
-        let file = ElfFile64::<object::Endianness>::parse(&*data)
-            .map_err(|e| CodeError::damaged(path, e))?;
-        check_architecture(path, &file)?;
-        if file.kind() == ObjectKind::Relocatable {
-            return Err(CodeError::NotLinked(path.into()));
-        }
-        check_ranges(path, &file, data.len())?;
-        let segments = file
-            .segments()
-            .filter_map(|s| mapping(s.address(), s.file_range(), data.len()))
-            .collect();
-        let code: Vec<Mapping> = file
-            .sections()
-            .filter(|s| s.kind() == SectionKind::Text)
-            .filter_map(|s| mapping(s.address(), s.file_range()?, data.len()))
-            .collect();
-        if code.is_empty() {
-            return Err(CodeError::Empty { path: path.into(), what: "machine code" });
-        }
-        let ranges: Vec<_> = code.iter().map(|m| (m.svma, m.size())).collect();
-        let (functions, source) = functions::list(&file, &ranges);
+        Self::index(path, Parts::of_bytes(data))
+    }
+
+    fn index(path: &Path, parts: Parts) -> Result<Self, CodeError> {
+        check_header(path, &parts)?;
+        let file = object::File::parse(&parts).map_err(|e| CodeError::damaged(path, e))?;
+        let architecture = check_architecture(path, &file)?;
+        check_ranges(path, &file, parts.length())?;
+        let placed = (file.kind() == ObjectKind::Relocatable).then(|| Placed::of(&file));
+        let segments = match placed {
+            Some(_) => Vec::new(),
+            None => file.segments().filter_map(|s| mapping(s.address(), s.file_range())).collect(),
+        };
+        let code = read_code(path, &file, &parts, placed.as_ref())?;
+        let ranges: Vec<_> = code.iter().map(|c| (c.svma, c.size())).collect();
+        let (functions, source) = functions::list(&file, &ranges, placed.as_ref());
         if functions.is_empty() {
             return Err(CodeError::Empty {
                 path: path.into(),
@@ -99,7 +187,9 @@ impl Image {
             });
         }
         let build_id = file.build_id().ok().flatten().map(hex);
-        Ok(Self { path: path.into(), segments, code, functions, source, build_id, data })
+        drop(file);
+        let (path, parts) = (path.into(), Mutex::new(parts));
+        Ok(Self { path, architecture, segments, code, functions, source, build_id, parts, placed })
     }
 
     /// The path it was read from.
@@ -108,9 +198,20 @@ impl Image {
         &self.path
     }
 
-    /// The whole file.
-    pub(super) fn data(&self) -> &[u8] {
-        &self.data
+    /// The processor that it is for.
+    #[must_use]
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    /// The file, to read more of it.
+    pub(super) fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the sections of an object file were placed.
+    pub(super) fn placed(&self) -> Option<&Placed> {
+        self.placed.as_ref()
     }
 
     /// All functions, by address, without overlap.
@@ -156,7 +257,7 @@ impl Image {
     /// How many bytes of machine code there are.
     #[must_use]
     pub fn code_bytes(&self) -> u64 {
-        self.code.iter().map(Mapping::size).sum()
+        self.code.iter().map(Code::size).sum()
     }
 
     /// The function that holds `svma`.
@@ -178,10 +279,10 @@ impl Image {
     pub fn code_at(&self, svma: Svma, size_bytes: u64) -> &[u8] {
         self.code
             .iter()
-            .find_map(|m| {
-                let skip = svma.distance_from(m.svma).filter(|skip| *skip < m.size())? as usize;
-                let end = (m.file.start + skip).saturating_add(size_bytes as usize).min(m.file.end);
-                self.data.get(m.file.start + skip..end)
+            .find_map(|c| {
+                let skip = svma.distance_from(c.svma).filter(|skip| *skip < c.size())? as usize;
+                let end = skip.saturating_add(size_bytes as usize).min(c.bytes.len());
+                c.bytes.get(skip..end)
             })
             .unwrap_or(&[])
     }
@@ -189,65 +290,93 @@ impl Image {
     /// The stated address of a position in the file, if it is mapped.
     #[must_use]
     pub fn svma_of(&self, offset: FileOffset) -> Option<Svma> {
-        let at = usize::try_from(offset.0).ok()?;
-        let m = self.segments.iter().find(|m| m.file.contains(&at))?;
-        Some(m.svma.offset((at - m.file.start) as i64))
+        self.segments.iter().find_map(|m| {
+            let skip = offset.0.checked_sub(m.file_offset).filter(|skip| *skip < m.size_bytes)?;
+            Some(m.svma.offset(skip as i64))
+        })
     }
 }
 
-fn mapping(address: u64, (offset, size): (u64, u64), length: usize) -> Option<Mapping> {
-    let start = usize::try_from(offset).ok()?;
-    let end = start.checked_add(usize::try_from(size).ok()?)?;
-    (size > 0 && end <= length).then_some(Mapping { svma: Svma(address), file: start..end })
+fn mapping(address: u64, (file_offset, size_bytes): (u64, u64)) -> Option<Mapping> {
+    (size_bytes > 0).then_some(Mapping { svma: Svma(address), file_offset, size_bytes })
+}
+
+fn read_code(
+    path: &Path,
+    file: &ProgramFile<'_>,
+    parts: &Parts,
+    placed: Option<&Placed>,
+) -> Result<Vec<Code>, CodeError> {
+    let mut code = Vec::new();
+    let mut total_bytes = 0_u64;
+    for section in file.sections().filter(|s| s.kind() == SectionKind::Text) {
+        let Some((offset, size)) = section.file_range().filter(|(_, size)| *size > 0) else {
+            continue;
+        };
+        total_bytes = total_bytes.saturating_add(size);
+        if total_bytes > MOST_CODE_BYTES {
+            return Err(CodeError::TooMuchCode(path.into()));
+        }
+        let unreadable = || CodeError::damaged(path, "a section cannot be read");
+        let mut bytes = parts.copy(offset, size).ok_or_else(unreadable)?;
+        let svma = match placed {
+            Some(placed) => {
+                placed.relocate(file, &section, &mut bytes);
+                placed.address(section.index()).unwrap_or_default()
+            }
+            None => Svma(section.address()),
+        };
+        code.push(Code { svma, bytes });
+    }
+    if code.is_empty() {
+        return Err(CodeError::Empty { path: path.into(), what: "machine code" });
+    }
+    Ok(code)
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, b| text + &format!("{b:02x}"))
 }
 
-fn check_header(path: &Path, data: &[u8]) -> Result<(), CodeError> {
-    if !data.starts_with(b"\x7fELF") {
-        return Err(CodeError::NotElf { path: path.into(), looks_like: looks_like(data) });
+fn check_header(path: &Path, parts: &Parts) -> Result<(), CodeError> {
+    let start = parts.copy(0, parts.length().min(1024)).unwrap_or_default();
+    if start.starts_with(b"\x7fELF") {
+        if start.len() < size_of::<object::elf::FileHeader64<object::Endianness>>() {
+            return Err(CodeError::damaged(path, "it ends inside its header"));
+        }
+        if start[4] == object::elf::ELFCLASS32.0 {
+            let architecture = "a 32-bit processor".into();
+            return Err(CodeError::Foreign { path: path.into(), architecture });
+        }
+        return Ok(());
     }
-    if data.len() < size_of::<object::elf::FileHeader64<object::Endianness>>() {
-        return Err(CodeError::damaged(path, "it ends inside its header"));
+    match FileKind::parse(parts) {
+        Ok(FileKind::MachO64 | FileKind::Pe64 | FileKind::Coff) => Ok(()),
+        _ => Err(CodeError::NotElf { path: path.into(), looks_like: looks_like(&start) }),
     }
-    if data[4] == object::elf::ELFCLASS32.0 {
-        return Err(CodeError::Foreign {
-            path: path.into(),
-            architecture: "a 32-bit processor".into(),
-        });
-    }
-    Ok(())
 }
 
-fn check_architecture(
-    path: &Path,
-    file: &ElfFile64<'_, object::Endianness>,
-) -> Result<(), CodeError> {
+fn check_architecture(path: &Path, file: &ProgramFile<'_>) -> Result<Architecture, CodeError> {
+    let foreign = |architecture| CodeError::Foreign { path: path.into(), architecture };
     match file.architecture() {
-        object::Architecture::X86_64 => Ok(()),
-        object::Architecture::Unknown => Err(CodeError::Foreign {
-            path: path.into(),
-            architecture: format!(
-                "machine number {}",
-                file.elf_header().e_machine(file.endian()).0
-            ),
-        }),
-        other => Err(CodeError::Foreign { path: path.into(), architecture: format!("{other:?}") }),
+        object::Architecture::X86_64 => Ok(Architecture::X86_64),
+        object::Architecture::Aarch64 if file.is_little_endian() => Ok(Architecture::Aarch64),
+        object::Architecture::Unknown => {
+            let number = match file {
+                object::File::Elf64(elf) => elf.elf_header().e_machine.get(elf.endian()).0,
+                _ => 0,
+            };
+            Err(foreign(format!("machine number {number}")))
+        }
+        other => Err(foreign(format!("{other:?}"))),
     }
 }
 
 /// Every section and segment must lie inside the file: the tables stand at the end, so this is how
 /// a copy that stopped early shows.
-fn check_ranges(
-    path: &Path,
-    file: &ElfFile64<'_, object::Endianness>,
-    length: usize,
-) -> Result<(), CodeError> {
-    let fits = |(offset, size): (u64, u64)| {
-        offset.checked_add(size).is_some_and(|end| end <= length as u64)
-    };
+fn check_ranges(path: &Path, file: &ProgramFile<'_>, length: u64) -> Result<(), CodeError> {
+    let fits =
+        |(offset, size): (u64, u64)| offset.checked_add(size).is_some_and(|end| end <= length);
     for segment in file.segments() {
         if !fits(segment.file_range()) {
             return Err(CodeError::damaged(path, "a segment reaches past the end of the file"));
@@ -292,15 +421,13 @@ mod tests {
         assert!(parse(b"hello there").contains("a text file"));
         assert!(parse(b"#!/bin/sh\n").contains("a script"));
         assert!(parse(b"MZ\x90\0").contains("Windows"));
+        assert!(parse(b"!<arch>\nxx").contains("archive"));
         assert!(parse(b"\x7fELF\x02\x01\x01").contains("truncated"));
         let whole = fs::read(std::env::current_exe().unwrap()).unwrap();
         assert!(parse(&whole[..whole.len() / 2]).contains("truncated"));
-        let mut object = whole.clone();
-        object[16] = 1;
-        assert!(parse(&object).contains("linked into"));
         let mut foreign = whole;
-        foreign[18..20].copy_from_slice(&183_u16.to_le_bytes());
-        assert!(parse(&foreign).contains("Aarch64"));
+        foreign[18..20].copy_from_slice(&243_u16.to_le_bytes());
+        assert!(parse(&foreign).contains("Riscv64"));
     }
 
     #[test]
@@ -314,8 +441,14 @@ mod tests {
     fn file_offsets_and_addresses_agree() {
         let image = own();
         let function = &image.functions()[image.functions().len() / 2];
+        let whole = fs::read(image.path()).unwrap();
+        let position = |m: &Mapping| {
+            let skip = function.start.distance_from(m.svma)?;
+            (skip < m.size_bytes).then_some((m.file_offset + skip) as usize)
+        };
+        let at = image.segments.iter().find_map(position).unwrap();
         let bytes = image.function_bytes(function);
-        let offset = bytes.as_ptr() as usize - image.data.as_ptr() as usize;
-        assert_eq!(image.svma_of(FileOffset(offset as u64)), Some(function.start));
+        assert_eq!(&whole[at..at + bytes.len()], bytes);
+        assert_eq!(image.svma_of(FileOffset(at as u64)), Some(function.start));
     }
 }

@@ -6,20 +6,23 @@
 
 use crate::model::Svma;
 
-/// A general register by its hardware number: 0 is `rax`, 4 is `rsp`, 15 is `r15`.
+/// A general register by its hardware number. x86-64: 0 is `rax`, 4 is `rsp`, 15 is `r15`. AArch64:
+/// 0 is `x0`, 30 is `x30`, 31 is `sp`; the zero register is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reg(pub u8);
 
 impl Reg {
-    /// How many there are.
+    /// How many x86-64 has.
     pub const COUNT: usize = 16;
-    /// The stack pointer.
+    /// The stack pointer of x86-64.
     pub const STACK: Self = Self(4);
+    /// The stack pointer of AArch64.
+    pub const AARCH64_STACK: Self = Self(31);
 
     /// Its bit in a register set.
     #[must_use]
-    pub fn bit(self) -> u16 {
-        1 << self.0
+    pub fn bit(self) -> u32 {
+        1 << (self.0 & 31)
     }
 }
 
@@ -90,11 +93,32 @@ pub struct Insn {
     pub store: Option<Access>,
     /// A register whose new value is known in terms of old ones.
     pub define: Option<(Reg, Value)>,
+    /// A second such register: the base that a load or store moves on its way.
+    pub also_define: Option<(Reg, Value)>,
+    /// Whether `load` or `store` is two of half its width, one behind the other (`ldp`, `stp`).
+    pub is_pair: bool,
     /// The set of registers whose new value is not known.
-    pub clobbers: u16,
+    pub clobbers: u32,
 }
 
 impl Insn {
+    /// One that does nothing that anybody asks about.
+    #[must_use]
+    pub fn plain(svma: Svma, length_bytes: u8) -> Self {
+        Self {
+            svma,
+            length_bytes,
+            flow: Flow::Next,
+            is_padding: false,
+            load: None,
+            store: None,
+            define: None,
+            also_define: None,
+            is_pair: false,
+            clobbers: 0,
+        }
+    }
+
     /// The address behind it.
     #[must_use]
     pub fn end(&self) -> Svma {

@@ -3,28 +3,32 @@
 //!
 //! Debug information may be missing, split off or broken; then there are simply no lines.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::address::SymbolicAddress;
-use super::functions::demangle;
+use super::debug::Debug;
 use super::image::Image;
 use super::insn::RawAddress;
-use super::variables::Variables;
 use crate::model::{SourceLine, Svma};
 
-/// The debug information of one program.
-pub struct DebugInfo {
-    loader: Option<addr2line::Loader>,
-    variables: Option<Variables>,
+/// The debug information of one program. Nothing is read before something is asked for.
+pub struct DebugInfo<'a> {
+    image: &'a Image,
+    debug: OnceCell<Debug>,
 }
 
-impl DebugInfo {
-    /// Opens the debug information of a program: its own, or the separate file it points to.
+impl<'a> DebugInfo<'a> {
+    /// That of a program: its own, or the separate file that it points to.
     #[must_use]
-    pub fn of(image: &Image) -> Self {
-        Self { loader: addr2line::Loader::new(image.path()).ok(), variables: Variables::of(image) }
+    pub fn of(image: &'a Image) -> Self {
+        Self { image, debug: OnceCell::new() }
+    }
+
+    fn debug(&self) -> &Debug {
+        self.debug.get_or_init(|| Debug::of(self.image))
     }
 
     /// The variable that an access of the function at `function` touches, where it is named.
@@ -35,37 +39,13 @@ impl DebugInfo {
         raw: &RawAddress,
         symbolic: Option<&SymbolicAddress>,
     ) -> Option<String> {
-        self.variables.as_ref()?.name(function, raw, symbolic)
+        self.debug().book(function)?.variables.name(function, raw, symbolic)
     }
 
     /// The frames at an address, innermost first; empty when nothing is known.
     #[must_use]
     pub fn frames(&self, svma: Svma) -> Vec<SourceLine> {
-        let Some(loader) = &self.loader else {
-            return Vec::new();
-        };
-        // The reader looks one byte further and would run over the end of the address space.
-        if svma.0 == u64::MAX {
-            return Vec::new();
-        }
-        let Ok(mut frames) = loader.find_frames(svma.0) else {
-            return Vec::new();
-        };
-        let mut lines = Vec::new();
-        while let Ok(Some(frame)) = frames.next() {
-            let Some(location) = frame.location else {
-                continue;
-            };
-            let Some(file) = location.file else { continue };
-            let function =
-                frame.function.and_then(|f| f.raw_name().ok().map(|name| demangle(&name)));
-            lines.push(SourceLine {
-                file: file.into(),
-                line: location.line.unwrap_or(0),
-                function,
-            });
-        }
-        lines
+        self.debug().frames(svma)
     }
 }
 

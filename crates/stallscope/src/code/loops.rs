@@ -162,11 +162,17 @@ fn members(blocks: &[Block], header: usize, latches: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::cfg::Edges;
     use proptest::prelude::*;
 
     fn graph(edges: &[(usize, usize)], count: usize) -> Vec<Block> {
         let mut blocks: Vec<Block> = (0..count)
-            .map(|i| Block { first: i, end: i + 1, successors: vec![], predecessors: vec![] })
+            .map(|i| Block {
+                first: i,
+                end: i + 1,
+                successors: Edges::new(),
+                predecessors: Edges::new(),
+            })
             .collect();
         for (from, to) in edges {
             if !blocks[*from].successors.contains(to) {

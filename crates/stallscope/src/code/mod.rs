@@ -3,8 +3,11 @@
 //! This room reads and describes; it judges nothing. Broken, truncated, stripped and foreign files
 //! give an error or less information, never a panic.
 
+mod aarch64;
 mod address;
+mod arch;
 mod cfg;
+mod debug;
 mod error;
 pub mod fixture;
 mod functions;
@@ -13,17 +16,22 @@ mod image;
 mod insn;
 mod lines;
 mod loops;
+mod parts;
+mod pclntab;
+mod place;
 mod strings;
 mod variables;
 pub mod x86;
 
-pub use address::{Addresses, Root, SymbolicAddress, index_mask};
-pub use cfg::{Block, FunctionCode};
+pub use address::{Addresses, Root, RootKind, SymbolicAddress, index_mask};
+pub use arch::Architecture;
+pub use cfg::{Block, Edges, FunctionCode};
 pub use error::CodeError;
 pub use functions::{Function, demangle};
 pub use fusion::fuses_with_jump;
-pub use image::{FunctionSource, Image};
+pub use image::{FunctionSource, Image, Images};
 pub use insn::{Access, Flow, Insn, RawAddress, Reg, Value};
 pub use lines::{DebugInfo, SourceText};
 pub use loops::Loop;
+pub use pclntab::{GoFunction, go_functions};
 pub use strings::{StringKind, StringSite, may_hold_strings, string_sites};

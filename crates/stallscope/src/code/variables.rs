@@ -4,26 +4,27 @@
 //! compiler made the instruction out of several source lines and gave it none. Only variables with
 //! one fixed place in the frame are named. Nothing here fails: no name is an answer.
 
-use std::rc::Rc;
+use std::cell::OnceCell;
+use std::sync::Arc;
 
-use gimli::{AttributeValue, DebuggingInformationEntry, EndianRcSlice, LittleEndian, Operation};
-use object::{Endianness, Object, ObjectSection, read::elf::ElfFile64};
+use gimli::{AttributeValue, DebuggingInformationEntry, Operation};
 
 use super::address::{Root, SymbolicAddress};
-use super::image::Image;
+use super::debug::Reader;
 use super::insn::{RawAddress, Reg};
 use crate::model::Svma;
 
-type Reader = EndianRcSlice<LittleEndian>;
 type Unit = gimli::Unit<Reader>;
 type Entry<'a> = DebuggingInformationEntry<Reader>;
 
 /// Types nest; a chain longer than this is broken.
 const DEEPEST_TYPE: u32 = 16;
 
-/// The variables of one program.
+/// The variables of one program, or of one unit of it.
 pub(super) struct Variables {
-    dwarf: gimli::Dwarf<Reader>,
+    dwarf: Arc<gimli::Dwarf<Reader>>,
+    /// Address ranges with the number of their unit.
+    ranges: OnceCell<Vec<(u64, u64, usize)>>,
 }
 
 /// What the offsets of a function's variables count from.
@@ -35,17 +36,9 @@ enum FrameBase {
 }
 
 impl Variables {
-    /// Reads the debug information inside a program; `None` when there is none.
-    pub fn of(image: &Image) -> Option<Self> {
-        let file = ElfFile64::<Endianness>::parse(image.data()).ok()?;
-        let load = |id: gimli::SectionId| -> Result<Reader, gimli::Error> {
-            let data = file
-                .section_by_name(id.name())
-                .and_then(|s| s.uncompressed_data().ok())
-                .unwrap_or_default();
-            Ok(EndianRcSlice::new(Rc::from(&*data), LittleEndian))
-        };
-        Some(Self { dwarf: gimli::Dwarf::load(load).ok()? })
+    /// Those that the debug information describes.
+    pub fn of(dwarf: Arc<gimli::Dwarf<Reader>>) -> Self {
+        Self { dwarf, ranges: OnceCell::new() }
     }
 
     /// The variable that an access of the function around `function` touches.
@@ -78,17 +71,31 @@ impl Variables {
     }
 
     fn unit_of(&self, function: Svma) -> Option<Unit> {
+        let ranges = self.ranges.get_or_init(|| self.all_ranges());
+        let holds = |(begin, end, _): &&(u64, u64, usize)| (*begin..*end).contains(&function.0);
+        let (.., number) = *ranges.iter().find(holds)?;
         let mut headers = self.dwarf.units();
+        for _ in 0..number {
+            headers.next().ok()??;
+        }
+        self.dwarf.unit(headers.next().ok()??).ok()
+    }
+
+    fn all_ranges(&self) -> Vec<(u64, u64, usize)> {
+        let mut all = Vec::new();
+        let mut headers = self.dwarf.units();
+        let mut number = 0;
         while let Ok(Some(header)) = headers.next() {
-            let Ok(unit) = self.dwarf.unit(header) else { continue };
-            let Ok(mut ranges) = self.dwarf.unit_ranges(&unit) else { continue };
-            while let Ok(Some(range)) = ranges.next() {
-                if (range.begin..range.end).contains(&function.0) {
-                    return Some(unit);
+            if let Ok(unit) = self.dwarf.unit(header)
+                && let Ok(mut ranges) = self.dwarf.unit_ranges(&unit)
+            {
+                while let Ok(Some(range)) = ranges.next() {
+                    all.push((range.begin, range.end, number));
                 }
             }
+            number += 1;
         }
-        None
+        all
     }
 
     fn covers(&self, unit: &Unit, entry: &Entry<'_>, function: Svma) -> bool {
@@ -181,7 +188,7 @@ fn place(base: FrameBase, raw: &RawAddress, symbolic: Option<&SymbolicAddress>) 
     match base {
         FrameBase::Register(reg) => (raw.base == Some(reg)).then_some(raw.displacement),
         FrameBase::CallFrame => {
-            let address = symbolic.filter(|a| a.base == Some(Root::Entry(Reg::STACK)))?;
+            let address = symbolic.filter(|a| a.base == Some(Root::entry(Reg::STACK)))?;
             Some(address.offset_bytes - 8)
         }
     }

@@ -6,17 +6,21 @@
 //! their operands: an index that wraps at 2^32 in the middle of an array is not code that anybody
 //! times.
 
+mod effects;
+mod survey;
+
+pub use survey::may_loop;
+
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
-    InstructionInfoOptions, IntelFormatter, MemorySizeOptions, Mnemonic, OpAccess, OpKind,
-    Register,
+    IntelFormatter, MemorySizeOptions, Mnemonic, OpAccess, OpKind, Register,
 };
 
 use super::insn::{Access, Flow, Insn, RawAddress, Reg, Value};
 use crate::model::Svma;
 
 /// Registers that a called function may change (System V).
-const CALL_CLOBBERS: u16 = 0b0000_1111_1100_0111;
+const CALL_CLOBBERS: u32 = 0b0000_1111_1100_0111;
 
 /// Decodes a stretch of code from its first byte to its last.
 #[must_use]
@@ -24,7 +28,7 @@ pub fn decode(bytes: &[u8], start: Svma) -> Vec<Insn> {
     let mut decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
     let mut info = InstructionInfoFactory::new();
     let mut raw = Instruction::default();
-    let mut insns = Vec::with_capacity(bytes.len() / 4 + 1);
+    let mut insns = Vec::with_capacity(bytes.len() / 3 + 1);
     while decoder.can_decode() {
         decoder.decode_out(&mut raw);
         insns.push(if raw.is_invalid() { invalid(&raw) } else { neutral(&raw, &mut info) });
@@ -155,37 +159,20 @@ fn can_fuse(raw: &Instruction) -> bool {
 }
 
 fn invalid(raw: &Instruction) -> Insn {
-    Insn {
-        svma: Svma(raw.ip()),
-        length_bytes: 1,
-        flow: Flow::Stop,
-        is_padding: false,
-        load: None,
-        store: None,
-        define: None,
-        clobbers: 0,
-    }
+    Insn { flow: Flow::Stop, ..Insn::plain(Svma(raw.ip()), 1) }
 }
 
 fn neutral(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Insn {
-    let info = factory.info_options(raw, InstructionInfoOptions::NONE);
+    let effects = effects::effects(raw, factory);
     let mut insn = Insn {
-        svma: Svma(raw.ip()),
-        length_bytes: raw.len() as u8,
         flow: flow(raw),
         is_padding: matches!(raw.mnemonic(), Mnemonic::Nop | Mnemonic::Int3),
-        load: None,
-        store: None,
+        load: effects.load,
+        store: effects.store,
         define: define(raw),
-        clobbers: 0,
+        clobbers: effects.writes,
+        ..Insn::plain(Svma(raw.ip()), raw.len() as u8)
     };
-    for used in info.used_registers() {
-        if writes(used.access())
-            && let Some(reg) = general(used.register())
-        {
-            insn.clobbers |= reg.bit();
-        }
-    }
     if insn.flow == Flow::Call {
         insn.clobbers |= CALL_CLOBBERS;
         insn.clobbers &= !Reg::STACK.bit();
@@ -194,19 +181,6 @@ fn neutral(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Insn {
     }
     if let Some((reg, _)) = insn.define {
         insn.clobbers &= !reg.bit();
-    }
-    if !(raw.is_string_instruction() && (raw.has_rep_prefix() || raw.has_repne_prefix())) {
-        for used in info.used_memory() {
-            let Some(access) = plain_access(used) else {
-                continue;
-            };
-            match used.access() {
-                OpAccess::Read => insn.load = Some(access),
-                OpAccess::Write => insn.store = Some(access),
-                OpAccess::ReadWrite => (insn.load, insn.store) = (Some(access), Some(access)),
-                _ => {}
-            }
-        }
     }
     insn
 }
@@ -311,6 +285,22 @@ fn raw_address(
         scale: scale as u8,
         displacement: displacement as i64,
     })
+}
+
+/// The access that the memory operand of `raw` names, under the same conditions.
+fn plain_operand(raw: &Instruction) -> Option<Access> {
+    if matches!(raw.memory_segment(), Register::FS | Register::GS) {
+        return None;
+    }
+    let size_bytes =
+        u16::try_from(raw.memory_size().size()).ok().filter(|n| (1..=64).contains(n))?;
+    let address = raw_address(
+        raw.memory_base(),
+        raw.memory_index(),
+        raw.memory_index_scale(),
+        raw.memory_displacement64(),
+    )?;
+    Some(Access { size_bytes, address })
 }
 
 /// The access, if it is one stretch of known width at an address made of general registers.

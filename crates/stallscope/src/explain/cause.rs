@@ -71,7 +71,7 @@ const EXPLAINING: &[&dyn Hazard] = &[&STORE_FORWARD];
 /// All causes, most deserving first.
 pub(super) fn find(
     images: &[Image; 2],
-    debug: &[DebugInfo; 2],
+    debug: &[DebugInfo<'_>; 2],
     heats: &[Heat; 2],
     rows: &[FunctionRow],
     slow: Arm,
@@ -111,7 +111,7 @@ struct Base<'a> {
     row: &'a FunctionRow,
     function: &'a Function,
     code: &'a FunctionCode,
-    debug: &'a DebugInfo,
+    debug: &'a DebugInfo<'a>,
 }
 
 /// What the other build does not have comes first, then what is hot, then what the rule ranks high.
@@ -195,7 +195,7 @@ fn hottest_set(heat: &Heat, code: &FunctionCode, finding: &Finding) -> Option<us
 }
 
 /// Where a loop lies, in addresses and in the lines of its function's own file.
-fn span(code: &FunctionCode, around: &Loop, debug: &DebugInfo) -> LoopHeat {
+fn span(code: &FunctionCode, around: &Loop, debug: &DebugInfo<'_>) -> LoopHeat {
     let insns =
         around.blocks.iter().flat_map(|b| &code.insns[code.blocks[*b].first..code.blocks[*b].end]);
     let start = insns.clone().map(|i| i.svma).min().unwrap_or_default();

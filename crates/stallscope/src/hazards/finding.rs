@@ -5,7 +5,6 @@ use std::hash::Hasher;
 use std::ops::Range;
 
 use super::{Candidate, FunctionView, Hazard, Heat};
-use crate::code::x86;
 use crate::machine::MachineProfile;
 use crate::model::{Finding, FindingId, Site, Svma};
 
@@ -72,7 +71,7 @@ pub(super) fn site(view: &FunctionView<'_>, index: usize) -> Site {
         function: view.function.name(),
         offset_bytes: insn.svma.distance_from(view.function.start).unwrap_or(0),
         svma: insn.svma,
-        text: x86::text(bytes, insn.svma),
+        text: view.image.architecture().text(bytes, insn.svma),
         access_bytes: insn.load.or(insn.store).map_or(0, |a| a.size_bytes),
         source: Vec::new(),
         variable: None,

@@ -29,6 +29,7 @@ pub use store_forward::STORE_FORWARD;
 pub use strings::{InstructionCount, SizeClass, StringEntry, StringSummary};
 pub use view::{FunctionView, Needs};
 
+use crate::code::Architecture;
 use crate::machine::MachineProfile;
 use crate::model::{Certainty, CyclesLost, Grade, Svma};
 
@@ -62,6 +63,10 @@ pub trait Hazard: Sync {
     /// What is known about a candidate before any run: `priced` where the profile holds a price
     /// that was measured on this machine.
     fn grade(&self, profile: &MachineProfile) -> Grade;
+    /// Whether the rule knows what it reads in code for this processor.
+    fn understands(&self, architecture: Architecture) -> bool {
+        architecture == Architecture::X86_64
+    }
     /// What a function must have; the scan asks before it does any work for the rule.
     fn needs(&self) -> Needs;
     /// All candidates in one function.

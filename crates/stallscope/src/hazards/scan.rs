@@ -178,7 +178,8 @@ fn look(
 ) -> Part {
     let mut describer = Describer { view, profile, heat, repeats: HashMap::new() };
     let mut part = Part { findings: Vec::new(), strings: Vec::new(), calls: None };
-    for rule in rules.iter().filter(|rule| view.has(rule.needs())) {
+    let architecture = view.image.architecture();
+    for rule in rules.iter().filter(|r| r.understands(architecture) && view.has(r.needs())) {
         for candidate in rule.look(view, profile) {
             part.findings.push(describer.finding(*rule, candidate));
         }
@@ -191,7 +192,7 @@ fn look(
 }
 
 /// Fills in what debug information knows about the sites of findings: lines and variables.
-pub fn describe_sites(image: &Image, debug: &DebugInfo, findings: &mut [Finding]) {
+pub fn describe_sites(image: &Image, debug: &DebugInfo<'_>, findings: &mut [Finding]) {
     for finding in findings {
         let Some(function) = image.function_at(finding.site.svma) else { continue };
         let code = FunctionCode::of(image, function);

@@ -14,7 +14,7 @@
 //! **Literature.** Intel Optimization Reference Manual, alignment; AMD Software Optimization
 //! Guides, load-store unit.
 
-use crate::code::{Access, Addresses, FunctionCode, Insn, Reg, Root, SymbolicAddress, Value};
+use crate::code::{Access, Addresses, FunctionCode, Insn, Reg, RootKind, SymbolicAddress, Value};
 use crate::machine::{MachineProfile, PriceOrigin};
 use crate::model::{Certainty, CyclesLost, Grade, Svma};
 
@@ -121,13 +121,12 @@ fn aligned_frames(code: &FunctionCode) -> Vec<u32> {
 /// The offset of an access from an aligned stack pointer.
 fn in_frame(addresses: &Addresses, index: usize, insn: &Insn, frames: &[u32]) -> Option<i64> {
     let address = if insn.load.is_some() { addresses.load(index) } else { addresses.store(index) };
-    match address? {
-        SymbolicAddress {
-            base: Some(Root::Result(at, Reg::STACK)),
-            also: None,
-            index: None,
-            offset_bytes,
-        } if frames.contains(&at) => Some(offset_bytes),
+    let SymbolicAddress { base: Some(root), also: None, index: None, offset_bytes } = address?
+    else {
+        return None;
+    };
+    match root.kind() {
+        RootKind::Result(at, Reg::STACK) if frames.contains(&at) => Some(offset_bytes),
         _ => None,
     }
 }

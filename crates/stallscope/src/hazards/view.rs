@@ -4,7 +4,8 @@
 use std::cell::OnceCell;
 
 use crate::code::{
-    Addresses, Function, FunctionCode, Image, StringSite, may_hold_strings, string_sites,
+    Addresses, Architecture, Function, FunctionCode, Image, StringSite, may_hold_strings,
+    string_sites,
 };
 
 /// What a function must have for a rule to look at it.
@@ -27,7 +28,7 @@ pub struct FunctionView<'a> {
     /// Where it is.
     pub function: &'a Function,
     bytes: &'a [u8],
-    code: FunctionCode,
+    code: OnceCell<FunctionCode>,
     addresses: OnceCell<Addresses>,
     strings: OnceCell<Vec<StringSite>>,
 }
@@ -40,7 +41,7 @@ impl<'a> FunctionView<'a> {
             image,
             function,
             bytes: image.function_bytes(function),
-            code: FunctionCode::of(image, function),
+            code: OnceCell::new(),
             addresses: OnceCell::new(),
             strings: OnceCell::new(),
         }
@@ -55,21 +56,22 @@ impl<'a> FunctionView<'a> {
     /// Its instructions, blocks and loops.
     #[must_use]
     pub fn code(&self) -> &FunctionCode {
-        &self.code
+        self.code.get_or_init(|| FunctionCode::of(self.image, self.function))
     }
 
     /// The symbolic addresses of its accesses.
     #[must_use]
     pub fn addresses(&self) -> &Addresses {
-        self.addresses.get_or_init(|| Addresses::of(&self.code))
+        self.addresses.get_or_init(|| Addresses::of(self.code()))
     }
 
     /// Its string instructions.
     #[must_use]
     pub fn strings(&self) -> &[StringSite] {
         self.strings.get_or_init(|| {
-            if may_hold_strings(self.bytes) {
-                string_sites(self.bytes, &self.code)
+            let is_x86 = self.image.architecture() == Architecture::X86_64;
+            if is_x86 && may_hold_strings(self.bytes) {
+                string_sites(self.bytes, self.code())
             } else {
                 Vec::new()
             }
@@ -79,10 +81,10 @@ impl<'a> FunctionView<'a> {
     /// Loop nesting depth of an instruction, 0 outside loops.
     #[must_use]
     pub fn loop_depth(&self, insn: usize) -> u32 {
-        if self.code.loops.is_empty() {
+        if self.code().loops.is_empty() {
             return 0;
         }
-        self.code.innermost_loop(self.code.block_of(insn)).map_or(0, |l| l.depth)
+        self.code().innermost_loop(self.code().block_of(insn)).map_or(0, |l| l.depth)
     }
 
     /// Whether it has what a rule needs.
@@ -91,7 +93,12 @@ impl<'a> FunctionView<'a> {
         match needs {
             Needs::Nothing => true,
             Needs::Program => false,
-            Needs::Loops => !self.code.loops.is_empty(),
+            // Most functions have none, which a look at the lengths of instructions tells.
+            Needs::Loops => {
+                let may =
+                    self.code.get().is_some() || self.image.architecture().may_loop(self.bytes);
+                may && !self.code().loops.is_empty()
+            }
             Needs::Strings => !self.strings().is_empty(),
         }
     }

@@ -11,7 +11,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::code::{Function, Image, x86};
+use crate::code::{Function, Image};
 use crate::model::Svma;
 
 /// What became of a function.
@@ -96,11 +96,13 @@ pub fn match_functions<'a>(before: &'a Image, after: &'a Image) -> Vec<FunctionM
 fn body(image: &Image, function: &Function) -> Option<Vec<u8>> {
     // Tiny bodies are alike by chance.
     (function.size_bytes >= 16)
-        .then(|| x86::normalised(image.function_bytes(function), function.start))
+        .then(|| image.architecture().normalised(image.function_bytes(function), function.start))
 }
 
 fn change(before: &Image, b: &Function, after: &Image, a: &Function) -> Change {
-    let code = |image: &Image, f: &Function| x86::normalised(image.function_bytes(f), f.start);
+    let code = |image: &Image, f: &Function| {
+        image.architecture().normalised(image.function_bytes(f), f.start)
+    };
     // Equal bytes stay equal when normalised, and most are equal: nothing to decode.
     let equal = b.size_bytes == a.size_bytes
         && (before.function_bytes(b) == after.function_bytes(a)

@@ -20,7 +20,7 @@ impl ForwardingRule {
                 contained && (store_bytes < wide_store_bytes || inside_piece() || whole_pieces())
             }
             Self::SameStart => contained && load_offset_bytes == 0,
-            Self::StartOrMiddle => {
+            Self::StartOrMiddle | Self::StartOrMiddleOrHalves => {
                 contained && (load_offset_bytes == 0 || load_offset_bytes * 2 == store)
             }
             Self::AnyOverlap => {
@@ -33,6 +33,12 @@ impl ForwardingRule {
     #[must_use]
     pub fn merges(self) -> bool {
         matches!(self, Self::AnyOverlap)
+    }
+
+    /// Whether two stores that are the lower and the upper half of a load serve it together.
+    #[must_use]
+    pub fn joins_halves(self) -> bool {
+        matches!(self, Self::StartOrMiddleOrHalves)
     }
 
     /// The rule as a sentence without final stop.
@@ -53,6 +59,12 @@ impl ForwardingRule {
             Self::StartOrMiddle => "a load is forwarded when one store holds all its bytes and it \
                                     starts at the first byte or in the middle of the store"
                 .to_owned(),
+            Self::StartOrMiddleOrHalves => {
+                "a load is forwarded when one store holds all its bytes \
+                                            and it starts at the first byte or in the middle of \
+                                            the store, or when two stores are its halves"
+                    .to_owned()
+            }
             Self::AnyOverlap => {
                 "a load is forwarded from every store that overlaps it, in parts".to_owned()
             }

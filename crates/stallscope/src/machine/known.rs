@@ -25,6 +25,9 @@ macro_rules! microarchitectures {
         }
 
         impl Microarchitecture {
+            /// All that are in the table.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
             /// The name that people use.
             #[must_use]
             pub fn name(self) -> &'static str {
@@ -63,21 +66,30 @@ microarchitectures! {
     Zen3 "Zen 3",
     Zen4 "Zen 4",
     Zen5 "Zen 5",
+    NeoverseN1 "Neoverse N1",
+    NeoverseV2 "Neoverse V2",
+    AppleFirestorm "Apple Firestorm",
+    AmpereSkylark "Ampere Skylark",
 }
 
 impl Microarchitecture {
-    /// The design with this name, however it is spelled: `Cascade Lake`, `cascade-lake`.
+    /// The design that `name` means, whatever its case, blanks and hyphens.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let plain = |text: &str| -> String {
-            text.chars()
-                .filter(|c| c.is_alphanumeric() || *c == '+')
-                .map(|c| c.to_ascii_lowercase())
-                .collect()
+            let counts = |c: &char| c.is_ascii_alphanumeric() || *c == '+';
+            text.chars().filter(counts).map(|c| c.to_ascii_lowercase()).collect()
         };
-        let wanted = plain(name);
-        let designs = INTEL.iter().chain(AMD).flat_map(|row| [Some(row.core), row.small_core]);
-        designs.flatten().find(|design| plain(design.name()) == wanted)
+        Self::ALL.iter().copied().find(|design| plain(design.name()) == plain(name))
+    }
+
+    /// Whether it is an AArch64 design; the others are x86-64.
+    #[must_use]
+    pub fn is_aarch64(self) -> bool {
+        matches!(
+            self,
+            Self::NeoverseN1 | Self::NeoverseV2 | Self::AppleFirestorm | Self::AmpereSkylark
+        )
     }
 
     /// How many stores it holds between their execution and the cache, as its maker or Agner Fog's
@@ -317,6 +329,14 @@ mod tests {
         assert_eq!((M::named("unknown"), M::named("")), (None, None));
         assert!(M::CascadeLake.has_jump_erratum() && !M::Zen5.has_jump_erratum());
         assert_eq!(M::CascadeLake.store_buffer_entries(), Some(56));
+    }
+
+    #[test]
+    fn designs_are_found_by_name() {
+        assert_eq!(M::named("neoverse-v2"), Some(M::NeoverseV2));
+        assert_eq!(M::named("ZEN 4"), Some(M::Zen4));
+        assert_eq!((M::named("zen+"), M::named("zen")), (Some(M::ZenPlus), Some(M::Zen1)));
+        assert_eq!(M::named("pentium"), None);
     }
 
     #[test]

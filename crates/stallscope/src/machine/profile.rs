@@ -86,6 +86,8 @@ pub enum ForwardingRule {
     SameStart,
     /// The load must lie in one store and start at its first byte or in its middle.
     StartOrMiddle,
+    /// The same, and two stores that are exactly its lower and upper half serve it together.
+    StartOrMiddleOrHalves,
     /// Any store that overlaps the load serves its part; the rest comes from elsewhere.
     AnyOverlap,
 }
@@ -177,21 +179,32 @@ const STORE_FORWARD_BLOCKED: &[(Microarchitecture, f64, f64, &str)] = &[
     (Microarchitecture::Zen2, 21.0, 25.0, "uarch-bench, published results"),
     (Microarchitecture::Zen4, 13.0, 19.0, "LLVM pull request 199606 (13); AMD guide (19)"),
     (Microarchitecture::Zen5, 13.0, 15.0, "LLVM pull request 199606 (13); jiegec (14-15)"),
+    (Microarchitecture::NeoverseN1, 10.0, 16.0, "danlark1, published measurement"),
+    (Microarchitecture::NeoverseV2, 10.5, 10.5, JIEGEC),
+    (Microarchitecture::AppleFirestorm, 28.0, 28.0, JIEGEC),
+    (Microarchitecture::AmpereSkylark, 27.0, 27.0, JIEGEC),
 ];
 
-const SKYLAKE_SOURCE: &str = "own feasibility study on Cascade Lake; uarch-bench agrees";
+const JIEGEC: &str = "jiegec, published measurement";
 
-/// The rule where it was measured for the design, else the one that holds for scalar accesses.
-fn forwarding_rule(design: Microarchitecture) -> (ForwardingRule, PriceOrigin) {
-    use Microarchitecture as M;
-    match design {
-        M::Skylake | M::SkylakeServer | M::CascadeLake => (
-            ForwardingRule::ContainsInPieces { wide_store_bytes: 16, piece_bytes: 8 },
-            PriceOrigin::Documented { source: SKYLAKE_SOURCE.to_owned() },
-        ),
-        _ => (ForwardingRule::SingleStoreContains, PriceOrigin::Assumed),
-    }
-}
+/// (design, rule, source), where it is not that one store must hold the load.
+const FORWARDING_RULES: &[(Microarchitecture, ForwardingRule, &str)] = &[
+    (
+        Microarchitecture::NeoverseN1,
+        ForwardingRule::StartOrMiddle,
+        "danlark1, published measurement",
+    ),
+    (Microarchitecture::Skylake, SKYLAKE_RULE, SKYLAKE_SOURCE),
+    (Microarchitecture::SkylakeServer, SKYLAKE_RULE, SKYLAKE_SOURCE),
+    (Microarchitecture::CascadeLake, SKYLAKE_RULE, SKYLAKE_SOURCE),
+    (Microarchitecture::NeoverseV2, ForwardingRule::StartOrMiddleOrHalves, "jiegec; Arm's guide"),
+    (Microarchitecture::AppleFirestorm, ForwardingRule::AnyOverlap, JIEGEC),
+    (Microarchitecture::AmpereSkylark, ForwardingRule::SingleStoreContains, JIEGEC),
+];
+
+const SKYLAKE_RULE: ForwardingRule =
+    ForwardingRule::ContainsInPieces { wide_store_bytes: 16, piece_bytes: 8 };
+const SKYLAKE_SOURCE: &str = "own feasibility study on Cascade Lake; uarch-bench agrees";
 
 impl MachineProfile {
     /// The profile of a machine that nobody has probed yet.
@@ -219,7 +232,13 @@ impl MachineProfile {
                 measured: None,
             },
         };
-        let (forwarding_rule, forwarding_rule_origin) = forwarding_rule(design);
+        let rule = FORWARDING_RULES.iter().find(|r| r.0 == design);
+        let (forwarding_rule, forwarding_rule_origin) = match rule {
+            Some((_, rule, source)) => {
+                (*rule, PriceOrigin::Documented { source: (*source).to_owned() })
+            }
+            None => (ForwardingRule::SingleStoreContains, PriceOrigin::Assumed),
+        };
         Self {
             version: PROFILE_VERSION,
             microarchitecture: design,

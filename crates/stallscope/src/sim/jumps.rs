@@ -141,6 +141,10 @@ impl Sink for BlockCounts {
         self.blocks[index] = (block.clone(), 0);
     }
 
+    fn restart(&mut self) {
+        self.blocks.clear();
+    }
+
     fn run(&mut self, id: BlockId, _accesses: &[MemoryAccess]) {
         if let Some((_, runs)) = self.blocks.get_mut(id.0 as usize) {
             *runs += 1;

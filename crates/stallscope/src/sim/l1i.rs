@@ -158,7 +158,12 @@ impl InstructionCache {
         if !(sets.is_power_of_two() && line_bytes.is_power_of_two() && sane && plru_fits) {
             return Err(GeometryError { geometry, replacement });
         }
-        Ok(Self {
+        Ok(Self::empty(geometry, replacement))
+    }
+
+    fn empty(geometry: L1iGeometry, replacement: Replacement) -> Self {
+        let L1iGeometry { sets, ways, line_bytes } = geometry;
+        Self {
             geometry,
             replacement,
             line_shift: line_bytes.trailing_zeros(),
@@ -170,7 +175,7 @@ impl InstructionCache {
             misses: 0,
             seen: FxHashMap::default(),
             evictions: FxHashMap::default(),
-        })
+        }
     }
 
     /// Fetches the line that holds `insn`.
@@ -300,6 +305,10 @@ impl Sink for InstructionCache {
             self.blocks.resize(index + 1, Vec::new());
         }
         self.blocks[index] = lines;
+    }
+
+    fn restart(&mut self) {
+        *self = Self::empty(self.geometry, self.replacement);
     }
 
     fn run(&mut self, id: BlockId, _accesses: &[MemoryAccess]) {

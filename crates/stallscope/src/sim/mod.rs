@@ -28,6 +28,10 @@ impl Sink for Fan<'_> {
         }
     }
 
+    fn restart(&mut self) {
+        self.0.iter_mut().for_each(|sink| sink.restart());
+    }
+
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
         for sink in &mut self.0 {
             sink.run(id, accesses);

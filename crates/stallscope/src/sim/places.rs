@@ -27,7 +27,7 @@ pub struct Place {
 /// Looks addresses up in what was mapped; files are opened when one is asked for.
 pub struct Places {
     mappings: Vec<Mapping>,
-    objects: HashMap<PathBuf, Option<(Image, DebugInfo)>>,
+    objects: HashMap<PathBuf, Option<Image>>,
 }
 
 impl Places {
@@ -37,12 +37,8 @@ impl Places {
         Self { mappings, objects: HashMap::new() }
     }
 
-    fn object(&mut self, path: &Path) -> Option<&(Image, DebugInfo)> {
-        let open = || {
-            let image = Image::open(path).ok()?;
-            let debug = DebugInfo::of(&image);
-            Some((image, debug))
-        };
+    fn object(&mut self, path: &Path) -> Option<&Image> {
+        let open = || Image::open(path).ok();
         self.objects.entry(path.into()).or_insert_with(open).as_ref()
     }
 
@@ -56,7 +52,7 @@ impl Places {
     pub fn code(&mut self, address: Avma, size_bytes: u8) -> Vec<u8> {
         let bytes = || {
             let (path, offset) = self.locate(address)?;
-            let (image, _) = self.object(&path)?;
+            let image = self.object(&path)?;
             Some(image.code_at(image.svma_of(offset)?, u64::from(size_bytes)).to_vec())
         };
         let mut bytes = bytes;
@@ -68,7 +64,8 @@ impl Places {
         let Some((path, offset)) = self.locate(address) else {
             return Place { avma: address, object: None, site: None };
         };
-        let site = self.object(&path).and_then(|(image, debug)| {
+        let site = self.object(&path).and_then(|image| {
+            let debug = DebugInfo::of(image);
             let svma = image.svma_of(offset)?;
             let function = image.function_at(svma)?;
             let bytes = image.code_at(svma, LONGEST_BYTES);

@@ -176,6 +176,14 @@ impl Sink for Models {
         self.counts.describe(id, block);
     }
 
+    fn restart(&mut self) {
+        self.store_buffer.restart();
+        if let Some(l1i) = &mut self.l1i {
+            l1i.restart();
+        }
+        self.counts.restart();
+    }
+
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
         self.store_buffer.run(id, accesses);
         if let Some(l1i) = &mut self.l1i {

@@ -354,6 +354,10 @@ impl Sink for StoreBuffer {
         self.blocks[index] = sites;
     }
 
+    fn restart(&mut self) {
+        *self = Self::new(self.rule, self.shape);
+    }
+
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
         let Some(block) = self.blocks.get(id.0 as usize) else { return };
         let (start, length) = (self.instructions, block.len() as u64);

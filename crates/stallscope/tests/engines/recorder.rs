@@ -34,6 +34,10 @@ impl Sink for Recorder {
         assert!(self.blocks.insert(id, block.clone()).is_none(), "{id:?} is described twice");
     }
 
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
+
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
         let block = &self.blocks[&id];
         let first = self.steps.len();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use stallscope::code::{DebugInfo, Image, SourceText};
+use stallscope::code::{DebugInfo, Images, SourceText};
 use stallscope::hazards::{
     HAZARDS, Hazard, Heat, RuleCard, RuleSet, ScanFilter, ScanReport, describe_sites, find_rule,
     scan,
@@ -16,7 +16,9 @@ use stallscope::machine::MachineProfile;
 use stallscope::model::HotSpot;
 use stallscope::report;
 
+use super::target;
 use crate::context::{Context, Outcome};
+use crate::terminal::{FAINT, paint};
 use crate::{output, profile, terminal};
 use gate::{Baseline, FailOn};
 
@@ -46,7 +48,7 @@ Exit codes: 0 scanned (with --fail-on: nothing that counts), 1 findings that cou
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ScanArgs {
-    /// Programs or libraries (ELF, x86-64)
+    /// Programs, libraries, object files, archives, kernel images (x86-64, AArch64)
     #[arg(required = true, value_name = "BINARY")]
     binaries: Vec<PathBuf>,
     /// Only functions whose name contains NAME
@@ -61,6 +63,9 @@ pub struct ScanArgs {
     /// List every inlined string instruction with its size
     #[arg(long)]
     sites: bool,
+    /// Judge by this processor design, not by this machine (neoverse-v2, zen-4, ...)
+    #[arg(long, value_name = "NAME")]
+    cpu: Option<String>,
     /// Rank by this profile: perf.data, `perf script` text, callgrind output or Go pprof
     #[arg(long, value_name = "FILE")]
     profile_data: Option<PathBuf>,
@@ -93,23 +98,41 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     let hot = hot_spots(args.profile_data.as_deref())?;
     let mut reports = Vec::new();
     let mut all = Vec::new();
+    let mut announced = false;
     for path in &args.binaries {
-        let (mut report, image) = one(path, &filter, &chosen.profile, hot.as_deref())?;
-        if args.write_baseline.is_some() {
-            all.push(report.clone());
+        let (mut members, mut functions) = (0, 0);
+        for image in Images::open(path)? {
+            let image = image?;
+            let judge = target::judge(&image, args.cpu.as_deref(), &chosen.profile)?;
+            let heat = hot.as_deref().map(|spots| Heat::of(&image, spots));
+            let mut report = scan(&image, &filter, &judge.profile, heat.as_ref());
+            members += 1;
+            functions += report.functions;
+            if args.write_baseline.is_some() {
+                all.push(report.clone());
+            }
+            let known = baseline.as_ref().map_or(0, |b| b.subtract(&mut report));
+            // Of an archive only the members that have something to say.
+            let is_member = image.path() != path;
+            if report.functions == 0 || is_member && report.findings.is_empty() {
+                continue;
+            }
+            let show = screen::Show { most: most(args.top), sites: args.sites, known };
+            let described = if args.sarif.is_some() { usize::MAX } else { show.most };
+            let described = report.findings.len().min(described);
+            describe_sites(&image, &DebugInfo::of(&image), &mut report.findings[..described]);
+            if !std::mem::replace(&mut announced, true) {
+                match &judge.note {
+                    Some(note) if context.shows_screen() => terminal::print(&paint(FAINT, note))?,
+                    _ => chosen.announce(context)?,
+                }
+            }
+            if context.shows_screen() {
+                terminal::print(&screen::screen(&report, &show, &mut SourceText::default()))?;
+            }
+            reports.push(report);
         }
-        let known = baseline.as_ref().map_or(0, |b| b.subtract(&mut report));
-        let show = screen::Show { most: most(args.top), sites: args.sites, known };
-        let described = if args.sarif.is_some() { usize::MAX } else { show.most };
-        let described = report.findings.len().min(described);
-        describe_sites(&image, &DebugInfo::of(&image), &mut report.findings[..described]);
-        if reports.is_empty() {
-            chosen.announce(context)?;
-        }
-        if context.shows_screen() {
-            terminal::print(&screen::screen(&report, &show, &mut SourceText::default()))?;
-        }
-        reports.push(report);
+        close(path, members, functions, &filter, context)?;
     }
     if let Some(file) = &args.write_baseline {
         gate::write_baseline(file, &all)?;
@@ -127,19 +150,25 @@ fn most(top: usize) -> usize {
     if top == 0 { usize::MAX } else { top }
 }
 
-fn one(
+/// What is to be said of a file when all of its members have been looked at.
+fn close(
     path: &Path,
+    members: usize,
+    functions: usize,
     filter: &ScanFilter,
-    profile: &MachineProfile,
-    hot: Option<&[HotSpot]>,
-) -> anyhow::Result<(ScanReport, Image)> {
-    let image = Image::open(path)?;
-    let heat = hot.map(|spots| Heat::of(&image, spots));
-    let report = scan(&image, filter, profile, heat.as_ref());
-    if let (0, Some(name)) = (report.functions, &filter.function) {
+    context: &Context,
+) -> anyhow::Result<()> {
+    if members == 0 {
+        anyhow::bail!("{} is an archive without machine code", path.display());
+    }
+    if let (0, Some(name)) = (functions, &filter.function) {
         anyhow::bail!("{} has no function whose name contains `{name}`", path.display());
     }
-    Ok((report, image))
+    if members > 1 && context.shows_screen() {
+        let line = format!("{}: {members} object files read\n", path.display());
+        terminal::print(&paint(FAINT, line))?;
+    }
+    Ok(())
 }
 
 /// The rules with these ids, all where none is named.

@@ -35,6 +35,9 @@ pub fn screen(report: &ScanReport, show: &Show, text: &mut SourceText) -> String
     if report.function_source == FunctionSource::EhFrame {
         out += &paint(CAUTION, "stripped: functions come from the unwind tables, without names\n");
     }
+    if report.function_source == FunctionSource::GoTable {
+        out += &paint(FAINT, "stripped: functions come from Go's own table\n");
+    }
     if let Some(share) = report.heat_share {
         out += &format!("{:.1} % of the profile is in this program\n", 100.0 * share);
     }

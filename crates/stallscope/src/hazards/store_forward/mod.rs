@@ -24,9 +24,10 @@
 //! Manual, store forwarding; AMD Software Optimization Guides, load-store unit; H. Wong,
 //! "Store-to-Load Forwarding and Memory Disambiguation in x86 Processors" (2014).
 
+mod kin;
 mod walk;
 
-use crate::code::{Addresses, FunctionCode, index_mask};
+use crate::code::{Addresses, Architecture, Flow, FunctionCode, Loop, index_mask};
 use crate::machine::{MachineProfile, PriceOrigin};
 use crate::model::{Certainty, CyclesLost, Grade};
 
@@ -92,9 +93,26 @@ impl Hazard for StoreForward {
         Needs::Loops
     }
 
+    fn understands(&self, _: Architecture) -> bool {
+        true
+    }
+
     fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
+        let code = view.code();
+        if !code.loops.iter().any(|l| writes_and_reads(code, l)) {
+            return Vec::new();
+        }
         self.check(view.code(), view.addresses(), profile)
     }
+}
+
+/// Whether a loop has both a store and a load of more than a byte: without, there is nothing to do.
+fn writes_and_reads(code: &FunctionCode, around: &Loop) -> bool {
+    let blocks = || around.blocks.iter().map(|b| &code.blocks[*b]);
+    let body = || blocks().flat_map(|b| &code.insns[b.first..b.end]);
+    // What a call writes is read by its return.
+    body().any(|i| i.store.is_some() && i.flow != Flow::Call)
+        && body().any(|i| i.load.is_some_and(|a| a.size_bytes > 1) && i.flow != Flow::Return)
 }
 
 impl StoreForward {

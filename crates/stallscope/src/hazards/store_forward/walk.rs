@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::code::{Addresses, Flow, FunctionCode, Loop, Root, SymbolicAddress};
+use crate::code::{Addresses, Flow, FunctionCode, Loop, Root, RootKind, SymbolicAddress};
 use crate::machine::ForwardingRule;
 use crate::model::Certainty;
 
 use super::WINDOW_INSTRUCTIONS;
+use super::kin::Kin;
 
 /// More states than this for one load and the walk gives up looking for more stores.
 const MOST_STATES: usize = 2048;
@@ -66,9 +67,6 @@ type Stores = BTreeMap<usize, (u32, i64)>;
 /// how many elements further on.
 type Group = (Option<Root>, i64);
 
-/// What an address is made of, constants aside.
-type Shape = (Option<Root>, Option<Root>, Option<(Root, u8)>);
-
 /// The stores met so far.
 #[derive(Default)]
 struct Met {
@@ -85,9 +83,7 @@ pub(super) struct Walk<'a> {
     outer: &'a Loop,
     rule: &'a ForwardingRule,
     stores: Vec<(SymbolicAddress, u16)>,
-    narrowest_bytes: u16,
-    /// What the stores' addresses are made of, constants aside.
-    places: FxHashSet<Shape>,
+    kin: Kin,
 }
 
 impl<'a> Walk<'a> {
@@ -101,11 +97,10 @@ impl<'a> Walk<'a> {
             .blocks
             .iter()
             .flat_map(|b| code.blocks[*b].first..code.blocks[*b].end)
-            .filter_map(|i| Some((addresses.store(i)?, code.insns[i].store?.size_bytes)))
+            .flat_map(|i| stores_of(code, addresses, i))
             .collect();
-        let narrowest_bytes = stores.iter().map(|(_, bytes)| *bytes).min().unwrap_or(u16::MAX);
-        let places = stores.iter().map(|(a, _)| shape(a)).collect();
-        Self { code, addresses, outer, rule, stores, narrowest_bytes, places }
+        let kin = Kin::of(code, addresses, outer, &stores);
+        Self { code, addresses, outer, rule, stores, kin }
     }
 
     pub fn has_stores(&self) -> bool {
@@ -115,19 +110,29 @@ impl<'a> Walk<'a> {
     /// The stores that keep the load at `index` from being forwarded, if there are any.
     pub fn blocked_load(&self, index: usize) -> Option<Blocked> {
         let address = self.addresses.load(index)?;
-        let size_bytes = self.code.insns[index].load?.size_bytes;
-        if size_bytes < 2 || !self.any_store_could_block(&address, size_bytes) {
+        let insn = &self.code.insns[index];
+        let size_bytes = insn.load?.size_bytes;
+        if !insn.is_pair {
+            return self.blocked(index, address, size_bytes);
+        }
+        // A pair is two loads; each may be served by a store of its own.
+        let half = size_bytes / 2;
+        let offset_bytes = address.offset_bytes.wrapping_add(i64::from(half));
+        let upper = SymbolicAddress { offset_bytes, ..address };
+        self.blocked(index, address, half).or_else(|| self.blocked(index, upper, half))
+    }
+
+    fn blocked(&self, index: usize, address: SymbolicAddress, size_bytes: u16) -> Option<Blocked> {
+        if size_bytes < 2 || !self.kin.may_block(&address, size_bytes, self.rule) {
             return None;
         }
         let block = self.code.block_of(index);
         let target = Target { address, index_known: true };
         let met = self.walk(Point { block, end: index, distance: 0, target }, size_bytes);
+        if !met.blocking.is_empty() && self.joins(&met.blocking, size_bytes) {
+            return None;
+        }
         definite(&met, self.code, size_bytes).or_else(|| self.probable(&met, &address, size_bytes))
-    }
-
-    /// A cheap look before the walk: is there a narrower store, or one that can straddle?
-    fn any_store_could_block(&self, load: &SymbolicAddress, size_bytes: u16) -> bool {
-        self.narrowest_bytes < size_bytes || self.places.contains(&shape(load))
     }
 
     fn walk(&self, start: Point, size_bytes: u16) -> Met {
@@ -169,15 +174,15 @@ impl<'a> Walk<'a> {
             if point.distance > WINDOW_INSTRUCTIONS || insn.flow == Flow::Call {
                 return None;
             }
-            if let (Some(store), Some(access)) = (self.addresses.store(index), insn.store) {
+            for (store, store_bytes) in stores_of(self.code, self.addresses, index) {
                 let seen = |offset_bytes| (point.distance, offset_bytes);
-                match self.meeting(&store, access.size_bytes, &point.target, size_bytes) {
+                match self.meeting(&store, store_bytes, &point.target, size_bytes) {
                     Meeting::Apart => {}
                     Meeting::Serves | Meeting::Whole => return None,
                     Meeting::Blocks { offset_bytes } => {
                         note(&mut met.blocking, index, seen(offset_bytes));
                         let covers = offset_bytes <= 0
-                            && offset_bytes + i64::from(access.size_bytes) >= i64::from(size_bytes);
+                            && offset_bytes + i64::from(store_bytes) >= i64::from(size_bytes);
                         if covers {
                             return None;
                         }
@@ -234,7 +239,7 @@ impl<'a> Walk<'a> {
     fn is_moving(&self, address: &SymbolicAddress, scale: u8) -> bool {
         address.base.into_iter().chain(address.also).any(|root| {
             let inside =
-                matches!(root, Root::Merge(block, _) if self.outer.contains(block as usize));
+                matches!(root.kind(), RootKind::Merge(block, _) if self.outer.contains(block as usize));
             inside && self.addresses.walks_by(self.code, root, scale)
         })
     }
@@ -260,6 +265,7 @@ impl<'a> Walk<'a> {
             .pieces
             .iter()
             .filter(|(_, group)| group.len() > 1 && tiles(group, self.code, size_bytes))
+            .filter(|(_, group)| !self.joins(group, size_bytes))
             .collect();
         if tiled.iter().any(|((index, _), _)| index.is_some())
             && self.is_written_whole(load, size_bytes)
@@ -293,8 +299,34 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn shape(address: &SymbolicAddress) -> Shape {
-    (address.base, address.also, address.index)
+/// The stores of one instruction: a pair is two, as the strictest processors see it.
+fn stores_of(
+    code: &FunctionCode,
+    addresses: &Addresses,
+    index: usize,
+) -> impl Iterator<Item = (SymbolicAddress, u16)> {
+    let insn = &code.insns[index];
+    let store = addresses.store(index).zip(insn.store.map(|a| a.size_bytes));
+    let (first, second) = match store {
+        Some((at, bytes)) if insn.is_pair => {
+            let half = bytes / 2;
+            let offset_bytes = at.offset_bytes.wrapping_add(i64::from(half));
+            (Some((at, half)), Some((SymbolicAddress { offset_bytes, ..at }, half)))
+        }
+        other => (other, None),
+    };
+    first.into_iter().chain(second)
+}
+
+impl Walk<'_> {
+    /// Whether these stores are the two halves of the load, on a processor that joins halves.
+    fn joins(&self, stores: &Stores, size_bytes: u16) -> bool {
+        let half = |(store, (_, offset)): (&usize, &(u32, i64))| {
+            self.code.insns[*store].store.is_some_and(|a| 2 * a.size_bytes == size_bytes)
+                && (*offset == 0 || 2 * offset == i64::from(size_bytes))
+        };
+        self.rule.joins_halves() && stores.iter().all(half) && tiles(stores, self.code, size_bytes)
+    }
 }
 
 /// The distance of the nearest store; the window when there is none.
@@ -334,7 +366,8 @@ fn note(seen: &mut Stores, store: usize, (distance, offset): (u32, i64)) {
 /// Behind the instruction that makes a part of the address, that part is unknown. False when
 /// nothing is left to compare.
 fn forget_results(target: &mut Target, insn: usize) -> bool {
-    let made_here = |root: Root| matches!(root, Root::Result(at, _) if at as usize == insn);
+    let made_here =
+        |root: Root| matches!(root.kind(), RootKind::Result(at, _) if at as usize == insn);
     if target.address.base.into_iter().chain(target.address.also).any(made_here) {
         return false;
     }

@@ -85,6 +85,10 @@ mod tests {
             self.0.push(format!("{} is {}", id.0, block.insns.len()));
         }
 
+        fn restart(&mut self) {
+            self.0.clear();
+        }
+
         fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
             self.0.push(format!("{} ran, {}", id.0, accesses.len()));
         }

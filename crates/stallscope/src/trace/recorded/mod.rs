@@ -18,6 +18,7 @@ const MAGIC: &[u8; 8] = b"STLTRC\0\x01";
 const DESCRIBE: u8 = 1;
 const RUN: u8 = 2;
 const END: u8 = 3;
+const RESTART: u8 = 4;
 /// Larger numbers in a file are damage, not data.
 const MOST_INSNS: u64 = 1 << 16;
 const MOST_ACCESSES: u64 = 1 << 20;

@@ -5,7 +5,9 @@ use std::io::{self, BufRead};
 use std::os::unix::ffi::OsStringExt;
 
 use super::number::apply;
-use super::{DESCRIBE, END, LONGEST_TEXT, MAGIC, MOST_ACCESSES, MOST_ENTRIES, MOST_INSNS, RUN};
+use super::{
+    DESCRIBE, END, LONGEST_TEXT, MAGIC, MOST_ACCESSES, MOST_ENTRIES, MOST_INSNS, RESTART, RUN,
+};
 use crate::model::{Avma, FileOffset};
 use crate::trace::child::{Exit, Output, Status};
 use crate::trace::engine::{
@@ -63,6 +65,11 @@ pub fn replay(input: impl BufRead, sink: &mut dyn Sink) -> Result<Recording, Rep
                 };
                 let accesses = reader.accesses(*length)?;
                 sink.run(BlockId(id), &accesses);
+            }
+            RESTART => {
+                lengths.clear();
+                (reader.last_insn, reader.last_access) = (0, 0);
+                sink.restart();
             }
             END => return reader.end(),
             _ => return Err(reader.damaged("a record of unknown kind")),

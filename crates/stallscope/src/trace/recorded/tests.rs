@@ -18,6 +18,10 @@ impl Sink for Log {
         self.1.push(block.clone());
     }
 
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
+
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
         self.0.push((id, self.1[id.0 as usize].clone(), accesses.to_vec()));
     }
@@ -112,6 +116,8 @@ struct Ignore;
 
 impl Sink for Ignore {
     fn describe(&mut self, _: BlockId, _: &Block) {}
+
+    fn restart(&mut self) {}
 
     fn run(&mut self, _: BlockId, _: &[MemoryAccess]) {}
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use tempfile::NamedTempFile;
 
 use super::number::{put, put_difference};
-use super::{DESCRIBE, END, MAGIC, RUN};
+use super::{DESCRIBE, END, MAGIC, RESTART, RUN};
 use crate::trace::child::Status;
 use crate::trace::engine::{AccessKind, Block, BlockId, Ended, MemoryAccess, Recording, Sink};
 
@@ -108,6 +108,11 @@ impl<W: Write> Sink for Writer<W> {
             self.last_insn = insn.address.0.wrapping_add(u64::from(insn.size_bytes));
         }
         self.flush_if_large(CHUNK_BYTES);
+    }
+
+    fn restart(&mut self) {
+        self.buffer.push(RESTART);
+        (self.last_insn, self.last_access) = (0, 0);
     }
 
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {

@@ -81,6 +81,7 @@ fn launch(program: &Path, args: &[&str]) -> Launch {
         args: args.iter().map(Into::into).collect(),
         environment_padding_bytes: 0,
         cpu: None,
+        streams: crate::trace::child::Streams::Captured,
     }
 }
 

@@ -1,0 +1,85 @@
+//! The processors whose machine code is understood, and the way from bytes to instructions for each.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::insn::Insn;
+use super::{aarch64, x86};
+use crate::model::Svma;
+
+/// A processor architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Architecture {
+    /// Intel and AMD, 64 bits.
+    X86_64,
+    /// Arm, 64 bits.
+    Aarch64,
+}
+
+impl Architecture {
+    /// The one that this program was compiled for; `None` for any other than the two.
+    pub const HOST: Option<Self> = if cfg!(target_arch = "x86_64") {
+        Some(Self::X86_64)
+    } else if cfg!(target_arch = "aarch64") {
+        Some(Self::Aarch64)
+    } else {
+        None
+    };
+
+    /// How many general registers it has, the stack pointer among them.
+    #[must_use]
+    pub fn registers(self) -> usize {
+        match self {
+            Self::X86_64 => 16,
+            Self::Aarch64 => 32,
+        }
+    }
+
+    /// Decodes a stretch of code from its first byte to its last.
+    #[must_use]
+    pub fn decode(self, bytes: &[u8], start: Svma) -> Vec<Insn> {
+        match self {
+            Self::X86_64 => x86::decode(bytes, start),
+            Self::Aarch64 => aarch64::decode(bytes, start),
+        }
+    }
+
+    /// Whether a function with these bytes may hold a loop. False is certain, and cheap.
+    #[must_use]
+    pub fn may_loop(self, bytes: &[u8]) -> bool {
+        match self {
+            Self::X86_64 => x86::may_loop(bytes),
+            Self::Aarch64 => aarch64::may_loop(bytes),
+        }
+    }
+
+    /// One instruction as text: Intel syntax with widths spelled out, or Arm's.
+    #[must_use]
+    pub fn text(self, bytes: &[u8], svma: Svma) -> String {
+        match self {
+            Self::X86_64 => x86::text(bytes, svma),
+            Self::Aarch64 => aarch64::text(bytes, svma),
+        }
+    }
+
+    /// The bytes of a function without what changes when it or its neighbours move.
+    #[must_use]
+    pub fn normalised(self, bytes: &[u8], start: Svma) -> Vec<u8> {
+        match self {
+            Self::X86_64 => x86::normalised(bytes, start),
+            Self::Aarch64 => aarch64::normalised(bytes, start),
+        }
+    }
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::X86_64 => "x86-64",
+            Self::Aarch64 => "AArch64",
+        })
+    }
+}
