@@ -236,10 +236,14 @@ fn indexed(word: Word) -> Option<Memory> {
     Some(single(word, way, size_bytes, address, is_vector))
 }
 
-/// Atomic operations on memory, and the acquiring load among them.
+/// Atomic operations on memory, and among them the acquiring load and the whole lines for devices.
 fn atomic(word: Word) -> Memory {
-    let size = 1 << word.bits(31, 30);
-    let acquires = word.bits(15, 12) == 0b1100;
-    let way = if acquires { Way::Load } else { Way::Both };
+    let size_field = word.bits(31, 30);
+    let (way, size) = match (size_field, word.bits(15, 12)) {
+        (_, 0b1100) => (Way::Load, 1 << size_field),
+        (3, 0b1001..=0b1011) => (Way::Store, 64),
+        (3, 0b1101) => (Way::Load, 64),
+        _ => (Way::Both, 1 << size_field),
+    };
     single(word, way, size, based(word, 0), false)
 }
