@@ -59,7 +59,8 @@ fn an_object_file_and_an_archive_of_it_have_the_finding_with_its_line() {
     assert!(tool(here, "cc", &["-O2", "-g", "-ffunction-sections", "-c", "ring.c", "none.c"]));
     assert!(tool(here, "ar", &["rcs", "libring.a", "none.o", "ring.o"]));
     for (file, program) in [("ring.o", "ring.o"), ("libring.a", "libring.a(ring.o)")] {
-        let reports = result(&support::run(here, &["scan", "--json", "-", file]));
+        let reports =
+            result(&support::run(here, &["scan", "--rule", "store-forward", "--json", "-", file]));
         assert_eq!(reports.as_array().unwrap().len(), 1, "{reports:#}");
         assert_eq!(reports[0]["program"], program);
         let site = &reports[0]["findings"][0]["site"];

@@ -188,7 +188,7 @@ impl Kin {
 /// Whether the two can only miss each other or be forwarded, wherever the constants lead.
 fn keeps_clear(load: Manner, store: Manner, step: u64, rule: &ForwardingRule) -> bool {
     let width = load.size_bytes;
-    let fits = |bytes: u64| bytes % u64::from(width) == 0;
+    let fits = |bytes: u64| bytes.is_multiple_of(u64::from(width));
     let contains = *rule == ForwardingRule::SingleStoreContains && store.size_bytes > width;
     width.is_power_of_two()
         && (store.size_bytes == width || contains && fits(u64::from(store.size_bytes)))
