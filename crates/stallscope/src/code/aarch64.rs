@@ -85,8 +85,11 @@ pub fn may_loop(bytes: &[u8]) -> bool {
 #[must_use]
 pub fn text(bytes: &[u8], svma: Svma) -> String {
     let Some(word) = words(bytes, svma).next() else { return "(no bytes)".to_owned() };
-    let Some(insn) = decoder::decode(word.bits) else {
-        return format!(".inst {:#010x}", word.bits);
+    // The disassembler subtracts below zero in vector shifts of no width, which do not exist.
+    let widthless_shift = word.bits(28, 23) == 0b11_1110 && word.bits(22, 19) == 0 && word.bit(10);
+    let insn = match decoder::decode(word.bits) {
+        Some(insn) if !widthless_shift => insn,
+        _ => return format!(".inst {:#010x}", word.bits),
     };
     let text = insn.display_at(svma.0).to_string();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
