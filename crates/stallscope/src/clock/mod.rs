@@ -92,6 +92,33 @@ pub trait Clock {
     fn run_throughput_chain(&mut self, passes: u64);
 }
 
+/// Something built around a clock, which is thereby a clock itself.
+pub trait HoldsClock {
+    /// The clock inside.
+    type Held: Clock;
+
+    /// The clock inside.
+    fn held_clock(&mut self) -> &mut Self::Held;
+}
+
+impl<T: HoldsClock> Clock for T {
+    fn now_ticks(&mut self) -> u64 {
+        self.held_clock().now_ticks()
+    }
+    fn now_raw_ns(&mut self) -> u64 {
+        self.held_clock().now_raw_ns()
+    }
+    fn run_latency_chain(&mut self, adds: u64) {
+        self.held_clock().run_latency_chain(adds);
+    }
+    fn run_multiply_chain(&mut self, multiplies: u64) {
+        self.held_clock().run_multiply_chain(multiplies);
+    }
+    fn run_throughput_chain(&mut self, passes: u64) {
+        self.held_clock().run_throughput_chain(passes);
+    }
+}
+
 /// A number, or the admission that there was too little undisturbed data for one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -29,7 +29,7 @@ use open::UserTime;
 
 use crate::code::{CodeError, DebugInfo, FunctionSource, Image};
 use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
-use crate::layout::{Change, match_functions};
+use crate::layout::{ChangeCounts, match_functions};
 use crate::machine::MachineProfile;
 use crate::model::Grade;
 use crate::trace::sample::SampleError;
@@ -66,21 +66,6 @@ pub enum Conclusion {
     NoMechanism,
 }
 
-/// How the functions of the two builds relate, in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Census {
-    /// Same bytes, same address.
-    pub same: usize,
-    /// Same bytes, other address.
-    pub moved: usize,
-    /// Other bytes.
-    pub changed: usize,
-    /// Only in AFTER.
-    pub new: usize,
-    /// Only in BEFORE.
-    pub gone: usize,
-}
-
 /// The whole answer.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Explanation {
@@ -93,7 +78,7 @@ pub struct Explanation {
     /// The two program files.
     pub programs: [PathBuf; 2],
     /// How their functions relate.
-    pub census: Census,
+    pub census: ChangeCounts,
     /// How the time was located in each arm; absent when there was nothing to locate.
     pub heat: Option<[ArmHeat; 2]>,
     /// Where the difference is, largest share first.
@@ -139,7 +124,7 @@ pub fn explain(
     let mut explanation = Explanation {
         conclusion: Conclusion::NothingToExplain,
         slow_arm: slow_arm(&comparison),
-        census: census(&matches),
+        census: ChangeCounts::of(&matches),
         heat: None,
         rows: Vec::new(),
         causes: Vec::new(),
@@ -181,20 +166,6 @@ fn slow_arm(comparison: &Comparison) -> Option<Arm> {
         Decision::Faster => Some(Arm::A),
         Decision::Equivalent | Decision::Inconclusive => None,
     }
-}
-
-fn census(matches: &[crate::layout::FunctionMatch<'_>]) -> Census {
-    let mut counts = Census::default();
-    for m in matches {
-        *match m.change {
-            Change::Same => &mut counts.same,
-            Change::Moved { .. } => &mut counts.moved,
-            Change::Changed => &mut counts.changed,
-            Change::New => &mut counts.new,
-            Change::Gone => &mut counts.gone,
-        } += 1;
-    }
-    counts
 }
 
 fn stripped_notes(images: &[Image; 2]) -> Vec<String> {

@@ -128,6 +128,24 @@ pub struct ChangeCounts {
     pub gone: usize,
 }
 
+impl ChangeCounts {
+    /// Counts the functions of two builds.
+    #[must_use]
+    pub fn of(matches: &[FunctionMatch<'_>]) -> Self {
+        let mut counts = Self::default();
+        for m in matches {
+            *match m.change {
+                Change::Same => &mut counts.same,
+                Change::Moved { .. } => &mut counts.moved,
+                Change::Changed => &mut counts.changed,
+                Change::New => &mut counts.new,
+                Change::Gone => &mut counts.gone,
+            } += 1;
+        }
+        counts
+    }
+}
+
 /// Functions that moved by one distance: a row of the histogram.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ShiftRow {
@@ -205,7 +223,7 @@ impl ShiftMap {
     /// [`LayoutError::Unrelated`] when hardly any function has a partner.
     pub fn of(before: &Image, after: &Image) -> Result<Self, LayoutError> {
         let matches = match_functions(before, after);
-        let counts = count(&matches);
+        let counts = ChangeCounts::of(&matches);
         let pairs: Vec<(&Function, &Function, Change)> =
             matches.iter().filter_map(|m| Some((m.before?, m.after?, m.change))).collect();
         // Of the larger one: what every small program has in common is its start-up code.
@@ -234,20 +252,6 @@ impl ShiftMap {
             warnings,
         })
     }
-}
-
-fn count(matches: &[FunctionMatch<'_>]) -> ChangeCounts {
-    let mut counts = ChangeCounts::default();
-    for m in matches {
-        *match m.change {
-            Change::Same => &mut counts.same,
-            Change::Moved { .. } => &mut counts.moved,
-            Change::Changed => &mut counts.changed,
-            Change::New => &mut counts.new,
-            Change::Gone => &mut counts.gone,
-        } += 1;
-    }
-    counts
 }
 
 fn shifted(m: &FunctionMatch<'_>) -> ShiftedFunction {

@@ -2,7 +2,7 @@
 //! function says, with noise.
 
 use super::rig::Rig;
-use crate::clock::{Clock, FakeClock};
+use crate::clock::{Clock, FakeClock, HoldsClock};
 
 /// The rig of tests.
 pub struct FakeRig<F> {
@@ -40,21 +40,11 @@ impl<F: Fn(usize) -> f64> Rig for FakeRig<F> {
     }
 }
 
-impl<F> Clock for FakeRig<F> {
-    fn now_ticks(&mut self) -> u64 {
-        self.clock.now_ticks()
-    }
-    fn now_raw_ns(&mut self) -> u64 {
-        self.clock.now_raw_ns()
-    }
-    fn run_latency_chain(&mut self, adds: u64) {
-        self.clock.run_latency_chain(adds);
-    }
-    fn run_multiply_chain(&mut self, multiplies: u64) {
-        self.clock.run_multiply_chain(multiplies);
-    }
-    fn run_throughput_chain(&mut self, passes: u64) {
-        self.clock.run_throughput_chain(passes);
+impl<F> HoldsClock for FakeRig<F> {
+    type Held = FakeClock;
+
+    fn held_clock(&mut self) -> &mut FakeClock {
+        &mut self.clock
     }
 }
 

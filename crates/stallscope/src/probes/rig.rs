@@ -4,6 +4,8 @@
 use super::emit::{CodePages, CodeWriter, EmitError, Entry};
 use crate::clock::Clock;
 #[cfg(target_arch = "x86_64")]
+use crate::clock::{HardwareClock, HoldsClock};
+#[cfg(target_arch = "x86_64")]
 use iced_x86::{IcedError, code_asm::CodeAssembler};
 
 /// A clock beside which the cases of a probe can be run.
@@ -35,7 +37,7 @@ pub struct Shape<'a> {
 /// about aliases.
 #[cfg(target_arch = "x86_64")]
 pub struct KernelRig {
-    clock: crate::clock::HardwareClock,
+    clock: HardwareClock,
     pages: CodePages,
     entries: Vec<Vec<Entry>>,
     buffers: Vec<Vec<Page>>,
@@ -60,7 +62,7 @@ impl KernelRig {
     /// Every kernel obeys the conventions of [`super::emit`], stays inside the buffer that `shape`
     /// promises, and holds only instructions that this processor has.
     pub unsafe fn new(
-        clock: crate::clock::HardwareClock,
+        clock: HardwareClock,
         shape: Shape<'_>,
         repetitions: Vec<u64>,
         assemble: impl Fn(usize, usize, &mut CodeAssembler) -> Result<(), IcedError>,
@@ -101,20 +103,10 @@ impl Rig for KernelRig {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Clock for KernelRig {
-    fn now_ticks(&mut self) -> u64 {
-        self.clock.now_ticks()
-    }
-    fn now_raw_ns(&mut self) -> u64 {
-        self.clock.now_raw_ns()
-    }
-    fn run_latency_chain(&mut self, adds: u64) {
-        self.clock.run_latency_chain(adds);
-    }
-    fn run_multiply_chain(&mut self, multiplies: u64) {
-        self.clock.run_multiply_chain(multiplies);
-    }
-    fn run_throughput_chain(&mut self, passes: u64) {
-        self.clock.run_throughput_chain(passes);
+impl HoldsClock for KernelRig {
+    type Held = HardwareClock;
+
+    fn held_clock(&mut self) -> &mut HardwareClock {
+        &mut self.clock
     }
 }

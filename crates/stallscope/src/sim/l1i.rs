@@ -12,19 +12,9 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::CodeCache;
 use crate::model::Avma;
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
-
-/// Shape of the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct L1iGeometry {
-    /// Number of sets, a power of two.
-    pub sets: u32,
-    /// Lines per set.
-    pub ways: u32,
-    /// Bytes per line, a power of two.
-    pub line_bytes: u32,
-}
 
 /// Which line makes room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -41,7 +31,7 @@ pub enum Replacement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no cache has {} sets of {} lines of {} bytes under {replacement:?}", geometry.sets, geometry.ways, geometry.line_bytes)]
 pub struct GeometryError {
-    geometry: L1iGeometry,
+    geometry: CodeCache,
     replacement: Replacement,
 }
 
@@ -83,7 +73,7 @@ pub struct SetUse {
 impl SetUse {
     /// More lines in use than the set keeps, and they pushed each other out.
     #[must_use]
-    pub fn is_overfull(&self, geometry: L1iGeometry) -> bool {
+    pub fn is_overfull(&self, geometry: CodeCache) -> bool {
         self.lines.len() > geometry.ways as usize && !self.evictions.is_empty()
     }
 }
@@ -92,7 +82,7 @@ impl SetUse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct L1iReport {
     /// The cache that was modelled.
-    pub geometry: L1iGeometry,
+    pub geometry: CodeCache,
     /// How it replaces.
     pub replacement: Replacement,
     /// Fetches of a line other than the one fetched just before.
@@ -129,7 +119,7 @@ struct Seen {
 
 /// The model.
 pub struct InstructionCache {
-    geometry: L1iGeometry,
+    geometry: CodeCache,
     replacement: Replacement,
     line_shift: u32,
     /// `ways` entries for each set; under LRU the last used first.
@@ -151,8 +141,8 @@ impl InstructionCache {
     /// # Errors
     /// When sets or line size are no powers of two, anything is zero or absurdly large, or a tree
     /// is asked for over ways that are no power of two.
-    pub fn new(geometry: L1iGeometry, replacement: Replacement) -> Result<Self, GeometryError> {
-        let L1iGeometry { sets, ways, line_bytes } = geometry;
+    pub fn new(geometry: CodeCache, replacement: Replacement) -> Result<Self, GeometryError> {
+        let CodeCache { sets, ways, line_bytes } = geometry;
         let plru_fits = replacement == Replacement::Lru || ways.is_power_of_two();
         let sane = (1..=64).contains(&ways) && sets <= 1 << 20 && line_bytes <= 1 << 16;
         if !(sets.is_power_of_two() && line_bytes.is_power_of_two() && sane && plru_fits) {
@@ -161,8 +151,8 @@ impl InstructionCache {
         Ok(Self::empty(geometry, replacement))
     }
 
-    fn empty(geometry: L1iGeometry, replacement: Replacement) -> Self {
-        let L1iGeometry { sets, ways, line_bytes } = geometry;
+    fn empty(geometry: CodeCache, replacement: Replacement) -> Self {
+        let CodeCache { sets, ways, line_bytes } = geometry;
         Self {
             geometry,
             replacement,
@@ -327,10 +317,10 @@ mod tests {
     use super::*;
     use crate::trace::engine::BlockInsn;
 
-    const L1I: L1iGeometry = L1iGeometry { sets: 64, ways: 8, line_bytes: 64 };
+    const L1I: CodeCache = CodeCache { sets: 64, ways: 8, line_bytes: 64 };
 
     /// Misses of an LRU cache written down as the definition says it.
-    fn naive_lru_misses(geometry: L1iGeometry, fetched: &[u64]) -> u64 {
+    fn naive_lru_misses(geometry: CodeCache, fetched: &[u64]) -> u64 {
         let mut sets = vec![Vec::new(); geometry.sets as usize];
         let mut misses = 0;
         for line in fetched {
@@ -395,10 +385,10 @@ mod tests {
     #[test]
     fn impossible_geometries_are_refused() {
         for (sets, ways, line_bytes) in [(0, 8, 64), (63, 8, 64), (64, 0, 64), (64, 8, 48)] {
-            let geometry = L1iGeometry { sets, ways, line_bytes };
+            let geometry = CodeCache { sets, ways, line_bytes };
             assert!(InstructionCache::new(geometry, Replacement::Lru).is_err(), "{geometry:?}");
         }
-        let twelve = L1iGeometry { ways: 12, ..L1I };
+        let twelve = CodeCache { ways: 12, ..L1I };
         assert!(InstructionCache::new(twelve, Replacement::Lru).is_ok());
         let error = InstructionCache::new(twelve, Replacement::TreePlru).err().unwrap();
         assert_eq!(
@@ -431,7 +421,7 @@ mod tests {
             fetched in prop::collection::vec(0_u64..64, 0..600),
             (sets_log, ways) in (0_u32..4, 1_u32..6),
         ) {
-            let geometry = L1iGeometry { sets: 1 << sets_log, ways, line_bytes: 64 };
+            let geometry = CodeCache { sets: 1 << sets_log, ways, line_bytes: 64 };
             let mut cache = InstructionCache::new(geometry, Replacement::Lru).unwrap();
             fetched.iter().for_each(|line| cache.fetch(Avma(line * 64)));
             let report = cache.report();
@@ -445,7 +435,7 @@ mod tests {
 
         #[test]
         fn a_tree_of_two_ways_is_lru(fetched in prop::collection::vec(0_u64..16, 0..300)) {
-            let geometry = L1iGeometry { sets: 2, ways: 2, line_bytes: 64 };
+            let geometry = CodeCache { sets: 2, ways: 2, line_bytes: 64 };
             let misses = |replacement| {
                 let mut cache = InstructionCache::new(geometry, replacement).unwrap();
                 fetched.iter().for_each(|line| cache.fetch(Avma(line * 64)));

@@ -1,6 +1,6 @@
 //! From addresses in a process to functions, instructions and source lines.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -59,34 +59,50 @@ impl Places {
         bytes().unwrap_or_default()
     }
 
-    /// What stands at an address.
-    pub fn place(&mut self, address: Avma) -> Place {
-        let Some((path, offset)) = self.locate(address) else {
-            return Place { avma: address, object: None, site: None };
-        };
-        let site = self.object(&path).and_then(|image| {
-            let debug = DebugInfo::of(image);
-            let svma = image.svma_of(offset)?;
-            let function = image.function_at(svma)?;
-            let bytes = image.code_at(svma, LONGEST_BYTES);
-            let code = FunctionCode::of(image, function);
-            let index = code.insn_at(svma);
-            let access = index.and_then(|i| code.insns[i].load.or(code.insns[i].store));
-            let variable = index.zip(access).and_then(|(index, access)| {
-                let addresses = Addresses::of(&code);
-                let symbolic = addresses.load(index).or(addresses.store(index));
-                debug.variable(function.start, &access.address, symbolic.as_ref())
-            });
-            Some(Site {
-                function: function.name(),
-                offset_bytes: svma.distance_from(function.start)?,
-                svma,
-                text: x86::text(bytes, svma),
-                access_bytes: access.map_or(0, |a| a.size_bytes),
-                source: debug.frames(svma),
-                variable,
-            })
-        });
-        Place { avma: address, object: Some(path), site }
+    /// What stands at these addresses, each named once, by address. Debug information of a file
+    /// is read once for all addresses in it.
+    pub fn places(&mut self, mut addresses: Vec<Avma>) -> Vec<Place> {
+        addresses.sort_unstable();
+        addresses.dedup();
+        let mut of_object: BTreeMap<PathBuf, Vec<(Avma, FileOffset)>> = BTreeMap::new();
+        let mut places = Vec::new();
+        for avma in addresses {
+            match self.locate(avma) {
+                Some((path, offset)) => of_object.entry(path).or_default().push((avma, offset)),
+                None => places.push(Place { avma, object: None, site: None }),
+            }
+        }
+        for (path, addresses) in of_object {
+            let object = self.object(&path).map(|image| (image, DebugInfo::of(image)));
+            for (avma, offset) in addresses {
+                let site = object.as_ref().and_then(|(image, debug)| site(image, debug, offset));
+                places.push(Place { avma, object: Some(path.clone()), site });
+            }
+        }
+        places.sort_by_key(|place| place.avma);
+        places
     }
+}
+
+fn site(image: &Image, debug: &DebugInfo<'_>, offset: FileOffset) -> Option<Site> {
+    let svma = image.svma_of(offset)?;
+    let function = image.function_at(svma)?;
+    let bytes = image.code_at(svma, LONGEST_BYTES);
+    let code = FunctionCode::of(image, function);
+    let index = code.insn_at(svma);
+    let access = index.and_then(|i| code.insns[i].load.or(code.insns[i].store));
+    let variable = index.zip(access).and_then(|(index, access)| {
+        let addresses = Addresses::of(&code);
+        let symbolic = addresses.load(index).or(addresses.store(index));
+        debug.variable(function.start, &access.address, symbolic.as_ref())
+    });
+    Some(Site {
+        function: function.name(),
+        offset_bytes: svma.distance_from(function.start)?,
+        svma,
+        text: x86::text(bytes, svma),
+        access_bytes: access.map_or(0, |a| a.size_bytes),
+        source: debug.frames(svma),
+        variable,
+    })
 }

@@ -1,15 +1,13 @@
 //! All models on one run, and what they say together.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::jumps::{BlockCounts, JumpReport};
-use super::l1i::{InstructionCache, L1iGeometry, L1iReport, Replacement};
+use super::l1i::{InstructionCache, L1iReport, Replacement};
 use super::places::{Place, Places};
 use super::store_buffer::{StoreBuffer, StoreBufferReport, StoreBufferShape};
-use crate::machine::{ForwardingRule, PriceRange};
+use crate::machine::{CodeCache, ForwardingRule, PriceRange};
 use crate::model::Avma;
 use crate::trace::engine::{Block, BlockId, Ended, MemoryAccess, Recording, Sink};
 
@@ -80,7 +78,7 @@ pub struct Subject {
     /// The store buffer.
     pub store_buffer: StoreBufferShape,
     /// The instruction cache, if its shape is known.
-    pub l1i: Option<L1iGeometry>,
+    pub l1i: Option<CodeCache>,
 }
 
 /// All models, fed together.
@@ -123,10 +121,7 @@ impl Models {
         let jumps = self.counts.jumps(|address, size| places.code(address, size));
         let store_buffer = self.store_buffer.report();
         let l1i = self.l1i.as_ref().map(InstructionCache::report);
-        let mut named = BTreeMap::new();
-        for address in addresses(&store_buffer, l1i.as_ref(), &jumps) {
-            named.entry(address).or_insert_with(|| places.place(address));
-        }
+        let named = places.places(addresses(&store_buffer, l1i.as_ref(), &jumps));
         TraceReport {
             window,
             store_buffer,
@@ -134,7 +129,7 @@ impl Models {
             l1i,
             jumps,
             jump_erratum,
-            places: named.into_values().collect(),
+            places: named,
             notes: recording.notes,
         }
     }

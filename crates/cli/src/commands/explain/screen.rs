@@ -2,7 +2,8 @@
 
 use stallscope::code::SourceText;
 use stallscope::compare::{Comparison, Decision, Metric, Warning};
-use stallscope::explain::{ArmHeat, Cause, Census, Conclusion, Explanation, FunctionRow};
+use stallscope::explain::{ArmHeat, Cause, Conclusion, Explanation, FunctionRow};
+use stallscope::layout::ChangeCounts;
 use stallscope::model::Measurement;
 
 use crate::commands::compare::screen::verdict;
@@ -121,8 +122,8 @@ fn loop_text(cause: &Cause) -> String {
     wrap(NO_LABEL, &place)
 }
 
-fn how([before, after]: &[ArmHeat; 2], census: &Census) -> String {
-    let Census { same, moved, changed, new, gone } = census;
+fn how([before, after]: &[ArmHeat; 2], census: &ChangeCounts) -> String {
+    let ChangeCounts { same, moved, changed, new, gone } = census;
     format!(
         "{} every {:.1} ms: {} samples in {} runs of BEFORE, {} in {} of AFTER. Functions: \
          {changed} changed, {moved} moved, {same} the same, {new} new, {gone} gone",

@@ -15,9 +15,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use stallscope::code::SourceText;
-use stallscope::machine::{CacheKind, Machine, MachineProfile, Microarchitecture};
+use stallscope::machine::{CodeCache, Machine, MachineProfile, Microarchitecture};
 use stallscope::model::Capability;
-use stallscope::sim::l1i::L1iGeometry;
 use stallscope::sim::store_buffer::StoreBufferShape;
 use stallscope::sim::{Fan, Models, Subject, TraceReport};
 use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
@@ -121,11 +120,7 @@ fn finish(
 
 fn modelled(args: &TraceArgs, context: &Context) -> anyhow::Result<Modelled> {
     let machine = Machine::detect();
-    let l1i = machine.cache(1, CacheKind::Instruction).map(|cache| L1iGeometry {
-        sets: cache.sets,
-        ways: cache.ways,
-        line_bytes: cache.line_bytes,
-    });
+    let l1i = CodeCache::of(&machine);
     let (profile, erratum, announcement) = match &args.design {
         Some(name) => {
             let design = Microarchitecture::named(name).with_context(|| {

@@ -6,7 +6,7 @@ use iced_x86::code_asm::*;
 use super::sampling::Rig;
 use super::twin::TwinPages;
 use super::{Method, SIZES};
-use crate::clock::{Clock, HardwareClock};
+use crate::clock::{HardwareClock, HoldsClock};
 use crate::probes::emit::{CodePages, CodeWriter, EmitError, Entry};
 
 /// This processor.
@@ -152,21 +152,11 @@ impl Rig for HardwareRig {
     }
 }
 
-impl Clock for HardwareRig {
-    fn now_ticks(&mut self) -> u64 {
-        self.clock.now_ticks()
-    }
-    fn now_raw_ns(&mut self) -> u64 {
-        self.clock.now_raw_ns()
-    }
-    fn run_latency_chain(&mut self, adds: u64) {
-        self.clock.run_latency_chain(adds);
-    }
-    fn run_multiply_chain(&mut self, multiplies: u64) {
-        self.clock.run_multiply_chain(multiplies);
-    }
-    fn run_throughput_chain(&mut self, passes: u64) {
-        self.clock.run_throughput_chain(passes);
+impl HoldsClock for HardwareRig {
+    type Held = HardwareClock;
+
+    fn held_clock(&mut self) -> &mut HardwareClock {
+        &mut self.clock
     }
 }
 

@@ -8,7 +8,7 @@ use iced_x86::code_asm::*;
 
 use super::Fill;
 use super::sampling::Filler;
-use crate::clock::{Clock, HardwareClock};
+use crate::clock::{HardwareClock, HoldsClock};
 use crate::probes::emit::{CodePages, CodeWriter, EmitError, Entry};
 
 /// How wide stores are.
@@ -154,20 +154,10 @@ impl Filler for HardwareFiller {
     }
 }
 
-impl Clock for HardwareFiller {
-    fn now_ticks(&mut self) -> u64 {
-        self.clock.now_ticks()
-    }
-    fn now_raw_ns(&mut self) -> u64 {
-        self.clock.now_raw_ns()
-    }
-    fn run_latency_chain(&mut self, adds: u64) {
-        self.clock.run_latency_chain(adds);
-    }
-    fn run_multiply_chain(&mut self, multiplies: u64) {
-        self.clock.run_multiply_chain(multiplies);
-    }
-    fn run_throughput_chain(&mut self, passes: u64) {
-        self.clock.run_throughput_chain(passes);
+impl HoldsClock for HardwareFiller {
+    type Held = HardwareClock;
+
+    fn held_clock(&mut self) -> &mut HardwareClock {
+        &mut self.clock
     }
 }

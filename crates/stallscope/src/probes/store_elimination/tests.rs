@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::sampling::{Filler, Plan, all};
 use super::*;
-use crate::clock::{Clock, FakeClock};
+use crate::clock::{Clock, FakeClock, HoldsClock};
 use crate::machine::{Machine, invented};
 use crate::probes::fake::{disturbed, quiet};
 use crate::probes::protocol::Protocol;
@@ -38,21 +38,11 @@ impl Filler for FakeFiller {
     }
 }
 
-impl Clock for FakeFiller {
-    fn now_ticks(&mut self) -> u64 {
-        self.clock.now_ticks()
-    }
-    fn now_raw_ns(&mut self) -> u64 {
-        self.clock.now_raw_ns()
-    }
-    fn run_latency_chain(&mut self, adds: u64) {
-        self.clock.run_latency_chain(adds);
-    }
-    fn run_multiply_chain(&mut self, multiplies: u64) {
-        self.clock.run_multiply_chain(multiplies);
-    }
-    fn run_throughput_chain(&mut self, passes: u64) {
-        self.clock.run_throughput_chain(passes);
+impl HoldsClock for FakeFiller {
+    type Held = FakeClock;
+
+    fn held_clock(&mut self) -> &mut FakeClock {
+        &mut self.clock
     }
 }
 

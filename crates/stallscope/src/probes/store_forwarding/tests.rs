@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::clock::{Clock, FakeClock};
+use crate::clock::{Clock, FakeClock, HoldsClock};
 use crate::machine::{ForwardingRule, Machine, MachineProfile, PriceOrigin, invented};
 
 /// What a machine charges, core cycles.
@@ -107,21 +107,11 @@ impl FakeRig {
     }
 }
 
-impl Clock for FakeRig {
-    fn now_ticks(&mut self) -> u64 {
-        self.clock.now_ticks()
-    }
-    fn now_raw_ns(&mut self) -> u64 {
-        self.clock.now_raw_ns()
-    }
-    fn run_latency_chain(&mut self, adds: u64) {
-        self.clock.run_latency_chain(adds);
-    }
-    fn run_multiply_chain(&mut self, multiplies: u64) {
-        self.clock.run_multiply_chain(multiplies);
-    }
-    fn run_throughput_chain(&mut self, passes: u64) {
-        self.clock.run_throughput_chain(passes);
+impl HoldsClock for FakeRig {
+    type Held = FakeClock;
+
+    fn held_clock(&mut self) -> &mut FakeClock {
+        &mut self.clock
     }
 }
 
