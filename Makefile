@@ -58,6 +58,10 @@ bench-layouts: ## Ensembles of layouts of a real Go program: equal stays equal, 
 bench-compare-peer: ## A true 1 % of a compile in a minute, beside hyperfine (TRIES, SECONDS_EACH)
 	@scripts/bench-compare-peer
 
+.PHONY: bench-probe-peer
+bench-probe-peer: build ## Our store forwarding beside other suites' (CLAMCHOWDER=PATH, UARCH_BENCH=PATH)
+	@scripts/bench-probe-peer
+
 .PHONY: bench-probe-truth
 bench-probe-truth: build ## Is every class of the store-forwarding probe right beside busy loops?
 	$(CARGO) xtask probe-truth target/release/stallscope

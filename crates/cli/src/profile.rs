@@ -117,7 +117,11 @@ fn parse(path: &Path) -> Result<Option<MachineProfile>, Trouble> {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Option<MachineProfile>> {
+/// The profile in a file; `None` where there is no such file.
+///
+/// # Errors
+/// When it is no profile that this program reads; the message names it and says what to do.
+pub fn read(path: &Path) -> anyhow::Result<Option<MachineProfile>> {
     parse(path).map_err(|trouble| match trouble {
         Trouble::Io(error) => refuse(path, error.into()),
         Trouble::Profile(error) => refuse(path, error.into()),

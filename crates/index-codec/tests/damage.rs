@@ -1,6 +1,7 @@
 //! Damaged streams: an error with a place, or indices, and always the same from both decoders and
 //! from meshoptimizer.
 
+mod reference;
 mod shapes;
 
 use index_codec::variants::{Paired, decode_plainly};
@@ -9,7 +10,7 @@ use index_codec::{
     fast::decode_triangles_portably,
 };
 use proptest::prelude::*;
-use shapes::their_decoding;
+use reference::their_decoding;
 
 /// A small stream with every kind of code in it.
 fn small(version: Version) -> (Vec<u8>, usize) {

@@ -1,17 +1,19 @@
 //! `stallscope probe`: asks this processor what it charges.
 
 mod clock;
+mod diff;
 mod forwarding;
 mod front_end;
 mod memory;
 mod page;
+mod peer;
 mod string_copy;
 pub mod wide;
 
 use std::path::Path;
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use stallscope::machine::MachineProfile;
 use stallscope::probes::{self, Bench, PROBES, Probe, ProbeReport};
@@ -21,10 +23,26 @@ use crate::{output, profile, terminal};
 
 /// Arguments of `probe`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct ProbeArgs {
+    #[command(subcommand)]
+    command: Option<ProbeCommand>,
     /// Probes to run; all of them when none is named
     #[arg(value_name = "NAME")]
     names: Vec<String>,
+    /// Keep every single sample in the JSON
+    #[arg(long)]
+    raw: bool,
+    /// Show clamchowder's table of store forwarding beside ours (again for each pair of widths)
+    #[arg(long, value_name = "STORE:LOAD=FILE")]
+    peer: Vec<String>,
+}
+
+/// What else can be done with answers.
+#[derive(Debug, Subcommand)]
+enum ProbeCommand {
+    /// Put two machine profiles side by side
+    Diff(diff::DiffArgs),
 }
 
 /// What goes into the JSON.
@@ -32,12 +50,18 @@ pub struct ProbeArgs {
 struct Answers<'a> {
     seed: u64,
     probes: &'a [ProbeReport],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    peers: &'a [peer::Beside],
 }
 
 /// Runs the command.
 pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
+    if let Some(ProbeCommand::Diff(args)) = &args.command {
+        return diff::run(args, context);
+    }
     let chosen = choose(&args.names)?;
+    let peers = peer::load(&args.peer)?;
     // Before anything runs: a profile that must not be replaced should not cost the probes first.
     let wanted = chosen.iter().any(|p| prices(p.id()));
     let target = if wanted { profile::to_update(context)? } else { None };
@@ -53,7 +77,8 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     let mut reports = Vec::with_capacity(chosen.len());
     for probe in chosen {
         bar.set_message(probe.id());
-        let bench = Bench { isolated: Some(&own), ..Bench::new(seed, context.interrupt()) };
+        let bench =
+            Bench { isolated: Some(&own), raw: args.raw, ..Bench::new(seed, context.interrupt()) };
         let report = probe.run(&bench).with_context(|| format!("probe `{}`", probe.id()))?;
         // At once: the first answer is there long before the last.
         if context.shows_screen() {
@@ -64,7 +89,11 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    output::json(context, "probe", &Answers { seed, probes: &reports })?;
+    let peers = peer::beside(peers, &reports)?;
+    if context.shows_screen() {
+        terminal::print(&peer::screen(&peers))?;
+    }
+    output::json(context, "probe", &Answers { seed, probes: &reports, peers: &peers })?;
     if let Some((path, machine_profile)) = target {
         let said = keep(context, &path, machine_profile, &reports)?;
         if context.shows_screen() {
@@ -89,6 +118,14 @@ fn keep(
             ProbeReport::CodeAlignment(report) => report.apply_to(&mut profile),
             ProbeReport::IcacheSets(report) => report.apply_to(&mut profile),
             _ => {}
+        }
+    }
+    // Last, and only beside prices: by itself the clock says nothing that a rule would ask for.
+    if profile != before {
+        for report in reports {
+            if let ProbeReport::Clock(report) = report {
+                report.apply_to(&mut profile);
+            }
         }
     }
     let mut page = page::Page::default();

@@ -1,12 +1,8 @@
-//! Meshes of every shape that the codec has a code for, and meshoptimizer's codec behind safe
-//! functions.
+//! Meshes of every shape that the codec has a code for. Nothing here needs another library, so that
+//! an interpreter can run what uses it.
 
 // Each test binary uses some of this.
 #![allow(dead_code)]
-
-use std::sync::{Mutex, PoisonError};
-
-use index_codec::Version;
 
 /// Small and reproducible; the tests need no better.
 pub struct Random(pub u64);
@@ -74,7 +70,6 @@ pub fn all() -> Vec<(&'static str, Vec<u32>)> {
         ("one far triangle", vec![1000, 2_000_000, u32::MAX - 1]),
         ("strips", strips(7, 300)),
         ("grid", grid(40)),
-        ("optimised grid", meshopt::optimize_vertex_cache(&grid(40), 41 * 41)),
         ("fan", fan(700)),
         ("random", random(3000, 5000, 1)),
         ("tangled", tangled(5000, 2)),
@@ -97,43 +92,4 @@ pub fn assert_same_triangles(name: &str, ours: &[u32], theirs: &[u32]) {
         let turned = [[x[0], x[1], x[2]], [x[1], x[2], x[0]], [x[2], x[0], x[1]]];
         assert!(turned.iter().any(|t| t == y), "{name}: triangle {n} was {x:?}, is {y:?}");
     }
-}
-
-/// The version that meshoptimizer writes is a global variable of it.
-static VERSION: Mutex<()> = Mutex::new(());
-
-/// What meshoptimizer's encoders write.
-pub fn their_encoding(indices: &[u32], version: Version, sequence: bool) -> Vec<u8> {
-    let _guard = VERSION.lock().unwrap_or_else(PoisonError::into_inner);
-    let (data, count) = (indices.as_ptr(), indices.len());
-    let mut out = vec![0; 64 + count * 6];
-    // SAFETY: `out` and `indices` are passed with their lengths.
-    let length_bytes = unsafe {
-        meshopt::ffi::meshopt_encodeIndexVersion(i32::from(version == Version::V1));
-        if sequence {
-            meshopt::ffi::meshopt_encodeIndexSequence(out.as_mut_ptr(), out.len(), data, count)
-        } else {
-            meshopt::ffi::meshopt_encodeIndexBuffer(out.as_mut_ptr(), out.len(), data, count)
-        }
-    };
-    assert!(length_bytes > 0);
-    out.truncate(length_bytes);
-    out
-}
-
-/// What meshoptimizer's decoders make of a stream; `None` if they refuse it.
-pub fn their_decoding(stream: &[u8], index_count: usize, sequence: bool) -> Option<Vec<u32>> {
-    let mut out = vec![0_u32; index_count];
-    let (destination, bytes) = (out.as_mut_ptr().cast(), stream.as_ptr());
-    // SAFETY: `out` holds `index_count` indices of four bytes, the stream comes with its length.
-    let code = unsafe {
-        if sequence {
-            let decode = meshopt::ffi::meshopt_decodeIndexSequence;
-            decode(destination, index_count, 4, bytes, stream.len())
-        } else {
-            let decode = meshopt::ffi::meshopt_decodeIndexBuffer;
-            decode(destination, index_count, 4, bytes, stream.len())
-        }
-    };
-    (code == 0).then_some(out)
 }

@@ -17,6 +17,7 @@
 
 mod canary;
 mod chains;
+pub mod counters;
 pub mod environment;
 mod fake;
 mod levels;

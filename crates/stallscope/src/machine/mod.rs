@@ -7,6 +7,7 @@
 //! *presented* where a lie has been seen.
 
 mod caches;
+pub mod diff;
 mod facts;
 mod features;
 mod forwarding;
@@ -25,7 +26,8 @@ pub use features::{CounterLeaf, Features};
 pub use known::Microarchitecture;
 pub use prices::{CodeCache, LoopWindow, StringCosts, StringPoint};
 pub use profile::{
-    ForwardingRule, MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment, ProfileError,
+    ClockLevel, ForwardingRule, MachineProfile, PriceOrigin, PriceRange, ProfileClock,
+    ProfileEnvironment, ProfileError,
 };
 
 /// Who made the processor, from the vendor string of CPUID leaf 0.

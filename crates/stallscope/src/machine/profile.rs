@@ -92,8 +92,29 @@ pub enum ForwardingRule {
     AnyOverlap,
 }
 
+/// A level of the core clock.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockLevel {
+    /// Core cycles per tick of the time stamp counter.
+    pub cycles_per_tick: f64,
+    /// Share of the samples at this level, percent.
+    pub share_percent: f64,
+}
+
+/// How the core clock behaved while prices were measured, where the clock was probed along with
+/// them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProfileClock {
+    /// The core clock, MHz; absent where it was inconclusive.
+    pub core_rate: Option<Measurement>,
+    /// Its levels, largest share first.
+    pub levels: Vec<ClockLevel>,
+    /// What disturbed and what did not, load among it, a clause each.
+    pub surroundings: Vec<String>,
+}
+
 /// Where a profile was measured. No host names and no serial numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfileEnvironment {
     /// Vendor, family, model, stepping, and whether it was a guest: [`Machine::profile_key`].
     pub key: String,
@@ -105,6 +126,12 @@ pub struct ProfileEnvironment {
     pub hypervisor: Option<String>,
     /// Kernel release.
     pub kernel_release: String,
+    /// Size of a page of memory; absent where the system does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_bytes: Option<u64>,
+    /// The core clock; absent where it was not probed in the same run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ProfileClock>,
 }
 
 impl ProfileEnvironment {
@@ -117,8 +144,15 @@ impl ProfileEnvironment {
             microcode: machine.microcode.clone(),
             hypervisor: machine.hypervisor.clone(),
             kernel_release: machine.kernel_release.clone(),
+            page_bytes: page_bytes(),
+            clock: None,
         }
     }
+}
+
+fn page_bytes() -> Option<u64> {
+    let answer = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??;
+    u64::try_from(answer).ok()
 }
 
 /// Prices and rules of one machine.

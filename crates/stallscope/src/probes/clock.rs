@@ -20,7 +20,7 @@ use crate::clock::{
     Clock, Environment, HardwareClock, Level, LinuxPerf, Pin, Pmu, Reading, Summary, Surroundings,
     SurveyPlan, allowed_cpus, choose_cpu, survey,
 };
-use crate::machine::Machine;
+use crate::machine::{ClockLevel, Machine, MachineProfile, ProfileClock};
 use crate::model::{Measurement, Unit};
 
 /// What the probe found.
@@ -68,6 +68,27 @@ pub struct ClockReport {
     pub environment: Environment,
     /// What would make it better, or what to rely on; each a sentence.
     pub advice: Vec<String>,
+}
+
+impl ClockReport {
+    /// Notes beside prices how the core clock behaved meanwhile. Prices of another run keep their
+    /// own note, and a profile without any has no place for one.
+    pub fn apply_to(&self, profile: &mut MachineProfile) {
+        let Some(environment) = &mut profile.environment else { return };
+        let core_rate = match &self.core_rate {
+            Reading::Measured(rate) => Some(rate.clone()),
+            Reading::Inconclusive { .. } => None,
+        };
+        let level = |l: &Level| ClockLevel {
+            cycles_per_tick: l.cycles_per_tick,
+            share_percent: l.share_percent,
+        };
+        environment.clock = Some(ProfileClock {
+            core_rate,
+            levels: self.levels.iter().map(level).collect(),
+            surroundings: self.environment.reasons.iter().map(|r| r.text.clone()).collect(),
+        });
+    }
 }
 
 /// The probe.

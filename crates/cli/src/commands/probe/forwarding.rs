@@ -1,6 +1,9 @@
 //! The screen of the probe `store-forwarding`: the verdict, the matrix, what lies beside it, the
 //! delay curve, and the checks that make it believable.
 
+use std::collections::BTreeSet;
+
+use stallscope::clock::counters::{CounterCheck, CounterState};
 use stallscope::model::Measurement;
 use stallscope::probes::store_forwarding::{
     CellReport, Class, DelayPoint, ForwardingReport, Group, Registers,
@@ -17,7 +20,7 @@ pub fn screen(report: &ForwardingReport) -> String {
     page.line("machine", &format!("{}{place}, CPU {}", m.core_name(), report.cpu));
     page.line("verdict", &report.verdict);
     page.line("", "R renamed, F forwarded, B blocked; core cycles a round trip");
-    for registers in [Registers::General, Registers::Vector] {
+    for registers in Registers::ALL {
         matrix(&mut page, report, registers);
     }
     partial_overlaps(&mut page, report);
@@ -40,7 +43,7 @@ fn letter(class: Class) -> &'static str {
 }
 
 /// `R 0.5 F 7.0-7.9`: every class that occurs among the cells, with the range of its values.
-fn summary<'a>(cells: impl Iterator<Item = &'a CellReport> + Clone) -> String {
+fn summary<'a>(cells: impl Iterator<Item = &'a CellReport> + Clone, digits: usize) -> String {
     let classes = [Class::Renamed, Class::Forwarded, Class::Blocked, Class::Inconclusive];
     let of = |class: Class| {
         let all = cells.clone().filter(move |c| c.class == class);
@@ -49,27 +52,30 @@ fn summary<'a>(cells: impl Iterator<Item = &'a CellReport> + Clone) -> String {
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
         (all.count() > 0).then(|| match class {
             Class::Inconclusive => "?".to_owned(),
-            _ => format!("{} {}", letter(class), range(low, high)),
+            _ => format!("{} {}", letter(class), range(low, high, digits)),
         })
     };
     classes.into_iter().filter_map(of).collect::<Vec<_>>().join(" ")
 }
 
-fn range(low: f64, high: f64) -> String {
-    let (low, high) = (format!("{low:.1}"), format!("{high:.1}"));
+/// The same without decimals where it would run into the next column.
+fn fitting<'a>(cells: impl Iterator<Item = &'a CellReport> + Clone, columns: usize) -> String {
+    let whole = summary(cells.clone(), 1);
+    if whole.len() <= columns { whole } else { summary(cells, 0) }
+}
+
+fn range(low: f64, high: f64, digits: usize) -> String {
+    let (low, high) = (format!("{low:.digits$}"), format!("{high:.digits$}"));
     if low == high { low } else { format!("{low}-{high}") }
 }
 
-fn widths(report: &ForwardingReport, registers: Registers) -> Vec<u16> {
-    let mut widths: Vec<u16> = report
-        .cells
-        .iter()
-        .filter(|c| c.case.group == Group::Matrix && c.case.registers == registers)
-        .map(|c| c.case.load.bytes)
-        .collect();
-    widths.sort_unstable();
-    widths.dedup();
-    widths
+/// Widths of stores and of loads.
+fn widths(report: &ForwardingReport, registers: Registers) -> (BTreeSet<u16>, BTreeSet<u16>) {
+    let of_matrix = |c: &&CellReport| {
+        c.case.group == Group::Matrix && c.case.registers == registers && c.case.stores.len() == 1
+    };
+    let cells = report.cells.iter().filter(of_matrix);
+    cells.map(|c| (c.case.stores[0].bytes, c.case.load.bytes)).unzip()
 }
 
 /// Whether the load lies in the store, or is wider and reaches all of it: the cells of the table.
@@ -83,21 +89,24 @@ fn whole(cell: &CellReport) -> bool {
 }
 
 fn matrix(page: &mut Page, report: &ForwardingReport, registers: Registers) {
-    let widths = widths(report, registers);
-    if widths.is_empty() {
+    let (stores, loads) = widths(report, registers);
+    if stores.is_empty() {
         return;
     }
     page.blank();
     let name = match registers {
         Registers::General => "general",
         Registers::Vector => "vector",
+        Registers::IntoVector => "into vector",
+        Registers::IntoGeneral => "from vector",
+        Registers::Wide => "512 bits",
     };
-    let columns: String = widths.iter().map(|w| format!("{:<16}", format!("load {w}"))).collect();
+    let columns: String = loads.iter().map(|w| format!("{:<16}", format!("load {w}"))).collect();
     let label = paint(STRONG, format_args!("{name:<LABEL$}"));
     page.text += &format!("{label}{}\n", columns.trim_end());
-    for &store in &widths {
+    for &store in &stores {
         let mut row = format!("{:<LABEL$}", format!("store {store}"));
-        for &load in &widths {
+        for &load in &loads {
             let here = report.cells.iter().filter(|c| {
                 c.case.group == Group::Matrix
                     && c.case.registers == registers
@@ -105,7 +114,7 @@ fn matrix(page: &mut Page, report: &ForwardingReport, registers: Registers) {
                     && c.case.stores.first().is_some_and(|s| s.bytes == store)
                     && whole(c)
             });
-            row += &format!("{:<16}", summary(here));
+            row += &format!("{:<16}", fitting(here, 15));
         }
         page.text += &format!("{}\n", row.trim_end());
     }
@@ -116,7 +125,7 @@ fn partial_overlaps(page: &mut Page, report: &ForwardingReport) {
     let count = partial.clone().count();
     if count > 0 {
         page.blank();
-        page.line("partly", &format!("overlapping, {count} offsets: {}", summary(partial)));
+        page.line("partly", &format!("overlapping, {count} offsets: {}", summary(partial, 1)));
     }
 }
 
@@ -215,6 +224,9 @@ fn trust(page: &mut Page, report: &ForwardingReport) {
         );
     }
     references(page, report);
+    if let Some(check) = &report.counter {
+        page.line("counter", &counter(check));
+    }
     for sentence in &report.skipped {
         page.line("left out", sentence);
     }
@@ -232,6 +244,22 @@ fn trust(page: &mut Page, report: &ForwardingReport) {
     }
 }
 
+/// The maker's event and what became of it.
+fn counter(check: &CounterCheck) -> String {
+    let per_load = |value: Option<f64>| value.map_or("?".to_owned(), |v| format!("{v:.2}"));
+    let (raised, silent) = (per_load(check.raised), per_load(check.silent));
+    let counts = format!("{raised} a blocked load, {silent} a forwarded one");
+    let state = match check.state {
+        CounterState::Believed => format!("counts what it says: {counts}"),
+        CounterState::Disproved => format!("not used, it counts something else: {counts}"),
+        CounterState::Refused { errno } => {
+            format!("not to be had here (error {errno}); see `stallscope probe clock`")
+        }
+        _ => counts,
+    };
+    format!("{}: {state}; untested on hardware", check.name)
+}
+
 fn references(page: &mut Page, report: &ForwardingReport) {
     if report.references.is_empty() {
         page.line("published", "unknown core: nobody's figures to compare with");
@@ -243,7 +271,7 @@ fn references(page: &mut Page, report: &ForwardingReport) {
             None => "not measured",
         };
         let here = r.measured.as_ref().map_or(String::new(), |m| format!("{:.1} here, ", m.value));
-        let published = range(r.low_cycles, r.high_cycles);
+        let published = range(r.low_cycles, r.high_cycles, 1);
         page.line("published", &format!("{word}: {}: {here}{published} in {}", r.case, r.source));
     }
 }

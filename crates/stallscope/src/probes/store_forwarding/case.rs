@@ -15,6 +15,42 @@ pub enum Registers {
     General,
     /// Vector registers: 4, 8, 16 and 32 bytes.
     Vector,
+    /// General registers store, a vector register loads; the way back is part of the round trip.
+    IntoVector,
+    /// Vector registers store, a general register loads; the way back is part of the round trip.
+    IntoGeneral,
+    /// Vector registers up to 64 bytes, narrower ones beside them, in a process of their own.
+    Wide,
+}
+
+impl Registers {
+    /// All of them, in the order of the screen.
+    pub const ALL: [Self; 5] =
+        [Self::General, Self::Vector, Self::IntoVector, Self::IntoGeneral, Self::Wide];
+
+    /// Widths of the matrix, bytes: of stores and of loads.
+    fn widths(self) -> (&'static [u16], &'static [u16]) {
+        const GENERAL: &[u16] = &[1, 2, 4, 8];
+        const VECTOR: &[u16] = &[4, 8, 16, 32];
+        const WIDE: &[u16] = &[8, 16, 32, 64];
+        match self {
+            Self::General => (GENERAL, GENERAL),
+            Self::Vector => (VECTOR, VECTOR),
+            Self::IntoVector => (&[4, 8], VECTOR),
+            Self::IntoGeneral => (VECTOR, &[4, 8]),
+            Self::Wide => (WIDE, WIDE),
+        }
+    }
+
+    /// Whether stores take a vector register.
+    pub(super) fn stores_vectors(self) -> bool {
+        matches!(self, Self::Vector | Self::IntoGeneral | Self::Wide)
+    }
+
+    /// Whether loads fill a vector register.
+    pub(super) fn loads_vectors(self) -> bool {
+        matches!(self, Self::Vector | Self::IntoVector | Self::Wide)
+    }
 }
 
 /// What a case is for.
@@ -153,9 +189,13 @@ impl fmt::Display for Case {
         if self.load.offset_bytes != 0 {
             write!(f, " at {:+}", self.load.offset_bytes)?;
         }
-        if self.registers == Registers::Vector {
-            f.write_str(" vector")?;
-        }
+        f.write_str(match self.registers {
+            Registers::General => "",
+            Registers::Vector => " vector",
+            Registers::IntoVector => " into vector",
+            Registers::IntoGeneral => " from vector",
+            Registers::Wide => " wide",
+        })?;
         let descending = self.stores.windows(2).any(|w| w[0].offset_bytes > w[1].offset_bytes);
         if descending && self.stores.iter().all(|s| s.bytes == self.stores[0].bytes) {
             f.write_str(", high half first")?;
@@ -179,28 +219,36 @@ pub const STEPS: &[u32] =
 /// Numbers of filler instructions on the delay curve.
 pub const FILLERS: &[u32] = &[0, 8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192];
 
-/// Everything that is asked, without what this processor has no registers for.
+/// Everything that is asked in this process, without what this processor has no registers for.
 pub fn all_cases(vectors: bool) -> Vec<Case> {
-    let mut cases = matrix(Registers::General, &[1, 2, 4, 8]);
+    let mut cases = matrix(Registers::General);
     if vectors {
-        cases.extend(matrix(Registers::Vector, &[4, 8, 16, 32]));
+        for registers in [Registers::Vector, Registers::IntoVector, Registers::IntoGeneral] {
+            cases.extend(matrix(registers));
+        }
     }
     cases.extend(specials(vectors));
     cases.extend(delays());
     cases
 }
 
-/// Every store width, load width and offset at which the two overlap; from 16-byte stores on, the
+/// What is asked in a process of its own.
+pub fn wide_cases() -> Vec<Case> {
+    matrix(Registers::Wide)
+}
+
+/// Every store width, load width and offset at which the two overlap; where vectors take part, the
 /// partly overlapping ones are thinned out, for there is nothing about them that differs.
-fn matrix(registers: Registers, widths: &[u16]) -> Vec<Case> {
+fn matrix(registers: Registers) -> Vec<Case> {
+    let (stores, loads) = registers.widths();
     let mut cases = Vec::new();
-    for &store in widths {
-        for &load in widths {
+    for &store in stores {
+        for &load in loads {
             let (s, l) = (i32::from(store), i32::from(load));
             for offset in 1 - l..s {
                 let partial = offset < 0 || offset + l > s;
                 let odd = offset.rem_euclid(4) != 0 && offset != 1 - l && offset != s - 1;
-                let thin = registers == Registers::Vector && partial && odd;
+                let thin = registers != Registers::General && partial && odd;
                 let case = Case::pair(registers, store, load, offset);
                 if !thin && case.in_one_line() {
                     cases.push(case);
@@ -302,19 +350,19 @@ mod tests {
 
     #[test]
     fn cases_are_distinct_and_their_names_too() {
-        let cases = all_cases(true);
+        let cases = [all_cases(true), wide_cases()].concat();
         let mut names: Vec<String> = cases.iter().map(|c| format!("{:?} {c}", c.group)).collect();
         names.sort();
         let count = names.len();
         names.dedup();
         assert_eq!(names.len(), count);
-        assert!((150..500).contains(&count), "{count}");
+        assert!((150..900).contains(&count), "{count}");
         assert!(all_cases(false).iter().all(|c| c.registers == Registers::General));
     }
 
     #[test]
     fn the_matrix_stays_in_its_line_and_splits_do_not() {
-        for case in all_cases(true) {
+        for case in [all_cases(true), wide_cases()].concat() {
             let splits = matches!(case.group, Group::LineSplit | Group::PageSplit);
             let far = case.load.offset_bytes > 500;
             assert!(far || case.in_one_line() != splits, "{case}");

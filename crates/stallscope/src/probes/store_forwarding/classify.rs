@@ -130,13 +130,22 @@ impl Boundary {
     }
 }
 
-/// The boundaries found: general, vector.
+/// The boundaries found, one for each kind of registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Boundaries {
     /// Of general registers.
     pub general: Option<Boundary>,
     /// Of vector registers.
     pub vector: Option<Boundary>,
+    /// From general into vector registers.
+    #[serde(default)]
+    pub into_vector: Option<Boundary>,
+    /// From vector into general registers.
+    #[serde(default)]
+    pub into_general: Option<Boundary>,
+    /// Of vector registers up to 64 bytes.
+    #[serde(default)]
+    pub wide: Option<Boundary>,
 }
 
 impl Boundaries {
@@ -149,13 +158,22 @@ impl Boundaries {
             return Self::default();
         };
         let find = |registers| Boundary::find(cases, cells, registers, serial.value);
-        Self { general: find(Registers::General), vector: find(Registers::Vector) }
+        Self {
+            general: find(Registers::General),
+            vector: find(Registers::Vector),
+            into_vector: find(Registers::IntoVector),
+            into_general: find(Registers::IntoGeneral),
+            wide: find(Registers::Wide),
+        }
     }
 
     fn of(&self, registers: Registers) -> Option<Boundary> {
         match registers {
             Registers::General => self.general,
             Registers::Vector => self.vector,
+            Registers::IntoVector => self.into_vector,
+            Registers::IntoGeneral => self.into_general,
+            Registers::Wide => self.wide,
         }
     }
 }

@@ -34,8 +34,8 @@ pub struct RuleFinding {
 /// The simplest first: of two rules that agree with all cases the earlier is taken.
 fn candidates() -> Vec<ForwardingRule> {
     let mut rules = vec![ForwardingRule::SingleStoreContains];
-    for wide_store_bytes in [16, 32] {
-        for piece_bytes in [16, 8, 4] {
+    for wide_store_bytes in [16, 32, 64] {
+        for piece_bytes in [32, 16, 8, 4] {
             if piece_bytes < wide_store_bytes {
                 rules.push(ForwardingRule::ContainsInPieces { wide_store_bytes, piece_bytes });
             }

@@ -1,7 +1,7 @@
 //! A case as machine code.
 //!
-//! `rdi` is the buffer, `rsi` counts, the value goes round in `rax` or `ymm0` and is always zero,
-//! so that it can be added to an address without changing it. `r9` is a copy of `rdi` for loads
+//! `rdi` is the buffer, `rsi` counts, the value goes round in `rax` or `zmm0` (or in one and the
+//! other, with a move between them) and is always zero, so that it can be added to an address without changing it. `r9` is a copy of `rdi` for loads
 //! that shall look different from their stores. `r8` is zero.
 
 use iced_x86::IcedError;
@@ -26,7 +26,7 @@ pub fn assemble(case: &Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
     a.mov(r9, rdi)?;
     a.xor(eax, eax)?;
     a.xor(r8d, r8d)?;
-    if case.registers == Registers::Vector {
+    if case.registers != Registers::General {
         a.vpxor(xmm0, xmm0, xmm0)?;
     }
     let mut top = a.create_label();
@@ -35,35 +35,36 @@ pub fn assemble(case: &Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
         let apart = if case.group == Group::Unused { repetition * APART_BYTES } else { 0 };
         let place = SECOND_PAGE + case.place_bytes() + apart;
         for access in &case.stores {
-            store(a, case.registers, place, *access)?;
+            store(a, case.registers.stores_vectors(), place, *access)?;
         }
         between(a, case)?;
         load(a, case, place)?;
+        match case.registers {
+            Registers::IntoVector => a.vmovq(rax, xmm0)?,
+            Registers::IntoGeneral => a.vmovq(xmm0, rax)?,
+            Registers::General | Registers::Vector | Registers::Wide => {}
+        }
     }
     a.dec(rsi)?;
     a.jnz(top)?;
-    if case.registers == Registers::Vector {
+    if case.registers != Registers::General {
         a.vzeroupper()?;
     }
     Ok(())
 }
 
-fn store(
-    a: &mut CodeAssembler,
-    registers: Registers,
-    place: i32,
-    access: Access,
-) -> Result<(), IcedError> {
+fn store(a: &mut CodeAssembler, vector: bool, place: i32, access: Access) -> Result<(), IcedError> {
     let at = rdi + place + access.offset_bytes;
-    match (registers, access.bytes) {
-        (Registers::General, 1) => a.mov(byte_ptr(at), al),
-        (Registers::General, 2) => a.mov(word_ptr(at), ax),
-        (Registers::General, 4) => a.mov(dword_ptr(at), eax),
-        (Registers::General, _) => a.mov(qword_ptr(at), rax),
-        (Registers::Vector, 4) => a.vmovd(dword_ptr(at), xmm0),
-        (Registers::Vector, 8) => a.vmovq(qword_ptr(at), xmm0),
-        (Registers::Vector, 16) => a.vmovdqu(xmmword_ptr(at), xmm0),
-        (Registers::Vector, _) => a.vmovdqu(ymmword_ptr(at), ymm0),
+    match (vector, access.bytes) {
+        (false, 1) => a.mov(byte_ptr(at), al),
+        (false, 2) => a.mov(word_ptr(at), ax),
+        (false, 4) => a.mov(dword_ptr(at), eax),
+        (false, _) => a.mov(qword_ptr(at), rax),
+        (true, 4) => a.vmovd(dword_ptr(at), xmm0),
+        (true, 8) => a.vmovq(qword_ptr(at), xmm0),
+        (true, 16) => a.vmovdqu(xmmword_ptr(at), xmm0),
+        (true, 32) => a.vmovdqu(ymmword_ptr(at), ymm0),
+        (true, _) => a.vmovdqu64(zmmword_ptr(at), zmm0),
     }
 }
 
@@ -92,22 +93,23 @@ fn load(a: &mut CodeAssembler, case: &Case, place: i32) -> Result<(), IcedError>
         _ => rdi + offset,
     };
     let unused = case.group == Group::Unused;
-    match (case.registers, case.load.bytes) {
-        (Registers::General, 1) => a.movzx(eax, byte_ptr(at)),
-        (Registers::General, 2) => a.movzx(eax, word_ptr(at)),
-        (Registers::General, 4) => a.mov(eax, dword_ptr(at)),
-        (Registers::General, _) if unused => a.mov(r10, qword_ptr(at)),
-        (Registers::General, _) => a.mov(rax, qword_ptr(at)),
-        (Registers::Vector, 4) => a.vmovd(xmm0, dword_ptr(at)),
-        (Registers::Vector, 8) => a.vmovq(xmm0, qword_ptr(at)),
-        (Registers::Vector, 16) => a.vmovdqu(xmm0, xmmword_ptr(at)),
-        (Registers::Vector, _) => a.vmovdqu(ymm0, ymmword_ptr(at)),
+    match (case.registers.loads_vectors(), case.load.bytes) {
+        (false, 1) => a.movzx(eax, byte_ptr(at)),
+        (false, 2) => a.movzx(eax, word_ptr(at)),
+        (false, 4) => a.mov(eax, dword_ptr(at)),
+        (false, _) if unused => a.mov(r10, qword_ptr(at)),
+        (false, _) => a.mov(rax, qword_ptr(at)),
+        (true, 4) => a.vmovd(xmm0, dword_ptr(at)),
+        (true, 8) => a.vmovq(xmm0, qword_ptr(at)),
+        (true, 16) => a.vmovdqu(xmm0, xmmword_ptr(at)),
+        (true, 32) => a.vmovdqu(ymm0, ymmword_ptr(at)),
+        (true, _) => a.vmovdqu64(zmm0, zmmword_ptr(at)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::case::all_cases;
+    use super::super::case::{all_cases, wide_cases};
     use super::*;
     use iced_x86::{Decoder, DecoderOptions, OpKind};
 
@@ -117,7 +119,7 @@ mod tests {
         use iced_x86::{InstructionInfoFactory, OpAccess, Register as R};
         let scratch = [R::RAX, R::RCX, R::RDX, R::RSI, R::R8, R::R9, R::R10, R::R11];
         let mut info = InstructionInfoFactory::new();
-        for case in all_cases(true) {
+        for case in [all_cases(true), wide_cases()].concat() {
             let mut asm = CodeAssembler::new(64).unwrap();
             assemble(&case, &mut asm).unwrap();
             let code = asm.assemble(0x1000).unwrap();

@@ -13,14 +13,16 @@
 //! Zen 5, Golden Cove, Gracemont, Neoverse and Apple cores; A. Fog, "The microarchitecture of
 //! Intel, AMD and VIA CPUs" (memory renaming in Zen 2).
 //!
-//! 64-byte stores are left out: 512-bit kernels lower the clock of everything after them, even when
-//! only speculated, and must not run in this process.
+//! 64-byte stores and loads are asked in a process of their own: 512-bit kernels lower the clock of
+//! everything after them, even when only speculated.
 
 pub mod case;
 mod classify;
+mod counted;
 mod delay;
 mod infer;
 mod kernel;
+pub mod peer;
 mod reference;
 mod report;
 #[cfg(target_arch = "x86_64")]
@@ -35,9 +37,13 @@ pub use report::{CellReport, ForwardingReport};
 
 use std::sync::atomic::AtomicBool;
 
+#[cfg(target_arch = "x86_64")]
+use super::protocol::{Seat, ask_wide};
 use super::rig::Rig;
-use super::sampling::{GaveUp, Plan, Sampler};
+use super::sampling::{GaveUp, Plan, Sampled, Sampler};
 use super::{Bench, Probe, ProbeError, ProbeReport};
+#[cfg(target_arch = "x86_64")]
+use crate::clock::LinuxPerf;
 use report::Setting;
 
 /// The probe.
@@ -58,22 +64,33 @@ impl Probe for StoreForwardingProbe {
 
     #[cfg(target_arch = "x86_64")]
     fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use crate::clock::{HardwareClock, Pin, allowed_cpus, choose_cpu};
-        let start = std::time::Instant::now();
-        let mut clock = HardwareClock::new()?;
-        let cpus = allowed_cpus()?;
-        let mut pin = Pin::to(*cpus.first().unwrap_or(&0))?;
-        let cpu = choose_cpu(&mut clock, &cpus, |cpu| pin.move_to(cpu))?;
-        // Only now: on a hybrid part the answer depends on the core that gives it.
-        let machine = crate::machine::Machine::detect();
+        let seat = Seat::take(bench)?;
         let vectors = std::arch::is_x86_feature_detected!("avx");
-        let cases = case::all_cases(vectors);
-        let mut rig = rig::hardware_rig(clock, &cases)?;
-        let setting = Setting { machine, cpu, skipped: skipped(vectors), took_ms: 0 };
-        let plan = Plan::new(bench.seed);
-        let mut report = measure(&mut rig, &cases, plan, &setting, bench.interrupt)
+        let mut setting = Setting::new(seat.machine, seat.cpu);
+        if !vectors {
+            let why = "vector registers: this processor (or its hypervisor) shows no AVX";
+            setting.skipped.push(why.to_owned());
+        }
+        let mut cases = case::all_cases(vectors);
+        let mut rig = rig::hardware_rig(seat.clock, &cases)?;
+        let mut sampler = Sampler::new(&mut rig, cases.len(), Plan::new(bench.seed));
+        sample(&mut rig, &mut sampler, &cases, &setting, bench.interrupt)
             .map_err(|GaveUp| ProbeError::Interrupted)?;
-        report.took_ms = start.elapsed().as_millis() as u64;
+        let mut sampled = sampler.sampled();
+        let design = setting.machine.microarchitecture;
+        setting.counter = counted::counted(&mut rig, &cases, design, &mut LinuxPerf);
+        setting.raw = bench.raw.then(|| sampler.raw());
+        match ask_wide(bench, &setting.machine, report::ID) {
+            Ok(wide) if wide.cells.len() == case::wide_cases().len() => {
+                cases.extend(case::wide_cases());
+                sampled.cells.extend(wide.cells);
+                sampled.taken += wide.taken;
+            }
+            Ok(_) => setting.skipped.push("512-bit vectors: the child's answer is cut".to_owned()),
+            Err(reason) => setting.skipped.push(reason),
+        }
+        setting.took_ms = seat.start.elapsed().as_millis() as u64;
+        let report = ForwardingReport::new(&cases, &sampled, setting);
         Ok(ProbeReport::StoreForwarding(Box::new(report)))
     }
 
@@ -81,46 +98,41 @@ impl Probe for StoreForwardingProbe {
     fn run(&self, _bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
         Err(super::elsewhere())
     }
+
+    #[cfg(target_arch = "x86_64")]
+    fn wide(&self, bench: &Bench<'_>) -> Result<Option<Sampled>, ProbeError> {
+        let seat = Seat::take(bench)?;
+        let cases = case::wide_cases();
+        let mut rig = rig::hardware_rig(seat.clock, &cases)?;
+        let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
+        let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
+        sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
+        Ok(Some(sampler.sampled()))
+    }
 }
 
 /// Extra rounds over doubtful cells, and how often.
 const AGAIN_ROUNDS: usize = 4;
 const AGAIN_TIMES: usize = 3;
 
-/// Samples, looks at what is doubtful again, and reports.
-fn measure<R: Rig>(
+/// Samples, and looks at what is doubtful again.
+fn sample<R: Rig>(
     rig: &mut R,
+    sampler: &mut Sampler,
     cases: &[Case],
-    plan: Plan,
     setting: &Setting,
     interrupt: &AtomicBool,
-) -> Result<ForwardingReport, GaveUp> {
-    let mut sampler = Sampler::new(rig, cases.len(), plan);
+) -> Result<(), GaveUp> {
     sampler.all(rig, interrupt)?;
-    let mut report = ForwardingReport::new(cases, &sampler.sampled(), setting.clone());
     for _ in 0..AGAIN_TIMES {
+        let report = ForwardingReport::new(cases, &sampler.sampled(), setting.clone());
         let doubtful = report.doubtful();
         if doubtful.is_empty() {
             break;
         }
         sampler.rounds(rig, &doubtful, AGAIN_ROUNDS, interrupt)?;
-        report = ForwardingReport::new(cases, &sampler.sampled(), setting.clone());
     }
-    Ok(report)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn skipped(vectors: bool) -> Vec<String> {
-    let mut skipped = vec![
-        "64-byte stores and loads: 512-bit kernels lower the clock of what runs after them and \
-         are not run in this process"
-            .to_owned(),
-    ];
-    if !vectors {
-        skipped
-            .push("vector registers: this processor (or its hypervisor) shows no AVX".to_owned());
-    }
-    skipped
+    Ok(())
 }
 
 #[cfg(test)]

@@ -51,6 +51,7 @@ use Quantity as Q;
 const OWN: &str = "own feasibility study on a Cascade Lake guest";
 const UARCH: &str = "uarch-bench, published results";
 const JIEGEC: &str = "jiegec, published measurement";
+const AMD: &str = "AMD, optimisation guide of family 19h; Chips and Cheese";
 const DANLARK: &str = "danlark1, store_forwarding, published results";
 
 /// (design, what, least, most, source), core cycles.
@@ -84,6 +85,8 @@ const ROWS: &[(M, Q, f64, f64, &str)] = &[
     (M::Zen2,          Q::Vector,           8.0,  8.0, UARCH),
     (M::Zen2,          Q::WiderLoad,       21.0, 21.0, DANLARK),
     (M::Zen2,          Q::TwoHalves,       21.0, 24.5, UARCH),
+    (M::Zen4,          Q::Vector,           7.0,  7.0, AMD),
+    (M::Zen4,          Q::WiderLoad,       19.0, 19.0, AMD),
     (M::Zen5,          Q::UpperHalf,        8.0,  8.0, JIEGEC),
     (M::Zen5,          Q::WiderLoad,       14.0, 15.0, JIEGEC),
 ];

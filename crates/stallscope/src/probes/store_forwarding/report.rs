@@ -8,10 +8,11 @@ use super::classify::{Boundaries, Class, classify};
 use super::delay::DelayCurve;
 use super::infer::{RuleFinding, infer};
 use super::reference::{self, Comparison};
+use crate::clock::counters::CounterCheck;
 use crate::machine::{Machine, MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment};
 use crate::model::Measurement;
 use crate::probes::protocol::Control;
-use crate::probes::sampling::Sampled;
+use crate::probes::sampling::{RawVisit, Sampled};
 
 /// One case with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,6 +64,13 @@ pub struct ForwardingReport {
     pub clean_percent: f64,
     /// The whole probe, milliseconds.
     pub took_ms: u64,
+    /// The maker's counter of blocked loads; absent where the design has none that is published.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counter: Option<CounterCheck>,
+    /// Every visit in its order, where it was asked for; those of 64-byte accesses are not among
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<Vec<RawVisit>>,
 }
 
 /// Where and on what it was measured.
@@ -76,6 +84,18 @@ pub struct Setting {
     pub skipped: Vec<String>,
     /// The whole probe, milliseconds.
     pub took_ms: u64,
+    /// How the maker's counter behaved.
+    pub counter: Option<CounterCheck>,
+    /// Every visit, where it was asked for.
+    pub raw: Option<Vec<RawVisit>>,
+}
+
+impl Setting {
+    /// On one logical processor of `machine`, with nothing left out.
+    #[must_use]
+    pub fn new(machine: Machine, cpu: usize) -> Self {
+        Self { machine, cpu, skipped: Vec::new(), took_ms: 0, counter: None, raw: None }
+    }
 }
 
 /// The id of the probe, and of the origin of its prices.
@@ -111,6 +131,8 @@ impl ForwardingReport {
             cpu: setting.cpu,
             skipped: setting.skipped,
             took_ms: setting.took_ms,
+            counter: setting.counter,
+            raw: setting.raw,
             samples: sampled.taken,
             clean_percent: sampled.clean_percent,
             verdict: String::new(),
@@ -170,9 +192,13 @@ fn find<'a>(cells: &'a [CellReport], case: &Case) -> Option<&'a CellReport> {
     cells.iter().find(|c| c.case == *case)
 }
 
-/// The range of a class over some groups; the case in the middle stands for it.
+/// The range of a class over some groups; the case in the middle stands for it. Round trips that
+/// contain a move between register files would count that move as well.
 fn price(cells: &[CellReport], class: Class, groups: &[Group]) -> Option<PriceRange> {
-    let of_class = |c: &&CellReport| c.class == class && groups.contains(&c.case.group);
+    let of_class = |c: &&CellReport| {
+        let plain = matches!(c.case.registers, Registers::General | Registers::Vector);
+        c.class == class && groups.contains(&c.case.group) && plain
+    };
     let mut all: Vec<&Measurement> =
         cells.iter().filter(of_class).filter_map(|c| c.cycles.as_ref()).collect();
     all.sort_by(|a, b| a.value.total_cmp(&b.value));

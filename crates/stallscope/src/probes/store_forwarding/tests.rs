@@ -34,6 +34,9 @@ const GOLDEN_COVE: Prices =
 const APPLE: Prices =
     Prices { general: 7.5, vector: 8.0, blocked: 28.0, merging: 3.0, alias: 1.0, ..SKYLAKE };
 
+/// From one file of registers to the other.
+const MOVE_BACK_CYCLES: f64 = 2.0;
+
 /// A fake clock beside which cases cost what the invented rule and prices say.
 struct FakeRig {
     clock: FakeClock,
@@ -47,7 +50,7 @@ struct FakeRig {
 
 impl FakeRig {
     fn new(clock: FakeClock, rule: ForwardingRule, prices: Prices) -> Self {
-        let cases = case::all_cases(true);
+        let cases = [case::all_cases(true), case::wide_cases()].concat();
         Self { clock, cases, rule, prices, noise: 0.0, random: 7 }
     }
 
@@ -73,7 +76,13 @@ impl FakeRig {
         let p = &self.prices;
         let forwarded = match case.registers {
             Registers::General => p.general,
-            Registers::Vector => p.vector,
+            Registers::Vector | Registers::Wide => p.vector,
+            Registers::IntoVector | Registers::IntoGeneral => p.vector + MOVE_BACK_CYCLES,
+        };
+        let back = if matches!(case.registers, Registers::IntoVector | Registers::IntoGeneral) {
+            MOVE_BACK_CYCLES
+        } else {
+            0.0
         };
         let split = match case.group {
             Group::LineSplit => p.split,
@@ -89,7 +98,7 @@ impl FakeRig {
             (true, Some(renamed)) if same => renamed,
             (true, _) if case.contained() => forwarded,
             (true, _) => forwarded + p.merging,
-            (false, _) => p.blocked,
+            (false, _) => p.blocked + back,
         };
         match case.group {
             Group::Disjoint => 1.0,
@@ -135,14 +144,19 @@ impl Rig for FakeRig {
 fn report_of(mut rig: FakeRig) -> ForwardingReport {
     let cases = rig.cases.clone();
     let machine = Machine::from_facts(&invented::zen_5_guest());
-    let setting = Setting { machine, cpu: 0, skipped: Vec::new(), took_ms: 0 };
+    let setting = Setting::new(machine, 0);
     let plan = Plan { rounds: 3, more_rounds: 6, ..Plan::new(1) };
-    measure(&mut rig, &cases, plan, &setting, &AtomicBool::new(false)).unwrap()
+    let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
+    sample(&mut rig, &mut sampler, &cases, &setting, &AtomicBool::new(false)).unwrap();
+    ForwardingReport::new(&cases, &sampler.sampled(), setting)
 }
 
 const CONTAINS: ForwardingRule = ForwardingRule::SingleStoreContains;
 const PIECES: ForwardingRule =
     ForwardingRule::ContainsInPieces { wide_store_bytes: 16, piece_bytes: 8 };
+/// As where a 64-byte store is kept in two halves.
+const HALVES_OF_64: ForwardingRule =
+    ForwardingRule::ContainsInPieces { wide_store_bytes: 64, piece_bytes: 32 };
 
 fn quiet() -> FakeClock {
     FakeClock::quiet(2.5, 3.1)
@@ -170,6 +184,7 @@ fn perfect_machines_give_their_rule_back() {
     let machines = [
         (CONTAINS, SKYLAKE),
         (PIECES, SKYLAKE),
+        (HALVES_OF_64, SKYLAKE),
         (CONTAINS, GOLDEN_COVE),
         (ForwardingRule::SameStart, SKYLAKE),
         (ForwardingRule::StartOrMiddle, SKYLAKE),
@@ -179,7 +194,8 @@ fn perfect_machines_give_their_rule_back() {
         assert_eq!(check_truth(&report, rule, prices), 0);
         assert_eq!(report.rule.rule, Some(rule), "{:?}", report.rule);
         // Two designs do not forward the contrast's cell, and say so instead of giving a price.
-        let usual = matches!(rule, CONTAINS | PIECES | ForwardingRule::StartOrMiddle);
+        let usual =
+            matches!(rule, CONTAINS | PIECES | HALVES_OF_64 | ForwardingRule::StartOrMiddle);
         assert_eq!(report.conclusive, usual, "{}", report.verdict);
         let blocked = report.blocked.unwrap();
         assert!((blocked.low_cycles - prices.blocked).abs() < 0.3, "{blocked:?}");
@@ -271,13 +287,38 @@ fn what_was_found_becomes_a_probed_price() {
 }
 
 #[test]
+fn the_counter_is_held_against_the_contrast() {
+    use crate::clock::counters::{CounterState, EventCounter};
+    use crate::machine::Microarchitecture;
+
+    /// Counts the same whatever runs.
+    struct Constant;
+    impl EventCounter for Constant {
+        fn count(&mut self, _config: u64, run: &mut dyn FnMut()) -> Result<u64, i32> {
+            run();
+            Ok(20_000)
+        }
+    }
+    let mut rig = FakeRig::new(quiet(), CONTAINS, SKYLAKE);
+    let cases = rig.cases.clone();
+    let mut kernel = Constant;
+    let lake = Microarchitecture::CascadeLake;
+    let found = counted::counted(&mut rig, &cases, lake, &mut kernel).unwrap();
+    // As many in the kernel that must not raise it: no such event.
+    assert_eq!(found.state, CounterState::Disproved);
+    let none = Microarchitecture::Gracemont;
+    assert!(counted::counted(&mut rig, &cases, none, &mut kernel).is_none());
+}
+
+#[test]
 fn an_interrupt_ends_it() {
     let mut rig = FakeRig::new(quiet(), CONTAINS, SKYLAKE);
     let cases = rig.cases.clone();
     let machine = Machine::from_facts(&invented::zen_5_guest());
-    let setting = Setting { machine, cpu: 0, skipped: Vec::new(), took_ms: 0 };
+    let setting = Setting::new(machine, 0);
     let stop = AtomicBool::new(true);
-    assert!(measure(&mut rig, &cases, Plan::new(1), &setting, &stop).is_err());
+    let mut sampler = Sampler::new(&mut rig, cases.len(), Plan::new(1));
+    assert!(sample(&mut rig, &mut sampler, &cases, &setting, &stop).is_err());
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn matrix_cells() -> Vec<CellReport> {
                             (Class::Renamed, 0.5)
                         }
                         (true, Registers::General) => (Class::Forwarded, 5.0),
-                        (true, Registers::Vector) => (Class::Forwarded, 6.0),
+                        (true, _) => (Class::Forwarded, 6.0),
                         (false, _) => (Class::Blocked, 15.0),
                     };
                     cells.push(cell(Case::pair(registers, store, load, offset), class, value));
@@ -129,6 +129,8 @@ fn conclusive() -> ForwardingReport {
         samples: 12_000,
         clean_percent: 92.0,
         took_ms: 1_234,
+        counter: None,
+        raw: None,
     }
 }
 

@@ -1,0 +1,193 @@
+//! Two machine profiles side by side: which prices and rules differ, and whether the intervals let
+//! that be said.
+//!
+//! Every row has an id that never changes its meaning, so that tables of different versions can be
+//! joined. A row is *apart* only when both sides know something and their ranges do not meet; where
+//! one side only assumes, nothing is concluded.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::profile::{MachineProfile, PriceOrigin, PriceRange};
+
+/// One side of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Entry {
+    /// As a person reads it.
+    pub text: String,
+    /// Least and largest, in the unit of the row; absent for what is no number.
+    pub range: Option<(f64, f64)>,
+    /// Who says so; absent where a profile does not say.
+    pub origin: Option<PriceOrigin>,
+}
+
+/// What may be said about the two sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// Equal, or their ranges meet.
+    Alike,
+    /// They differ, and both sides know it.
+    Apart,
+    /// One side is missing or assumed.
+    Unknown,
+}
+
+/// One fact of two machines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DiffRow {
+    /// Stable name.
+    pub id: String,
+    /// Unit of the ranges; empty for what is no number.
+    pub unit: String,
+    /// First profile.
+    pub a: Option<Entry>,
+    /// Second profile.
+    pub b: Option<Entry>,
+    /// What may be said.
+    pub relation: Relation,
+}
+
+/// All rows, in a fixed order.
+#[must_use]
+pub fn diff(a: &MachineProfile, b: &MachineProfile) -> Vec<DiffRow> {
+    rows(a)
+        .into_iter()
+        .zip(rows(b))
+        .map(|((id, unit, a), (_, _, b))| {
+            let relation = relation(a.as_ref(), b.as_ref());
+            DiffRow { id: id.to_owned(), unit: unit.to_owned(), a, b, relation }
+        })
+        .collect()
+}
+
+fn relation(a: Option<&Entry>, b: Option<&Entry>) -> Relation {
+    let (Some(a), Some(b)) = (a, b) else { return Relation::Unknown };
+    if [a, b].iter().any(|e| e.origin == Some(PriceOrigin::Assumed)) {
+        return Relation::Unknown;
+    }
+    let alike = match (a.range, b.range) {
+        (Some(a), Some(b)) => a.0 <= b.1 && b.0 <= a.1,
+        _ => a.text == b.text,
+    };
+    if alike { Relation::Alike } else { Relation::Apart }
+}
+
+type Row = (&'static str, &'static str, Option<Entry>);
+
+fn rows(p: &MachineProfile) -> Vec<Row> {
+    let environment = p.environment.as_ref();
+    let words = |text: Option<String>| text.map(|text| Entry { text, range: None, origin: None });
+    let rule = Entry {
+        text: p.forwarding_rule.sentence(),
+        range: None,
+        origin: Some(p.forwarding_rule_origin.clone()),
+    };
+    let crossover = |costs: &Option<super::StringCosts>| {
+        let costs = costs.as_ref()?;
+        Some(number(costs.crossover_bytes as f64, "bytes", &costs.origin))
+    };
+    let free = p
+        .store_forward_free_after_cycles
+        .map(|cycles| number(f64::from(cycles), "cycles", &p.store_forward_blocked_cycles.origin));
+    let cache = p
+        .code_cache
+        .map(|c| format!("{} sets of {} lines of {} bytes", c.sets, c.ways, c.line_bytes));
+    let window = p.loop_window.as_ref();
+    vec![
+        ("machine.design", "", words(Some(p.microarchitecture.name().to_owned()))),
+        ("machine.brand", "", words(environment.map(|e| e.brand.clone()))),
+        ("machine.microcode", "", words(environment.and_then(|e| e.microcode.clone()))),
+        ("machine.hypervisor", "", words(environment.and_then(|e| e.hypervisor.clone()))),
+        ("machine.kernel", "", words(environment.map(|e| e.kernel_release.clone()))),
+        ("store-forwarding.rule", "", Some(rule)),
+        ("store-forwarding.forwarded", "cycles", p.store_forward_cycles.as_ref().map(price)),
+        ("store-forwarding.blocked", "cycles", Some(price(&p.store_forward_blocked_cycles))),
+        ("store-forwarding.free-after", "cycles", free),
+        ("string-copy.moves-crossover", "bytes", crossover(&p.rep_moves)),
+        ("string-copy.stores-crossover", "bytes", crossover(&p.rep_stores)),
+        ("line-split.extra", "cycles", p.line_split_cycles.as_ref().map(price)),
+        ("code-cache.shape", "", words(cache)),
+        (
+            "code-alignment.window",
+            "bytes",
+            window.map(|w| number(f64::from(w.window_bytes), "bytes", &w.origin)),
+        ),
+        (
+            "code-alignment.extra",
+            "cycles",
+            window.map(|w| number(w.extra_cycles, "cycles", &w.origin)),
+        ),
+    ]
+}
+
+fn number(value: f64, unit: &str, origin: &PriceOrigin) -> Entry {
+    let rounded = (value * 10.0).round() / 10.0;
+    Entry {
+        text: format!("{rounded} {unit}"),
+        range: Some((value, value)),
+        origin: Some(origin.clone()),
+    }
+}
+
+fn price(range: &PriceRange) -> Entry {
+    Entry {
+        text: format!("{} cycles", range.amount()),
+        range: Some((range.low_cycles, range.high_cycles)),
+        origin: Some(range.origin.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Microarchitecture::{CascadeLake, Unknown, Zen5};
+    use super::*;
+
+    fn of(design: super::super::Microarchitecture) -> MachineProfile {
+        MachineProfile::for_microarchitecture(design)
+    }
+
+    fn relation_of(rows: &[DiffRow], id: &str) -> Relation {
+        rows.iter().find(|r| r.id == id).unwrap().relation
+    }
+
+    #[test]
+    fn a_profile_is_like_itself() {
+        let rows = diff(&of(Zen5), &of(Zen5));
+        assert!(rows.iter().all(|r| r.relation != Relation::Apart), "{rows:?}");
+        assert_eq!(relation_of(&rows, "store-forwarding.blocked"), Relation::Alike);
+    }
+
+    #[test]
+    fn what_is_assumed_is_no_difference() {
+        let rows = diff(&of(CascadeLake), &of(Unknown));
+        assert_eq!(relation_of(&rows, "store-forwarding.blocked"), Relation::Unknown);
+        assert_eq!(relation_of(&rows, "store-forwarding.rule"), Relation::Unknown);
+        assert_eq!(relation_of(&rows, "machine.design"), Relation::Apart);
+        assert_eq!(relation_of(&rows, "machine.brand"), Relation::Unknown);
+    }
+
+    #[test]
+    fn ranges_that_do_not_meet_are_apart() {
+        let (mut a, mut b) = (of(Zen5), of(CascadeLake));
+        let probed = PriceOrigin::Probed { probe: "store-forwarding".into() };
+        for (profile, low, high) in [(&mut a, 13.9, 14.1), (&mut b, 14.0, 15.2)] {
+            let price = &mut profile.store_forward_blocked_cycles;
+            (price.low_cycles, price.high_cycles) = (low, high);
+            price.origin = probed.clone();
+        }
+        let id = "store-forwarding.blocked";
+        assert_eq!(relation_of(&diff(&a, &b), id), Relation::Alike);
+        b.store_forward_blocked_cycles.low_cycles = 14.5;
+        assert_eq!(relation_of(&diff(&a, &b), id), Relation::Apart);
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        let rows = diff(&of(Zen5), &of(Zen5));
+        let mut ids: Vec<&str> = rows.iter().map(|r| r.id.as_str()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), rows.len());
+    }
+}
