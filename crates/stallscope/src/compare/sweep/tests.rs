@@ -20,6 +20,8 @@ fn settings(build: Option<&str>, run: &str) -> SweepSettings {
         timeout_ms: Some(60_000),
         cpu: None,
         guard: false,
+        measure: Measure::Wall,
+        operations_in_ms: None,
     }
 }
 
