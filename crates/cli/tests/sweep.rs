@@ -267,6 +267,37 @@ fn a_sweep_is_about_what_a_comparison_is_about() {
 }
 
 #[test]
+fn variants_with_the_same_code_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(
+        here.join("x.c"),
+        "volatile long turns = TURNS;
+        #ifdef OTHER
+        __attribute__((noinline)) int other(int x) { return x * OTHER; }
+        #else
+        __attribute__((noinline)) int other(int x) { return x + 1; }
+        #endif
+        __attribute__((noinline)) long work(long n) { volatile long x = 0; for (long i = 0; i < n; i++) x += i; return x; }
+        int main(int c, char **v) { return work(turns) == other(c); }",
+    )
+    .unwrap();
+    let at = |flags: &str| {
+        let build = "cc -O1 {flags} -o {out} x.c";
+        let args = ["-L", "flags", flags, "--runs", "6", "--build", build, "--run", "{out}"];
+        let output = sweep(here, &[&args[..], &["--source", "x.c"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        said(&output)
+    };
+    // Other data alone: known before anything runs, so on standard error as well.
+    let text = at("-DTURNS=1000,-DTURNS=1001");
+    assert_eq!(text.matches("as built hold the same code").count(), 2, "{text}");
+    // Another function that takes no time, and more work for the one that does.
+    let text = at("-DTURNS=60000000,-DTURNS=180000000 -DOTHER=7");
+    assert!(text.contains("the hot code is the same in both"), "{text}");
+}
+
+#[test]
 fn counters_are_counted_or_the_cause_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

@@ -1,8 +1,8 @@
 //! Two builds that hold the same code, all of it or all that is hot: then a difference can only be
 //! placement, data or the environment.
 //!
-//! Whole programs are compared without running them. Where some functions differ, one sampled run of
-//! each arm tells whether these matter. Functions count as alike by their normalised bytes, and code
+//! Whole programs are compared without running them. Where some functions differ, a sampled run of each
+//! arm (a few of a short one) tells whether these matter. Functions count as alike by their normalised bytes, and code
 //! in other files when both arms use the very same file; code that no file holds is never alike.
 
 use std::collections::BTreeSet;
@@ -22,6 +22,9 @@ use crate::trace::sample::{ObjectSamples, SampleRun, SampleSettings, sample};
 const MOST_BYTES: u64 = 64 << 20;
 /// Samples of each arm below which nothing is said about what is hot.
 const FEWEST_SAMPLES: u64 = 100;
+/// Samples of an arm after which no further run is needed, and the most runs that may take.
+const ENOUGH_SAMPLES: u64 = 1000;
+const MOST_RUNS: u32 = 20;
 /// Share of the samples of each arm that has to lie in code that both have.
 const ALIKE_SHARE: f64 = 0.99;
 
@@ -37,7 +40,7 @@ pub struct SameCode {
 /// The code in which both arms spend their time is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SameHotCode {
-    /// Samples of A and of B, in user code, one run each.
+    /// Samples of A and of B, in user code.
     pub samples: [u64; 2],
     /// Which share of them lies in code that both have alike.
     pub alike_share: [f64; 2],
@@ -53,8 +56,7 @@ impl fmt::Display for SameHotCode {
             f,
             "the hot code is the same in both: {:.1} % of A's {} samples and {:.1} % of B's {} lie in \
              functions with the same bytes ({} of the programs, {} of them elsewhere) or in the same \
-             libraries; a difference in user time can only be placement, data or environment (one \
-             sampled run each)",
+             libraries; a difference in user time can only be placement, data or environment",
             100.0 * self.alike_share[0],
             self.samples[0],
             100.0 * self.alike_share[1],
@@ -77,14 +79,43 @@ pub fn same_code(a: &Path, b: &Path) -> Option<SameCode> {
     Some(SameCode { functions: matches.len() as u64, moved })
 }
 
-/// Runs each arm once, sampled; `None` when hot code differs, or when that cannot be found out.
+/// Runs each arm again, sampled; `None` when hot code differs, or when that cannot be found out.
 #[must_use]
 pub fn sample_hot_code(launches: [&Launch; 2], limits: &Limits<'_>) -> Option<SameHotCode> {
     // Before any run: what cannot be taken apart need not be sampled.
     let images = open(launches.map(|l| l.program.as_path()))?;
-    let take = |launch| sample(launch, &SampleSettings::default(), limits).ok();
-    let runs = [take(launches[0])?, take(launches[1])?];
+    let runs = [sampled(launches[0], limits)?, sampled(launches[1], limits)?];
     same_hot_code(&images, &runs)
+}
+
+/// Sampled runs of one arm as one, until there are enough samples.
+fn sampled(launch: &Launch, limits: &Limits<'_>) -> Option<SampleRun> {
+    let take = || sample(launch, &SampleSettings::default(), limits).ok();
+    let mut all = take()?;
+    for _ in 1..MOST_RUNS {
+        if all.total >= ENOUGH_SAMPLES {
+            break;
+        }
+        add(&mut all, take()?);
+    }
+    Some(all)
+}
+
+fn add(all: &mut SampleRun, run: SampleRun) {
+    all.total += run.total;
+    for object in run.samples {
+        let known = all
+            .samples
+            .iter_mut()
+            .find(|o| o.path == object.path && o.is_main_program == object.is_main_program);
+        match known {
+            Some(known) => object
+                .hits
+                .into_iter()
+                .for_each(|(offset, hits)| *known.hits.entry(offset).or_insert(0) += hits),
+            None => all.samples.push(object),
+        }
+    }
 }
 
 /// Whether the samples of both runs fall into code that both have alike.
@@ -221,6 +252,17 @@ mod tests {
         assert!(same.alike_share[0] == 1.0 && same.alike_share[1] < 1.0);
         // Too hot to be cold.
         assert_eq!(judged(a(), b(50)), None);
+    }
+
+    #[test]
+    fn runs_add_up() {
+        let hot = ring_loop(true);
+        let run = |hits, library| arm(&[(("decode", &hot), hits)], library, 5).1;
+        let mut all = run(10, "/lib/a");
+        add(&mut all, run(20, "/lib/a"));
+        add(&mut all, run(30, "/lib/b"));
+        let totals: Vec<u64> = all.samples.iter().map(ObjectSamples::total).collect();
+        assert_eq!((all.total, totals), (75, vec![60, 10, 5]));
     }
 
     #[test]

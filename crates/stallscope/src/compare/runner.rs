@@ -133,7 +133,7 @@ impl<'a> ProcessRunner<'a> {
         self.guard.as_ref().map(Guard::counts)
     }
 
-    /// Runs both arms once more, sampled, and tells whether the code that takes the time is the same;
+    /// Runs both arms again, sampled, and tells whether the code that takes the time is the same;
     /// `None` when it differs, or when that cannot be found out.
     #[must_use]
     pub fn same_hot_code(&self) -> Option<SameHotCode> {
