@@ -145,7 +145,7 @@ fn helper_that_spins_in_threads() {
     // By processor time: by the clock on the wall, a busy machine would leave little to sample. Not
     // long, because a thread that is stopped every millisecond gets on slowly there.
     let spin = || {
-        while own_cpu_time() < Duration::from_millis(60) {
+        while own_cpu_time() < Duration::from_millis(100) {
             (0..1000).for_each(|_| std::hint::spin_loop());
         }
     };
@@ -167,7 +167,10 @@ fn threads_are_followed() {
         };
         let run = sample(&launch, settings, &limits(None)).unwrap();
         assert!(run.exit.status.success(), "{}", brief(&run));
-        assert!(run.total > 50, "{}", brief(&run));
+        // The kernel's clock goes with processor time, of which the threads have 0.3 s. Ptrace looks as
+        // often as it gets to run, and its samples of threads that wait are counted apart.
+        let least = if run.engine == Engine::PerfClock { 500 } else { 10 };
+        assert!(run.total > least, "{}", brief(&run));
         // A limit in a threaded program must not hang on its threads.
         let limit = limits(Some(Duration::from_millis(40)));
         assert!(sample(&launch, settings, &limit).is_err());
