@@ -127,3 +127,37 @@ fn ctrl_c_leaves_nothing_behind() {
     assert!(!alive, "the command outlived the interrupt");
     assert!(!folder.path().join("r.json").exists());
 }
+
+#[test]
+fn hot_code_that_is_the_same_is_said_to_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let build = |name: &str, turns: &str| {
+        // `main` is not the same; the loop, where the time goes, is.
+        let source = format!(
+            "__attribute__((noinline)) long work(long n) {{ volatile long x = 0; \
+             for (long i = 0; i < n; i++) x += i; return x; }}\n\
+             int main(void) {{ return work({turns}) == 0; }}\n"
+        );
+        fs::write(here.join("x.c"), source).unwrap();
+        let status = std::process::Command::new("cc")
+            .current_dir(here)
+            .args(["-O1", "-o", name, "x.c"])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    };
+    build("a", "60000000");
+    build("b", "60000000 + 60000000 * 2L");
+    let args = ["--pairs", "6", "--json", "r.json", "./a", "./b"];
+    let output = compare(here, &args);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.starts_with("slower"), "{text}");
+    let json = fs::read_to_string(here.join("r.json")).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let warnings = value["result"]["analysis"]["warnings"].as_array().unwrap();
+    let same = warnings.iter().find(|w| w["id"] == "identical-hot-code");
+    let same = same.unwrap_or_else(|| panic!("{text}"));
+    assert!(text.contains("the hot code is the same in both"), "{text}");
+    assert!(same["functions"].as_u64().unwrap() >= 1);
+}

@@ -93,6 +93,45 @@ fn samples_without_any_spread_are_said_to_be() {
 }
 
 #[test]
+fn a_benchmark_of_one_file_is_named_and_files_of_one_content_are_a_threat() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let both = "BenchmarkBoth-2 10 5 ns/op\n".repeat(6);
+    fs::write(here.join("a"), both.clone() + "BenchmarkGone-2 10 5 ns/op\n").unwrap();
+    fs::write(here.join("b"), both.clone() + "BenchmarkFresh-2 10 5 ns/op\n").unwrap();
+    let (code, screen) = said(here, &["compare", "a", "b"]);
+    assert_eq!(code, Some(0), "{screen}");
+    assert!(screen.contains("only in OLD: Gone-2") && screen.contains("only in NEW: Fresh-2"));
+    fs::copy(here.join("a"), here.join("copy")).unwrap();
+    let (_, screen) = said(here, &["compare", "a", "copy"]);
+    assert!(screen.contains("same content"), "{screen}");
+}
+
+#[test]
+fn malformed_json_of_each_tool_names_the_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    files(here);
+    for (text, parts) in [
+        ("{\"results\":[{\"command\":", &["not whole hyperfine JSON"][..]),
+        ("{\"context\":{},\"benchmarks\":[{\"na", &["not whole google-benchmark JSON"]),
+        (
+            "{\"counter-value\" : \"4\", \"event\":\"x\", \"unit\":\"\"}\n{\"cou\n",
+            &["line 2", "JSON"],
+        ),
+        ("1.5,msec,task-clock,1,100.00,,\ngarbage\n", &["line 2", "perf stat"]),
+    ] {
+        fs::write(here.join("bad"), text).unwrap();
+        refused(here, &["compare", "old.txt", "bad"], parts);
+    }
+    let criterion = here.join("criterion/x/new");
+    fs::create_dir_all(&criterion).unwrap();
+    fs::write(criterion.join("sample.json"), "{\"iters\":[1.0,").unwrap();
+    fs::write(criterion.join("benchmark.json"), "{\"full_id\":\"x\"}").unwrap();
+    refused(here, &["compare", "criterion", "criterion/x"], &["sample.json is not whole"]);
+}
+
+#[test]
 fn what_we_measure_can_be_read_by_benchstat_and_by_us() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

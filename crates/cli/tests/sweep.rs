@@ -224,12 +224,97 @@ fn the_other_measures_work() {
     assert_eq!(exit, Some(0), "{text}");
     refused(here, &["compare", "--metric", "regex:(", "true", "true"], &["not valid"]);
     refused(here, &["compare", "--metric", "speed", "true", "true"], &["choose wall"]);
+    refused(here, &["sweep", "--metric", "speed", "--run", "true"], &["choose wall"]);
+    refused(here, &["sweep", "--metric", "counter:luck", "--run", "true"], &["page-faults"]);
+    refused(
+        here,
+        &["sweep", "--metric", "regex:x", "--run", "true"],
+        &["layout 0 of the build", "nothing that it printed"],
+    );
     refused(
         here,
         &["compare", "--metric", "regex:x", "true", "true"],
         &["arm", "nothing that it printed"],
     );
     refused(here, &["compare", "--metric", "go-bench", "true", "true"], &["arm", "empty"]);
+}
+
+#[test]
+fn a_sweep_is_about_what_a_comparison_is_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let at = |args: &[&str]| {
+        let fixed = ["-L", "n", "100,150", "--runs", "6", "--keep-disturbed", "--json", "r.json"];
+        let output = sweep(here, &[&fixed[..], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let text = fs::read_to_string(here.join("r.json")).unwrap();
+        (said(&output), serde_json::from_str::<serde_json::Value>(&text).unwrap()["result"].clone())
+    };
+    let (text, result) = at(&["--metric", "regex:work (.*)", "--run", "echo work {n}"]);
+    assert!(text.contains("slower") && text.contains("+50"), "{text}");
+    assert!(text.contains("judged by what is printed"), "{text}");
+    assert!((result["spreads"][1]["as_built"].as_f64().unwrap() - 150.0).abs() < 1e-6);
+    assert!(result["runs"][0]["wall_ns"].as_u64().unwrap() > 0);
+    let go = "printf 'BenchmarkX 10 {n} ns/op\\n'";
+    assert!(at(&["--metric", "go-bench", "--run", go]).0.contains("+50"));
+    let google = r#"echo '{{"benchmarks":[{{"name":"x","run_type":"iteration","real_time":{n},"cpu_time":1,"time_unit":"ns"}}]}}'"#;
+    assert!(at(&["--metric", "google-bench", "--run", google]).0.contains("+50"));
+    let (text, result) = at(&["--metric", "memory", "--run", "echo {n}"]);
+    assert!(text.contains("MiB"), "{text}");
+    assert!(result["runs"][0]["peak_memory_bytes"].as_u64().unwrap() > 0);
+    let (_, result) = at(&["--ops-in", "20ms", "--run", "echo {n}"]);
+    assert!(result["runs"][0]["operations"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn variants_with_the_same_code_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(
+        here.join("x.c"),
+        "volatile long turns = TURNS;
+        #ifdef OTHER
+        __attribute__((noinline)) int other(int x) { return x * OTHER; }
+        #else
+        __attribute__((noinline)) int other(int x) { return x + 1; }
+        #endif
+        __attribute__((noinline)) long work(long n) { volatile long x = 0; for (long i = 0; i < n; i++) x += i; return x; }
+        int main(int c, char **v) { return work(turns) == other(c); }",
+    )
+    .unwrap();
+    let at = |flags: &str| {
+        let build = "cc -O1 {flags} -o {out} x.c";
+        let args = ["-L", "flags", flags, "--runs", "6", "--build", build, "--run", "{out}"];
+        let output = sweep(here, &[&args[..], &["--source", "x.c"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        said(&output)
+    };
+    // Other data alone: known before anything runs, so on standard error as well.
+    let text = at("-DTURNS=1000,-DTURNS=1001");
+    assert_eq!(text.matches("as built hold the same code").count(), 2, "{text}");
+    // Another function that takes no time, and more work for the one that does.
+    let text = at("-DTURNS=60000000,-DTURNS=180000000 -DOTHER=7");
+    assert!(text.contains("the hot code is the same in both"), "{text}");
+}
+
+#[test]
+fn counters_are_counted_or_the_cause_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for counter in ["cycles", "page-faults"] {
+        let metric = format!("counter:{counter}");
+        let args = ["compare", "--pairs", "6", "--metric", metric.as_str(), "true", "true"];
+        let output = run(here, &args);
+        let text = said(&output);
+        match output.status.code() {
+            Some(0) => assert!(text.contains("counted"), "{text}"),
+            // Why, in words that end somewhere else than in an error number.
+            code => assert!(
+                code == Some(2) && text.contains(&format!("cannot count {counter}: ")),
+                "{text}"
+            ),
+        }
+    }
 }
 
 #[test]

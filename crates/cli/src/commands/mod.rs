@@ -7,6 +7,8 @@ mod gate;
 pub mod layout;
 
 pub mod list;
+mod metric;
+mod plan;
 pub mod probe;
 pub mod rule;
 mod run_args;

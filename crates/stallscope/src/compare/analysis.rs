@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::amounts::Amounts;
 use super::diagnostics::{Diagnostics, LogPair, diagnose};
 use super::error::CompareError;
 use super::measure::Measure;
@@ -46,6 +47,8 @@ pub enum Metric {
     Memory,
     /// What the program prints.
     Printed,
+    /// What a performance counter says.
+    Counted,
 }
 
 impl Metric {
@@ -53,34 +56,52 @@ impl Metric {
     pub const ALL: [Self; 4] = [Self::Wall, Self::Cpu, Self::User, Self::System];
 
     /// The metric that a verdict about `measure` needs.
-    fn for_verdict(measure: &Measure) -> Self {
+    #[must_use]
+    pub fn for_verdict(measure: &Measure) -> Self {
         match measure {
             Measure::Wall => Self::Wall,
             Measure::User => Self::User,
             Measure::System => Self::System,
             Measure::Cpu => Self::Cpu,
             Measure::PeakMemory => Self::Memory,
+            Measure::Counter { .. } => Self::Counted,
             Measure::GoBench | Measure::GoogleBench | Measure::Regex { .. } => Self::Printed,
         }
     }
 
-    /// This amount of `sample`: nanoseconds, bytes, or what was printed (0 where nothing was).
+    /// This amount of a run: nanoseconds, bytes, or what was printed or counted (0 where nothing was).
     #[must_use]
-    pub fn of(self, sample: &RunSample) -> f64 {
+    pub fn of(self, run: &Amounts) -> f64 {
         match self {
-            Self::Wall => sample.wall_ns as f64,
-            Self::Cpu => sample.user_ns.saturating_add(sample.system_ns) as f64,
-            Self::User => sample.user_ns as f64,
-            Self::System => sample.system_ns as f64,
-            Self::Memory => sample.peak_memory_bytes as f64,
-            Self::Printed => sample.printed.unwrap_or(0.0),
+            Self::Wall => run.wall_ns as f64,
+            Self::Cpu => run.user_ns.saturating_add(run.system_ns) as f64,
+            Self::User => run.user_ns as f64,
+            Self::System => run.system_ns as f64,
+            Self::Memory => run.peak_memory_bytes as f64,
+            Self::Printed => run.printed.unwrap_or(0.0),
+            Self::Counted => run.counted.unwrap_or(0) as f64,
         }
     }
 
-    fn unit(self) -> Unit {
+    /// Why a run has nothing above zero in it.
+    pub(super) fn absence(self) -> &'static str {
+        match self {
+            Self::Wall => "a run took no wall time",
+            Self::Printed => "a run printed no number",
+            Self::Counted => "the counter stayed at zero in a run",
+            Self::Memory => "the kernel told no size of a run",
+            Self::Cpu | Self::User | Self::System => {
+                "a run took no processor time that the kernel could see: more work per run"
+            }
+        }
+    }
+
+    /// The unit that it is in.
+    #[must_use]
+    pub fn unit(self) -> Unit {
         match self {
             Self::Memory => Unit::Bytes,
-            Self::Printed => Unit::Amount,
+            Self::Printed | Self::Counted => Unit::Amount,
             _ => Unit::Nanoseconds,
         }
     }
@@ -170,7 +191,8 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     let mut contrasts: Vec<Contrast> = Metric::ALL.iter().map(|m| contrast(*m, &pairs)).collect();
     let metric = Metric::for_verdict(&settings.measure);
     let wanted = contrast(metric, &pairs);
-    let wall = wanted.ratio.clone().ok_or_else(|| no_amount(metric))?;
+    let wall =
+        wanted.ratio.clone().ok_or_else(|| CompareError::Samples(metric.absence().into()))?;
     let diagnostics = diagnose(&logs(&pairs, metric));
     let log_ratios: Vec<f64> = logs(&pairs, metric).iter().map(|p| p.b - p.a).collect();
     let sequence = settings.until.and_then(|_| sequential::interval(&log_ratios));
@@ -197,15 +219,6 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     let sequence =
         sequence.map(|i| Sequence { log_ratio: i.centre, low_log: i.low, high_log: i.high });
     Ok(Analysis { verdict, wall, sequence, contrasts, diagnostics, warnings })
-}
-
-fn no_amount(metric: Metric) -> CompareError {
-    CompareError::Samples(match metric {
-        Metric::Wall => "a run took no wall time".into(),
-        Metric::Printed => "a run printed no number".into(),
-        Metric::Memory => "the kernel told no size of a run".into(),
-        _ => "a run took no processor time that the kernel could see: more work per run".into(),
-    })
 }
 
 type Pair<'a> = [&'a RunSample; 2];
@@ -248,8 +261,8 @@ fn logs(pairs: &[Pair<'_>], metric: Metric) -> Vec<LogPair> {
     pairs
         .iter()
         .map(|[a, b]| LogPair {
-            a: metric.of(a).ln(),
-            b: metric.of(b).ln(),
+            a: metric.of(&a.amounts).ln(),
+            b: metric.of(&b.amounts).ln(),
             slot_of_b: b.plan.slot,
         })
         .collect()
@@ -262,8 +275,9 @@ pub(super) fn log_pairs(samples: &[RunSample]) -> Result<Vec<LogPair>, CompareEr
 }
 
 fn contrast(metric: Metric, pairs: &[Pair<'_>]) -> Contrast {
-    let times =
-        |arm: Arm| -> Vec<f64> { pairs.iter().map(|p| metric.of(p[arm.index()])).collect() };
+    let times = |arm: Arm| -> Vec<f64> {
+        pairs.iter().map(|p| metric.of(&p[arm.index()].amounts)).collect()
+    };
     let (a, b) = (times(Arm::A), times(Arm::B));
     Contrast {
         metric,

@@ -6,7 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::results::{self, Better, ResultFile};
 use super::stats::robust::median;
+use crate::clock::{LinuxPerf, Pmu};
+use crate::machine::Machine;
+use crate::model::Capability;
 use crate::trace::child::Exit;
+use crate::trace::counter::CounterEvent;
 
 /// What is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +27,11 @@ pub enum Measure {
     Cpu,
     /// The largest resident set.
     PeakMemory,
+    /// A performance counter, in user mode.
+    Counter {
+        /// Which.
+        event: CounterEvent,
+    },
     /// `ns/op` of Go benchmarks that the program prints (geometric mean of the medians).
     GoBench,
     /// Real times of the google-benchmark JSON that it prints, likewise.
@@ -37,18 +46,38 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// What changes, in words.
+    #[must_use]
+    pub fn noun(&self) -> &'static str {
+        match self {
+            Self::Wall => "time",
+            Self::User => "user time",
+            Self::System => "system time",
+            Self::Cpu => "processor time",
+            Self::PeakMemory => "peak memory",
+            Self::Counter { .. } => "the count",
+            Self::GoBench | Self::GoogleBench | Self::Regex { .. } => "what is printed",
+        }
+    }
+
     /// Whether the number comes from what the program prints.
     #[must_use]
     pub fn is_printed(&self) -> bool {
         matches!(self, Self::GoBench | Self::GoogleBench | Self::Regex { .. })
     }
 
-    /// Checks an expression before anything runs.
+    /// Checks before anything runs: whether an expression is valid, whether there is such a counter.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self) -> Result<(), String> {
         match self {
+            Self::Counter { event } if event.is_hardware() => {
+                match Pmu::detect(&mut LinuxPerf, &Machine::detect()).hardware {
+                    Capability::Present => Ok(()),
+                    Capability::Absent { cause } => Err(format!("cannot count {event}: {cause}")),
+                }
+            }
             Self::Regex { pattern, .. } => Regex::new(pattern)
                 .map(|_| ())
                 .map_err(|e| format!("the expression `{pattern}` is not valid: {e}")),

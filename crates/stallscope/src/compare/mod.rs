@@ -6,6 +6,7 @@
 //! result with their order, so that anyone can judge them again. This room knows no mechanism: it
 //! says whether there is something to explain.
 
+mod amounts;
 mod analysis;
 mod diagnostics;
 mod error;
@@ -13,6 +14,7 @@ mod identical;
 pub mod layouts;
 mod measure;
 pub mod neighbours;
+mod pilot;
 mod program;
 pub mod results;
 pub mod rounds;
@@ -30,12 +32,14 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use amounts::Amounts;
 pub use analysis::{Analysis, Contrast, Metric, Ratio, Sequence, analyse};
 pub use diagnostics::{Autocorrelation, Diagnostics, Drift, SlotEffect};
 pub use error::CompareError;
-pub use identical::{SameCode, same_code};
+pub use identical::{SameCode, SameHotCode, same_code, same_hot_code};
 pub use measure::Measure;
 pub use neighbours::Disturbances;
+pub use pilot::PairPlan;
 pub use program::{ArmRecord, CommandLine};
 pub use runner::{ProcessLimits, ProcessRunner, RunSample, Runner, allowed_cpus, default_cpu};
 pub use schedule::{Arm, Order, PlannedRun, Slot};
@@ -186,6 +190,8 @@ pub enum Progress {
         /// How long they will take together, judged by the warm-up, in nanoseconds.
         expected_ns: u64,
     },
+    /// The first pairs are over: what they promise. Not when nothing is left to plan.
+    Piloted(PairPlan),
     /// A measured run has ended.
     Ran {
         /// Runs that have ended.
@@ -208,7 +214,7 @@ pub fn compare(
     // The first pair of the plan serves as the warm-up's plan: it holds both arms.
     for plan in schedule.iter().take(2) {
         progress(Progress::WarmingUp { arm: plan.arm });
-        warm_up_ns = warm_up_ns.saturating_add(runner.run(plan)?.wall_ns);
+        warm_up_ns = warm_up_ns.saturating_add(runner.run(plan)?.amounts.wall_ns);
     }
     let in_time = settings.budget_ms.map(|ms| ms.saturating_mul(1_000_000) / warm_up_ns.max(1));
     let pairs = in_time.unwrap_or(u64::MAX).clamp(1, u64::from(settings.pairs));
@@ -218,6 +224,11 @@ pub fn compare(
     for plan in &schedule {
         samples.push(runner.run(plan)?);
         progress(Progress::Ran { done: samples.len() as u64 });
+        if samples.len() == 2 * pilot::PILOT_PAIRS
+            && let Some(plan) = pilot::plan(&samples, settings, pairs)
+        {
+            progress(Progress::Piloted(plan));
+        }
         if plan.slot == Slot::Second && is_enough(&samples, settings, started) {
             break;
         }

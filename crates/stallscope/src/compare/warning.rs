@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::identical::SameCode;
+use super::identical::{SameCode, SameHotCode};
 use super::neighbours::Disturbances;
 use super::schedule::Arm;
 
@@ -94,6 +94,8 @@ pub enum Warning {
     IdenticalPrograms,
     /// Every function of both programs holds the same code.
     IdenticalCode(SameCode),
+    /// The functions in which both programs spend their time hold the same code.
+    IdenticalHotCode(SameHotCode),
     /// Runs were repeated, or kept, because the machine was disturbed.
     Disturbed(Disturbances),
     /// Each arm always prints the same, but not the same as the other.
@@ -120,6 +122,7 @@ impl Warning {
             Self::OneBuildEach
             | Self::IdenticalPrograms
             | Self::IdenticalCode(_)
+            | Self::IdenticalHotCode(_)
             | Self::Disturbed(_)
             | Self::OutputVaries { .. }
             | Self::MostlyWaiting { .. } => Severity::Note,
@@ -168,6 +171,7 @@ impl Warning {
                 "all {functions} functions of both programs hold the same code ({moved} lie elsewhere): a \
                  difference can only be placement, data or environment"
             ),
+            Self::IdenticalHotCode(same) => std::fmt::Display::fmt(same, f),
             Self::Disturbed(Disturbances { repeated, kept_disturbed, .. }) => write!(
                 f,
                 "{repeated} runs were repeated because the machine was slower than its best around them, \
@@ -285,6 +289,13 @@ mod tests {
             Warning::Contended { narrower: 9.0, cpu_log: [0.0, -0.01, 0.01] },
             Warning::CoarseTimer { zeros: 9 },
             Warning::IdenticalPrograms,
+            Warning::IdenticalCode(SameCode { functions: 9, moved: 2 }),
+            Warning::IdenticalHotCode(SameHotCode {
+                samples: [900, 1000],
+                alike_share: [1.0, 0.996],
+                functions: 7,
+                moved: 3,
+            }),
             Warning::OutputDiffers,
             Warning::OutputVaries { arms: vec![Arm::A, Arm::B] },
             Warning::FailuresIgnored { a: 1, b: 0 },

@@ -15,13 +15,17 @@ pub fn benchfmt(comparison: &Comparison) -> String {
         let command = comparison.arms[arm.index()].command.join(" ");
         let _ = writeln!(out, "command: {}", command.replace(char::is_control, " "));
         for sample in comparison.samples.iter().filter(|s| s.plan.arm == arm) {
-            let operations = sample.operations.unwrap_or(1);
-            let _ = write!(out, "BenchmarkRun {operations} {} ns/op", sample.wall_ns);
-            let _ = write!(out, " {} user-ns/op", sample.user_ns);
-            let _ = write!(out, " {} sys-ns/op", sample.system_ns);
-            let _ = write!(out, " {} peak-B", Metric::Memory.of(sample));
-            if let Some(printed) = sample.printed {
+            let run = &sample.amounts;
+            let operations = run.operations.unwrap_or(1);
+            let _ = write!(out, "BenchmarkRun {operations} {} ns/op", run.wall_ns);
+            let _ = write!(out, " {} user-ns/op", run.user_ns);
+            let _ = write!(out, " {} sys-ns/op", run.system_ns);
+            let _ = write!(out, " {} peak-B", Metric::Memory.of(run));
+            if let Some(printed) = run.printed {
                 let _ = write!(out, " {printed} printed");
+            }
+            if let Some(counted) = run.counted {
+                let _ = write!(out, " {counted} counted");
             }
             out.push('\n');
         }

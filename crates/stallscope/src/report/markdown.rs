@@ -61,6 +61,7 @@ pub fn comparison(comparison: &Comparison) -> String {
             Metric::System => ("system ms", 1e6),
             Metric::Memory => ("peak MiB", f64::from(1 << 20)),
             Metric::Printed => ("printed", 1.0),
+            Metric::Counted => ("counted", 1.0),
         };
         let ratio = contrast
             .ratio

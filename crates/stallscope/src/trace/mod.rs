@@ -6,6 +6,7 @@
 
 pub mod callgrind;
 pub mod child;
+pub mod counter;
 pub mod engine;
 mod maps;
 pub mod perf_data;

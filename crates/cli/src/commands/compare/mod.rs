@@ -7,18 +7,20 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use stallscope::compare::results::looks_like_results;
 use stallscope::compare::stats::families::Adjustment;
 use stallscope::compare::{
-    CommandLine, Comparison, Decision, MAX_PAIRS, Measure, ProcessRunner, Progress, Settings,
-    Until, Warning, compare, same_code,
+    CommandLine, Comparison, Decision, MAX_PAIRS, ProcessRunner, Progress, Settings, Until,
+    Warning, compare, same_code,
 };
 use stallscope::report;
 
 use super::gate::Gate;
+use super::metric::MetricArgs;
+use super::plan;
 use super::run_args::RunArgs;
 use super::words;
 use crate::context::{Context, Outcome};
@@ -32,7 +34,7 @@ Examples:
   Two command lines (split into words as a shell would, but no shell runs them)
     stallscope compare 'gzip -9 -c log.txt' 'zstd -9 -c log.txt'
   Stop as soon as it is known, looking after every pair without cheating
-    stallscope compare --until verdict ./before ./after
+    stallscope compare --until verdict --for 60s ./before ./after
   A gate: exit code 1 when slower by 2 % or more, 3 when that cannot be decided
     stallscope compare --fail-if slower:2% --for 60s ./before ./after
   How noisy is this here? (kept, and told with later comparisons)
@@ -97,19 +99,12 @@ pub struct CompareArgs {
     /// Stop when this is known (a confidence sequence, from 10 pairs on; --pairs is then the most)
     #[arg(long, value_enum, value_name = "WHAT")]
     until: Option<UntilArg>,
-    /// Run for about this long instead of a number of pairs
-    #[arg(long = "for", value_name = "DURATION", value_parser = words::duration, conflicts_with = "until")]
+    /// Run for about this long instead of a number of pairs; with --until at most for so long
+    #[arg(long = "for", value_name = "DURATION", value_parser = words::duration)]
     budget: Option<Duration>,
-    /// What the verdict is about: wall, user, system, cpu, memory, or what is printed: go-bench,
-    /// google-bench, regex:EXPRESSION
-    #[arg(long, value_name = "METRIC", default_value = "wall", value_parser = measure)]
-    metric: Measure,
-    /// The number that --metric regex finds is better when higher
-    #[arg(long)]
-    higher_is_better: bool,
-    /// Run each command again and again for this long and count: one run is many operations
-    #[arg(long, value_name = "DURATION", value_parser = words::duration)]
-    ops_in: Option<Duration>,
+    /// What is measured.
+    #[command(flatten)]
+    metric: MetricArgs,
     /// Repeat runs around which the machine was slower than its best, and count them
     #[arg(long)]
     repeat_disturbed: bool,
@@ -166,20 +161,14 @@ impl CompareArgs {
     fn settings(&self, seed: u64) -> anyhow::Result<Settings> {
         let mut settings = self.run.settings(seed);
         settings.effect = self.effect();
-        settings.measure = match (&self.metric, self.higher_is_better) {
-            (Measure::Regex { pattern, .. }, higher) => {
-                Measure::Regex { pattern: pattern.clone(), higher_is_better: higher }
-            }
-            (_, true) => bail!("--higher-is-better goes with --metric regex:…"),
-            (other, false) => other.clone(),
-        };
+        settings.measure = self.metric.measure()?;
         settings.until = self.until.map(|until| match until {
             UntilArg::Verdict => Until::Verdict,
             UntilArg::Equivalent => Until::Equivalent,
         });
         let ms = |d: Duration| d.as_millis().max(1) as u64;
         settings.budget_ms = self.budget.map(ms);
-        settings.operations_in_ms = self.ops_in.map(ms);
+        settings.operations_in_ms = self.metric.operations_in_ms();
         settings.guard = self.repeat_disturbed;
         if self.until.is_some() || self.budget.is_some() {
             settings.pairs = self.run.pairs().unwrap_or(MAX_PAIRS);
@@ -202,12 +191,26 @@ fn run_programs(
         terminal::note(&Warning::IdenticalCode(same).to_string());
     }
     let bar = context.progress(2 * u64::from(settings.pairs), "warming up");
-    let result = compare(&mut runner, &settings, &mut |p| show(&bar, p));
+    let open_end = args.until.is_some() || args.budget.is_some();
+    let result = compare(&mut runner, &settings, &mut |p| {
+        if let Progress::Piloted(plan) = p
+            && let Some(text) = plan::of_pairs(&plan, open_end).filter(|_| context.shows_screen())
+        {
+            bar.suspend(|| terminal::note(&text));
+        }
+        show(&bar, p);
+    });
     bar.finish_and_clear();
     let mut comparison = result?;
     let warnings = &mut comparison.analysis.warnings;
     warnings.extend(same.map(Warning::IdenticalCode));
     warnings.extend(runner.disturbances().map(Warning::Disturbed));
+    let differs =
+        matches!(comparison.analysis.verdict.decision, Decision::Slower | Decision::Faster);
+    if differs && same.is_none() && !args.aa {
+        let hot = runner.same_hot_code();
+        comparison.analysis.warnings.extend(hot.map(Warning::IdenticalHotCode));
+    }
     output::json(context, "comparison", &comparison)?;
     if let Some(path) = &args.benchfmt {
         write_text(path, &report::benchfmt(&comparison))?;
@@ -267,30 +270,6 @@ fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
     }
 }
 
-fn measure(text: &str) -> Result<Measure, String> {
-    Ok(match text {
-        "wall" => Measure::Wall,
-        "user" => Measure::User,
-        "system" => Measure::System,
-        "cpu" => Measure::Cpu,
-        "memory" => Measure::PeakMemory,
-        "go-bench" => Measure::GoBench,
-        "google-bench" => Measure::GoogleBench,
-        _ => match text.strip_prefix("regex:") {
-            Some(pattern) => {
-                let wanted = Measure::Regex { pattern: pattern.into(), higher_is_better: false };
-                wanted.check()?;
-                wanted
-            }
-            None => {
-                return Err("choose wall, user, system, cpu, memory, go-bench, google-bench or \
-                            regex:EXPRESSION"
-                    .into());
-            }
-        },
-    })
-}
-
 fn command_line(typed: &OsString, run: &RunArgs) -> anyhow::Result<CommandLine> {
     let mut words = words::split(typed)?.into_iter();
     let program = words.next().unwrap_or_default();
@@ -305,6 +284,7 @@ pub fn show(bar: &ProgressBar, progress: Progress) {
             bar.set_message(format!("{} pairs, about {}", runs / 2, words::rough(expected_ns)));
             bar.reset_eta();
         }
+        Progress::Piloted(_) => {}
         Progress::Ran { done } => bar.set_position(done),
     }
 }

@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use stallscope::compare::{
-    Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Measure, Metric,
-    Severity,
+    Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Metric, Severity,
 };
 
 use crate::commands::words::{decimals, percent, rough};
@@ -48,14 +47,7 @@ pub fn verdict(comparison: &Comparison) -> String {
     let word = analysis.verdict.decision;
     let signed = format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]");
     let effect = share(comparison.settings.effect);
-    let what = match comparison.settings.measure {
-        Measure::Wall => "time",
-        Measure::User => "user time",
-        Measure::System => "system time",
-        Measure::Cpu => "processor time",
-        Measure::PeakMemory => "peak memory",
-        _ => "what is printed",
-    };
+    let what = comparison.settings.measure.noun();
     let (style, rest) = match word {
         Decision::Slower => (BAD, format!(" by {centre:.d$} % [{low:.d$}, {high:.d$}]")),
         Decision::Faster => (GOOD, format!(" by {:.d$} % [{:.d$}, {:.d$}]", -centre, -high, -low)),
@@ -114,7 +106,7 @@ fn outlook(comparison: &Comparison) -> Vec<String> {
 
 fn more_pairs(comparison: &Comparison, effect: &str) -> String {
     let have = comparison.analysis.wall.estimate.n as u64;
-    let total_ns: u64 = comparison.samples.iter().map(|s| s.wall_ns).sum();
+    let total_ns: u64 = comparison.samples.iter().map(|s| s.amounts.wall_ns).sum();
     match comparison.analysis.verdict.pairs_needed {
         Some(n) if n > u64::from(MAX_PAIRS) => {
             format!(
@@ -172,6 +164,7 @@ fn table(analysis: &Analysis) -> String {
             Metric::System => "system",
             Metric::Memory => "peak",
             Metric::Printed => "printed",
+            Metric::Counted => "counted",
         };
         let name = format!("{name} {unit}");
         out += &row([&name, &typical(&contrast.a), &typical(&contrast.b), &change], Style::new());
@@ -187,7 +180,7 @@ fn row([name, a, b, change]: [&str; 4], style: Style) -> String {
 fn scale_of(contrast: &Contrast) -> (f64, &'static str) {
     match contrast.metric {
         Metric::Memory => return (f64::from(1 << 20), "MiB"),
-        Metric::Printed => return (1.0, ""),
+        Metric::Printed | Metric::Counted => return (1.0, ""),
         _ => {}
     }
     match contrast.a.value.max(contrast.b.value) {

@@ -12,7 +12,8 @@ use stallscope::compare::sweep::{Axis, Folders, Knob, Stage, SweepSettings, swee
 use stallscope::compare::{Decision, default_cpu};
 
 use super::gate::Gate;
-use super::words;
+use super::metric::MetricArgs;
+use super::{plan, words};
 use crate::context::{Context, Outcome};
 use crate::{output, profile, terminal};
 
@@ -60,6 +61,9 @@ pub struct SweepArgs {
     /// Runs of every build [default: from a pilot of 3, by what runs and builds cost]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
+    /// What is measured.
+    #[command(flatten)]
+    metric: MetricArgs,
     /// The smallest effect of interest: smaller ones count as equal
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = words::share)]
     effect: f64,
@@ -107,6 +111,8 @@ impl SweepArgs {
             timeout_ms: self.timeout.map(|t| t.as_millis().max(1) as u64),
             cpu: self.cpu.or_else(default_cpu),
             guard: !self.keep_disturbed,
+            measure: self.metric.measure()?,
+            operations_in_ms: self.metric.operations_in_ms(),
         })
     }
 }
@@ -123,7 +129,8 @@ pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<Outcome> {
     let sources = if settings.build.is_none() { Vec::new() } else { sources };
     let folders = Folders { cache, sources, fresh: args.fresh };
     let bar = Mutex::new(context.progress(1, "building"));
-    let report = sweep(&settings, &folders, context.interrupt(), &|stage| show(&bar, &stage));
+    let says = context.shows_screen();
+    let report = sweep(&settings, &folders, context.interrupt(), &|stage| show(&bar, &stage, says));
     if let Ok(bar) = bar.lock() {
         bar.finish_and_clear();
     }
@@ -136,7 +143,7 @@ pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<Outcome> {
     Ok(args.fail_if.map_or(Outcome::Fine, |gate| gate.outcome(&decisions)))
 }
 
-fn show(bar: &Mutex<indicatif::ProgressBar>, stage: &Stage) {
+fn show(bar: &Mutex<indicatif::ProgressBar>, stage: &Stage, says: bool) {
     let Ok(bar) = bar.lock() else { return };
     match stage {
         Stage::Building { done, of } => {
@@ -145,6 +152,13 @@ fn show(bar: &Mutex<indicatif::ProgressBar>, stage: &Stage) {
         }
         Stage::Resumed { runs } => {
             bar.println(format!("going on after {runs} runs that were kept"))
+        }
+        Stage::Known(_) | Stage::Piloted(_) if !says => {}
+        Stage::Known(note) => bar.suspend(|| terminal::note(&note.to_string())),
+        Stage::Piloted(plan) => {
+            if let Some(text) = plan::of_layouts(plan) {
+                bar.suspend(|| terminal::note(&text));
+            }
         }
         Stage::Running { done, of, left_ns } => {
             bar.set_message(format!("running, {} left", words::rough(*left_ns)));

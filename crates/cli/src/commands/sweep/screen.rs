@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use comfy_table::Table;
-use stallscope::compare::Decision;
-use stallscope::compare::layouts::{Agreement, Part, Source, Split};
-use stallscope::compare::sweep::{LevelResult, SweepComparison, SweepReport};
+use stallscope::compare::layouts::{AS_BUILT, Agreement, LayoutValue, Part, Source, Split};
+use stallscope::compare::sweep::{LevelResult, SweepComparison, SweepReport, SweepRun};
+use stallscope::compare::{Decision, Measure};
+use stallscope::model::Unit;
 
 use crate::commands::words::{decimals, percent, rough, signed, style_of};
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
@@ -56,9 +57,10 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
     let first =
         if level.level.is_empty() { "  ".to_owned() } else { format!("  {}  ", level.level) };
     let text = match (&level.split, level.by_rounds) {
-        (Some(split), _) => sentence(split, report.settings.layouts),
+        (Some(split), _) => sentence(split),
         (None, Some(part)) => {
-            format!("time changes by {} (pairs of runs, one build each)", interval(part))
+            let what = report.settings.measure.noun();
+            format!("{what} changes by {} (pairs of runs, one build each)", interval(part))
         }
         (None, None) => "fewer than six runs of each: nothing can be said".into(),
     };
@@ -71,8 +73,11 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
 
 /// "observed -3.2 %; run noise ±0.2 %; layout spread 2.9 % over 12 layouts; code effect +0.3 % [-1.4,
 /// +2.0] -> where the code sits".
-fn sentence(split: &Split, layouts: u32) -> String {
+fn sentence(split: &Split) -> String {
     let mut parts = Vec::new();
+    // Those that were built and run, of the arm that has fewer.
+    let placed = |arm: &Vec<LayoutValue>| arm.iter().filter(|l| l.layout != AS_BUILT).count();
+    let layouts = split.layouts.iter().map(placed).min().unwrap_or_default();
     if let Some(observed) = split.observed {
         parts.push(format!("observed {}", signed(observed.log_ratio, 1)));
         let reach = observed.high_log - observed.log_ratio;
@@ -101,7 +106,7 @@ fn outlook(report: &SweepReport, split: &Split) -> String {
     let effect = percent(report.settings.effect.ln_1p());
     match split.layouts_needed {
         Some(n) if n > u64::from(report.settings.layouts) => {
-            let per_layout: u64 = report.runs.iter().map(|r| r.wall_ns).sum::<u64>()
+            let per_layout: u64 = report.runs.iter().map(SweepRun::time_ns).sum::<u64>()
                 + report.cells.iter().map(|c| c.build_ns).sum::<u64>();
             let each = per_layout / (report.cells.len().max(1) as u64);
             let time =
@@ -131,11 +136,12 @@ fn spreads(report: &SweepReport) -> String {
     table.set_header(["variant", "as built", "typical", "best", "worst", "layout sd", "run sd"]);
     for spread in &report.spreads {
         let placed = spread.layouts > 1;
+        let amount = |value| amount(value, spread.unit);
         let dash = |text: String| if placed { text } else { "-".into() };
         table.add_row([
             spread.variant.clone(),
-            spread.as_built_ns.map_or("-".into(), time),
-            dash(time(spread.typical_ns)),
+            spread.as_built.map_or("-".into(), amount),
+            dash(amount(spread.typical)),
             dash(signed(spread.best_log, 1)),
             dash(signed(spread.worst_log, 1)),
             dash(format!("{:.2} %", percent(spread.layout_sd_log))),
@@ -146,8 +152,12 @@ fn spreads(report: &SweepReport) -> String {
     lines.join("\n") + "\n\n"
 }
 
-fn time(ns: f64) -> String {
-    let (value, unit) = match ns {
+fn amount(amount: f64, unit: Unit) -> String {
+    let (value, unit) = match amount {
+        bytes if unit == Unit::Bytes => (bytes / f64::from(1 << 20), "MiB"),
+        number if unit != Unit::Nanoseconds => {
+            return if number >= 0.01 { format!("{number:.4}") } else { format!("{number:.3e}") };
+        }
         ns if ns >= 1e9 => (ns / 1e9, "s"),
         ns if ns >= 1e6 => (ns / 1e6, "ms"),
         ns => (ns / 1e3, "us"),
@@ -180,6 +190,9 @@ fn provenance(report: &SweepReport) -> String {
     let kept = report.cells.iter().filter(|c| c.program.is_some()).count() - built;
     let cpu = settings.cpu.map_or("any cpu".to_owned(), |cpu| format!("cpu {cpu}"));
     let mut parts = vec![format!("{} runs, random order in rounds, {cpu}", report.runs.len())];
+    if settings.measure != Measure::Wall {
+        parts.push(format!("judged by {}", settings.measure.noun()));
+    }
     if settings.layouts > 0 {
         parts.push(format!("placements by {}", settings.knob.name()));
     }

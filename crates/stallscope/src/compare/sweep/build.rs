@@ -2,12 +2,14 @@
 //!
 //! The key covers the filled template, the variables that carry flags, and the names and bytes of the
 //! sources. What a build wrote counts only once it is whole: a note beside it says so when the build
-//! has ended well.
+//! has ended well. Cells that differ only in how they are run have one key, and two sweeps may share
+//! the cache: whoever builds a key holds a lock on it, the others wait and take what came out.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::SweepError;
 use crate::compare::results_digest;
@@ -19,6 +21,8 @@ const MOST_FILES: usize = 20_000;
 const MOST_BYTES: u64 = 512 << 20;
 /// Folders that hold no sources.
 const SKIPPED: [&str; 4] = ["target", "node_modules", "build", "__pycache__"];
+/// How long one who waits for another's build sleeps before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// How a build ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +80,10 @@ impl Builder {
     pub fn keep(&self, name: &str, text: &str) -> Result<PathBuf, SweepError> {
         let hash = results_digest(text.as_bytes());
         let path = self.folder.join(format!("{hash:016x}-{name}"));
-        fs::write(&path, text).map_err(|cause| SweepError::File { path: path.clone(), cause })?;
+        let failed = |cause| SweepError::File { path: path.clone(), cause };
+        // Never half there: a build beside this one may be reading it.
+        let part = self.folder.join(format!("{hash:016x}-{name}.{}", std::process::id()));
+        fs::write(&part, text).and_then(|()| fs::rename(&part, &path)).map_err(failed)?;
         Ok(path)
     }
 
@@ -101,6 +108,7 @@ impl Builder {
     ) -> Result<BuildOutcome, SweepError> {
         let program = self.program(key);
         let whole = self.folder.join(format!("{key:016x}")).join("whole");
+        let _lock = self.lock(key, interrupt)?;
         if program.is_file() && whole.is_file() {
             return Ok(BuildOutcome::Built { program, build_ns: 0 });
         }
@@ -134,6 +142,24 @@ impl Builder {
                     &said,
                 ),
             },
+        }
+    }
+
+    /// Waits until nobody else builds this key, in this process or another. The lock goes with the
+    /// file, so with a process that is killed.
+    fn lock(&self, key: u64, interrupt: &AtomicBool) -> Result<File, SweepError> {
+        let path = self.folder.join(format!("{key:016x}.lock"));
+        let failed = |cause| SweepError::File { path: path.clone(), cause };
+        let file = File::create(&path).map_err(failed)?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if interrupt.load(Ordering::Relaxed) => {
+                    return Err(SweepError::Interrupted);
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_AGAIN),
+                Err(TryLockError::Error(cause)) => return Err(failed(cause)),
+            }
         }
     }
 

@@ -61,6 +61,17 @@ pub enum SweepError {
         /// What happened.
         what: String,
     },
+    /// A run has nothing of what the answer is about.
+    #[error("{cell}: {what}")]
+    Unmeasured {
+        /// Variant and layout in words.
+        cell: String,
+        /// What is missing.
+        what: String,
+    },
+    /// What the answer should be about does not exist here.
+    #[error("{0}")]
+    Measure(String),
     /// A child could not be started or watched.
     #[error(transparent)]
     Child(#[from] ChildError),

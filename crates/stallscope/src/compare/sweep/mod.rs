@@ -6,12 +6,15 @@
 //! processor, guarded by a calibration chain. The first axis is the question (its first value is the
 //! base), the others are matched conditions.
 
+mod alike;
 mod axes;
 mod build;
 mod error;
 mod journal;
 mod knob;
 mod order_file;
+mod parallel;
+mod pilot;
 mod report;
 mod run;
 
@@ -23,8 +26,11 @@ pub use build::{BuildOutcome, Builder};
 pub use error::SweepError;
 pub use journal::Journal;
 pub use knob::Knob;
+pub use pilot::LayoutPlan;
 pub use report::{CellRecord, LevelResult, Spread, SweepComparison, SweepNote, SweepReport};
 pub use run::{Folders, Stage, sweep};
+
+use super::{Amounts, Measure, Metric};
 
 /// What a sweep is asked to do; kept with its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +57,12 @@ pub struct SweepSettings {
     pub cpu: Option<usize>,
     /// Repeat runs during which the machine was slower than its best.
     pub guard: bool,
+    /// What the answer is about.
+    #[serde(default)]
+    pub measure: Measure,
+    /// Run each program again and again for this time, in milliseconds, as one run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations_in_ms: Option<u64>,
 }
 
 /// One build: a variant in one placement.
@@ -72,14 +84,25 @@ pub struct SweepRun {
     pub cell: Cell,
     /// In which round.
     pub round: u32,
-    /// Wall time in nanoseconds.
-    pub wall_ns: u64,
-    /// User time in nanoseconds.
-    pub user_ns: u64,
-    /// Kernel time in nanoseconds.
-    pub system_ns: u64,
+    /// What it took.
+    #[serde(flatten)]
+    pub amounts: Amounts,
     /// How often it was repeated because the machine was disturbed.
     pub repeats: u32,
+}
+
+impl SweepRun {
+    /// The amount that the answer is about.
+    #[must_use]
+    pub fn value(&self, measure: &Measure) -> f64 {
+        Metric::for_verdict(measure).of(&self.amounts)
+    }
+
+    /// The time that the whole run took, also when it was many operations.
+    #[must_use]
+    pub fn time_ns(&self) -> u64 {
+        self.amounts.wall_ns.saturating_mul(self.amounts.operations.unwrap_or(1))
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use crate::compare::layouts::{
 use crate::compare::neighbours::Disturbances;
 use crate::compare::schedule::Arm;
 use crate::compare::verdict::Decision;
+use crate::compare::{Metric, SameHotCode};
+use crate::model::Unit;
 
 /// One build of the sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -70,12 +72,14 @@ impl CellRecord {
 pub struct Spread {
     /// The variant in words.
     pub variant: String,
-    /// Median wall time of the build as it comes, in nanoseconds.
-    pub as_built_ns: Option<f64>,
+    /// The unit of the amounts.
+    pub unit: Unit,
+    /// Median of the build as it comes.
+    pub as_built: Option<f64>,
     /// Random placements that were run.
     pub layouts: u32,
-    /// Median of their medians, in nanoseconds.
-    pub typical_ns: f64,
+    /// Median of their medians.
+    pub typical: f64,
     /// The fastest placement against the typical one (log).
     pub best_log: f64,
     /// The slowest placement against the typical one (log).
@@ -139,6 +143,26 @@ pub enum SweepNote {
         /// The other.
         b: String,
     },
+    /// Two variants hold the same code in all of their functions.
+    SameCode {
+        /// One.
+        a: String,
+        /// The other.
+        b: String,
+        /// Functions that both have.
+        functions: u64,
+        /// Of these, how many lie elsewhere.
+        moved: u64,
+    },
+    /// Two variants take different time in code that is the same.
+    SameHotCode {
+        /// One, called A.
+        a: String,
+        /// The other, called B.
+        b: String,
+        /// What was looked at.
+        same: SameHotCode,
+    },
     /// Only the stack moved, not the code.
     StackOnly,
     /// Nothing was placed at random.
@@ -163,6 +187,12 @@ impl std::fmt::Display for SweepNote {
                 f,
                 "{a} and {b} are the same file as built: a difference between them is noise"
             ),
+            Self::SameCode { a, b, functions, moved } => write!(
+                f,
+                "all {functions} functions of {a} and {b} as built hold the same code ({moved} lie \
+                 elsewhere): a difference can only be placement, data or environment"
+            ),
+            Self::SameHotCode { a, b, same } => write!(f, "A {a}, B {b}: {same}"),
             Self::StackOnly => f.write_str(
                 "only the stack was moved, by the size of the environment; the code stayed where it is",
             ),
@@ -208,7 +238,9 @@ pub(super) fn report(
 ) -> SweepReport {
     let notes = notes(settings, variants, &cells, disturbances.is_none(), erratum);
     SweepReport {
-        spreads: (0..variants.len() as u32).filter_map(|v| spread(variants, v, &runs)).collect(),
+        spreads: (0..variants.len() as u32)
+            .filter_map(|v| spread(settings, variants, v, &runs))
+            .collect(),
         comparisons: comparisons(settings, variants, &runs),
         settings: settings.clone(),
         variants: variants.to_vec(),
@@ -219,14 +251,19 @@ pub(super) fn report(
     }
 }
 
-fn spread(variants: &[Variant], variant: u32, runs: &[SweepRun]) -> Option<Spread> {
+fn spread(
+    settings: &SweepSettings,
+    variants: &[Variant],
+    variant: u32,
+    runs: &[SweepRun],
+) -> Option<Spread> {
     let mine: Vec<_> = runs
         .iter()
         .filter(|r| r.cell.variant == variant)
-        .map(|r| ((variant, r.cell.layout), r.round, r.wall_ns as f64))
+        .map(|r| ((variant, r.cell.layout), r.round, r.value(&settings.measure)))
         .collect();
     let medians = layout_medians(mine.iter().copied());
-    let as_built_ns = medians.get(&(variant, AS_BUILT)).map(|log| log.exp());
+    let as_built = medians.get(&(variant, AS_BUILT)).map(|log| log.exp());
     let mut placed: Vec<f64> =
         medians.iter().filter(|(key, _)| key.1 != AS_BUILT).map(|(_, log)| *log).collect();
     placed.sort_by(f64::total_cmp);
@@ -236,9 +273,10 @@ fn spread(variants: &[Variant], variant: u32, runs: &[SweepRun]) -> Option<Sprea
     let [layout_sd_log, run_sd_log] = spread_of_cells(mine.into_iter());
     Some(Spread {
         variant: variants.get(variant as usize)?.label(),
-        as_built_ns,
+        unit: Metric::for_verdict(&settings.measure).unit(),
+        as_built,
         layouts: placed.len() as u32,
-        typical_ns: typical.exp(),
+        typical: typical.exp(),
         best_log: placed.first().map_or(0.0, |x| x - typical),
         worst_log: placed.last().map_or(0.0, |x| x - typical),
         layout_sd_log,
@@ -296,7 +334,7 @@ fn at_level(
                 arm: arm(r)?,
                 layout: r.cell.layout,
                 round: r.round,
-                value: r.wall_ns as f64,
+                value: r.value(&settings.measure),
             })
         })
         .collect();

@@ -2,9 +2,8 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -14,18 +13,17 @@ use super::build::{BuildOutcome, Builder};
 use super::journal::Journal;
 use super::knob::{Knob, joined};
 use super::order_file;
-use super::report::{CellRecord, SweepReport, report};
+use super::parallel::parallel;
+use super::pilot::{LayoutPlan, PILOT_ROUNDS, plan};
+use super::report::{CellRecord, SweepNote, SweepReport, report};
 use super::{Cell, SweepError, SweepRun, SweepSettings};
+use crate::compare::amounts::{Amounts, NoAmounts, measured};
 use crate::compare::layouts::AS_BUILT;
-use crate::compare::layouts::planning::Pilot;
-use crate::compare::layouts::spread_of_cells;
 use crate::compare::neighbours::Guard;
 use crate::compare::schedule::shuffle;
 use crate::machine::Machine;
-use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Streams, resolve_program};
+use crate::trace::child::{ChildError, Launch, Limits, Streams, resolve_program};
 
-/// Rounds before the number of rounds is decided.
-const PILOT_ROUNDS: u32 = 3;
 /// Bytes of environment that placements of the stack are drawn from, a page of 16-byte steps.
 const STACK_STEPS: u64 = 256;
 
@@ -55,6 +53,10 @@ pub enum Stage {
         /// So many.
         runs: u64,
     },
+    /// Something is known before anything runs.
+    Known(SweepNote),
+    /// The first rounds are over: what they promise. Not when nothing is left to plan.
+    Piloted(LayoutPlan),
     /// A run has ended.
     Running {
         /// So many.
@@ -67,9 +69,9 @@ pub enum Stage {
 }
 
 /// A cell that can be run.
-struct Ready {
-    cell: Cell,
-    program: PathBuf,
+pub(super) struct Ready {
+    pub(super) cell: Cell,
+    pub(super) program: PathBuf,
     args: Vec<OsString>,
     padding_bytes: Option<usize>,
 }
@@ -85,68 +87,30 @@ pub fn sweep(
     progress: &(dyn Fn(Stage) + Sync),
 ) -> Result<SweepReport, SweepError> {
     let variants = variants(&settings.axes)?;
+    settings.measure.check().map_err(SweepError::Measure)?;
     let plan = Plan::new(settings, &variants)?;
     let builder = Builder::new(&folders.cache.join("builds"), &folders.sources)?;
     let mut cells = plan.build(&builder, interrupt, progress)?;
     plan.check(&mut cells)?;
+    let mut known = plan.same_code(&cells);
+    known.iter().for_each(|note| progress(Stage::Known(note.clone())));
     let ready = plan.ready(&cells)?;
     for one in &ready {
-        plan.run(one, 0, interrupt).map_err(|e| plan.explain(one, e))?;
+        plan.run(one, 0, interrupt)?;
     }
-    let identity = plan.identity(&builder);
-    let (mut journal, done) = Journal::open(
-        &folders.cache.join("sweeps"),
-        settings,
-        identity,
-        ready.len(),
-        folders.fresh,
-    )?;
-    if !done.is_empty() {
-        progress(Stage::Resumed { runs: done.len() as u64 });
-    }
-    let mut guard = settings.guard.then(|| Guard::new(settings.cpu)).flatten();
-    let mut runs = done;
-    let mut rounds = settings.rounds.unwrap_or(PILOT_ROUNDS);
-    let first = (runs.len() / ready.len().max(1)) as u32;
-    let mut round = first;
-    let started = std::time::Instant::now();
-    loop {
-        if round >= rounds.min(PILOT_ROUNDS) && settings.rounds.is_none() {
-            rounds = rounds.max(plan.rounds(&runs, &cells));
-        }
-        if round >= rounds {
-            break;
-        }
-        let mut order: Vec<&Ready> = ready.iter().collect();
-        // Every round has its own draw, so that a sweep that goes on has the same order.
-        let mut rng = Pcg64Mcg::seed_from_u64(settings.seed ^ (u64::from(round) << 32));
-        shuffle(&mut order, &mut rng);
-        for one in order {
-            let padding = (rng.next_u64() % STACK_STEPS * 16) as usize;
-            let run = plan.guarded(one, round, padding, &mut guard, interrupt)?;
-            journal.add(&run)?;
-            runs.push(run);
-            let of = u64::from(rounds) * ready.len() as u64;
-            let fresh = runs.len() as u64 - u64::from(first) * ready.len() as u64;
-            let each = started.elapsed().as_nanos() as u64 / fresh.max(1);
-            progress(Stage::Running {
-                done: runs.len() as u64,
-                of,
-                left_ns: each * (of - runs.len() as u64),
-            });
-        }
-        round += 1;
-    }
-    journal.finish();
+    let (runs, guard) = plan.rounds(&builder, folders, &cells, &ready, interrupt, progress)?;
     let disturbed = guard.as_ref().map(Guard::counts);
     let erratum = Machine::detect().jcc_erratum;
-    Ok(report(settings, &variants, cells, runs, disturbed, erratum))
+    let mut result = report(settings, &variants, cells, runs, disturbed, erratum);
+    known.extend(plan.same_hot_code(&result, &ready, interrupt));
+    result.notes.splice(0..0, known);
+    Ok(result)
 }
 
 /// Templates and axes, ready to be filled.
-struct Plan<'a> {
-    settings: &'a SweepSettings,
-    variants: &'a [Variant],
+pub(super) struct Plan<'a> {
+    pub(super) settings: &'a SweepSettings,
+    pub(super) variants: &'a [Variant],
     cells: Vec<Cell>,
 }
 
@@ -216,7 +180,7 @@ impl<'a> Plan<'a> {
 
     fn run_words(&self, cell: Cell, out: &str) -> Result<Vec<String>, SweepError> {
         let wrong = || SweepError::RunTemplate(self.settings.run.clone());
-        let words = split_words(&self.settings.run).ok_or_else(wrong)?;
+        let words = shlex::split(&self.settings.run).ok_or_else(wrong)?;
         let more = [("out", out)];
         let values = self.values(cell, &more);
         let words: Vec<String> =
@@ -375,45 +339,125 @@ impl<'a> Plan<'a> {
         Ok(ready)
     }
 
-    fn run(&self, one: &Ready, padding: usize, interrupt: &AtomicBool) -> Result<Exit, SweepError> {
-        let launch = Launch {
+    /// Every cell once a round, in random order, on from where an earlier sweep was stopped.
+    fn rounds(
+        &self,
+        builder: &Builder,
+        folders: &Folders,
+        cells: &[CellRecord],
+        ready: &[Ready],
+        interrupt: &AtomicBool,
+        progress: &(dyn Fn(Stage) + Sync),
+    ) -> Result<(Vec<SweepRun>, Option<Guard>), SweepError> {
+        let settings = self.settings;
+        let (mut journal, mut runs) = Journal::open(
+            &folders.cache.join("sweeps"),
+            settings,
+            self.identity(builder),
+            ready.len(),
+            folders.fresh,
+        )?;
+        if !runs.is_empty() {
+            progress(Stage::Resumed { runs: runs.len() as u64 });
+        }
+        let mut guard = settings.guard.then(|| Guard::new(settings.cpu)).flatten();
+        let mut rounds = settings.rounds.unwrap_or(PILOT_ROUNDS);
+        let resumed = runs.len();
+        let mut round = (resumed / ready.len().max(1)) as u32;
+        let mut planned = false;
+        let started = Instant::now();
+        loop {
+            if round >= PILOT_ROUNDS && !planned {
+                let plan = plan(settings, &runs, cells, self.variants.len());
+                (rounds, planned) = (rounds.max(plan.rounds), true);
+                if round < rounds {
+                    progress(Stage::Piloted(plan));
+                }
+            }
+            if round >= rounds {
+                break;
+            }
+            self.one_round(round, ready, &mut guard, interrupt, &mut |run| {
+                journal.add(&run)?;
+                runs.push(run);
+                let (done, of) = (runs.len() as u64, u64::from(rounds) * ready.len() as u64);
+                let each = started.elapsed().as_nanos() as u64 / (done - resumed as u64).max(1);
+                progress(Stage::Running { done, of, left_ns: each * of.saturating_sub(done) });
+                Ok(())
+            })?;
+            round += 1;
+        }
+        journal.finish();
+        Ok((runs, guard))
+    }
+
+    fn one_round(
+        &self,
+        round: u32,
+        ready: &[Ready],
+        guard: &mut Option<Guard>,
+        interrupt: &AtomicBool,
+        ran: &mut dyn FnMut(SweepRun) -> Result<(), SweepError>,
+    ) -> Result<(), SweepError> {
+        let mut order: Vec<&Ready> = ready.iter().collect();
+        // Every round has its own draw, so that a sweep that goes on has the same order.
+        let mut rng = Pcg64Mcg::seed_from_u64(self.settings.seed ^ (u64::from(round) << 32));
+        shuffle(&mut order, &mut rng);
+        for one in order {
+            let padding = (rng.next_u64() % STACK_STEPS * 16) as usize;
+            ran(self.guarded(one, round, padding, guard, interrupt)?)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn launch(&self, one: &Ready, padding: usize) -> Launch {
+        Launch {
             program: one.program.clone(),
             args: one.args.clone(),
             environment_padding_bytes: one.padding_bytes.unwrap_or(padding),
             cpu: self.settings.cpu,
             streams: Streams::Captured,
-        };
-        let timeout = self.settings.timeout_ms.map(Duration::from_millis);
-        let exit = match Child::hold(&launch).and_then(|c| c.wait(&Limits { timeout, interrupt })) {
-            Ok(exit) => exit,
-            Err(ChildError::Interrupted) => return Err(SweepError::Interrupted),
-            Err(cause) => return Err(cause.into()),
-        };
-        if exit.status.success() {
-            return Ok(exit);
         }
-        let last = exit.stderr.tail.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("");
-        let what = format!("{}; {}", exit.status, last.replace(char::is_control, " "));
-        Err(self.explain_words(one, what.trim_end_matches("; ").into()))
     }
 
-    fn explain(&self, one: &Ready, error: SweepError) -> SweepError {
-        match error {
-            SweepError::Child(cause) => self.explain_words(one, cause.to_string()),
-            other => other,
+    pub(super) fn limits<'b>(&self, interrupt: &'b AtomicBool) -> Limits<'b> {
+        Limits { timeout: self.settings.timeout_ms.map(Duration::from_millis), interrupt }
+    }
+
+    /// One process, with what the answer is about.
+    fn run(
+        &self,
+        one: &Ready,
+        padding: usize,
+        interrupt: &AtomicBool,
+    ) -> Result<Amounts, SweepError> {
+        let unmeasured = |what| SweepError::Unmeasured { cell: self.name(one), what };
+        let result =
+            measured(&self.launch(one, padding), &self.limits(interrupt), &self.settings.measure);
+        let (exit, amounts) = result.map_err(|cause| match cause {
+            NoAmounts::Child(ChildError::Interrupted) => SweepError::Interrupted,
+            NoAmounts::Child(cause) => self.explain_words(one, cause.to_string()),
+            NoAmounts::Unmeasured(what) => unmeasured(what),
+        })?;
+        if !exit.status.success() {
+            let last = exit.stderr.tail.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("");
+            let what = format!("{}; {}", exit.status, last.replace(char::is_control, " "));
+            return Err(self.explain_words(one, what.trim_end_matches("; ").into()));
         }
+        amounts.judged(&self.settings.measure).map_err(unmeasured)?;
+        Ok(amounts)
+    }
+
+    fn name(&self, one: &Ready) -> String {
+        let variant = self.variants[one.cell.variant as usize].label();
+        format!("layout {} of {variant}", one.cell.layout)
     }
 
     fn explain_words(&self, one: &Ready, what: String) -> SweepError {
-        let variant = self.variants[one.cell.variant as usize].label();
         let words: Vec<String> = std::iter::once(one.program.to_string_lossy().into_owned())
             .chain(one.args.iter().map(|a| a.to_string_lossy().into_owned()))
             .collect();
-        SweepError::Run {
-            cell: format!("layout {} of {variant}", one.cell.layout),
-            command: words.join(" "),
-            what,
-        }
+        SweepError::Run { cell: self.name(one), command: words.join(" "), what }
     }
 
     fn guarded(
@@ -424,38 +468,13 @@ impl<'a> Plan<'a> {
         guard: &mut Option<Guard>,
         interrupt: &AtomicBool,
     ) -> Result<SweepRun, SweepError> {
-        let run = || self.run(one, padding, interrupt).map_err(|e| self.explain(one, e));
-        let (exit, repeats) = match guard {
+        let time = self.settings.operations_in_ms.map(Duration::from_millis);
+        let run = || Amounts::in_time(time, || self.run(one, padding, interrupt));
+        let (amounts, repeats) = match guard {
             Some(guard) => guard.watch(run)?,
             None => (run()?, 0),
         };
-        Ok(SweepRun {
-            cell: one.cell,
-            round,
-            wall_ns: exit.wall_ns,
-            user_ns: exit.user_ns,
-            system_ns: exit.system_ns,
-            repeats,
-        })
-    }
-
-    /// Kalibera and Jones's runs per layout, from what the first rounds and the builds cost.
-    fn rounds(&self, runs: &[SweepRun], cells: &[CellRecord]) -> u32 {
-        if self.settings.layouts == 0 {
-            // Without placements the pairs of rounds are the evidence.
-            return 20;
-        }
-        let [layout_sd_log, run_sd_log] = spread_of_cells(
-            runs.iter().map(|r| ((r.cell.variant, r.cell.layout), r.round, r.wall_ns as f64)),
-        );
-        let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let pilot = Pilot {
-            run_sd_log,
-            layout_sd_log,
-            build_ns: mean(cells.iter().map(|c| c.build_ns as f64).collect()),
-            run_ns: mean(runs.iter().map(|r| r.wall_ns as f64).collect()),
-        };
-        pilot.runs_per_layout().clamp(PILOT_ROUNDS, 20)
+        Ok(SweepRun { cell: one.cell, round, amounts, repeats })
     }
 
     /// Equal for the same question over the same sources.
@@ -464,37 +483,4 @@ impl<'a> Plan<'a> {
             format!("{:?} {:?} {}", self.settings.build, self.settings.axes, self.settings.run);
         builder.key(&format!("{words} {} {:?}", self.settings.layouts, self.settings.knob), &[])
     }
-}
-
-/// Runs `work` over `items` on all processors; results come as they end. Children belong to the threads that start them, which
-/// live until all is done.
-fn parallel<T: Sync, R: Send>(
-    items: &[T],
-    work: impl Fn(&T) -> Result<R, SweepError> + Sync,
-) -> Result<Vec<R>, SweepError> {
-    let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Result<R, SweepError>>> = Mutex::new(Vec::new());
-    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..workers.min(items.len()) {
-            scope.spawn(|| {
-                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = work(item);
-                    if result.is_err() {
-                        // Nobody starts another one.
-                        next.store(items.len(), Ordering::Relaxed);
-                    }
-                    if let Ok(mut all) = results.lock() {
-                        all.push(result);
-                    }
-                }
-            });
-        }
-    });
-    results.into_inner().unwrap_or_default().into_iter().collect()
-}
-
-/// Splits as a shell would, without running one.
-fn split_words(text: &str) -> Option<Vec<String>> {
-    shlex::split(text)
 }

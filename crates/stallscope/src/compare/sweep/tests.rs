@@ -20,6 +20,8 @@ fn settings(build: Option<&str>, run: &str) -> SweepSettings {
         timeout_ms: Some(60_000),
         cpu: None,
         guard: false,
+        measure: Measure::Wall,
+        operations_in_ms: None,
     }
 }
 
@@ -113,6 +115,23 @@ fn templates_that_cannot_work_are_refused_before_anything_is_built() {
     placed.build = None;
     placed.run = "true".into();
     assert!(place.complaint(&placed).contains("--layouts needs --build"));
+}
+
+#[test]
+fn cells_of_one_build_build_it_once() {
+    let place = Place::new();
+    let built = place.folder.path().join("built");
+    // The axis is in the run alone: all of its values are one file, asked for at the same time.
+    let build = format!(
+        "echo x >> {}; sleep 0.1; printf '#!/bin/sh\\n' > {{out}} && chmod +x {{out}}",
+        built.display()
+    );
+    let mut wanted = settings(Some(&build), "{out} {word}");
+    wanted.axes = vec![Axis::parse("word", "one,two,three,four").unwrap()];
+    let report = place.sweep(&wanted).unwrap();
+    assert_eq!(std::fs::read_to_string(&built).unwrap(), "x\n");
+    assert_eq!(report.cells.iter().filter(|c| c.build_ns > 0).count(), 1);
+    assert!(report.cells.iter().all(|c| c.program == report.cells[0].program));
 }
 
 #[test]

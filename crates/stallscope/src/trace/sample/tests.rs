@@ -128,16 +128,25 @@ fn a_program_that_cannot_run_is_an_error_of_the_child() {
     });
 }
 
+/// Processor time of this thread.
+fn own_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a local that outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Does nothing when run with the other tests; `threads_are_followed` runs it by name.
 #[test]
 fn helper_that_spins_in_threads() {
     if std::env::args().all(|arg| arg != "--exact") {
         return;
     }
+    // By processor time: by the clock on the wall, a busy machine would leave little to sample. Not
+    // long, because a thread that is stopped every millisecond gets on slowly there.
     let spin = || {
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_millis(300) {
-            std::hint::spin_loop();
+        while own_cpu_time() < Duration::from_millis(100) {
+            (0..1000).for_each(|_| std::hint::spin_loop());
         }
     };
     std::thread::scope(|scope| {
@@ -158,9 +167,12 @@ fn threads_are_followed() {
         };
         let run = sample(&launch, settings, &limits(None)).unwrap();
         assert!(run.exit.status.success(), "{}", brief(&run));
-        assert!(run.total > 50, "{}", brief(&run));
+        // The kernel's clock goes with processor time, of which the threads have 0.3 s. Ptrace looks as
+        // often as it gets to run, and its samples of threads that wait are counted apart.
+        let least = if run.engine == Engine::PerfClock { 500 } else { 10 };
+        assert!(run.total > least, "{}", brief(&run));
         // A limit in a threaded program must not hang on its threads.
-        let limit = limits(Some(Duration::from_millis(100)));
+        let limit = limits(Some(Duration::from_millis(40)));
         assert!(sample(&launch, settings, &limit).is_err());
     });
 }

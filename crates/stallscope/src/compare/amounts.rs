@@ -1,0 +1,156 @@
+//! What one run took, and how it is measured: one definition for comparisons and sweeps.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::analysis::Metric;
+use super::measure::Measure;
+use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
+use crate::trace::counter::Counter;
+
+/// Times, memory and whatever else a verdict may be about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Amounts {
+    /// From the first instruction of the program's start to its end, in nanoseconds.
+    pub wall_ns: u64,
+    /// Processor time in user mode, of the program and the children it waited for, in nanoseconds.
+    pub user_ns: u64,
+    /// Processor time in the kernel, likewise.
+    pub system_ns: u64,
+    /// The largest resident set, in bytes; never less than that of the program that measured.
+    #[serde(default)]
+    pub peak_memory_bytes: u64,
+    /// What it printed, where the verdict is about that; less is better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<f64>,
+    /// What the performance counter said, where the verdict is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<u64>,
+    /// Processes that ran within the fixed time, where the times are those of one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations: Option<u64>,
+}
+
+/// Why a process that was started has no amounts.
+#[derive(Debug)]
+pub(super) enum NoAmounts {
+    /// It did not start, or did not end by itself.
+    Child(ChildError),
+    /// What the verdict is about could not be found out.
+    Unmeasured(String),
+}
+
+/// Runs one process to its end with what `measure` needs around it.
+pub(super) fn measured(
+    launch: &Launch,
+    limits: &Limits<'_>,
+    measure: &Measure,
+) -> Result<(Exit, Amounts), NoAmounts> {
+    let child = Child::hold(launch).map_err(NoAmounts::Child)?;
+    let counter = match measure {
+        Measure::Counter { event } => {
+            let refused = |cause| NoAmounts::Unmeasured(format!("cannot count {event}: {cause}"));
+            Some(Counter::attach(child.pid(), *event).map_err(refused)?)
+        }
+        _ => None,
+    };
+    let exit = child.wait(limits).map_err(NoAmounts::Child)?;
+    let mut amounts = Amounts {
+        wall_ns: exit.wall_ns,
+        user_ns: exit.user_ns,
+        system_ns: exit.system_ns,
+        peak_memory_bytes: exit.peak_memory_bytes,
+        ..Amounts::default()
+    };
+    if let Some(counter) = counter {
+        amounts.counted = Some(counter.read().map_err(NoAmounts::Unmeasured)?);
+    }
+    // What a program that failed has printed is nobody's number; who tolerates failures sees none.
+    if exit.status.success() {
+        amounts.printed = measure.printed(&exit).map_err(NoAmounts::Unmeasured)?;
+    }
+    Ok((exit, amounts))
+}
+
+impl Amounts {
+    /// The amount that a verdict about `measure` needs, or why there is none above zero.
+    ///
+    /// # Errors
+    /// A sentence: only amounts above zero have ratios.
+    pub fn judged(&self, measure: &Measure) -> Result<f64, String> {
+        let metric = Metric::for_verdict(measure);
+        let amount = metric.of(self);
+        if amount > 0.0 { Ok(amount) } else { Err(metric.absence().into()) }
+    }
+
+    /// One operation, or as many as fit into a fixed `time`, as what one of them took.
+    pub(super) fn in_time<E>(
+        time: Option<Duration>,
+        mut one: impl FnMut() -> Result<Self, E>,
+    ) -> Result<Self, E> {
+        let mut sum = one()?;
+        let Some(time) = time else {
+            return Ok(sum);
+        };
+        let mut operations = 1;
+        while u128::from(sum.wall_ns) < time.as_nanos() {
+            let next = one()?;
+            sum.wall_ns += next.wall_ns;
+            sum.user_ns += next.user_ns;
+            sum.system_ns += next.system_ns;
+            sum.peak_memory_bytes = sum.peak_memory_bytes.max(next.peak_memory_bytes);
+            sum.counted = sum.counted.zip(next.counted).map(|(a, b)| a + b);
+            operations += 1;
+        }
+        for total in [&mut sum.wall_ns, &mut sum.user_ns, &mut sum.system_ns] {
+            *total /= operations;
+        }
+        sum.counted = sum.counted.map(|total| total / operations);
+        sum.operations = Some(operations);
+        Ok(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[test]
+    fn operations_in_a_fixed_time_become_what_one_takes() {
+        let mut calls = 0;
+        let mut one = || {
+            calls += 1;
+            Ok::<_, Infallible>(Amounts {
+                wall_ns: 30,
+                user_ns: 20,
+                system_ns: 10,
+                peak_memory_bytes: 100 + calls,
+                counted: Some(6),
+                ..Amounts::default()
+            })
+        };
+        let single = Amounts::in_time(None, &mut one).unwrap();
+        assert_eq!((single.wall_ns, single.operations), (30, None));
+        let many = Amounts::in_time(Some(Duration::from_nanos(100)), &mut one).unwrap();
+        assert_eq!((many.wall_ns, many.operations, many.counted), (30, Some(4), Some(6)));
+        assert_eq!(many.peak_memory_bytes, 105);
+    }
+
+    #[test]
+    fn what_has_no_amount_says_why() {
+        let run = Amounts { wall_ns: 5, ..Amounts::default() };
+        assert_eq!(run.judged(&Measure::Wall), Ok(5.0));
+        for (measure, want) in [
+            (Measure::User, "processor time"),
+            (Measure::Cpu, "processor time"),
+            (Measure::PeakMemory, "no size"),
+            (Measure::GoBench, "no number"),
+        ] {
+            assert!(run.judged(&measure).unwrap_err().contains(want), "{want}");
+        }
+    }
+}
