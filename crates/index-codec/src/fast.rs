@@ -102,6 +102,7 @@ pub(crate) struct State {
 #[inline(always)]
 fn decode<I: Index, C: Common, const CODED: u8>(frame: &Frame<'_>, out: &mut [I]) -> bool {
     let mut scratch = Scratch::new();
+    let home = scratch.start();
     // From one pointer to data and tail, so that a read may run from one into the other.
     let stream: *const u8 = frame.stream.as_ptr();
     let at_data = frame.stream.len() - TRIANGLES_TAIL_BYTES - frame.data.len();
@@ -110,13 +111,12 @@ fn decode<I: Index, C: Common, const CODED: u8>(frame: &Frame<'_>, out: &mut [I]
         last: 0,
         data: stream.wrapping_add(at_data),
         data_end: stream.wrapping_add(at_data + frame.data.len()),
-        edges: core::ptr::null_mut(),
-        vertices: core::ptr::null_mut(),
+        edges: home.edges,
+        vertices: home.vertices,
     };
-    scratch.start(&mut state);
     let blocks = frame.codes.chunks(BLOCK_TRIANGLES).zip(out.chunks_mut(3 * BLOCK_TRIANGLES));
     for (codes, out) in blocks {
-        scratch.rewind::<C::Access>(&mut state);
+        home.rewind::<C::Access>(&mut state);
         debug_assert_eq!(out.len(), 3 * codes.len());
         // SAFETY: both memories have been rewound, so they have room for a block; there are three
         // indices of `out` per code; data lie before the tail of a stream that outlives this.
