@@ -24,7 +24,9 @@
 //! Manual, store forwarding; AMD Software Optimization Guides, load-store unit; H. Wong,
 //! "Store-to-Load Forwarding and Memory Disambiguation in x86 Processors" (2014).
 
+mod calls;
 mod kin;
+mod rounds;
 mod walk;
 
 use crate::code::{Addresses, Architecture, Flow, FunctionCode, Loop, index_mask};
@@ -102,7 +104,10 @@ impl Hazard for StoreForward {
         if !code.loops.iter().any(|l| writes_and_reads(code, l)) {
             return Vec::new();
         }
-        self.check(view.code(), view.addresses(), profile)
+        let addresses = view.addresses();
+        each_loop(code, addresses, profile, |walk, outer| {
+            calls::behind_calls(view, profile, walk, outer)
+        })
     }
 }
 
@@ -112,11 +117,15 @@ fn writes_and_reads(code: &FunctionCode, around: &Loop) -> bool {
     let body = || blocks().flat_map(|b| &code.insns[b.first..b.end]);
     // What a call writes is read by its return.
     body().any(|i| i.store.is_some() && i.flow != Flow::Call)
-        && body().any(|i| i.load.is_some_and(|a| a.size_bytes > 1) && i.flow != Flow::Return)
+        && body().any(|i| {
+            // The function called may load what this one wrote.
+            i.flow == Flow::Call
+                || i.load.is_some_and(|a| a.size_bytes > 1) && i.flow != Flow::Return
+        })
 }
 
 impl StoreForward {
-    /// All candidates in one function.
+    /// All candidates in one function, calls aside.
     #[must_use]
     pub fn check(
         &self,
@@ -124,22 +133,33 @@ impl StoreForward {
         addresses: &Addresses,
         profile: &MachineProfile,
     ) -> Vec<Candidate> {
-        let mut found = Vec::new();
-        for outer in code.loops.iter().filter(|l| l.depth == 1) {
-            let walk = Walk::new(code, addresses, outer, &profile.forwarding_rule);
-            if !walk.has_stores() {
-                continue;
-            }
-            for block in &outer.blocks {
-                let body = &code.blocks[*block];
-                for index in body.first..body.end {
-                    let blocked = walk.blocked_load(index);
-                    found.extend(blocked.map(|b| describe(code, addresses, profile, index, b)));
-                }
+        each_loop(code, addresses, profile, |_, _| Vec::new())
+    }
+}
+
+/// The candidates of each outermost loop, and what else is found with the same walk.
+fn each_loop(
+    code: &FunctionCode,
+    addresses: &Addresses,
+    profile: &MachineProfile,
+    more: impl Fn(&Walk<'_>, &Loop) -> Vec<Candidate>,
+) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for outer in code.loops.iter().filter(|l| l.depth == 1) {
+        let walk = Walk::new(code, addresses, outer, &profile.forwarding_rule);
+        if !walk.has_stores() {
+            continue;
+        }
+        for block in &outer.blocks {
+            let body = &code.blocks[*block];
+            for index in body.first..body.end {
+                let blocked = walk.blocked_load(index);
+                found.extend(blocked.map(|b| describe(code, addresses, profile, index, b)));
             }
         }
-        found
+        found.extend(more(&walk, outer));
     }
+    found
 }
 
 fn describe(
@@ -187,6 +207,7 @@ fn describe(
     Candidate {
         site,
         sets: blocked.sets,
+        elsewhere: Vec::new(),
         certainty: blocked.certainty,
         distance_instructions: blocked.distance_instructions,
         cycles_lost: cycles_lost(profile),
@@ -244,6 +265,8 @@ fn weight(code: &FunctionCode, addresses: &Addresses, site: usize, blocked: &Blo
     };
     let kind = match blocked.certainty {
         Certainty::Definite => 1.0,
+        // A cold path that writes pieces beside a hot one that writes the whole.
+        Certainty::Probable if blocked.also_whole => 0.25,
         Certainty::Probable if ring() => 2.0,
         Certainty::Probable => 0.5,
     };
