@@ -283,7 +283,7 @@ fn added(word: Word, extended: bool) -> Option<(Reg, Value)> {
 fn logical(word: Word) -> Option<Value> {
     let mask = bit_mask(word)?;
     match (word.bits(30, 29), word.bits(9, 5)) {
-        (0, _) => Some(Value::Masked(mask)),
+        (0, from) => Some(Value::Cut(register(from)?, mask)),
         (1, 31) => Some(constant(mask as i64)),
         (1, from) => Some(Value::Raised(register(from)?, mask as i64)),
         _ => None,
@@ -335,7 +335,7 @@ fn bit_field(word: Word) -> Option<Value> {
     }
     let kept = if last >= rotation { last - rotation + 1 } else { last + 1 };
     let mask = u64::MAX.checked_shr(64 - kept)?;
-    Some(Value::Masked(if last >= rotation { mask } else { mask << (width - rotation) }))
+    Some(Value::Field(if last >= rotation { mask } else { mask << (width - rotation) }))
 }
 
 /// The general register that any other instruction may write.

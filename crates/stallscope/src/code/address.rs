@@ -19,13 +19,10 @@ use rustc_hash::FxHashMap;
 use super::cfg::FunctionCode;
 use super::insn::{Access, Flow, Insn, RawAddress, Reg, Value};
 use super::loops::reverse_post_order;
-use super::symbolic::{Root, RootKind, SymbolicAddress};
+use super::symbolic::{Root, RootKind, SymbolicAddress, masked};
 
 /// Masks that only say how wide a value is.
 const WHOLE_VALUES: [u64; 3] = [0xff, 0xffff, 0xffff_ffff];
-
-/// An index that is masked with more than this is no index.
-const LARGEST_MASK: u64 = 0xff_ffff;
 
 /// A register's value by number: a root's own word, or [`DERIVED`] and a place in [`Values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,14 +129,6 @@ fn evaluate(state: &State, values: &Values, raw: &RawAddress) -> Option<Symbolic
     spelled(raw, |r| Some(known(state, values, r)))
 }
 
-/// A small number that a power of two divides, because its low bits are masked away or it was
-/// shifted, is an index that is already scaled: `and ebx, 0xe0` picks one of 8 elements of 32
-/// bytes. The root is then the number of the element. Larger masks align pointers.
-fn masked(divisor: u32, mask: u64, root: Root) -> Option<SymbolicAddress> {
-    let scale = u8::try_from(divisor).ok().filter(|scale| *scale > 1 && mask <= LARGEST_MASK)?;
-    Some(SymbolicAddress { index: Some((root, scale)), ..SymbolicAddress::constant(0) })
-}
-
 /// What an instruction makes of a register, given what registers hold; `new` names what cannot be
 /// said in terms of them.
 fn made(
@@ -150,11 +139,9 @@ fn made(
 ) -> Option<SymbolicAddress> {
     match value {
         Value::Address(raw) => spelled(&raw, held),
-        Value::Masked(mask) => match held(to).and_then(|v| v.as_constant()) {
-            Some(constant) => Some(SymbolicAddress::constant(constant & mask as i64)),
-            None => masked(1 << mask.trailing_zeros().min(8), mask, new),
-        },
-        Value::Cut(from, mask) => masked(held(from)?.divisor(), mask, new),
+        Value::Masked(mask) => held(to)?.cut(mask, new),
+        Value::Cut(from, mask) => held(from)?.cut(mask, new),
+        Value::Field(mask) => masked(1 << mask.trailing_zeros().min(8), mask, new),
         Value::Joined(a, b) => held(a)?.joined(&held(b)?),
         Value::Raised(from, by) => held(from)?.raised(by),
         Value::Product(a, b, more) => {
@@ -437,7 +424,7 @@ pub fn index_mask(code: &FunctionCode, address: &SymbolicAddress) -> Option<u64>
             };
             match code.insns.get(insn as usize)? {
                 Insn {
-                    define: Some((defined, Value::Masked(mask) | Value::Cut(_, mask))),
+                    define: Some((defined, Value::Masked(mask) | Value::Cut(_, mask) | Value::Field(mask))),
                     flow: Flow::Next,
                     ..
                 } if *defined == reg && !WHOLE_VALUES.contains(mask) => Some(*mask),

@@ -74,8 +74,10 @@ pub enum Value {
     Address(RawAddress),
     /// The old value and-ed with a constant: an index that wraps around a small table.
     Masked(u64),
-    /// The low bits of another register, and-ed with a constant.
+    /// Another register and-ed with a constant.
     Cut(Reg, u64),
+    /// Some bits of another register, moved; only these may be set.
+    Field(u64),
     /// Two registers or-ed, which is their sum where one holds an index that fits below the
     /// other's alignment.
     Joined(Reg, Reg),

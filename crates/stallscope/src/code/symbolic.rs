@@ -181,6 +181,14 @@ impl SymbolicAddress {
         1 << bits
     }
 
+    /// And-ed with a constant; `new` is the name of the result.
+    pub(super) fn cut(&self, mask: u64, new: Root) -> Option<Self> {
+        match self.as_constant() {
+            Some(constant) => Some(Self::constant(constant & mask as i64)),
+            None => masked(self.divisor().max(1 << mask.trailing_zeros().min(8)), mask, new),
+        }
+    }
+
     /// Or-ed with another. A place that is aligned and an index that is already scaled, as arrays
     /// on the stack are spelled, share no bits.
     pub(super) fn joined(&self, other: &Self) -> Option<Self> {
@@ -222,4 +230,15 @@ impl SymbolicAddress {
         };
         Some(Self { index, ..Self::constant(offset_bytes) })
     }
+}
+
+/// An index that is masked with more than this is no index.
+const LARGEST_MASK: u64 = 0xff_ffff;
+
+/// A small number that a power of two divides, because its low bits are masked away or it was
+/// shifted, is an index that is already scaled: `and ebx, 0xe0` picks one of 8 elements of 32
+/// bytes. The root is then the number of the element. Larger masks align pointers.
+pub(super) fn masked(divisor: u32, mask: u64, root: Root) -> Option<SymbolicAddress> {
+    let scale = u8::try_from(divisor).ok().filter(|scale| *scale > 1 && mask <= LARGEST_MASK)?;
+    Some(SymbolicAddress { index: Some((root, scale)), ..SymbolicAddress::constant(0) })
 }

@@ -17,8 +17,9 @@
 //! reads with another index (*probable*: data decide whether the two meet). The same goes for stores
 //! at a constant distance from a pointer that walks over the array, as decoders do that keep a
 //! history: the index counts from the pointer, so what was stored there before the pointer moved on
-//! is one of the elements. A covering store ends the path. An indexed array that the loop also writes in whole elements is left alone, because which of
-//! the two writes comes first cannot be told from the code.
+//! is one of the elements. A covering store ends the path, and so does a whole element under any
+//! index. Before a direct call, the loads are those of the function called (`calls`); a loop inside
+//! counts with its first round (`rounds`).
 //!
 //! **Literature.** A. Kapoulkine, "Load-store conflicts" (2025); Intel Optimization Reference
 //! Manual, store forwarding; AMD Software Optimization Guides, load-store unit; H. Wong,
@@ -65,11 +66,11 @@ impl Hazard for StoreForward {
                       movq xmm0, [fifo+8*i]   |CCCCBBBB|  i = j   one wide load: blocked\n",
             price: price(profile),
             detection: "In loops: loads whose bytes come from stores at most 64 instructions back \
-                        (also over the back edge, not through calls), none of which covers the \
-                        load. Same symbolic address: definite. Same array, other index (or none, \
-                        at a pointer that walks over the array), and the stores tile the load: \
-                        probable. Indexed arrays that the loop also writes in whole elements are \
-                        left out.",
+                        (also over the back edge, and before a direct call what the function \
+                        called loads from its arguments), none of which covers the load. Same \
+                        symbolic address: definite. Same array, other index (or none, at a \
+                        pointer that walks over the array), and the stores tile the load: \
+                        probable; with little rank where another path writes whole elements.",
             remedies: &[
                 "load in the widths in which the data are stored (two 4-byte loads)",
                 "store in one piece what is loaded in one piece (combine in a register first)",
