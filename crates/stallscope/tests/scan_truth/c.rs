@@ -43,7 +43,7 @@ pub fn function(shape: &Shape) -> String {
     text += "        (void)i, (void)j;\n";
     text += &body;
     let _ = writeln!(text, "        x = (x << 7 | x >> 57) + {};", shape.number + 1);
-    if shape.body.iter().any(|op| moves(op)) {
+    if shape.body.iter().any(moves) {
         let _ = writeln!(text, "        q -= {};", shape.step_bytes);
     }
     text += "    }\n    return x + (u64)q;\n}\n\n";
