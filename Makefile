@@ -83,6 +83,10 @@ bench-trace: ## Instructions a second that tracing follows, beside valgrind's to
 bench-scan: build ## How much faster than objdump -d is scan, on libLLVM 16 and on a kernel image?
 	@scripts/bench-scan target/release/stallscope
 
+.PHONY: bench-truth-scan
+bench-truth-scan: ## Recall and false alarms of store-forward, on executed functions (ten compilers and more)
+	STALLSCOPE_CORPUS=whole $(CARGO) test --release --locked -p stallscope --test scan_truth -- --nocapture
+
 .PHONY: bless
 bless: cases ## Accept the present output as the golden output
 	INSTA_UPDATE=always TRYCMD=overwrite $(CARGO) test --workspace --locked

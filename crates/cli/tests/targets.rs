@@ -51,7 +51,6 @@ fn screen(output: &Output) -> String {
 }
 
 #[test]
-#[ignore = "known defect: the merged store-forward rule misses this loop as gcc 12 compiles it"]
 fn an_object_file_and_an_archive_of_it_have_the_finding_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

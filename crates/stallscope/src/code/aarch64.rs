@@ -237,12 +237,25 @@ fn define(word: Word) -> Option<(Reg, Value)> {
     }
     match (word.bits(28, 24), word.bit(21)) {
         (0b0_1011, extended) => added(word, extended),
+        // `madd` and its like with halves; the product of an index and a constant.
+        (0b1_1011, _) if word.bits(30, 29) == 0 && !word.bit(15) => {
+            let halves = matches!(word.bits(23, 21), 0b101 | 0b001) && wide;
+            let (first, second) = (register(word.bits(9, 5))?, register(word.bits(20, 16))?);
+            let value = Value::Product(first, second, register(word.bits(14, 10)));
+            (word.bits(23, 21) == 0 || halves).then_some((register(to)?, value))
+        }
         // A copy: `orr` with the zero register, unshifted.
         (0b0_1010, false) => {
-            let is_copy = word.bits(30, 29) == 1 && word.bits(9, 5) == 31 && word.bits(15, 10) == 0;
+            if word.bits(30, 29) != 1 || word.bits(15, 10) != 0 {
+                return None;
+            }
             let from = register(word.bits(20, 16));
-            let value = from.map_or(constant(0), |from| sum(from, 0));
-            is_copy.then_some((register(to)?, value))
+            let value = match (register(word.bits(9, 5)), from) {
+                (Some(first), Some(second)) => Value::Joined(first, second),
+                (None, from) => from.map_or(constant(0), |from| sum(from, 0)),
+                (Some(_), None) => return None,
+            };
+            Some((register(to)?, value))
         }
         _ => None,
     }
@@ -270,8 +283,9 @@ fn added(word: Word, extended: bool) -> Option<(Reg, Value)> {
 fn logical(word: Word) -> Option<Value> {
     let mask = bit_mask(word)?;
     match (word.bits(30, 29), word.bits(9, 5)) {
-        (0, _) => Some(Value::Masked(mask)),
+        (0, from) => Some(Value::Cut(register(from)?, mask)),
         (1, 31) => Some(constant(mask as i64)),
+        (1, from) => Some(Value::Raised(register(from)?, mask as i64)),
         _ => None,
     }
 }
@@ -321,7 +335,7 @@ fn bit_field(word: Word) -> Option<Value> {
     }
     let kept = if last >= rotation { last - rotation + 1 } else { last + 1 };
     let mask = u64::MAX.checked_shr(64 - kept)?;
-    Some(Value::Masked(if last >= rotation { mask } else { mask << (width - rotation) }))
+    Some(Value::Field(if last >= rotation { mask } else { mask << (width - rotation) }))
 }
 
 /// The general register that any other instruction may write.

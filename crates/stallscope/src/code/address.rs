@@ -11,7 +11,6 @@
 //! A root names the *latest* value of its kind. Whoever walks a path backwards has to replace the
 //! roots of a block's start by the values at the end of the predecessor ([`Addresses::before`]).
 
-use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Range;
 
@@ -20,151 +19,10 @@ use rustc_hash::FxHashMap;
 use super::cfg::FunctionCode;
 use super::insn::{Access, Flow, Insn, RawAddress, Reg, Value};
 use super::loops::reverse_post_order;
+use super::symbolic::{Root, RootKind, SymbolicAddress, masked};
 
-/// Where a value comes from that cannot be followed further back. One word: these are copied and
-/// compared millions of times.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Root(NonZeroU64);
-
-/// A root, taken apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RootKind {
-    /// The register's value when the function was entered.
-    Entry(Reg),
-    /// The result of an instruction (its index in the function).
-    Result(u32, Reg),
-    /// The value that a register has at the start of a block where several meet.
-    Merge(u32, Reg),
-}
-
-impl Root {
-    const ENTRY: u64 = 1;
-    const RESULT: u64 = 2;
-    const MERGE: u64 = 3;
-
-    const fn pack(kind: u64, at: u32, reg: Reg) -> Self {
-        // The kind is never 0.
-        match NonZeroU64::new((at as u64) << 16 | (reg.0 as u64) << 8 | kind) {
-            Some(word) => Self(word),
-            None => Self(NonZeroU64::MIN),
-        }
-    }
-
-    /// See [`RootKind::Entry`].
-    #[must_use]
-    pub const fn entry(reg: Reg) -> Self {
-        Self::pack(Self::ENTRY, 0, reg)
-    }
-
-    /// See [`RootKind::Result`].
-    #[must_use]
-    pub const fn result(insn: u32, reg: Reg) -> Self {
-        Self::pack(Self::RESULT, insn, reg)
-    }
-
-    /// See [`RootKind::Merge`].
-    #[must_use]
-    pub const fn merge(block: u32, reg: Reg) -> Self {
-        Self::pack(Self::MERGE, block, reg)
-    }
-
-    /// What it is.
-    #[must_use]
-    pub fn kind(self) -> RootKind {
-        let word = self.0.get();
-        let (at, reg) = ((word >> 16) as u32, Reg((word >> 8) as u8));
-        match word & 0xff {
-            Self::ENTRY => RootKind::Entry(reg),
-            Self::RESULT => RootKind::Result(at, reg),
-            _ => RootKind::Merge(at, reg),
-        }
-    }
-}
-
-impl fmt::Debug for Root {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind().fmt(f)
-    }
-}
-
-/// A value as `base + also + index * scale + offset`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SymbolicAddress {
-    /// The base; `None` for a constant address.
-    pub base: Option<Root>,
-    /// What is added to the base: a second register. The lesser of the two roots is the base, so
-    /// that equal sums are equal.
-    pub also: Option<Root>,
-    /// The index with its scale of 2 or more.
-    pub index: Option<(Root, u8)>,
-    /// The constant part in bytes.
-    pub offset_bytes: i64,
-}
-
-impl SymbolicAddress {
-    fn constant(offset_bytes: i64) -> Self {
-        Self { base: None, also: None, index: None, offset_bytes }
-    }
-
-    fn root(root: Root) -> Self {
-        Self { base: Some(root), ..Self::constant(0) }
-    }
-
-    /// The address that is this root and nothing else.
-    #[must_use]
-    pub fn of_root(root: Root) -> Self {
-        Self::root(root)
-    }
-
-    /// How many bytes `self` lies above `other`, when both have the same roots.
-    #[must_use]
-    pub fn minus(&self, other: &Self) -> Option<i64> {
-        (self.same_start(other) && self.index == other.index)
-            .then(|| self.offset_bytes.wrapping_sub(other.offset_bytes))
-    }
-
-    /// Whether both count from the same place, indices and constants aside.
-    #[must_use]
-    pub fn same_start(&self, other: &Self) -> bool {
-        (self.base, self.also) == (other.base, other.also)
-    }
-
-    /// The roots it is made of.
-    pub fn roots(&self) -> impl Iterator<Item = Root> {
-        self.base.into_iter().chain(self.also).chain(self.index.map(|(root, _)| root))
-    }
-
-    /// `base + index * scale + displacement` of values; `None` when the sum has too many parts.
-    fn sum(base: Option<Self>, index: Option<(Self, u8)>, displacement: i64) -> Option<Self> {
-        let sum = base.unwrap_or(Self::constant(0)).plus(&Self::constant(displacement))?;
-        match index {
-            Some((index, 1)) => sum.plus(&index),
-            Some((index, scale)) => sum.plus(&index.times(scale)?),
-            None => Some(sum),
-        }
-    }
-
-    fn plus(&self, other: &Self) -> Option<Self> {
-        let mut singles = [self.base, self.also, other.base, other.also].into_iter().flatten();
-        let (mut base, mut also) = (singles.next(), singles.next());
-        if singles.next().is_some() || (self.index.is_some() && other.index.is_some()) {
-            return None;
-        }
-        if also.is_some() && also < base {
-            std::mem::swap(&mut base, &mut also);
-        }
-        let offset_bytes = self.offset_bytes.wrapping_add(other.offset_bytes);
-        Some(Self { base, also, index: self.index.or(other.index), offset_bytes })
-    }
-
-    /// A single root, or a constant, so many times.
-    fn times(&self, scale: u8) -> Option<Self> {
-        let offset_bytes = self.offset_bytes.wrapping_mul(i64::from(scale));
-        let index = self.base.map(|root| (root, scale));
-        let single = self.also.is_none() && self.index.is_none();
-        single.then(|| Self { index, ..Self::constant(offset_bytes) })
-    }
-}
+/// Masks that only say how wide a value is.
+const WHOLE_VALUES: [u64; 3] = [0xff, 0xffff, 0xffff_ffff];
 
 /// A register's value by number: a root's own word, or [`DERIVED`] and a place in [`Values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,28 +120,65 @@ impl Order {
     }
 }
 
-/// The symbolic form of an address spelled with registers; `None` when it has too many parts.
+/// What a register holds.
+fn known(state: &State, values: &Values, reg: Reg) -> SymbolicAddress {
+    values.value(state[usize::from(reg.0) % state.len()])
+}
+
 fn evaluate(state: &State, values: &Values, raw: &RawAddress) -> Option<SymbolicAddress> {
-    let value = |reg: Reg| values.value(state[usize::from(reg.0) % state.len()]);
-    let index = raw.index.map(|r| (value(r), raw.scale));
-    SymbolicAddress::sum(raw.base.map(value), index, raw.displacement)
+    spelled(raw, |r| Some(known(state, values, r)))
+}
+
+/// What an instruction makes of a register, given what registers hold; `new` names what cannot be
+/// said in terms of them.
+fn made(
+    value: Value,
+    to: Reg,
+    held: impl Fn(Reg) -> Option<SymbolicAddress>,
+    new: Root,
+) -> Option<SymbolicAddress> {
+    match value {
+        Value::Address(raw) => spelled(&raw, held),
+        Value::Masked(mask) => held(to)?.cut(mask, new),
+        Value::Cut(from, mask) => held(from)?.cut(mask, new),
+        Value::Field(mask) => masked(1 << mask.trailing_zeros().min(8), mask, new),
+        Value::Joined(a, b) => held(a)?.joined(&held(b)?),
+        Value::Raised(from, by) => held(from)?.raised(by),
+        Value::Product(a, b, more) => {
+            let product = held(a)?.product(&held(b)?);
+            product.and_then(|p| more.map_or(Some(p), |r| p.plus(&held(r)?)))
+        }
+    }
+}
+
+/// The symbolic form of an address spelled with registers; `None` when it has too many parts.
+fn spelled(
+    raw: &RawAddress,
+    held: impl Fn(Reg) -> Option<SymbolicAddress>,
+) -> Option<SymbolicAddress> {
+    let index = match raw.index {
+        Some(r) => Some((held(r)?, raw.scale)),
+        None => None,
+    };
+    let base = match raw.base {
+        Some(r) => Some(held(r)?),
+        None => None,
+    };
+    SymbolicAddress::sum(base, index, raw.displacement)
 }
 
 fn step(state: &mut State, values: &mut Values, index: usize, insn: &Insn) {
-    let result = |reg| Number::of_root(Root::result(index as u32, reg));
+    let new = |reg| Root::result(index as u32, reg);
     let mut number = |(reg, value): (Reg, Value)| {
-        let known = match value {
-            Value::Address(raw) => evaluate(state, values, &raw),
-            Value::Masked(_) => None,
-        };
-        (reg, known.map_or(result(reg), |value| values.number(value)))
+        let known = made(value, reg, |r| Some(known(state, values, r)), new(reg));
+        (reg, known.map_or(Number::of_root(new(reg)), |value| values.number(value)))
     };
     let defined = [insn.define.map(&mut number), insn.also_define.map(number)];
     let mut clobbers = insn.clobbers;
     while clobbers != 0 {
         let reg = Reg(clobbers.trailing_zeros() as u8);
         if let Some(value) = state.get_mut(usize::from(reg.0)) {
-            *value = result(reg);
+            *value = Number::of_root(new(reg));
         }
         clobbers &= clobbers - 1;
     }
@@ -303,6 +198,8 @@ pub struct Addresses {
     at_end: Vec<Number>,
     registers: usize,
     values: Values,
+    /// What each call hands over, in the order of [`Architecture::handed_over`].
+    calls: FxHashMap<u32, Vec<Number>>,
 }
 
 impl Addresses {
@@ -321,6 +218,7 @@ impl Addresses {
             at_end: Vec::new(),
             registers,
             values: Values::default(),
+            calls: FxHashMap::default(),
         };
         let first_round = this.flow_together(code, &order, &[]);
         if order.repeats.contains(&true) {
@@ -387,6 +285,11 @@ impl Addresses {
                 access.and_then(|a| evaluate(state, &self.values, &a.address))
             };
             self.accesses[index] = [symbolic(insn.load), symbolic(insn.store)];
+            if insn.flow == Flow::Call {
+                let handed = code.architecture.handed_over().iter();
+                let numbers = handed.map(|r| state[usize::from(r.0) % state.len()]).collect();
+                self.calls.insert(index as u32, numbers);
+            }
             step(state, &mut self.values, index, insn);
         }
     }
@@ -401,6 +304,24 @@ impl Addresses {
     #[must_use]
     pub fn store(&self, index: usize) -> Option<SymbolicAddress> {
         self.accesses.get(index)?[1]
+    }
+
+    /// What the registers that hand values to a function hold at a call, each with its name there;
+    /// the stack pointer as the function finds it.
+    pub fn handed_over(
+        &self,
+        code: &FunctionCode,
+        call: usize,
+    ) -> impl Iterator<Item = (Reg, SymbolicAddress)> {
+        let architecture = code.architecture;
+        let numbers = self.calls.get(&(call as u32)).map_or(&[][..], Vec::as_slice);
+        architecture.handed_over().iter().zip(numbers).map(move |(reg, number)| {
+            let pushed = *reg == architecture.stack_pointer();
+            let down = if pushed { architecture.call_pushes_bytes() } else { 0 };
+            let value = self.values.value(*number);
+            let offset_bytes = value.offset_bytes.wrapping_sub(down);
+            (*reg, SymbolicAddress { offset_bytes, ..value })
+        })
     }
 
     /// An address that holds at the start of `block`, in terms of the end of its predecessor.
@@ -424,6 +345,46 @@ impl Addresses {
         let index = address.index.map(|(root, scale)| (value(root), scale));
         let sum = SymbolicAddress::sum(address.base.map(value), index, address.offset_bytes)?;
         address.also.map_or(Some(sum), |root| sum.plus(&value(root)))
+    }
+
+    /// Where the stores of `block` go when it is entered from `predecessor`, as far as that can be
+    /// said in terms of what was before: a value made in the block itself says nothing, since its
+    /// name may mean a later round.
+    #[must_use]
+    pub fn entered(
+        &self,
+        code: &FunctionCode,
+        block: usize,
+        predecessor: usize,
+    ) -> Vec<(usize, SymbolicAddress)> {
+        let place = predecessor * self.registers..(predecessor + 1) * self.registers;
+        let Some(numbers) = self.at_end.get(place) else { return Vec::new() };
+        let mut state: Vec<Option<SymbolicAddress>> =
+            numbers.iter().map(|number| Some(self.values.value(*number))).collect();
+        let mut stores = Vec::new();
+        for index in code.blocks[block].first..code.blocks[block].end {
+            let insn = &code.insns[index];
+            let held = |r: Reg| state.get(usize::from(r.0)).copied().flatten();
+            let store = insn.store.and_then(|access| spelled(&access.address, held));
+            stores.extend(store.map(|address| (index, address)));
+            let make = |(reg, value): (Reg, Value)| {
+                let new = Root::result(index as u32, reg);
+                let made = made(value, reg, held, new);
+                (reg, made.filter(|value| value.roots().all(|root| root != new)))
+            };
+            let defined = [insn.define.map(make), insn.also_define.map(make)];
+            for (register, value) in state.iter_mut().enumerate() {
+                if insn.clobbers >> register & 1 != 0 {
+                    *value = None;
+                }
+            }
+            for (reg, value) in defined.into_iter().flatten() {
+                if let Some(place) = state.get_mut(usize::from(reg.0)) {
+                    *place = value;
+                }
+            }
+        }
+        stores
     }
 
     /// Whether `root` is a register that goes on by a multiple of `bytes` each time the loop around
@@ -462,11 +423,11 @@ pub fn index_mask(code: &FunctionCode, address: &SymbolicAddress) -> Option<u64>
                 return None;
             };
             match code.insns.get(insn as usize)? {
-                Insn { define: Some((defined, Value::Masked(mask))), flow: Flow::Next, .. }
-                    if *defined == reg =>
-                {
-                    Some(*mask)
-                }
+                Insn {
+                    define: Some((defined, Value::Masked(mask) | Value::Cut(_, mask) | Value::Field(mask))),
+                    flow: Flow::Next,
+                    ..
+                } if *defined == reg && !WHOLE_VALUES.contains(mask) => Some(*mask),
                 _ => None,
             }
         },
@@ -474,102 +435,4 @@ pub fn index_mask(code: &FunctionCode, address: &SymbolicAddress) -> Option<u64>
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::Svma;
-
-    fn addresses(bytes: &[u8]) -> (FunctionCode, Addresses) {
-        let code = FunctionCode::decode(bytes, Svma(0));
-        let addresses = Addresses::of(&code);
-        (code, addresses)
-    }
-
-    #[test]
-    fn copies_and_lea_are_seen_through() {
-        // sub rsp, 0x18; lea r9, [rsp-8]; mov eax, [r9+rcx*8]; mov edx, [rsp+rcx*8-8]
-        let (_, a) = addresses(&[
-            0x48, 0x83, 0xec, 0x18, 0x4c, 0x8d, 0x4c, 0x24, 0xf8, 0x41, 0x8b, 0x04, 0xc9, 0x8b,
-            0x54, 0xcc, 0xf8,
-        ]);
-        let (hoisted, plain) = (a.load(2).unwrap(), a.load(3).unwrap());
-        assert_eq!(hoisted, plain);
-        assert_eq!(plain.base, Some(Root::entry(Reg::STACK)));
-        assert_eq!(plain.offset_bytes, -0x20);
-    }
-
-    #[test]
-    fn a_push_and_the_load_that_reads_it_agree() {
-        // push rbx; mov rax, [rsp]
-        let (_, a) = addresses(&[0x53, 0x48, 0x8b, 0x04, 0x24]);
-        assert_eq!(a.store(0).unwrap().minus(&a.load(1).unwrap()), Some(0));
-    }
-
-    #[test]
-    fn a_loaded_index_has_a_root_of_its_own() {
-        // mov ecx, [rdi]; mov [rsi+rcx*4], eax; mov ecx, [rdi]; mov [rsi+rcx*4], eax
-        let (_, a) = addresses(&[0x8b, 0x0f, 0x89, 0x04, 0x8e, 0x8b, 0x0f, 0x89, 0x04, 0x8e]);
-        assert_eq!(a.store(1).unwrap().minus(&a.store(3).unwrap()), None);
-        assert_eq!(a.store(1).unwrap().base, a.store(3).unwrap().base);
-    }
-
-    #[test]
-    fn sums_and_shifts_are_seen_through_in_any_order() {
-        // shl edx, 3; add rdx, rdi; mov rdx, [rdx+r14]
-        let (_, a) = addresses(&[0xc1, 0xe2, 0x03, 0x48, 0x01, 0xfa, 0x4a, 0x8b, 0x14, 0x32]);
-        // lea rax, [rdx*8]; lea rax, [rax+r14]; mov rdx, [rdi+rax]
-        let (_, b) = addresses(&[
-            0x48, 0x8d, 0x04, 0xd5, 0, 0, 0, 0, 0x4a, 0x8d, 0x04, 0x30, 0x48, 0x8b, 0x14, 0x07,
-        ]);
-        let expected = SymbolicAddress {
-            base: Some(Root::entry(Reg(7))),
-            also: Some(Root::entry(Reg(14))),
-            index: Some((Root::entry(Reg(2)), 8)),
-            offset_bytes: 0,
-        };
-        assert_eq!((a.load(2), b.load(2)), (Some(expected), Some(expected)));
-        // add rdi, rsi; add rdi, rdx; mov rax, [rdi]: more parts than can be written down
-        let (_, a) = addresses(&[0x48, 0x01, 0xf7, 0x48, 0x01, 0xd7, 0x48, 0x8b, 0x07]);
-        assert_eq!(a.load(2).unwrap().base, Some(Root::result(1, Reg(7))));
-    }
-
-    #[test]
-    fn a_pointer_that_moves_is_told_from_one_that_stays() {
-        // loop: mov [rdi+rsi], rax; sub rdi, 16; jmp loop
-        let (code, a) = addresses(&[0x48, 0x89, 0x04, 0x37, 0x48, 0x83, 0xef, 0x10, 0xeb, 0xf6]);
-        let at = a.store(0).unwrap();
-        let (stays, moves) = (at.base.unwrap(), at.also.unwrap());
-        assert_eq!(moves, Root::merge(0, Reg(7)));
-        assert!(a.walks_by(&code, moves, 8) && !a.walks_by(&code, moves, 32));
-        assert!(!a.walks_by(&code, stays, 8));
-    }
-
-    #[test]
-    fn an_induction_variable_steps_by_a_constant() {
-        // loop: mov [rdi+rcx*8], rax; inc rcx; jmp loop
-        let (code, a) = addresses(&[0x48, 0x89, 0x04, 0xcf, 0x48, 0xff, 0xc1, 0xeb, 0xf7]);
-        let store = a.store(0).unwrap();
-        assert_eq!(store.index, Some((Root::merge(0, Reg(1)), 8)));
-        let earlier = a.before(store, 0, 0).unwrap();
-        assert_eq!(earlier.offset_bytes - store.offset_bytes, 8, "{code:?}");
-    }
-
-    #[test]
-    fn a_branch_inside_a_loop_does_not_hide_what_moves() {
-        // xor ebp, ebp; loop: test al, al; jz over; nop; over: mov [rdi+rbp], rax; sub rbp, 16;
-        // jmp loop
-        let (code, a) = addresses(&[
-            0x31, 0xed, 0x84, 0xc0, 0x74, 0x01, 0x90, 0x48, 0x89, 0x04, 0x2f, 0x48, 0x83, 0xed,
-            0x10, 0xeb, 0xf1,
-        ]);
-        let moves = a.store(4).unwrap().also.unwrap();
-        assert_eq!(moves, Root::merge(1, Reg(5)));
-        assert!(a.walks_by(&code, moves, 8));
-    }
-
-    #[test]
-    fn a_mask_is_remembered() {
-        // and ecx, 15; mov eax, [rsp+rcx*8]
-        let (code, a) = addresses(&[0x83, 0xe1, 0x0f, 0x8b, 0x04, 0xcc]);
-        assert_eq!(index_mask(&code, &a.load(1).unwrap()), Some(15));
-    }
-}
+mod tests;

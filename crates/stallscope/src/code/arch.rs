@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::insn::Insn;
+use super::insn::{Insn, Reg};
 use super::{aarch64, x86};
 use crate::model::Svma;
 
@@ -35,6 +35,37 @@ impl Architecture {
         match self {
             Self::X86_64 => 16,
             Self::Aarch64 => 32,
+        }
+    }
+
+    /// Its stack pointer.
+    #[must_use]
+    pub fn stack_pointer(self) -> Reg {
+        match self {
+            Self::X86_64 => Reg::STACK,
+            Self::Aarch64 => Reg::AARCH64_STACK,
+        }
+    }
+
+    /// The general registers that hand values to a function (System V, AAPCS64), the stack pointer
+    /// last.
+    #[must_use]
+    pub fn handed_over(self) -> &'static [Reg] {
+        const X86_64: [Reg; 7] = [Reg(7), Reg(6), Reg(2), Reg(1), Reg(8), Reg(9), Reg::STACK];
+        const AARCH64: [Reg; 9] =
+            [Reg(0), Reg(1), Reg(2), Reg(3), Reg(4), Reg(5), Reg(6), Reg(7), Reg::AARCH64_STACK];
+        match self {
+            Self::X86_64 => &X86_64,
+            Self::Aarch64 => &AARCH64,
+        }
+    }
+
+    /// How far a call moves the stack pointer down before the function begins.
+    #[must_use]
+    pub fn call_pushes_bytes(self) -> i64 {
+        match self {
+            Self::X86_64 => 8,
+            Self::Aarch64 => 0,
         }
     }
 

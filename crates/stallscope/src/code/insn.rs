@@ -52,7 +52,7 @@ pub struct RawAddress {
     pub base: Option<Reg>,
     /// Index register.
     pub index: Option<Reg>,
-    /// 1, 2, 4 or 8; meaningless without index.
+    /// 1, 2, 4 or 8 in accesses, any number in sums; meaningless without index.
     pub scale: u8,
     /// Constant part; the whole address when it is relative to the instruction pointer.
     pub displacement: i64,
@@ -74,6 +74,18 @@ pub enum Value {
     Address(RawAddress),
     /// The old value and-ed with a constant: an index that wraps around a small table.
     Masked(u64),
+    /// Another register and-ed with a constant.
+    Cut(Reg, u64),
+    /// Some bits of another register, moved; only these may be set.
+    Field(u64),
+    /// Two registers or-ed, which is their sum where one holds an index that fits below the
+    /// other's alignment.
+    Joined(Reg, Reg),
+    /// A register or-ed with a constant, which is their sum where the register is a stack pointer
+    /// that was aligned.
+    Raised(Reg, i64),
+    /// Two registers multiplied, and a third added.
+    Product(Reg, Reg, Option<Reg>),
 }
 
 /// One instruction.

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::address::SymbolicAddress;
 use super::debug::Debug;
 use super::image::Image;
 use super::insn::RawAddress;
+use super::symbolic::SymbolicAddress;
 use crate::model::{SourceLine, Svma};
 
 /// The debug information of one program. Nothing is read before something is asked for.

@@ -20,10 +20,11 @@ mod parts;
 mod pclntab;
 mod place;
 mod strings;
+mod symbolic;
 mod variables;
 pub mod x86;
 
-pub use address::{Addresses, Root, RootKind, SymbolicAddress, index_mask};
+pub use address::{Addresses, index_mask};
 pub use arch::Architecture;
 pub use cfg::{Block, Edges, FunctionCode};
 pub use error::CodeError;
@@ -35,3 +36,4 @@ pub use lines::{DebugInfo, SourceText};
 pub use loops::Loop;
 pub use pclntab::{GoFunction, go_functions};
 pub use strings::{StringKind, StringSite, may_hold_strings, string_sites};
+pub use symbolic::{Root, RootKind, SymbolicAddress};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use gimli::{AttributeValue, DebuggingInformationEntry, Operation};
 
-use super::address::{Root, SymbolicAddress};
 use super::debug::Reader;
 use super::insn::{RawAddress, Reg};
+use super::symbolic::{Root, SymbolicAddress};
 use crate::model::Svma;
 
 type Unit = gimli::Unit<Reader>;

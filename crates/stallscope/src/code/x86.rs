@@ -252,13 +252,27 @@ fn define(raw: &Instruction) -> Option<(Reg, Value)> {
             None => sum(to, immediate? as i64),
         },
         Mnemonic::Shl => {
-            let scale = 1 << immediate.filter(|bits| (1..=3).contains(bits))?;
+            let scale = 1 << immediate.filter(|bits| (1..=7).contains(bits))?;
             Value::Address(RawAddress { base: None, index: Some(to), scale, displacement: 0 })
+        }
+        Mnemonic::Imul => {
+            let factor = raw.try_immediate(raw.op_count() - 1).ok()?;
+            let scale = u8::try_from(factor).ok().filter(|scale| *scale > 1)?;
+            let index = Some(general(raw.op1_register())?);
+            Value::Address(RawAddress { base: None, index, scale, displacement: 0 })
         }
         Mnemonic::Sub => sum(to, (immediate? as i64).wrapping_neg()),
         Mnemonic::Inc => sum(to, 1),
         Mnemonic::Dec => sum(to, -1),
         Mnemonic::And => Value::Masked(immediate?),
+        Mnemonic::Or => Value::Joined(to, general(second_register?)?),
+        Mnemonic::Movzx if raw.op1_kind() == OpKind::Register => {
+            let from = raw.op1_register();
+            if matches!(from, Register::AH | Register::BH | Register::CH | Register::DH) {
+                return None;
+            }
+            Value::Cut(general(from)?, (1 << (8 * from.size())) - 1)
+        }
         Mnemonic::Xor if second_register.and_then(general) == Some(to) => constant_value(0),
         _ => return None,
     };
@@ -359,18 +373,23 @@ mod tests {
             one(&[0x48, 0x83, 0xec, 0x78]).define,
             Some((Reg::STACK, sum(Reg::STACK, -0x78)))
         );
-        // add rdx, rdi; shl edx, 3; shl edx, 5: no scale of an address
+        // add rdx, rdi; shl edx, 3; shl edx, 9: no scale of an address
         let moved = at(2, Some(7), 1, 0);
         assert_eq!(one(&[0x48, 0x01, 0xfa]).define, Some((Reg(2), Value::Address(moved))));
         let scaled = RawAddress { base: None, index: Some(Reg(2)), scale: 8, displacement: 0 };
         assert_eq!(one(&[0xc1, 0xe2, 0x03]).define, Some((Reg(2), Value::Address(scaled))));
-        assert_eq!(one(&[0xc1, 0xe2, 0x05]).define, None);
+        assert_eq!(one(&[0xc1, 0xe2, 0x09]).define, None);
+        // imul edx, edx, 24
+        let scaled = RawAddress { base: None, index: Some(Reg(2)), scale: 24, displacement: 0 };
+        assert_eq!(one(&[0x6b, 0xd2, 0x18]).define, Some((Reg(2), Value::Address(scaled))));
         // push rbp: the store lies below the old stack pointer
         let push = one(&[0x55]);
         assert_eq!(push.define, Some((Reg::STACK, sum(Reg::STACK, -8))));
         assert_eq!(push.store.unwrap().address.displacement, -8);
-        // movzx eax, al: unknown
+        // movzx eax, al; movzx eax, ah: unknown
         let widen = one(&[0x0f, 0xb6, 0xc0]);
+        assert_eq!(widen.define, Some((Reg(0), Value::Cut(Reg(0), 0xff))));
+        let widen = one(&[0x0f, 0xb6, 0xc4]);
         assert_eq!((widen.define, widen.clobbers), (None, 1));
     }
 

@@ -72,11 +72,18 @@ impl Calls {
     }
 }
 
-/// Where `call rel32` goes; `None` for calls through registers and memory.
+/// Where `call rel32`, or `bl`, goes; `None` for calls through registers and memory.
 #[must_use]
 pub fn direct_target(bytes: &[u8], end: Svma) -> Option<Svma> {
-    let [0xe8, a, b, c, d] = *bytes else { return None };
-    Some(end.offset(i64::from(i32::from_le_bytes([a, b, c, d]))))
+    match *bytes {
+        [0xe8, a, b, c, d] => Some(end.offset(i64::from(i32::from_le_bytes([a, b, c, d])))),
+        [a, b, c, d] if d >> 2 == 0b10_0101 => {
+            // 26 bits, in words, from the instruction's own address.
+            let words = i32::from_le_bytes([a, b, c, d]) << 6 >> 6;
+            Some(end.offset(4 * i64::from(words) - 4))
+        }
+        _ => None,
+    }
 }
 
 /// The direct calls of a whole program.

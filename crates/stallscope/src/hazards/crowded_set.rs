@@ -153,6 +153,7 @@ fn crowd(
     let candidate = Candidate {
         site: of.calls.first()?.insn,
         sets: Vec::new(),
+        elsewhere: Vec::new(),
         certainty: Certainty::Probable,
         distance_instructions: 0,
         cycles_lost: CyclesLost { low: 0.0, high: price.high_cycles * excess as f64 },

@@ -5,6 +5,7 @@ use std::hash::Hasher;
 use std::ops::Range;
 
 use super::{Candidate, FunctionView, Hazard, Heat};
+use crate::code::Image;
 use crate::machine::MachineProfile;
 use crate::model::{Finding, FindingId, Site, Svma};
 
@@ -25,9 +26,10 @@ impl Describer<'_> {
         let view = self.view;
         let main = site(view, candidate.site);
         let indices: BTreeSet<usize> = candidate.sets.iter().flatten().copied().collect();
-        let others: Vec<Site> = indices.iter().map(|i| site(view, *i)).collect();
+        let mut others: Vec<Site> = indices.iter().map(|i| site(view, *i)).collect();
         let place = |insn: &usize| indices.range(..insn).count();
         let sets = candidate.sets.iter().map(|set| set.iter().map(place).collect()).collect();
+        others.extend(candidate.elsewhere.iter().filter_map(|svma| site_at(view.image, *svma)));
         let heat_share = self.heat.map(|h| h.share(view.function, &around(view, candidate.site)));
         // One per cent of a run counts as much as no profile does, so that scores stay readable.
         let heat = heat_share.map_or(1.0, |share| (100.0 * share).max(COLD));
@@ -76,6 +78,13 @@ pub(super) fn site(view: &FunctionView<'_>, index: usize) -> Site {
         source: Vec::new(),
         variable: None,
     }
+}
+
+/// An instruction of any function.
+fn site_at(image: &Image, svma: Svma) -> Option<Site> {
+    let view = FunctionView::of(image, image.function_at(svma)?);
+    let index = view.code().insn_at(svma)?;
+    Some(site(&view, index))
 }
 
 /// A name made of the rule, the function and the instructions' text, not of addresses, so that it

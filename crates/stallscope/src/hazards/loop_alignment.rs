@@ -136,6 +136,7 @@ fn across_windows(
     Some(Candidate {
         site: code.blocks[*of.blocks.first()?].first,
         sets: Vec::new(),
+        elsewhere: Vec::new(),
         certainty: Certainty::Definite,
         distance_instructions: 0,
         cycles_lost: CyclesLost { low: price.low_cycles, high: price.high_cycles },
@@ -165,6 +166,7 @@ fn jumps_at_boundaries(
         site,
         // Which jumps: the site is the first of them.
         sets: if count > 1 { vec![jumps[1..].to_vec()] } else { Vec::new() },
+        elsewhere: Vec::new(),
         certainty: Certainty::Definite,
         distance_instructions: 0,
         cycles_lost: CyclesLost { low: price.low_cycles, high: price.high_cycles * count as f64 },

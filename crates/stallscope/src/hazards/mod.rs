@@ -40,6 +40,8 @@ pub struct Candidate {
     pub site: usize,
     /// Indices of the instructions that make it pay, in sets that act together, nearest set first.
     pub sets: Vec<Vec<usize>>,
+    /// Instructions of other functions that take part.
+    pub elsewhere: Vec<Svma>,
     /// How certain the addresses are.
     pub certainty: Certainty,
     /// Instructions on the shortest path from the nearest of them to the site.

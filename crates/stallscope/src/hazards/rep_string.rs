@@ -108,6 +108,7 @@ fn candidate(view: &FunctionView<'_>, site: &StringSite, costs: &StringCosts) ->
     Some(Candidate {
         site: site.insn,
         sets: Vec::new(),
+        elsewhere: Vec::new(),
         certainty: Certainty::Definite,
         distance_instructions: 0,
         cycles_lost,

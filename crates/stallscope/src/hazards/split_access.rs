@@ -150,6 +150,7 @@ fn candidate(
     Candidate {
         site,
         sets: Vec::new(),
+        elsewhere: Vec::new(),
         certainty: Certainty::Definite,
         distance_instructions: 0,
         cycles_lost: CyclesLost { low: 0.0, high: profile.line_split_price().high_cycles },

@@ -61,8 +61,8 @@ fn register_arithmetic_is_kept_as_addresses() {
         (0x8b28_4d49, Reg(9), address(at(10, Some(8), 8, 0))), // add x9, x10, w8, uxtw #3
         (0xd37d_f109, Reg(9), address(scaled(8, 8))),        // lsl x9, x8, #3
         (0xaa08_03e9, Reg(9), address(at(8, None, 1, 0))),   // mov x9, x8
-        (0x1200_0d09, Reg(9), Value::Masked(15)),            // and w9, w8, #0xf
-        (0x927c_0d09, Reg(9), Value::Masked(0xf0)),          // and x9, x8, #0xf0
+        (0x1200_0d09, Reg(9), Value::Cut(Reg(8), 15)),       // and w9, w8, #0xf
+        (0x927c_0d09, Reg(9), Value::Cut(Reg(8), 0xf0)),     // and x9, x8, #0xf0
         (0x5280_0149, Reg(9), constant(10)),                 // mov w9, #10
     ];
     for (bits, reg, value) in cases {

@@ -11,6 +11,8 @@ use rustc_hash::FxHashMap;
 use crate::code::{Addresses, FunctionCode, Loop, Root, RootKind, SymbolicAddress};
 use crate::machine::ForwardingRule;
 
+use super::rounds::FirstRounds;
+
 /// The kinds of kin that an address counts from, least first; what may be constant counts for none.
 type Family = [u32; 2];
 const NOBODY: u32 = u32::MAX;
@@ -18,6 +20,8 @@ const NOBODY: u32 = u32::MAX;
 const CONSTANT: u32 = 0;
 /// No access is wider, and all widths that matter divide it.
 const WIDEST_BYTES: i64 = 64;
+/// Fields further behind the start of a block of arguments are not looked for.
+pub(super) const FARTHEST_FIELD_BYTES: i64 = 512;
 
 /// What is known about a store beside its family.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,8 @@ struct Manner {
     offset_bytes: i64,
     /// Scale of its index; 0 without index.
     scale: u8,
+    /// Whether one of its roots may turn into a constant.
+    floats: bool,
 }
 
 /// The stores of a loop, by what they can meet.
@@ -48,6 +54,7 @@ impl Kin {
         addresses: &Addresses,
         outer: &Loop,
         stores: &[(SymbolicAddress, u16)],
+        rounds: &FirstRounds<'_>,
     ) -> Self {
         let mut kin = Self {
             number: FxHashMap::default(),
@@ -57,17 +64,25 @@ impl Kin {
             families: FxHashMap::default(),
         };
         let insns = outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
-        let loads = insns.filter_map(|i| addresses.load(i));
-        let all = stores.iter().map(|(store, _)| *store).chain(loads);
-        kin.join_all(code, addresses, outer, all.flat_map(|a| starts(&a)).flatten().collect());
-        for (store, size_bytes) in stores {
+        let read = |i| {
+            let handed = addresses.handed_over(code, i).map(|(_, address)| address);
+            addresses.load(i).into_iter().chain(handed)
+        };
+        let stores = || stores.iter().copied().chain(rounds.all(code));
+        let mut all: Vec<SymbolicAddress> =
+            stores().map(|(store, _)| store).chain(insns.flat_map(read)).collect();
+        kin.join_all(code, addresses, outer, all.iter().flat_map(SymbolicAddress::roots).collect());
+        all.sort_unstable();
+        all.dedup();
+        all.iter().for_each(|address| kin.join_doubles(address));
+        for (store, size_bytes) in stores() {
             if store.index.is_none() {
-                let slot = kin.fixed.entry(starts(store)).or_default();
-                slot.push((store.offset_bytes, *size_bytes));
+                let slot = kin.fixed.entry(starts(&store)).or_default();
+                slot.push((store.offset_bytes, size_bytes));
             }
-            let family = kin.family(store);
+            let family = kin.family(&store);
+            let manner = kin.manner(&store, size_bytes);
             let manners = kin.families.entry(family).or_default();
-            let manner = manner(store, *size_bytes);
             if !manners.contains(&manner) {
                 manners.push(manner);
             }
@@ -98,11 +113,9 @@ impl Kin {
                 let Some(before) = addresses.before(address, block as usize, *predecessor) else {
                     continue;
                 };
-                let mut constant = true;
                 for other in before.roots() {
                     let (theirs, is_new) = self.number_of(other);
                     self.join(mine, theirs, before.offset_bytes.unsigned_abs());
-                    constant = false;
                     if is_new {
                         work.push(other);
                     }
@@ -110,7 +123,8 @@ impl Kin {
                 if let Some((_, scale)) = before.index {
                     self.join(mine, mine, u64::from(scale));
                 }
-                if constant {
+                // Nothing, or a scaled index alone, starts an address: it is as good as a constant.
+                if before.base.is_none() {
                     self.join(mine, CONSTANT, before.offset_bytes.unsigned_abs());
                 }
             }
@@ -143,14 +157,56 @@ impl Kin {
         number
     }
 
+    fn manner(&self, address: &SymbolicAddress, size_bytes: u16) -> Manner {
+        let floats = |root: Root| self.kind(root) == CONSTANT;
+        Manner {
+            size_bytes,
+            offset_bytes: address.offset_bytes.rem_euclid(WIDEST_BYTES),
+            scale: address.index.map_or(0, |(_, scale)| scale),
+            floats: starts(address).into_iter().flatten().any(floats),
+        }
+    }
+
+    fn kind(&self, root: Root) -> u32 {
+        self.number.get(&root).map_or(CONSTANT, |number| self.find(*number))
+    }
+
+    /// Two roots of an address that may turn out to be one and the same become a scaled index, and
+    /// then nothing is left that the address starts from.
+    fn join_doubles(&mut self, address: &SymbolicAddress) {
+        let kinds: Vec<u32> = address.roots().map(|root| self.kind(root)).collect();
+        let start = kinds.first().copied().filter(|_| address.base.is_some());
+        let twice = |kind: u32| kinds.iter().filter(|k| **k == kind).count() > 1;
+        for kind in start.into_iter().chain(address.also.and(kinds.get(1).copied())) {
+            if twice(kind) {
+                self.join(kind, CONSTANT, 0);
+            }
+        }
+    }
+
     fn family(&self, address: &SymbolicAddress) -> Family {
         let kind = |root: Option<Root>| {
-            let number = root.and_then(|r| self.number.get(&r)).map_or(CONSTANT, |n| self.find(*n));
+            let number = root.map_or(CONSTANT, |root| self.kind(root));
             if number == CONSTANT { NOBODY } else { number }
         };
         let [a, b] = starts(address).map(kind);
         // Equal ones count once: one may come from the other.
         if a == b { [a, NOBODY] } else { [a.min(b), a.max(b)] }
+    }
+
+    /// Whether any store of the loop may write what a function finds at this address, or a little
+    /// further on. False is certain.
+    pub fn may_fill(&self, address: &SymbolicAddress) -> bool {
+        let starts = starts(address);
+        let moves = |root: &Root| matches!(root.kind(), RootKind::Merge(..));
+        if address.index.is_none() && !starts.iter().flatten().any(moves) {
+            let near = self.fixed.get(&starts).map_or(&[][..], Vec::as_slice);
+            let first = address.offset_bytes.saturating_sub(WIDEST_BYTES);
+            let behind = &near[near.partition_point(|(at, _)| *at < first)..];
+            let end = address.offset_bytes.saturating_add(FARTHEST_FIELD_BYTES);
+            return behind.first().is_some_and(|(at, _)| *at < end);
+        }
+        self.families.contains_key(&self.family(address))
     }
 
     /// Whether any store of the loop may keep this load from being forwarded. False is certain.
@@ -176,12 +232,16 @@ impl Kin {
         }
         let family = self.family(load);
         let Some(stores) = self.families.get(&family) else { return false };
-        let load = manner(load, size_bytes);
+        let load = self.manner(load, size_bytes);
         let step = family
             .iter()
             .filter(|kind| **kind != NOBODY)
             .fold(0, |step, kind| greatest_divisor(step, self.step[*kind as usize]));
-        !stores.iter().all(|store| keeps_clear(load, *store, step, rule))
+        let floating = greatest_divisor(step, self.step[CONSTANT as usize]);
+        !stores.iter().all(|store| {
+            let step = if load.floats || store.floats { floating } else { step };
+            keeps_clear(load, *store, step, rule)
+        })
     }
 }
 
@@ -198,14 +258,6 @@ fn keeps_clear(load: Manner, store: Manner, step: u64, rule: &ForwardingRule) ->
         && (load.offset_bytes - store.offset_bytes) % i64::from(width) == 0
 }
 
-fn manner(address: &SymbolicAddress, size_bytes: u16) -> Manner {
-    Manner {
-        size_bytes,
-        offset_bytes: address.offset_bytes.rem_euclid(WIDEST_BYTES),
-        scale: address.index.map_or(0, |(_, scale)| scale),
-    }
-}
-
 /// The roots that an address counts from, its index aside.
 fn starts(address: &SymbolicAddress) -> [Option<Root>; 2] {
     [address.base, address.also]
@@ -217,3 +269,6 @@ fn greatest_divisor(mut a: u64, mut b: u64) -> u64 {
     }
     a
 }
+
+#[cfg(test)]
+mod tests;

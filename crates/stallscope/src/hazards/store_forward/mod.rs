@@ -17,14 +17,17 @@
 //! reads with another index (*probable*: data decide whether the two meet). The same goes for stores
 //! at a constant distance from a pointer that walks over the array, as decoders do that keep a
 //! history: the index counts from the pointer, so what was stored there before the pointer moved on
-//! is one of the elements. A covering store ends the path. An indexed array that the loop also writes in whole elements is left alone, because which of
-//! the two writes comes first cannot be told from the code.
+//! is one of the elements. A covering store ends the path, and so does a whole element under any
+//! index. Before a direct call, the loads are those of the function called (`calls`); a loop inside
+//! counts with its first round (`rounds`).
 //!
 //! **Literature.** A. Kapoulkine, "Load-store conflicts" (2025); Intel Optimization Reference
 //! Manual, store forwarding; AMD Software Optimization Guides, load-store unit; H. Wong,
 //! "Store-to-Load Forwarding and Memory Disambiguation in x86 Processors" (2014).
 
+mod calls;
 mod kin;
+mod rounds;
 mod walk;
 
 use crate::code::{Addresses, Architecture, Flow, FunctionCode, Loop, index_mask};
@@ -63,11 +66,11 @@ impl Hazard for StoreForward {
                       movq xmm0, [fifo+8*i]   |CCCCBBBB|  i = j   one wide load: blocked\n",
             price: price(profile),
             detection: "In loops: loads whose bytes come from stores at most 64 instructions back \
-                        (also over the back edge, not through calls), none of which covers the \
-                        load. Same symbolic address: definite. Same array, other index (or none, \
-                        at a pointer that walks over the array), and the stores tile the load: \
-                        probable. Indexed arrays that the loop also writes in whole elements are \
-                        left out.",
+                        (also over the back edge, and before a direct call what the function \
+                        called loads from its arguments), none of which covers the load. Same \
+                        symbolic address: definite. Same array, other index (or none, at a \
+                        pointer that walks over the array), and the stores tile the load: \
+                        probable; with little rank where another path writes whole elements.",
             remedies: &[
                 "load in the widths in which the data are stored (two 4-byte loads)",
                 "store in one piece what is loaded in one piece (combine in a register first)",
@@ -102,7 +105,10 @@ impl Hazard for StoreForward {
         if !code.loops.iter().any(|l| writes_and_reads(code, l)) {
             return Vec::new();
         }
-        self.check(view.code(), view.addresses(), profile)
+        let addresses = view.addresses();
+        each_loop(code, addresses, profile, |walk, outer| {
+            calls::behind_calls(view, profile, walk, outer)
+        })
     }
 }
 
@@ -112,11 +118,15 @@ fn writes_and_reads(code: &FunctionCode, around: &Loop) -> bool {
     let body = || blocks().flat_map(|b| &code.insns[b.first..b.end]);
     // What a call writes is read by its return.
     body().any(|i| i.store.is_some() && i.flow != Flow::Call)
-        && body().any(|i| i.load.is_some_and(|a| a.size_bytes > 1) && i.flow != Flow::Return)
+        && body().any(|i| {
+            // The function called may load what this one wrote.
+            i.flow == Flow::Call
+                || i.load.is_some_and(|a| a.size_bytes > 1) && i.flow != Flow::Return
+        })
 }
 
 impl StoreForward {
-    /// All candidates in one function.
+    /// All candidates in one function, calls aside.
     #[must_use]
     pub fn check(
         &self,
@@ -124,22 +134,33 @@ impl StoreForward {
         addresses: &Addresses,
         profile: &MachineProfile,
     ) -> Vec<Candidate> {
-        let mut found = Vec::new();
-        for outer in code.loops.iter().filter(|l| l.depth == 1) {
-            let walk = Walk::new(code, addresses, outer, &profile.forwarding_rule);
-            if !walk.has_stores() {
-                continue;
-            }
-            for block in &outer.blocks {
-                let body = &code.blocks[*block];
-                for index in body.first..body.end {
-                    let blocked = walk.blocked_load(index);
-                    found.extend(blocked.map(|b| describe(code, addresses, profile, index, b)));
-                }
+        each_loop(code, addresses, profile, |_, _| Vec::new())
+    }
+}
+
+/// The candidates of each outermost loop, and what else is found with the same walk.
+fn each_loop(
+    code: &FunctionCode,
+    addresses: &Addresses,
+    profile: &MachineProfile,
+    more: impl Fn(&Walk<'_>, &Loop) -> Vec<Candidate>,
+) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for outer in code.loops.iter().filter(|l| l.depth == 1) {
+        let walk = Walk::new(code, addresses, outer, &profile.forwarding_rule);
+        if !walk.has_stores() {
+            continue;
+        }
+        for block in &outer.blocks {
+            let body = &code.blocks[*block];
+            for index in body.first..body.end {
+                let blocked = walk.blocked_load(index);
+                found.extend(blocked.map(|b| describe(code, addresses, profile, index, b)));
             }
         }
-        found
+        found.extend(more(&walk, outer));
     }
+    found
 }
 
 fn describe(
@@ -187,6 +208,7 @@ fn describe(
     Candidate {
         site,
         sets: blocked.sets,
+        elsewhere: Vec::new(),
         certainty: blocked.certainty,
         distance_instructions: blocked.distance_instructions,
         cycles_lost: cycles_lost(profile),
@@ -244,6 +266,8 @@ fn weight(code: &FunctionCode, addresses: &Addresses, site: usize, blocked: &Blo
     };
     let kind = match blocked.certainty {
         Certainty::Definite => 1.0,
+        // A cold path that writes pieces beside a hot one that writes the whole.
+        Certainty::Probable if blocked.also_whole => 0.25,
         Certainty::Probable if ring() => 2.0,
         Certainty::Probable => 0.5,
     };

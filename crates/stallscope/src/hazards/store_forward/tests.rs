@@ -170,6 +170,42 @@ fn the_head_of_a_record_is_not_in_the_array_behind_it() {
     assert!(candidates(&[LOAD_AGE, PUSH_LOW, PUSH_HIGH, next_record].concat()).is_empty());
 }
 
+/// A buffer filled by an inner loop, byte by byte, and then `load`ed from its start.
+fn filled(load: &[u8]) -> Vec<Candidate> {
+    // outer: xor ecx, ecx; inner: mov [rdi+rcx], al; inc ecx; cmp ecx, edx; jne inner
+    let mut bytes = vec![0x31, 0xc9, 0x88, 0x04, 0x0f, 0xff, 0xc1, 0x39, 0xd1, 0x75, 0xf7];
+    bytes.extend(load);
+    // dec r15d; jnz outer; ret
+    bytes.extend([0x41, 0xff, 0xcf, 0x75]);
+    bytes.extend([(-(bytes.len() as i8 + 1)) as u8, 0xc3]);
+    let code = FunctionCode::decode(&bytes, Svma(0x1000));
+    assert_eq!(code.loops.len(), 2);
+    let profile = MachineProfile::for_microarchitecture(crate::machine::Microarchitecture::Zen5);
+    STORE_FORWARD.check(&code, &Addresses::of(&code), &profile)
+}
+
+#[test]
+fn a_loop_that_fills_the_buffer_begins_somewhere() {
+    // mov rax, [rdi]
+    let found = filled(&[0x48, 0x8b, 0x07]);
+    assert_eq!((found.len(), found[0].certainty), (1, Certainty::Definite), "{found:#?}");
+    // mov rax, [rdi-8]; mov al, [rdi]
+    assert!(filled(&[0x48, 0x8b, 0x47, 0xf8]).is_empty());
+    assert!(filled(&[0x8a, 0x07]).is_empty());
+}
+
+#[test]
+fn a_ring_whose_index_is_counted_in_bytes() {
+    // mov ecx, edx; and ecx, 0x78; mov [rdi+rcx], eax; mov [rdi+rcx+4], eax;
+    // and ebx, 0x78; mov rsi, [rdi+rbx]; add edx, 8
+    let body = [
+        0x89, 0xd1, 0x83, 0xe1, 0x78, 0x89, 0x04, 0x0f, 0x89, 0x44, 0x0f, 0x04, 0x83, 0xe3, 0x78,
+        0x48, 0x8b, 0x34, 0x1f, 0x83, 0xc2, 0x08,
+    ];
+    let found = candidates(&body);
+    assert_eq!((found.len(), found[0].certainty), (1, Certainty::Probable), "{found:#?}");
+}
+
 mod against_a_naive_model {
     //! Straight-line bodies of stores and one load at constant offsets, against a model that
     //! keeps, byte for byte, which store wrote last.

@@ -15,6 +15,7 @@ use crate::model::Certainty;
 
 use super::WINDOW_INSTRUCTIONS;
 use super::kin::Kin;
+use super::rounds::FirstRounds;
 
 /// More states than this for one load and the walk gives up looking for more stores.
 const MOST_STATES: usize = 2048;
@@ -28,6 +29,8 @@ pub(super) struct Blocked {
     pub distance_instructions: u32,
     /// The stores write all bytes of the load.
     pub complete: bool,
+    /// On other paths the loop also writes the array's elements whole.
+    pub also_whole: bool,
 }
 
 /// What a store does to a load further on.
@@ -83,7 +86,9 @@ pub(super) struct Walk<'a> {
     outer: &'a Loop,
     rule: &'a ForwardingRule,
     stores: Vec<(SymbolicAddress, u16)>,
-    kin: Kin,
+    rounds: FirstRounds<'a>,
+    /// None walks from every load, for tests.
+    kin: Option<Kin>,
 }
 
 impl<'a> Walk<'a> {
@@ -93,14 +98,18 @@ impl<'a> Walk<'a> {
         outer: &'a Loop,
         rule: &'a ForwardingRule,
     ) -> Self {
-        let stores: Vec<(SymbolicAddress, u16)> = outer
-            .blocks
-            .iter()
-            .flat_map(|b| code.blocks[*b].first..code.blocks[*b].end)
-            .flat_map(|i| stores_of(code, addresses, i))
-            .collect();
-        let kin = Kin::of(code, addresses, outer, &stores);
-        Self { code, addresses, outer, rule, stores, kin }
+        let insns = || outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
+        let stores: Vec<(SymbolicAddress, u16)> =
+            insns().flat_map(|i| stores_of(code, addresses, i)).collect();
+        let rounds = FirstRounds::of(code, addresses, outer);
+        let kin = Some(Kin::of(code, addresses, outer, &stores, &rounds));
+        Self { code, addresses, outer, rule, stores, rounds, kin }
+    }
+
+    /// The same, without a look before each walk.
+    #[cfg(test)]
+    pub fn without_kin(self) -> Self {
+        Self { kin: None, ..self }
     }
 
     pub fn has_stores(&self) -> bool {
@@ -122,8 +131,31 @@ impl<'a> Walk<'a> {
         self.blocked(index, address, half).or_else(|| self.blocked(index, upper, half))
     }
 
+    /// The same for a load behind the call at `call`: of a function that is told where.
+    pub fn blocked_behind(
+        &self,
+        call: usize,
+        address: SymbolicAddress,
+        size_bytes: u16,
+        distance: u32,
+    ) -> Option<Blocked> {
+        let block = self.code.block_of(call);
+        let target = Target { address, index_known: true };
+        let met = self.walk(Point { block, end: call, distance, target }, size_bytes);
+        if self.joins(&met.blocking, size_bytes) {
+            return None;
+        }
+        definite(&met, self.code, size_bytes)
+    }
+
+    /// Whether the loop may store near this address: False is certain.
+    pub fn may_fill(&self, address: &SymbolicAddress) -> bool {
+        self.kin.as_ref().is_none_or(|kin| kin.may_fill(address))
+    }
+
     fn blocked(&self, index: usize, address: SymbolicAddress, size_bytes: u16) -> Option<Blocked> {
-        if size_bytes < 2 || !self.kin.may_block(&address, size_bytes, self.rule) {
+        let meets = |kin: &Kin| kin.may_block(&address, size_bytes, self.rule);
+        if size_bytes < 2 || !self.kin.as_ref().is_none_or(meets) {
             return None;
         }
         let block = self.code.block_of(index);
@@ -140,7 +172,8 @@ impl<'a> Walk<'a> {
         let mut best: FxHashMap<(usize, Target), u32> = FxHashMap::default();
         let mut work = vec![start];
         while let Some(point) = work.pop() {
-            let Some(at_start) = self.through_block(point, size_bytes, &mut met) else {
+            let Some(at_start) = self.through_block(point, start.block, size_bytes, &mut met)
+            else {
                 continue;
             };
             for predecessor in &self.code.blocks[point.block].predecessors {
@@ -166,7 +199,13 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes back through one block; `None` when the path ends in it.
-    fn through_block(&self, mut point: Point, size_bytes: u16, met: &mut Met) -> Option<Point> {
+    fn through_block(
+        &self,
+        mut point: Point,
+        load_block: usize,
+        size_bytes: u16,
+        met: &mut Met,
+    ) -> Option<Point> {
         let first = self.code.blocks[point.block].first;
         for index in (first..point.end).rev() {
             point.distance += 1;
@@ -177,7 +216,17 @@ impl<'a> Walk<'a> {
             for (store, store_bytes) in stores_of(self.code, self.addresses, index) {
                 let seen = |offset_bytes| (point.distance, offset_bytes);
                 match self.meeting(&store, store_bytes, &point.target, size_bytes) {
-                    Meeting::Apart => {}
+                    Meeting::Apart => {
+                        for start in self.rounds.starts(index, load_block) {
+                            let ahead = start.minus(&point.target.address);
+                            if let Some(ahead) = ahead.filter(|_| point.target.index_known)
+                                && let Meeting::Blocks { offset_bytes } =
+                                    self.overlap(ahead, store_bytes, size_bytes)
+                            {
+                                note(&mut met.blocking, index, seen(offset_bytes));
+                            }
+                        }
+                    }
                     Meeting::Serves | Meeting::Whole => return None,
                     Meeting::Blocks { offset_bytes } => {
                         note(&mut met.blocking, index, seen(offset_bytes));
@@ -255,23 +304,20 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Sets of pieces under one index that tile the load, in an array that is never written whole;
-    /// or at a pointer that moves, where the walk has met what else is written at it.
+    /// Sets of pieces under one index that tile the load, on a path on which no whole element is
+    /// written in between.
     fn probable(&self, met: &Met, load: &SymbolicAddress, size_bytes: u16) -> Option<Blocked> {
         if self.rule.merges() {
             return None;
         }
-        let mut tiled: Vec<(&Group, &Stores)> = met
+        let tiled: Vec<(&Group, &Stores)> = met
             .pieces
             .iter()
-            .filter(|(_, group)| group.len() > 1 && tiles(group, self.code, size_bytes))
+            .filter(|(_, group)| self.are_several(group) && tiles(group, self.code, size_bytes))
             .filter(|(_, group)| !self.joins(group, size_bytes))
             .collect();
-        if tiled.iter().any(|((index, _), _)| index.is_some())
-            && self.is_written_whole(load, size_bytes)
-        {
-            tiled.retain(|((index, _), _)| index.is_none());
-        }
+        let also_whole = tiled.iter().all(|((index, _), _)| index.is_some())
+            && self.is_written_whole(load, size_bytes);
         let mut sets: Vec<(u32, Vec<usize>)> = tiled
             .into_iter()
             .map(|(_, group)| (nearest(group), group.keys().copied().collect()))
@@ -286,7 +332,13 @@ impl<'a> Walk<'a> {
             certainty: Certainty::Probable,
             distance_instructions,
             complete: true,
+            also_whole,
         })
+    }
+
+    /// Whether these are more than one store. A pair is two by one instruction.
+    fn are_several(&self, stores: &Stores) -> bool {
+        stores.len() > 1 || stores.keys().any(|store| self.code.insns[*store].is_pair)
     }
 
     /// Whether the loop also writes whole elements of the array, under any index.
@@ -383,6 +435,7 @@ fn definite(met: &Met, code: &FunctionCode, size_bytes: u16) -> Option<Blocked> 
         certainty: Certainty::Definite,
         distance_instructions: nearest(&met.blocking),
         complete: tiles(&met.blocking, code, size_bytes),
+        also_whole: false,
     })
 }
 

@@ -1,0 +1,244 @@
+//! What an address is made of: roots, a scaled index and a constant, and the arithmetic of such sums.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+use super::insn::Reg;
+
+/// Where a value comes from that cannot be followed further back. One word: these are copied and
+/// compared millions of times.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Root(pub(super) NonZeroU64);
+
+/// A root, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootKind {
+    /// The register's value when the function was entered.
+    Entry(Reg),
+    /// The result of an instruction (its index in the function).
+    Result(u32, Reg),
+    /// The value that a register has at the start of a block where several meet.
+    Merge(u32, Reg),
+}
+
+impl Root {
+    const ENTRY: u64 = 1;
+    const RESULT: u64 = 2;
+    const MERGE: u64 = 3;
+
+    const fn pack(kind: u64, at: u32, reg: Reg) -> Self {
+        // The kind is never 0.
+        match NonZeroU64::new((at as u64) << 16 | (reg.0 as u64) << 8 | kind) {
+            Some(word) => Self(word),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+
+    /// See [`RootKind::Entry`].
+    #[must_use]
+    pub const fn entry(reg: Reg) -> Self {
+        Self::pack(Self::ENTRY, 0, reg)
+    }
+
+    /// See [`RootKind::Result`].
+    #[must_use]
+    pub const fn result(insn: u32, reg: Reg) -> Self {
+        Self::pack(Self::RESULT, insn, reg)
+    }
+
+    /// See [`RootKind::Merge`].
+    #[must_use]
+    pub const fn merge(block: u32, reg: Reg) -> Self {
+        Self::pack(Self::MERGE, block, reg)
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(self) -> RootKind {
+        let word = self.0.get();
+        let (at, reg) = ((word >> 16) as u32, Reg((word >> 8) as u8));
+        match word & 0xff {
+            Self::ENTRY => RootKind::Entry(reg),
+            Self::RESULT => RootKind::Result(at, reg),
+            _ => RootKind::Merge(at, reg),
+        }
+    }
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind().fmt(f)
+    }
+}
+
+/// Stack pointers are not aligned to more.
+const LARGEST_ALIGNMENT: i64 = 64;
+
+/// A value as `base + also + index * scale + offset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SymbolicAddress {
+    /// The base; `None` for a constant address.
+    pub base: Option<Root>,
+    /// What is added to the base: a second register. The lesser of the two roots is the base, so
+    /// that equal sums are equal.
+    pub also: Option<Root>,
+    /// The index with its scale of 2 or more.
+    pub index: Option<(Root, u8)>,
+    /// The constant part in bytes.
+    pub offset_bytes: i64,
+}
+
+impl SymbolicAddress {
+    pub(super) fn constant(offset_bytes: i64) -> Self {
+        Self { base: None, also: None, index: None, offset_bytes }
+    }
+
+    pub(super) fn root(root: Root) -> Self {
+        Self { base: Some(root), ..Self::constant(0) }
+    }
+
+    /// The address that is this root and nothing else.
+    #[must_use]
+    pub fn of_root(root: Root) -> Self {
+        Self::root(root)
+    }
+
+    /// How many bytes `self` lies above `other`, when both have the same roots.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Option<i64> {
+        (self.same_start(other) && self.index == other.index)
+            .then(|| self.offset_bytes.wrapping_sub(other.offset_bytes))
+    }
+
+    /// Whether both count from the same place, indices and constants aside.
+    #[must_use]
+    pub fn same_start(&self, other: &Self) -> bool {
+        (self.base, self.also) == (other.base, other.also)
+    }
+
+    /// The roots it is made of.
+    pub fn roots(&self) -> impl Iterator<Item = Root> {
+        self.base.into_iter().chain(self.also).chain(self.index.map(|(root, _)| root))
+    }
+
+    /// `base + index * scale + displacement` of values; `None` when the sum has too many parts.
+    pub(super) fn sum(
+        base: Option<Self>,
+        index: Option<(Self, u8)>,
+        displacement: i64,
+    ) -> Option<Self> {
+        let sum = base.unwrap_or(Self::constant(0)).plus(&Self::constant(displacement))?;
+        match index {
+            Some((index, 1)) => sum.plus(&index),
+            Some((index, scale)) => sum.plus(&index.times(scale)?),
+            None => Some(sum),
+        }
+    }
+
+    pub(super) fn plus(&self, other: &Self) -> Option<Self> {
+        let mut singles = [self.base, self.also, other.base, other.also].into_iter().flatten();
+        let (mut base, mut also) = (singles.next(), singles.next());
+        if singles.next().is_some() {
+            return None;
+        }
+        let mut index = match (self.index, other.index) {
+            (Some((mine, so_often)), Some((theirs, more))) if mine == theirs => {
+                Some((mine, so_often.checked_add(more)?))
+            }
+            (Some(_), Some(_)) => return None,
+            (mine, theirs) => mine.or(theirs),
+        };
+        // A root that comes twice is an index: `lea rdx, [rdi+rdi]` starts an array of pairs.
+        if index.is_none() && base.is_some() && base == also {
+            index = base.take().map(|root| (root, 2));
+            also = None;
+        } else if let Some((root, scale)) = &mut index {
+            for single in [&mut base, &mut also] {
+                if *single == Some(*root) {
+                    *scale = scale.checked_add(1)?;
+                    *single = None;
+                }
+            }
+            if base.is_none() {
+                base = also.take();
+            }
+        }
+        if also.is_some() && also < base {
+            std::mem::swap(&mut base, &mut also);
+        }
+        let offset_bytes = self.offset_bytes.wrapping_add(other.offset_bytes);
+        Some(Self { base, also, index, offset_bytes })
+    }
+
+    pub(super) fn as_constant(&self) -> Option<i64> {
+        self.roots().next().is_none().then_some(self.offset_bytes)
+    }
+
+    /// The power of two that divides it whatever its root is; 1 when nothing is known.
+    pub(super) fn divisor(&self) -> u32 {
+        let Some((_, scale)) = self.index.filter(|_| self.base.is_none()) else { return 1 };
+        let bits = scale.trailing_zeros().min(self.offset_bytes.trailing_zeros());
+        1 << bits
+    }
+
+    /// And-ed with a constant; `new` is the name of the result.
+    pub(super) fn cut(&self, mask: u64, new: Root) -> Option<Self> {
+        match self.as_constant() {
+            Some(constant) => Some(Self::constant(constant & mask as i64)),
+            None => masked(self.divisor().max(1 << mask.trailing_zeros().min(8)), mask, new),
+        }
+    }
+
+    /// Or-ed with another. A place that is aligned and an index that is already scaled, as arrays
+    /// on the stack are spelled, share no bits.
+    pub(super) fn joined(&self, other: &Self) -> Option<Self> {
+        let is_place = |a: &Self| a.base.is_some() && a.also.is_none() && a.index.is_none();
+        let is_index = |a: &Self| a.base.is_none() && a.divisor() > 1;
+        let aligned = is_place(self) && is_index(other) || is_place(other) && is_index(self);
+        aligned.then(|| self.plus(other)).flatten()
+    }
+
+    /// Or-ed with a small constant: a sum where it is the aligned stack pointer of AArch64, whose
+    /// compilers spell places in aligned arrays like that.
+    pub(super) fn raised(&self, by: i64) -> Option<Self> {
+        let aligned = |root: Root| matches!(root.kind(), RootKind::Result(_, reg) if reg == Reg::AARCH64_STACK);
+        let single = self.also.is_none() && self.index.is_none() && self.offset_bytes & by == 0;
+        let fits = (0..LARGEST_ALIGNMENT).contains(&by) && self.base.is_some_and(aligned);
+        (single && fits).then(|| self.plus(&Self::constant(by))).flatten()
+    }
+
+    /// Times another, when one of them is a small number.
+    pub(super) fn product(&self, other: &Self) -> Option<Self> {
+        let number = |a: &Self| {
+            let scale = u8::try_from(a.offset_bytes).ok().filter(|scale| *scale > 1);
+            scale.filter(|_| a.base.is_none() && a.index.is_none())
+        };
+        match (number(self), number(other)) {
+            (_, Some(scale)) => self.times(scale),
+            (Some(scale), None) => other.times(scale),
+            (None, None) => None,
+        }
+    }
+
+    /// A single root, a scaled one or a constant, so many times.
+    pub(super) fn times(&self, scale: u8) -> Option<Self> {
+        let offset_bytes = self.offset_bytes.wrapping_mul(i64::from(scale));
+        let index = match (self.base, self.also, self.index) {
+            (base, None, None) => base.map(|root| (root, scale)),
+            (None, None, Some((root, earlier))) => Some((root, earlier.checked_mul(scale)?)),
+            _ => return None,
+        };
+        Some(Self { index, ..Self::constant(offset_bytes) })
+    }
+}
+
+/// An index that is masked with more than this is no index.
+const LARGEST_MASK: u64 = 0xff_ffff;
+
+/// A small number that a power of two divides, because its low bits are masked away or it was
+/// shifted, is an index that is already scaled: `and ebx, 0xe0` picks one of 8 elements of 32
+/// bytes. The root is then the number of the element. Larger masks align pointers.
+pub(super) fn masked(divisor: u32, mask: u64, root: Root) -> Option<SymbolicAddress> {
+    let scale = u8::try_from(divisor).ok().filter(|scale| *scale > 1 && mask <= LARGEST_MASK)?;
+    Some(SymbolicAddress { index: Some((root, scale)), ..SymbolicAddress::constant(0) })
+}

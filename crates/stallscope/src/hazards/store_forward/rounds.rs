@@ -1,0 +1,52 @@
+//! Stores of inner loops, in their first round: where a loop that fills a buffer piece by piece
+//! begins.
+//!
+//! Inside such a loop an address counts from what moves, and nobody behind the loop knows how often
+//! it moved. But the first round happens whenever the loop is entered, and where its first block
+//! stores can be said in terms of what came before the loop.
+
+use rustc_hash::FxHashMap;
+
+use crate::code::{Addresses, FunctionCode, Loop, SymbolicAddress};
+
+/// Where the stores of inner loops begin, by instruction.
+pub(super) struct FirstRounds<'a> {
+    starts: FxHashMap<usize, Vec<(&'a Loop, SymbolicAddress)>>,
+}
+
+impl<'a> FirstRounds<'a> {
+    /// Looks at the loops inside `outer`.
+    pub fn of(code: &'a FunctionCode, addresses: &Addresses, outer: &Loop) -> Self {
+        let mut starts = FxHashMap::default();
+        for inner in code.loops.iter().filter(|l| l.depth > 1 && outer.contains(l.header)) {
+            let header = &code.blocks[inner.header];
+            if !code.insns[header.first..header.end].iter().any(|i| i.store.is_some()) {
+                continue;
+            }
+            // Each way in is a path of its own.
+            for entry in header.predecessors.iter().filter(|p| !inner.contains(**p)) {
+                let stores = addresses.entered(code, inner.header, *entry).into_iter();
+                let moving =
+                    stores.filter(|(index, start)| addresses.store(*index) != Some(*start));
+                for (index, start) in moving {
+                    starts.entry(index).or_insert_with(Vec::new).push((inner, start));
+                }
+            }
+        }
+        Self { starts }
+    }
+
+    /// All of them, with their widths.
+    pub fn all(&self, code: &FunctionCode) -> impl Iterator<Item = (SymbolicAddress, u16)> {
+        let bytes = |index: &usize| code.insns[*index].store.map_or(0, |a| a.size_bytes);
+        self.starts.iter().flat_map(move |(index, starts)| {
+            starts.iter().map(move |(_, start)| (*start, bytes(index)))
+        })
+    }
+
+    /// Where the store begins, for a load in `block` behind its loop.
+    pub fn starts(&self, store: usize, block: usize) -> impl Iterator<Item = SymbolicAddress> {
+        let starts = self.starts.get(&store).map_or(&[][..], Vec::as_slice).iter();
+        starts.filter(move |(inner, _)| !inner.contains(block)).map(|(_, start)| *start)
+    }
+}
