@@ -66,7 +66,8 @@ pub struct StringSummary {
 
 impl StringEntry {
     /// One site of a function.
-    pub(super) fn of(function: Option<&str>, site: &StringSite) -> Self {
+    #[must_use]
+    pub fn of(function: Option<&str>, site: &StringSite) -> Self {
         let stem = match site.kind {
             StringKind::Move => "movs",
             StringKind::Store => "stos",
