@@ -27,6 +27,7 @@ pub mod x86;
 
 pub use address::{Addresses, Root, RootKind, SymbolicAddress, index_mask};
 pub use arch::Architecture;
+pub(crate) use cfg::MOST_FUNCTION_BYTES;
 pub use cfg::{Block, Edges, FunctionCode};
 pub use error::CodeError;
 pub use functions::{Function, demangle};

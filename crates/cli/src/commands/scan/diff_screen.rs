@@ -204,8 +204,11 @@ fn reasons(f: &FunctionGrowth) -> Vec<String> {
     out.extend(why.rep_added.iter().map(|s| format!("now {}", strings(s))));
     out.extend(calls("calls now", &why.calls_added));
     out.extend(calls("no longer calls", &why.calls_removed));
-    out.extend(names("inlined", &why.inlined));
-    out.extend(names("split off", &why.split_off));
+    let short = |all: &[String]| -> Vec<String> {
+        all.iter().map(|name| site::short_name(name).to_owned()).collect()
+    };
+    out.extend(names("inlined", &short(&why.inlined)));
+    out.extend(names("split off", &short(&why.split_off)));
     match why.loops_change {
         0 => {}
         n => out.push(format!(
@@ -243,8 +246,7 @@ fn calls(what: &str, changes: &[CallChange]) -> Option<String> {
 }
 
 fn names(what: &str, all: &[String]) -> Option<String> {
-    let shown = all.iter().take(MOST_NAMES).map(|n| site::short_name(n)).collect::<Vec<_>>();
-    let list = shown.join(", ");
+    let list = all.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
     match all.len() {
         0 => None,
         n if n > MOST_NAMES => Some(format!("{what} {list} and {} more", n - MOST_NAMES)),
