@@ -53,3 +53,53 @@ fn the_index_decoder_has_the_merged_load_in_one_build_only() {
     let lines = |site: &serde_json::Value| site["source"][0]["file"].as_str().map(str::to_owned);
     assert!(stores.iter().filter_map(lines).all(|file| file.ends_with("indexcodec.cpp")));
 }
+
+/// What `scan --diff` says about the two builds of a library, and its exit code.
+fn difference(old: &Path, new: &Path, more: &[&str]) -> (serde_json::Value, Option<i32>) {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = [old, new].map(|p| p.canonicalize().unwrap());
+    let [old, new] = [0, 1].map(|i| paths[i].to_str().unwrap());
+    let args =
+        [&["scan", "--diff", "--rule", "rep-string", "--json", "-", old, new], more].concat();
+    let output = support::run(folder.path(), &args);
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["kind"], "scan-difference");
+    (document["result"].clone(), output.status.code())
+}
+
+#[test]
+fn a_strategy_takes_string_instructions_out_and_the_difference_says_where_and_for_how_much() {
+    let folder = case("rep-strategy");
+    let Some([old, new]) = builds(&folder, ["default.a", "strategy.a"]) else { return };
+    let (found, code) = difference(&old, &new, &["--gate"]);
+    assert_eq!(code, Some(0), "nothing is new: {}", found["findings"]["new"]);
+    assert!(found["before"].as_array().unwrap().len() >= 30);
+    let size = &found["size"];
+    let number = |value: &serde_json::Value| value.as_i64().unwrap();
+    let [had, has] = [0, 1].map(|i| number(&size["rep_sites"][i]));
+    assert!(had > 50 && has * 20 < had, "{had} and {has}");
+    assert_eq!(size["counts"]["new"], 0, "{}", size["counts"]);
+    assert_eq!(size["counts"]["gone"], 0);
+    assert_eq!(size["warnings"].as_array().unwrap().len(), 0, "{}", size["warnings"]);
+    // Each function that lost one says which, and their bytes add up to what is said of all.
+    let functions = size["functions"].as_array().unwrap();
+    let lost = |f: &&serde_json::Value| {
+        let rep = |side: &str| number(&f[side]["rep_sites"]);
+        rep("after") < rep("before")
+    };
+    let losers: Vec<_> = functions.iter().filter(lost).collect();
+    assert!(losers.iter().all(|f| !f["why"]["rep_removed"].as_array().unwrap().is_empty()));
+    assert!(losers.iter().all(|f| f["object"].as_str().unwrap().ends_with(".o")));
+    let sum: i64 = losers.iter().map(|f| number(&f["change_bytes"])).sum();
+    assert_eq!(size["lost_rep"]["functions"], losers.len());
+    assert_eq!(number(&size["lost_rep"]["change_bytes"]), sum);
+    // The way back brings them, which a gate must see.
+    let (back, code) = difference(&new, &old, &["--gate"]);
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        back["findings"]["new"].as_array().unwrap().len(),
+        found["findings"]["gone"].as_array().unwrap().len()
+    );
+    assert_eq!(back["size"]["gained_rep"]["sites"], size["lost_rep"]["sites"]);
+}

@@ -120,3 +120,102 @@ fn a_profile_is_read_or_refused() {
     fs::write(folder.path().join("p.txt"), "nothing\n").unwrap();
     support::refused(folder.path(), &args, &["p.txt", "perf script"]);
 }
+
+/// Two builds of one file: with and without a call that the compiler may inline, and another size.
+const OLD: &str = "
+#include <string.h>
+struct regs { long words[21]; };
+static __attribute__((noinline)) void clear(struct regs *to) { memset(to, 0, sizeof *to); }
+__attribute__((noinline)) void both(struct regs *a, struct regs *b) { clear(a); clear(b); }
+int main(void) { struct regs a, b; both(&a, &b); return (int)(a.words[3] + b.words[4]); }";
+
+fn two_builds() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let build = |name: &str, source: &str, flags: &[&str]| {
+        fs::write(here.join(format!("{name}.c")), source).unwrap();
+        let (source, object) = (format!("{name}.c"), format!("{name}.o"));
+        for target in [
+            &["-c", "-o", &object][..],
+            &["-o", name],
+            &["-shared", "-fPIC", "-o", &format!("lib{name}.so")],
+        ] {
+            let compiled = Command::new("cc")
+                .current_dir(here)
+                .args(["-O2", "-g", "-mno-sse", "-mtune=generic"])
+                .args(flags)
+                .args(target)
+                .arg(&source)
+                .status();
+            assert!(compiled.unwrap().success());
+        }
+        let archive = format!("lib{name}.a");
+        assert!(
+            Command::new("ar")
+                .current_dir(here)
+                .args(["rcs", &archive, &object])
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    build("old", OLD, &[]);
+    build("new", &OLD.replace("noinline)) void clear", "always_inline)) inline void clear"), &[]);
+    folder
+}
+
+#[test]
+fn two_builds_of_anything_are_compared() {
+    let folder = two_builds();
+    let here = folder.path();
+    for (old, new) in
+        [("old", "new"), ("old.o", "new.o"), ("libold.so", "libnew.so"), ("libold.a", "libnew.a")]
+    {
+        let args = ["scan", "--diff", "--rule", "rep-string", "--json", "-", old, new];
+        let output = support::run(here, &args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let size = &document["result"]["size"];
+        let functions = size["functions"].as_array().unwrap();
+        let both = functions.iter().find(|f| f["name"] == "both").unwrap();
+        assert_eq!(both["growth"], "grew", "{old}: {both:#}");
+        assert_eq!(both["why"]["inlined"], serde_json::json!(["clear"]), "{old}");
+        assert_eq!(both["why"]["rep_added"][0]["size_bytes"], 168, "{old}");
+        let clear = functions.iter().find(|f| f["name"] == "clear").unwrap();
+        assert_eq!(clear["growth"], "gone", "{old}");
+        let screen = support::run(here, &["scan", "--diff", old, new]);
+        let screen = String::from_utf8_lossy(&screen.stdout).into_owned();
+        assert!(screen.contains("inlined clear") && screen.contains(".text"), "{screen}");
+    }
+}
+
+#[test]
+fn a_difference_fails_on_what_is_new_only() {
+    let folder = two_builds();
+    let here = folder.path();
+    let code = |args: &[&str]| {
+        let args = [&["scan", "--diff", "--rule", "rep-string"], args].concat();
+        support::run(here, &args).status.code()
+    };
+    assert_eq!(code(&["--gate", "old", "old"]), Some(0), "what was there before is no news");
+    assert_eq!(code(&["old", "new"]), Some(0));
+    assert_eq!(code(&["--fail-on", "rep-string", "old", "new"]), Some(1));
+    assert_eq!(code(&["--fail-on", "score=100000", "old", "new"]), Some(0));
+    let known = ["scan", "--rule", "rep-string", "--write-baseline", "known.json", "new"];
+    assert!(support::run(here, &known).status.success());
+    assert_eq!(code(&["--gate", "--baseline", "known.json", "old", "new"]), Some(0));
+    assert_eq!(code(&["-q", "--sarif", "o.sarif", "old", "new"]), Some(0));
+    let log = fs::read_to_string(here.join("o.sarif")).unwrap();
+    let log: serde_json::Value = serde_json::from_str(&log).unwrap();
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    let both = |r: &serde_json::Value| r.to_string().contains("both");
+    assert!(!results.is_empty() && results.iter().all(both), "{results:#?}");
+    support::refused(here, &["scan", "--diff", "old"], &["two files"]);
+    support::refused(here, &["scan", "--diff", "--sites", "old", "new"], &["--sites"]);
+    support::refused(here, &["scan", "--diff", "old", "none"], &["none"]);
+    support::refused(
+        here,
+        &["scan", "--diff", "-f", "no_such", "old", "new"],
+        &["neither", "no_such"],
+    );
+}

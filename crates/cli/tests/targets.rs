@@ -7,6 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use stallscope::code::fixture;
+
 /// Two halves are written, the whole is read back.
 const RING: &str = "
 typedef unsigned long u64;
@@ -141,11 +143,51 @@ fn absurd_files_get_a_sentence() {
         absurd[at..at + 8].copy_from_slice(&(u64::MAX / 2).to_le_bytes());
     }
     fs::write(here.join("absurd"), absurd).unwrap();
-    for file in ["sparse", "empty", "archive", "half", "absurd"] {
-        let output = support::run(here, &["scan", file]);
+    // A program whose code goes on for gigabytes that the file has, all of them holes.
+    let mut endless = fixture::program(&[("main", &[0xc3])]);
+    let table = u64::from_le_bytes(endless[0x28..0x30].try_into().unwrap()) as usize;
+    for at in [64 + 32, 64 + 40, table + 64 + 0x20] {
+        endless[at..at + 8].copy_from_slice(&(3_u64 << 30).to_le_bytes());
+    }
+    fs::write(here.join("endless"), endless).unwrap();
+    fs::File::options().write(true).open(here.join("endless")).unwrap().set_len(4 << 30).unwrap();
+    for file in ["sparse", "empty", "archive", "half", "absurd", "endless"] {
+        // With no more than a gigabyte of addresses.
+        let program = support::stallscope(here, &[]).get_program().to_owned();
+        let output = Command::new("sh")
+            .current_dir(here)
+            .args(["-c", "ulimit -v 1000000; exec \"$0\" scan \"$1\""])
+            .arg(program)
+            .arg(file)
+            .output()
+            .unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{file}: {message}");
         assert!(message.contains(file) && message.lines().count() <= 3, "{file}: {message}");
         assert!(output.stdout.is_empty());
+        support::refused(here, &["scan", "--diff", file, "sparse"], &[file]);
     }
+}
+
+#[test]
+fn overlapping_symbols_of_absurd_sizes_are_cut_where_the_next_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let functions: [(&str, &[u8]); 3] = [("f", &[0x90, 0xc3]), ("g", &[0xc3]), ("h", &[0xc3])];
+    let whole = fixture::program(&functions);
+    let scan = |program: &[u8]| {
+        fs::write(here.join("p"), program).unwrap();
+        result(&support::run(here, &["scan", "--json", "-", "p"]))[0].clone()
+    };
+    let mut damaged = whole.clone();
+    // The symbols: each 24 bytes, the size last; the table is the third section.
+    let table = u64::from_le_bytes(damaged[0x28..0x30].try_into().unwrap()) as usize;
+    let symbols = table + 2 * 64 + 0x18;
+    let symbols = u64::from_le_bytes(damaged[symbols..symbols + 8].try_into().unwrap()) as usize;
+    for (symbol, size) in [(1, u64::MAX), (2, 1 << 40), (3, 0)] {
+        let at = symbols + 24 * symbol + 16;
+        damaged[at..at + 8].copy_from_slice(&size.to_le_bytes());
+    }
+    assert_eq!(scan(&damaged)["functions"], 3);
+    assert!(scan(&damaged)["code_bytes"].as_u64() < Some(64));
 }

@@ -48,3 +48,14 @@ proptest! {
         scan_bytes(fixture::program(&[("f", &code), ("g", &code)]));
     }
 }
+
+/// Inputs that fuzzing has found, each named after what is wrong with it.
+#[test]
+fn what_fuzzing_has_found_stays_mended() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/damaged");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        scan_bytes(std::fs::read(file).unwrap());
+    }
+}

@@ -17,7 +17,7 @@ use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
 use stallscope::sim::TraceReport;
 use stallscope::trace::sample::SampleRun;
-use stallscope_cli::CaseReport;
+use stallscope_cli::{CaseReport, ScanDifference};
 
 /// One schema: the file's name without its ending, and how it is made.
 struct Entry {
@@ -36,6 +36,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "machine-profile", make: schema_of::<MachineProfile> },
     Entry { name: "probe-report", make: schema_of::<ProbeReport> },
     Entry { name: "sample-run", make: schema_of::<SampleRun> },
+    Entry { name: "scan-difference", make: schema_of::<ScanDifference> },
     Entry { name: "scan-report", make: schema_of::<ScanReport> },
     Entry { name: "sweep-report", make: schema_of::<SweepReport> },
     Entry { name: "trace-report", make: schema_of::<TraceReport> },

@@ -78,12 +78,16 @@ impl Architecture {
         }
     }
 
-    /// Whether a function with these bytes may hold a loop. False is certain, and cheap.
+    /// A first, cheap look at a function with these bytes.
     #[must_use]
-    pub fn may_loop(self, bytes: &[u8]) -> bool {
+    pub fn survey(self, bytes: &[u8], start: Svma) -> x86::Survey {
         match self {
-            Self::X86_64 => x86::may_loop(bytes),
-            Self::Aarch64 => aarch64::may_loop(bytes),
+            Self::X86_64 => x86::Survey::of(bytes, start),
+            Self::Aarch64 => x86::Survey {
+                may_loop: aarch64::may_loop(bytes),
+                may_cross_line: true,
+                ..x86::Survey::default()
+            },
         }
     }
 

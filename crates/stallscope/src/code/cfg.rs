@@ -14,6 +14,10 @@ use super::insn::{Flow, Insn};
 use super::loops::{Loop, find_loops};
 use crate::model::Svma;
 
+/// More than this of a function is not looked at: none is so long, but damaged tables say so, and
+/// an instruction takes much more memory decoded than it has bytes.
+pub(crate) const MOST_FUNCTION_BYTES: usize = 4 << 20;
+
 /// Numbers of blocks that can follow or come before: two are usual.
 pub type Edges = SmallVec<[usize; 2]>;
 
@@ -47,7 +51,9 @@ impl FunctionCode {
     /// Decodes a function of an image.
     #[must_use]
     pub fn of(image: &Image, function: &Function) -> Self {
-        Self::decode_as(image.architecture(), image.function_bytes(function), function.start)
+        let bytes = image.function_bytes(function);
+        let bytes = &bytes[..bytes.len().min(MOST_FUNCTION_BYTES)];
+        Self::decode_as(image.architecture(), bytes, function.start)
     }
 
     /// Decodes x86-64 machine code that starts at `start`.

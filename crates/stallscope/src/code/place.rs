@@ -16,7 +16,7 @@ use super::parts::{Parts, ProgramFile};
 use crate::model::Svma;
 
 /// Room for each thing that is defined elsewhere: nobody knows its size.
-const ROOM_BYTES: u64 = 1 << 16;
+pub(super) const ROOM_BYTES: u64 = 1 << 16;
 /// Sections start at multiples of this at least.
 const LEAST_ALIGNMENT: u64 = 16;
 

@@ -87,6 +87,9 @@ impl Variables {
         let mut number = 0;
         while let Ok(Some(header)) = headers.next() {
             if let Ok(unit) = self.dwarf.unit(header)
+                && unit
+                    .entry(unit.header.root_offset())
+                    .is_ok_and(|root| self.has_sound_range(&unit, &root))
                 && let Ok(mut ranges) = self.dwarf.unit_ranges(&unit)
             {
                 while let Ok(Some(range)) = ranges.next() {
@@ -99,6 +102,9 @@ impl Variables {
     }
 
     fn covers(&self, unit: &Unit, entry: &Entry<'_>, function: Svma) -> bool {
+        if !self.has_sound_range(unit, entry) {
+            return false;
+        }
         let Ok(mut ranges) = self.dwarf.die_ranges(unit, entry) else { return false };
         while let Ok(Some(range)) = ranges.next() {
             if (range.begin..range.end).contains(&function.0) {
@@ -106,6 +112,17 @@ impl Variables {
             }
         }
         false
+    }
+
+    /// Whether a start and a length, if it has both, stay below the end of the address space: the
+    /// reader of ranges adds them up as they are.
+    fn has_sound_range(&self, unit: &Unit, entry: &Entry<'_>) -> bool {
+        let low = attribute(unit, entry, gimli::DW_AT_low_pc);
+        let low = low.and_then(|value| self.dwarf.attr_address(unit, value).ok().flatten());
+        match (low, attribute(unit, entry, gimli::DW_AT_high_pc)) {
+            (Some(low), Some(AttributeValue::Udata(size))) => low.checked_add(size).is_some(),
+            _ => true,
+        }
     }
 
     fn string(&self, unit: &Unit, entry: &Entry<'_>, name: gimli::DwAt) -> Option<String> {

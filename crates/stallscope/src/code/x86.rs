@@ -8,8 +8,9 @@
 
 mod effects;
 mod survey;
+mod width;
 
-pub use survey::may_loop;
+pub use survey::Survey;
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,

@@ -43,6 +43,12 @@ impl Calls {
     /// The direct calls of a function; `None` when it has none.
     #[must_use]
     pub fn of(view: &FunctionView<'_>) -> Option<Self> {
+        let survey = view.survey();
+        if survey.is_known && !survey.may_loop {
+            let targets: BTreeSet<Svma> = survey.calls.iter().copied().collect();
+            let function = view.function.start;
+            return (!targets.is_empty()).then_some(Self { function, targets, loops: Vec::new() });
+        }
         let code = view.code();
         let all: Vec<DirectCall> = code
             .insns

@@ -19,6 +19,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rayon::prelude::*;
+
 use crate::code::Function;
 use crate::machine::{CodeCache, MachineProfile};
 use crate::model::{Certainty, CyclesLost, Grade, Svma};
@@ -105,6 +107,8 @@ impl Hazard for CrowdedSet {
     ) -> Vec<(Svma, Candidate, Vec<Svma>)> {
         let loops = graph.calls.values().flat_map(|c| c.loops.iter().map(|l| (c.function, l)));
         loops
+            .collect::<Vec<_>>()
+            .into_par_iter()
             .filter_map(|(caller, l)| {
                 let (candidate, others) = crowd(graph, l, profile)?;
                 Some((caller, candidate, others))

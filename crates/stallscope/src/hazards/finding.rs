@@ -5,13 +5,15 @@ use std::hash::Hasher;
 use std::ops::Range;
 
 use super::{Candidate, FunctionView, Hazard, Heat};
-use crate::code::Image;
+use crate::code::{Image, Insn};
 use crate::machine::MachineProfile;
 use crate::model::{Finding, FindingId, Site, Svma};
 
 /// What a finding keeps of its rank when a profile was given and has no sample there: enough for an
 /// order among the cold, too little to stand before anything that ran.
 const COLD: f64 = 0.001;
+/// The longest instruction.
+const LONGEST_BYTES: usize = 16;
 
 /// Turns the candidates of one function into findings.
 pub(super) struct Describer<'a> {
@@ -66,11 +68,22 @@ fn around(view: &FunctionView<'_>, insn: usize) -> Vec<Range<Svma>> {
     }
 }
 
-pub(super) fn site(view: &FunctionView<'_>, index: usize) -> Site {
-    let insn = &view.code().insns[index];
+fn site(view: &FunctionView<'_>, index: usize) -> Site {
+    site_of(view, &view.code().insns[index])
+}
+
+/// The first instruction of a function, without decoding the rest; `None` when it has no bytes.
+pub(super) fn first_site(view: &FunctionView<'_>) -> Option<Site> {
+    let start = view.function.start;
+    let bytes = view.bytes().get(..view.bytes().len().min(LONGEST_BYTES))?;
+    let insns = view.image.architecture().decode(bytes, start);
+    insns.first().map(|insn| site_of(view, insn))
+}
+
+fn site_of(view: &FunctionView<'_>, insn: &Insn) -> Site {
     let bytes = view.image.code_at(insn.svma, u64::from(insn.length_bytes));
     Site {
-        function: view.function.name(),
+        function: view.name().to_owned(),
         offset_bytes: insn.svma.distance_from(view.function.start).unwrap_or(0),
         svma: insn.svma,
         text: view.image.architecture().text(bytes, insn.svma),

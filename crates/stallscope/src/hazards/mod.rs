@@ -7,6 +7,7 @@
 mod calls;
 mod card;
 mod crowded_set;
+mod difference;
 mod finding;
 mod heat;
 mod loop_alignment;
@@ -20,6 +21,7 @@ mod view;
 pub use calls::{CallGraph, CallingLoop, Calls, DirectCall, direct_target};
 pub use card::RuleCard;
 pub use crowded_set::CROWDED_SET;
+pub use difference::{FindingsDifference, MovedFinding, PlacedFinding};
 pub use heat::Heat;
 pub use loop_alignment::LOOP_ALIGNMENT;
 pub use rep_string::REP_STRING;

@@ -6,9 +6,9 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::finding::{Describer, site};
+use super::finding::{Describer, first_site};
 use super::strings::{self, StringEntry, StringSummary};
-use super::{CallGraph, Calls, FunctionView, HAZARDS, Hazard, Heat, Needs};
+use super::{CallGraph, Calls, Candidate, FunctionView, HAZARDS, Hazard, Heat, Needs};
 use crate::code::{Addresses, DebugInfo, Function, FunctionCode, FunctionSource, Image};
 use crate::machine::MachineProfile;
 use crate::model::{Finding, Svma};
@@ -84,7 +84,8 @@ pub fn scan(
         .map(|f| {
             let view = FunctionView::of(image, f);
             let mut part = look(&view, &filter.rules, profile, heat);
-            part.calls = if of_program.is_empty() { None } else { Calls::of(&view) };
+            let asked = of_program.iter().any(|r| r.understands(image.architecture()));
+            part.calls = if asked { Calls::of(&view) } else { None };
             part
         })
         .filter(Part::has_something)
@@ -144,19 +145,23 @@ fn look_around(
 ) -> Vec<Finding> {
     let view_of =
         |start: Svma| graph.image.function_at(start).map(|f| FunctionView::of(graph.image, f));
-    let mut findings = Vec::new();
-    let mut repeats = HashMap::new();
-    for (function, candidate, others) in rule.look_at_program(graph, profile) {
-        let Some(view) = view_of(function) else { continue };
-        let mut describer = Describer { view: &view, profile, heat, repeats };
-        let mut finding = describer.finding(rule, candidate);
-        repeats = describer.repeats;
-        let starts = others.into_iter().filter_map(view_of);
-        finding.others =
-            starts.filter(|v| !v.code().insns.is_empty()).map(|v| site(&v, 0)).collect();
-        findings.push(finding);
-    }
-    findings
+    let found = rule.look_at_program(graph, profile);
+    let by_function: Vec<&[(Svma, Candidate, Vec<Svma>)]> =
+        found.chunk_by(|a, b| a.0 == b.0).collect();
+    by_function
+        .into_par_iter()
+        .filter_map(|group| Some((view_of(group.first()?.0)?, group)))
+        .flat_map_iter(|(view, group)| {
+            let mut describer = Describer { view: &view, profile, heat, repeats: HashMap::new() };
+            let describe = |(_, candidate, others): &(Svma, Candidate, Vec<Svma>)| {
+                let mut finding = describer.finding(rule, candidate.clone());
+                let starts = others.iter().copied().filter_map(view_of);
+                finding.others = starts.filter_map(|v| first_site(&v)).collect();
+                finding
+            };
+            group.iter().map(describe).collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// Runs rules over one function.

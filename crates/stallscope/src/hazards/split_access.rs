@@ -72,7 +72,7 @@ impl Hazard for SplitAccess {
     }
 
     fn needs(&self) -> Needs {
-        Needs::Nothing
+        Needs::FixedAddresses
     }
 
     fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {

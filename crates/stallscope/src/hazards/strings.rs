@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::code::{FunctionCode, Image, StringKind, StringSite, may_hold_strings, string_sites};
+use crate::code::{
+    FunctionCode, Image, MOST_FUNCTION_BYTES, StringKind, StringSite, may_hold_strings,
+    string_sites,
+};
 use crate::model::Svma;
 
 /// Upper ends of the size classes, the last without end.
@@ -66,7 +69,8 @@ pub struct StringSummary {
 
 impl StringEntry {
     /// One site of a function.
-    pub(super) fn of(function: Option<&str>, site: &StringSite) -> Self {
+    #[must_use]
+    pub fn of(function: Option<&str>, site: &StringSite) -> Self {
         let stem = match site.kind {
             StringKind::Move => "movs",
             StringKind::Store => "stos",
@@ -138,10 +142,13 @@ impl StringSummary {
 pub(super) fn outside_functions(image: &Image) -> Vec<StringEntry> {
     let mut found = Vec::new();
     for (start, size_bytes) in image.unowned_code() {
-        let bytes = image.code_at(start, size_bytes);
-        if may_hold_strings(bytes) {
-            let sites = string_sites(bytes, &FunctionCode::decode(bytes, start));
-            found.extend(sites.iter().map(|site| StringEntry::of(None, site)));
+        let whole = image.code_at(start, size_bytes);
+        for (number, bytes) in whole.chunks(MOST_FUNCTION_BYTES).enumerate() {
+            if may_hold_strings(bytes) {
+                let start = start.offset((number * MOST_FUNCTION_BYTES) as i64);
+                let sites = string_sites(bytes, &FunctionCode::decode(bytes, start));
+                found.extend(sites.iter().map(|site| StringEntry::of(None, site)));
+            }
         }
     }
     found

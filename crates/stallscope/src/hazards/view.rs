@@ -3,9 +3,10 @@
 
 use std::cell::OnceCell;
 
+use crate::code::x86::Survey;
 use crate::code::{
-    Addresses, Architecture, Function, FunctionCode, Image, StringSite, may_hold_strings,
-    string_sites,
+    Addresses, Architecture, Function, FunctionCode, Image, MOST_FUNCTION_BYTES, StringSite,
+    may_hold_strings, string_sites,
 };
 
 /// What a function must have for a rule to look at it.
@@ -13,8 +14,8 @@ use crate::code::{
 pub enum Needs {
     /// A loop.
     Loops,
-    /// Nothing: the rule reads straight-line code too, in time linear in its size.
-    Nothing,
+    /// An access at a fixed address, or in an aligned frame, that may cross a cache line.
+    FixedAddresses,
     /// More than one function: it is asked about the whole program.
     Program,
     /// The byte pattern of a string instruction.
@@ -28,6 +29,8 @@ pub struct FunctionView<'a> {
     /// Where it is.
     pub function: &'a Function,
     bytes: &'a [u8],
+    name: OnceCell<String>,
+    survey: OnceCell<Survey>,
     code: OnceCell<FunctionCode>,
     addresses: OnceCell<Addresses>,
     strings: OnceCell<Vec<StringSite>>,
@@ -37,10 +40,13 @@ impl<'a> FunctionView<'a> {
     /// Decodes a function.
     #[must_use]
     pub fn of(image: &'a Image, function: &'a Function) -> Self {
+        let bytes = image.function_bytes(function);
         Self {
             image,
             function,
-            bytes: image.function_bytes(function),
+            bytes: &bytes[..bytes.len().min(MOST_FUNCTION_BYTES)],
+            name: OnceCell::new(),
+            survey: OnceCell::new(),
             code: OnceCell::new(),
             addresses: OnceCell::new(),
             strings: OnceCell::new(),
@@ -51,6 +57,19 @@ impl<'a> FunctionView<'a> {
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// Its name as a programmer wrote it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.get_or_init(|| self.function.name())
+    }
+
+    /// A first, cheap look at it.
+    #[must_use]
+    pub fn survey(&self) -> &Survey {
+        let look = || self.image.architecture().survey(self.bytes, self.function.start);
+        self.survey.get_or_init(look)
     }
 
     /// Its instructions, blocks and loops.
@@ -91,14 +110,10 @@ impl<'a> FunctionView<'a> {
     #[must_use]
     pub fn has(&self, needs: Needs) -> bool {
         match needs {
-            Needs::Nothing => true,
+            Needs::FixedAddresses => self.survey().may_cross_line,
             Needs::Program => false,
             // Most functions have none, which a look at the lengths of instructions tells.
-            Needs::Loops => {
-                let may =
-                    self.code.get().is_some() || self.image.architecture().may_loop(self.bytes);
-                may && !self.code().loops.is_empty()
-            }
+            Needs::Loops => self.survey().may_loop && !self.code().loops.is_empty(),
             Needs::Strings => !self.strings().is_empty(),
         }
     }

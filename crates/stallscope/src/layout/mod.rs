@@ -1,9 +1,10 @@
-//! Where code sits: which functions of two builds belong together, what moved, and who shares which
-//! set of the instruction cache.
+//! Where code sits: which functions of two builds belong together, what moved, what grew and why, and
+//! who shares which set of the instruction cache.
 //!
 //! Nothing here is timed, and nothing is run: samples and counts come from `trace`.
 
 mod geometry;
+mod growth;
 mod heat;
 mod jumps;
 mod matching;
@@ -13,6 +14,10 @@ mod shift;
 mod what_if;
 
 pub use geometry::{Geometry, GeometryError};
+pub use growth::{
+    Build, CallChange, FunctionGrowth, FunctionSize, Growth, GrowthCounts, Reasons, SectionGrowth,
+    SizeDifference, StringChange, StringEffect,
+};
 pub use heat::{HotLine, LineHeat, Samples, function_index};
 pub use jumps::JumpCounts;
 pub use matching::{Change, FunctionMatch, match_functions};

@@ -53,9 +53,8 @@ impl FailOn {
 }
 
 /// Whether any finding counts.
-pub fn fails(conditions: &[FailOn], reports: &[ScanReport]) -> bool {
-    let counts = |f: &Finding| conditions.iter().any(|c| c.holds(f));
-    reports.iter().flat_map(|r| &r.findings).any(counts)
+pub fn fails<'a>(conditions: &[FailOn], mut findings: impl Iterator<Item = &'a Finding>) -> bool {
+    findings.any(|f| conditions.iter().any(|c| c.holds(f)))
 }
 
 /// One known finding: its program's file name and its id; the rest is for people who read the file.

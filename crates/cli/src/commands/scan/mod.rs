@@ -1,5 +1,7 @@
 //! `stallscope scan`: hazards in the machine code of programs.
 
+mod diff;
+mod diff_screen;
 mod gate;
 mod screen;
 
@@ -20,6 +22,7 @@ use super::target;
 use crate::context::{Context, Outcome};
 use crate::terminal::{FAINT, paint};
 use crate::{output, profile, terminal};
+pub use diff::ScanDifference;
 use gate::{Baseline, FailOn};
 
 const EXAMPLES: &str = "\
@@ -36,13 +39,15 @@ Examples:
   In CI: fail on findings that are not known yet, and show them in the review
     stallscope scan --write-baseline known.json ./server
     stallscope scan --baseline known.json --fail-on definite --sarif out.sarif ./server
+  What a change brought: new findings, and which functions grew and why
+    stallscope scan --diff --fail-on any ./server.old ./server
 
 A finding is a pattern: the code has a shape that costs when it runs and when its
 data make the accesses meet. `stallscope list` names the rules, `stallscope rule
 store-forward` explains one.
 
 Exit codes: 0 scanned (with --fail-on: nothing that counts), 1 findings that count
-(--fail-on, --gate), 2 bad usage or a file that cannot be read as a program.";
+(--fail-on, --gate; with --diff only new ones), 2 bad usage or a file that cannot be read as a program.";
 
 /// Arguments of `scan`.
 #[derive(Debug, Args)]
@@ -51,6 +56,9 @@ pub struct ScanArgs {
     /// Programs, libraries, object files, archives, kernel images (x86-64, AArch64)
     #[arg(required = true, value_name = "BINARY")]
     binaries: Vec<PathBuf>,
+    /// Compare two builds, OLD and NEW: findings new, gone and moved; which functions grew and why
+    #[arg(long, conflicts_with_all = ["sites", "write_baseline"])]
+    diff: bool,
     /// Only functions whose name contains NAME
     #[arg(long, short, value_name = "NAME")]
     function: Option<String>,
@@ -91,6 +99,9 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     for file in [&args.sarif, &args.write_baseline].into_iter().flatten() {
         output::check_target(file)?;
+    }
+    if args.diff {
+        return diff::run(args, context);
     }
     let chosen = profile::load(context)?;
     let filter = ScanFilter { function: args.function.clone(), rules: rules(&args.rule)? };
@@ -143,7 +154,8 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::json(context, "scan", &reports)?;
     let mut conditions = args.fail_on.clone();
     conditions.extend(args.gate.then_some(FailOn::Any));
-    Ok(if gate::fails(&conditions, &reports) { Outcome::Gated } else { Outcome::Fine })
+    let findings = reports.iter().flat_map(|r| &r.findings);
+    Ok(if gate::fails(&conditions, findings) { Outcome::Gated } else { Outcome::Fine })
 }
 
 fn most(top: usize) -> usize {

@@ -67,7 +67,8 @@ fn left_out(report: &ScanReport, most: usize) -> String {
     format!("\n{}", wrap("", &text))
 }
 
-fn entry(rank: usize, finding: &Finding, text: &mut SourceText) -> String {
+/// One finding with all that is known about it.
+pub fn entry(rank: usize, finding: &Finding, text: &mut SourceText) -> String {
     let title = format!(
         "\n{rank:>3}  {}\n",
         paint(STRONG, site::clip(site::short_name(&finding.site.function), 72)),

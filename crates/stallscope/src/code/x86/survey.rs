@@ -1,10 +1,15 @@
-//! How long instructions are, and nothing else: a first look at a function, to tell whether it can
-//! hold a loop.
+//! How long instructions are, and little else: a first look at a function, to tell whether it can hold
+//! a loop, whom it calls, and whether it may touch a cache line's end at a fixed address.
 //!
 //! Most functions have no jump backwards, and decoding them in full to learn that would be most of
 //! the work of a scan. Here an instruction is a few table look-ups. Whatever the tables do not know
 //! counts as "perhaps", so that the full decoder has the last word; a test holds the lengths against
 //! that decoder's. After the opcode maps of the Intel and AMD manuals.
+
+use smallvec::SmallVec;
+
+use super::width::widest_bytes;
+use crate::model::Svma;
 
 use Shape::{Escape, Evex, None as Bare, Vex2, Vex3, Xop};
 
@@ -151,27 +156,101 @@ struct Step {
     jump: Option<i64>,
     /// It jumps to where only the run knows.
     indirect: bool,
+    /// What is behind it in memory need not come after it.
+    ends: bool,
+    /// Where its ModRM byte is, if it has one.
+    mod_rm_at: Option<usize>,
+}
+
+/// What a first look tells about a function. Whatever is in doubt counts as "perhaps".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// All bytes were known instructions; otherwise everything else is "perhaps".
+    pub is_known: bool,
+    /// It may hold a loop. False is certain.
+    pub may_loop: bool,
+    /// An access at a fixed address, or in a frame that it aligns, may cross a cache line. False is
+    /// certain.
+    pub may_cross_line: bool,
+    /// Where its direct calls go, if all instructions are known.
+    pub calls: SmallVec<[Svma; 4]>,
+}
+
+/// A line of every x86-64 design.
+const LINE_BYTES: u64 = 64;
+const CALL: u8 = 0xe8;
+const CALL_BYTES: usize = 5;
+
+impl Survey {
+    /// Looks at a function.
+    ///
+    /// A jump whose target only the run knows can lead back only to code that nothing falls into:
+    /// behind an earlier jump or return. Without any, it closes no loop.
+    #[must_use]
+    pub fn of(code: &[u8], start: Svma) -> Self {
+        let mut survey = Self::default();
+        let (mut at, mut has_ended) = (0, false);
+        while at < code.len() {
+            let rest = &code[at..];
+            let Some(step) = step(rest) else { return Self::unknown() };
+            at += step.length_bytes;
+            if let Some(distance) = step.jump {
+                survey.may_loop |= distance < 0 && at as i64 + distance >= 0;
+            }
+            survey.may_loop |= step.indirect && has_ended;
+            has_ended |= step.ends;
+            let end = start.offset(at as i64);
+            if let Some(mod_rm_at) = step.mod_rm_at {
+                survey.may_cross_line |= may_cross_line(&rest[..step.length_bytes], mod_rm_at, end);
+            } else if rest[0] == CALL && step.length_bytes == CALL_BYTES {
+                let [a, b, c, d] = [rest[1], rest[2], rest[3], rest[4]];
+                survey.calls.push(end.offset(i64::from(i32::from_le_bytes([a, b, c, d]))));
+            }
+        }
+        survey.is_known = true;
+        survey
+    }
+
+    fn unknown() -> Self {
+        Self { may_loop: true, may_cross_line: true, ..Self::default() }
+    }
+}
+
+/// Whether an instruction that ends at `end` touches memory at a fixed address so near to the end
+/// of a line that it may cross it; or aligns the stack pointer to a line, after which others may.
+#[inline(always)]
+fn may_cross_line(insn: &[u8], mod_rm_at: usize, end: Svma) -> bool {
+    let mod_rm = insn[mod_rm_at];
+    if mod_rm & 0xc7 != 5 && mod_rm & 0xc7 != 4 && mod_rm != 0xe4 {
+        return false;
+    }
+    let displacement = |at: usize| {
+        let bytes = insn.get(at..at + 4)?;
+        Some(i64::from(i32::from_le_bytes(bytes.try_into().ok()?)))
+    };
+    let address = match mod_rm {
+        // and rsp, constant: opcode 0x81 or 0x83.
+        0xe4 => return matches!(insn.get(mod_rm_at.wrapping_sub(1)), Some(0x81 | 0x83)),
+        m if m & 0xc7 == 5 => displacement(mod_rm_at + 1).map(|d| end.offset(d)),
+        // Neither base nor index.
+        _ if insn.get(mod_rm_at + 1).is_some_and(|sib| sib & 0x3f == 0x25) => {
+            displacement(mod_rm_at + 2).map(|d| Svma(d as u64))
+        }
+        _ => return false,
+    };
+    let into_line = |address: Svma| address.0 % LINE_BYTES;
+    // Most addresses are far from the end of a line: only the rest is asked how wide it is.
+    address.is_none_or(|a| {
+        let room = LINE_BYTES - into_line(a);
+        room < LINE_BYTES && room < widest_bytes(insn)
+    })
 }
 
 /// Whether a function may hold a loop: it has a jump backwards into itself, one whose target only
 /// the run knows, or bytes that the tables do not know. False is certain.
-#[must_use]
-pub fn may_loop(code: &[u8]) -> bool {
-    let mut at = 0;
-    while at < code.len() {
-        let Some(step) = step(&code[at..]) else { return true };
-        at += step.length_bytes;
-        if step.indirect {
-            return true;
-        }
-        if let Some(distance) = step.jump
-            && distance < 0
-            && at as i64 + distance >= 0
-        {
-            return true;
-        }
-    }
-    false
+#[cfg(test)]
+fn may_loop(code: &[u8]) -> bool {
+    Survey::of(code, Svma(0)).may_loop
 }
 
 /// The prefixes in front of an opcode.
@@ -224,7 +303,13 @@ fn step(code: &[u8]) -> Option<Step> {
                 };
                 return finish(code, at, Shape::ModRm(extra), Prefixes::default());
             }
-            shape => return finish(code, at, shape, prefixes),
+            shape => {
+                let mut step = finish(code, at, shape, prefixes)?;
+                // Returns, int3, int1, jumps.
+                step.ends |=
+                    matches!(op, 0xc2 | 0xc3 | 0xca | 0xcb | 0xcc | 0xcf | 0xf1 | 0xe9 | 0xeb);
+                return Some(step);
+            }
         }
     }
 }
@@ -234,7 +319,12 @@ fn escaped(code: &[u8], at: usize, prefixes: Prefixes) -> Option<Step> {
     match op {
         0x38 => finish(code, at + 2, Shape::ModRm(0), prefixes),
         0x3a => finish(code, at + 2, Shape::ModRm(1), prefixes),
-        _ => finish(code, at + 1, TWO[usize::from(op)], prefixes),
+        _ => {
+            let mut step = finish(code, at + 1, TWO[usize::from(op)], prefixes)?;
+            // Traps, returns from the system, and a group that has one of them.
+            step.ends = matches!(op, 0x01 | 0x07 | 0x0b | 0x35 | 0xaa | 0xb9 | 0xff);
+            Some(step)
+        }
     }
 }
 
@@ -255,7 +345,11 @@ fn vector(code: &[u8], at: usize, map: u8, evex: bool) -> Option<Step> {
 #[inline(always)]
 fn finish(code: &[u8], at: usize, shape: Shape, prefixes: Prefixes) -> Option<Step> {
     let wide = if prefixes.narrow && !prefixes.long { 2 } else { 4 };
-    let mut step = Step { length_bytes: at, jump: None, indirect: false };
+    let mut step =
+        Step { length_bytes: at, jump: None, indirect: false, ends: false, mod_rm_at: None };
+    if matches!(shape, Shape::ModRm(_) | Shape::ModRmWide | Shape::Group3(_) | Shape::Group5) {
+        step.mod_rm_at = Some(at);
+    }
     step.length_bytes += match shape {
         Bare => 0,
         Shape::Plain(bytes) => usize::from(bytes),
@@ -282,6 +376,7 @@ fn finish(code: &[u8], at: usize, shape: Shape, prefixes: Prefixes) -> Option<St
         }
         Shape::Group5 => {
             step.indirect = matches!(code.get(at)? & 0x38, 0x20 | 0x28);
+            step.ends = step.indirect;
             mod_rm(code, at)?
         }
         Shape::Move if prefixes.long => 8,
@@ -308,9 +403,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::code::Flow;
 
-    /// One instruction as the full decoder sees it; `None` when it is no instruction.
-    fn by_decoder(code: &[u8]) -> Option<Step> {
+    /// What the full decoder says about one instruction: its length, how far it jumps, whether the
+    /// target is unknown, and whether what is behind it need not follow.
+    type Told = (usize, Option<i64>, bool, bool);
+
+    /// `None` when it is no instruction.
+    fn by_decoder(code: &[u8]) -> Option<Told> {
         let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
         let insn = decoder.decode();
         if insn.is_invalid() {
@@ -322,7 +422,15 @@ mod tests {
         );
         let jump = direct.then(|| insn.near_branch_target().wrapping_sub(insn.len() as u64) as i64);
         let indirect = insn.flow_control() == FlowControl::IndirectBranch;
-        Some(Step { length_bytes: insn.len(), jump, indirect })
+        let code = crate::code::x86::decode(&code[..insn.len()], Svma(0));
+        let ends = !matches!(code[0].flow, Flow::Next | Flow::Call | Flow::Branch(_));
+        Some((insn.len(), jump, indirect, ends))
+    }
+
+    /// Compares; an end that is none costs time only.
+    fn agree(step: Step, (length, jump, indirect, ends): Told) -> bool {
+        (step.length_bytes, step.jump, step.indirect) == (length, jump, indirect)
+            && (step.ends || !ends)
     }
 
     #[test]
@@ -335,11 +443,14 @@ mod tests {
             let mut at = 0;
             while let Some(expected) = by_decoder(&code[at..]) {
                 match step(&code[at..]) {
-                    Some(step) => assert_eq!(step, expected, "{:02x?}", &code[at..][..16]),
+                    Some(step) => {
+                        let bytes = &code[at..at + expected.0];
+                        assert!(agree(step, expected), "{step:?} {expected:?} {bytes:02x?}");
+                    }
                     None => unknown += 1,
                 }
                 seen += 1;
-                at += expected.length_bytes;
+                at += expected.0;
                 if at == code.len() {
                     break;
                 }
@@ -364,7 +475,7 @@ mod tests {
             let code = [prefix, rest].concat();
             // What is no instruction may be anything: the full decoder stops there by itself.
             if let (Some(expected), Some(step)) = (by_decoder(&code), step(&code)) {
-                prop_assert_eq!(step, expected, "{:02x?}", code);
+                prop_assert!(agree(step, expected), "{step:?} {expected:?} {code:02x?}");
             }
         }
     }
@@ -372,10 +483,30 @@ mod tests {
     #[test]
     fn a_jump_backwards_may_be_a_loop_and_a_call_is_none() {
         assert!(may_loop(&[0xff, 0xcf, 0x75, 0xfc, 0xc3])); // dec edi; jne -4; ret
-        assert!(may_loop(&[0xff, 0xe0])); // jmp rax
+        assert!(may_loop(&[0xc3, 0xff, 0xe0])); // ret; jmp rax
+        assert!(!may_loop(&[0xff, 0xe0, 0xc3])); // jmp rax; ret: nothing before it to jump to
         assert!(may_loop(&[0x06])); // no instruction
         assert!(!may_loop(&[0x75, 0x01, 0x90, 0xc3])); // jne +1; nop; ret
         assert!(!may_loop(&[0xe8, 0xf0, 0xff, 0xff, 0xff, 0xc3])); // call backwards; ret
         assert!(!may_loop(&[0xeb, 0xf0])); // a tail call to the function before
+    }
+
+    #[test]
+    fn a_survey_of_a_real_program_misses_no_loop_and_no_call() {
+        let image = crate::code::Image::open(&std::env::current_exe().unwrap()).unwrap();
+        let (mut loops, mut surveyed) = (0, 0);
+        for function in image.functions().iter().step_by(5) {
+            let bytes = image.function_bytes(function);
+            let survey = Survey::of(bytes, function.start);
+            let code = crate::code::FunctionCode::of(&image, function);
+            assert!(survey.may_loop || code.loops.is_empty(), "{}", function.symbol);
+            loops += usize::from(!code.loops.is_empty());
+            surveyed += usize::from(survey.may_loop);
+            let calls = code.insns.iter().filter(|i| {
+                i.flow == Flow::Call && image.code_at(i.svma, 1) == [CALL] && i.length_bytes == 5
+            });
+            assert!(!survey.is_known || survey.calls.len() == calls.count(), "{}", function.symbol);
+        }
+        assert!(loops > 100 && surveyed >= loops, "{surveyed} for {loops}");
     }
 }

@@ -1,0 +1,139 @@
+//! What the tables of a program say about where things come from: the source file of a local
+//! function, the name of a function in another file that is called, and which compilers were at work.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use object::{
+    Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolKind,
+};
+use rustc_hash::FxHashMap;
+
+use super::arch::Architecture;
+use super::image::Image;
+use super::place::ROOM_BYTES;
+use crate::model::Svma;
+
+/// `endbr64`, in front of the jump of a stub.
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Origins {
+    /// Local functions of a linked program, by start, with their source file's name.
+    files: FxHashMap<Svma, String>,
+    /// What is defined elsewhere, by where it was placed.
+    elsewhere: FxHashMap<Svma, String>,
+    /// Places in memory that hold the address of a function defined elsewhere.
+    slots: FxHashMap<Svma, String>,
+    compilers: BTreeSet<String>,
+}
+
+impl Origins {
+    /// Reads the tables again.
+    #[must_use]
+    pub fn of(image: &Image) -> Self {
+        let parts = image.parts();
+        let mut origins = Self::default();
+        let Ok(file) = object::File::parse(&*parts) else { return origins };
+        let mut current: Option<String> = None;
+        for symbol in file.symbols() {
+            let name = symbol.name().unwrap_or_default();
+            match (symbol.kind(), image.placed()) {
+                (SymbolKind::File, _) => {
+                    current = Some(name.to_owned()).filter(|n| !n.is_empty());
+                }
+                (_, Some(placed)) if symbol.is_undefined() && !name.is_empty() => {
+                    let at = Svma(placed.symbol(&symbol));
+                    origins.elsewhere.insert(at, name.to_owned());
+                    origins.slots.insert(at.offset(ROOM_BYTES as i64), name.to_owned());
+                }
+                (SymbolKind::Text, None) if symbol.is_local() && symbol.is_definition() => {
+                    if let Some(file) = &current {
+                        origins.files.insert(Svma(symbol.address()), file.clone());
+                    }
+                }
+                _ => {}
+            }
+        }
+        origins.slots.extend(imports(&file));
+        let comment = file.section_by_name(".comment").and_then(|s| s.data().ok()).unwrap_or(&[]);
+        let texts = comment.split(|b| *b == 0).filter(|text| !text.is_empty());
+        origins.compilers = texts.map(|t| String::from_utf8_lossy(t).into_owned()).collect();
+        origins
+    }
+
+    /// The source file of a local function of a linked program.
+    #[must_use]
+    pub fn file(&self, function: Svma) -> Option<&str> {
+        self.files.get(&function).map(String::as_str)
+    }
+
+    /// What the compilers left about themselves (`.comment`).
+    #[must_use]
+    pub fn compilers(&self) -> &BTreeSet<String> {
+        &self.compilers
+    }
+
+    /// The symbol that a direct call or jump to `target` reaches, also through a stub of the linker.
+    #[must_use]
+    pub fn callee(&self, image: &Image, target: Svma) -> Option<String> {
+        let own = image.function_at(target).filter(|f| f.named && f.start == target);
+        own.map(|f| f.symbol.clone()).or_else(|| self.elsewhere.get(&target).cloned()).or_else(
+            || {
+                let code = image.code_at(target, 16);
+                let (code, at) = match code.strip_prefix(&ENDBR64) {
+                    Some(rest) => (rest, target.offset(4)),
+                    None => (code, target),
+                };
+                let slot = match (image.architecture(), code) {
+                    (Architecture::X86_64, [0xff, 0x25, a, b, c, d, ..]) => {
+                        at.offset(6 + i64::from(i32::from_le_bytes([*a, *b, *c, *d])))
+                    }
+                    (Architecture::X86_64, [0xf2, 0xff, 0x25, a, b, c, d, ..]) => {
+                        at.offset(7 + i64::from(i32::from_le_bytes([*a, *b, *c, *d])))
+                    }
+                    _ => return None,
+                };
+                self.slots.get(&slot).cloned()
+            },
+        )
+    }
+
+    /// The symbol whose address is kept at a place in memory.
+    #[must_use]
+    pub fn callee_through(&self, slot: Svma) -> Option<&str> {
+        self.slots.get(&slot).map(String::as_str)
+    }
+}
+
+/// Where the loader writes the addresses of what a program imports.
+fn imports<'d>(file: &impl Object<'d>) -> BTreeMap<Svma, String> {
+    let Some((table, relocations)) = file.dynamic_symbol_table().zip(file.dynamic_relocations())
+    else {
+        return BTreeMap::new();
+    };
+    relocations
+        .filter_map(|(at, relocation)| {
+            let RelocationTarget::Symbol(index) = relocation.target() else { return None };
+            let symbol = table.symbol_by_index(index).ok()?;
+            let name = symbol.name().ok().filter(|name| !name.is_empty())?;
+            Some((Svma(at), name.to_owned()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_was_compiled_by_somebody_and_calls_the_c_library() {
+        let image = Image::open(&std::env::current_exe().unwrap()).unwrap();
+        let origins = Origins::of(&image);
+        assert!(origins.compilers().iter().any(|c| c.contains("rustc") || c.contains("GCC")));
+        assert!(origins.slots.values().any(|name| name == "memcpy"), "{:?}", origins.slots.len());
+        assert!(!origins.files.is_empty());
+        let first = &image.functions().iter().find(|f| f.named).unwrap();
+        assert_eq!(origins.callee(&image, first.start).as_ref(), Some(&first.symbol));
+    }
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Writes small inputs to start fuzzing from into fuzz/corpus/<target>: programs that the compilers of
+# this machine make, in a few kB each. Safe to run again; what fuzzing has found stays.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+cat >"$scratch/seed.c" <<'SOURCE'
+struct regs { long words[21]; };
+void copy(struct regs *to, const struct regs *from) { *to = *from; }
+long ring(long x, int n) {
+    volatile unsigned at[32];
+    for (int i = 0; i < n; i++) {
+        at[2 * (i & 15)] = (unsigned)x;
+        at[2 * (i & 15) + 1] = (unsigned)(x >> 32);
+        x = *(volatile long *)&at[2 * (i & 15)] + 1;
+    }
+    return x;
+}
+int pick(int n) {
+    switch (n) { case 0: return 3; case 1: return 7; case 2: return 1; case 3: return 9; case 4: return 2; }
+    return 0;
+}
+SOURCE
+
+into=corpus/scan_bytes
+mkdir -p "$into"
+compile() { # name, compiler and flags
+    local name=$1
+    shift
+    if command -v "$1" >/dev/null; then
+        "$@" -c "$scratch/seed.c" -o "$into/$name"
+    fi
+}
+compile gcc.o gcc -O2
+compile gcc-g.o gcc -O2 -g1
+compile gcc-rep.o gcc -O2 -mgeneral-regs-only
+compile gcc-sections.o gcc -O1 -ffunction-sections
+compile aarch64.o aarch64-linux-gnu-gcc -O2
+for version in 16 19; do
+    compile "clang-$version.o" "clang-$version" -O2
+done
+# Linked, with unwind tables and a loader's tables, stripped and not.
+gcc -O2 -nostdlib -shared "$scratch/seed.c" -o "$into/shared.so"
+gcc -O2 -nostdlib -shared -s "$scratch/seed.c" -o "$into/stripped.so"
+echo "$(find "$into" -type f | wc -l) files in fuzz/$into"
