@@ -7,6 +7,7 @@
 //! *presented* where a lie has been seen.
 
 mod caches;
+mod decoded;
 mod facts;
 mod features;
 mod forwarding;
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use caches::{Cache, CacheKind, Origin};
+pub use decoded::DecodedCache;
 pub use facts::{Facts, SysfsCache};
 pub use features::{CounterLeaf, Features};
 pub use known::Microarchitecture;
