@@ -98,7 +98,11 @@ fn what_cannot_be_used_is_refused_in_one_sentence() {
     refused(here, &["layout", "./before", "--samples", "cut"], &["cut is truncated"]);
     refused(here, &["layout", "./before", "--samples", "none"], &["none cannot be read"]);
     refused(here, &["layout", "./before", "./after", "--samples", "text"], &["2 programs and 1"]);
-    refused(here, &["layout", "./before", "-f", "work"], &["--function and --shift need samples"]);
+    refused(
+        here,
+        &["layout", "./before", "-f", "work"],
+        &["--function, --shift and --measured need samples"],
+    );
     refused(here, &["layout", "./before", "--l1i", "1,2"], &["bytes,ways,line"]);
     refused(here, &["layout", "./before", "--suggest"], &["--suggest needs a window"]);
     refused(here, &["layout", "./before", "--as", "pentium"], &["no processor design is called"]);
