@@ -8,6 +8,7 @@ pub use crate::commands::case::CaseArgs;
 pub use crate::commands::compare::CompareArgs;
 pub use crate::commands::explain::ExplainArgs;
 pub use crate::commands::layout::LayoutArgs;
+pub use crate::commands::layout::skid::SampleLoopArgs;
 pub use crate::commands::list::ListArgs;
 pub use crate::commands::probe::ProbeArgs;
 pub use crate::commands::probe::wide::WideArgs;
@@ -79,6 +80,9 @@ pub enum Command {
     /// The 512-bit part of a probe, in a process of its own
     #[command(hide = true)]
     ProbeWide(WideArgs),
+    /// A loop that is sampled to learn where samples land
+    #[command(hide = true)]
+    SampleLoop(SampleLoopArgs),
     /// Show one card about a hazard rule
     Rule(RuleArgs),
     /// Find hazards in the machine code of a program

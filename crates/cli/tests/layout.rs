@@ -98,10 +98,106 @@ fn what_cannot_be_used_is_refused_in_one_sentence() {
     refused(here, &["layout", "./before", "--samples", "cut"], &["cut is truncated"]);
     refused(here, &["layout", "./before", "--samples", "none"], &["none cannot be read"]);
     refused(here, &["layout", "./before", "./after", "--samples", "text"], &["2 programs and 1"]);
-    refused(here, &["layout", "./before", "-f", "work"], &["--function and --shift need samples"]);
+    refused(
+        here,
+        &["layout", "./before", "-f", "work"],
+        &["--function, --shift and --measured need samples"],
+    );
     refused(here, &["layout", "./before", "--l1i", "1,2"], &["bytes,ways,line"]);
+    refused(here, &["layout", "./before", "--suggest"], &["--suggest needs a window"]);
+    refused(here, &["layout", "./before", "--as", "pentium"], &["no processor design is called"]);
+    let measured = |text| ["layout", "./before", "./after", "--run", "--measured", text];
+    refused(here, &measured("15"), &["neither a difference like 15%"]);
+    refused(here, &measured("15%"), &["executions were counted"]);
+    let traced = ["layout", "./before", "./after", "--trace", "first", "--measured", "15%"];
+    refused(here, &traced, &["how long it took: --takes"]);
     let own = assert_cmd::cargo::cargo_bin!("stallscope").display().to_string();
     refused(here, &["layout", &own, "./before"], &["do not look like two builds"]);
+}
+
+#[test]
+fn a_call_is_followed_in_both_builds_and_everything_that_counts_is_priced() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    two_builds(here);
+    let judged =
+        ["--as", "cascade-lake", "--measured", "20%", "--takes", "10ns", "--csv", "tables"];
+    let traced = ["./before", "./after", "--trace", "first", "--suggest", "--order-file", "order"];
+    // `first` returns at once; what runs behind it would be followed for hours, and is not.
+    let value = result(here, &[&judged[..], &traced[..], &["--shift", "0..128:64"]].concat());
+    let windows = value["windows"].as_array().unwrap();
+    assert_eq!(windows.len(), 2, "{windows:#?}");
+    for window in windows {
+        assert_eq!(window["operations"], 1);
+        assert!(window["instructions"].as_u64().unwrap() > 1, "{window:#?}");
+        // A call of a few instructions fits, and the second time nothing misses.
+        assert_eq!((&window["misses"], &window["overfull"]), (&0.into(), &serde_json::json!([])));
+    }
+    assert_eq!(value["design"], "cascade_lake");
+    assert_eq!(value["jump_erratum"], true);
+    let effects = value["budget"]["effects"].as_array().unwrap();
+    let kinds: Vec<&str> = effects.iter().map(|e| e["count"]["kind"].as_str().unwrap()).collect();
+    for kind in ["boundary_jumps", "code_misses", "decoded_misses", "extra_windows"] {
+        assert!(kinds.contains(&kind), "{kinds:?}");
+    }
+    assert!(value["budget"]["named"].is_null(), "{:#?}", value["budget"]);
+    let options = value["suggestions"]["options"].as_array().unwrap();
+    assert_eq!(options.len(), 5);
+    assert_eq!(options[0]["option"], "-falign-functions=16");
+    assert!(options[0]["warning"].as_str().unwrap().contains("harmful on Cascade Lake"));
+    assert_eq!(fs::read_to_string(here.join("order")).unwrap(), "first\n");
+    assert_eq!(value["sets"]["what_if"]["outcomes"][1]["misses"], 0);
+    for name in ["fighters", "jumps", "loops", "budget", "suggestions", "what-if"] {
+        assert!(here.join("tables").join(format!("{name}.csv")).exists(), "{name}");
+    }
+}
+
+#[test]
+fn recorded_windows_say_the_same_as_followed_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    two_builds(here);
+    for name in ["before", "after"] {
+        let program = format!("./{name}");
+        let (record, file) = (["trace", "-f", "first", "--window", "1"], format!("{name}.trace"));
+        let output = run(here, &[&record[..], &["--record", &file, "--", &program]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let windows = ["--windows", "before.trace", "--windows", "after.trace"];
+    let value = result(here, &[&["./before", "./after"], &windows[..]].concat());
+    let followed = result(here, &["./before", "./after", "--trace", "first"]);
+    let count = |value: &serde_json::Value| value["windows"][1]["instructions"].as_u64().unwrap();
+    assert_eq!(count(&value), count(&followed));
+    let screen = stallscope(here, &[&["layout", "./before", "./after"], &windows[..]].concat());
+    let screen = String::from_utf8({ screen }.output().unwrap().stdout).unwrap();
+    assert!(screen.contains("misses per operation"), "{screen}");
+    assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
+
+    refused(here, &["layout", "./before", "--windows", "none"], &["cannot open none"]);
+    refused(here, &["layout", "./before", "./after", "--windows", "before.trace"], &["2 programs"]);
+    let own = assert_cmd::cargo::cargo_bin!("stallscope").display().to_string();
+    let wrong = ["layout", &own, "--windows", "before.trace"];
+    refused(here, &wrong, &["none of its code is of"]);
+}
+
+#[test]
+fn printed_samples_are_read_by_name_and_distance() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    two_builds(here);
+    let line =
+        |object: &str| format!("before 1 2.5: 100000 cpu-clock:u:  401136 work+0x4 ({object})\n");
+    fs::write(here.join("text"), line("/x/before").repeat(3) + &line("/x/libc.so")).unwrap();
+    let value = result(here, &["./before", "--samples", "text"]);
+    let heat = &value["sets"]["heat"][0];
+    assert_eq!((&heat["samples"], &heat["lines"]), (&3.into(), &1.into()));
+    assert!(value["sets"]["notes"].to_string().contains("1 of 4 samples are in other files"));
+    fs::write(here.join("text"), line("/x/libc.so")).unwrap();
+    refused(
+        here,
+        &["layout", "./before", "--samples", "text"],
+        &["no samples in", "perf.data itself"],
+    );
 }
 
 /// The case's builds, or a loud word about why not.

@@ -108,7 +108,7 @@ impl Hazard for LoopAlignment {
 }
 
 /// First and last address of a loop that is one piece of code without calls.
-fn extent(code: &FunctionCode, of: &Loop) -> Option<(Svma, Svma)> {
+pub(crate) fn extent(code: &FunctionCode, of: &Loop) -> Option<(Svma, Svma)> {
     let in_one_piece = of.blocks.windows(2).all(|pair| pair[0] + 1 == pair[1]);
     let blocks = || of.blocks.iter().map(|b| &code.blocks[*b]);
     let calls = blocks().any(|b| code.insns[b.first..b.end].iter().any(|i| i.flow == Flow::Call));

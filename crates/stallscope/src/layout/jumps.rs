@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::Samples;
 use crate::code::{Image, x86};
+use crate::model::Svma;
 
 const WINDOW_BYTES: u64 = 32;
 
@@ -32,17 +33,26 @@ impl JumpCounts {
     /// Counts the jumps in functions that have samples.
     #[must_use]
     pub fn of(image: &Image, samples: &Samples) -> Self {
+        Self::placed(image, samples, |_| 0)
+    }
+
+    /// The same if each function, by its position in [`Image::functions`], stood so many bytes further.
+    pub(super) fn placed(
+        image: &Image,
+        samples: &Samples,
+        moved_bytes: impl Fn(usize) -> i64 + Sync,
+    ) -> Self {
         let seen = image
             .functions()
             .par_iter()
-            .filter(|f| samples.hits.range(f.start..f.end()).next().is_some());
-        let parts = seen.map(|function| {
+            .enumerate()
+            .filter(|(_, f)| samples.hits.range(f.start..f.end()).next().is_some());
+        let parts = seen.map(|(index, function)| {
             let mut counts = Self::default();
             let mut executed = [0_u64; 2];
+            let by = moved_bytes(index);
             for jump in x86::jumps(image.function_bytes(function), function.start) {
-                let last = jump.end.0.wrapping_sub(1);
-                let on_boundary = jump.start.0 / WINDOW_BYTES != last / WINDOW_BYTES
-                    || jump.end.0.is_multiple_of(WINDOW_BYTES);
+                let on_boundary = is_on_boundary(jump.start.offset(by), jump.end.offset(by));
                 let runs = samples.hits.get(&jump.insn).copied().unwrap_or(0);
                 counts.jumps += 1;
                 counts.on_boundary += u64::from(on_boundary);
@@ -62,6 +72,52 @@ impl JumpCounts {
             executed_on_boundary: add(x.executed_on_boundary, y.executed_on_boundary),
         })
     }
+}
+
+/// Whether a jump from `start` to before `end` crosses a boundary or ends at one.
+fn is_on_boundary(start: Svma, end: Svma) -> bool {
+    start.0 / WINDOW_BYTES != end.0 / WINDOW_BYTES
+}
+
+/// A jump on a boundary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BoundaryJump {
+    /// Its function.
+    pub function: String,
+    /// Where in it the jump is, or what is fused with it.
+    pub offset_bytes: u64,
+    /// Executions, or samples where executions were not counted.
+    pub executions: u64,
+}
+
+/// The jumps on boundaries that have samples, most first.
+#[must_use]
+pub fn boundary_jumps(image: &Image, samples: &Samples) -> Vec<BoundaryJump> {
+    let seen = image
+        .functions()
+        .par_iter()
+        .filter(|f| samples.hits.range(f.start..f.end()).next().is_some());
+    let mut all: Vec<BoundaryJump> = seen
+        .flat_map_iter(|function| {
+            let jumps = x86::jumps(image.function_bytes(function), function.start).into_iter();
+            let jumps = jumps.filter(|jump| is_on_boundary(jump.start, jump.end));
+            jumps.filter_map(|jump| {
+                Some(BoundaryJump {
+                    function: function.name(),
+                    offset_bytes: jump.start.distance_from(function.start)?,
+                    executions: *samples.hits.get(&jump.insn)?,
+                })
+            })
+        })
+        .collect();
+    all.sort_by(|a, b| {
+        (b.executions, &a.function, a.offset_bytes).cmp(&(
+            a.executions,
+            &b.function,
+            b.offset_bytes,
+        ))
+    });
+    all
 }
 
 fn add(x: Option<u64>, y: Option<u64>) -> Option<u64> {
@@ -99,5 +155,13 @@ mod tests {
         assert_eq!(counts(28, true).on_boundary, 1);
         assert_eq!(counts(20, true).on_boundary, 0);
         assert_eq!(counts(29, false).executed, None);
+        let hits = [(start.offset(31), 5)].into();
+        let samples = Samples { hits, is_complete: true, ..Samples::default() };
+        let sites = boundary_jumps(&program(29), &samples);
+        let wanted = BoundaryJump { function: "f".into(), offset_bytes: 29, executions: 5 };
+        assert_eq!(sites, [wanted]);
+        // Sixteen bytes further the same pair stands in the middle of a window.
+        let moved = JumpCounts::placed(&program(29), &samples, |_| 16);
+        assert_eq!((moved.executed, moved.executed_on_boundary), (Some(5), Some(0)));
     }
 }

@@ -5,10 +5,11 @@ use serde::Serialize;
 
 use super::sets::{Cluster, HotBuild, SetRow, clusters, set_rows};
 use super::{
-    BuildSummary, Geometry, JumpCounts, LineHeat, Samples, ShiftMap, Shifts, WhatIf,
-    match_functions,
+    Budget, BuildSummary, FrontEnd, Geometry, JumpCounts, LineHeat, Occupancy, Samples, ShiftMap,
+    Shifts, Suggestions, TracedWindow, WhatIf, match_functions,
 };
 use crate::code::{Function, Image};
+use crate::machine::Microarchitecture;
 
 /// Fewer samples than this give no picture of 64 sets.
 const FEW_SAMPLES: u64 = 2000;
@@ -60,8 +61,18 @@ pub struct LayoutReport {
     pub build: Option<BuildSummary>,
     /// The sets, when there are samples.
     pub sets: Option<SetReport>,
-    /// Whether the erratum on jumps at 32-byte boundaries applies to this machine's processor.
-    pub jump_erratum_here: bool,
+    /// Windows of the builds in the modelled cache, when they were traced.
+    pub windows: Vec<Occupancy>,
+    /// The processor that is judged for.
+    pub design: Microarchitecture,
+    /// Whether the erratum on jumps at 32-byte boundaries applies to it.
+    pub jump_erratum: bool,
+    /// How the builds lie in its front end, when there are samples.
+    pub front_end: Vec<FrontEnd>,
+    /// What each effect can cost, when executions of two builds were counted.
+    pub budget: Option<Budget>,
+    /// What other arrangements would do, when that was asked for.
+    pub suggestions: Option<Suggestions>,
 }
 
 /// Which function to hold against the others.
@@ -74,7 +85,8 @@ pub enum FocusError {
     Cold(String),
 }
 
-/// Builds the tables of sets; `builds` are one or two programs with their samples.
+/// Builds the tables of sets; `builds` are one or two programs with their samples, `shifts` what to
+/// try and the traced window of the last build, where there is one.
 ///
 /// # Errors
 /// [`FocusError`] when the function that was asked for is not there.
@@ -82,7 +94,7 @@ pub fn set_report(
     builds: &[(&Image, &Samples)],
     geometry: Geometry,
     function: Option<&str>,
-    shifts: Option<Shifts>,
+    shifts: Option<(Shifts, Option<&TracedWindow>)>,
 ) -> Result<SetReport, FocusError> {
     let heats: Vec<LineHeat> =
         builds.iter().map(|(image, s)| LineHeat::of(image, geometry, s)).collect();
@@ -98,7 +110,7 @@ pub fn set_report(
     let named = last_focus.and_then(|i| last.0.functions().get(i)).map(Function::name);
     let what_if = shifts
         .zip(*last_focus)
-        .and_then(|(shifts, at)| WhatIf::of(last.0, last.1, geometry, at, shifts));
+        .and_then(|((s, window), at)| WhatIf::of(last.0, (last.1, window), geometry, at, s));
     let heat = builds.iter().zip(&heats).enumerate();
     let heat = heat.map(|(arm, ((_, samples), heat))| HeatSummary {
         source: samples.source.clone(),
@@ -141,7 +153,8 @@ fn notes(builds: &[(&Image, &Samples)], heats: &[LineHeat], geometry: Geometry) 
                 .to_owned(),
         );
     }
-    notes.dedup();
+    let mut seen = std::collections::BTreeSet::new();
+    notes.retain(|note| seen.insert(note.clone()));
     notes
 }
 

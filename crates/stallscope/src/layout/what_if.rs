@@ -3,16 +3,19 @@
 //!
 //! Counted are *excess lines*: lines in use beyond the ways of their set, summed over all sets. A
 //! build is fragile when many small shifts give many more of them than it has now: then a change
-//! anywhere in front of the hot code may show as a regression. Excess lines are no prediction of
-//! time.
+//! anywhere in front of the hot code may show as a regression. Where a window was traced, its
+//! misses are simulated anew for every shift, and fragility goes by them. Neither is a prediction
+//! of time.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Geometry, LineHeat, Samples};
+use super::occupancy::misses_placed;
+use super::{Geometry, LineHeat, Samples, TracedWindow};
 use crate::code::Image;
 use crate::model::Svma;
 
@@ -64,6 +67,8 @@ pub struct ShiftOutcome {
     pub overfull_sets: u32,
     /// Lines beyond the ways, over all sets.
     pub excess_lines: u32,
+    /// Simulated misses of the traced window, where there is one.
+    pub misses: Option<u64>,
 }
 
 /// All shifts of one build.
@@ -75,7 +80,8 @@ pub struct WhatIf {
     pub now: ShiftOutcome,
     /// Every shift.
     pub outcomes: Vec<ShiftOutcome>,
-    /// Fragility: the share of shifts that give more excess lines than there are now, from 0 to 1.
+    /// Fragility: the share of shifts that give more misses than there are now, or more excess lines
+    /// where misses are not known; from 0 to 1.
     pub worse_share: f64,
     /// Whether lines in use were counted; with samples they are a lower bound.
     pub is_complete: bool,
@@ -86,7 +92,7 @@ impl WhatIf {
     #[must_use]
     pub fn of(
         image: &Image,
-        samples: &Samples,
+        (samples, window): (&Samples, Option<&TracedWindow>),
         geometry: Geometry,
         focus: usize,
         shifts: Shifts,
@@ -101,13 +107,17 @@ impl WhatIf {
             .filter(|at| in_use(at))
             .map(|at| Svma(at.0 / PIECE_BYTES * PIECE_BYTES))
             .collect();
-        let outcome = |by: u64| shifted(&pieces, geometry, point.start, by);
+        let outcome = |by: u64| ShiftOutcome {
+            misses: window.and_then(|w| misses_shifted(w, geometry, point.start, by)),
+            ..shifted(&pieces, geometry, point.start, by)
+        };
         let now = outcome(0);
-        let outcomes: Vec<ShiftOutcome> = (shifts.from_bytes..shifts.to_bytes)
+        let all: Vec<u64> = (shifts.from_bytes..shifts.to_bytes)
             .step_by(usize::try_from(shifts.step_bytes).ok()?)
-            .map(outcome)
             .collect();
-        let worse = outcomes.iter().filter(|o| o.excess_lines > now.excess_lines).count();
+        let outcomes: Vec<ShiftOutcome> = all.into_par_iter().map(outcome).collect();
+        let weight = |o: &ShiftOutcome| o.misses.unwrap_or(u64::from(o.excess_lines));
+        let worse = outcomes.iter().filter(|o| weight(o) > weight(&now)).count();
         Some(Self {
             function: point.name(),
             now,
@@ -116,6 +126,13 @@ impl WhatIf {
             is_complete: samples.is_complete,
         })
     }
+}
+
+fn misses_shifted(window: &TracedWindow, geometry: Geometry, from: Svma, by: u64) -> Option<u64> {
+    misses_placed(window, geometry, |insn| match insn.svma {
+        Some(svma) if svma >= from => insn.avma.offset(by as i64),
+        _ => insn.avma,
+    })
 }
 
 fn shifted(pieces: &BTreeSet<Svma>, geometry: Geometry, point: Svma, by: u64) -> ShiftOutcome {
@@ -130,6 +147,7 @@ fn shifted(pieces: &BTreeSet<Svma>, geometry: Geometry, point: Svma, by: u64) ->
         by_bytes: by,
         overfull_sets: excess.clone().filter(|n| *n > 0).count() as u32,
         excess_lines: excess.sum(),
+        misses: None,
     }
 }
 
@@ -137,6 +155,7 @@ fn shifted(pieces: &BTreeSet<Svma>, geometry: Geometry, point: Svma, by: u64) ->
 mod tests {
     use std::path::Path;
 
+    use super::super::window::tests::window;
     use super::*;
     use crate::code::fixture;
 
@@ -161,9 +180,16 @@ mod tests {
         let hits = image.functions().iter().map(|f| (f.start, 5)).collect();
         let samples = Samples { hits, is_complete: true, ..Samples::default() };
         let shifts = "0..256:64".parse().unwrap();
-        let found = WhatIf::of(&image, &samples, cache, 1, shifts).unwrap();
+        let found = WhatIf::of(&image, (&samples, None), cache, 1, shifts).unwrap();
         let excess: Vec<u32> = found.outcomes.iter().map(|o| o.excess_lines).collect();
         assert_eq!((found.now.excess_lines, excess), (0, vec![0, 1, 0, 1]));
+        assert!((found.worse_share - 0.5).abs() < 1e-9);
+
+        // The same from a window in which they take turns: every line that must share misses.
+        let window = window(&[(0, 16), (64, 16)], &[0, 1, 0, 1]);
+        let found = WhatIf::of(&image, (&samples, Some(&window)), cache, 1, shifts).unwrap();
+        let misses: Vec<_> = found.outcomes.iter().map(|o| o.misses).collect();
+        assert_eq!(misses, [Some(0), Some(4), Some(0), Some(4)]);
         assert!((found.worse_share - 0.5).abs() < 1e-9);
     }
 }

@@ -7,6 +7,7 @@
 //! *presented* where a lie has been seen.
 
 mod caches;
+mod decoded;
 pub mod diff;
 mod facts;
 mod features;
@@ -21,6 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use caches::{Cache, CacheKind, Origin};
+pub use decoded::DecodedCache;
 pub use facts::{Facts, SysfsCache};
 pub use features::{CounterLeaf, Features};
 pub use known::Microarchitecture;

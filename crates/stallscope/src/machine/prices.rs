@@ -231,6 +231,12 @@ impl MachineProfile {
     pub fn code_miss_price(&self) -> PriceRange {
         if self.is_skylake_family() { documented(0.0, 24.0, OWN_STUDY) } else { assumed(0.0, 24.0) }
     }
+
+    /// What it costs to decode a window anew that found no place among the decoded ones.
+    #[must_use]
+    pub fn decode_again_price(&self) -> PriceRange {
+        if self.is_skylake_family() { documented(0.0, 12.0, OWN_STUDY) } else { assumed(0.0, 12.0) }
+    }
 }
 
 #[cfg(test)]

@@ -1,29 +1,32 @@
 //! `stallscope layout`: what moved between two builds, and which cache sets became crowded.
 
+mod gather;
 mod heatmap;
+mod judged;
+mod placement;
 mod screen;
+pub mod skid;
 mod tables;
+mod windows;
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use stallscope::code::Image;
-use stallscope::compare::default_cpu;
 use stallscope::layout::{
-    BuildSummary, Geometry, LayoutReport, Samples, SetReport, ShiftMap, Shifts, set_report,
+    BuildSummary, Geometry, LayoutReport, Occupancy, Samples, ShiftMap, Shifts, TracedWindow,
+    front_end, occupancy, set_report,
 };
-use stallscope::machine::Machine;
-use stallscope::trace::callgrind::Callgrind;
-use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
-use stallscope::trace::perf_data::PerfData;
-use stallscope::trace::sample::{SampleSettings, sample};
+use stallscope::machine::{Machine, MachineProfile, Microarchitecture};
+use stallscope::report;
+use stallscope::trace::child::resolve_program;
 
 use super::words;
 use crate::context::{Context, Outcome};
-use crate::{output, terminal};
+use crate::{output, profile, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,6 +41,15 @@ Examples:
     stallscope layout ./program --samples callgrind.out.4711
   How fragile is this build: what if the code from its hottest function on moved?
     stallscope layout ./program --shift 0..4096:32 -- input.bin
+  Exactly which lines fight for a set, and misses per call: one call of `decode` is followed
+    stallscope layout ./before ./after --trace decode --skip 20 -- input.bin
+  The same from windows that `stallscope trace --record` kept
+    stallscope layout ./before ./after --windows before.trace --windows after.trace
+  Can any of it pay for 15 % of 36 us at 3 GHz? On another processor?
+    stallscope layout ./before ./after --windows b.trace --windows a.trace --as cascade-lake \
+        --measured 15% --takes 36us --ghz 3.07
+  What would another alignment or order do?
+    stallscope layout ./program --trace decode --suggest --order-file order.txt -- input.bin
   One build; every table as CSV
     stallscope layout ./program --samples perf.data --csv tables
 
@@ -63,6 +75,19 @@ pub struct LayoutArgs {
     /// program, in their order
     #[arg(long, value_name = "FILE", conflicts_with = "args")]
     samples: Vec<PathBuf>,
+    /// Follow calls of this function instruction by instruction, in one run of each program
+    #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["samples", "run"])]
+    trace: Option<String>,
+    /// Follow N calls
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "trace",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    calls: u64,
+    /// Let N calls pass first
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "trace")]
+    skip: u64,
+    /// A window that `trace --record` kept; once for each program, in their order
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["args", "samples", "run", "trace"])]
+    windows: Vec<PathBuf>,
     /// The event of the recordings to use [default: the one with the most samples]
     #[arg(long, value_name = "NAME", requires = "samples")]
     event: Option<String>,
@@ -76,6 +101,25 @@ pub struct LayoutArgs {
     /// 0..4096:32 bytes
     #[arg(long, value_name = "FROM..TO:STEP")]
     shift: Option<Shifts>,
+    /// Judge for this processor, such as cascade-lake or zen-4, not for the one at hand
+    #[arg(long = "as", value_name = "DESIGN")]
+    design: Option<String>,
+    /// Hold every effect against this difference: AFTER takes so much longer (15%, -3%), or the
+    /// JSON result of `compare BEFORE AFTER`
+    #[arg(long, value_name = "PERCENT|FILE", allow_hyphen_values = true)]
+    measured: Option<String>,
+    /// What was counted took so long before: one call of a window, or the whole run (36us, 1.2s)
+    #[arg(long, value_name = "DURATION", requires = "measured", value_parser = judged::time_ns)]
+    takes: Option<f64>,
+    /// The clock of the processor that was measured
+    #[arg(long, value_name = "GHZ", default_value_t = 3.0, requires = "measured")]
+    ghz: f64,
+    /// Say what other alignments and orders of functions would do to the window
+    #[arg(long)]
+    suggest: bool,
+    /// Write the functions of the window in the order of their first use, for a linker
+    #[arg(long, value_name = "FILE", requires = "suggest")]
+    order_file: Option<PathBuf>,
     /// Give up when one run takes longer than this (10s, 500ms, 2m)
     #[arg(long, value_name = "DURATION", value_parser = words::duration)]
     timeout: Option<Duration>,
@@ -90,6 +134,7 @@ pub struct LayoutArgs {
 /// Runs the command.
 pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
+    let difference = args.measured.as_deref().map(judged::difference).transpose()?;
     let programs: Vec<PathBuf> = std::iter::once(&args.before)
         .chain(&args.after)
         .map(|name| resolve_program(name))
@@ -101,11 +146,27 @@ pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
         _ => None,
     };
     let build = shift.is_none().then(|| images.first().map(BuildSummary::of)).flatten();
-    let sets = sets(args, context, &images)?;
-    let jump_erratum_here = Machine::detect().jcc_erratum;
-    let report = LayoutReport { shift, build, sets, jump_erratum_here };
+    let subject = subject(args, context)?;
+    let mut report = LayoutReport {
+        shift,
+        build,
+        sets: None,
+        windows: Vec::new(),
+        design: subject.profile.microarchitecture,
+        jump_erratum: subject.jump_erratum,
+        front_end: Vec::new(),
+        budget: None,
+        suggestions: None,
+    };
+    if let Some(seen) = seen(args, context, &images, &subject)? {
+        judge(args, &images, &subject, seen, &mut report)?;
+    }
+    report.budget = judged::budget(args, &subject.profile, &report, difference)?;
     if let Some(folder) = &args.csv {
         tables::write(folder, &report)?;
+    }
+    if let (Some(file), Some(found)) = (&args.order_file, &report.suggestions) {
+        report::write_file(file, &(found.order.join("\n") + "\n"))?;
     }
     output::json(context, "layout", &report)?;
     if context.shows_screen() {
@@ -115,138 +176,126 @@ pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// The tables of sets, when there are samples to make them from.
-fn sets(
+/// The processor that is judged for.
+struct Subject {
+    profile: MachineProfile,
+    jump_erratum: bool,
+    geometry: Option<Geometry>,
+}
+
+fn subject(args: &LayoutArgs, context: &Context) -> anyhow::Result<Subject> {
+    let machine = Machine::detect();
+    let Some(name) = &args.design else {
+        let profile = profile::load(context)?.profile;
+        let geometry = args.l1i.or_else(|| Geometry::of(&machine));
+        return Ok(Subject { profile, jump_erratum: machine.jcc_erratum, geometry });
+    };
+    let design = Microarchitecture::named(name).with_context(|| {
+        format!("no processor design is called `{name}`; cascade-lake and zen-4 are two")
+    })?;
+    let profile = MachineProfile::for_microarchitecture(design);
+    let common = profile.code_cache();
+    let geometry = Geometry::new(common.line_bytes, common.sets, common.ways).ok();
+    let geometry = args.l1i.or(geometry);
+    Ok(Subject { profile, jump_erratum: design.has_jump_erratum(), geometry })
+}
+
+/// What is known of the runs of the builds.
+struct Seen {
+    geometry: Geometry,
+    samples: Vec<Samples>,
+    windows: Vec<TracedWindow>,
+    occupancies: Vec<Occupancy>,
+}
+
+/// Runs or reads what was asked for.
+fn seen(
     args: &LayoutArgs,
     context: &Context,
     images: &[Image],
-) -> anyhow::Result<Option<SetReport>> {
-    let samples: Vec<Samples> = if args.run || !args.args.is_empty() {
-        let bar = context.progress(images.len() as u64, "sampling");
-        let mut all = Vec::new();
-        for image in images {
-            all.push(sampled(image, &args.args, args.timeout, context)?);
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        all
-    } else if args.samples.is_empty() {
-        if args.function.is_some() || args.shift.is_some() {
+    subject: &Subject,
+) -> anyhow::Result<Option<Seen>> {
+    let traced = args.trace.is_some() || !args.windows.is_empty();
+    let sampled = args.run || !args.args.is_empty() || !args.samples.is_empty();
+    if args.suggest && !traced {
+        bail!("--suggest needs a window: add --trace FUNCTION, or --windows FILE");
+    }
+    if !traced && !sampled {
+        if args.function.is_some() || args.shift.is_some() || args.measured.is_some() {
             bail!(
-                "--function and --shift need samples: add --samples FILE, or the arguments to run with behind --"
+                "--function, --shift and --measured need samples: add --samples FILE, or the arguments to run with behind --"
             );
         }
         return Ok(None);
-    } else {
-        if args.samples.len() != images.len() {
-            bail!(
-                "{} programs and {} recordings: give --samples once for each program, in their order",
-                images.len(),
-                args.samples.len()
-            );
-        }
-        let pairs = images.iter().zip(&args.samples);
-        pairs
-            .map(|(image, file)| recorded(image, file, args.event.as_deref()))
-            .collect::<Result<_, _>>()?
-    };
-    let geometry = args.l1i.or_else(|| Geometry::of(&Machine::detect())).context(
+    }
+    let geometry = subject.geometry.context(
         "this machine does not say what its instruction cache is like; give --l1i, for example \
          --l1i 32768,8,64",
     )?;
+    if !traced {
+        let samples = samples(args, context, images)?;
+        let (windows, occupancies) = (Vec::new(), Vec::new());
+        return Ok(Some(Seen { geometry, samples, windows, occupancies }));
+    }
+    let windows = windows::windows(args, context, images)?;
+    let mut seen = Seen { geometry, samples: Vec::new(), windows, occupancies: Vec::new() };
+    for (image, window) in images.iter().zip(&seen.windows) {
+        let (found, misses) = occupancy(window, image, geometry)
+            .context("a cache of this shape cannot be modelled; give another --l1i")?;
+        seen.samples.push(window.samples(Some(misses)));
+        seen.occupancies.push(found);
+    }
+    Ok(Some(seen))
+}
+
+/// Fills in everything that follows from what was seen.
+fn judge(
+    args: &LayoutArgs,
+    images: &[Image],
+    subject: &Subject,
+    seen: Seen,
+    report: &mut LayoutReport,
+) -> anyhow::Result<()> {
+    let Seen { geometry, samples, windows, occupancies } = seen;
     let builds: Vec<(&Image, &Samples)> = images.iter().zip(&samples).collect();
-    Ok(Some(set_report(&builds, geometry, args.function.as_deref(), args.shift)?))
+    let shifts = args.shift.map(|shifts| (shifts, windows.last()));
+    report.sets = Some(set_report(&builds, geometry, args.function.as_deref(), shifts)?);
+    report.front_end = builds
+        .iter()
+        .enumerate()
+        .map(|(i, (image, samples))| front_end(image, samples, windows.get(i), &subject.profile))
+        .collect();
+    if args.suggest
+        && let (Some((image, samples)), Some(window)) = (builds.last(), windows.last())
+    {
+        let design = subject.profile.microarchitecture;
+        report.suggestions =
+            stallscope::layout::suggest(image, (samples, window), geometry, design);
+    }
+    report.windows = occupancies;
+    Ok(())
 }
 
-/// Runs a program once.
-fn sampled(
-    image: &Image,
-    words: &[OsString],
-    timeout: Option<Duration>,
-    context: &Context,
-) -> anyhow::Result<Samples> {
-    let launch = Launch {
-        program: image.path().to_owned(),
-        args: words.to_vec(),
-        environment_padding_bytes: 0,
-        cpu: default_cpu(),
-        streams: Streams::Captured,
-    };
-    let limits = Limits { timeout, interrupt: context.interrupt() };
-    let run = sample(&launch, &SampleSettings::default(), &limits)?;
-    let program = image.path().display();
-    if !run.exit.status.success() {
-        bail!("{program} failed when sampled ({}); its samples are not used", run.exit.status);
+/// Samples of every program.
+fn samples(args: &LayoutArgs, context: &Context, images: &[Image]) -> anyhow::Result<Vec<Samples>> {
+    if args.samples.is_empty() {
+        let bar = context.progress(images.len() as u64, "sampling");
+        let mut all = Vec::new();
+        let skid = skid::calibrated(context);
+        for image in images {
+            all.push(gather::sampled(image, (&args.args, args.timeout), skid, context)?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        return Ok(all);
     }
-    let source = format!("{} every {} us", run.engine, run.period_ns / 1000);
-    let Some(main) = run.samples.into_iter().find(|object| object.is_main_program) else {
-        bail!("{program} was never found running its own code: let it run longer");
-    };
-    let mut samples = Samples::of_file(image, source, &main.hits);
-    samples.notes.extend(run.notes);
-    Ok(samples)
-}
-
-/// Reads a recording.
-fn recorded(image: &Image, file: &Path, event: Option<&str>) -> anyhow::Result<Samples> {
-    if Callgrind::is_one(file) {
-        return counted(image, file, event);
-    }
-    let data = PerfData::read(file)?;
-    let chosen = match event {
-        Some(name) => data.events.iter().find(|e| e.name == name),
-        None => data.main_event(),
-    };
-    let Some(chosen) = chosen else {
-        let names: Vec<&str> = data.events.iter().map(|e| e.name.as_str()).collect();
+    if args.samples.len() != images.len() {
         bail!(
-            "{} has no event {}; it has: {}",
-            file.display(),
-            event.unwrap_or_default(),
-            names.join(", ")
+            "{} programs and {} recordings: give --samples once for each program, in their order",
+            images.len(),
+            args.samples.len()
         );
-    };
-    let (hits, note) = data.in_program(chosen, image.path(), image.build_id())?;
-    let name = file.file_name().unwrap_or(OsStr::new("?")).to_string_lossy();
-    let source = format!("{name}, event {}", chosen.name);
-    let mut samples = Samples::of_file(image, source, &hits.hits);
-    samples.notes.extend(note);
-    if data.lost > 0 {
-        let lost = format!("{}: the kernel had no room for {} samples", file.display(), data.lost);
-        samples.notes.push(lost);
     }
-    if data.unknown_records > 0 {
-        samples.notes.push(format!(
-            "{}: {} records of unknown types were stepped over",
-            file.display(),
-            data.unknown_records
-        ));
-    }
-    Ok(samples)
-}
-
-/// Reads what callgrind counted.
-fn counted(image: &Image, file: &Path, event: Option<&str>) -> anyhow::Result<Samples> {
-    if let Some(event) = event {
-        bail!("{}: callgrind has no event {event}; leave --event out", file.display());
-    }
-    let found = Callgrind::read(file)?;
-    let counts = found.in_program(image.path())?;
-    let name = file.file_name().unwrap_or(OsStr::new("?")).to_string_lossy();
-    let cache = found.cache.as_deref();
-    let simulated = cache.map_or(String::new(), |cache| format!(", simulated cache {cache}"));
-    let misses = cache.map(|_| {
-        counts.iter().map(|(at, c)| (*at, c.l1i_misses)).filter(|(_, n)| *n > 0).collect()
-    });
-    Ok(Samples {
-        source: format!("{name}, every instruction counted{simulated}"),
-        hits: counts.iter().map(|(at, c)| (*at, c.executions)).collect(),
-        is_complete: true,
-        misses,
-        notes: vec![format!(
-            "{}: callgrind has no build ids: whether {} was built again since cannot be told",
-            file.display(),
-            image.path().display()
-        )],
-    })
+    let pairs = images.iter().zip(&args.samples);
+    pairs.map(|(image, file)| gather::recorded(image, file, args.event.as_deref())).collect()
 }

@@ -2,10 +2,12 @@
 
 use stallscope::layout::{
     BuildSummary, Change, HeatSummary, LayoutReport, STRIDES_BYTES, SetChange, SetReport, SetRow,
-    ShiftCause, ShiftMap, ShiftRun, WhatIf,
+    ShiftCause, ShiftMap, ShiftOutcome, ShiftRun, WhatIf, erratum_sentence,
 };
+use stallscope::machine::Microarchitecture;
 
 use super::heatmap::heatmap;
+use super::placement;
 use crate::commands::site::{clip, short_name};
 use crate::terminal::{CAUTION, FAINT, STRONG, WIDTH, paint, wrap};
 
@@ -23,7 +25,7 @@ pub fn screen(report: &LayoutReport, most: usize) -> String {
         out += &aligned(&[build]);
     }
     if let Some(sets) = &report.sets {
-        out += &set_tables(sets, most, report.jump_erratum_here);
+        out += &set_tables(report, sets, most);
     } else {
         out += &wrap(
             "next     ",
@@ -122,7 +124,7 @@ fn aligned(builds: &[&BuildSummary]) -> String {
     wrap("aligned  ", &format!("functions that start at a multiple of {}", cells.join(", ")))
 }
 
-fn set_tables(sets: &SetReport, most: usize, jump_erratum_here: bool) -> String {
+fn set_tables(report: &LayoutReport, sets: &SetReport, most: usize) -> String {
     let g = sets.geometry;
     let mut out = format!(
         "\n{}\n",
@@ -148,7 +150,9 @@ fn set_tables(sets: &SetReport, most: usize, jump_erratum_here: bool) -> String 
     }
     let counted = sets.heat.iter().all(|h| h.misses.is_some());
     out += &match (counted, sets.heat.len()) {
-        (true, _) => missing_sets(sets, most),
+        (true, _) => {
+            missing_sets(sets, most, report.windows.is_empty()) + &placement::windows(report)
+        }
         (false, 1) => hottest_sets(sets, most),
         (false, _) => changed_sets(sets, most),
     };
@@ -167,7 +171,14 @@ fn set_tables(sets: &SetReport, most: usize, jump_erratum_here: bool) -> String 
     if let Some(what_if) = &sets.what_if {
         out += &wrap("what if  ", &what_if_words(what_if));
     }
-    out += &wrap("jumps    ", &jump_words(sets, jump_erratum_here));
+    out += &wrap("jumps    ", &jump_words(sets, report));
+    out += &placement::front_end(report);
+    if let Some(budget) = &report.budget {
+        out += &placement::budget(budget);
+    }
+    if let Some(found) = &report.suggestions {
+        out += &placement::suggestions(found);
+    }
     out += &wrap("open     ", what_is_open(sets));
     for note in &sets.notes {
         out += &wrap("note     ", note);
@@ -189,23 +200,33 @@ fn heat_words(heat: &HeatSummary) -> String {
 
 /// How fragile the build is against shifts.
 fn what_if_words(what_if: &WhatIf) -> String {
-    let excess = what_if.outcomes.iter().map(|o| o.excess_lines);
+    let function = short_name(&what_if.function);
+    let head = format!(
+        "fragility {:.0} %: so many of {} shifts of everything from {function} on would give more",
+        100.0 * what_if.worse_share,
+        what_if.outcomes.len(),
+    );
+    let range = |of: &dyn Fn(&ShiftOutcome) -> u64| {
+        let all = what_if.outcomes.iter().map(of);
+        (all.clone().min().unwrap_or(0), all.max().unwrap_or(0))
+    };
+    if let Some(now) = what_if.now.misses {
+        let (least, most) = range(&|o| o.misses.unwrap_or(0));
+        return format!(
+            "{head} simulated misses in the window than the {now} of now; from {least} to {most}"
+        );
+    }
+    let (least, most) = range(&|o| u64::from(o.excess_lines));
     let bound =
         if what_if.is_complete { "" } else { "; with samples all of these are lower bounds" };
     format!(
-        "fragility {:.0} %: so many of {} shifts of everything from {} on would put more lines \
-         beyond the ways of their sets than the {} of now; from {} to {}{bound}",
-        100.0 * what_if.worse_share,
-        what_if.outcomes.len(),
-        short_name(&what_if.function),
-        what_if.now.excess_lines,
-        excess.clone().min().unwrap_or(0),
-        excess.max().unwrap_or(0),
+        "{head} lines beyond the ways of their sets than the {} of now; from {least} to {most}{bound}",
+        what_if.now.excess_lines
     )
 }
 
 /// Jumps at 32-byte boundaries, and whether that can cost anything here.
-fn jump_words(sets: &SetReport, erratum_here: bool) -> String {
+fn jump_words(sets: &SetReport, report: &LayoutReport) -> String {
     let shares: Vec<String> = sets
         .heat
         .iter()
@@ -219,12 +240,21 @@ fn jump_words(sets: &SetReport, erratum_here: bool) -> String {
             }
         })
         .collect();
-    let here = if erratum_here {
-        "this processor has the erratum that makes each of them decode anew"
-    } else {
-        "this processor does not have the erratum that makes them slow: no cause of a difference here"
+    let here = match (report.jump_erratum, report.design) {
+        (true, Microarchitecture::Unknown) | (false, Microarchitecture::Unknown) => {
+            erratum_words(report.jump_erratum)
+        }
+        (_, design) => erratum_sentence(design),
     };
     format!("that cross or end at a 32-byte boundary: {}; {here}", shares.join(" -> "))
+}
+
+fn erratum_words(erratum: bool) -> String {
+    if erratum {
+        "this processor has the erratum that makes each of them decode anew".to_owned()
+    } else {
+        "this processor is not known to have the erratum that makes them slow".to_owned()
+    }
 }
 
 fn share(part: u64, whole: u64) -> f64 {
@@ -243,7 +273,7 @@ fn what_is_open(sets: &SetReport) -> &'static str {
 }
 
 /// Sets by the growth of their simulated misses, or by their misses.
-fn missing_sets(sets: &SetReport, most: usize) -> String {
+fn missing_sets(sets: &SetReport, most: usize, with_occupants: bool) -> String {
     let two = sets.heat.len() > 1;
     let misses = |row: &SetRow| {
         let [before, after] = [row.before.misses, row.after.misses].map(|m| m.unwrap_or(0) as i64);
@@ -273,7 +303,7 @@ fn missing_sets(sets: &SetReport, most: usize) -> String {
         };
     }
     out += &left_out(total, most, "set", "sets");
-    for row in rows.iter().take(3) {
+    for row in rows.iter().take(3).filter(|_| with_occupants) {
         out += &occupants(row);
     }
     out + "\n"

@@ -4,15 +4,17 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use stallscope::layout::{
-    Change, LayoutReport, Placement, STRIDES_BYTES, SetReport, ShiftMap, WhatIf,
+    Budget, Change, LayoutReport, Placement, STRIDES_BYTES, SetReport, ShiftMap, Suggestions,
+    WhatIf,
 };
 use stallscope::report;
 
 /// Rows of text cells; the first is the header.
 type Table = Vec<Vec<String>>;
 
-/// Writes `shifts.csv`, `runs.csv`, `functions.csv`, `sets.csv`, `occupants.csv` and `what-if.csv`, as
-/// far as there is something to write.
+/// Writes `shifts.csv`, `runs.csv`, `functions.csv`, `sets.csv`, `occupants.csv`, `fighters.csv`,
+/// `jumps.csv`, `loops.csv`, `budget.csv`, `suggestions.csv` and `what-if.csv`, as far as there is
+/// something to write.
 ///
 /// # Errors
 /// When the folder or a file cannot be written.
@@ -28,6 +30,19 @@ pub fn write(folder: &Path, report: &LayoutReport) -> anyhow::Result<()> {
     if let Some(sets) = &report.sets {
         tables.push(("sets", set_heat(sets)));
         tables.push(("occupants", occupants(sets)));
+        if !report.windows.is_empty() {
+            tables.push(("fighters", fighters(report)));
+        }
+        if !report.front_end.is_empty() {
+            tables.push(("jumps", jumps(report)));
+            tables.push(("loops", loops(report)));
+        }
+        if let Some(budget) = &report.budget {
+            tables.push(("budget", effects(budget)));
+        }
+        if let Some(found) = &report.suggestions {
+            tables.push(("suggestions", suggestions(found)));
+        }
         if let Some(what_if) = &sets.what_if {
             tables.push(("what-if", what_ifs(what_if)));
         }
@@ -162,13 +177,133 @@ fn occupants(sets: &SetReport) -> Table {
     table
 }
 
+/// Which build a table's row is about.
+const BUILDS: [&str; 2] = ["before", "after"];
+
+fn fighters(report: &LayoutReport) -> Table {
+    let mut table = vec![row([
+        "build",
+        "set",
+        "lines",
+        "line",
+        "function",
+        "offset_bytes",
+        "misses",
+        "evicts",
+        "evictions",
+    ])];
+    for (build, window) in BUILDS.iter().zip(&report.windows) {
+        for set in &window.overfull {
+            for tenant in &set.tenants {
+                let first = tenant.evicts.first();
+                table.push(vec![
+                    (*build).to_owned(),
+                    set.set.to_string(),
+                    set.lines.to_string(),
+                    tenant.line.map(|l| l.to_string()).unwrap_or_default(),
+                    tenant.function.clone(),
+                    tenant.offset_bytes.to_string(),
+                    tenant.misses.to_string(),
+                    first
+                        .map(|r| format!("{}+{:#x}", r.function, r.offset_bytes))
+                        .unwrap_or_default(),
+                    first.map(|r| r.count.to_string()).unwrap_or_default(),
+                ]);
+            }
+        }
+    }
+    table
+}
+
+fn jumps(report: &LayoutReport) -> Table {
+    let mut table = vec![row(["build", "function", "offset_bytes", "executions"])];
+    for (build, front_end) in BUILDS.iter().zip(&report.front_end) {
+        for jump in &front_end.boundary_jumps {
+            table.push(vec![
+                (*build).to_owned(),
+                jump.function.clone(),
+                jump.offset_bytes.to_string(),
+                jump.executions.to_string(),
+            ]);
+        }
+    }
+    table
+}
+
+fn loops(report: &LayoutReport) -> Table {
+    let mut table = vec![row([
+        "build",
+        "function",
+        "offset_bytes",
+        "size_bytes",
+        "windows",
+        "needed",
+        "turns",
+    ])];
+    for (build, front_end) in BUILDS.iter().zip(&report.front_end) {
+        for spread in &front_end.loops {
+            table.push(vec![
+                (*build).to_owned(),
+                spread.function.clone(),
+                spread.offset_bytes.to_string(),
+                spread.size_bytes.to_string(),
+                spread.windows.to_string(),
+                spread.needed.to_string(),
+                spread.turns.to_string(),
+            ]);
+        }
+    }
+    table
+}
+
+fn effects(budget: &Budget) -> Table {
+    let mut table = vec![row([
+        "effect",
+        "before",
+        "after",
+        "least_cycles",
+        "most_cycles",
+        "least_share",
+        "most_share",
+    ])];
+    for effect in &budget.effects {
+        let [least, most] = effect.added_cycles;
+        let shares = effect.paid_share.map(|s| s.map(|x| x.to_string())).unwrap_or_default();
+        let mut cells = vec![
+            effect.count.kind.events().to_owned(),
+            effect.count.before.to_string(),
+            effect.count.after.to_string(),
+            least.to_string(),
+            most.to_string(),
+        ];
+        cells.extend(shares);
+        table.push(cells);
+    }
+    table
+}
+
+fn suggestions(found: &Suggestions) -> Table {
+    let mut table =
+        vec![row(["option", "misses_per_operation", "boundary_jumps_per_operation", "warning"])];
+    for s in &found.options {
+        table.push(vec![
+            s.option.clone(),
+            s.misses_per_operation.to_string(),
+            s.boundary_jumps_per_operation.to_string(),
+            s.warning.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
 fn what_ifs(what_if: &WhatIf) -> Table {
-    let mut table = vec![row(["by_bytes", "overfull_sets", "excess_lines"])];
+    let mut table = vec![row(["by_bytes", "overfull_sets", "excess_lines", "misses"])];
     for o in &what_if.outcomes {
         table.push(vec![
             o.by_bytes.to_string(),
             o.overfull_sets.to_string(),
             o.excess_lines.to_string(),
+            o.misses.map(|n| n.to_string()).unwrap_or_default(),
         ]);
     }
     table

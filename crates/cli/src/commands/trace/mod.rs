@@ -4,7 +4,7 @@
 //! What we have to say therefore goes to standard error.
 
 mod screen;
-mod start;
+pub(in crate::commands) mod start;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,7 +20,7 @@ use stallscope::model::Capability;
 use stallscope::sim::store_buffer::StoreBufferShape;
 use stallscope::sim::{Fan, Models, Subject, TraceReport};
 use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
-use stallscope::trace::engine::{ENGINES, Engine, Length, Recording, Window, engine};
+use stallscope::trace::engine::{ENGINES, Engine, Length, Recording, Sink, Window, engine};
 use stallscope::trace::recorded;
 
 use super::words;
@@ -146,7 +146,8 @@ fn modelled(args: &TraceArgs, context: &Context) -> anyhow::Result<Modelled> {
     Ok(Modelled { subject, profile, erratum, announcement })
 }
 
-fn replay(file: &Path, models: &mut Models) -> anyhow::Result<Recording> {
+/// Tells `models` what a recorded window holds.
+pub(in crate::commands) fn replay(file: &Path, models: &mut dyn Sink) -> anyhow::Result<Recording> {
     let open = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
     recorded::replay(BufReader::with_capacity(1 << 20, open), models)
         .with_context(|| file.display().to_string())
@@ -200,7 +201,8 @@ fn usual_instructions(engine: &dyn Engine) -> u64 {
     if engine.id() == "step" { 100_000 } else { 100_000_000 }
 }
 
-fn choose(asked: Option<&str>) -> anyhow::Result<&'static dyn Engine> {
+/// The engine with this id, else the first that works here.
+pub(in crate::commands) fn choose(asked: Option<&str>) -> anyhow::Result<&'static dyn Engine> {
     if let Some(id) = asked {
         let known = || ENGINES.iter().map(|e| e.id()).collect::<Vec<_>>().join(", ");
         let engine = engine(id)

@@ -81,6 +81,21 @@ pub fn read(path: &Path) -> Result<Vec<HotSpot>, ProfileDataError> {
     Ok(spots)
 }
 
+/// The samples of a text that `perf script` printed; `None` for any other file.
+#[must_use]
+pub fn perf_script_of(path: &Path) -> Option<Vec<HotSpot>> {
+    let mut file = BufReader::new(File::open(path).ok()?).take(LARGEST_BYTES);
+    let mut magic = Vec::new();
+    file.by_ref().take(8).read_to_end(&mut magic).ok()?;
+    // Not to be read to its end in search of text.
+    if magic == b"PERFILE2" {
+        return None;
+    }
+    let mut text = String::from_utf8(magic).ok()?;
+    file.read_to_string(&mut text).ok()?;
+    Some(perf_script::read(&text)).filter(|spots| !spots.is_empty())
+}
+
 /// Reads a profile that is in memory: everything but `perf.data`. `path` is for messages.
 ///
 /// # Errors

@@ -14,6 +14,7 @@ mod perf;
 mod ptrace;
 pub mod records;
 mod ring;
+mod skid;
 mod space;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Capability, FileOffset};
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
+pub use skid::{Landmarks, Skid, divide, period_for_overhead, skid_of};
 use space::Tally;
 
 /// The kernel does not fire its clock more often than this.

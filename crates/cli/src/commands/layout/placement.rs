@@ -1,0 +1,240 @@
+//! The part of the screen about windows: who fights for a set, the front end, the budget, what if.
+
+use stallscope::layout::{
+    Arrangement, Budget, Effect, EffectKind, FrontEnd, LayoutReport, Occupancy, OverfullSet,
+    Payment, Suggestions, origin_word,
+};
+
+use crate::commands::site::{clip, short_name};
+use crate::terminal::{CAUTION, FAINT, STRONG, WIDTH, paint, wrap};
+
+/// Crowded sets whose lines are shown, and lines of each.
+const MOST_SETS: usize = 3;
+const MOST_LINES: usize = 10;
+const MOST_LOOPS: usize = 3;
+/// Two names stand on one line.
+const NAME_WIDTH: usize = 20;
+
+/// The windows: lines and misses per operation, and the fighters of the worst sets.
+pub fn windows(report: &LayoutReport) -> String {
+    let Some(sets) = &report.sets else { return String::new() };
+    if report.windows.is_empty() {
+        return String::new();
+    }
+    let two = report.windows.len() > 1;
+    let labels: &[&str] = if two { &["before", "after"] } else { &["window"] };
+    let mut out = String::new();
+    for (label, window) in labels.iter().zip(&report.windows) {
+        out += &wrap(&format!("{label:<9}"), &window_words(window));
+    }
+    for (label, window) in labels.iter().zip(&report.windows) {
+        for set in window.overfull.iter().take(MOST_SETS) {
+            out += &fighters(label, set, sets.geometry.ways);
+        }
+        let more = window.overfull.len().saturating_sub(MOST_SETS);
+        if more > 0 {
+            out +=
+                &paint(FAINT, format!("and {more} more overfull sets {label} (--json has all)\n"));
+        }
+    }
+    out + "\n"
+}
+
+fn window_words(window: &Occupancy) -> String {
+    let part = if window.is_whole { "" } else { "; of its beginning only: the rest is too long" };
+    format!(
+        "{:.1} simulated misses per operation, {} lines, {} sets overfull ({}; {} instructions in {} \
+         {}{part})",
+        window.misses_per_operation,
+        window.lines,
+        window.overfull.len(),
+        window.source,
+        window.instructions,
+        window.operations,
+        if window.operations == 1 { "operation" } else { "operations" },
+    )
+}
+
+fn fighters(label: &str, set: &OverfullSet, ways: u32) -> String {
+    let head = format!(
+        "\nset {:<3} {label}: {} lines, {ways} ways, {} misses\n   misses  line\n",
+        set.set, set.lines, set.misses
+    );
+    let mut out = paint(STRONG, head);
+    for tenant in set.tenants.iter().take(MOST_LINES) {
+        let line = tenant.line.map(|l| format!("{l}  ")).unwrap_or_default();
+        let evicts = tenant.evicts.first().map(|rival| {
+            let name = clip(short_name(&rival.function), NAME_WIDTH);
+            format!(" evicts {name}+{:#x}", rival.offset_bytes)
+        });
+        let name = clip(short_name(&tenant.function), NAME_WIDTH);
+        let text = format!(
+            "{:>9}  {line}{name}+{:#x}{}",
+            tenant.misses,
+            tenant.offset_bytes,
+            evicts.unwrap_or_default()
+        );
+        out += &clip(&text, WIDTH);
+        out.push('\n');
+    }
+    let more = set.tenants.len().saturating_sub(MOST_LINES);
+    if more > 0 {
+        out += &paint(FAINT, format!("           and {more} more lines\n"));
+    }
+    out
+}
+
+/// Loops, pages and the cache of decoded instructions.
+pub fn front_end(report: &LayoutReport) -> String {
+    let each = |of: &dyn Fn(&FrontEnd) -> String| {
+        report.front_end.iter().map(of).collect::<Vec<_>>().join(" -> ")
+    };
+    let Some(last) = report.front_end.last() else { return String::new() };
+    let mut out = String::new();
+    if let Some(jump) = last.boundary_jumps.first().filter(|_| report.jump_erratum) {
+        let name = short_name(&jump.function);
+        let text = format!("most often {name}+{:#x}, {}", jump.offset_bytes, jump.executions);
+        out += &wrap("         ", &text);
+    }
+    let counts = each(&|f| f.loops.len().to_string());
+    let mut text =
+        format!("{counts} hot loops over more {}-byte windows than they need", last.window_bytes);
+    let names: Vec<String> = last.loops.iter().take(MOST_LOOPS).map(loop_words).collect();
+    if !names.is_empty() {
+        text += &format!(": {}", names.join(", "));
+    }
+    out += &wrap("loops    ", &text);
+    let pages = each(&|f| f.pages.to_string());
+    let straddlers = each(&|f| f.straddlers.len().to_string());
+    let mut text = format!("{pages} of code in use; {straddlers} hot functions over two of them");
+    if let Some(s) = last.straddlers.first() {
+        text += &format!(", the hottest {}", short_name(&s.function));
+    }
+    out += &wrap("pages    ", &text);
+    let decoded = report.front_end.iter().filter_map(|f| f.decoded.as_ref());
+    let decoded: Vec<String> = decoded
+        .map(|d| {
+            format!(
+                "{:.1} per operation, {} sets overfull",
+                d.misses_per_operation, d.overfull_sets
+            )
+        })
+        .collect();
+    if !decoded.is_empty() {
+        let text = format!("windows decoded anew on {}: {}", report.design, decoded.join(" -> "));
+        out += &wrap("decoded  ", &text);
+    }
+    out
+}
+
+fn loop_words(spread: &stallscope::layout::SpreadLoop) -> String {
+    format!(
+        "{}+{:#x} ({} bytes in {} instead of {})",
+        short_name(&spread.function),
+        spread.offset_bytes,
+        spread.size_bytes,
+        spread.windows,
+        spread.needed
+    )
+}
+
+/// What each effect can cost, against what was measured.
+pub fn budget(budget: &Budget) -> String {
+    let mut out = String::new();
+    if let Some(m) = budget.measured {
+        out += &wrap(
+            "budget   ",
+            &format!(
+                "measured: {:+.1} % of {:.0} cycles per operation, {:+.0} cycles",
+                100.0 * m.share,
+                m.operation_cycles,
+                m.share * m.operation_cycles
+            ),
+        );
+    }
+    let head = "effect (per operation)            before       after   cycles, least to most\n";
+    out += &paint(STRONG, head);
+    for effect in &budget.effects {
+        out += &row(effect);
+    }
+    let Some(_) = budget.measured else {
+        return out + &wrap("", "nothing was measured to hold this against: add --measured");
+    };
+    out + &match budget.named {
+        Some(kind) => wrap("cause    ", &cause_words(kind, budget)),
+        None => paint(
+            CAUTION,
+            wrap(
+                "cause    ",
+                "none of these can pay for it: where the code sits is no explanation \
+                  that these models can give",
+            ),
+        ),
+    }
+}
+
+fn cause_words(kind: EffectKind, budget: &Budget) -> String {
+    let least = budget.effects.iter().find(|e| e.count.kind == kind).and_then(|e| e.paid_share);
+    let events = kind.events();
+    if least.is_some_and(|[least, _]| least > 0.0) {
+        return format!("{events} can pay for it");
+    }
+    format!(
+        "{events} can pay for it, and may as well cost nothing: build it with only them changed, and \
+         measure"
+    )
+}
+
+fn row(effect: &Effect) -> String {
+    let [least, most] = effect.added_cycles;
+    let count = &effect.count;
+    let mut out = format!(
+        "{:<30} {:>9.1} {:>11.1}   {least:+.0} to {most:+.0}\n",
+        count.kind.events(),
+        count.before,
+        count.after,
+    );
+    let shares = effect
+        .paid_share
+        .map(|[least, most]| format!("pays for {:.0} to {:.0} %: ", 100.0 * least, 100.0 * most));
+    let verdict = match effect.payment {
+        Payment::Unmeasured => return out,
+        Payment::Nothing => "pays for nothing of it".to_owned(),
+        Payment::TooLittle => shares.unwrap_or_default() + "cannot be the cause",
+        Payment::CanPay => shares.unwrap_or_default() + "can be the cause",
+        Payment::TooMuch => {
+            shares.unwrap_or_default()
+                + "more than was measured even at its least; something hides it"
+        }
+    };
+    let origin = origin_word(&count.each.origin);
+    let (low, high) = (count.each.low_cycles, count.each.high_cycles);
+    let text = format!("{verdict} ({low} to {high} cycles each, {origin})");
+    out += &paint(FAINT, wrap("    ", &text));
+    out
+}
+
+/// Other alignments and orders.
+pub fn suggestions(found: &Suggestions) -> String {
+    let mut out = paint(STRONG, "\nwhat if      misses  jumps at 32  per operation\n");
+    let row = |label: &str, misses: f64, jumps: f64, option: &str| {
+        clip(&format!("{label:<9} {misses:>9.1} {jumps:>12.1}  {option}"), WIDTH) + "\n"
+    };
+    let now = format!("as it is: functions at multiples of {}", found.alignment_bytes);
+    out += &row("now", found.misses_per_operation, found.boundary_jumps_per_operation, &now);
+    for s in &found.options {
+        let label = match s.arrangement {
+            Arrangement::Aligned { bytes } => format!("align {bytes}"),
+            Arrangement::FirstUse => "order".to_owned(),
+        };
+        out += &row(&label, s.misses_per_operation, s.boundary_jumps_per_operation, &s.option);
+        if let Some(warning) = &s.warning {
+            out += &paint(CAUTION, wrap("  warning  ", warning));
+        }
+    }
+    out + &wrap(
+        "         ",
+        "predicted by placing the functions of this build anew; padding inside functions stays as \
+         it is, and what it gains in time only a build and a measurement tell",
+    )
+}

@@ -1,0 +1,233 @@
+//! Where code sits in what the front end cuts it into: windows of 32 or 64 bytes, pages, and sets of
+//! the cache of decoded instructions.
+//!
+//! Each of these is a count. What one event can cost is the machine profile's, and whether it can
+//! pay for a difference is the [`super::Budget`]'s business.
+
+use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::jumps::{BoundaryJump, boundary_jumps};
+use super::uop_cache::{DecodedUse, decoded_use};
+use super::{JumpCounts, Samples, TracedWindow};
+use crate::code::{Function, FunctionCode, Image, Loop};
+use crate::hazards::loop_extent;
+use crate::machine::{DecodedCache, MachineProfile, Microarchitecture};
+use crate::model::Svma;
+
+const PAGE_BYTES: u64 = 4096;
+/// A loop that is larger takes many windows anyway.
+const LARGEST_LOOP_BYTES: u64 = 256;
+/// Loops and functions with a smaller share of samples are not looked at.
+const HOT_SHARE: f64 = 0.001;
+
+/// A hot loop that lies over more windows than its size needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SpreadLoop {
+    /// Its function.
+    pub function: String,
+    /// Where in it the loop starts.
+    pub offset_bytes: u64,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Windows that it lies in.
+    pub windows: u64,
+    /// Windows that would do.
+    pub needed: u64,
+    /// Turns, or samples where executions were not counted.
+    pub turns: u64,
+}
+
+/// A hot function of less than a page that lies in two.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Straddler {
+    /// The function.
+    pub function: String,
+    /// Samples or executions on its first page.
+    pub first_page: u64,
+    /// Samples or executions on its second page.
+    pub second_page: u64,
+}
+
+/// How one build lies in the front end of one design.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct FrontEnd {
+    /// Jumps at 32-byte boundaries.
+    pub jumps: JumpCounts,
+    /// Those with samples, most first.
+    pub boundary_jumps: Vec<BoundaryJump>,
+    /// Size of the windows that the front end takes code in.
+    pub window_bytes: u64,
+    /// Hot loops in more windows than needed, those with most turns first.
+    pub loops: Vec<SpreadLoop>,
+    /// Turns of all these loops times the windows that each has too many.
+    pub extra_windows: u64,
+    /// Pages of code with samples.
+    pub pages: usize,
+    /// Hot functions over two pages where one would do, hottest first.
+    pub straddlers: Vec<Straddler>,
+    /// The cache of decoded instructions: where its shape is published and the run was traced.
+    pub decoded: Option<DecodedUse>,
+}
+
+/// Looks at one build.
+#[must_use]
+pub fn front_end(
+    image: &Image,
+    samples: &Samples,
+    window: Option<&TracedWindow>,
+    profile: &MachineProfile,
+) -> FrontEnd {
+    let window_bytes = profile.fetch_window_bytes();
+    let all: u64 = samples.hits.values().sum();
+    let least = ((all as f64 * HOT_SHARE) as u64).max(1);
+    let hot: Vec<&Function> = image
+        .functions()
+        .par_iter()
+        .filter(|f| in_range(samples, f.start, f.end()) >= least)
+        .collect();
+    let mut loops: Vec<SpreadLoop> = hot
+        .par_iter()
+        .flat_map_iter(|function| spread_loops(image, function, samples, window_bytes, least))
+        .collect();
+    loops.sort_by(|a, b| (b.turns, &a.function).cmp(&(a.turns, &b.function)));
+    let mut straddlers: Vec<Straddler> =
+        hot.iter().filter_map(|function| straddler(function, samples)).collect();
+    straddlers.sort_by_key(|s| std::cmp::Reverse(s.first_page + s.second_page));
+    let mut pages: Vec<u64> = samples.hits.keys().map(|at| at.0 / PAGE_BYTES).collect();
+    pages.dedup();
+    let shape = DecodedCache::of(profile.microarchitecture);
+    FrontEnd {
+        jumps: JumpCounts::of(image, samples),
+        boundary_jumps: boundary_jumps(image, samples),
+        window_bytes,
+        extra_windows: loops.iter().map(|l| l.turns * (l.windows - l.needed)).sum(),
+        loops,
+        pages: pages.len(),
+        straddlers,
+        decoded: window.zip(shape).map(|(window, shape)| decoded_use(window, shape)),
+    }
+}
+
+/// Whether a design has the erratum, in words with its name.
+#[must_use]
+pub fn erratum_sentence(design: Microarchitecture) -> String {
+    if design.has_jump_erratum() {
+        format!("{design} has the erratum that makes each of them decode anew")
+    } else {
+        format!(
+            "{design} does not have the erratum that makes them slow: no cause of a difference there"
+        )
+    }
+}
+
+fn in_range(samples: &Samples, start: Svma, end: Svma) -> u64 {
+    if start >= end { 0 } else { samples.hits.range(start..end).map(|(_, n)| n).sum() }
+}
+
+fn spread_loops(
+    image: &Image,
+    function: &Function,
+    samples: &Samples,
+    window_bytes: u64,
+    least: u64,
+) -> Vec<SpreadLoop> {
+    let code = FunctionCode::of(image, function);
+    let innermost =
+        |l: &&Loop| !code.loops.iter().any(|o| o.depth > l.depth && l.contains(o.header));
+    let spread = code.loops.iter().filter(innermost).filter_map(|l| {
+        let (start, end) = loop_extent(&code, l)?;
+        let size_bytes =
+            end.distance_from(start).filter(|n| (1..=LARGEST_LOOP_BYTES).contains(n))?;
+        let windows = ((end.0 - 1) / window_bytes).saturating_sub(start.0 / window_bytes) + 1;
+        let needed = size_bytes.div_ceil(window_bytes);
+        let turns = match samples.is_complete {
+            true => samples.hits.get(&code.insns[code.blocks[l.header].first].svma).copied()?,
+            false => in_range(samples, start, end),
+        };
+        let is_hot = in_range(samples, start, end) >= least;
+        (windows > needed && is_hot).then(|| SpreadLoop {
+            function: function.name(),
+            offset_bytes: start.distance_from(function.start).unwrap_or(0),
+            size_bytes,
+            windows,
+            needed,
+            turns,
+        })
+    });
+    spread.collect()
+}
+
+fn straddler(function: &Function, samples: &Samples) -> Option<Straddler> {
+    let second = Svma((function.start.0 / PAGE_BYTES).checked_add(1)? * PAGE_BYTES);
+    if function.size_bytes > PAGE_BYTES || function.end() <= second {
+        return None;
+    }
+    let first_page = in_range(samples, function.start, second);
+    let second_page = in_range(samples, second, function.end());
+    let both = first_page > 0 && second_page > 0;
+    both.then(|| Straddler { function: function.name(), first_page, second_page })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::code::fixture;
+
+    /// `before` nops, then a loop of 24 bytes: 20 nops, `dec edi`, `jnz`, and a return.
+    fn program(before: usize) -> Image {
+        let mut code = vec![0x90_u8; before + 20];
+        code.extend([0xff, 0xcf, 0x75, 0xe8, 0xc3]);
+        Image::parse(Path::new("f"), fixture::program(&[("f", &code)])).unwrap()
+    }
+
+    fn look(before: usize, design: Microarchitecture) -> FrontEnd {
+        let image = program(before);
+        let start = image.functions()[0].start;
+        let in_loop = (0..20).map(|i| (start.offset(before as i64 + i), 1000));
+        let jump = [(start.offset(before as i64 + 22), 1000)];
+        let hits = in_loop.chain(jump).collect();
+        let samples = Samples { hits, is_complete: true, ..Samples::default() };
+        front_end(&image, &samples, None, &MachineProfile::for_microarchitecture(design))
+    }
+
+    #[test]
+    fn a_loop_over_two_windows_that_would_fit_in_one_is_seen() {
+        let found = look(16, Microarchitecture::CascadeLake);
+        let [spread] = found.loops.as_slice() else { panic!("{:?}", found.loops) };
+        assert_eq!((spread.offset_bytes, spread.size_bytes), (16, 24));
+        assert_eq!((spread.windows, spread.needed, spread.turns), (2, 1, 1000));
+        assert_eq!(found.extra_windows, 1000);
+        // The same loop lies in one window of 64 bytes.
+        assert_eq!(look(16, Microarchitecture::Zen4).loops, []);
+        assert_eq!(look(0, Microarchitecture::CascadeLake).loops, []);
+    }
+
+    #[test]
+    fn a_jump_that_ends_at_a_boundary_is_counted_whatever_the_design() {
+        let found = look(8, Microarchitecture::Zen4);
+        assert_eq!(found.jumps.executed_on_boundary, Some(1000));
+        assert_eq!((found.boundary_jumps.len(), found.boundary_jumps[0].offset_bytes), (1, 28));
+        assert!(erratum_sentence(Microarchitecture::Zen4).contains("does not have"));
+        assert!(!erratum_sentence(Microarchitecture::CascadeLake).contains("not"));
+    }
+
+    #[test]
+    fn a_function_over_two_pages_needs_samples_on_both() {
+        let functions: [(&str, &[u8]); 2] = [("a", &[0x90; 4000]), ("b", &[0x90; 200])];
+        let image = Image::parse(Path::new("f"), fixture::program(&functions)).unwrap();
+        let b = image.functions()[1].start;
+        let straddlers = |offsets: &[i64]| {
+            let hits = offsets.iter().map(|o| (b.offset(*o), 7)).collect();
+            let samples = Samples { hits, is_complete: true, ..Samples::default() };
+            let zen = MachineProfile::for_microarchitecture(Microarchitecture::Zen4);
+            front_end(&image, &samples, None, &zen).straddlers
+        };
+        assert_eq!(straddlers(&[0, 10]), []);
+        let both = Straddler { function: "b".into(), first_page: 7, second_page: 7 };
+        assert_eq!(straddlers(&[0, 150]), [both]);
+    }
+}

@@ -1,0 +1,232 @@
+//! A window of a run, kept so that models can go over it again: as it was, and as it would have been
+//! with functions elsewhere.
+//!
+//! Samples find lines that are hot; only a trace finds all that take a place in a set. Kept are the
+//! blocks and the order in which they ran. A model that goes over a window twice has the second
+//! time the lines that the operation before left behind: what a program that does the same
+//! operation over and over sees.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::code::Image;
+use crate::model::{Avma, FileOffset, Svma};
+use crate::trace::engine::{Block, BlockId, Mapping, MemoryAccess, Recording, Sink};
+
+use super::Samples;
+
+/// Runs of blocks of which the order is kept: 64 MiB.
+const MOST_RUNS: usize = 1 << 24;
+
+/// Takes the events of a window.
+#[derive(Default)]
+pub struct WindowLog {
+    blocks: Vec<Block>,
+    counts: Vec<u64>,
+    order: Vec<u32>,
+    runs: u64,
+}
+
+impl Sink for WindowLog {
+    fn describe(&mut self, id: BlockId, block: &Block) {
+        let index = id.0 as usize;
+        if self.blocks.len() <= index {
+            self.blocks.resize(index + 1, Block::default());
+            self.counts.resize(index + 1, 0);
+        }
+        self.blocks[index] = block.clone();
+    }
+
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    fn run(&mut self, id: BlockId, _accesses: &[MemoryAccess]) {
+        let Some(count) = self.counts.get_mut(id.0 as usize) else { return };
+        *count += 1;
+        self.runs += 1;
+        if self.order.len() < MOST_RUNS {
+            self.order.push(id.0);
+        }
+    }
+}
+
+/// Where an instruction of a window stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowInsn {
+    /// In the process.
+    pub avma: Avma,
+    /// In the program; `None` in a library or where no file is.
+    pub svma: Option<Svma>,
+    /// Its length.
+    pub size_bytes: u8,
+}
+
+/// A window of one build.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TracedWindow {
+    /// What was followed, in words.
+    pub source: String,
+    /// How often the window's first instruction ran: whole operations when it starts at a function.
+    pub operations: u64,
+    /// Instructions, all of them.
+    pub instructions: u64,
+    /// Whether all of the order is kept; else its beginning.
+    pub is_whole: bool,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    pub(super) blocks: Vec<Vec<WindowInsn>>,
+    pub(super) counts: Vec<u64>,
+    pub(super) order: Vec<u32>,
+    pub(super) objects: Vec<Mapping>,
+}
+
+impl TracedWindow {
+    /// Joins what was logged with the program that it is a window of.
+    #[must_use]
+    pub fn of(log: WindowLog, recording: &Recording, image: &Image, source: String) -> Self {
+        let path = image.path().canonicalize().unwrap_or_else(|_| image.path().to_owned());
+        let own: Vec<&Mapping> =
+            recording.mappings.iter().filter(|m| is_program(&m.path, &path)).collect();
+        let svma = |at: Avma| {
+            let mapping = own.iter().find(|m| m.start <= at && at < m.end)?;
+            let behind = at.distance_from(mapping.start)?;
+            image.svma_of(FileOffset(mapping.file_offset.0.checked_add(behind)?))
+        };
+        let blocks: Vec<Vec<WindowInsn>> = log
+            .blocks
+            .iter()
+            .map(|block| {
+                let place = |insn: &crate::trace::engine::BlockInsn| WindowInsn {
+                    avma: insn.address,
+                    svma: svma(insn.address),
+                    size_bytes: insn.size_bytes,
+                };
+                block.insns.iter().map(place).collect()
+            })
+            .collect();
+        let mut window = Self {
+            source,
+            operations: 0,
+            instructions: 0,
+            is_whole: log.runs == log.order.len() as u64,
+            notes: recording.notes.clone(),
+            blocks,
+            counts: log.counts,
+            order: log.order,
+            objects: recording.mappings.clone(),
+        };
+        window.count();
+        window
+    }
+
+    fn count(&mut self) {
+        for (block, count) in self.blocks.iter().zip(&self.counts) {
+            self.instructions += count * block.len() as u64;
+        }
+        let starts = self.starts();
+        let all = starts.iter().zip(&self.counts).map(|(starts, count)| starts * count);
+        self.operations = all.sum::<u64>().max(1);
+    }
+
+    /// How often each block runs the window's first instruction.
+    fn starts(&self) -> Vec<u64> {
+        let first = self.order.first().and_then(|id| self.blocks.get(*id as usize)?.first());
+        let first = first.map(|insn| insn.avma);
+        let starts = |block: &Vec<WindowInsn>| {
+            block.iter().filter(|insn| Some(insn.avma) == first).count() as u64
+        };
+        self.blocks.iter().map(starts).collect()
+    }
+
+    /// Operations in the part of which the order is kept.
+    pub(super) fn kept_operations(&self) -> u64 {
+        let starts = self.starts();
+        let kept = self.order.iter().filter_map(|id| starts.get(*id as usize));
+        kept.sum::<u64>().max(1)
+    }
+
+    /// Whether it ran any code of the program that it was taken for.
+    #[must_use]
+    pub fn touches_program(&self) -> bool {
+        self.blocks.iter().flatten().any(|insn| insn.svma.is_some())
+    }
+
+    /// Executions of every instruction of the program, and the misses of its lines.
+    #[must_use]
+    pub fn samples(&self, misses: Option<BTreeMap<Svma, u64>>) -> Samples {
+        let mut hits: BTreeMap<Svma, u64> = BTreeMap::new();
+        let mut outside = 0;
+        for (block, count) in self.blocks.iter().zip(&self.counts).filter(|(_, n)| **n > 0) {
+            for insn in block {
+                match insn.svma {
+                    Some(svma) => *hits.entry(svma).or_default() += count,
+                    None => outside += count,
+                }
+            }
+        }
+        let mut notes = self.notes.clone();
+        if outside > 0 {
+            let share = 100.0 * outside as f64 / self.instructions.max(1) as f64;
+            notes.push(format!(
+                "{share:.1} % of the window's instructions are in libraries: their lines count \
+                 among those of the window and are not in the table of sets"
+            ));
+        }
+        Samples { source: self.source.clone(), hits, is_complete: true, misses, notes }
+    }
+
+    /// The file that is mapped at an address.
+    pub(super) fn object(&self, at: Avma) -> Option<&Path> {
+        let mapping = self.objects.iter().find(|m| m.start <= at && at < m.end)?;
+        Some(&mapping.path)
+    }
+}
+
+fn is_program(mapped: &Path, program: &Path) -> bool {
+    mapped == program || mapped.canonicalize().is_ok_and(|path| path == program)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::code::fixture;
+
+    /// A window over blocks of the invented program: (first byte in it, instructions of 4 bytes).
+    pub fn window(blocks: &[(u64, usize)], order: &[u32]) -> TracedWindow {
+        let mut counts = vec![0; blocks.len()];
+        order.iter().for_each(|id| counts[*id as usize] += 1);
+        let insns = |(start, many): &(u64, usize)| {
+            let at = |i: usize| fixture::CODE_START.0.0 + start + 4 * i as u64;
+            let insn = |i| WindowInsn { avma: Avma(at(i)), svma: Some(Svma(at(i))), size_bytes: 4 };
+            (0..*many).map(insn).collect()
+        };
+        let blocks = blocks.iter().map(insns).collect();
+        let order = order.to_vec();
+        let mut window =
+            TracedWindow { blocks, counts, order, is_whole: true, ..TracedWindow::default() };
+        window.count();
+        window
+    }
+
+    #[test]
+    fn executions_and_operations_are_counted() {
+        let window = window(&[(0, 2), (64, 3)], &[0, 1, 1, 0, 1]);
+        assert_eq!((window.operations, window.instructions), (2, 13));
+        let samples = window.samples(None);
+        assert_eq!(samples.hits.len(), 5);
+        assert_eq!(samples.hits[&fixture::CODE_START.0.offset(68)], 3);
+    }
+
+    #[test]
+    fn a_restarted_log_is_empty() {
+        let mut log = WindowLog::default();
+        let insn = crate::trace::engine::BlockInsn { address: Avma(1), size_bytes: 1 };
+        log.describe(BlockId(0), &Block { insns: vec![insn] });
+        log.run(BlockId(0), &[]);
+        log.run(BlockId(7), &[]);
+        assert_eq!((log.runs, log.order.len()), (1, 1));
+        log.restart();
+        assert_eq!((log.runs, log.blocks.len()), (0, 0));
+    }
+}
