@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn both_probes_are_needed() {
         assert!(beside(Vec::new(), &[]).unwrap().is_empty());
-        let table = (0..65).map(|i| format!("{}{}\n", i as i32 - 1, ",1".repeat(64)));
+        let table = (0..65).map(|i| format!("{}{}\n", i - 1, ",1".repeat(64)));
         let matrix = PeerMatrix::parse(&table.collect::<String>()).unwrap();
         let peer = Peer { store_bytes: 8, load_bytes: 4, file: "t.csv".into(), matrix };
         let error = beside(vec![peer], &[]).unwrap_err().to_string();

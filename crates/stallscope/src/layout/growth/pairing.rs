@@ -143,7 +143,7 @@ fn by_bytes(
     for i in images {
         let label = &before.members[i].label;
         let Some(j) = after.members.iter().position(|m| m.label == *label) else { continue };
-        for m in match_functions(&before.members[i].image, &after.members[j].image) {
+        for m in match_functions(before.members[i].image, after.members[j].image) {
             let (Some(b), Some(a)) = (m.before, m.after) else { continue };
             let ends = (lonely_before.get(&(i, b.start)), lonely_after.get(&(j, a.start)));
             if let (Some(from), Some(to)) = ends {
