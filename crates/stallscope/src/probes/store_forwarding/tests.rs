@@ -243,7 +243,8 @@ fn a_merging_machine_blocks_nothing_in_a_line() {
 fn disturbed_machines_are_right_or_silent() {
     let clocks = [
         ("turbo", quiet().stepping(2e6, 0.3, 0.875)),
-        ("drift", quiet().drifting(-3.0)),
+        // Over such a run the clock loses more than half.
+        ("drift", quiet().drifting(-1.5)),
         ("preempted", quiet().preempted(400_000.0, 4_000.0)),
         ("time slices", quiet().preempted(3e6, 3e6)),
         ("hammered", quiet().preempted(60_000.0, 4_000.0)),
