@@ -94,8 +94,27 @@ impl IcacheReport {
                     _ => None,
                 }
             });
+        let found = found.and_then(|words| report.against_what_is_presented(words));
         report.protocol.conclude(found);
         report
+    }
+
+    /// A curve that contradicts the processor's own word decides nothing: a guest may be lied to,
+    /// but what holds decoded instructions bends the curve as well.
+    fn against_what_is_presented(&self, words: String) -> Result<String, String> {
+        let (Some((ways, sets, line)), Some(found), Some(found_sets)) =
+            (self.presented, &self.ways, &self.sets)
+        else {
+            return Ok(words);
+        };
+        let (found, found_sets) = (found.value as u32, found_sets.value as u32);
+        if (found, found_sets) == (ways, sets) {
+            return Ok(words);
+        }
+        Err(format!(
+            "the curve fits {found} ways of {found_sets} sets, and the processor says {ways} of \
+             {sets} with lines of {line} bytes: one of the two is wrong, and nothing is kept"
+        ))
     }
 
     /// The ways are the knee that two neighbouring strides share; a way holds as many bytes as the

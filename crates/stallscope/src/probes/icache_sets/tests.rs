@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::clock::FakeClock;
-use crate::machine::{CodeCache, Machine, MachineProfile, invented};
+use crate::machine::{CacheKind, CodeCache, Machine, MachineProfile, invented};
 use crate::probes::fake::{FakeRig, disturbed, quiet};
 use crate::probes::protocol::Protocol;
 use crate::probes::sampling::{Plan, Sampler};
@@ -21,13 +21,21 @@ fn cost(case: &Case, cache: CodeCache) -> f64 {
     28.0 + f64::from(case.blocks) * 0.05 + 24.0 * missed / f64::from(case.blocks)
 }
 
+/// Of a machine that tells the truth about its cache.
 fn report_of(clock: FakeClock, cache: CodeCache, noise: f64) -> IcacheReport {
+    let mut machine = Machine::from_facts(&invented::cascade_lake_guest());
+    for c in machine.caches.iter_mut().filter(|c| c.kind == CacheKind::Instruction) {
+        (c.sets, c.ways, c.line_bytes) = (cache.sets, cache.ways, cache.line_bytes);
+    }
+    report_on(machine, clock, cache, noise)
+}
+
+fn report_on(machine: Machine, clock: FakeClock, cache: CodeCache, noise: f64) -> IcacheReport {
     let cases = all_cases();
     let mut rig = FakeRig::new(clock, |i| cost(&cases[i], cache)).noisy(noise);
     let plan = Plan { rounds: 3, more_rounds: 8, limit_ns: u64::MAX / 4, ..Plan::new(1) };
     let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
     sampler.all(&mut rig, &AtomicBool::new(false)).unwrap();
-    let machine = Machine::from_facts(&invented::cascade_lake_guest());
     IcacheReport::new(&cases, &sampler.sampled(), Protocol::new(machine, 0))
 }
 
@@ -49,6 +57,18 @@ fn the_geometry_that_the_machine_has_is_found() {
         let miss = report.miss_cycles.unwrap().value;
         assert!((miss - 24.0).abs() < 2.0, "{miss}");
     }
+}
+
+#[test]
+fn a_curve_against_the_processors_own_word_is_inconclusive() {
+    let machine = Machine::from_facts(&invented::cascade_lake_guest());
+    let report = report_on(machine, quiet(), LARGE, 0.0);
+    let verdict = &report.protocol.verdict;
+    assert!(verdict.contains("4 ways of 256 sets") && verdict.contains("8 of 64"), "{verdict}");
+    let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+    let before = profile.clone();
+    report.apply_to(&mut profile);
+    assert_eq!(profile, before);
 }
 
 #[test]
