@@ -28,7 +28,7 @@ pub(crate) use loop_alignment::extent as loop_extent;
 pub use rep_string::REP_STRING;
 pub use scan::{RuleSet, ScanFilter, ScanReport, describe_sites, scan, scan_function};
 pub use split_access::SPLIT_ACCESS;
-pub use store_forward::STORE_FORWARD;
+pub use store_forward::{Callees, STORE_FORWARD};
 pub use strings::{InstructionCount, SizeClass, StringEntry, StringSummary};
 pub use view::{FunctionView, Needs};
 

@@ -1,6 +1,7 @@
 //! All rules over all functions of a program, in parallel.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use schemars::JsonSchema;
@@ -8,7 +9,7 @@ use serde::Serialize;
 
 use super::finding::{Describer, first_site};
 use super::strings::{self, StringEntry, StringSummary};
-use super::{CallGraph, Calls, Candidate, FunctionView, HAZARDS, Hazard, Heat, Needs};
+use super::{CallGraph, Callees, Calls, Candidate, FunctionView, HAZARDS, Hazard, Heat, Needs};
 use crate::code::{Addresses, DebugInfo, Function, FunctionCode, FunctionSource, Image};
 use crate::machine::MachineProfile;
 use crate::model::{Finding, Svma};
@@ -79,10 +80,11 @@ pub fn scan(
     let chosen: Vec<&Function> = image.functions().iter().filter(|f| filter.takes(f)).collect();
     let of_program: RuleSet =
         filter.rules.iter().copied().filter(|r| r.needs() == Needs::Program).collect();
+    let callees = Arc::<Callees>::default();
     let parts: Vec<Part> = chosen
         .par_iter()
         .map(|f| {
-            let view = FunctionView::of(image, f);
+            let view = FunctionView::of(image, f).knowing(&callees);
             let mut part = look(&view, &filter.rules, profile, heat);
             let asked = of_program.iter().any(|r| r.understands(image.architecture()));
             part.calls = if asked { Calls::of(&view) } else { None };

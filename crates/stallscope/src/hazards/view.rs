@@ -2,7 +2,9 @@
 //! asks.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
+use super::store_forward::Callees;
 use crate::code::x86::Survey;
 use crate::code::{
     Addresses, Architecture, Function, FunctionCode, Image, MOST_FUNCTION_BYTES, StringSite,
@@ -34,6 +36,7 @@ pub struct FunctionView<'a> {
     code: OnceCell<FunctionCode>,
     addresses: OnceCell<Addresses>,
     strings: OnceCell<Vec<StringSite>>,
+    callees: Arc<Callees>,
 }
 
 impl<'a> FunctionView<'a> {
@@ -50,7 +53,20 @@ impl<'a> FunctionView<'a> {
             code: OnceCell::new(),
             addresses: OnceCell::new(),
             strings: OnceCell::new(),
+            callees: Arc::default(),
         }
+    }
+
+    /// The same, with what is known already about the functions that this program calls.
+    #[must_use]
+    pub fn knowing(self, callees: &Arc<Callees>) -> Self {
+        Self { callees: Arc::clone(callees), ..self }
+    }
+
+    /// What is known about the functions that this program calls.
+    #[must_use]
+    pub fn callees(&self) -> &Callees {
+        &self.callees
     }
 
     /// Its machine code.

@@ -5,6 +5,10 @@
 //! it loads there from where its arguments point, or from the stack above its return address, is
 //! looked for among the stores before the call, in the caller's terms.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
 use crate::code::{
     Addresses, Flow, FunctionCode, FunctionSource, Image, Insn, Loop, Reg, RootKind,
     SymbolicAddress,
@@ -19,6 +23,26 @@ use super::{WINDOW_INSTRUCTIONS, cycles_lost, store_widths, weight};
 
 /// More code of the called function is not read; loads of arguments come early.
 const MOST_BYTES: u64 = 256;
+
+/// What functions load from memory that their callers know, worked out once for each function of a
+/// program however often it is called.
+#[derive(Debug, Default)]
+pub struct Callees {
+    known: Mutex<FxHashMap<Svma, Arc<[ArgumentLoad]>>>,
+}
+
+impl Callees {
+    fn loads(&self, image: &Image, start: Svma) -> Arc<[ArgumentLoad]> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loads) = known().get(&start) {
+            return Arc::clone(loads);
+        }
+        // Not while locked: two threads may do the same once, none waits for the other.
+        let loads: Arc<[ArgumentLoad]> = argument_loads(image, start).into();
+        known().insert(start, Arc::clone(&loads));
+        loads
+    }
+}
 
 /// What a function loads from memory that its caller knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +75,14 @@ pub(super) fn behind_calls(
             continue;
         }
         let Some(callee) = target(view.image, &code.insns[call]) else { continue };
-        for load in argument_loads(view.image, callee, &filled) {
+        for load in view.callees().loads(view.image, callee).iter() {
             let at = filled.iter().find(|(reg, _)| *reg == load.reg);
             let blocked = at.and_then(|(_, start)| {
                 let offset_bytes = start.offset_bytes.wrapping_add(load.offset_bytes);
                 let address = SymbolicAddress { offset_bytes, ..*start };
                 walk.blocked_behind(call, address, load.size_bytes, load.distance)
             });
-            found.extend(blocked.map(|b| describe(view, profile, call, &load, b)));
+            found.extend(blocked.map(|b| describe(view, profile, call, load, b)));
         }
     }
     found
@@ -68,13 +92,9 @@ fn target(image: &Image, insn: &Insn) -> Option<Svma> {
     direct_target(image.code_at(insn.svma, u64::from(insn.length_bytes)), insn.end())
 }
 
-/// What the function at `start` loads, from where these registers point, before anything else can
-/// have written it.
-fn argument_loads(
-    image: &Image,
-    start: Svma,
-    pointers: &[(Reg, SymbolicAddress)],
-) -> Vec<ArgumentLoad> {
+/// What the function at `start` loads, from where its registers point when it begins, before
+/// anything else can have written it.
+fn argument_loads(image: &Image, start: Svma) -> Vec<ArgumentLoad> {
     let known = image.function_at(start).filter(|f| f.start == start);
     let size_bytes = match known {
         Some(function) => function.size_bytes.min(MOST_BYTES),
@@ -98,7 +118,7 @@ fn argument_loads(
         let Some(RootKind::Entry(reg)) = address.base.map(|root| root.kind()) else { continue };
         let plain = address.also.is_none() && address.index.is_none();
         let near = (0..FARTHEST_FIELD_BYTES).contains(&address.offset_bytes);
-        if !plain || !near || access.size_bytes < 2 || !pointers.iter().any(|(r, _)| *r == reg) {
+        if !plain || !near || access.size_bytes < 2 {
             continue;
         }
         // A pair is two loads.

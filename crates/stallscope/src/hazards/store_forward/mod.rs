@@ -35,6 +35,7 @@ use crate::machine::{MachineProfile, PriceOrigin};
 use crate::model::{Certainty, CyclesLost, Grade};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard};
+pub use calls::Callees;
 use walk::{Blocked, Walk};
 
 /// Longest path from store to load that is looked at. Compilers use 10, 20 and 64; blocked loads
