@@ -153,6 +153,7 @@ fn addresses(stores: &StoreBufferReport, l1i: Option<&L1iReport>, jumps: &JumpRe
 fn ended(ended: Ended) -> String {
     match ended {
         Ended::Length => "at the length asked for".into(),
+        Ended::Short => "early, where the engine could not follow any further".into(),
         Ended::Exit => "because the thread or its process ended".into(),
         Ended::Exec => "because the program replaced itself (exec)".into(),
         Ended::Signal(number) => match nix::sys::signal::Signal::try_from(number) {

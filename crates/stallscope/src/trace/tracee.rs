@@ -312,3 +312,11 @@ pub(in crate::trace) fn set_breakpoint(
     }
     Ok(())
 }
+
+/// As [`set_breakpoint`], at these addresses, two at most, and no others but that of slot 0 and 1.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::trace) fn set_breakpoints(tid: i32, addresses: &[Avma]) -> io::Result<()> {
+    let mut addresses = addresses.iter().copied();
+    set_breakpoint(tid, Slot(2), addresses.next())?;
+    set_breakpoint(tid, Slot(3), addresses.next())
+}

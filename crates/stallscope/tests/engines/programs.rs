@@ -24,6 +24,8 @@ pub struct Program {
     pub has_signals: bool,
     /// Whether the window is the same in every run.
     pub repeats_itself: bool,
+    /// Whether it waits in the window for its other threads, which a copy does not have.
+    pub waits_for_threads: bool,
 }
 
 const PLAIN: Program = Program {
@@ -36,6 +38,7 @@ const PLAIN: Program = Program {
     output: "",
     has_signals: false,
     repeats_itself: true,
+    waits_for_threads: false,
 };
 
 const fn asm(name: &'static str, source: &'static str, needs: Option<&'static str>) -> Program {
@@ -73,6 +76,31 @@ const LIBRARY: Program = Program {
     ..PLAIN
 };
 
+const RECURSION: Program = Program {
+    name: "recursion",
+    source: "recursion.c",
+    entries: &[("window", 15)],
+    output: "34 5\n",
+    ..PLAIN
+};
+
+const SIGNALS: Program = Program {
+    name: "signals",
+    source: "signals.c",
+    entries: &[("on_signal", 3), ("on_fault", 1)],
+    output: "36\n",
+    has_signals: true,
+    ..PLAIN
+};
+
+const COMPUTED: Program = Program {
+    name: "computed_goto",
+    source: "computed_goto.c",
+    entries: &[("window", 1)],
+    output: "107\n",
+    ..PLAIN
+};
+
 /// Programs of a compiler.
 pub const COMPILED: &[Program] = &[
     CALLS,
@@ -81,13 +109,7 @@ pub const COMPILED: &[Program] = &[
     Program { name: "calls_static_pie", flags: &["-static-pie"], ..CALLS },
     Program { name: "calls_unoptimised", flags: &["-O0"], ..CALLS },
     Program { name: "calls_lazy", flags: &["-Wl,-z,lazy"], ..CALLS },
-    Program {
-        name: "recursion",
-        source: "recursion.c",
-        entries: &[("window", 15)],
-        output: "34 5\n",
-        ..PLAIN
-    },
+    RECURSION,
     Program {
         name: "jump_table",
         source: "jump_table.c",
@@ -112,14 +134,7 @@ pub const COMPILED: &[Program] = &[
         repeats_itself: false,
         ..PLAIN
     },
-    Program {
-        name: "signals",
-        source: "signals.c",
-        entries: &[("on_signal", 3), ("on_fault", 1)],
-        output: "36\n",
-        has_signals: true,
-        ..PLAIN
-    },
+    SIGNALS,
     Program { name: "jit", source: "jit.c", output: "6\n", ..PLAIN },
     Program {
         name: "threads",
@@ -127,6 +142,7 @@ pub const COMPILED: &[Program] = &[
         entries: &[("window", 1)],
         output: "880\n",
         repeats_itself: false,
+        waits_for_threads: true,
         ..PLAIN
     },
     LIBRARY,
@@ -139,6 +155,21 @@ pub const COMPILED: &[Program] = &[
         output: "57.75\n",
         ..PLAIN
     },
+    Program {
+        name: "goroutines",
+        source: "goroutines.go",
+        window: [1, 1],
+        entries: &[("window", 1), ("worker", 4), ("add", 10)],
+        output: "45\n45\n",
+        // The runtime's own thread asks for the processor now and then, by a signal.
+        has_signals: true,
+        repeats_itself: false,
+        ..PLAIN
+    },
+    COMPUTED,
+    Program { name: "computed_goto_static", flags: &["-static", "-O2"], ..COMPUTED },
+    Program { name: "recursion_static", flags: &["-static"], ..RECURSION },
+    Program { name: "signals_static", flags: &["-static-pie", "-O2"], ..SIGNALS },
     Program { name: "vectors_128", flags: &["-O3"], ..VECTORS },
     Program { name: "vectors_256", flags: &["-O3", "-mavx2"], needs: Some("avx2"), ..VECTORS },
     Program {
@@ -184,9 +215,13 @@ impl Program {
     pub fn build(&self, folder: &Path) -> PathBuf {
         let source = self.source_path();
         let out = folder.join(self.name);
-        let compiler = if self.source.ends_with(".cpp") { "c++" } else { "cc" };
+        let (compiler, first): (_, &[&str]) = match source.extension().and_then(|e| e.to_str()) {
+            Some("go") => ("go", &["build"]),
+            Some("cpp") => ("c++", &["-g", "-O1", "-pthread"]),
+            _ => ("cc", &["-g", "-O1", "-pthread"]),
+        };
         let output = Command::new(compiler)
-            .args(["-g", "-O1", "-pthread"])
+            .args(first)
             .args(["-o".as_ref(), out.as_os_str(), source.as_os_str()])
             .args(self.flags)
             .output()

@@ -57,7 +57,10 @@ impl Sink for Recorder {
 /// The stated address of a function.
 pub fn function(program: &Path, name: &str) -> Svma {
     let image = Image::open(program).unwrap();
-    image.functions().iter().find(|f| f.symbol == name).unwrap_or_else(|| panic!("no {name}")).start
+    // Go puts the package before the name.
+    let is_it = |symbol: &str| symbol.strip_prefix("main.").unwrap_or(symbol) == name;
+    let found = image.functions().iter().find(|f| is_it(&f.symbol));
+    found.unwrap_or_else(|| panic!("no {name}")).start
 }
 
 /// A window of `calls` calls of the function `window`, after `skip`.

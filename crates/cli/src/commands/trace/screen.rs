@@ -50,6 +50,7 @@ fn window(report: &TraceReport) -> String {
     let check = match (&window.self_check, window.self_check_passed) {
         (Some(what), Some(true)) => format!("passed: {what}"),
         (Some(what), _) => paint(CAUTION, format!("failed: {what}")),
+        (None, _) if window.engine == "translate" => "none was possible, see the notes".into(),
         (None, _) => "follows the original run, so there is nothing to compare it with".into(),
     };
     out += &wrap("check    ", &check);

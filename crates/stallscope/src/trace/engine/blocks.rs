@@ -19,6 +19,14 @@ pub(super) struct Touch {
     pub address: Avma,
 }
 
+impl Touch {
+    /// As an access of this instruction of a block.
+    pub(super) fn of_insn(self, insn: u32) -> MemoryAccess {
+        let Self { kind, size_bytes, address } = self;
+        MemoryAccess { insn, kind, size_bytes, address }
+    }
+}
+
 /// Collects instructions and hands whole blocks to a sink.
 #[derive(Default)]
 pub(super) struct Blocks {
@@ -35,12 +43,7 @@ impl Blocks {
         let insn = self.block.insns.len() as u32;
         self.block.insns.push(BlockInsn { address, size_bytes: bytes.len() as u8 });
         self.bytes.extend_from_slice(bytes);
-        self.accesses.extend(touches.iter().map(|t| MemoryAccess {
-            insn,
-            kind: t.kind,
-            size_bytes: t.size_bytes,
-            address: t.address,
-        }));
+        self.accesses.extend(touches.iter().map(|touch| touch.of_insn(insn)));
     }
 
     /// Whether the block at hand has no instruction yet.

@@ -32,6 +32,7 @@ mod step;
 #[cfg(target_arch = "x86_64")]
 mod target;
 
+#[cfg(target_arch = "x86_64")]
 pub mod translate;
 
 use std::path::PathBuf;
@@ -150,6 +151,8 @@ pub struct Mapping {
 pub enum Ended {
     /// At the length asked for.
     Length,
+    /// Earlier, where the engine could not follow any further; a note says why.
+    Short,
     /// The thread or its process ended first.
     Exit,
     /// The program replaced itself (`exec`).
@@ -207,6 +210,8 @@ pub trait Engine: Sync {
 
 /// All engines, the preferred one first.
 pub static ENGINES: &[&dyn Engine] = &[
+    #[cfg(target_arch = "x86_64")]
+    &translate::Translate,
     #[cfg(target_arch = "x86_64")]
     &step::Step,
 ];

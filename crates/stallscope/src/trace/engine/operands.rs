@@ -4,7 +4,9 @@
 //! are the cases in which the operands alone do not tell what is touched: lanes that are masked
 //! off, gathers and scatters, bit strings, the area of `xsave`.
 
-use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory};
+use iced_x86::{
+    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+};
 
 use super::AccessKind;
 use super::blocks::Touch;
@@ -27,6 +29,38 @@ pub(super) struct Before<'a> {
 pub(super) fn needs_extended(insn: &Instruction) -> bool {
     let has_memory = (0..insn.op_count()).any(|i| is_memory(insn, i));
     has_memory && (insn.is_vsib() || insn.op_mask() != Register::None || sign_mask(insn).is_some())
+}
+
+/// Whether it has a `rep` prefix that means repetition.
+pub(super) fn repeats(insn: &Instruction) -> bool {
+    insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix())
+}
+
+/// Makes the accesses of a first repetition those of all that took place; `counter` is `rcx` behind
+/// them.
+pub(super) fn stretch(
+    insn: &Instruction,
+    before: &libc::user_regs_struct,
+    counter: u64,
+    touches: &mut Vec<Touch>,
+) {
+    const DIRECTION_FLAG: u64 = 0x400;
+    let mut count = before.rcx.wrapping_sub(counter);
+    let kinds = [insn.op0_kind(), insn.op1_kind()];
+    if kinds.contains(&OpKind::MemoryESEDI) || insn.op1_kind() == OpKind::MemorySegESI {
+        count &= 0xffff_ffff;
+    }
+    if count == 0 {
+        touches.clear();
+        return;
+    }
+    for touch in touches {
+        let element = u64::from(touch.size_bytes);
+        if before.eflags & DIRECTION_FLAG != 0 {
+            touch.address = touch.address.offset(-(((count - 1) * element).cast_signed()));
+        }
+        touch.size_bytes = u32::try_from(element.saturating_mul(count)).unwrap_or(u32::MAX);
+    }
 }
 
 fn is_memory(insn: &Instruction, operand: u32) -> bool {
@@ -239,7 +273,7 @@ fn active_bytes(
 }
 
 /// Each element of the operand goes to several lanes.
-fn repeats_its_operand(mnemonic: Mnemonic) -> bool {
+pub(super) fn repeats_its_operand(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
     matches!(
         mnemonic,
@@ -263,7 +297,7 @@ fn repeats_its_operand(mnemonic: Mnemonic) -> bool {
 }
 
 /// The active lanes stand side by side in memory.
-fn is_dense(mnemonic: Mnemonic) -> bool {
+pub(super) fn is_dense(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
     matches!(
         mnemonic,

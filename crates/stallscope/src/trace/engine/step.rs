@@ -18,7 +18,7 @@ use iced_x86::{
 
 use super::blocks::{Blocks, Touch};
 use super::calls::Calls;
-use super::operands::{Before, needs_extended, touches};
+use super::operands::{Before, needs_extended, repeats, stretch, touches};
 use super::state::Extended;
 use super::target::{self, Target};
 use super::{Ended, Engine, EngineError, Length, Mapping, Recording, Sink, Window};
@@ -65,32 +65,45 @@ impl Engine for Step {
     ) -> Result<Recording, EngineError> {
         let mut target = Target::start(launch, limits)?;
         let tid = target.run_to(&window.start, window.skip)?;
-        let began = Instant::now();
-        let mut follower = Follower::new(&mut target, tid, window, sink)?;
-        let mut ended = follower.follow()?;
-        let instructions = follower.instructions;
-        let mappings = follower.mappings.take();
-        let mut notes = follower.notes();
-        let wall_ns = began.elapsed().as_nanos() as u64;
-        let mappings = mappings.unwrap_or_else(|| target.mappings());
-        if ended == Ended::Length {
-            notes.extend(branch_stepping_note(&mut target, tid)?);
-        }
-        let exit = target.finish()?;
-        if let (Ended::Exit, Status::Signal(signal)) = (ended, exit.status) {
-            ended = Ended::Signal(signal);
-        }
-        Ok(Recording {
-            engine: self.id(),
-            instructions,
-            wall_ns,
-            ended,
-            mappings,
-            self_check: None,
-            notes,
-            exit,
-        })
+        record_from(target, tid, window, u64::MAX, sink)
     }
+}
+
+/// Follows a thread that is held at the window's start, for so many instructions at most, and lets
+/// the command run to its end.
+pub(super) fn record_from(
+    mut target: Target<'_>,
+    tid: i32,
+    window: &Window,
+    at_most: u64,
+    sink: &mut dyn Sink,
+) -> Result<Recording, EngineError> {
+    let began = Instant::now();
+    let mut follower = Follower::new(&mut target, tid, window, sink)?;
+    follower.at_most = at_most;
+    let mut ended = follower.follow()?;
+    let instructions = follower.instructions;
+    let mappings = follower.mappings.take();
+    let mut notes = follower.notes();
+    let wall_ns = began.elapsed().as_nanos() as u64;
+    let mappings = mappings.unwrap_or_else(|| target.mappings());
+    if ended == Ended::Length {
+        notes.extend(branch_stepping_note(&mut target, tid)?);
+    }
+    let exit = target.finish()?;
+    if let (Ended::Exit, Status::Signal(signal)) = (ended, exit.status) {
+        ended = Ended::Signal(signal);
+    }
+    Ok(Recording {
+        engine: Step.id(),
+        instructions,
+        wall_ns,
+        ended,
+        mappings,
+        self_check: None,
+        notes,
+        exit,
+    })
 }
 
 /// How a step came out.
@@ -111,6 +124,7 @@ struct Follower<'t, 'l, 's> {
     memory: bool,
     calls: Option<Calls>,
     at_least: u64,
+    at_most: u64,
     sink: &'s mut dyn Sink,
     blocks: Blocks,
     decoded: HashMap<u64, ([u8; LONGEST_BYTES], Instruction)>,
@@ -144,6 +158,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             memory: window.memory,
             calls,
             at_least,
+            at_most: u64::MAX,
             sink,
             blocks: Blocks::default(),
             decoded: HashMap::new(),
@@ -167,6 +182,9 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             if signal == 0 && self.is_over() {
                 self.blocks.end(self.sink);
                 return Ok(Ended::Length);
+            }
+            if self.instructions >= self.at_most && self.blocks.is_empty() {
+                return Ok(Ended::Short);
             }
             let insn = self.fetch();
             self.look_at_operands(insn.as_ref());
@@ -328,7 +346,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             return;
         };
         if repeats(insn) {
-            self.stretch(insn, before);
+            stretch(insn, before, self.registers.rcx, &mut self.touches);
         }
         let address = insn.ip();
         if let Some((bytes, _)) = self.decoded.get(&address) {
@@ -340,29 +358,6 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             || self.blocks.is_full();
         if goes_elsewhere {
             self.blocks.end(self.sink);
-        }
-    }
-
-    /// Makes the accesses of the first repetition those of all.
-    fn stretch(&mut self, insn: &Instruction, before: &libc::user_regs_struct) {
-        const DIRECTION_FLAG: u64 = 0x400;
-        let mut count = before.rcx.wrapping_sub(self.registers.rcx);
-        if iced_x86::OpKind::MemoryESEDI == insn.op0_kind()
-            || iced_x86::OpKind::MemoryESEDI == insn.op1_kind()
-            || iced_x86::OpKind::MemorySegESI == insn.op1_kind()
-        {
-            count &= 0xffff_ffff;
-        }
-        if count == 0 {
-            self.touches.clear();
-            return;
-        }
-        for touch in &mut self.touches {
-            let element = u64::from(touch.size_bytes);
-            if before.eflags & DIRECTION_FLAG != 0 {
-                touch.address = touch.address.offset(-(((count - 1) * element).cast_signed()));
-            }
-            touch.size_bytes = u32::try_from(element.saturating_mul(count)).unwrap_or(u32::MAX);
         }
     }
 
@@ -411,11 +406,6 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
         }
         notes
     }
-}
-
-/// Whether it has a `rep` prefix that means repetition.
-fn repeats(insn: &Instruction) -> bool {
-    insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix())
 }
 
 /// Whether it raises a trap of its own.

@@ -206,6 +206,7 @@ impl<R: BufRead> Reader<R> {
             1 => Ended::Exit,
             2 => Ended::Exec,
             3 => Ended::Signal(signal),
+            4 => Ended::Short,
             _ => return Err(self.damaged("an end of unknown kind")),
         };
         let kind = self.byte()?;

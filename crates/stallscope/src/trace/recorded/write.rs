@@ -54,6 +54,7 @@ impl<W: Write> Writer<W> {
             Ended::Exit => (1, 0),
             Ended::Exec => (2, 0),
             Ended::Signal(number) => (3, number),
+            Ended::Short => (4, 0),
         };
         out.push(kind);
         put(out, u64::from(signal.cast_unsigned()));

@@ -52,6 +52,8 @@ pub(super) struct Target<'a> {
     threads: HashMap<i32, bool>,
     /// The thread that is stopped in our hands, if one is.
     held: Option<i32>,
+    /// Other threads that are kept stopped, and the signal that each is still to get.
+    parked: Vec<(i32, i32)>,
     /// A signal that the held thread is still to get when it is let go.
     undelivered: i32,
     breakpoint: Option<Avma>,
@@ -78,6 +80,7 @@ impl<'a> Target<'a> {
             pid,
             threads: HashMap::from([(pid, false)]),
             held: None,
+            parked: Vec::new(),
             undelivered: 0,
             breakpoint: None,
             awaited: None,
@@ -158,14 +161,76 @@ impl<'a> Target<'a> {
         EngineError::NeverStarted(format!("{reason}; the command ended with {}", exit.status))
     }
 
+    /// Stops all threads but the held one, and keeps them stopped. How many there are in all.
+    pub(super) fn stop_others(&mut self) -> Result<usize, EngineError> {
+        for tid in self.threads.keys().filter(|tid| Some(**tid) != self.held) {
+            // Refused only by a thread that has ended; its end is the next news.
+            let _ = tracee::interrupt(*tid);
+        }
+        while self.threads.len() > self.parked.len() + usize::from(self.held.is_some()) {
+            match self.next()? {
+                News::Stopped { tid, event: libc::PTRACE_EVENT_EXIT, .. } => self.go(tid, 0),
+                News::Stopped { tid, event: libc::PTRACE_EVENT_CLONE, .. } => {
+                    if let Ok(new) = tracee::event_message(tid) {
+                        self.threads.entry(new).or_insert(false);
+                    }
+                    self.parked.push((tid, 0));
+                }
+                News::Stopped { tid, signal, event: 0 } if !self.is_ours(tid, signal) => {
+                    self.parked.push((tid, signal));
+                }
+                News::Stopped { tid, .. } => self.parked.push((tid, 0)),
+                News::Ended => break,
+                News::None | News::Gone { .. } => {}
+            }
+        }
+        Ok(self.threads.len())
+    }
+
+    /// Lets the threads that [`Target::stop_others`] stopped run on.
+    pub(super) fn release_others(&mut self) {
+        for (tid, signal) in std::mem::take(&mut self.parked) {
+            self.go(tid, signal);
+        }
+    }
+
+    /// Lets the held thread run until just before an instruction at one of `stops`, two at most;
+    /// false when it never comes there.
+    pub(super) fn run_until(&mut self, tid: i32, stops: &[Avma]) -> Result<bool, EngineError> {
+        tracee::set_breakpoints(tid, stops)
+            .map_err(|cause| EngineError::Forbidden(no_breakpoints(&cause)))?;
+        self.held = None;
+        let signal = std::mem::take(&mut self.undelivered);
+        self.go(tid, signal);
+        loop {
+            match self.next()? {
+                News::Stopped { tid: stopped, signal: libc::SIGTRAP, event: 0 }
+                    if stopped == tid && stops.iter().any(|stop| is_at(tid, *stop)) =>
+                {
+                    self.held = Some(tid);
+                    // Fails only for a thread that is gone.
+                    let _ = tracee::set_breakpoints(tid, &[]);
+                    return Ok(true);
+                }
+                News::Stopped { tid, signal, event } => self.answer(tid, signal, event)?,
+                News::Gone { tid: gone } if gone == tid => return Ok(false),
+                News::Ended => return Ok(false),
+                News::None | News::Gone { .. } => {}
+            }
+        }
+    }
+
     /// Lets everything run on untraced, waits for the end and collects it.
     ///
     /// # Errors
     /// As [`Child::wait`].
     pub(super) fn finish(&mut self) -> Result<Exit, EngineError> {
         self.let_go();
+        let limits = self.limits;
         match self.child.take() {
-            Some(child) => Ok(child.wait(&self.limits)?),
+            // A thread that was made while we let go of the others, or that would not stop in time,
+            // is let go of when it stops; else it would keep the command from ending.
+            Some(child) => Ok(child.wait_with(&limits, |_| self.let_go_of_stopped(), NAPS.1)?),
             None => Err(ChildError::Interrupted.into()),
         }
     }
@@ -244,6 +309,7 @@ impl<'a> Target<'a> {
             child.drain();
         }
         while let News::Stopped { tid, signal, event } = tracee::news(self.pid) {
+            self.threads.entry(tid).or_insert(false);
             self.answer(tid, signal, event)?;
         }
         Ok(())
@@ -323,7 +389,18 @@ impl<'a> Target<'a> {
         }
     }
 
-    fn check_limits(&self) -> Result<(), EngineError> {
+    /// The process.
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// When the command is to be given up, if ever.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        Some(self.child.as_ref()?.started()? + self.limits.timeout?)
+    }
+
+    /// Whether the user, or the limits, want an end.
+    pub(super) fn check_limits(&self) -> Result<(), EngineError> {
         if self.limits.interrupt.load(Ordering::Relaxed) {
             return Err(ChildError::Interrupted.into());
         }
@@ -396,10 +473,7 @@ impl<'a> Target<'a> {
         }
         match tracee::set_breakpoint(tid, Slot(0), Some(address)) {
             Err(cause) if cause.raw_os_error() != Some(libc::ESRCH) => {
-                Err(EngineError::Forbidden(format!(
-                    "the kernel refuses the processor's breakpoints ({cause}), which mark the \
-                     start of the window"
-                )))
+                Err(EngineError::Forbidden(no_breakpoints(&cause)))
             }
             // Killed meanwhile: its end is the next news.
             _ => Ok(()),
@@ -413,9 +487,13 @@ impl<'a> Target<'a> {
     }
 
     fn has_arrived(&self, tid: i32) -> bool {
-        tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT)
-            && self.breakpoint.is_some()
-            && tracee::registers(tid).ok().map(|r| Avma(r.rip)) == self.breakpoint
+        self.breakpoint.is_some_and(|address| is_at(tid, address))
+    }
+
+    /// Whether a thread stopped with this signal for a reason that the program knows nothing of.
+    fn is_ours(&self, tid: i32, signal: i32) -> bool {
+        signal == SYSTEM_CALL_STOP
+            || (signal == libc::SIGTRAP && tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT))
     }
 
     /// Detaches from all threads, which run on.
@@ -427,6 +505,9 @@ impl<'a> Target<'a> {
             let signal = std::mem::take(&mut self.undelivered);
             self.detach(tid, signal);
         }
+        for (tid, signal) in std::mem::take(&mut self.parked) {
+            self.detach(tid, signal);
+        }
         for tid in self.threads.keys() {
             let _ = tracee::interrupt(*tid);
         }
@@ -435,15 +516,21 @@ impl<'a> Target<'a> {
                 News::None => std::thread::sleep(NAPS.0),
                 News::Ended => return,
                 News::Gone { tid } => drop(self.threads.remove(&tid)),
-                News::Stopped { tid, signal, event } => {
-                    let ours = event != 0
-                        || signal == SYSTEM_CALL_STOP
-                        || (signal == libc::SIGTRAP
-                            && tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT));
-                    self.detach(tid, if ours { 0 } else { signal });
-                }
+                News::Stopped { tid, signal, event } => self.detach_stopped(tid, signal, event),
             }
         }
+    }
+
+    fn let_go_of_stopped(&mut self) -> Result<(), ChildError> {
+        while let News::Stopped { tid, signal, event } = tracee::news(self.pid) {
+            self.detach_stopped(tid, signal, event);
+        }
+        Ok(())
+    }
+
+    fn detach_stopped(&mut self, tid: i32, signal: i32, event: i32) {
+        let ours = event != 0 || self.is_ours(tid, signal);
+        self.detach(tid, if ours { 0 } else { signal });
     }
 
     fn detach(&mut self, tid: i32, signal: i32) {
@@ -493,6 +580,19 @@ pub(super) fn capability() -> Capability {
         Ok((Err(cause), _)) => Capability::absent(why_forbidden(&cause)),
         Err(error) => Capability::absent(error.to_string()),
     }
+}
+
+/// Whether a stopped thread came to a breakpoint of the processor's here.
+pub(super) fn is_at(tid: i32, address: Avma) -> bool {
+    tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT)
+        && tracee::registers(tid).is_ok_and(|r| Avma(r.rip) == address)
+}
+
+fn no_breakpoints(cause: &io::Error) -> String {
+    format!(
+        "the kernel refuses the processor's breakpoints ({cause}), which mark the start and the \
+         end of the window"
+    )
 }
 
 /// What forbids `ptrace`, and what to do about it.

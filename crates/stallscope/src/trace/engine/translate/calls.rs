@@ -40,10 +40,24 @@ pub(super) struct Calls {
     own: FxHashSet<i32>,
     /// Descriptors to which a write was only pretended.
     pretended: FxHashSet<i32>,
+    idling: Idling,
     /// How many bytes and calls were held back.
     pub(super) withheld_bytes: u64,
     pub(super) withheld_calls: u64,
 }
+
+/// Calls by which a program passes the time, one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Idling {
+    calls: u64,
+    /// Instructions executed before the first.
+    since: u64,
+}
+
+/// So many calls to pass the time, one after the other, ...
+const MANY_IDLE: u64 = 300;
+/// ... with fewer instructions than this to each: it waits for what will not come.
+const FEW_BETWEEN: u64 = 20_000;
 
 /// What kind of thing a descriptor of the copy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +112,18 @@ impl Calls {
             .unwrap_or_else(|| {
                 Verdict::GiveUp(format!("it makes system call {number} in the window"))
             })
+    }
+
+    /// Whether the program, which has executed so many instructions, only waits for other threads,
+    /// by yielding, sleeping and looking again. They stand still, so it would wait for ever.
+    pub(super) fn waits(&mut self, number: i64, instructions: u64) -> bool {
+        if !IDLE.contains(&number) {
+            self.idling = Idling { calls: 0, since: instructions };
+            return false;
+        }
+        self.idling.calls += 1;
+        let Idling { calls, since } = self.idling;
+        calls >= MANY_IDLE && instructions.saturating_sub(since) / calls < FEW_BETWEEN
     }
 
     /// Remembers what a call that was made has opened.
@@ -363,6 +389,18 @@ fn vector_bytes(copy: &Process, at: u64, count: u64) -> u64 {
     (0..count.min(1024)).filter_map(|n| copy.word(at.wrapping_add(n * 16 + 8))).sum()
 }
 
+/// Calls between which a program waits for others.
+const IDLE: &[i64] = &[
+    libc::SYS_sched_yield,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_futex,
+    libc::SYS_clock_gettime,
+    libc::SYS_tgkill,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+];
+
 /// Calls that concern nobody but the copy.
 const ALWAYS: &[i64] = &[
     libc::SYS_brk,
@@ -462,6 +500,17 @@ mod tests {
         assert_eq!(map(libc::PROT_READ, libc::MAP_SHARED), Some(Verdict::Run));
         assert_eq!(map(both, libc::MAP_SHARED | libc::MAP_ANONYMOUS), Some(Verdict::Run));
         assert!(matches!(map(both, libc::MAP_SHARED), Some(Verdict::GiveUp(_))));
+    }
+
+    #[test]
+    fn waiting_for_others_is_told_from_working_between_rests() {
+        let mut calls = Calls::new(1, 1);
+        let yields = |calls: &mut Calls, each: u64| {
+            (0..2 * MANY_IDLE).any(|n| calls.waits(libc::SYS_sched_yield, n * each))
+        };
+        assert!(yields(&mut calls, 100));
+        assert!(!calls.waits(libc::SYS_read, 0));
+        assert!(!yields(&mut calls, 10 * FEW_BETWEEN));
     }
 
     #[test]

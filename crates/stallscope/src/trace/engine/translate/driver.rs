@@ -7,12 +7,20 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 
 use super::calls::Calls;
-use super::finish::Finish;
 use super::process::{Process, Registers, Stopped};
 use super::region::{GUARD_BYTES, LOG_BYTES, Slot};
 use super::setup::{self, MapLine};
+use super::translation::Borrowed;
 use super::translator::{Full, JUMP_REGISTERS, Stop, Translator};
+use crate::model::Avma;
+use crate::trace::engine::calls::Calls as Watch;
+use crate::trace::engine::state::Extended;
 use crate::trace::engine::{Length, Sink};
+
+/// The original can be stopped this often on its way to the window's end: each costs some microseconds.
+pub(super) const FEW_ARRIVALS: u64 = 20_000;
+/// Blocks behind the length asked for among which such an end is looked for.
+const MOST_PASSED_ENDS: u32 = 20_000;
 
 /// How the window ended in the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +33,10 @@ pub(super) enum Outcome {
     Exec,
     /// A signal ends it.
     Signal(i32),
-    /// The copy cannot follow the original any further.
-    GaveUp(String),
+    /// The copy cannot follow the original any further; it stands there as at the end of a window.
+    Short(String),
+    /// It is not known where in the program the copy is.
+    Lost(String),
 }
 
 /// Something went wrong with the copy itself.
@@ -61,11 +71,15 @@ pub(super) struct Driver<'a> {
     pub(super) sink: &'a mut dyn Sink,
     pub(super) interrupt: &'a AtomicBool,
     pub(super) deadline: Option<Instant>,
-    watch: Option<Finish>,
+    watch: Option<Watch>,
     /// Instructions after which a window by instructions ends.
     pub(super) enough: Option<u64>,
-    /// The byte of translated code under a watch, by its offset, with the program's address.
-    armed: Option<(u64, u64, u8)>,
+    /// Ends that were passed because the original could not be stopped there.
+    passed_ends: u32,
+    /// Stops at watched addresses.
+    armed: Vec<Armed>,
+    /// The watched address whose arrival has been dealt with and that is now to be executed.
+    passing: Option<u64>,
     maps: Vec<MapLine>,
     pub(super) maps_are_old: bool,
     /// How often each supervised instruction ran.
@@ -74,6 +88,17 @@ pub(super) struct Driver<'a> {
     pub(super) protected: FxHashMap<u64, u64>,
     /// The program's registers when it is not in translated code.
     pub(super) program: Registers,
+    pub(super) extended: Extended,
+}
+
+/// A stop on the translation of an address of the program.
+#[derive(Clone, Copy, Debug)]
+struct Armed {
+    /// Where in the copy.
+    code: u64,
+    address: u64,
+    /// What was there.
+    byte: u8,
 }
 
 /// What to do next.
@@ -107,19 +132,25 @@ impl<'a> Driver<'a> {
             deadline: None,
             watch: None,
             enough: None,
-            armed: None,
+            passed_ends: 0,
+            armed: Vec::new(),
+            passing: None,
             maps: Vec::new(),
             maps_are_old: true,
             supervised_at: FxHashMap::default(),
             protected: FxHashMap::default(),
             program,
+            extended: Extended::new(),
         };
         match length {
             Length::Instructions(enough) => new.enough = Some(enough),
             Length::Calls(calls) => {
-                let watch = Finish::new(calls, &program, &new.copy);
-                new.translator.cuts = vec![watch.start, watch.returns_to];
+                let mut watch = Watch::new(Avma(program.rip), calls);
+                let copy = &new.copy;
+                watch.is_over_at(Avma(program.rip), program.rsp, || copy.word(program.rsp));
                 new.watch = Some(watch);
+                new.cut();
+                new.passing = Some(program.rip);
             }
         }
         Ok(new)
@@ -153,7 +184,7 @@ impl<'a> Driver<'a> {
     fn enter(&mut self, indirectly: bool) -> Result<Next, DriveError> {
         if self.is_enough() {
             self.drain()?;
-            if self.is_enough() {
+            if self.may_end(self.program.rip, 0) {
                 return Ok(Next::End(Outcome::Length));
             }
         }
@@ -178,13 +209,41 @@ impl<'a> Driver<'a> {
         let mut registers = self.program;
         registers.rip = code;
         self.copy.set_registers(&registers)?;
+        if self.passing == Some(pc) {
+            self.passing = None;
+            return self.pass(code);
+        }
+        Ok(Next::Resume)
+    }
+
+    /// Executes the first instruction of a translation that may be under a stop of ours.
+    fn pass(&mut self, code: u64) -> Result<Next, DriveError> {
+        let Some(armed) = self.armed.iter().copied().find(|a| a.code == code) else {
+            return Ok(Next::Resume);
+        };
+        self.translator.replace_byte(code, armed.byte);
+        let stopped = self.copy.step(0)?;
+        self.translator.replace_byte(code, 0xcc);
+        if stopped != Stopped::Signal(libc::SIGTRAP) {
+            return self.answer(stopped);
+        }
+        let registers = self.copy.registers()?;
+        // Where nothing could be translated, that was a stop of another kind.
+        let stop = self.translator.stop_before(registers.rip);
+        if stop.is_some() && registers.rip == code + 1 {
+            return Ok(self.stopped_at(&registers)?.unwrap_or(Next::Resume));
+        }
         Ok(Next::Resume)
     }
 
     /// How often the program has executed, in the window, the instruction where it stands now.
     pub(super) fn arrivals(&self) -> u64 {
-        self.translator.blocks.executions(self.program.rip)
-            + self.supervised_at.get(&self.program.rip).copied().unwrap_or(0)
+        self.arrivals_at(self.program.rip)
+    }
+
+    fn arrivals_at(&self, address: u64) -> u64 {
+        self.translator.blocks.executions(address)
+            + self.supervised_at.get(&address).copied().unwrap_or(0)
     }
 
     /// Whether [`Self::arrivals`] knows of everything that ran.
@@ -205,6 +264,20 @@ impl<'a> Driver<'a> {
 
     pub(super) fn is_enough(&self) -> bool {
         self.enough.is_some_and(|enough| self.counts.instructions >= enough)
+    }
+
+    /// Whether the window ends before the instruction at `address`: it is long enough, and the
+    /// original can be stopped at this same moment, or no such place has been found nearby. The
+    /// instruction has been executed `at_least` so often before.
+    pub(super) fn may_end(&mut self, address: u64, at_least: u64) -> bool {
+        if !self.is_enough() {
+            return false;
+        }
+        if self.passed_ends >= MOST_PASSED_ENDS || !self.counts_are_whole() {
+            return true;
+        }
+        self.passed_ends += 1;
+        at_least <= FEW_ARRIVALS && self.arrivals_at(address) <= FEW_ARRIVALS
     }
 
     /// Reads the log to where the copy has written whole records.
@@ -275,11 +348,16 @@ impl<'a> Driver<'a> {
 
     /// A stop that we had put there.
     pub(super) fn trap(&mut self, registers: &Registers) -> Result<Option<Next>, DriveError> {
-        if let Some((code, _, _)) = self.armed.filter(|(code, ..)| code + 1 == registers.rip) {
+        if let Some(armed) = self.armed.iter().find(|a| a.code + 1 == registers.rip) {
             let mut at = *registers;
-            at.rip = code;
+            at.rip = armed.address;
             return self.watched(at).map(Some);
         }
+        self.stopped_at(registers)
+    }
+
+    /// A stop that the translator had put there.
+    fn stopped_at(&mut self, registers: &Registers) -> Result<Option<Next>, DriveError> {
         let Some(stop) = self.translator.stop_before(registers.rip) else {
             return Ok(None);
         };
@@ -300,6 +378,12 @@ impl<'a> Driver<'a> {
                 Next::GoIndirectly
             }
         }))
+    }
+
+    /// Gives back what the block at hand has borrowed.
+    pub(super) fn give_back_borrowed(&mut self, borrowed: Borrowed) {
+        self.give_back(&[borrowed.log]);
+        self.give_back(borrowed.address.as_slice());
     }
 
     pub(super) fn give_back(&mut self, borrowed: &[super::emit::Gpr]) {
@@ -323,9 +407,9 @@ impl<'a> Driver<'a> {
         self.drain_to(record)?;
         let end = self.translator.region.log_end();
         let begun = end.saturating_sub(record);
-        if begun == 0 && self.is_enough() {
+        if begun == 0 && self.may_end(place.block, place.runs) {
             self.program = registers;
-            self.give_back(&place.borrowed);
+            self.give_back_borrowed(place.borrowed);
             self.program.rip = place.block;
             return Ok(Next::End(Outcome::Length));
         }
@@ -334,7 +418,7 @@ impl<'a> Driver<'a> {
         self.translator.region.move_record(record, begun, at);
         self.translator.region.set_log_start(at);
         self.translator.region.set_slot(Slot::LogPosition, at);
-        place.borrowed[0].set(&mut registers, at);
+        place.borrowed.log.set(&mut registers, at);
         self.copy.set_registers(&registers)?;
         Ok(Next::Resume)
     }
@@ -367,7 +451,7 @@ impl<'a> Driver<'a> {
             return self.interrupted(registers, libc::SIGSEGV);
         };
         self.program = registers;
-        self.give_back(&place.borrowed);
+        self.give_back_borrowed(place.borrowed);
         self.program.rip = place.address;
         self.drain_partly(insn)?;
         self.forget()?;
@@ -379,7 +463,7 @@ impl<'a> Driver<'a> {
         self.drain()?;
         self.counts.emptied += 1;
         self.translator.forget();
-        self.armed = None;
+        self.armed.clear();
         for (page, rights) in std::mem::take(&mut self.protected) {
             self.protect(page, rights)?;
         }
@@ -412,59 +496,54 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Puts a stop on the translation of the address that is watched.
+    /// Has blocks begin where a call may begin or return to.
+    fn cut(&mut self) {
+        for address in self.watched_addresses() {
+            if !self.translator.cuts.contains(&address) {
+                self.translator.cuts.push(address);
+            }
+        }
+    }
+
+    fn watched_addresses(&self) -> Vec<u64> {
+        self.watch.iter().flat_map(Watch::watched).map(|address| address.0).collect()
+    }
+
+    /// Puts stops on the translations of the addresses that are watched.
     fn arm(&mut self) -> Result<(), Full> {
-        let Some(watch) = &self.watch else {
-            return Ok(());
-        };
-        let address = watch.address();
-        if self.armed.is_none_or(|(_, armed, _)| armed != address) {
-            self.disarm();
+        for address in self.watched_addresses() {
+            if self.armed.iter().any(|armed| armed.address == address) {
+                continue;
+            }
             let code = self.translator.translate_target(&self.copy, address)?;
-            let was = self.translator.replace_byte(code, 0xcc);
-            self.armed = Some((code, address, was));
+            let byte = self.translator.replace_byte(code, 0xcc);
+            self.armed.push(Armed { code, address, byte });
         }
         Ok(())
     }
 
     fn disarm(&mut self) {
-        if let Some((code, _, was)) = self.armed.take() {
-            self.translator.replace_byte(code, was);
+        for armed in std::mem::take(&mut self.armed) {
+            self.translator.replace_byte(armed.code, armed.byte);
         }
     }
 
-    /// The program is where a watch is: a call has returned, or the next begins.
-    fn watched(&mut self, registers: Registers) -> Result<Next, DriveError> {
+    /// The program has come to a watched address: a call has returned, or one begins.
+    fn watched(&mut self, program: Registers) -> Result<Next, DriveError> {
+        self.program = program;
         let Some(watch) = &mut self.watch else {
-            return Ok(Next::Resume);
+            return Ok(Next::Go);
         };
-        self.program = registers;
-        self.program.rip = watch.address();
-        let before = watch.address();
-        if watch.arrived(&self.program, &self.copy) {
-            self.disarm();
+        let copy = &self.copy;
+        let over = watch.is_over_at(Avma(program.rip), program.rsp, || copy.word(program.rsp));
+        self.disarm();
+        if over {
             self.drain()?;
             return Ok(Next::End(Outcome::Length));
         }
-        if watch.address() != before {
-            let next = watch.address();
-            if !self.translator.cuts.contains(&next) {
-                self.translator.cuts.push(next);
-            }
-            return Ok(Next::Go);
-        }
-        // Not this return: over the stop.
-        let address = self.program.rip;
-        self.disarm();
-        self.copy.set_registers(&registers)?;
-        match self.copy.step(0)? {
-            Stopped::Signal(libc::SIGTRAP) => {}
-            other => return self.answer(other),
-        }
-        let code = registers.rip;
-        let was = self.translator.replace_byte(code, 0xcc);
-        self.armed = Some((code, address, was));
-        Ok(Next::Resume)
+        self.cut();
+        self.passing = Some(program.rip);
+        Ok(Next::Go)
     }
 }
 

@@ -1,67 +1,52 @@
-//! When a window ends: which address is watched for it, and what to make of arrivals there.
+//! When a window ends, for whoever runs it natively: which addresses to stop at, and what arrivals mean.
 
 use super::process::{Process, Registers};
+use crate::model::Avma;
+use crate::trace::engine::calls::Calls;
 
-/// When a window by calls ends: which address is watched for it, and what to make of arrivals.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Finish {
-    /// Calls that must still return.
-    left: u64,
-    pub(super) start: u64,
-    pub(super) returns_to: u64,
-    /// The stack pointer on entry.
-    stack: u64,
-    inside: bool,
-    /// Every arrival counts, whatever the stack pointer.
-    plain: bool,
+/// The end of a window.
+#[derive(Clone, Debug)]
+pub(super) enum Finish {
+    /// Behind the last of so many calls.
+    Calls(Calls),
+    /// At the n-th arrival at an address.
+    Arrivals { address: Avma, left: u64 },
 }
 
 impl Finish {
     /// From the registers at the first call's entry.
-    pub(super) fn new(calls: u64, entry: &Registers, memory: &Process) -> Self {
-        Self {
-            left: calls,
-            start: entry.rip,
-            returns_to: memory.word(entry.rsp).unwrap_or(0),
-            stack: entry.rsp,
-            inside: true,
-            plain: false,
-        }
+    pub(super) fn behind_calls(calls: u64, entry: &Registers, memory: &Process) -> Self {
+        let mut new = Self::Calls(Calls::new(Avma(entry.rip), calls));
+        new.arrived(entry, memory);
+        new
     }
 
-    /// At the n-th arrival at an address.
-    pub(super) fn at(address: u64, arrivals: u64) -> Self {
-        Self {
-            left: arrivals,
-            start: address,
-            returns_to: address,
-            stack: 0,
-            inside: true,
-            plain: true,
-        }
-    }
-
-    /// How often the address will be passed, as far as that is known.
+    /// How often the thread will be stopped, as far as that is known.
     pub(super) fn arrivals_left(&self) -> u64 {
-        if self.plain { self.left } else { 1 }
-    }
-
-    /// The address to watch.
-    pub(super) fn address(&self) -> u64 {
-        if self.inside { self.returns_to } else { self.start }
-    }
-
-    /// The program has come to the watched address. True when that ends the window.
-    pub(super) fn arrived(&mut self, registers: &Registers, memory: &Process) -> bool {
-        if self.plain {
-            self.left = self.left.saturating_sub(1);
-        } else if !self.inside {
-            *self = Self { left: self.left, ..Self::new(self.left, registers, memory) };
-            self.start = registers.rip;
-        } else if registers.rsp > self.stack {
-            self.left = self.left.saturating_sub(1);
-            self.inside = false;
+        match self {
+            Self::Calls(_) => 1,
+            Self::Arrivals { left, .. } => *left,
         }
-        self.left == 0
+    }
+
+    /// The addresses to stop at; at most two.
+    pub(super) fn addresses(&self) -> Vec<Avma> {
+        match self {
+            Self::Calls(calls) => calls.watched(),
+            Self::Arrivals { address, .. } => vec![*address],
+        }
+    }
+
+    /// The program has come to one of the addresses. True when that ends the window.
+    pub(super) fn arrived(&mut self, registers: &Registers, memory: &Process) -> bool {
+        match self {
+            Self::Calls(calls) => {
+                calls.is_over_at(Avma(registers.rip), registers.rsp, || memory.word(registers.rsp))
+            }
+            Self::Arrivals { left, .. } => {
+                *left = left.saturating_sub(1);
+                *left == 0
+            }
+        }
     }
 }

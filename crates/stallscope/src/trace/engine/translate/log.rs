@@ -6,9 +6,8 @@
 use std::ops::Range;
 
 use super::block::Source;
-use super::emit::Gpr;
 use super::operands::{Memory, Operand, Segment};
-use super::translation::Shape;
+use super::translation::{Borrowed, Shape};
 use crate::model::Avma;
 use crate::trace::engine::{AccessKind, Block, BlockId, BlockInsn, MemoryAccess, Sink};
 
@@ -61,12 +60,14 @@ pub(super) struct Place {
     pub(super) start: u32,
     /// Words of one record of it.
     pub(super) record_words: u32,
+    /// How often the block has run, by the records read so far.
+    pub(super) runs: u64,
     /// Which of its instructions; `None` between them.
     pub(super) insn: Option<u32>,
     /// Where it is in the program.
     pub(super) address: u64,
     /// The registers that the block borrows.
-    pub(super) borrowed: [Gpr; 2],
+    pub(super) borrowed: Borrowed,
 }
 
 /// All blocks in the code cache.
@@ -310,6 +311,7 @@ impl Blocks {
             block: cold.insns.first().map_or(0, |i| i.address.0),
             start: cold.code.start,
             record_words: 1 + u32::from(self.hot.get(id).map_or(0, |h| h.words)),
+            runs: self.hot.get(id).map_or(0, |h| h.runs),
             insn: exact.map(|k| k as u32),
             address: cold.insns.get(insn).map_or(0, |i| i.address.0),
             borrowed: cold.shape.borrowed,

@@ -18,37 +18,27 @@ mod emit;
 mod finish;
 mod log;
 mod operands;
-mod origin;
 mod process;
 mod region;
 mod session;
 mod setup;
 mod signals;
-mod stepping;
-mod supervised;
 mod supervision;
 #[cfg(test)]
 mod tests;
 mod translation;
 mod translator;
-mod vectors;
 mod verify;
 
-use std::time::Duration;
-
-use super::{Engine, EngineError, Recording, Sink, Window};
+use super::{Engine, EngineError, Recording, Sink, Window, target};
 use crate::model::Capability;
-use crate::trace::child::{Child, Launch, Limits};
-use session::Session;
+use crate::trace::child::{Launch, Limits};
 
 /// The engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Translate;
 
 const ID: &str = "translate";
-
-/// How often output is looked after while the original runs.
-const TICK: Duration = Duration::from_millis(1);
 
 impl Engine for Translate {
     fn id(&self) -> &'static str {
@@ -60,11 +50,7 @@ impl Engine for Translate {
     }
 
     fn available(&self) -> Capability {
-        if cfg!(target_arch = "x86_64") {
-            Capability::Present
-        } else {
-            Capability::absent("it translates x86-64 only")
-        }
+        target::capability()
     }
 
     fn record(
@@ -74,9 +60,6 @@ impl Engine for Translate {
         limits: Limits<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Recording, EngineError> {
-        let child = Child::hold(launch)?;
-        let mut session = Session::attach(child.pid(), window, limits, sink)?;
-        let exit = child.wait_with(&limits, |_| session.tick(), TICK);
-        session.finish(exit)
+        session::record(launch, window, limits, sink)
     }
 }

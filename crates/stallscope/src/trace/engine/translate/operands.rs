@@ -11,6 +11,7 @@ use iced_x86::{
 
 use super::emit::{Address, Gpr};
 use crate::trace::engine::AccessKind;
+use crate::trace::engine::operands::{is_dense, repeats_its_operand};
 
 /// What a memory operand is addressed through, besides `ds`, `es` and `ss`, whose base is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,25 +124,6 @@ pub(super) fn memory_of(insn: &Instruction, info: &InstructionInfo) -> Memory {
     })
 }
 
-/// Whether only as many elements are touched as the mask has set, one behind the other.
-pub(super) fn packs(mnemonic: Mnemonic) -> bool {
-    matches!(
-        mnemonic,
-        Mnemonic::Vcompressps
-            | Mnemonic::Vcompresspd
-            | Mnemonic::Vpcompressb
-            | Mnemonic::Vpcompressw
-            | Mnemonic::Vpcompressd
-            | Mnemonic::Vpcompressq
-            | Mnemonic::Vexpandps
-            | Mnemonic::Vexpandpd
-            | Mnemonic::Vpexpandb
-            | Mnemonic::Vpexpandw
-            | Mnemonic::Vpexpandd
-            | Mnemonic::Vpexpandq
-    )
-}
-
 /// Whether this processor stores 64 bits of a mask register at once.
 fn masks_can_be_stored() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -159,7 +141,10 @@ fn is_unpredictable(insn: &Instruction) -> bool {
     // The mask is logged where one instruction can store all of it; one memory operand under a
     // mask has as many elements as the mask has bits, unless it is spread, packed or gathered.
     let masked = insn.op_mask() != Register::None
-        && (insn.is_broadcast() || packs(insn.mnemonic()) || !masks_can_be_stored());
+        && (insn.is_broadcast()
+            || repeats_its_operand(insn.mnemonic())
+            || is_dense(insn.mnemonic())
+            || !masks_can_be_stored());
     let bits_beyond_operand =
         matches!(insn.mnemonic(), Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc)
             && insn.op1_register() != Register::None;

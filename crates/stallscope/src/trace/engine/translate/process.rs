@@ -6,10 +6,14 @@ use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
 use super::block::Memories;
+
+/// The signal that a stop before a system call looks like.
+pub(super) const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 
 /// The general registers of a thread.
 pub(super) type Registers = libc::user_regs_struct;
@@ -49,18 +53,26 @@ pub(super) fn request(what: libc::c_uint, pid: i32, address: usize, data: usize)
 
 /// Waits for the next stop or end of this one process.
 pub(super) fn wait(pid: i32) -> io::Result<Stopped> {
-    let mut status = 0;
     loop {
-        // SAFETY: the status is a local that outlives the call.
-        let got = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
-        if got == pid {
-            break;
-        }
-        if Errno::last() != Errno::EINTR {
-            return Err(io::Error::last_os_error());
+        if let Some(stopped) = collect(pid, 0)? {
+            return Ok(stopped);
         }
     }
-    Ok(Stopped::from_status(status))
+}
+
+/// As [`wait`], without waiting.
+fn look(pid: i32) -> io::Result<Option<Stopped>> {
+    collect(pid, libc::WNOHANG)
+}
+
+fn collect(pid: i32, options: i32) -> io::Result<Option<Stopped>> {
+    let mut status = 0;
+    // SAFETY: the status is a local that outlives the call.
+    let got = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL | options) };
+    if got < 0 && Errno::last() != Errno::EINTR {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((got == pid).then(|| Stopped::from_status(status)))
 }
 
 impl Stopped {
@@ -172,20 +184,48 @@ impl Process {
         self.resume(libc::PTRACE_CONT, signal)
     }
 
-    /// Lets it execute one instruction, without waiting for it.
-    pub(super) fn begin_step(&self, signal: i32) -> io::Result<()> {
-        request(libc::PTRACE_SINGLESTEP, self.pid, 0, signal as usize)
-    }
-
     /// As [`Self::run`], for one instruction, or up to a signal handler's first.
     pub(super) fn step(&self, signal: i32) -> io::Result<Stopped> {
         self.resume(libc::PTRACE_SINGLESTEP, signal)
     }
 
-    /// As [`Self::run`], stopping before each system call, which is then not executed.
-    pub(super) fn run_without_calls(&self, signal: i32) -> io::Result<Stopped> {
+    /// As [`Self::step`], stopping with [`CALL_STOP`] before a system call, which is then not executed.
+    pub(super) fn step_without_calls(&self, signal: i32) -> io::Result<Stopped> {
+        const PTRACE_SYSEMU_SINGLESTEP: libc::c_uint = 32;
+        self.resume(PTRACE_SYSEMU_SINGLESTEP, signal)
+    }
+
+    /// As [`Self::run`], stopping with [`CALL_STOP`] before each system call, which is then not
+    /// executed; and, if asked for, also after a fraction of a millisecond. `None` when it has not
+    /// stopped by then; it still runs, and can only be dropped.
+    pub(super) fn run_without_calls(
+        &self,
+        signal: i32,
+        until: Instant,
+        briefly: bool,
+    ) -> io::Result<Option<Stopped>> {
         const PTRACE_SYSEMU: libc::c_uint = 31;
-        self.resume(PTRACE_SYSEMU, signal)
+        const EAGER_LOOKS: u32 = 200;
+        const NAP: Duration = Duration::from_micros(100);
+        request(PTRACE_SYSEMU, self.pid, 0, signal as usize)?;
+        for looks in 0.. {
+            if let Some(stopped) = look(self.pid)? {
+                if matches!(stopped, Stopped::Exited(_) | Stopped::Killed(_)) {
+                    self.ours.set(false);
+                }
+                return Ok(Some(stopped));
+            }
+            if looks < EAGER_LOOKS {
+                std::thread::yield_now();
+            } else if briefly && looks == EAGER_LOOKS {
+                request(libc::PTRACE_INTERRUPT, self.pid, 0, 0)?;
+            } else if Instant::now() >= until {
+                break;
+            } else {
+                std::thread::sleep(NAP);
+            }
+        }
+        Ok(None)
     }
 
     /// Where the kernel notes for this thread which processor it is on; empty when nowhere.
@@ -270,7 +310,8 @@ impl Process {
     /// Forks it. The copy has this thread alone, is traced and stopped as this one is, dies with
     /// us, and is our child rather than this process's, which never hears of it.
     pub(super) fn fork(&mut self) -> io::Result<Self> {
-        let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as u64;
+        // Without a signal among the flags this is a clone to the tracer, not a fork.
+        let flags = libc::CLONE_PARENT as u64;
         let mut child = None;
         let answer = self.call_with(libc::SYS_clone, [flags, 0, 0, 0, 0, 0], |process| {
             let mut message: libc::c_ulong = 0;
@@ -296,6 +337,9 @@ impl Process {
         let copy =
             Self { pid, memory, gadget: self.gadget, held: Vec::new(), ours: Cell::new(true) };
         copy.set_registers(&registers)?;
+        // What the original is asked to tell does not matter here.
+        let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
+        request(libc::PTRACE_SETOPTIONS, pid, 0, options as usize)?;
         Ok(copy)
     }
 }

@@ -1,415 +1,321 @@
-//! One recording from attaching to the report: which phase the original is in, and what is next.
+//! One recording: to the window's start, through it in a copy, and the comparisons behind it.
+//!
+//! The copy is believed when a second copy, which ran the window natively under the same rules for
+//! system calls, ends as it does. Until then the original stands at the window's start, so that a
+//! copy that is not believed, or cannot be made, costs only time: the original is then stepped.
+//! Last the original runs the window itself, and what differs from it is reported.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use super::calls::Calls;
-use super::driver::{Counts, DriveError, Driver, Outcome};
+use super::driver::{Counts, DriveError, Driver, FEW_ARRIVALS, Outcome};
 use super::finish::Finish;
-use super::origin::{Event, Origin, TURN};
 use super::process::{Process, Registers};
 use super::setup::{self, SetupError};
-use super::stepping::Stepping;
 use super::translator::Translator;
-use super::verify::{self, Comparison};
+use super::verify::{self, Comparison, Pace};
 use super::{EngineError, ID, Recording, Sink, Window};
 use crate::model::{Avma, FileOffset};
-use crate::trace::child::{ChildError, Exit, Limits, Status};
-use crate::trace::engine::{Ended, Length, Mapping, Start};
+use crate::trace::child::{Exit, Launch, Limits, Status};
+use crate::trace::engine::target::Target;
+use crate::trace::engine::{Ended, Length, Mapping, step};
+use crate::trace::tracee::State;
 
-/// The original is stopped at most so often on its way to the window's end.
-const MOST_ARRIVALS: u64 = 20_000;
+/// A window that the copy could not follow to its end is kept if it has so many instructions; else the
+/// original is followed for as many, which takes half a minute.
+const ENOUGH_TO_KEEP: u64 = 1_000_000;
 
-/// What the session waits for.
-enum Phase {
-    /// The program is to be executed.
-    Exec,
-    /// It is to come to its own first instruction.
-    Entry { address: u64 },
-    /// It is to come to the window's start.
-    Start { address: u64, left: u64 },
-    /// The original runs the window by itself.
-    Check(Box<Check>),
-    /// The original is followed step by step.
-    Stepping(Box<Stepping>),
-    /// It runs to its end.
-    Free,
+/// A native copy may take so much longer than the translated one, which is slower, and this long at least.
+const PATIENCE: (u32, Duration) = (4, Duration::from_secs(10));
+
+/// Records a window.
+pub(super) fn record(
+    launch: &Launch,
+    window: &Window,
+    limits: Limits<'_>,
+    sink: &mut dyn Sink,
+) -> Result<Recording, EngineError> {
+    let mut target = Target::start(launch, limits)?;
+    let tid = target.run_to(&window.start, window.skip)?;
+    let mut session = Session { target, tid, window, limits, notes: Vec::new() };
+    let reason = match session.follow(sink)? {
+        Ok(told) => return session.finish(told),
+        Err(reason) => reason,
+    };
+    sink.restart();
+    session.target.release_others();
+    let mut recording = step::record_from(session.target, tid, window, ENOUGH_TO_KEEP, sink)?;
+    recording.notes.insert(0, format!("followed step by step instead of translated: {reason}"));
+    if recording.ended == Ended::Short {
+        recording.notes.push(format!(
+            "stepping ends after {} instructions; --engine step has no such limit",
+            recording.instructions
+        ));
+    }
+    Ok(recording)
 }
 
-/// What is needed to compare at the window's end.
-struct Check {
-    copy: Process,
-    control: Process,
-    program: Registers,
-    finish: Finish,
-    control_finish: Finish,
-    is_checkable: bool,
-    calls: Calls,
+/// Why the original must be stepped.
+type Refused = String;
+
+struct Session<'a> {
+    target: Target<'a>,
     tid: i32,
-}
-
-/// A recording in progress.
-pub(super) struct Session<'a> {
-    origin: Origin,
     window: &'a Window,
     limits: Limits<'a>,
-    sink: &'a mut dyn Sink,
-    phase: Phase,
-    began: Instant,
-    failure: Option<EngineError>,
-    engine: &'static str,
-    /// Follows the original step by step from the start, without a copy.
-    pub(super) only_step: bool,
-    instructions: u64,
-    wall_ns: u64,
-    ended: Option<Ended>,
-    exit_code: Option<i32>,
-    mappings: Vec<Mapping>,
-    self_check: Option<Result<String, String>>,
     notes: Vec<String>,
 }
 
-impl<'a> Session<'a> {
-    pub(super) fn attach(
-        pid: i32,
-        window: &'a Window,
-        limits: Limits<'a>,
-        sink: &'a mut dyn Sink,
-    ) -> Result<Self, EngineError> {
-        Ok(Self {
-            origin: Origin::attach(pid)?,
-            window,
-            limits,
-            sink,
-            phase: Phase::Exec,
-            began: Instant::now(),
-            failure: None,
-            engine: ID,
-            only_step: false,
-            instructions: 0,
-            wall_ns: 0,
-            ended: None,
-            exit_code: None,
-            mappings: Vec::new(),
-            self_check: None,
-            notes: Vec::new(),
-        })
-    }
+/// What the copy told, so far not compared.
+struct Copied {
+    outcome: Outcome,
+    copy: Process,
+    /// The program's registers where the copy stands.
+    program: Registers,
+    finish: Finish,
+    is_checkable: bool,
+    instructions: u64,
+    wall_ns: u64,
+}
 
-    /// One turn. Called while the child runs, from the thread that started it.
-    pub(super) fn tick(&mut self) -> Result<(), ChildError> {
-        let done = self.turn();
-        match done {
-            Ok(()) => Ok(()),
-            Err(EngineError::Child(error)) => Err(error),
-            Err(error) => {
-                self.failure = Some(error);
-                self.phase = Phase::Free;
-                self.origin.let_go().map_err(system)?;
-                // Nobody wants the rest of the run.
-                // SAFETY: plain integers; the group is the child's own.
-                unsafe { libc::killpg(self.origin.pid, libc::SIGKILL) };
-                Ok(())
-            }
-        }
-    }
+/// What the report will say.
+struct Told {
+    instructions: u64,
+    wall_ns: u64,
+    ended: Ended,
+    exit_code: Option<i32>,
+    mappings: Vec<Mapping>,
+    self_check: Option<Result<String, String>>,
+}
 
-    fn turn(&mut self) -> Result<(), EngineError> {
-        if let Phase::Free = self.phase {
-            return Ok(());
-        }
-        if let Phase::Stepping(stepping) = &mut self.phase {
-            // What the other threads do must be answered too.
-            self.origin.turn(Duration::ZERO).map_err(failed)?;
-            let ended = stepping.some(self.sink).map_err(failed)?;
-            self.instructions = stepping.instructions;
-            if let Some(outcome) = ended {
-                self.over(&outcome)?;
-            }
-            return Ok(());
-        }
-        let event = self.origin.turn(TURN).map_err(failed)?;
-        match event {
-            Event::Nothing => {}
-            Event::Gone => self.phase = Phase::Free,
-            Event::Exec => self.executed()?,
-            Event::Arrived { tid, address } => self.arrived(tid, address)?,
-        }
-        Ok(())
-    }
-
-    fn executed(&mut self) -> Result<(), EngineError> {
-        if !matches!(self.phase, Phase::Exec) {
-            // It replaced itself before the window, or behind it.
-            self.origin.let_go().map_err(failed)?;
-            self.phase = Phase::Free;
-            return Ok(());
-        }
-        let address = self.origin.entry().map_err(failed)?;
-        self.origin.put(address).map_err(failed)?;
-        self.phase = Phase::Entry { address };
-        self.origin.go_all().map_err(failed)
-    }
-
-    fn arrived(&mut self, tid: i32, address: u64) -> Result<(), EngineError> {
-        match &mut self.phase {
-            Phase::Entry { address: entry } if *entry == address => {
-                self.origin.take(address).map_err(failed)?;
-                let start = self.origin.resolve(&self.window.start)?;
-                if start == address {
-                    return self.record_from(tid, address);
-                }
-                self.origin.put(start).map_err(failed)?;
-                self.phase = Phase::Start { address: start, left: self.window.skip };
-                self.origin.go(tid).map_err(failed)
-            }
-            Phase::Start { address: start, left } if *start == address => {
-                if *left > 0 {
-                    *left -= 1;
-                    return self.origin.pass(tid, address).map_err(failed);
-                }
-                self.record_from(tid, address)
-            }
-            Phase::Check(check) => {
-                let thread = Process::borrowed(tid).map_err(failed)?;
-                let registers = thread.registers().map_err(failed)?;
-                let before = check.finish.address();
-                if tid != check.tid || !check.finish.arrived(&registers, &thread) {
-                    let next = check.finish.address();
-                    if tid == check.tid && next != before {
-                        self.origin.take(before).map_err(failed)?;
-                        self.origin.put(next).map_err(failed)?;
-                        return self.origin.go(tid).map_err(failed);
-                    }
-                    return self.origin.pass(tid, address).map_err(failed);
-                }
-                self.check(tid)
-            }
-            _ => self.origin.pass(tid, address).map_err(failed),
-        }
-    }
-
-    /// The original stands at the window's start: fork, translate, run.
-    fn record_from(&mut self, tid: i32, address: u64) -> Result<(), EngineError> {
-        self.origin.take(address).map_err(failed)?;
-        let threads = self.origin.hold_all().map_err(failed)?;
+impl Session<'_> {
+    /// Follows the window in a copy, and compares. The inner error says why the original must be
+    /// stepped instead; it then still stands at the window's start.
+    fn follow(&mut self, sink: &mut dyn Sink) -> Result<Result<Told, Refused>, EngineError> {
+        let threads = self.target.stop_others()?;
         if threads > 1 {
             self.notes.push(format!(
                 "the other {} threads stood still while the copy ran and are not followed",
                 threads - 1
             ));
         }
-        if self.only_step {
-            return self.step_instead(tid, "asked for");
+        let mut thread = Process::borrowed_for_calls(self.tid).map_err(failed)?;
+        let copied = match self.in_copy(&mut thread, sink) {
+            Ok(copied) => copied,
+            Err(Setback::Setup(error)) => return Ok(Err(error.to_string())),
+            Err(Setback::Over) => {
+                self.target.check_limits()?;
+                return Err(failed(io::Error::from(io::ErrorKind::Interrupted)));
+            }
+        };
+        if let Some(signal) = thread.held.last() {
+            self.target.deliver_later(*signal);
         }
-        let began = Instant::now();
-        let copied = self.in_copy(tid);
-        self.wall_ns = began.elapsed().as_nanos() as u64;
-        match copied {
-            Ok((outcome, check)) => self.copied(outcome, check),
-            Err(Setback::Setup(error)) => self.step_instead(tid, &error.to_string()),
-            Err(Setback::Engine(error)) => Err(error),
+        let keeps = copied.instructions >= ENOUGH_TO_KEEP;
+        let (ended, exit_code) = match &copied.outcome {
+            Outcome::Length => (Ended::Length, None),
+            Outcome::Exit(code) => (Ended::Exit, Some(*code)),
+            Outcome::Exec => (Ended::Exec, None),
+            Outcome::Signal(number) => (Ended::Signal(*number), None),
+            Outcome::Short(reason) if keeps => {
+                self.notes.push(format!("the window ends early: {reason}"));
+                (Ended::Short, None)
+            }
+            Outcome::Short(reason) | Outcome::Lost(reason) => return Ok(Err(reason.clone())),
+        };
+        let mut told = Told {
+            instructions: copied.instructions,
+            wall_ns: copied.wall_ns,
+            ended,
+            exit_code,
+            mappings: mappings(copied.copy.pid),
+            self_check: None,
+        };
+        if matches!(ended, Ended::Length | Ended::Short) {
+            match self.compare(&mut thread, copied)? {
+                Ok(check) => told.self_check = check,
+                Err(reason) => return Ok(Err(reason)),
+            }
         }
+        Ok(Ok(told))
     }
 
     /// Runs the window in a copy.
-    fn in_copy(&mut self, tid: i32) -> Result<(Outcome, Check), Setback> {
-        let mut thread = Process::borrowed_for_calls(tid).map_err(SetupError::System)?;
-        let entry = thread.registers().map_err(SetupError::System)?;
-        let mut copy = thread.fork().map_err(SetupError::System)?;
-        let mut control = thread.fork().map_err(SetupError::System)?;
-        self.origin.deliver_later(tid, &thread.held);
+    fn in_copy(&mut self, thread: &mut Process, sink: &mut dyn Sink) -> Result<Copied, Setback> {
+        let began = Instant::now();
+        let entry = thread.registers()?;
+        let mut copy = thread.fork()?;
         setup::unshare(&mut copy)?;
-        setup::unshare(&mut control)?;
         let region = setup::make_region(&mut copy)?;
         let translator = Translator::new(region, self.window.memory);
-        let calls = || Calls::new(self.origin.pid, tid);
-        let mut driver = Driver::new(
-            copy,
-            translator,
-            calls(),
-            self.window.length,
-            self.sink,
-            self.limits.interrupt,
-        )
-        .map_err(SetupError::System)?;
-        driver.deadline = self.limits.timeout.map(|limit| self.began + limit);
+        let length = self.window.length;
+        let calls = self.calls();
+        let mut driver = Driver::new(copy, translator, calls, length, sink, self.limits.interrupt)?;
+        driver.deadline = self.target.deadline();
         let outcome = driver.run().map_err(|error| match error {
-            DriveError::Interrupted => Setback::Engine(ChildError::Interrupted.into()),
-            DriveError::TimedOut => Setback::Engine(ChildError::Interrupted.into()),
-            DriveError::System(cause) => Setback::Setup(SetupError::System(cause)),
+            DriveError::Interrupted | DriveError::TimedOut => Setback::Over,
+            DriveError::System(cause) => Setback::Setup(cause.into()),
         })?;
-        self.instructions = driver.counts.instructions;
         note_counts(&mut self.notes, &driver.counts, &driver.calls);
-        let finish = match self.window.length {
-            Length::Calls(n) => Finish::new(n, &entry, &thread),
-            Length::Instructions(_) => Finish::at(driver.program.rip, driver.arrivals() + 1),
+        let finish = match length {
+            Length::Calls(n) if outcome == Outcome::Length => {
+                Finish::behind_calls(n, &entry, thread)
+            }
+            _ => Finish::Arrivals {
+                address: Avma(driver.program.rip),
+                left: driver.arrivals() + 1 - u64::from(driver.program.rip == entry.rip),
+            },
         };
-        let check = Check {
+        Ok(Copied {
+            outcome,
             program: driver.program,
-            is_checkable: finish.arrivals_left() <= MOST_ARRIVALS && driver.counts_are_whole(),
+            is_checkable: finish.arrivals_left() <= FEW_ARRIVALS && driver.counts_are_whole(),
             finish,
-            control_finish: finish,
-            calls: calls(),
+            instructions: driver.counts.instructions,
+            wall_ns: began.elapsed().as_nanos() as u64,
             copy: driver.copy,
-            control,
-            tid,
-        };
-        Ok((outcome, check))
+        })
     }
 
-    /// The copy has come to the window's end, or not.
-    fn copied(&mut self, outcome: Outcome, check: Check) -> Result<(), EngineError> {
-        match outcome {
-            Outcome::GaveUp(reason) => {
-                let tid = check.tid;
-                drop(check);
-                self.step_instead(tid, &reason)
-            }
-            Outcome::Length
-                if check.is_checkable && self.origin.put(check.finish.address()).is_ok() =>
-            {
-                self.ended = Some(Ended::Length);
-                self.remember_mappings(check.copy.pid);
-                self.phase = Phase::Check(Box::new(check));
-                self.origin.go_all().map_err(failed)
-            }
-            outcome => {
-                if outcome == Outcome::Length {
-                    self.notes.push(
-                        "not compared with the original: where the window ends cannot be told from \
-                         earlier passes there, or holds no code yet when it starts"
-                            .into(),
-                    );
+    fn calls(&self) -> Calls {
+        Calls::new(self.target.pid(), self.tid)
+    }
+
+    /// Compares the copy with native copies, then with the original. `Ok(None)` when nothing could
+    /// be compared, which a note says.
+    fn compare(
+        &mut self,
+        thread: &mut Process,
+        copied: Copied,
+    ) -> Result<Result<Option<Result<String, String>>, Refused>, EngineError> {
+        if !copied.is_checkable {
+            self.notes.push(
+                "not compared with the original: it passes the window's end too often before"
+                    .into(),
+            );
+            return Ok(Ok(None));
+        }
+        let patience = PATIENCE.1.max(Duration::from_nanos(copied.wall_ns) * PATIENCE.0);
+        let control = self.native(thread, &copied.finish, patience, Pace::Full)?;
+        // How native runs differ from each other.
+        let mut noise = Vec::new();
+        if let Some((control, at)) = &control {
+            let mut found =
+                verify::compare(&copied.copy, &copied.program, control, at).map_err(failed)?;
+            for pace in [Pace::Full, Pace::Slow] {
+                if found.is_equal() {
+                    break;
                 }
-                self.remember_mappings(check.copy.pid);
-                drop(check);
-                self.over(&outcome)
+                if let Some((other, its)) = self.native(thread, &copied.finish, patience, pace)? {
+                    let two = verify::compare(&other, &its, control, at).map_err(failed)?;
+                    found.excuse(&two);
+                    noise.push(two);
+                }
+            }
+            if !found.is_equal() {
+                let what = differences(&found);
+                return Ok(Err(format!(
+                    "at {:#x} the translated copy is not what a native one is: {what}",
+                    copied.program.rip
+                )));
             }
         }
-    }
-
-    /// Follows the original itself from the window's start.
-    fn step_instead(&mut self, tid: i32, reason: &str) -> Result<(), EngineError> {
-        self.sink.restart();
-        self.notes.clear();
-        self.notes.push(format!("followed step by step instead of translated: {reason}"));
-        self.engine = "step";
-        self.began = Instant::now();
-        let thread = Process::borrowed(tid).map_err(failed)?;
-        let is_main = tid == self.origin.pid;
-        let stepping = Stepping::new(thread, self.window.length, self.window.memory, is_main)
-            .map_err(failed)?;
-        self.origin.go_others(tid).map_err(failed)?;
-        self.phase = Phase::Stepping(Box::new(stepping));
-        Ok(())
-    }
-
-    /// The window is over and the original has nothing left to be checked.
-    fn over(&mut self, outcome: &Outcome) -> Result<(), EngineError> {
-        if self.engine != ID {
-            self.wall_ns = self.began.elapsed().as_nanos() as u64;
-            self.remember_mappings(self.origin.pid);
-        }
-        self.ended = Some(match outcome {
-            Outcome::Length | Outcome::GaveUp(_) => Ended::Length,
-            Outcome::Exit(code) => {
-                self.exit_code = Some(*code);
-                Ended::Exit
-            }
-            Outcome::Exec => Ended::Exec,
-            Outcome::Signal(number) => Ended::Signal(*number),
-        });
-        self.phase = Phase::Free;
-        self.origin.let_go().map_err(failed)
-    }
-
-    /// Copy and original both stand at the window's end.
-    fn check(&mut self, tid: i32) -> Result<(), EngineError> {
-        let Phase::Check(check) = std::mem::replace(&mut self.phase, Phase::Free) else {
-            return Ok(());
+        let Some(at) = self.original_at_end(&copied.finish)? else {
+            self.notes
+                .push("not compared with the original: it did not come to the window's end".into());
+            return Ok(Ok(None));
         };
-        self.origin.hold_all().map_err(failed)?;
-        self.origin.take(check.finish.address()).map_err(failed)?;
-        let original = Process::borrowed(tid).map_err(failed)?;
-        let mut check = *check;
-        let mut found = verify::compare(&check.copy, &check.program, &original).map_err(failed)?;
-        let mut excused = 0;
-        if !found.is_equal() {
-            let ended =
-                verify::run_natively(&mut check.control, &mut check.calls, check.control_finish)
-                    .map_err(failed)?;
-            if let Some(registers) = ended {
-                let control =
-                    verify::compare(&check.control, &registers, &original).map_err(failed)?;
-                let before = found.pages.len();
-                found.excuse(&control);
-                excused = before - found.pages.len();
+        let mut found =
+            verify::compare(&copied.copy, &copied.program, thread, &at).map_err(failed)?;
+        if let (false, Some((control, its))) = (found.is_equal(), &control) {
+            noise.push(verify::compare(control, its, thread, &at).map_err(failed)?);
+        }
+        let before = found.pages.len();
+        noise.iter().for_each(|two| found.excuse(two));
+        let excused = before - found.pages.len();
+        Ok(Ok(Some(verdict(&found, excused))))
+    }
+
+    /// A copy that ran the window natively, and its registers there; `None` when it got lost.
+    fn native(
+        &self,
+        thread: &mut Process,
+        finish: &Finish,
+        patience: Duration,
+        pace: Pace,
+    ) -> Result<Option<(Process, Registers)>, EngineError> {
+        let mut copy = thread.fork().map_err(failed)?;
+        if setup::unshare(&mut copy).is_err() {
+            return Ok(None);
+        }
+        let end =
+            verify::run_natively(&mut copy, &mut self.calls(), finish.clone(), patience, pace);
+        Ok(end.map_err(failed)?.map(|registers| (copy, registers)))
+    }
+
+    /// Lets the original run the window; its registers at the end. The other threads run with it,
+    /// and are stopped with it.
+    fn original_at_end(&mut self, finish: &Finish) -> Result<Option<Registers>, EngineError> {
+        let mut finish = finish.clone();
+        self.target.release_others();
+        loop {
+            // From the window's start, or from a stop on the way, without that stop; see `run_natively`.
+            match self.target.step(self.tid, 0, true)? {
+                State::Stopped { signal, event: 0 } if signal != libc::SIGTRAP => {
+                    self.target.deliver_later(signal);
+                }
+                State::Stopped { .. } => {}
+                State::Gone | State::Running => return Ok(None),
+            }
+            if !self.target.run_until(self.tid, &finish.addresses())? {
+                return Ok(None);
+            }
+            let thread = Process::borrowed(self.tid).map_err(failed)?;
+            let registers = thread.registers().map_err(failed)?;
+            if finish.arrived(&registers, &thread) {
+                self.target.stop_others()?;
+                return Ok(Some(registers));
             }
         }
-        self.self_check = Some(verdict(&found, excused));
-        self.origin.let_go().map_err(failed)
     }
 
-    fn remember_mappings(&mut self, pid: i32) {
-        let maps = setup::maps(pid).unwrap_or_default();
-        self.mappings = maps
-            .into_iter()
-            .filter(|m| m.executable && !setup::is_ours(m))
-            .map(|m| Mapping {
-                start: Avma(m.start),
-                end: Avma(m.end),
-                path: m.path.into(),
-                file_offset: FileOffset(m.offset),
-            })
-            .collect();
+    /// Lets the command run to its end, and reports.
+    fn finish(mut self, told: Told) -> Result<Recording, EngineError> {
+        let exit = self.target.finish()?;
+        let by_exit = told.compared_by_exit(&exit);
+        Ok(Recording {
+            engine: ID,
+            instructions: told.instructions,
+            wall_ns: told.wall_ns,
+            ended: told.ended,
+            mappings: told.mappings,
+            self_check: told.self_check.or(by_exit),
+            notes: self.notes,
+            exit,
+        })
     }
+}
 
-    /// The report, once the command has ended.
-    pub(super) fn finish(self, exit: Result<Exit, ChildError>) -> Result<Recording, EngineError> {
-        if let Some(failure) = self.failure {
-            return Err(failure);
-        }
-        let exit = exit?;
-        let Some(ended) = self.ended else {
-            let what = match &self.window.start {
-                Start::Entry => "its first instruction".to_owned(),
-                Start::At { svma, .. } => format!("{svma}, after {} arrivals", self.window.skip),
-            };
-            return Err(EngineError::NeverStarted(format!(
-                "the command ended ({}) without coming to {what}",
-                exit.status
-            )));
-        };
-        let by_exit = match (ended, exit.status) {
-            (Ended::Exit, Status::Code(code)) => Some(self.exit_code.map_or(
-                Err("the copy does not say how it ended".to_owned()),
-                |copy| {
-                    let text = format!("copy and original both exit with code {code}");
-                    if copy == code {
-                        Ok(text)
-                    } else {
-                        Err(format!("the copy exits with code {copy}, the original with {code}"))
-                    }
-                },
-            )),
+impl Told {
+    /// Where the window is the rest of the run, the ways in which copy and original end.
+    fn compared_by_exit(&self, exit: &Exit) -> Option<Result<String, String>> {
+        match (self.ended, exit.status) {
+            (Ended::Exit, Status::Code(code)) => {
+                let copy = self.exit_code?;
+                Some(if copy == code {
+                    Ok(format!("copy and original both exit with code {code}"))
+                } else {
+                    Err(format!("the copy exits with code {copy}, the original with {code}"))
+                })
+            }
             (Ended::Signal(copy), Status::Signal(original)) => Some(if copy == original {
                 Ok(format!("signal {copy} ends copy and original"))
             } else {
                 Err(format!("signal {copy} ends the copy, {original} the original"))
             }),
             _ => None,
-        };
-        Ok(Recording {
-            engine: self.engine,
-            instructions: self.instructions,
-            wall_ns: self.wall_ns,
-            ended,
-            mappings: self.mappings,
-            self_check: if self.engine == ID { self.self_check.or(by_exit) } else { None },
-            notes: self.notes,
-            exit,
-        })
+        }
     }
 }
 
@@ -417,7 +323,8 @@ impl<'a> Session<'a> {
 enum Setback {
     /// It cannot be made or driven here; the original can still be stepped.
     Setup(SetupError),
-    Engine(EngineError),
+    /// The user, or the limits, want an end.
+    Over,
 }
 
 impl From<SetupError> for Setback {
@@ -426,18 +333,39 @@ impl From<SetupError> for Setback {
     }
 }
 
+impl From<io::Error> for Setback {
+    fn from(cause: io::Error) -> Self {
+        Self::Setup(cause.into())
+    }
+}
+
 fn failed(cause: io::Error) -> EngineError {
     EngineError::Unsupported { engine: ID, reason: cause.to_string() }
 }
 
-fn system(cause: io::Error) -> ChildError {
-    ChildError::System { action: "let the command go", cause }
+fn mappings(pid: i32) -> Vec<Mapping> {
+    let maps = setup::maps(pid).unwrap_or_default();
+    maps.into_iter()
+        .filter(|m| m.executable && !setup::is_ours(m))
+        .map(|m| Mapping {
+            start: Avma(m.start),
+            end: Avma(m.end),
+            path: m.path.into(),
+            file_offset: FileOffset(m.offset),
+        })
+        .collect()
 }
 
 fn verdict(found: &Comparison, excused: usize) -> Result<String, String> {
+    if !found.is_equal() {
+        return Err(format!(
+            "at the window's end these differ from the original's: {}",
+            differences(found)
+        ));
+    }
     let mut text = format!(
         "18 registers and {} pages of memory equal the original's at the window's end",
-        found.compared_pages as usize - found.pages.len()
+        found.compared_pages as usize - excused
     );
     if excused > 0 {
         text.push_str(&format!("; {excused} pages differ as they do between two native runs"));
@@ -445,10 +373,15 @@ fn verdict(found: &Comparison, excused: usize) -> Result<String, String> {
     if found.left_out_bytes > 0 {
         text.push_str(&format!("; {} MiB were not compared", found.left_out_bytes >> 20));
     }
-    if found.is_equal() {
-        return Ok(text);
-    }
-    let mut what = found.registers.join(", ");
+    Ok(text)
+}
+
+fn differences(found: &Comparison) -> String {
+    let registers = found.registers.iter();
+    let mut what = registers
+        .map(|(name, ours, theirs)| format!("{name} ({ours:#x}, not {theirs:#x})"))
+        .collect::<Vec<_>>()
+        .join(", ");
     if !found.pages.is_empty() {
         if !what.is_empty() {
             what.push_str(" and ");
@@ -459,7 +392,7 @@ fn verdict(found: &Comparison, excused: usize) -> Result<String, String> {
             found.bytes.first().copied().unwrap_or(0)
         ));
     }
-    Err(format!("at the window's end these differ from the original's: {what}"))
+    what
 }
 
 fn note_counts(notes: &mut Vec<String>, counts: &Counts, calls: &Calls) {

@@ -20,7 +20,7 @@ impl Driver<'_> {
         for _ in 0..10_000 {
             let offset = self.translator.region.code_offset(registers.rip);
             let Some(offset) = offset else {
-                return Ok(Next::End(Outcome::GaveUp(format!(
+                return Ok(Next::End(Outcome::Lost(format!(
                     "it stopped for signal {signal} at {:#x}, outside of translated code",
                     registers.rip
                 ))));
@@ -40,7 +40,7 @@ impl Driver<'_> {
                 }
                 if let Some(insn) = place.insn {
                     self.program = registers;
-                    self.give_back(&place.borrowed);
+                    self.give_back_borrowed(place.borrowed);
                     self.program.rip = place.address;
                     self.drain_partly(insn)?;
                     return self.signal(signal);
@@ -52,7 +52,7 @@ impl Driver<'_> {
                 Stopped::Event(_) | Stopped::Signal(_) => registers = self.copy.registers()?,
             }
         }
-        Ok(Next::End(Outcome::GaveUp(format!("signal {signal} came in the middle of nowhere"))))
+        Ok(Next::End(Outcome::Lost(format!("signal {signal} came in the middle of nowhere"))))
     }
 
     /// Delivers a signal to the program, which stands between two instructions.

@@ -1,24 +1,25 @@
 //! What the copy does not do by itself: instructions that translation does not cover, system calls.
 
-use iced_x86::{Code, Decoder, DecoderOptions};
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction};
 
 use super::block::Memories;
 use super::calls::Verdict;
 use super::driver::{DriveError, Driver, Next, Outcome};
 use super::process::Stopped;
 use super::signals::SI_KERNEL;
-use super::supervised;
 use crate::model::Avma;
+use crate::trace::engine::blocks::Touch;
+use crate::trace::engine::operands::{Before, needs_extended, repeats, stretch, touches};
 use crate::trace::engine::{Block, BlockInsn, MemoryAccess};
 
 impl Driver<'_> {
     /// Executes the instruction where the program stands at its own place.
     pub(super) fn supervise(&mut self) -> Result<Next, DriveError> {
         self.drain()?;
-        if self.is_enough() {
+        let pc = self.program.rip;
+        if self.may_end(pc, 0) {
             return Ok(Next::End(Outcome::Length));
         }
-        let pc = self.program.rip;
         let mut code = [0; 15];
         let got = self.copy.read(pc, &mut code);
         let insn = Decoder::with_ip(64, &code[..got], pc, DecoderOptions::NONE).decode();
@@ -26,11 +27,8 @@ impl Driver<'_> {
             return self.system_call(insn.next_ip());
         }
         self.counts.supervised += 1;
-        let accesses = if self.translator.with_memory && !insn.is_invalid() {
-            supervised::accesses(&insn, &self.program, self.copy.pid)?
-        } else {
-            Vec::new()
-        };
+        let before = self.program;
+        let mut touched = self.touched(&insn);
         self.copy.set_registers(&self.program)?;
         loop {
             match self.copy.step(0)? {
@@ -49,14 +47,31 @@ impl Driver<'_> {
                 Stopped::Killed(signal) => return Ok(Next::End(Outcome::Signal(signal))),
             }
             self.program = self.copy.registers()?;
-            let repeats = insn.is_string_instruction() && self.program.rip == pc;
-            if !repeats {
+            if !(repeats(&insn) && self.program.rip == pc) {
                 break;
             }
         }
+        if repeats(&insn) {
+            stretch(&insn, &before, self.program.rcx, &mut touched);
+        }
         let own_trap = self.copy.signal_info()?.1 == SI_KERNEL;
+        let accesses: Vec<_> = touched.iter().map(|t| t.of_insn(0)).collect();
         self.one(pc, insn.len(), &accesses);
         if own_trap { self.signal(libc::SIGTRAP) } else { Ok(Next::Go) }
+    }
+
+    /// What the instruction where the program stands is going to touch.
+    fn touched(&mut self, insn: &Instruction) -> Vec<Touch> {
+        let mut touched = Vec::new();
+        if !self.translator.with_memory || insn.is_invalid() {
+            return touched;
+        }
+        if needs_extended(insn) {
+            self.extended.read(self.copy.pid);
+        }
+        let before = Before { general: &self.program, extended: &self.extended };
+        touches(insn, &mut self.translator.factory, &before, &mut touched);
+        touched
     }
 
     /// Tells the sink of one instruction.
@@ -76,12 +91,17 @@ impl Driver<'_> {
         let number = r.rax.cast_signed();
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         self.counts.calls += 1;
+        if self.calls.waits(number, self.counts.instructions) {
+            let reason = "it waits for its other threads, which stand still (a Go program needs none with \
+                 GOMAXPROCS=1 GOGC=off GODEBUG=asyncpreemptoff=1)";
+            return Ok(Next::End(Outcome::Short(reason.into())));
+        }
         let answer = match self.calls.judge(&self.copy, number, arguments) {
             Verdict::Answer(answer) => answer,
             Verdict::Run => self.make_call(number, arguments)?,
             Verdict::RunPrivately(fd) => {
                 if let Err(reason) = self.calls.reopen(&mut self.copy, fd) {
-                    return Ok(Next::End(Outcome::GaveUp(reason)));
+                    return Ok(Next::End(Outcome::Short(reason)));
                 }
                 self.make_call(number, arguments)?
             }
@@ -98,7 +118,7 @@ impl Driver<'_> {
                 self.one(r.rip, 2, &[]);
                 return Ok(Next::End(Outcome::Exec));
             }
-            Verdict::GiveUp(reason) => return Ok(Next::End(Outcome::GaveUp(reason))),
+            Verdict::GiveUp(reason) => return Ok(Next::End(Outcome::Short(reason))),
         };
         self.one(r.rip, 2, &[]);
         // As the processor leaves them: where it returned to, and the flags it returned with.

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use object::{Object, ObjectSymbol};
 
 use super::*;
 use crate::model::Svma;
-use crate::trace::child::{Output, Status};
+use crate::trace::child::{Child, Output, Status};
+use crate::trace::engine::step::Step;
 use crate::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, Ended, Length, MemoryAccess, Start,
 };
@@ -100,11 +102,8 @@ fn untraced(launch: &Launch) -> (Status, Output) {
 fn record(launch: &Launch, window: &Window, step: bool) -> (Events, Recording) {
     let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
     let mut events = Events::default();
-    let child = Child::hold(launch).unwrap();
-    let mut session = Session::attach(child.pid(), window, limits, &mut events).unwrap();
-    session.only_step = step;
-    let exit = child.wait_with(&limits, |_| session.tick(), TICK);
-    let recording = session.finish(exit).unwrap();
+    let engine: &dyn Engine = if step { &Step } else { &Translate };
+    let recording = engine.record(launch, window, limits, &mut events).unwrap();
     (events, recording)
 }
 
@@ -150,6 +149,19 @@ fn a_window_of_instructions_and_one_from_the_entry() {
     let length = Length::Instructions(3000);
     let window = Window { start: Start::Entry, skip: 0, length, memory: true };
     same(&launch(&program, &[]), &window);
+}
+
+/// Wherever the window ends, the registers of the program are told from those that a block borrows.
+#[test]
+fn windows_of_many_lengths() {
+    fix_addresses();
+    let program = built("integer.c", "gcc", &["-static"]);
+    for instructions in (2000..2400).step_by(17) {
+        let window = at(&program, "window", 0, Length::Instructions(instructions));
+        let (_, recording) = record(&launch(&program, &[]), &window, false);
+        assert_eq!(recording.engine, "translate", "{:?}", recording.notes);
+        assert!(matches!(recording.self_check, Some(Ok(_))), "{:?}", recording.self_check);
+    }
 }
 
 #[test]

@@ -57,11 +57,20 @@ pub(super) struct Exits {
     pub(super) runs_into: Option<u64>,
 }
 
+/// The registers of the program that a block uses for itself. Only what is borrowed has been saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Borrowed {
+    /// For where the record is.
+    pub(super) log: Gpr,
+    /// For addresses and targets, where the block needs any.
+    pub(super) address: Option<Gpr>,
+}
+
 /// What must be known of the translation to stop in the middle of it.
 #[derive(Debug)]
 pub(super) struct Shape {
     /// The registers that it borrows, the first for the log.
-    pub(super) borrowed: [Gpr; 2],
+    pub(super) borrowed: Borrowed,
     /// Where each instruction of the program is in the code cache.
     pub(super) points: Vec<u32>,
 }
@@ -86,12 +95,13 @@ impl<'a> Writer<'a> {
     /// Writes the block under this number.
     pub(super) fn block(&mut self, id: u32) -> (Exits, Shape) {
         let [a, b] = self.borrow();
-        let mut shape = Shape { borrowed: [a, b], points: Vec::new() };
         let ends_indirectly = !matches!(
             self.source.end,
             End::Continue(_) | End::Jump(_) | End::Branch(_) | End::Stop(_)
         );
         let uses_b = ends_indirectly || self.needs_address();
+        let borrowed = Borrowed { log: a, address: uses_b.then_some(b) };
+        let mut shape = Shape { borrowed, points: Vec::new() };
         self.e.save(a, self.slot(a));
         self.e.load(a, self.slots.log_position);
         if uses_b {

@@ -64,7 +64,7 @@ pub(super) struct Translator {
     /// Addresses at which a block must begin.
     pub(super) cuts: Vec<u64>,
     pub(super) with_memory: bool,
-    factory: InstructionInfoFactory,
+    pub(super) factory: InstructionInfoFactory,
     encoder: Encoder,
 }
 

@@ -7,12 +7,16 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use super::block::Memories;
 use super::calls::{Calls, Verdict};
 use super::finish::Finish;
-use super::process::{Process, Registers, Stopped};
+use super::process::{CALL_STOP, Process, Registers, Stopped};
 use super::setup::{self, MapLine};
+use super::signals::SI_KERNEL;
+use crate::trace::engine::target;
+use crate::trace::tracee;
 
 const PAGE_BYTES: u64 = 4096;
 /// Memory beyond this is not compared, and the report says so.
@@ -21,7 +25,8 @@ const MOST_BYTES: u64 = 8 << 30;
 /// What was compared, and what of it differs.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    pub(super) registers: Vec<&'static str>,
+    /// Name, here, there.
+    pub(super) registers: Vec<(&'static str, u64, u64)>,
     pub(super) pages: Vec<u64>,
     /// The first byte that differs in each of them.
     pub(super) bytes: Vec<u64>,
@@ -36,7 +41,8 @@ impl Comparison {
 
     /// Drops what differs in `control` as well.
     pub(super) fn excuse(&mut self, control: &Self) {
-        self.registers.retain(|name| !control.registers.contains(name));
+        self.registers
+            .retain(|(name, ..)| control.registers.iter().all(|(other, ..)| name != other));
         self.pages.retain(|page| !control.pages.contains(page));
         self.bytes.retain(|byte| self.pages.contains(&(byte & !(PAGE_BYTES - 1))));
     }
@@ -67,17 +73,18 @@ fn registers_of(r: &Registers) -> [(&'static str, u64); 18] {
     ]
 }
 
-/// Compares a copy, whose program has these registers, with the original.
+/// Compares a copy with the original, or with another copy, each with the registers of its program.
 pub(super) fn compare(
     copy: &Process,
     program: &Registers,
     original: &Process,
+    theirs: &Registers,
 ) -> io::Result<Comparison> {
     let mut found = Comparison::default();
-    let theirs = registers_of(&original.registers()?);
+    let theirs = registers_of(theirs);
     for ((name, ours), (_, theirs)) in registers_of(program).into_iter().zip(theirs) {
         if ours != theirs {
-            found.registers.push(name);
+            found.registers.push((name, ours, theirs));
         }
     }
     let mut left = MOST_BYTES;
@@ -181,52 +188,74 @@ fn entries(map: &File, at: u64, pages: u64) -> io::Result<Vec<u64>> {
 }
 
 /// Runs a copy natively to where the window ends, under the same rules for system calls. `None` when
-/// it does not get there.
+/// it does not get there in this time.
+///
+/// At a slow pace it is stepped now and then, so that whatever depends on time comes out otherwise than
+/// at full speed: as it may in the translated copy, which is slow too.
 pub(super) fn run_natively(
     copy: &mut Process,
     calls: &mut Calls,
     mut finish: Finish,
+    patience: Duration,
+    pace: Pace,
 ) -> io::Result<Option<Registers>> {
+    const FIRST_STEPS: u32 = 20_000;
+    const MORE_STEPS: u32 = 200;
+    let until = Instant::now() + patience;
+    let slow = pace == Pace::Slow;
+    let mut steps = if slow { FIRST_STEPS } else { 0 };
     let mut signal = 0;
-    let mut watched = finish.address();
-    let mut byte = put(copy, watched)?;
-    loop {
-        match copy.run_without_calls(std::mem::take(&mut signal))? {
-            Stopped::Exited(_) | Stopped::Killed(_) => return Ok(None),
-            Stopped::Event(_) => continue,
-            Stopped::Signal(got) if got != libc::SIGTRAP => {
-                signal = got;
-                continue;
+    // It stands at a stop that has been dealt with, or at the window's start. That stop is taken away for one step: resumed with
+    // it, an interrupt in between makes some processors report it once more.
+    let mut passing = true;
+    while Instant::now() < until {
+        let stops = if passing { Vec::new() } else { finish.addresses() };
+        tracee::set_breakpoints(copy.pid, &stops)?;
+        let signal_now = std::mem::take(&mut signal);
+        let stopped = if passing || steps > 0 {
+            passing = false;
+            steps = steps.saturating_sub(1);
+            Some(copy.step_without_calls(signal_now)?)
+        } else {
+            copy.run_without_calls(signal_now, until, slow)?
+        };
+        match stopped {
+            None | Some(Stopped::Exited(_) | Stopped::Killed(_)) => return Ok(None),
+            Some(Stopped::Event(_)) if slow => steps = MORE_STEPS,
+            Some(Stopped::Event(_)) => {}
+            Some(Stopped::Signal(CALL_STOP)) => {
+                if !emulate(copy, calls, &copy.registers()?)? {
+                    return Ok(None);
+                }
             }
-            Stopped::Signal(_) => {}
-        }
-        let mut registers = copy.registers()?;
-        if registers.rip != watched + 1 {
-            // Before a system call, which is not executed.
-            if !emulate(copy, calls, &registers)? {
-                return Ok(None);
+            Some(Stopped::Signal(libc::SIGTRAP)) if is_own_trap(copy)? => signal = libc::SIGTRAP,
+            Some(Stopped::Signal(libc::SIGTRAP)) => {
+                let is_there = |stop| target::is_at(copy.pid, stop);
+                if finish.addresses().into_iter().any(is_there) {
+                    let registers = copy.registers()?;
+                    if finish.arrived(&registers, copy) {
+                        return Ok(Some(registers));
+                    }
+                    passing = true;
+                }
             }
-            continue;
+            Some(Stopped::Signal(got)) => signal = got,
         }
-        registers.rip = watched;
-        copy.set_registers(&registers)?;
-        copy.write(watched, &[byte])?;
-        if finish.arrived(&registers, copy) {
-            return Ok(Some(registers));
-        }
-        if finish.address() == watched {
-            copy.step(0)?;
-        }
-        watched = finish.address();
-        byte = put(copy, watched)?;
     }
+    Ok(None)
 }
 
-fn put(copy: &Process, address: u64) -> io::Result<u8> {
-    let mut byte = [0];
-    copy.read(address, &mut byte);
-    copy.write(address, &[0xcc])?;
-    Ok(byte[0])
+/// Whether it stopped for a trap that the program asked for or was sent, not for one of ours.
+fn is_own_trap(copy: &Process) -> io::Result<bool> {
+    let code = copy.signal_info()?.1;
+    Ok(code == SI_KERNEL || code <= 0)
+}
+
+/// How fast a native copy runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    Full,
+    Slow,
 }
 
 /// Does for the program what a system call would have done; false when that is impossible.
