@@ -9,7 +9,7 @@ use stallscope::model::Svma;
 use stallscope::sim::Fan;
 use stallscope::sim::store_buffer::{StoreBuffer, StoreBufferShape};
 use stallscope::trace::child::Limits;
-use stallscope::trace::engine::{ENGINES, Length, Start, Window};
+use stallscope::trace::engine::{Length, Start, Window, engine};
 
 use crate::recorder::{Recorder, launch};
 
@@ -79,7 +79,7 @@ fn blocked(path: &Path, mesh: &str) -> Vec<f64> {
     let [lake, here] = &mut models;
     let mut fan = Fan(vec![&mut recorder, lake, here]);
     let limits = Limits { timeout: None, interrupt: &NEVER };
-    let engine = ENGINES.last().expect("an engine");
+    let engine = engine("step").expect("it works everywhere");
     engine.record(&launch, &window, limits, &mut fan).unwrap();
     let triangles = triangles(path, start, &recorder);
     assert!(triangles > 500, "only {triangles} triangles in the window");

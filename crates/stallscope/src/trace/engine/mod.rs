@@ -26,6 +26,8 @@ mod calls;
 #[cfg(target_arch = "x86_64")]
 mod operands;
 #[cfg(target_arch = "x86_64")]
+mod qemu;
+#[cfg(target_arch = "x86_64")]
 mod state;
 #[cfg(target_arch = "x86_64")]
 mod step;
@@ -209,6 +211,8 @@ pub trait Engine: Sync {
 pub static ENGINES: &[&dyn Engine] = &[
     #[cfg(target_arch = "x86_64")]
     &step::Step,
+    #[cfg(target_arch = "x86_64")]
+    &qemu::Qemu,
 ];
 
 /// The engine with this id.
