@@ -50,7 +50,7 @@ fn subjects() -> [(ForwardingRule, StoreBufferShape); 2] {
 }
 
 /// Triangles in a window: runs of the header of the loop that runs most.
-fn triangles(path: &Path, start: Svma, recorder: &Recorder) -> u64 {
+pub fn triangles(path: &Path, start: Svma, recorder: &Recorder) -> u64 {
     let image = Image::open(path).unwrap();
     let function = image.function_at(start).unwrap();
     let code = FunctionCode::of(&image, function);
