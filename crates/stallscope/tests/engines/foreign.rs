@@ -11,9 +11,9 @@ use stallscope::sim::store_buffer::{StoreBuffer, StoreBufferShape};
 use stallscope::trace::child::Limits;
 use stallscope::trace::engine::{Ended, Engine, Length, Start, Window, engine};
 
-use crate::decoder::triangles;
+use crate::decoder::{Visits, triangles};
 use crate::programs::{COMPILED, Program};
-use crate::recorder::{Recorder, function, launch, record, window};
+use crate::recorder::{function, launch, record, window};
 use crate::truth::{self, Place};
 
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
@@ -131,13 +131,13 @@ fn the_merged_load_is_blocked_on_neoverse_too() {
             shape.depth = depth;
         }
         let mut model = StoreBuffer::new(profile.forwarding_rule, shape);
-        let mut recorder = Recorder::default();
+        let mut visits = Visits::default();
         let limits = Limits { timeout: None, interrupt: &NEVER };
-        let mut fan = Fan(vec![&mut recorder, &mut model]);
+        let mut fan = Fan(vec![&mut visits, &mut model]);
         let recording = qemu.record(&launch(&path), &window, limits, &mut fan).unwrap();
         assert_eq!(recording.ended, Ended::Length);
         assert!(recording.exit.stdout.tail.starts_with("0 "), "{}", recording.exit.stdout.tail);
-        let triangles = triangles(&path, start, &recorder);
+        let triangles = triangles(&path, start, &visits);
         assert_eq!(triangles, 4000);
         let share = model.report().blocked as f64 / triangles as f64;
         eprintln!("clang {version} for AArch64, strips: {share:.4} blocked loads per triangle");

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use stallscope::code::SourceText;
+use stallscope::code::{Architecture, Image, SourceText};
 use stallscope::machine::{CodeCache, Machine, MachineProfile, Microarchitecture};
 use stallscope::model::Capability;
 use stallscope::sim::store_buffer::StoreBufferShape;
@@ -162,9 +162,10 @@ fn follow(
     if context.json() == Some(Path::new("-")) {
         bail!("--json -: standard output is the command's own; name a file");
     }
-    let engine = choose(args.engine.as_deref())?;
     let [program, words @ ..] = args.command.as_slice() else { bail!("no command to run") };
     let program = resolve_program(program)?;
+    let foreign = is_foreign(&program);
+    let engine = choose(args.engine.as_deref().or(foreign.then_some("qemu")))?;
     let launch = Launch {
         program: program.clone(),
         args: words.to_vec(),
@@ -175,6 +176,11 @@ fn follow(
     let limits = Limits { timeout: args.timeout, interrupt: context.interrupt() };
     let found = match &args.function {
         Some(name) => start::named(&program, name)?,
+        None if foreign => bail!(
+            "{} is for another processor, so it cannot be sampled to find where its time goes: \
+             name a function with --function",
+            program.display()
+        ),
         None => start::hottest(&launch, limits, context)?,
     };
     let length = match (args.window, args.instructions) {
@@ -194,6 +200,12 @@ fn follow(
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok((recording, found.title))
+}
+
+/// Whether the program is for another processor than this, and only an emulator can run it.
+fn is_foreign(program: &Path) -> bool {
+    let theirs = Image::open(program).ok().map(|image| image.architecture());
+    theirs.is_some_and(|theirs| Some(theirs) != Architecture::HOST)
 }
 
 /// What an engine follows in some seconds.

@@ -54,7 +54,7 @@ impl Engine for Qemu {
     }
 
     fn summary(&self) -> &'static str {
-        "the whole program under qemu-user: AArch64 programs too, some 20 million a second"
+        "the whole program under qemu-user, AArch64 ones too: some 20 million a second"
     }
 
     fn available(&self) -> Capability {
