@@ -259,31 +259,7 @@ impl<'s> Follower<'s> {
         };
         self.accesses.clear();
         if self.memory {
-            let out = &mut self.accesses;
-            for same in self.pieces.chunk_by(|a, b| a.insn == b.insn) {
-                let Some(known) = code.known.get(same[0].insn as usize) else { continue };
-                let insn = same[0].insn;
-                if (from..end).contains(&(insn as usize)) {
-                    let insn = insn - from as u32;
-                    known.shape.join(same, known.swapped, |kind, size_bytes, address| {
-                        out.push(MemoryAccess { insn, kind, size_bytes, address: Avma(address) });
-                    });
-                }
-            }
-            for (insn, reach) in &self.reaches {
-                if (from..end).contains(&(*insn as usize)) {
-                    let insn = insn - from as u32;
-                    out.extend(reach.accesses().map(|(kind, size_bytes, address)| MemoryAccess {
-                        insn,
-                        kind,
-                        size_bytes,
-                        address: Avma(address),
-                    }));
-                }
-            }
-            if code.repeats {
-                out.sort_by_key(|access| access.insn);
-            }
+            join(code, from..end, &self.pieces, &self.reaches, &mut self.accesses);
         }
         self.sink.run(id, &self.accesses);
         self.instructions += (end - from) as u64;
@@ -320,5 +296,32 @@ impl<'s> Follower<'s> {
             self.pending = None;
         }
         over
+    }
+}
+
+/// The accesses of some instructions of a block, from what was reported of it.
+fn join(
+    code: &Code,
+    part: std::ops::Range<usize>,
+    pieces: &[Piece],
+    reaches: &[(u32, Reach)],
+    out: &mut Vec<MemoryAccess>,
+) {
+    let mut push = |insn: u32, (kind, size_bytes, address): (AccessKind, u32, u64)| {
+        let insn = insn - part.start as u32;
+        out.push(MemoryAccess { insn, kind, size_bytes, address: Avma(address) });
+    };
+    let is_inside = |insn: u32| part.contains(&(insn as usize));
+    for same in pieces.chunk_by(|a, b| a.insn == b.insn) {
+        let insn = same[0].insn;
+        if let Some(known) = code.known.get(insn as usize).filter(|_| is_inside(insn)) {
+            known.shape.join(same, known.swapped, |kind, size, at| push(insn, (kind, size, at)));
+        }
+    }
+    for (insn, reach) in reaches.iter().filter(|(insn, _)| is_inside(*insn)) {
+        reach.accesses().for_each(|access| push(*insn, access));
+    }
+    if code.repeats {
+        out.sort_by_key(|access| access.insn);
     }
 }

@@ -95,22 +95,16 @@ impl Engine for Qemu {
             .map_err(|e| failed(&format!("no memory to share with the emulator: {e}")))?;
         let emulated = emulated(launch, &guest, &channel, &limits)?;
         let mut follower = Follower::new(guest.architecture, window, sink);
-        let mut mapped: Vec<Mapped> = Vec::new();
-        let look = |_: i32| {
-            if let Some(question) = channel.question() {
-                channel.answer(wanted.look_in(&question));
-                if !mapped.contains(&question) {
-                    mapped.push(question);
-                }
-            }
-            channel.drain(|word| follower.word(word));
-            if follower.is_over() {
-                channel.stop();
-            }
-            Ok(())
-        };
+        let mut mapped = Vec::new();
         let exit = Child::hold(&emulated)?
-            .wait_with(&limits, look, SLICE)
+            .wait_with(
+                &limits,
+                |_| {
+                    look(&mut channel, &mut wanted, &mut mapped, &mut follower);
+                    Ok(())
+                },
+                SLICE,
+            )
             .map_err(|error| of_program(error, &launch.program))?;
         if !channel.installed() {
             return Err(not_installed(&exit));
@@ -129,6 +123,25 @@ impl Engine for Qemu {
             notes: notes(&follower, &channel, &guest),
             exit,
         })
+    }
+}
+
+/// Answers the plugin and takes what it has told since the last look.
+fn look(
+    channel: &mut Channel,
+    wanted: &mut Wanted,
+    mapped: &mut Vec<Mapped>,
+    follower: &mut Follower<'_>,
+) {
+    if let Some(question) = channel.question() {
+        channel.answer(wanted.look_in(&question));
+        if !mapped.contains(&question) {
+            mapped.push(question);
+        }
+    }
+    channel.drain(|word| follower.word(word));
+    if follower.is_over() {
+        channel.stop();
     }
 }
 

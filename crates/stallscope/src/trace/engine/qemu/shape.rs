@@ -246,7 +246,7 @@ fn fixed(
     let has_own = pieces.iter().any(|p| p.kind == kind);
     let mut own = pieces.iter().filter(|p| !has_own || p.kind == kind);
     if count < 2 {
-        if let (Some(size), Some(lowest)) = (sizes.last(), own.map(|p| p.address).min()) {
+        if let (Some(size), Some(lowest)) = (sizes.clone().next(), own.map(|p| p.address).min()) {
             each(kind, size, lowest);
         }
         return;
