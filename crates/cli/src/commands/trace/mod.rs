@@ -213,7 +213,8 @@ fn usual_instructions(engine: &dyn Engine) -> u64 {
     if engine.id() == "step" { 100_000 } else { 100_000_000 }
 }
 
-/// The engine with this id, else the first that works here.
+/// The engine with this id, else the first that works here and follows the program on this
+/// processor.
 pub(in crate::commands) fn choose(asked: Option<&str>) -> anyhow::Result<&'static dyn Engine> {
     if let Some(id) = asked {
         let known = || ENGINES.iter().map(|e| e.id()).collect::<Vec<_>>().join(", ");
@@ -225,11 +226,20 @@ pub(in crate::commands) fn choose(asked: Option<&str>) -> anyhow::Result<&'stati
         };
     }
     let mut causes = Vec::new();
-    for engine in ENGINES.iter().copied() {
+    let (emulators, engines): (Vec<_>, Vec<_>) =
+        ENGINES.iter().copied().partition(|engine| engine.is_emulator());
+    for engine in engines {
         match engine.available() {
             Capability::Present => return Ok(engine),
             Capability::Absent { cause } => causes.push(format!("{}: {cause}", engine.id())),
         }
     }
-    bail!("no engine works here: {}", causes.join("; "))
+    let instead = emulators.iter().find(|engine| engine.available().is_present());
+    let instead = instead.map_or(String::new(), |engine| {
+        format!(
+            " (--engine {} runs the command on an emulated processor and works here)",
+            engine.id()
+        )
+    });
+    bail!("no engine works here: {}{instead}", causes.join("; "))
 }

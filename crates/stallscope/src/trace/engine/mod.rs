@@ -193,6 +193,11 @@ pub trait Engine: Sync {
     /// Whether it works here, and why not.
     fn available(&self) -> Capability;
 
+    /// Whether the program runs on a made-up processor, which nobody should get unasked.
+    fn is_emulator(&self) -> bool {
+        false
+    }
+
     /// Runs the command to its end and follows the window.
     ///
     /// # Errors

@@ -82,6 +82,10 @@ impl Engine for Qemu {
         }
     }
 
+    fn is_emulator(&self) -> bool {
+        true
+    }
+
     fn record(
         &self,
         launch: &Launch,
@@ -224,6 +228,13 @@ fn notes(follower: &Follower<'_>, channel: &Channel, guest: &Guest) -> Vec<Strin
     let others = channel.most_threads().saturating_sub(1);
     if others > 0 {
         notes.push(format!("{others} other threads ran on and were not followed"));
+        if !follower.is_over() {
+            notes.push(
+                "the thread came to its end before the window's: if the program moves work between \
+                 threads, keep it on one (a Go program: GOMAXPROCS=1)"
+                    .into(),
+            );
+        }
     }
     if follower.unreported() > 0 {
         notes.push(format!(
