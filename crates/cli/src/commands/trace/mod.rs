@@ -65,7 +65,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "N", conflicts_with = "replay",
           value_parser = clap::value_parser!(u64).range(1..))]
     instructions: Option<u64>,
-    /// Follow with this engine (`stallscope list` shows them) [default: the first that works here]
+    /// Follow with this engine (`stallscope list` shows them) [default: the first that works here;
+    /// qemu for a program of another processor]
     #[arg(long, value_name = "ENGINE", conflicts_with = "replay")]
     engine: Option<String>,
     /// Model this processor, such as cascade-lake or zen-4, not the one at hand
