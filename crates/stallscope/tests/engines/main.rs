@@ -10,6 +10,7 @@ mod agreement;
 mod available;
 mod decoder;
 mod endings;
+mod faults;
 mod foreign;
 mod programs;
 mod recorder;
