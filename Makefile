@@ -79,6 +79,15 @@ bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 
 .PHONY: bench-trace
 bench-trace: ## Instructions a second that tracing follows, beside valgrind's tools
 	@scripts/bench-trace
+
+.PHONY: bench-l1i
+bench-l1i: ## Misses of the instruction cache model beside those of cachegrind, on whole runs
+	@scripts/bench-l1i
+
+.PHONY: bench-price
+bench-price: build ## Is what a blocked load costs as the law says? The decoder with its load whole and split
+	@scripts/bench-price
+
 .PHONY: bench-scan
 bench-scan: build ## How much faster than objdump -d is scan, on libLLVM 16 and on a kernel image?
 	@scripts/bench-scan target/release/stallscope

@@ -117,6 +117,18 @@ fn what_cannot_be_traced_is_refused() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("came to its start 4 times"));
 }
 
+#[test]
+fn what_the_emulator_lacks_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let ring = program(folder.path());
+    let args = ["trace", "--engine", "qemu", "--function", "work", "--", ring.to_str().unwrap()];
+    let output =
+        support::stallscope(folder.path(), &args).env("PATH", "/nowhere").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("qemu-x86_64") && said.contains("Debian: qemu-user"), "{said}");
+}
+
 /// A tracer that is itself traced cannot be had here; a filter that forbids `ptrace` can.
 #[test]
 fn where_tracing_is_forbidden_it_says_what_to_do() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::code::{Addresses, DebugInfo, FunctionCode, Image, x86};
+use crate::code::{Addresses, Architecture, DebugInfo, FunctionCode, Image};
 use crate::model::{Avma, FileOffset, Site};
 use crate::trace::engine::Mapping;
 
@@ -59,6 +59,16 @@ impl Places {
         bytes().unwrap_or_default()
     }
 
+    /// The bytes of an x86-64 instruction; empty where no file holds them or it is another's.
+    pub fn x86_code(&mut self, address: Avma, size_bytes: u8) -> Vec<u8> {
+        let place = self.locate(address);
+        let image = place.and_then(|(path, _)| self.object(&path));
+        match image.map(Image::architecture) {
+            Some(Architecture::X86_64) => self.code(address, size_bytes),
+            _ => Vec::new(),
+        }
+    }
+
     /// What stands at these addresses, each named once, by address. Debug information of a file
     /// is read once for all addresses in it.
     pub fn places(&mut self, mut addresses: Vec<Avma>) -> Vec<Place> {
@@ -100,7 +110,7 @@ fn site(image: &Image, debug: &DebugInfo<'_>, offset: FileOffset) -> Option<Site
         function: function.name(),
         offset_bytes: svma.distance_from(function.start)?,
         svma,
-        text: x86::text(bytes, svma),
+        text: image.architecture().text(bytes, svma),
         access_bytes: access.map_or(0, |a| a.size_bytes),
         source: debug.frames(svma),
         variable,

@@ -118,7 +118,7 @@ impl Models {
             command: recording.exit.status.to_string(),
         };
         let mut places = Places::new(recording.mappings);
-        let jumps = self.counts.jumps(|address, size| places.code(address, size));
+        let jumps = self.counts.jumps(|address, size| places.x86_code(address, size));
         let store_buffer = self.store_buffer.report();
         let l1i = self.l1i.as_ref().map(InstructionCache::report);
         let named = places.places(addresses(&store_buffer, l1i.as_ref(), &jumps));

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use stallscope::model::Svma;
 use stallscope::trace::child::{Limits, Status};
-use stallscope::trace::engine::{ENGINES, Ended, EngineError, Length, Start, Window};
+use stallscope::trace::engine::{Ended, EngineError, Length, Start, Window};
 
+use crate::available::engines;
 use crate::programs::Program;
 use crate::recorder::{Recorder, function, launch, record, window};
 
@@ -25,8 +26,8 @@ fn a_crash_an_exit_and_an_exec_in_the_window_are_reported() {
     ];
     for (how, ended, status, output) in cases {
         let path = ending(folder.path(), how);
-        for engine in ENGINES {
-            let (recording, steps) = record(*engine, &path, &window(&path, 0, 1)).unwrap();
+        for engine in engines() {
+            let (recording, steps) = record(engine, &path, &window(&path, 0, 1)).unwrap();
             assert_eq!(recording.ended, ended, "{how:?}");
             assert_eq!(recording.exit.status, status, "{how:?}");
             assert_eq!(recording.exit.stdout.tail, output, "{how:?}");
@@ -46,8 +47,8 @@ fn children_and_output_of_the_window_come_once() {
         let how: &'static [&'static str] =
             if how == "-DHOW=4" { &["-DHOW=4"] } else { &["-DHOW=5"] };
         let path = ending(folder.path(), how);
-        for engine in ENGINES {
-            let (recording, _) = record(*engine, &path, &window(&path, 0, 1)).unwrap();
+        for engine in engines() {
+            let (recording, _) = record(engine, &path, &window(&path, 0, 1)).unwrap();
             assert_eq!(recording.ended, Ended::Length, "{how:?}");
             assert_eq!(recording.exit.stdout.tail, output, "{how:?}");
         }
@@ -58,8 +59,8 @@ fn children_and_output_of_the_window_come_once() {
 fn a_window_that_never_starts_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = ending(folder.path(), &[]);
-    for engine in ENGINES {
-        let said = |window: &Window| record(*engine, &path, window).unwrap_err().to_string();
+    for engine in engines() {
+        let said = |window: &Window| record(engine, &path, window).unwrap_err().to_string();
         assert!(said(&window(&path, 5, 1)).contains("came to its start 1 times"));
         let at = |object: Option<&str>, svma| Window {
             start: Start::At { object: object.map(Into::into), svma: Svma(svma) },
@@ -79,7 +80,7 @@ fn an_interrupt_and_a_limit_end_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let path = Program::named("recursion", "recursion.c").build(folder.path());
     let window = window(&path, 0, 1);
-    for engine in ENGINES {
+    for engine in engines() {
         let run = |limits| engine.record(&launch(&path), &window, limits, &mut Recorder::default());
         let stopped = run(Limits { timeout: None, interrupt: &STOP });
         assert!(matches!(stopped, Err(EngineError::Child(_))));

@@ -161,8 +161,7 @@ pub const COMPILED: &[Program] = &[
         window: [1, 1],
         entries: &[("window", 1), ("worker", 4), ("add", 10)],
         output: "45\n45\n",
-        // The runtime's own thread asks for the processor now and then, by a signal.
-        has_signals: true,
+        // The runtime's own thread asks for the processor now and then.
         repeats_itself: false,
         ..PLAIN
     },

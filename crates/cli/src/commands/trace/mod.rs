@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use stallscope::code::SourceText;
+use stallscope::code::{Architecture, Image, SourceText};
 use stallscope::machine::{CodeCache, Machine, MachineProfile, Microarchitecture};
 use stallscope::model::Capability;
 use stallscope::sim::store_buffer::StoreBufferShape;
@@ -65,7 +65,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "N", conflicts_with = "replay",
           value_parser = clap::value_parser!(u64).range(1..))]
     instructions: Option<u64>,
-    /// Follow with this engine (`stallscope list` shows them) [default: the first that works here]
+    /// Follow with this engine (`stallscope list` shows them) [default: the first that works here;
+    /// qemu for a program of another processor]
     #[arg(long, value_name = "ENGINE", conflicts_with = "replay")]
     engine: Option<String>,
     /// Model this processor, such as cascade-lake or zen-4, not the one at hand
@@ -162,9 +163,10 @@ fn follow(
     if context.json() == Some(Path::new("-")) {
         bail!("--json -: standard output is the command's own; name a file");
     }
-    let engine = choose(args.engine.as_deref())?;
     let [program, words @ ..] = args.command.as_slice() else { bail!("no command to run") };
     let program = resolve_program(program)?;
+    let foreign = is_foreign(&program);
+    let engine = choose(args.engine.as_deref().or(foreign.then_some("qemu")))?;
     let launch = Launch {
         program: program.clone(),
         args: words.to_vec(),
@@ -175,6 +177,11 @@ fn follow(
     let limits = Limits { timeout: args.timeout, interrupt: context.interrupt() };
     let found = match &args.function {
         Some(name) => start::named(&program, name)?,
+        None if foreign => bail!(
+            "{} is for another processor, so it cannot be sampled to find where its time goes: \
+             name a function with --function",
+            program.display()
+        ),
         None => start::hottest(&launch, limits, context)?,
     };
     let length = match (args.window, args.instructions) {
@@ -196,12 +203,19 @@ fn follow(
     Ok((recording, found.title))
 }
 
+/// Whether the program is for another processor than this, and only an emulator can run it.
+fn is_foreign(program: &Path) -> bool {
+    let theirs = Image::open(program).ok().map(|image| image.architecture());
+    theirs.is_some_and(|theirs| Some(theirs) != Architecture::HOST)
+}
+
 /// What an engine follows in some seconds.
 fn usual_instructions(engine: &dyn Engine) -> u64 {
     if engine.id() == "step" { 100_000 } else { 100_000_000 }
 }
 
-/// The engine with this id, else the first that works here.
+/// The engine with this id, else the first that works here and follows the program on this
+/// processor.
 pub(in crate::commands) fn choose(asked: Option<&str>) -> anyhow::Result<&'static dyn Engine> {
     if let Some(id) = asked {
         let known = || ENGINES.iter().map(|e| e.id()).collect::<Vec<_>>().join(", ");
@@ -213,11 +227,20 @@ pub(in crate::commands) fn choose(asked: Option<&str>) -> anyhow::Result<&'stati
         };
     }
     let mut causes = Vec::new();
-    for engine in ENGINES.iter().copied() {
+    let (emulators, engines): (Vec<_>, Vec<_>) =
+        ENGINES.iter().copied().partition(|engine| engine.is_emulator());
+    for engine in engines {
         match engine.available() {
             Capability::Present => return Ok(engine),
             Capability::Absent { cause } => causes.push(format!("{}: {cause}", engine.id())),
         }
     }
-    bail!("no engine works here: {}", causes.join("; "))
+    let instead = emulators.iter().find(|engine| engine.available().is_present());
+    let instead = instead.map_or(String::new(), |engine| {
+        format!(
+            " (--engine {} runs the command on an emulated processor and works here)",
+            engine.id()
+        )
+    });
+    bail!("no engine works here: {}{instead}", causes.join("; "))
 }

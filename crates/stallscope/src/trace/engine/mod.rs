@@ -26,6 +26,8 @@ mod calls;
 #[cfg(target_arch = "x86_64")]
 mod operands;
 #[cfg(target_arch = "x86_64")]
+mod qemu;
+#[cfg(target_arch = "x86_64")]
 mod state;
 #[cfg(target_arch = "x86_64")]
 mod step;
@@ -194,6 +196,11 @@ pub trait Engine: Sync {
     /// Whether it works here, and why not.
     fn available(&self) -> Capability;
 
+    /// Whether the program runs on a made-up processor, which nobody should get unasked.
+    fn is_emulator(&self) -> bool {
+        false
+    }
+
     /// Runs the command to its end and follows the window.
     ///
     /// # Errors
@@ -214,6 +221,8 @@ pub static ENGINES: &[&dyn Engine] = &[
     &translate::Translate,
     #[cfg(target_arch = "x86_64")]
     &step::Step,
+    #[cfg(target_arch = "x86_64")]
+    &qemu::Qemu,
 ];
 
 /// The engine with this id.

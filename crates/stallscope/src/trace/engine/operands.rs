@@ -128,7 +128,7 @@ pub(super) fn touches(
 }
 
 /// Instructions with a memory operand that loads or stores no data.
-fn touches_nothing(mnemonic: Mnemonic) -> bool {
+pub(super) fn touches_nothing(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
     matches!(
         mnemonic,
@@ -333,7 +333,7 @@ fn bit_string(insn: &Instruction, before: &Before<'_>) -> Option<(i64, i64)> {
 }
 
 /// The size of an operand that the encoding does not tell.
-fn area_bytes(mnemonic: Mnemonic) -> u32 {
+pub(super) fn area_bytes(mnemonic: Mnemonic) -> u32 {
     use Mnemonic as M;
     match mnemonic {
         M::Xsave
