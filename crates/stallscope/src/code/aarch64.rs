@@ -162,7 +162,7 @@ fn access(word: Word, insn: &mut Insn) {
     insn.clobbers = memory.written;
     match memory.write_back {
         Some((base, Some(by))) => {
-            insn.also_define = Some((base, sum(base, by)));
+            insn.moves_base = Some((base, by));
             insn.clobbers &= !base.bit();
         }
         Some((base, None)) => insn.clobbers |= base.bit(),
@@ -194,7 +194,7 @@ fn flow(word: Word) -> Flow {
 }
 
 fn sum(from: Reg, displacement: i64) -> Value {
-    Value::Address(RawAddress { base: Some(from), index: None, scale: 1, displacement })
+    Value::moved(from, displacement)
 }
 
 fn constant(displacement: i64) -> Value {

@@ -88,6 +88,14 @@ pub enum Value {
     Product(Reg, Reg, Option<Reg>),
 }
 
+impl Value {
+    /// A register plus a constant.
+    #[must_use]
+    pub fn moved(from: Reg, displacement: i64) -> Self {
+        Self::Address(RawAddress { base: Some(from), index: None, scale: 1, displacement })
+    }
+}
+
 /// One instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Insn {
@@ -105,8 +113,8 @@ pub struct Insn {
     pub store: Option<Access>,
     /// A register whose new value is known in terms of old ones.
     pub define: Option<(Reg, Value)>,
-    /// A second such register: the base that a load or store moves on its way.
-    pub also_define: Option<(Reg, Value)>,
+    /// A second such register: the base that a load or store moves on its way, by so many bytes.
+    pub moves_base: Option<(Reg, i64)>,
     /// Whether `load` or `store` is two of half its width, one behind the other (`ldp`, `stp`).
     pub is_pair: bool,
     /// The set of registers whose new value is not known.
@@ -125,7 +133,7 @@ impl Insn {
             load: None,
             store: None,
             define: None,
-            also_define: None,
+            moves_base: None,
             is_pair: false,
             clobbers: 0,
         }
