@@ -31,6 +31,9 @@ struct Number(u64);
 const DERIVED: u64 = 1 << 63;
 
 impl Number {
+    /// Of nothing.
+    const NONE: Self = Self(0);
+
     fn of_root(root: Root) -> Self {
         Self(root.0.get())
     }
@@ -78,12 +81,15 @@ fn merge_number(block: usize, register: usize) -> Number {
 
 /// Joins the values of another predecessor in; true when something changed.
 fn join(known: &mut State, incoming: &State, block: usize) -> bool {
+    if *known == *incoming {
+        return false;
+    }
     let mut changed = false;
     for (register, (mine, theirs)) in known.iter_mut().zip(incoming).enumerate() {
-        if *mine != *theirs {
-            let merged = merge_number(block, register);
-            changed |= std::mem::replace(mine, merged) != merged;
-        }
+        // Without branches: which registers differ nobody can predict.
+        let next = if *mine == *theirs { *mine } else { merge_number(block, register) };
+        changed |= next != *mine;
+        *mine = next;
     }
     changed
 }
@@ -123,10 +129,6 @@ impl Order {
 /// What a register holds.
 fn known(state: &State, values: &Values, reg: Reg) -> SymbolicAddress {
     values.value(state[usize::from(reg.0) % state.len()])
-}
-
-fn evaluate(state: &State, values: &Values, raw: &RawAddress) -> Option<SymbolicAddress> {
-    spelled(raw, |r| Some(known(state, values, r)))
 }
 
 /// What an instruction makes of a register, given what registers hold; `new` names what cannot be
@@ -170,10 +172,18 @@ fn spelled(
 fn step(state: &mut State, values: &mut Values, index: usize, insn: &Insn) {
     let new = |reg| Root::result(index as u32, reg);
     let mut number = |(reg, value): (Reg, Value)| {
+        // A copy.
+        if let Value::Address(RawAddress {
+            base: Some(from), index: None, displacement: 0, ..
+        }) = value
+        {
+            return (reg, state[usize::from(from.0) % state.len()]);
+        }
         let known = made(value, reg, |r| Some(known(state, values, r)), new(reg));
         (reg, known.map_or(Number::of_root(new(reg)), |value| values.number(value)))
     };
-    let defined = [insn.define.map(&mut number), insn.also_define.map(number)];
+    let moved = insn.moves_base.map(|(base, by)| (base, Value::moved(base, by)));
+    let defined = [insn.define.map(&mut number), moved.map(number)];
     let mut clobbers = insn.clobbers;
     while clobbers != 0 {
         let reg = Reg(clobbers.trailing_zeros() as u8);
@@ -192,8 +202,10 @@ fn step(state: &mut State, values: &mut Values, index: usize, insn: &Insn) {
 /// The symbolic addresses of a function's accesses.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    /// Per instruction: where it loads, where it stores.
-    accesses: Vec<[Option<SymbolicAddress>; 2]>,
+    /// Per instruction: what the registers held of which its address is made, base and index.
+    accesses: Vec<[Number; 2]>,
+    /// The same for stores of instructions that load from another address.
+    stores: FxHashMap<u32, [Number; 2]>,
     /// The registers at the end of each block, block after block.
     at_end: Vec<Number>,
     registers: usize,
@@ -214,7 +226,8 @@ impl Addresses {
         let registers = code.architecture.registers();
         let order = Order::of(code);
         let mut this = Self {
-            accesses: vec![[None, None]; code.insns.len()],
+            accesses: vec![[Number::NONE; 2]; code.insns.len()],
+            stores: FxHashMap::default(),
             at_end: Vec::new(),
             registers,
             values: Values::default(),
@@ -233,11 +246,17 @@ impl Addresses {
         let registers = self.registers;
         let blocks = code.blocks.len();
         let place = |block: usize| block * registers..(block + 1) * registers;
-        // At first nothing is known about any register; entries stay so, but for the function's own.
-        let merged = (0..blocks)
-            .flat_map(|block| (0..registers).map(move |register| merge_number(block, register)));
-        let mut at_end: Vec<Number> = merged.collect();
+        let mut at_end = vec![Number::NONE; blocks * registers];
         let mut at_start = at_end.clone();
+        let merge_all = |state: &mut State, block: usize| {
+            for (register, value) in state.iter_mut().enumerate() {
+                *value = merge_number(block, register);
+            }
+        };
+        // Nothing is known about any register where code is entered, but for the function's own.
+        for entry in order.is_entry.iter().enumerate().filter(|(_, is)| **is).map(|(b, _)| b) {
+            merge_all(&mut at_start[place(entry)], entry);
+        }
         for (register, value) in at_start.iter_mut().enumerate().take(registers) {
             *value = Number::of_root(Root::entry(Reg(register as u8)));
         }
@@ -273,6 +292,10 @@ impl Addresses {
                 }
             }
         }
+        for block in (0..blocks).filter(|block| !entered[*block]) {
+            merge_all(&mut at_end[place(block)], block);
+            merge_all(&mut at_start[place(block)], block);
+        }
         self.at_end = at_end;
         at_start
     }
@@ -281,10 +304,16 @@ impl Addresses {
     fn run(&mut self, state: &mut State, code: &FunctionCode, body: Range<usize>) {
         for index in body {
             let insn = &code.insns[index];
-            let symbolic = |access: Option<Access>| {
-                access.and_then(|a| evaluate(state, &self.values, &a.address))
+            let held = |reg: Option<Reg>| {
+                reg.map_or(Number::NONE, |r| state[usize::from(r.0) % state.len()])
             };
-            self.accesses[index] = [symbolic(insn.load), symbolic(insn.store)];
+            let numbers = |access: Access| [held(access.address.base), held(access.address.index)];
+            if let Some(access) = insn.load.or(insn.store) {
+                self.accesses[index] = numbers(access);
+                if let Some(store) = insn.store.filter(|s| s.address != access.address) {
+                    self.stores.insert(index as u32, numbers(store));
+                }
+            }
             if insn.flow == Flow::Call {
                 let handed = code.architecture.handed_over().iter();
                 let numbers = handed.map(|r| state[usize::from(r.0) % state.len()]).collect();
@@ -296,32 +325,46 @@ impl Addresses {
 
     /// Where instruction `index` loads from.
     #[must_use]
-    pub fn load(&self, index: usize) -> Option<SymbolicAddress> {
-        self.accesses.get(index)?[0]
+    pub fn load(&self, code: &FunctionCode, index: usize) -> Option<SymbolicAddress> {
+        let access = code.insns.get(index)?.load?;
+        self.evaluate(&access.address, *self.accesses.get(index)?)
     }
 
     /// Where instruction `index` stores to.
     #[must_use]
-    pub fn store(&self, index: usize) -> Option<SymbolicAddress> {
-        self.accesses.get(index)?[1]
+    pub fn store(&self, code: &FunctionCode, index: usize) -> Option<SymbolicAddress> {
+        let access = code.insns.get(index)?.store?;
+        let own = self.stores.get(&(index as u32)).filter(|_| !self.stores.is_empty());
+        self.evaluate(&access.address, *own.or(self.accesses.get(index))?)
     }
 
-    /// What the registers that hand values to a function hold at a call, each with its name there;
-    /// the stack pointer as the function finds it.
+    /// An address whose registers hold these; `None` also where no path leads.
+    fn evaluate(&self, raw: &RawAddress, [base, index]: [Number; 2]) -> Option<SymbolicAddress> {
+        let unreached = (raw.base.is_some() && base == Number::NONE)
+            || (raw.index.is_some() && index == Number::NONE);
+        if unreached {
+            return None;
+        }
+        let index = raw.index.map(|_| (self.values.value(index), raw.scale));
+        let base = raw.base.map(|_| self.values.value(base));
+        SymbolicAddress::sum(base, index, raw.displacement)
+    }
+
+    /// What a register that hands values to a function holds at a call; the stack pointer as the
+    /// function finds it.
+    #[must_use]
     pub fn handed_over(
         &self,
         code: &FunctionCode,
         call: usize,
-    ) -> impl Iterator<Item = (Reg, SymbolicAddress)> {
+        reg: Reg,
+    ) -> Option<SymbolicAddress> {
         let architecture = code.architecture;
-        let numbers = self.calls.get(&(call as u32)).map_or(&[][..], Vec::as_slice);
-        architecture.handed_over().iter().zip(numbers).map(move |(reg, number)| {
-            let pushed = *reg == architecture.stack_pointer();
-            let down = if pushed { architecture.call_pushes_bytes() } else { 0 };
-            let value = self.values.value(*number);
-            let offset_bytes = value.offset_bytes.wrapping_sub(down);
-            (*reg, SymbolicAddress { offset_bytes, ..value })
-        })
+        let place = architecture.handed_over().iter().position(|handed| *handed == reg)?;
+        let value = self.values.value(*self.calls.get(&(call as u32))?.get(place)?);
+        let pushed = reg == architecture.stack_pointer();
+        let down = if pushed { architecture.call_pushes_bytes() } else { 0 };
+        Some(SymbolicAddress { offset_bytes: value.offset_bytes.wrapping_sub(down), ..value })
     }
 
     /// An address that holds at the start of `block`, in terms of the end of its predecessor.
@@ -333,6 +376,11 @@ impl Addresses {
         block: usize,
         predecessor: usize,
     ) -> Option<SymbolicAddress> {
+        let is_made_here =
+            |root: Root| matches!(root.kind(), RootKind::Merge(at, _) if at as usize == block);
+        if !address.roots().any(is_made_here) {
+            return Some(address);
+        }
         let value = |root: Root| match root.kind() {
             RootKind::Merge(at, reg) if at as usize == block => {
                 let place = predecessor * self.registers + usize::from(reg.0);
@@ -372,7 +420,8 @@ impl Addresses {
                 let made = made(value, reg, held, new);
                 (reg, made.filter(|value| value.roots().all(|root| root != new)))
             };
-            let defined = [insn.define.map(make), insn.also_define.map(make)];
+            let moved = insn.moves_base.map(|(base, by)| (base, Value::moved(base, by)));
+            let defined = [insn.define.map(make), moved.map(make)];
             for (register, value) in state.iter_mut().enumerate() {
                 if insn.clobbers >> register & 1 != 0 {
                     *value = None;

@@ -45,6 +45,8 @@ pub struct FunctionCode {
     pub blocks: Vec<Block>,
     /// Its natural loops, outer before inner.
     pub loops: Vec<Loop>,
+    /// Per block, the innermost loop that holds it.
+    innermost: Vec<Option<u32>>,
 }
 
 impl FunctionCode {
@@ -65,10 +67,27 @@ impl FunctionCode {
     /// Decodes machine code that starts at `start`.
     #[must_use]
     pub fn decode_as(architecture: Architecture, bytes: &[u8], start: Svma) -> Self {
-        let insns = architecture.decode(bytes, start);
-        let blocks = split_into_blocks(&insns, bytes.len(), start);
+        Self::of_insns(architecture, architecture.decode(bytes, start), bytes.len(), start)
+    }
+
+    /// Finds the blocks and loops of `size_bytes` of code that starts at `start` and was decoded
+    /// already.
+    #[must_use]
+    pub(crate) fn of_insns(
+        architecture: Architecture,
+        insns: Vec<Insn>,
+        size_bytes: usize,
+        start: Svma,
+    ) -> Self {
+        let blocks = split_into_blocks(&insns, size_bytes, start);
         let loops = find_loops(&blocks);
-        Self { architecture, insns, blocks, loops }
+        let mut innermost = vec![None; if loops.is_empty() { 0 } else { blocks.len() }];
+        for (number, l) in (0..).zip(&loops) {
+            for block in &l.blocks {
+                innermost[*block] = Some(number);
+            }
+        }
+        Self { architecture, insns, blocks, loops, innermost }
     }
 
     /// The index of the instruction that holds `svma`.
@@ -88,7 +107,7 @@ impl FunctionCode {
     /// The innermost loop that holds a block.
     #[must_use]
     pub fn innermost_loop(&self, block: usize) -> Option<&Loop> {
-        self.loops.iter().filter(|l| l.contains(block)).max_by_key(|l| l.depth)
+        self.loops.get((*self.innermost.get(block)?)? as usize)
     }
 }
 

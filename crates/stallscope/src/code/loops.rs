@@ -123,6 +123,7 @@ impl Dominators {
 /// All natural loops, outer before inner.
 pub(super) fn find_loops(blocks: &[Block]) -> Vec<Loop> {
     let dominators = Dominators::compute(blocks);
+    let mut members = Members { seen: vec![0; blocks.len()], number: 0 };
     let mut loops: Vec<Loop> = Vec::new();
     for (header, block) in blocks.iter().enumerate() {
         let latches: Vec<usize> = block
@@ -132,14 +133,15 @@ pub(super) fn find_loops(blocks: &[Block]) -> Vec<Loop> {
             .filter(|latch| dominators.dominates(header, *latch))
             .collect();
         if !latches.is_empty() {
-            let members = members(blocks, header, &latches);
-            loops.push(Loop { header, blocks: members, latches, depth: 0 });
+            let blocks = members.of(blocks, header, &latches);
+            loops.push(Loop { header, blocks, latches, depth: 0 });
         }
     }
-    let depths: Vec<u32> = loops
-        .iter()
-        .map(|inner| loops.iter().filter(|outer| outer.contains(inner.header)).count() as u32)
-        .collect();
+    let mut around = vec![0; blocks.len()];
+    for block in loops.iter().flat_map(|l| &l.blocks) {
+        around[*block] += 1;
+    }
+    let depths: Vec<u32> = loops.iter().map(|l| around[l.header]).collect();
     for (l, depth) in loops.iter_mut().zip(depths) {
         l.depth = depth;
     }
@@ -147,16 +149,28 @@ pub(super) fn find_loops(blocks: &[Block]) -> Vec<Loop> {
     loops
 }
 
-fn members(blocks: &[Block], header: usize, latches: &[usize]) -> Vec<usize> {
-    let mut inside = vec![false; blocks.len()];
-    inside[header] = true;
-    let mut work = latches.to_vec();
-    while let Some(block) = work.pop() {
-        if !std::mem::replace(&mut inside[block], true) {
-            work.extend(&blocks[block].predecessors);
+/// Collects the blocks of one loop after the other.
+struct Members {
+    /// Per block, the number of the loop that it was last seen in.
+    seen: Vec<u32>,
+    number: u32,
+}
+
+impl Members {
+    fn of(&mut self, blocks: &[Block], header: usize, latches: &[usize]) -> Vec<usize> {
+        self.number += 1;
+        self.seen[header] = self.number;
+        let mut inside = vec![header];
+        let mut work = latches.to_vec();
+        while let Some(block) = work.pop() {
+            if std::mem::replace(&mut self.seen[block], self.number) != self.number {
+                inside.push(block);
+                work.extend(&blocks[block].predecessors);
+            }
         }
+        inside.sort_unstable();
+        inside
     }
-    (0..blocks.len()).filter(|b| inside[*b]).collect()
 }
 
 #[cfg(test)]

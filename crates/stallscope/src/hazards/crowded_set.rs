@@ -105,7 +105,7 @@ impl Hazard for CrowdedSet {
         graph: &CallGraph<'_>,
         profile: &MachineProfile,
     ) -> Vec<(Svma, Candidate, Vec<Svma>)> {
-        let loops = graph.calls.values().flat_map(|c| c.loops.iter().map(|l| (c.function, l)));
+        let loops = graph.calls().values().flat_map(|c| c.loops.iter().map(|l| (c.function, l)));
         loops
             .collect::<Vec<_>>()
             .into_par_iter()
@@ -127,21 +127,25 @@ fn crowd(
 ) -> Option<(Candidate, Vec<Svma>)> {
     let cache = profile.code_cache();
     let line = u64::from(cache.line_bytes);
-    let functions = graph.reachable(of, LEVELS, MOST_FUNCTIONS);
+    let capacity = line * u64::from(cache.sets) * u64::from(cache.ways);
+    let functions = graph.reachable(of, LEVELS, MOST_FUNCTIONS, capacity)?;
+    let lines_of = |start: Svma, end: Svma| start.0 / line..end.0.div_ceil(line);
+    let own = of.code.iter().map(|range| (lines_of(range.start, range.end), None));
+    let called = functions.iter().map(|f| (lines_of(f.start, f.end()), Some(f.start)));
+    let ranges = || own.clone().chain(called.clone());
+    // Most loops crowd nothing, even if every line that two have in common counted twice.
+    let mut counts = vec![0_usize; cache.sets as usize];
+    for number in ranges().flat_map(|(lines, _)| lines) {
+        counts[(number % u64::from(cache.sets)) as usize] += 1;
+    }
+    if counts.iter().all(|count| *count < cache.ways as usize + LEAST_EXCESS) {
+        return None;
+    }
     let mut sets: BTreeMap<u64, Set> = BTreeMap::new();
-    let mut add = |start: Svma, end: Svma, function: Option<Svma>| {
-        for number in start.0 / line..end.0.div_ceil(line) {
+    for (lines, function) in ranges() {
+        for number in lines {
             sets.entry(number % u64::from(cache.sets)).or_default().insert(number, function);
         }
-    };
-    of.code.iter().for_each(|range| add(range.start, range.end, None));
-    let mut bytes = 0;
-    for function in &functions {
-        bytes += function.size_bytes;
-        if bytes > line * u64::from(cache.sets) * u64::from(cache.ways) {
-            return None;
-        }
-        add(function.start, function.end(), Some(function.start));
     }
     let lines: usize = sets.values().map(BTreeMap::len).sum();
     let ways = cache.ways as usize;
@@ -226,7 +230,7 @@ mod tests {
         let views = image.functions().iter().map(|f| FunctionView::of(&image, f));
         let calls = views.filter_map(|v| Calls::of(&v)).map(|c| (c.function, c)).collect();
         let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
-        CROWDED_SET.look_at_program(&CallGraph { image: &image, calls }, &profile)
+        CROWDED_SET.look_at_program(&CallGraph::of(&image, calls), &profile)
     }
 
     fn caller_size(count: usize) -> usize {

@@ -100,7 +100,7 @@ pub fn scan(
         strings.extend(part.strings);
         calls.extend(part.calls.map(|c| (c.function, c)));
     }
-    let graph = CallGraph { image, calls };
+    let graph = CallGraph::of(image, calls);
     for rule in of_program {
         findings.extend(look_around(&graph, rule, profile, heat));
     }
@@ -207,9 +207,9 @@ pub fn describe_sites(image: &Image, debug: &DebugInfo<'_>, findings: &mut [Find
         for site in std::iter::once(&mut finding.site).chain(&mut finding.others) {
             site.source = debug.frames(site.svma);
             let Some(index) = code.insn_at(site.svma) else { continue };
-            let (insn, load) = (&code.insns[index], addresses.load(index));
+            let (insn, load) = (&code.insns[index], addresses.load(&code, index));
             if let Some(access) = insn.load.or(insn.store) {
-                let symbolic = load.or(addresses.store(index));
+                let symbolic = load.or(addresses.store(&code, index));
                 site.variable = debug.variable(function.start, &access.address, symbolic.as_ref());
             }
         }
