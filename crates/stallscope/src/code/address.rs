@@ -246,8 +246,12 @@ impl Addresses {
         let registers = self.registers;
         let blocks = code.blocks.len();
         let place = |block: usize| block * registers..(block + 1) * registers;
-        let mut at_end = vec![Number::NONE; blocks * registers];
-        let mut at_start = at_end.clone();
+        let mut at_end = std::mem::take(&mut self.at_end);
+        at_end.resize(blocks * registers, Number::NONE);
+        let mut at_start = vec![Number::NONE; blocks * registers];
+        // With what each block was gone through last: with the same it need not be again.
+        let mut seen_with = before.to_vec();
+        seen_with.resize(blocks * registers, Number::NONE);
         let merge_all = |state: &mut State, block: usize| {
             for (register, value) in state.iter_mut().enumerate() {
                 *value = merge_number(block, register);
@@ -273,8 +277,13 @@ impl Addresses {
                 }
                 let body = &code.blocks[*block];
                 let state = &mut at_end[place(*block)];
-                state.copy_from_slice(&at_start[place(*block)]);
-                self.run(state, code, body.first..body.end);
+                let start = &at_start[place(*block)];
+                let seen = &mut seen_with[place(*block)];
+                if seen != start {
+                    seen.copy_from_slice(start);
+                    state.copy_from_slice(start);
+                    self.run(state, code, body.first..body.end);
+                }
                 for successor in &body.successors {
                     let known = &mut at_start[place(*successor)];
                     let changed = if std::mem::replace(&mut entered[*successor], true) {

@@ -69,8 +69,7 @@ struct Dominators {
 }
 
 impl Dominators {
-    fn compute(blocks: &[Block]) -> Self {
-        let (order, is_entry) = reverse_post_order(blocks);
+    fn compute(blocks: &[Block], order: &[usize], is_entry: &[bool]) -> Self {
         let mut position = vec![0; blocks.len()];
         for (i, block) in order.iter().enumerate() {
             position[*block] = i + 1;
@@ -122,7 +121,17 @@ impl Dominators {
 
 /// All natural loops, outer before inner.
 pub(super) fn find_loops(blocks: &[Block]) -> Vec<Loop> {
-    let dominators = Dominators::compute(blocks);
+    let (order, is_entry) = reverse_post_order(blocks);
+    let mut seen = vec![false; blocks.len()];
+    // A loop goes back in this order, too.
+    let goes_back = order.iter().any(|block| {
+        seen[*block] = true;
+        blocks[*block].successors.iter().any(|next| seen[*next])
+    });
+    if !goes_back {
+        return Vec::new();
+    }
+    let dominators = Dominators::compute(blocks, &order, &is_entry);
     let mut members = Members { seen: vec![0; blocks.len()], number: 0 };
     let mut loops: Vec<Loop> = Vec::new();
     for (header, block) in blocks.iter().enumerate() {
@@ -231,7 +240,8 @@ mod tests {
             edges in prop::collection::vec((0_usize..9, 0_usize..9), 0..24)
         ) {
             let blocks = graph(&edges, 9);
-            let dominators = Dominators::compute(&blocks);
+            let (order, is_entry) = reverse_post_order(&blocks);
+            let dominators = Dominators::compute(&blocks, &order, &is_entry);
             for above in 0..9 {
                 for below in 0..9 {
                     prop_assert_eq!(

@@ -135,8 +135,12 @@ fn crowd(
     let ranges = || own.clone().chain(called.clone());
     // Most loops crowd nothing, even if every line that two have in common counted twice.
     let mut counts = vec![0_usize; cache.sets as usize];
-    for number in ranges().flat_map(|(lines, _)| lines) {
-        counts[(number % u64::from(cache.sets)) as usize] += 1;
+    for (lines, _) in ranges() {
+        let first = (lines.start % u64::from(cache.sets)) as usize;
+        let sets = (first..counts.len()).chain((0..counts.len()).cycle());
+        for (set, _) in sets.zip(lines) {
+            counts[set] += 1;
+        }
     }
     if counts.iter().all(|count| *count < cache.ways as usize + LEAST_EXCESS) {
         return None;
