@@ -335,6 +335,12 @@ fn bit_field(word: Word) -> Option<Value> {
     }
     let kept = if last >= rotation { last - rotation + 1 } else { last + 1 };
     let mask = u64::MAX.checked_shr(64 - kept)?;
+    if last < rotation
+        && width - rotation <= LARGEST_SHIFT
+        && let Some(from) = from
+    {
+        return Some(Value::Spread(from, mask, 1 << (width - rotation)));
+    }
     Some(Value::Field(if last >= rotation { mask } else { mask << (width - rotation) }))
 }
 

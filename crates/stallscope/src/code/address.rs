@@ -79,17 +79,21 @@ fn merge_number(block: usize, register: usize) -> Number {
     Number::of_root(Root::merge(block as u32, Reg(register as u8)))
 }
 
+/// The set of registers that differ, without a branch for each.
+fn differing(a: &State, b: &State) -> u32 {
+    let pairs = a.iter().zip(b).enumerate();
+    pairs.fold(0, |set, (register, (a, b))| set | u32::from(a.0 != b.0) << register)
+}
+
 /// Joins the values of another predecessor in; true when something changed.
 fn join(known: &mut State, incoming: &State, block: usize) -> bool {
-    if *known == *incoming {
-        return false;
-    }
     let mut changed = false;
-    for (register, (mine, theirs)) in known.iter_mut().zip(incoming).enumerate() {
-        // Without branches: which registers differ nobody can predict.
-        let next = if *mine == *theirs { *mine } else { merge_number(block, register) };
-        changed |= next != *mine;
-        *mine = next;
+    let mut differing = differing(known, incoming);
+    while differing != 0 {
+        let register = differing.trailing_zeros() as usize;
+        let merged = merge_number(block, register);
+        changed |= std::mem::replace(&mut known[register], merged) != merged;
+        differing &= differing - 1;
     }
     changed
 }
@@ -143,6 +147,10 @@ fn made(
         Value::Address(raw) => spelled(&raw, held),
         Value::Masked(mask) => held(to)?.cut(mask, new),
         Value::Cut(from, mask) => held(from)?.cut(mask, new),
+        Value::Spread(from, mask, scale) => match held(from)?.as_constant() {
+            Some(_) => held(from)?.cut(mask, new)?.times(scale),
+            None => masked(u32::from(scale), mask.wrapping_mul(u64::from(scale)), new),
+        },
         Value::Field(mask) => masked(1 << mask.trailing_zeros().min(8), mask, new),
         Value::Joined(a, b) => held(a)?.joined(&held(b)?),
         Value::Raised(from, by) => held(from)?.raised(by),
@@ -169,7 +177,55 @@ fn spelled(
     SymbolicAddress::sum(base, index, raw.displacement)
 }
 
-fn step(state: &mut State, values: &mut Values, index: usize, insn: &Insn) {
+/// Low bits of a value that an instruction of the block took.
+struct Taken {
+    of: SymbolicAddress,
+    mask: u64,
+    insn: u32,
+    name: Root,
+}
+
+/// What was taken in one block: who takes the same bits of the same value again has the same thing.
+/// gcc multiplies a masked index by three that way on AArch64, once masked and once shifted as well.
+#[derive(Default)]
+struct TakenBits(Vec<Taken>);
+
+impl TakenBits {
+    /// So many are remembered; the same is taken again soon.
+    const MOST: usize = 16;
+
+    /// The name of `of & mask`, which is about to be made by `insn`: `new`, or an older one.
+    fn name(&mut self, of: SymbolicAddress, mask: u64, insn: u32, new: Root) -> Root {
+        // Of what is scaled already, the name would mean the number of the element.
+        if of.divisor() > 1 || mask & 1 == 0 {
+            return new;
+        }
+        // A part of it that was made since then goes by the same name, but is not what it was.
+        let since = |taken: &Taken| {
+            of.roots().any(|root| match root.kind() {
+                RootKind::Result(at, _) => (taken.insn..insn).contains(&at),
+                _ => false,
+            })
+        };
+        let same = |taken: &&Taken| (taken.of, taken.mask) == (of, mask) && !since(taken);
+        if let Some(known) = self.0.iter().find(same) {
+            return known.name;
+        }
+        if self.0.len() == Self::MOST {
+            self.0.remove(0);
+        }
+        self.0.push(Taken { of, mask, insn, name: new });
+        new
+    }
+}
+
+fn step(
+    state: &mut State,
+    values: &mut Values,
+    taken: &mut TakenBits,
+    index: usize,
+    insn: &Insn,
+) {
     let new = |reg| Root::result(index as u32, reg);
     let mut number = |(reg, value): (Reg, Value)| {
         // A copy.
@@ -179,8 +235,16 @@ fn step(state: &mut State, values: &mut Values, index: usize, insn: &Insn) {
         {
             return (reg, state[usize::from(from.0) % state.len()]);
         }
-        let known = made(value, reg, |r| Some(known(state, values, r)), new(reg));
-        (reg, known.map_or(Number::of_root(new(reg)), |value| values.number(value)))
+        let from = match value {
+            Value::Masked(_) => Some(reg),
+            Value::Cut(from, _) | Value::Spread(from, ..) => Some(from),
+            _ => None,
+        };
+        let name = from.zip(value.mask()).map_or(new(reg), |(from, mask)| {
+            taken.name(known(state, values, from), mask, index as u32, new(reg))
+        });
+        let known = made(value, reg, |r| Some(known(state, values, r)), name);
+        (reg, known.map_or(Number::of_root(name), |value| values.number(value)))
     };
     let moved = insn.moves_base.map(|(base, by)| (base, Value::moved(base, by)));
     let defined = [insn.define.map(&mut number), moved.map(number)];
@@ -279,7 +343,7 @@ impl Addresses {
                 let state = &mut at_end[place(*block)];
                 let start = &at_start[place(*block)];
                 let seen = &mut seen_with[place(*block)];
-                if seen != start {
+                if differing(seen, start) != 0 {
                     seen.copy_from_slice(start);
                     state.copy_from_slice(start);
                     self.run(state, code, body.first..body.end);
@@ -311,6 +375,7 @@ impl Addresses {
 
     /// Goes through a block and notes where it reads and writes.
     fn run(&mut self, state: &mut State, code: &FunctionCode, body: Range<usize>) {
+        let mut taken = TakenBits::default();
         for index in body {
             let insn = &code.insns[index];
             let held = |reg: Option<Reg>| {
@@ -328,7 +393,7 @@ impl Addresses {
                 let numbers = handed.map(|r| state[usize::from(r.0) % state.len()]).collect();
                 self.calls.insert(index as u32, numbers);
             }
-            step(state, &mut self.values, index, insn);
+            step(state, &mut self.values, &mut taken, index, insn);
         }
     }
 
@@ -482,10 +547,10 @@ pub fn index_mask(code: &FunctionCode, address: &SymbolicAddress) -> Option<u64>
             };
             match code.insns.get(insn as usize)? {
                 Insn {
-                    define: Some((defined, Value::Masked(mask) | Value::Cut(_, mask) | Value::Field(mask))),
+                    define: Some((defined, value)),
                     flow: Flow::Next,
                     ..
-                } if *defined == reg && !WHOLE_VALUES.contains(mask) => Some(*mask),
+                } if *defined == reg => value.mask().filter(|mask| !WHOLE_VALUES.contains(mask)),
                 _ => None,
             }
         },

@@ -78,6 +78,8 @@ pub enum Value {
     Cut(Reg, u64),
     /// Some bits of another register, moved; only these may be set.
     Field(u64),
+    /// Another register and-ed with a constant, times a power of two.
+    Spread(Reg, u64, u8),
     /// Two registers or-ed, which is their sum where one holds an index that fits below the
     /// other's alignment.
     Joined(Reg, Reg),
@@ -89,6 +91,17 @@ pub enum Value {
 }
 
 impl Value {
+    /// The constant that it was and-ed with, before it was moved.
+    #[must_use]
+    pub fn mask(&self) -> Option<u64> {
+        match self {
+            Self::Masked(mask) | Self::Cut(_, mask) | Self::Field(mask) | Self::Spread(_, mask, _) => {
+                Some(*mask)
+            }
+            _ => None,
+        }
+    }
+
     /// A register plus a constant.
     #[must_use]
     pub fn moved(from: Reg, displacement: i64) -> Self {
