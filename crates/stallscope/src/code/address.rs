@@ -11,6 +11,8 @@
 //! A root names the *latest* value of its kind. Whoever walks a path backwards has to replace the
 //! roots of a block's start by the values at the end of the predecessor ([`Addresses::before`]).
 
+mod taken;
+
 use std::num::NonZeroU64;
 use std::ops::Range;
 
@@ -18,8 +20,9 @@ use rustc_hash::FxHashMap;
 
 use super::cfg::FunctionCode;
 use super::insn::{Access, Flow, Insn, RawAddress, Reg, Value};
-use super::loops::reverse_post_order;
+use super::loops::BlockOrder;
 use super::symbolic::{Root, RootKind, SymbolicAddress, masked};
+use taken::TakenBits;
 
 /// Masks that only say how wide a value is.
 const WHOLE_VALUES: [u64; 3] = [0xff, 0xffff, 0xffff_ffff];
@@ -108,17 +111,17 @@ fn keep_merged(known: &mut State, before: Option<&State>, block: usize) {
 }
 
 /// The order in which blocks are looked at, and where it goes back.
-struct Order {
-    blocks: Vec<usize>,
+struct Order<'a> {
+    blocks: &'a [usize],
     position_of: Vec<usize>,
-    is_entry: Vec<bool>,
+    is_entry: &'a [bool],
     /// Whether a block is also reached from one that is not before it.
     repeats: Vec<bool>,
 }
 
-impl Order {
-    fn of(code: &FunctionCode) -> Self {
-        let (blocks, is_entry) = reverse_post_order(&code.blocks);
+impl<'a> Order<'a> {
+    fn of(code: &'a FunctionCode) -> Self {
+        let BlockOrder { blocks, is_entry } = &code.order;
         let mut position_of = vec![0; code.blocks.len()];
         for (position, block) in blocks.iter().enumerate() {
             position_of[*block] = position;
@@ -127,6 +130,30 @@ impl Order {
             .map(|b| code.blocks[b].predecessors.iter().any(|p| position_of[*p] >= position_of[b]))
             .collect();
         Self { blocks, position_of, is_entry, repeats }
+    }
+}
+
+/// Nothing is known about any register where code is entered, but for the function's own; and
+/// nothing yet about other blocks.
+fn entries(order: &Order<'_>, registers: usize, before: &State) -> Vec<Number> {
+    let mut at_start = vec![Number::NONE; order.is_entry.len() * registers];
+    for (block, state) in at_start.chunks_mut(registers).enumerate() {
+        if order.is_entry[block] {
+            merge_all(state, block);
+        }
+    }
+    for (register, value) in at_start.iter_mut().enumerate().take(registers) {
+        *value = Number::of_root(Root::entry(Reg(register as u8)));
+    }
+    if order.repeats.first() == Some(&true) {
+        keep_merged(&mut at_start[..registers], before.get(..registers), 0);
+    }
+    at_start
+}
+
+fn merge_all(state: &mut State, block: usize) {
+    for (register, value) in state.iter_mut().enumerate() {
+        *value = merge_number(block, register);
     }
 }
 
@@ -177,55 +204,7 @@ fn spelled(
     SymbolicAddress::sum(base, index, raw.displacement)
 }
 
-/// Low bits of a value that an instruction of the block took.
-struct Taken {
-    of: SymbolicAddress,
-    mask: u64,
-    insn: u32,
-    name: Root,
-}
-
-/// What was taken in one block: who takes the same bits of the same value again has the same thing.
-/// gcc multiplies a masked index by three that way on AArch64, once masked and once shifted as well.
-#[derive(Default)]
-struct TakenBits(Vec<Taken>);
-
-impl TakenBits {
-    /// So many are remembered; the same is taken again soon.
-    const MOST: usize = 16;
-
-    /// The name of `of & mask`, which is about to be made by `insn`: `new`, or an older one.
-    fn name(&mut self, of: SymbolicAddress, mask: u64, insn: u32, new: Root) -> Root {
-        // Of what is scaled already, the name would mean the number of the element.
-        if of.divisor() > 1 || mask & 1 == 0 {
-            return new;
-        }
-        // A part of it that was made since then goes by the same name, but is not what it was.
-        let since = |taken: &Taken| {
-            of.roots().any(|root| match root.kind() {
-                RootKind::Result(at, _) => (taken.insn..insn).contains(&at),
-                _ => false,
-            })
-        };
-        let same = |taken: &&Taken| (taken.of, taken.mask) == (of, mask) && !since(taken);
-        if let Some(known) = self.0.iter().find(same) {
-            return known.name;
-        }
-        if self.0.len() == Self::MOST {
-            self.0.remove(0);
-        }
-        self.0.push(Taken { of, mask, insn, name: new });
-        new
-    }
-}
-
-fn step(
-    state: &mut State,
-    values: &mut Values,
-    taken: &mut TakenBits,
-    index: usize,
-    insn: &Insn,
-) {
+fn step(state: &mut State, values: &mut Values, taken: &mut TakenBits, index: usize, insn: &Insn) {
     let new = |reg| Root::result(index as u32, reg);
     let mut number = |(reg, value): (Reg, Value)| {
         // A copy.
@@ -274,8 +253,10 @@ pub struct Addresses {
     at_end: Vec<Number>,
     registers: usize,
     values: Values,
-    /// What each call hands over, in the order of [`Architecture::handed_over`].
-    calls: FxHashMap<u32, Vec<Number>>,
+    /// Where in `handed` stands what each call hands over.
+    calls: FxHashMap<u32, u32>,
+    /// What calls hand over, each in the order of [`Architecture::handed_over`].
+    handed: Vec<Number>,
 }
 
 impl Addresses {
@@ -296,6 +277,7 @@ impl Addresses {
             registers,
             values: Values::default(),
             calls: FxHashMap::default(),
+            handed: Vec::new(),
         };
         let first_round = this.flow_together(code, &order, &[]);
         if order.repeats.contains(&true) {
@@ -306,32 +288,22 @@ impl Addresses {
 
     /// Fills in the registers at the end of each block, and gives those at the start. `before` is
     /// what an earlier round gave.
-    fn flow_together(&mut self, code: &FunctionCode, order: &Order, before: &State) -> Vec<Number> {
+    fn flow_together(
+        &mut self,
+        code: &FunctionCode,
+        order: &Order<'_>,
+        before: &State,
+    ) -> Vec<Number> {
         let registers = self.registers;
         let blocks = code.blocks.len();
         let place = |block: usize| block * registers..(block + 1) * registers;
         let mut at_end = std::mem::take(&mut self.at_end);
         at_end.resize(blocks * registers, Number::NONE);
-        let mut at_start = vec![Number::NONE; blocks * registers];
+        let mut at_start = entries(order, registers, before);
         // With what each block was gone through last: with the same it need not be again.
         let mut seen_with = before.to_vec();
         seen_with.resize(blocks * registers, Number::NONE);
-        let merge_all = |state: &mut State, block: usize| {
-            for (register, value) in state.iter_mut().enumerate() {
-                *value = merge_number(block, register);
-            }
-        };
-        // Nothing is known about any register where code is entered, but for the function's own.
-        for entry in order.is_entry.iter().enumerate().filter(|(_, is)| **is).map(|(b, _)| b) {
-            merge_all(&mut at_start[place(entry)], entry);
-        }
-        for (register, value) in at_start.iter_mut().enumerate().take(registers) {
-            *value = Number::of_root(Root::entry(Reg(register as u8)));
-        }
-        if order.repeats.first() == Some(&true) {
-            keep_merged(&mut at_start[..registers], before.get(place(0)), 0);
-        }
-        let mut entered = order.is_entry.clone();
+        let mut entered = order.is_entry.to_vec();
         let mut waiting = vec![true; blocks];
         let mut again = true;
         while std::mem::take(&mut again) {
@@ -389,9 +361,13 @@ impl Addresses {
                 }
             }
             if insn.flow == Flow::Call {
-                let handed = code.architecture.handed_over().iter();
-                let numbers = handed.map(|r| state[usize::from(r.0) % state.len()]).collect();
-                self.calls.insert(index as u32, numbers);
+                let regs = code.architecture.handed_over();
+                let next = self.handed.len() as u32;
+                let at = *self.calls.entry(index as u32).or_insert(next) as usize;
+                self.handed.resize(self.handed.len().max(at + regs.len()), Number::NONE);
+                for (place, reg) in self.handed[at..].iter_mut().zip(regs) {
+                    *place = state[usize::from(reg.0) % state.len()];
+                }
             }
             step(state, &mut self.values, &mut taken, index, insn);
         }
@@ -435,7 +411,8 @@ impl Addresses {
     ) -> Option<SymbolicAddress> {
         let architecture = code.architecture;
         let place = architecture.handed_over().iter().position(|handed| *handed == reg)?;
-        let value = self.values.value(*self.calls.get(&(call as u32))?.get(place)?);
+        let at = *self.calls.get(&(call as u32))? as usize;
+        let value = self.values.value(*self.handed.get(at + place)?);
         let pushed = reg == architecture.stack_pointer();
         let down = if pushed { architecture.call_pushes_bytes() } else { 0 };
         Some(SymbolicAddress { offset_bytes: value.offset_bytes.wrapping_sub(down), ..value })
@@ -546,11 +523,11 @@ pub fn index_mask(code: &FunctionCode, address: &SymbolicAddress) -> Option<u64>
                 return None;
             };
             match code.insns.get(insn as usize)? {
-                Insn {
-                    define: Some((defined, value)),
-                    flow: Flow::Next,
-                    ..
-                } if *defined == reg => value.mask().filter(|mask| !WHOLE_VALUES.contains(mask)),
+                Insn { define: Some((defined, value)), flow: Flow::Next, .. }
+                    if *defined == reg =>
+                {
+                    value.mask().filter(|mask| !WHOLE_VALUES.contains(mask))
+                }
                 _ => None,
             }
         },

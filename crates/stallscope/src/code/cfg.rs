@@ -11,7 +11,7 @@ use super::arch::Architecture;
 use super::functions::Function;
 use super::image::Image;
 use super::insn::{Flow, Insn};
-use super::loops::{Loop, find_loops};
+use super::loops::{BlockOrder, Loop, find_loops};
 use crate::model::Svma;
 
 /// More than this of a function is not looked at: none is so long, but damaged tables say so, and
@@ -47,6 +47,8 @@ pub struct FunctionCode {
     pub loops: Vec<Loop>,
     /// Per block, the innermost loop that holds it.
     innermost: Vec<Option<u32>>,
+    /// The order in which a path may come through the blocks.
+    pub(super) order: BlockOrder,
 }
 
 impl FunctionCode {
@@ -80,14 +82,15 @@ impl FunctionCode {
         start: Svma,
     ) -> Self {
         let blocks = split_into_blocks(&insns, size_bytes, start);
-        let loops = find_loops(&blocks);
+        let order = BlockOrder::of(&blocks);
+        let loops = find_loops(&blocks, &order);
         let mut innermost = vec![None; if loops.is_empty() { 0 } else { blocks.len() }];
         for (number, l) in (0..).zip(&loops) {
             for block in &l.blocks {
                 innermost[*block] = Some(number);
             }
         }
-        Self { architecture, insns, blocks, loops, innermost }
+        Self { architecture, insns, blocks, loops, innermost, order }
     }
 
     /// The index of the instruction that holds `svma`.
@@ -158,7 +161,8 @@ fn split_into_blocks(insns: &[Insn], size_bytes: usize, start: Svma) -> Vec<Bloc
             block_of[i + 1] = 1;
         }
     }
-    let mut blocks: Vec<Block> = Vec::new();
+    let leaders = block_of.iter().filter(|leads| **leads == 1).count();
+    let mut blocks: Vec<Block> = Vec::with_capacity(leaders);
     for (i, leads) in block_of.iter_mut().enumerate() {
         if *leads == 1 {
             let (successors, predecessors) = (Edges::new(), Edges::new());

@@ -95,9 +95,10 @@ impl Value {
     #[must_use]
     pub fn mask(&self) -> Option<u64> {
         match self {
-            Self::Masked(mask) | Self::Cut(_, mask) | Self::Field(mask) | Self::Spread(_, mask, _) => {
-                Some(*mask)
-            }
+            Self::Masked(mask)
+            | Self::Cut(_, mask)
+            | Self::Field(mask)
+            | Self::Spread(_, mask, _) => Some(*mask),
             _ => None,
         }
     }

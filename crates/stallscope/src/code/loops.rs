@@ -29,10 +29,24 @@ impl Loop {
     }
 }
 
-/// Blocks in reverse post order, every block once, and which of them are entries: block 0, blocks
-/// without predecessors, and one block of each cycle that nothing else leads to.
-#[must_use]
-pub(super) fn reverse_post_order(blocks: &[Block]) -> (Vec<usize>, Vec<bool>) {
+/// Blocks in reverse post order, every block once.
+#[derive(Clone, Debug)]
+pub(super) struct BlockOrder {
+    /// Their numbers.
+    pub blocks: Vec<usize>,
+    /// Per block, whether it is an entry: block 0, blocks without predecessors, and one block of
+    /// each cycle that nothing else leads to.
+    pub is_entry: Vec<bool>,
+}
+
+impl BlockOrder {
+    pub fn of(blocks: &[Block]) -> Self {
+        let (blocks, is_entry) = reverse_post_order(blocks);
+        Self { blocks, is_entry }
+    }
+}
+
+fn reverse_post_order(blocks: &[Block]) -> (Vec<usize>, Vec<bool>) {
     let mut seen = vec![false; blocks.len()];
     let mut is_entry = vec![false; blocks.len()];
     let mut post = Vec::with_capacity(blocks.len());
@@ -69,7 +83,8 @@ struct Dominators {
 }
 
 impl Dominators {
-    fn compute(blocks: &[Block], order: &[usize], is_entry: &[bool]) -> Self {
+    fn compute(blocks: &[Block], order: &BlockOrder) -> Self {
+        let BlockOrder { blocks: order, is_entry } = order;
         let mut position = vec![0; blocks.len()];
         for (i, block) in order.iter().enumerate() {
             position[*block] = i + 1;
@@ -120,18 +135,17 @@ impl Dominators {
 }
 
 /// All natural loops, outer before inner.
-pub(super) fn find_loops(blocks: &[Block]) -> Vec<Loop> {
-    let (order, is_entry) = reverse_post_order(blocks);
+pub(super) fn find_loops(blocks: &[Block], order: &BlockOrder) -> Vec<Loop> {
     let mut seen = vec![false; blocks.len()];
     // A loop goes back in this order, too.
-    let goes_back = order.iter().any(|block| {
+    let goes_back = order.blocks.iter().any(|block| {
         seen[*block] = true;
         blocks[*block].successors.iter().any(|next| seen[*next])
     });
     if !goes_back {
         return Vec::new();
     }
-    let dominators = Dominators::compute(blocks, &order, &is_entry);
+    let dominators = Dominators::compute(blocks, order);
     let mut members = Members { seen: vec![0; blocks.len()], number: 0 };
     let mut loops: Vec<Loop> = Vec::new();
     for (header, block) in blocks.iter().enumerate() {
@@ -188,6 +202,10 @@ mod tests {
     use crate::code::cfg::Edges;
     use proptest::prelude::*;
 
+    fn found(blocks: &[Block]) -> Vec<Loop> {
+        find_loops(blocks, &BlockOrder::of(blocks))
+    }
+
     fn graph(edges: &[(usize, usize)], count: usize) -> Vec<Block> {
         let mut blocks: Vec<Block> = (0..count)
             .map(|i| Block {
@@ -209,14 +227,14 @@ mod tests {
     #[test]
     fn nested_loops_have_depths() {
         // 0 -> 1 -> 2 -> 2, 2 -> 1, 1 -> 3
-        let loops = find_loops(&graph(&[(0, 1), (1, 2), (2, 2), (2, 1), (1, 3)], 4));
+        let loops = found(&graph(&[(0, 1), (1, 2), (2, 2), (2, 1), (1, 3)], 4));
         let shape: Vec<_> = loops.iter().map(|l| (l.header, l.blocks.clone(), l.depth)).collect();
         assert_eq!(shape, [(1, vec![1, 2], 1), (2, vec![2], 2)]);
     }
 
     #[test]
     fn a_cycle_with_two_entries_is_no_natural_loop() {
-        let loops = find_loops(&graph(&[(0, 1), (0, 2), (1, 2), (2, 1)], 3));
+        let loops = found(&graph(&[(0, 1), (0, 2), (1, 2), (2, 1)], 3));
         assert!(loops.is_empty());
     }
 
@@ -240,8 +258,7 @@ mod tests {
             edges in prop::collection::vec((0_usize..9, 0_usize..9), 0..24)
         ) {
             let blocks = graph(&edges, 9);
-            let (order, is_entry) = reverse_post_order(&blocks);
-            let dominators = Dominators::compute(&blocks, &order, &is_entry);
+            let dominators = Dominators::compute(&blocks, &BlockOrder::of(&blocks));
             for above in 0..9 {
                 for below in 0..9 {
                     prop_assert_eq!(

@@ -27,7 +27,7 @@ const CALL_CLOBBERS: u32 = 0b0000_1111_1100_0111;
 /// Decodes a stretch of code from its first byte to its last.
 #[must_use]
 pub fn decode(bytes: &[u8], start: Svma) -> Vec<Insn> {
-    let mut insns = Vec::with_capacity(bytes.len() / 4 + 1);
+    let mut insns = Vec::with_capacity(bytes.len() / 3 + 1);
     let mut full = None;
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {

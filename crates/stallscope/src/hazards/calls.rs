@@ -109,8 +109,10 @@ pub struct CallGraph<'a> {
     pub image: &'a Image,
     /// By the caller's first instruction.
     calls: BTreeMap<Svma, Calls>,
-    /// Per function of the image: the numbers of those it calls, each once.
-    edges: Vec<Vec<u32>>,
+    /// The numbers of the functions that each function of the image calls, one after the other.
+    called: Vec<u32>,
+    /// Where each function's begin, and the last one's end.
+    first_called: Vec<u32>,
     number_of: FxHashMap<Svma, u32>,
 }
 
@@ -121,11 +123,13 @@ impl<'a> CallGraph<'a> {
         let starts = image.functions().iter().map(|f| f.start);
         let number_of: FxHashMap<Svma, u32> = starts.zip(0..).collect();
         let number = |target: &Svma| number_of.get(target).copied();
-        let edges = image.functions().iter().map(|f| {
-            let targets = calls.get(&f.start).map_or(&[][..], |c| &c.targets);
-            targets.iter().filter_map(number).collect()
-        });
-        Self { image, edges: edges.collect(), calls, number_of }
+        let (mut called, mut first_called) = (Vec::new(), vec![0]);
+        for function in image.functions() {
+            let targets = calls.get(&function.start).map_or(&[][..], |c| &c.targets);
+            called.extend(targets.iter().filter_map(number));
+            first_called.push(called.len() as u32);
+        }
+        Self { image, calls, called, first_called, number_of }
     }
 
     /// By the caller's first instruction.
@@ -166,7 +170,8 @@ impl<'a> CallGraph<'a> {
                     return None;
                 }
                 found.push(function);
-                next.extend(&self.edges[target as usize]);
+                let [first, end] = [0, 1].map(|n| self.first_called[target as usize + n] as usize);
+                next.extend(&self.called[first..end]);
             }
             level = next;
         }

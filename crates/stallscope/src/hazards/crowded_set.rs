@@ -18,6 +18,7 @@
 //! Procedure Mapping Using Cache Line Coloring" (1997).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -133,16 +134,7 @@ fn crowd(
     let own = of.code.iter().map(|range| (lines_of(range.start, range.end), None));
     let called = functions.iter().map(|f| (lines_of(f.start, f.end()), Some(f.start)));
     let ranges = || own.clone().chain(called.clone());
-    // Most loops crowd nothing, even if every line that two have in common counted twice.
-    let mut counts = vec![0_usize; cache.sets as usize];
-    for (lines, _) in ranges() {
-        let first = (lines.start % u64::from(cache.sets)) as usize;
-        let sets = (first..counts.len()).chain((0..counts.len()).cycle());
-        for (set, _) in sets.zip(lines) {
-            counts[set] += 1;
-        }
-    }
-    if counts.iter().all(|count| *count < cache.ways as usize + LEAST_EXCESS) {
+    if !may_crowd(&cache, ranges().map(|(lines, _)| lines)) {
         return None;
     }
     let mut sets: BTreeMap<u64, Set> = BTreeMap::new();
@@ -179,6 +171,20 @@ fn crowd(
         remedy: "order these functions by a profile, so that they lie side by side".to_owned(),
     };
     Some((candidate, others.into_iter().collect()))
+}
+
+/// Whether a set may be asked for too many lines: most loops crowd nothing, even if every line that
+/// two functions have in common counts twice.
+fn may_crowd(cache: &CodeCache, ranges: impl Iterator<Item = Range<u64>>) -> bool {
+    let mut counts = vec![0_usize; cache.sets as usize];
+    for lines in ranges {
+        let first = (lines.start % u64::from(cache.sets)) as usize;
+        let sets = (first..counts.len()).chain((0..counts.len()).cycle());
+        for (set, _) in sets.zip(lines) {
+            counts[set] += 1;
+        }
+    }
+    counts.iter().any(|count| *count >= cache.ways as usize + LEAST_EXCESS)
 }
 
 /// Up to four names, and how many more.

@@ -9,7 +9,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 
 use super::super::cfg::FunctionCode;
 use super::super::insn::{self, Insn, Reg};
-use super::super::loops::reverse_post_order;
+use super::super::loops::BlockOrder;
 
 /// Something that is not known but is always the same thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,14 +245,14 @@ impl Walk<'_> {
     /// each block changes at most twice, and slots only get fewer.
     fn block_starts(&self, leads: &[bool]) -> Vec<State> {
         let blocks = &self.code.blocks;
-        let (order, is_entry) = reverse_post_order(blocks);
+        let BlockOrder { blocks: order, is_entry } = &self.code.order;
         let mut starts: Vec<Option<State>> =
             is_entry.iter().enumerate().map(|(b, entry)| entry.then(|| meeting_of(b))).collect();
         let mut waiting = leads.to_vec();
         let mut changed = true;
         while changed {
             changed = false;
-            for block in &order {
+            for block in order {
                 if !waiting[*block] {
                     continue;
                 }

@@ -37,6 +37,9 @@ struct Manner {
     floats: bool,
 }
 
+/// A store without an index: offset, width, class.
+type Slot = (i64, u16, Suspects);
+
 /// The stores of a loop, by what they can meet.
 pub(super) struct Kin {
     number: FxHashMap<Root, u32>,
@@ -44,8 +47,8 @@ pub(super) struct Kin {
     parent: Vec<u32>,
     /// Per kind, what divides all constants that are added on the way from one root to another.
     step: Vec<u64>,
-    /// Stores at addresses that no walk changes, by their roots: sorted offsets with widths.
-    fixed: FxHashMap<[Option<Root>; 2], Vec<(i64, u16, Suspects)>>,
+    /// Stores at addresses that no walk changes, by their roots, sorted.
+    fixed: FxHashMap<[Option<Root>; 2], Vec<Slot>>,
     families: FxHashMap<Family, Vec<(Manner, Suspects)>>,
     classes: FxHashMap<(Family, Manner), u32>,
 }

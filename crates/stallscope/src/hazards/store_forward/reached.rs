@@ -14,7 +14,7 @@ pub(super) struct Reached {
     moves: bool,
     /// The least distance to each end of a block with each address.
     moving: FxHashMap<(usize, Target), u32>,
-    /// The same for an address that stays as it is, by block and whether its index is known, with
+    /// The same for an address that stays as it is, by place and whether its index is known, with
     /// the number of the walk that wrote it.
     fixed: Vec<[(u32, u32); 2]>,
     walk: u32,
@@ -23,7 +23,7 @@ pub(super) struct Reached {
 
 impl Reached {
     /// Forgets the walk before.
-    pub fn begin(&mut self, blocks: usize, moves: bool) {
+    pub fn begin(&mut self, places: usize, moves: bool) {
         self.moves = moves;
         self.states = 0;
         if moves {
@@ -35,17 +35,17 @@ impl Reached {
             self.fixed.clear();
             self.walk = 1;
         }
-        self.fixed.resize(blocks, [(0, 0); 2]);
+        self.fixed.resize(places, [(0, 0); 2]);
     }
 
-    /// Whether the end of `block` was not reached yet with this address from so near, and is worth
+    /// Whether the end of the block at `place` was not reached yet with this address from so near, and is worth
     /// going to. Notes that it was.
-    pub fn is_nearer(&mut self, block: usize, target: &Target, distance: u32) -> bool {
+    pub fn is_nearer(&mut self, place: usize, target: &Target, distance: u32) -> bool {
         let (known, states) = if self.moves {
             let states = self.moving.len();
-            (self.moving.entry((block, *target)).or_insert(u32::MAX), states)
+            (self.moving.entry((place, *target)).or_insert(u32::MAX), states)
         } else {
-            let (walk, known) = &mut self.fixed[block][usize::from(target.index_known)];
+            let (walk, known) = &mut self.fixed[place][usize::from(target.index_known)];
             let states = self.states;
             if std::mem::replace(walk, self.walk) != self.walk {
                 *known = u32::MAX;

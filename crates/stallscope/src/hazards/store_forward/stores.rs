@@ -84,14 +84,13 @@ impl LoopStores {
         }
     }
 
-    /// Which stores a walk can meet that goes back from the end of a block, calls in its way but
+    /// Which stores a walk can meet that goes back from the end of a block (its place), calls in its way but
     /// not the length of the way: no others. All, when stores have no classes.
-    pub fn behind(&self, code: &FunctionCode, outer: &Loop, block: usize) -> Suspects {
+    pub fn behind(&self, code: &FunctionCode, outer: &Loop, place: usize) -> Suspects {
         if self.classes.is_empty() {
             return Suspects::MAX;
         }
-        let behind = self.behind.get_or_init(|| self.flow_back(code, outer));
-        self.bodies.get(&block).map_or(0, |body| behind[body.position])
+        self.behind.get_or_init(|| self.flow_back(code, outer))[place]
     }
 
     fn flow_back(&self, code: &FunctionCode, outer: &Loop) -> Vec<Suspects> {
@@ -129,9 +128,9 @@ impl LoopStores {
         self.all.is_empty()
     }
 
-    /// Behind the last instruction of a block; `None` outside the loop.
-    pub fn end_of(&self, block: usize) -> Option<usize> {
-        self.bodies.get(&block).map(|body| body.end)
+    /// A block's place among those of the loop, and where it ends; `None` outside the loop.
+    pub fn place_of(&self, block: usize) -> Option<(usize, usize)> {
+        self.bodies.get(&block).map(|body| (body.position, body.end))
     }
 
     /// The stores of a block before an instruction, last first; the halves of a pair in order.

@@ -198,7 +198,8 @@ impl<'a> Walk<'a> {
     fn walk(&self, start: Point, size_bytes: u16, suspects: Suspects) -> Met {
         let mut met = Met::default();
         let mut reached = self.reached.borrow_mut();
-        reached.begin(self.code.blocks.len(), start.target.address.moves());
+        let moves = start.target.address.moves();
+        reached.begin(self.outer.blocks.len(), moves);
         let mut work = vec![start];
         while let Some(point) = work.pop() {
             let Some(at_start) = self.through_block(point, start.block, size_bytes, &mut met)
@@ -210,17 +211,17 @@ impl<'a> Walk<'a> {
                 continue;
             }
             for predecessor in &self.code.blocks[point.block].predecessors {
-                let Some(end) = self.stores.end_of(*predecessor) else { continue };
-                if self.stores.behind(self.code, self.outer, *predecessor) & suspects == 0 {
+                let Some((place, end)) = self.stores.place_of(*predecessor) else { continue };
+                if self.stores.behind(self.code, self.outer, place) & suspects == 0 {
                     continue;
                 }
-                let address = at_start.target.address;
-                let Some(address) = self.addresses.before(address, point.block, *predecessor)
-                else {
-                    continue;
-                };
-                let target = Target { address, ..at_start.target };
-                if reached.is_nearer(*predecessor, &target, at_start.distance) {
+                let mut target = at_start.target;
+                if moves {
+                    let address = self.addresses.before(target.address, point.block, *predecessor);
+                    let Some(address) = address else { continue };
+                    target.address = address;
+                }
+                if reached.is_nearer(place, &target, at_start.distance) {
                     work.push(Point { block: *predecessor, end, target, ..at_start });
                 }
             }
