@@ -1,3 +1,5 @@
+//! The quick decoder against the full one.
+
 use proptest::prelude::*;
 
 use super::*;
