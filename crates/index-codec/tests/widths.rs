@@ -63,10 +63,10 @@ fn ring_widths(image: &Image, symbol: &str) -> (BTreeSet<u16>, BTreeSet<u16>) {
     };
     let (mut loads, mut stores) = (BTreeSet::new(), BTreeSet::new());
     for (index, insn) in code.insns.iter().enumerate() {
-        if addresses.load(index).is_some_and(|a| in_ring(&a)) {
+        if addresses.load(&code, index).is_some_and(|a| in_ring(&a)) {
             loads.extend(insn.load.map(|a| a.size_bytes));
         }
-        if addresses.store(index).is_some_and(|a| in_ring(&a)) {
+        if addresses.store(&code, index).is_some_and(|a| in_ring(&a)) {
             stores.extend(insn.store.map(|a| a.size_bytes));
         }
     }

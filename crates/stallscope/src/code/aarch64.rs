@@ -162,7 +162,7 @@ fn access(word: Word, insn: &mut Insn) {
     insn.clobbers = memory.written;
     match memory.write_back {
         Some((base, Some(by))) => {
-            insn.also_define = Some((base, sum(base, by)));
+            insn.moves_base = Some((base, by));
             insn.clobbers &= !base.bit();
         }
         Some((base, None)) => insn.clobbers |= base.bit(),
@@ -194,7 +194,7 @@ fn flow(word: Word) -> Flow {
 }
 
 fn sum(from: Reg, displacement: i64) -> Value {
-    Value::Address(RawAddress { base: Some(from), index: None, scale: 1, displacement })
+    Value::moved(from, displacement)
 }
 
 fn constant(displacement: i64) -> Value {
@@ -335,6 +335,12 @@ fn bit_field(word: Word) -> Option<Value> {
     }
     let kept = if last >= rotation { last - rotation + 1 } else { last + 1 };
     let mask = u64::MAX.checked_shr(64 - kept)?;
+    if last < rotation
+        && width - rotation <= LARGEST_SHIFT
+        && let Some(from) = from
+    {
+        return Some(Value::Spread(from, mask, 1 << (width - rotation)));
+    }
     Some(Value::Field(if last >= rotation { mask } else { mask << (width - rotation) }))
 }
 

@@ -11,6 +11,8 @@
 //! A root names the *latest* value of its kind. Whoever walks a path backwards has to replace the
 //! roots of a block's start by the values at the end of the predecessor ([`Addresses::before`]).
 
+mod taken;
+
 use std::num::NonZeroU64;
 use std::ops::Range;
 
@@ -18,8 +20,9 @@ use rustc_hash::FxHashMap;
 
 use super::cfg::FunctionCode;
 use super::insn::{Access, Flow, Insn, RawAddress, Reg, Value};
-use super::loops::reverse_post_order;
+use super::loops::BlockOrder;
 use super::symbolic::{Root, RootKind, SymbolicAddress, masked};
+use taken::TakenBits;
 
 /// Masks that only say how wide a value is.
 const WHOLE_VALUES: [u64; 3] = [0xff, 0xffff, 0xffff_ffff];
@@ -31,6 +34,9 @@ struct Number(u64);
 const DERIVED: u64 = 1 << 63;
 
 impl Number {
+    /// Of nothing.
+    const NONE: Self = Self(0);
+
     fn of_root(root: Root) -> Self {
         Self(root.0.get())
     }
@@ -76,14 +82,21 @@ fn merge_number(block: usize, register: usize) -> Number {
     Number::of_root(Root::merge(block as u32, Reg(register as u8)))
 }
 
+/// The set of registers that differ, without a branch for each.
+fn differing(a: &State, b: &State) -> u32 {
+    let pairs = a.iter().zip(b).enumerate();
+    pairs.fold(0, |set, (register, (a, b))| set | u32::from(a.0 != b.0) << register)
+}
+
 /// Joins the values of another predecessor in; true when something changed.
 fn join(known: &mut State, incoming: &State, block: usize) -> bool {
     let mut changed = false;
-    for (register, (mine, theirs)) in known.iter_mut().zip(incoming).enumerate() {
-        if *mine != *theirs {
-            let merged = merge_number(block, register);
-            changed |= std::mem::replace(mine, merged) != merged;
-        }
+    let mut differing = differing(known, incoming);
+    while differing != 0 {
+        let register = differing.trailing_zeros() as usize;
+        let merged = merge_number(block, register);
+        changed |= std::mem::replace(&mut known[register], merged) != merged;
+        differing &= differing - 1;
     }
     changed
 }
@@ -98,17 +111,17 @@ fn keep_merged(known: &mut State, before: Option<&State>, block: usize) {
 }
 
 /// The order in which blocks are looked at, and where it goes back.
-struct Order {
-    blocks: Vec<usize>,
+struct Order<'a> {
+    blocks: &'a [usize],
     position_of: Vec<usize>,
-    is_entry: Vec<bool>,
+    is_entry: &'a [bool],
     /// Whether a block is also reached from one that is not before it.
     repeats: Vec<bool>,
 }
 
-impl Order {
-    fn of(code: &FunctionCode) -> Self {
-        let (blocks, is_entry) = reverse_post_order(&code.blocks);
+impl<'a> Order<'a> {
+    fn of(code: &'a FunctionCode) -> Self {
+        let BlockOrder { blocks, is_entry } = &code.order;
         let mut position_of = vec![0; code.blocks.len()];
         for (position, block) in blocks.iter().enumerate() {
             position_of[*block] = position;
@@ -120,13 +133,33 @@ impl Order {
     }
 }
 
+/// Nothing is known about any register where code is entered, but for the function's own; and
+/// nothing yet about other blocks.
+fn entries(order: &Order<'_>, registers: usize, before: &State) -> Vec<Number> {
+    let mut at_start = vec![Number::NONE; order.is_entry.len() * registers];
+    for (block, state) in at_start.chunks_mut(registers).enumerate() {
+        if order.is_entry[block] {
+            merge_all(state, block);
+        }
+    }
+    for (register, value) in at_start.iter_mut().enumerate().take(registers) {
+        *value = Number::of_root(Root::entry(Reg(register as u8)));
+    }
+    if order.repeats.first() == Some(&true) {
+        keep_merged(&mut at_start[..registers], before.get(..registers), 0);
+    }
+    at_start
+}
+
+fn merge_all(state: &mut State, block: usize) {
+    for (register, value) in state.iter_mut().enumerate() {
+        *value = merge_number(block, register);
+    }
+}
+
 /// What a register holds.
 fn known(state: &State, values: &Values, reg: Reg) -> SymbolicAddress {
     values.value(state[usize::from(reg.0) % state.len()])
-}
-
-fn evaluate(state: &State, values: &Values, raw: &RawAddress) -> Option<SymbolicAddress> {
-    spelled(raw, |r| Some(known(state, values, r)))
 }
 
 /// What an instruction makes of a register, given what registers hold; `new` names what cannot be
@@ -141,6 +174,10 @@ fn made(
         Value::Address(raw) => spelled(&raw, held),
         Value::Masked(mask) => held(to)?.cut(mask, new),
         Value::Cut(from, mask) => held(from)?.cut(mask, new),
+        Value::Spread(from, mask, scale) => match held(from)?.as_constant() {
+            Some(_) => held(from)?.cut(mask, new)?.times(scale),
+            None => masked(u32::from(scale), mask.wrapping_mul(u64::from(scale)), new),
+        },
         Value::Field(mask) => masked(1 << mask.trailing_zeros().min(8), mask, new),
         Value::Joined(a, b) => held(a)?.joined(&held(b)?),
         Value::Raised(from, by) => held(from)?.raised(by),
@@ -167,13 +204,29 @@ fn spelled(
     SymbolicAddress::sum(base, index, raw.displacement)
 }
 
-fn step(state: &mut State, values: &mut Values, index: usize, insn: &Insn) {
+fn step(state: &mut State, values: &mut Values, taken: &mut TakenBits, index: usize, insn: &Insn) {
     let new = |reg| Root::result(index as u32, reg);
     let mut number = |(reg, value): (Reg, Value)| {
-        let known = made(value, reg, |r| Some(known(state, values, r)), new(reg));
-        (reg, known.map_or(Number::of_root(new(reg)), |value| values.number(value)))
+        // A copy.
+        if let Value::Address(RawAddress {
+            base: Some(from), index: None, displacement: 0, ..
+        }) = value
+        {
+            return (reg, state[usize::from(from.0) % state.len()]);
+        }
+        let from = match value {
+            Value::Masked(_) => Some(reg),
+            Value::Cut(from, _) | Value::Spread(from, ..) => Some(from),
+            _ => None,
+        };
+        let name = from.zip(value.mask()).map_or(new(reg), |(from, mask)| {
+            taken.name(known(state, values, from), mask, index as u32, new(reg))
+        });
+        let known = made(value, reg, |r| Some(known(state, values, r)), name);
+        (reg, known.map_or(Number::of_root(name), |value| values.number(value)))
     };
-    let defined = [insn.define.map(&mut number), insn.also_define.map(number)];
+    let moved = insn.moves_base.map(|(base, by)| (base, Value::moved(base, by)));
+    let defined = [insn.define.map(&mut number), moved.map(number)];
     let mut clobbers = insn.clobbers;
     while clobbers != 0 {
         let reg = Reg(clobbers.trailing_zeros() as u8);
@@ -192,14 +245,18 @@ fn step(state: &mut State, values: &mut Values, index: usize, insn: &Insn) {
 /// The symbolic addresses of a function's accesses.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    /// Per instruction: where it loads, where it stores.
-    accesses: Vec<[Option<SymbolicAddress>; 2]>,
+    /// Per instruction: what the registers held of which its address is made, base and index.
+    accesses: Vec<[Number; 2]>,
+    /// The same for stores of instructions that load from another address.
+    stores: FxHashMap<u32, [Number; 2]>,
     /// The registers at the end of each block, block after block.
     at_end: Vec<Number>,
     registers: usize,
     values: Values,
-    /// What each call hands over, in the order of [`Architecture::handed_over`].
-    calls: FxHashMap<u32, Vec<Number>>,
+    /// Where in `handed` stands what each call hands over.
+    calls: FxHashMap<u32, u32>,
+    /// What calls hand over, each in the order of [`Architecture::handed_over`].
+    handed: Vec<Number>,
 }
 
 impl Addresses {
@@ -214,11 +271,13 @@ impl Addresses {
         let registers = code.architecture.registers();
         let order = Order::of(code);
         let mut this = Self {
-            accesses: vec![[None, None]; code.insns.len()],
+            accesses: vec![[Number::NONE; 2]; code.insns.len()],
+            stores: FxHashMap::default(),
             at_end: Vec::new(),
             registers,
             values: Values::default(),
             calls: FxHashMap::default(),
+            handed: Vec::new(),
         };
         let first_round = this.flow_together(code, &order, &[]);
         if order.repeats.contains(&true) {
@@ -229,22 +288,22 @@ impl Addresses {
 
     /// Fills in the registers at the end of each block, and gives those at the start. `before` is
     /// what an earlier round gave.
-    fn flow_together(&mut self, code: &FunctionCode, order: &Order, before: &State) -> Vec<Number> {
+    fn flow_together(
+        &mut self,
+        code: &FunctionCode,
+        order: &Order<'_>,
+        before: &State,
+    ) -> Vec<Number> {
         let registers = self.registers;
         let blocks = code.blocks.len();
         let place = |block: usize| block * registers..(block + 1) * registers;
-        // At first nothing is known about any register; entries stay so, but for the function's own.
-        let merged = (0..blocks)
-            .flat_map(|block| (0..registers).map(move |register| merge_number(block, register)));
-        let mut at_end: Vec<Number> = merged.collect();
-        let mut at_start = at_end.clone();
-        for (register, value) in at_start.iter_mut().enumerate().take(registers) {
-            *value = Number::of_root(Root::entry(Reg(register as u8)));
-        }
-        if order.repeats.first() == Some(&true) {
-            keep_merged(&mut at_start[..registers], before.get(place(0)), 0);
-        }
-        let mut entered = order.is_entry.clone();
+        let mut at_end = std::mem::take(&mut self.at_end);
+        at_end.resize(blocks * registers, Number::NONE);
+        let mut at_start = entries(order, registers, before);
+        // With what each block was gone through last: with the same it need not be again.
+        let mut seen_with = before.to_vec();
+        seen_with.resize(blocks * registers, Number::NONE);
+        let mut entered = order.is_entry.to_vec();
         let mut waiting = vec![true; blocks];
         let mut again = true;
         while std::mem::take(&mut again) {
@@ -254,8 +313,13 @@ impl Addresses {
                 }
                 let body = &code.blocks[*block];
                 let state = &mut at_end[place(*block)];
-                state.copy_from_slice(&at_start[place(*block)]);
-                self.run(state, code, body.first..body.end);
+                let start = &at_start[place(*block)];
+                let seen = &mut seen_with[place(*block)];
+                if differing(seen, start) != 0 {
+                    seen.copy_from_slice(start);
+                    state.copy_from_slice(start);
+                    self.run(state, code, body.first..body.end);
+                }
                 for successor in &body.successors {
                     let known = &mut at_start[place(*successor)];
                     let changed = if std::mem::replace(&mut entered[*successor], true) {
@@ -273,55 +337,85 @@ impl Addresses {
                 }
             }
         }
+        for block in (0..blocks).filter(|block| !entered[*block]) {
+            merge_all(&mut at_end[place(block)], block);
+            merge_all(&mut at_start[place(block)], block);
+        }
         self.at_end = at_end;
         at_start
     }
 
     /// Goes through a block and notes where it reads and writes.
     fn run(&mut self, state: &mut State, code: &FunctionCode, body: Range<usize>) {
+        let mut taken = TakenBits::default();
         for index in body {
             let insn = &code.insns[index];
-            let symbolic = |access: Option<Access>| {
-                access.and_then(|a| evaluate(state, &self.values, &a.address))
+            let held = |reg: Option<Reg>| {
+                reg.map_or(Number::NONE, |r| state[usize::from(r.0) % state.len()])
             };
-            self.accesses[index] = [symbolic(insn.load), symbolic(insn.store)];
-            if insn.flow == Flow::Call {
-                let handed = code.architecture.handed_over().iter();
-                let numbers = handed.map(|r| state[usize::from(r.0) % state.len()]).collect();
-                self.calls.insert(index as u32, numbers);
+            let numbers = |access: Access| [held(access.address.base), held(access.address.index)];
+            if let Some(access) = insn.load.or(insn.store) {
+                self.accesses[index] = numbers(access);
+                if let Some(store) = insn.store.filter(|s| s.address != access.address) {
+                    self.stores.insert(index as u32, numbers(store));
+                }
             }
-            step(state, &mut self.values, index, insn);
+            if insn.flow == Flow::Call {
+                let regs = code.architecture.handed_over();
+                let next = self.handed.len() as u32;
+                let at = *self.calls.entry(index as u32).or_insert(next) as usize;
+                self.handed.resize(self.handed.len().max(at + regs.len()), Number::NONE);
+                for (place, reg) in self.handed[at..].iter_mut().zip(regs) {
+                    *place = state[usize::from(reg.0) % state.len()];
+                }
+            }
+            step(state, &mut self.values, &mut taken, index, insn);
         }
     }
 
     /// Where instruction `index` loads from.
     #[must_use]
-    pub fn load(&self, index: usize) -> Option<SymbolicAddress> {
-        self.accesses.get(index)?[0]
+    pub fn load(&self, code: &FunctionCode, index: usize) -> Option<SymbolicAddress> {
+        let access = code.insns.get(index)?.load?;
+        self.evaluate(&access.address, *self.accesses.get(index)?)
     }
 
     /// Where instruction `index` stores to.
     #[must_use]
-    pub fn store(&self, index: usize) -> Option<SymbolicAddress> {
-        self.accesses.get(index)?[1]
+    pub fn store(&self, code: &FunctionCode, index: usize) -> Option<SymbolicAddress> {
+        let access = code.insns.get(index)?.store?;
+        let own = self.stores.get(&(index as u32)).filter(|_| !self.stores.is_empty());
+        self.evaluate(&access.address, *own.or(self.accesses.get(index))?)
     }
 
-    /// What the registers that hand values to a function hold at a call, each with its name there;
-    /// the stack pointer as the function finds it.
+    /// An address whose registers hold these; `None` also where no path leads.
+    fn evaluate(&self, raw: &RawAddress, [base, index]: [Number; 2]) -> Option<SymbolicAddress> {
+        let unreached = (raw.base.is_some() && base == Number::NONE)
+            || (raw.index.is_some() && index == Number::NONE);
+        if unreached {
+            return None;
+        }
+        let index = raw.index.map(|_| (self.values.value(index), raw.scale));
+        let base = raw.base.map(|_| self.values.value(base));
+        SymbolicAddress::sum(base, index, raw.displacement)
+    }
+
+    /// What a register that hands values to a function holds at a call; the stack pointer as the
+    /// function finds it.
+    #[must_use]
     pub fn handed_over(
         &self,
         code: &FunctionCode,
         call: usize,
-    ) -> impl Iterator<Item = (Reg, SymbolicAddress)> {
+        reg: Reg,
+    ) -> Option<SymbolicAddress> {
         let architecture = code.architecture;
-        let numbers = self.calls.get(&(call as u32)).map_or(&[][..], Vec::as_slice);
-        architecture.handed_over().iter().zip(numbers).map(move |(reg, number)| {
-            let pushed = *reg == architecture.stack_pointer();
-            let down = if pushed { architecture.call_pushes_bytes() } else { 0 };
-            let value = self.values.value(*number);
-            let offset_bytes = value.offset_bytes.wrapping_sub(down);
-            (*reg, SymbolicAddress { offset_bytes, ..value })
-        })
+        let place = architecture.handed_over().iter().position(|handed| *handed == reg)?;
+        let at = *self.calls.get(&(call as u32))? as usize;
+        let value = self.values.value(*self.handed.get(at + place)?);
+        let pushed = reg == architecture.stack_pointer();
+        let down = if pushed { architecture.call_pushes_bytes() } else { 0 };
+        Some(SymbolicAddress { offset_bytes: value.offset_bytes.wrapping_sub(down), ..value })
     }
 
     /// An address that holds at the start of `block`, in terms of the end of its predecessor.
@@ -333,6 +427,11 @@ impl Addresses {
         block: usize,
         predecessor: usize,
     ) -> Option<SymbolicAddress> {
+        let is_made_here =
+            |root: Root| matches!(root.kind(), RootKind::Merge(at, _) if at as usize == block);
+        if !address.roots().any(is_made_here) {
+            return Some(address);
+        }
         let value = |root: Root| match root.kind() {
             RootKind::Merge(at, reg) if at as usize == block => {
                 let place = predecessor * self.registers + usize::from(reg.0);
@@ -372,7 +471,8 @@ impl Addresses {
                 let made = made(value, reg, held, new);
                 (reg, made.filter(|value| value.roots().all(|root| root != new)))
             };
-            let defined = [insn.define.map(make), insn.also_define.map(make)];
+            let moved = insn.moves_base.map(|(base, by)| (base, Value::moved(base, by)));
+            let defined = [insn.define.map(make), moved.map(make)];
             for (register, value) in state.iter_mut().enumerate() {
                 if insn.clobbers >> register & 1 != 0 {
                     *value = None;
@@ -423,11 +523,11 @@ pub fn index_mask(code: &FunctionCode, address: &SymbolicAddress) -> Option<u64>
                 return None;
             };
             match code.insns.get(insn as usize)? {
-                Insn {
-                    define: Some((defined, Value::Masked(mask) | Value::Cut(_, mask) | Value::Field(mask))),
-                    flow: Flow::Next,
-                    ..
-                } if *defined == reg && !WHOLE_VALUES.contains(mask) => Some(*mask),
+                Insn { define: Some((defined, value)), flow: Flow::Next, .. }
+                    if *defined == reg =>
+                {
+                    value.mask().filter(|mask| !WHOLE_VALUES.contains(mask))
+                }
                 _ => None,
             }
         },

@@ -11,7 +11,7 @@ use super::arch::Architecture;
 use super::functions::Function;
 use super::image::Image;
 use super::insn::{Flow, Insn};
-use super::loops::{Loop, find_loops};
+use super::loops::{BlockOrder, Loop, find_loops};
 use crate::model::Svma;
 
 /// More than this of a function is not looked at: none is so long, but damaged tables say so, and
@@ -45,6 +45,10 @@ pub struct FunctionCode {
     pub blocks: Vec<Block>,
     /// Its natural loops, outer before inner.
     pub loops: Vec<Loop>,
+    /// Per block, the innermost loop that holds it.
+    innermost: Vec<Option<u32>>,
+    /// The order in which a path may come through the blocks.
+    pub(super) order: BlockOrder,
 }
 
 impl FunctionCode {
@@ -65,10 +69,28 @@ impl FunctionCode {
     /// Decodes machine code that starts at `start`.
     #[must_use]
     pub fn decode_as(architecture: Architecture, bytes: &[u8], start: Svma) -> Self {
-        let insns = architecture.decode(bytes, start);
-        let blocks = split_into_blocks(&insns, bytes.len(), start);
-        let loops = find_loops(&blocks);
-        Self { architecture, insns, blocks, loops }
+        Self::of_insns(architecture, architecture.decode(bytes, start), bytes.len(), start)
+    }
+
+    /// Finds the blocks and loops of `size_bytes` of code that starts at `start` and was decoded
+    /// already.
+    #[must_use]
+    pub(crate) fn of_insns(
+        architecture: Architecture,
+        insns: Vec<Insn>,
+        size_bytes: usize,
+        start: Svma,
+    ) -> Self {
+        let blocks = split_into_blocks(&insns, size_bytes, start);
+        let order = BlockOrder::of(&blocks);
+        let loops = find_loops(&blocks, &order);
+        let mut innermost = vec![None; if loops.is_empty() { 0 } else { blocks.len() }];
+        for (number, l) in (0..).zip(&loops) {
+            for block in &l.blocks {
+                innermost[*block] = Some(number);
+            }
+        }
+        Self { architecture, insns, blocks, loops, innermost, order }
     }
 
     /// The index of the instruction that holds `svma`.
@@ -88,7 +110,7 @@ impl FunctionCode {
     /// The innermost loop that holds a block.
     #[must_use]
     pub fn innermost_loop(&self, block: usize) -> Option<&Loop> {
-        self.loops.iter().filter(|l| l.contains(block)).max_by_key(|l| l.depth)
+        self.loops.get((*self.innermost.get(block)?)? as usize)
     }
 }
 
@@ -139,7 +161,8 @@ fn split_into_blocks(insns: &[Insn], size_bytes: usize, start: Svma) -> Vec<Bloc
             block_of[i + 1] = 1;
         }
     }
-    let mut blocks: Vec<Block> = Vec::new();
+    let leaders = block_of.iter().filter(|leads| **leads == 1).count();
+    let mut blocks: Vec<Block> = Vec::with_capacity(leaders);
     for (i, leads) in block_of.iter_mut().enumerate() {
         if *leads == 1 {
             let (successors, predecessors) = (Edges::new(), Edges::new());

@@ -78,6 +78,8 @@ pub enum Value {
     Cut(Reg, u64),
     /// Some bits of another register, moved; only these may be set.
     Field(u64),
+    /// Another register and-ed with a constant, times a power of two.
+    Spread(Reg, u64, u8),
     /// Two registers or-ed, which is their sum where one holds an index that fits below the
     /// other's alignment.
     Joined(Reg, Reg),
@@ -86,6 +88,26 @@ pub enum Value {
     Raised(Reg, i64),
     /// Two registers multiplied, and a third added.
     Product(Reg, Reg, Option<Reg>),
+}
+
+impl Value {
+    /// The constant that it was and-ed with, before it was moved.
+    #[must_use]
+    pub fn mask(&self) -> Option<u64> {
+        match self {
+            Self::Masked(mask)
+            | Self::Cut(_, mask)
+            | Self::Field(mask)
+            | Self::Spread(_, mask, _) => Some(*mask),
+            _ => None,
+        }
+    }
+
+    /// A register plus a constant.
+    #[must_use]
+    pub fn moved(from: Reg, displacement: i64) -> Self {
+        Self::Address(RawAddress { base: Some(from), index: None, scale: 1, displacement })
+    }
 }
 
 /// One instruction.
@@ -105,8 +127,8 @@ pub struct Insn {
     pub store: Option<Access>,
     /// A register whose new value is known in terms of old ones.
     pub define: Option<(Reg, Value)>,
-    /// A second such register: the base that a load or store moves on its way.
-    pub also_define: Option<(Reg, Value)>,
+    /// A second such register: the base that a load or store moves on its way, by so many bytes.
+    pub moves_base: Option<(Reg, i64)>,
     /// Whether `load` or `store` is two of half its width, one behind the other (`ldp`, `stp`).
     pub is_pair: bool,
     /// The set of registers whose new value is not known.
@@ -125,7 +147,7 @@ impl Insn {
             load: None,
             store: None,
             define: None,
-            also_define: None,
+            moves_base: None,
             is_pair: false,
             clobbers: 0,
         }

@@ -29,10 +29,24 @@ impl Loop {
     }
 }
 
-/// Blocks in reverse post order, every block once, and which of them are entries: block 0, blocks
-/// without predecessors, and one block of each cycle that nothing else leads to.
-#[must_use]
-pub(super) fn reverse_post_order(blocks: &[Block]) -> (Vec<usize>, Vec<bool>) {
+/// Blocks in reverse post order, every block once.
+#[derive(Clone, Debug)]
+pub(super) struct BlockOrder {
+    /// Their numbers.
+    pub blocks: Vec<usize>,
+    /// Per block, whether it is an entry: block 0, blocks without predecessors, and one block of
+    /// each cycle that nothing else leads to.
+    pub is_entry: Vec<bool>,
+}
+
+impl BlockOrder {
+    pub fn of(blocks: &[Block]) -> Self {
+        let (blocks, is_entry) = reverse_post_order(blocks);
+        Self { blocks, is_entry }
+    }
+}
+
+fn reverse_post_order(blocks: &[Block]) -> (Vec<usize>, Vec<bool>) {
     let mut seen = vec![false; blocks.len()];
     let mut is_entry = vec![false; blocks.len()];
     let mut post = Vec::with_capacity(blocks.len());
@@ -69,8 +83,8 @@ struct Dominators {
 }
 
 impl Dominators {
-    fn compute(blocks: &[Block]) -> Self {
-        let (order, is_entry) = reverse_post_order(blocks);
+    fn compute(blocks: &[Block], order: &BlockOrder) -> Self {
+        let BlockOrder { blocks: order, is_entry } = order;
         let mut position = vec![0; blocks.len()];
         for (i, block) in order.iter().enumerate() {
             position[*block] = i + 1;
@@ -121,8 +135,18 @@ impl Dominators {
 }
 
 /// All natural loops, outer before inner.
-pub(super) fn find_loops(blocks: &[Block]) -> Vec<Loop> {
-    let dominators = Dominators::compute(blocks);
+pub(super) fn find_loops(blocks: &[Block], order: &BlockOrder) -> Vec<Loop> {
+    let mut seen = vec![false; blocks.len()];
+    // A loop goes back in this order, too.
+    let goes_back = order.blocks.iter().any(|block| {
+        seen[*block] = true;
+        blocks[*block].successors.iter().any(|next| seen[*next])
+    });
+    if !goes_back {
+        return Vec::new();
+    }
+    let dominators = Dominators::compute(blocks, order);
+    let mut members = Members { seen: vec![0; blocks.len()], number: 0 };
     let mut loops: Vec<Loop> = Vec::new();
     for (header, block) in blocks.iter().enumerate() {
         let latches: Vec<usize> = block
@@ -132,14 +156,15 @@ pub(super) fn find_loops(blocks: &[Block]) -> Vec<Loop> {
             .filter(|latch| dominators.dominates(header, *latch))
             .collect();
         if !latches.is_empty() {
-            let members = members(blocks, header, &latches);
-            loops.push(Loop { header, blocks: members, latches, depth: 0 });
+            let blocks = members.of(blocks, header, &latches);
+            loops.push(Loop { header, blocks, latches, depth: 0 });
         }
     }
-    let depths: Vec<u32> = loops
-        .iter()
-        .map(|inner| loops.iter().filter(|outer| outer.contains(inner.header)).count() as u32)
-        .collect();
+    let mut around = vec![0; blocks.len()];
+    for block in loops.iter().flat_map(|l| &l.blocks) {
+        around[*block] += 1;
+    }
+    let depths: Vec<u32> = loops.iter().map(|l| around[l.header]).collect();
     for (l, depth) in loops.iter_mut().zip(depths) {
         l.depth = depth;
     }
@@ -147,16 +172,28 @@ pub(super) fn find_loops(blocks: &[Block]) -> Vec<Loop> {
     loops
 }
 
-fn members(blocks: &[Block], header: usize, latches: &[usize]) -> Vec<usize> {
-    let mut inside = vec![false; blocks.len()];
-    inside[header] = true;
-    let mut work = latches.to_vec();
-    while let Some(block) = work.pop() {
-        if !std::mem::replace(&mut inside[block], true) {
-            work.extend(&blocks[block].predecessors);
+/// Collects the blocks of one loop after the other.
+struct Members {
+    /// Per block, the number of the loop that it was last seen in.
+    seen: Vec<u32>,
+    number: u32,
+}
+
+impl Members {
+    fn of(&mut self, blocks: &[Block], header: usize, latches: &[usize]) -> Vec<usize> {
+        self.number += 1;
+        self.seen[header] = self.number;
+        let mut inside = vec![header];
+        let mut work = latches.to_vec();
+        while let Some(block) = work.pop() {
+            if std::mem::replace(&mut self.seen[block], self.number) != self.number {
+                inside.push(block);
+                work.extend(&blocks[block].predecessors);
+            }
         }
+        inside.sort_unstable();
+        inside
     }
-    (0..blocks.len()).filter(|b| inside[*b]).collect()
 }
 
 #[cfg(test)]
@@ -164,6 +201,10 @@ mod tests {
     use super::*;
     use crate::code::cfg::Edges;
     use proptest::prelude::*;
+
+    fn found(blocks: &[Block]) -> Vec<Loop> {
+        find_loops(blocks, &BlockOrder::of(blocks))
+    }
 
     fn graph(edges: &[(usize, usize)], count: usize) -> Vec<Block> {
         let mut blocks: Vec<Block> = (0..count)
@@ -186,14 +227,14 @@ mod tests {
     #[test]
     fn nested_loops_have_depths() {
         // 0 -> 1 -> 2 -> 2, 2 -> 1, 1 -> 3
-        let loops = find_loops(&graph(&[(0, 1), (1, 2), (2, 2), (2, 1), (1, 3)], 4));
+        let loops = found(&graph(&[(0, 1), (1, 2), (2, 2), (2, 1), (1, 3)], 4));
         let shape: Vec<_> = loops.iter().map(|l| (l.header, l.blocks.clone(), l.depth)).collect();
         assert_eq!(shape, [(1, vec![1, 2], 1), (2, vec![2], 2)]);
     }
 
     #[test]
     fn a_cycle_with_two_entries_is_no_natural_loop() {
-        let loops = find_loops(&graph(&[(0, 1), (0, 2), (1, 2), (2, 1)], 3));
+        let loops = found(&graph(&[(0, 1), (0, 2), (1, 2), (2, 1)], 3));
         assert!(loops.is_empty());
     }
 
@@ -217,7 +258,7 @@ mod tests {
             edges in prop::collection::vec((0_usize..9, 0_usize..9), 0..24)
         ) {
             let blocks = graph(&edges, 9);
-            let dominators = Dominators::compute(&blocks);
+            let dominators = Dominators::compute(&blocks, &BlockOrder::of(&blocks));
             for above in 0..9 {
                 for below in 0..9 {
                     prop_assert_eq!(

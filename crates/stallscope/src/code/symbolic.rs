@@ -1,6 +1,7 @@
 //! What an address is made of: roots, a scaled index and a constant, and the arithmetic of such sums.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
 
 use super::insn::Reg;
@@ -75,7 +76,7 @@ impl fmt::Debug for Root {
 const LARGEST_ALIGNMENT: i64 = 64;
 
 /// A value as `base + also + index * scale + offset`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SymbolicAddress {
     /// The base; `None` for a constant address.
     pub base: Option<Root>,
@@ -86,6 +87,18 @@ pub struct SymbolicAddress {
     pub index: Option<(Root, u8)>,
     /// The constant part in bytes.
     pub offset_bytes: i64,
+}
+
+/// Four words: many of these are looked up.
+impl Hash for SymbolicAddress {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let word = |root: Option<Root>| root.map_or(0, |root| root.0.get());
+        state.write_u64(word(self.base));
+        state.write_u64(word(self.also));
+        let (root, scale) = self.index.map_or((0, 0), |(root, scale)| (root.0.get(), scale));
+        state.write_u64(root ^ u64::from(scale) << 56);
+        state.write_i64(self.offset_bytes);
+    }
 }
 
 impl SymbolicAddress {
@@ -127,7 +140,8 @@ impl SymbolicAddress {
         index: Option<(Self, u8)>,
         displacement: i64,
     ) -> Option<Self> {
-        let sum = base.unwrap_or(Self::constant(0)).plus(&Self::constant(displacement))?;
+        let base = base.unwrap_or(Self::constant(0));
+        let sum = Self { offset_bytes: base.offset_bytes.wrapping_add(displacement), ..base };
         match index {
             Some((index, 1)) => sum.plus(&index),
             Some((index, scale)) => sum.plus(&index.times(scale)?),
@@ -168,6 +182,13 @@ impl SymbolicAddress {
         }
         let offset_bytes = self.offset_bytes.wrapping_add(other.offset_bytes);
         Some(Self { base, also, index, offset_bytes })
+    }
+
+    /// Whether a part of it is whatever flows together somewhere, so that going back through a
+    /// function changes it.
+    #[must_use]
+    pub fn moves(&self) -> bool {
+        self.roots().any(|root| root.0.get() & 0xff == Root::MERGE)
     }
 
     pub(super) fn as_constant(&self) -> Option<i64> {

@@ -7,6 +7,7 @@
 //! times.
 
 mod effects;
+mod quick;
 mod survey;
 mod width;
 
@@ -26,23 +27,45 @@ const CALL_CLOBBERS: u32 = 0b0000_1111_1100_0111;
 /// Decodes a stretch of code from its first byte to its last.
 #[must_use]
 pub fn decode(bytes: &[u8], start: Svma) -> Vec<Insn> {
-    let mut decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
-    let mut info = InstructionInfoFactory::new();
-    let mut raw = Instruction::default();
     let mut insns = Vec::with_capacity(bytes.len() / 3 + 1);
-    while decoder.can_decode() {
-        decoder.decode_out(&mut raw);
-        insns.push(if raw.is_invalid() { invalid(&raw) } else { neutral(&raw, &mut info) });
-        if raw.is_invalid() {
-            // Take up again at the very next byte.
-            let next = (raw.ip() + 1).wrapping_sub(start.0) as usize;
-            if decoder.set_position(next).is_err() {
-                break;
-            }
-            decoder.set_ip(raw.ip() + 1);
+    let mut full = None;
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let address = start.0.wrapping_add(at as u64);
+        // Written where it stays: copied, these many small parts would keep their copies waiting.
+        insns.push(Insn::plain(Svma(address), 0));
+        let Some(insn) = insns.last_mut() else { break };
+        if quick::decode(rest, insn).is_none() {
+            *insn = full.get_or_insert_with(|| FullDecoder::of(bytes, start)).insn(at, address);
         }
+        at += usize::from(insn.length_bytes);
     }
     insns
+}
+
+/// The decoder of everything.
+struct FullDecoder<'a> {
+    decoder: Decoder<'a>,
+    info: InstructionInfoFactory,
+    raw: Instruction,
+}
+
+impl<'a> FullDecoder<'a> {
+    fn of(bytes: &'a [u8], start: Svma) -> Self {
+        let decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
+        Self { decoder, info: InstructionInfoFactory::new(), raw: Instruction::default() }
+    }
+
+    /// The instruction at a position; one byte that is none where there is no instruction.
+    fn insn(&mut self, at: usize, address: u64) -> Insn {
+        let placed = self.decoder.set_position(at).is_ok();
+        self.decoder.set_ip(address);
+        self.decoder.decode_out(&mut self.raw);
+        if !placed || self.raw.is_invalid() || self.raw.len() == 0 {
+            return Insn { flow: Flow::Stop, ..Insn::plain(Svma(address), 1) };
+        }
+        neutral(&self.raw, &mut self.info)
+    }
 }
 
 /// One instruction in Intel syntax, widths always spelled out.
@@ -159,10 +182,6 @@ fn can_fuse(raw: &Instruction) -> bool {
     fuses && !writes_memory && !(memory && (immediate || raw.is_ip_rel_memory_operand()))
 }
 
-fn invalid(raw: &Instruction) -> Insn {
-    Insn { flow: Flow::Stop, ..Insn::plain(Svma(raw.ip()), 1) }
-}
-
 fn neutral(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Insn {
     let effects = effects::effects(raw, factory);
     let mut insn = Insn {
@@ -219,7 +238,7 @@ fn wide_enough(register: Register) -> bool {
 }
 
 fn sum(from: Reg, displacement: i64) -> Value {
-    Value::Address(RawAddress { base: Some(from), index: None, scale: 1, displacement })
+    Value::moved(from, displacement)
 }
 
 /// The new value of the first operand, where it is made of registers and constants.

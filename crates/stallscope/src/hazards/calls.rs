@@ -1,8 +1,10 @@
 //! Who calls whom directly, and from inside which loop: for rules that look at several functions
 //! at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::FunctionView;
 use crate::code::{Flow, Function, Image};
@@ -33,8 +35,8 @@ pub struct CallingLoop {
 pub struct Calls {
     /// Its first instruction.
     pub function: Svma,
-    /// Functions it calls from anywhere.
-    pub targets: BTreeSet<Svma>,
+    /// Functions it calls from anywhere, ascending.
+    pub targets: Vec<Svma>,
     /// Its outermost loops that call.
     pub loops: Vec<CallingLoop>,
 }
@@ -45,7 +47,7 @@ impl Calls {
     pub fn of(view: &FunctionView<'_>) -> Option<Self> {
         let survey = view.survey();
         if survey.is_known && !survey.may_loop {
-            let targets: BTreeSet<Svma> = survey.calls.iter().copied().collect();
+            let targets = each_once(survey.calls.iter().copied());
             let function = view.function.start;
             return (!targets.is_empty()).then_some(Self { function, targets, loops: Vec::new() });
         }
@@ -65,17 +67,26 @@ impl Calls {
             return None;
         }
         let loops = code.loops.iter().filter(|l| l.depth == 1).filter_map(|outer| {
-            let inside = |c: &&DirectCall| outer.contains(code.block_of(c.insn));
-            let calls: Vec<DirectCall> = all.iter().filter(inside).copied().collect();
+            let behind = |insn: usize| all.partition_point(|c| c.insn < insn);
+            let blocks = outer.blocks.iter().map(|b| &code.blocks[*b]);
+            let inside = blocks.flat_map(|b| &all[behind(b.first)..behind(b.end)]);
+            let calls: Vec<DirectCall> = inside.copied().collect();
             let depth = calls.iter().map(|c| view.loop_depth(c.insn)).max()?;
             let blocks = outer.blocks.iter().map(|b| &code.blocks[*b]);
             let code = blocks.map(|b| code.insns[b.first].svma..code.insns[b.end - 1].end());
             Some(CallingLoop { code: code.collect(), calls, depth })
         });
         let loops = loops.collect();
-        let targets = all.iter().map(|c| c.target).collect();
+        let targets = each_once(all.iter().map(|c| c.target));
         Some(Self { function: view.function.start, targets, loops })
     }
+}
+
+fn each_once(targets: impl Iterator<Item = Svma>) -> Vec<Svma> {
+    let mut targets: Vec<Svma> = targets.collect();
+    targets.sort_unstable();
+    targets.dedup();
+    targets
 }
 
 /// Where `call rel32`, or `bl`, goes; `None` for calls through registers and memory.
@@ -97,29 +108,74 @@ pub struct CallGraph<'a> {
     /// The program.
     pub image: &'a Image,
     /// By the caller's first instruction.
-    pub calls: BTreeMap<Svma, Calls>,
+    calls: BTreeMap<Svma, Calls>,
+    /// The numbers of the functions that each function of the image calls, one after the other.
+    called: Vec<u32>,
+    /// Where each function's begin, and the last one's end.
+    first_called: Vec<u32>,
+    number_of: FxHashMap<Svma, u32>,
 }
 
 impl<'a> CallGraph<'a> {
-    /// The functions that a loop can reach by direct calls, `levels` deep, nearest first; at most
-    /// `most`. A jump over the end into another function is no call and not followed.
+    /// Joins the calls of single functions.
     #[must_use]
-    pub fn reachable(&self, from: &CallingLoop, levels: u32, most: usize) -> Vec<&'a Function> {
-        let mut seen = BTreeSet::new();
+    pub fn of(image: &'a Image, calls: BTreeMap<Svma, Calls>) -> Self {
+        let starts = image.functions().iter().map(|f| f.start);
+        let number_of: FxHashMap<Svma, u32> = starts.zip(0..).collect();
+        let number = |target: &Svma| number_of.get(target).copied();
+        let (mut called, mut first_called) = (Vec::new(), vec![0]);
+        for function in image.functions() {
+            let targets = calls.get(&function.start).map_or(&[][..], |c| &c.targets);
+            called.extend(targets.iter().filter_map(number));
+            first_called.push(called.len() as u32);
+        }
+        Self { image, calls, called, first_called, number_of }
+    }
+
+    /// By the caller's first instruction.
+    #[must_use]
+    pub fn calls(&self) -> &BTreeMap<Svma, Calls> {
+        &self.calls
+    }
+
+    /// The functions that a loop can reach by direct calls, `levels` deep, nearest first; at most
+    /// `most`. A jump over the end into another function is no call and not followed. `None` when
+    /// they have more than `most_bytes` of code.
+    #[must_use]
+    pub fn reachable(
+        &self,
+        from: &CallingLoop,
+        levels: u32,
+        most: usize,
+        most_bytes: u64,
+    ) -> Option<Vec<&'a Function>> {
+        let functions = self.image.functions();
+        let mut seen = FxHashSet::default();
         let mut found = Vec::new();
-        let mut level: Vec<Svma> = from.calls.iter().map(|c| c.target).collect();
+        let mut bytes = 0;
+        let number = |call: &DirectCall| self.number_of.get(&call.target).copied();
+        let mut level: Vec<u32> = from.calls.iter().filter_map(number).collect();
         for _ in 0..levels {
             let mut next = Vec::new();
             for target in std::mem::take(&mut level) {
-                if found.len() == most || !seen.insert(target) {
+                if found.len() == most {
+                    return Some(found);
+                }
+                if !seen.insert(target) {
                     continue;
                 }
-                found.extend(self.image.function_at(target).filter(|f| f.start == target));
-                next.extend(self.calls.get(&target).into_iter().flat_map(|c| &c.targets));
+                let function = &functions[target as usize];
+                bytes += function.size_bytes;
+                if bytes > most_bytes {
+                    return None;
+                }
+                found.push(function);
+                let [first, end] = [0, 1].map(|n| self.first_called[target as usize + n] as usize);
+                next.extend(&self.called[first..end]);
             }
             level = next;
         }
-        found
+        Some(found)
     }
 }
 
@@ -139,9 +195,14 @@ mod tests {
         let calls = Calls::of(&FunctionView::of(&image, &image.functions()[0])).unwrap();
         assert_eq!((calls.loops.len(), calls.loops[0].depth), (1, 1));
         assert!(Calls::of(&FunctionView::of(&image, &image.functions()[1])).is_none());
-        let graph = CallGraph { image: &image, calls: BTreeMap::new() };
-        let names: Vec<_> =
-            graph.reachable(&calls.loops[0], 2, 9).iter().map(|f| f.symbol.as_str()).collect();
+        let graph = CallGraph::of(&image, BTreeMap::new());
+        let names: Vec<_> = graph
+            .reachable(&calls.loops[0], 2, 9, 1)
+            .unwrap()
+            .iter()
+            .map(|f| f.symbol.as_str())
+            .collect();
         assert_eq!(names, ["callee"]);
+        assert!(graph.reachable(&calls.loops[0], 2, 9, 0).is_none(), "it has a byte");
     }
 }

@@ -18,6 +18,7 @@
 //! Procedure Mapping Using Cache Line Coloring" (1997).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -105,7 +106,7 @@ impl Hazard for CrowdedSet {
         graph: &CallGraph<'_>,
         profile: &MachineProfile,
     ) -> Vec<(Svma, Candidate, Vec<Svma>)> {
-        let loops = graph.calls.values().flat_map(|c| c.loops.iter().map(|l| (c.function, l)));
+        let loops = graph.calls().values().flat_map(|c| c.loops.iter().map(|l| (c.function, l)));
         loops
             .collect::<Vec<_>>()
             .into_par_iter()
@@ -127,21 +128,20 @@ fn crowd(
 ) -> Option<(Candidate, Vec<Svma>)> {
     let cache = profile.code_cache();
     let line = u64::from(cache.line_bytes);
-    let functions = graph.reachable(of, LEVELS, MOST_FUNCTIONS);
+    let capacity = line * u64::from(cache.sets) * u64::from(cache.ways);
+    let functions = graph.reachable(of, LEVELS, MOST_FUNCTIONS, capacity)?;
+    let lines_of = |start: Svma, end: Svma| start.0 / line..end.0.div_ceil(line);
+    let own = of.code.iter().map(|range| (lines_of(range.start, range.end), None));
+    let called = functions.iter().map(|f| (lines_of(f.start, f.end()), Some(f.start)));
+    let ranges = || own.clone().chain(called.clone());
+    if !may_crowd(&cache, ranges().map(|(lines, _)| lines)) {
+        return None;
+    }
     let mut sets: BTreeMap<u64, Set> = BTreeMap::new();
-    let mut add = |start: Svma, end: Svma, function: Option<Svma>| {
-        for number in start.0 / line..end.0.div_ceil(line) {
+    for (lines, function) in ranges() {
+        for number in lines {
             sets.entry(number % u64::from(cache.sets)).or_default().insert(number, function);
         }
-    };
-    of.code.iter().for_each(|range| add(range.start, range.end, None));
-    let mut bytes = 0;
-    for function in &functions {
-        bytes += function.size_bytes;
-        if bytes > line * u64::from(cache.sets) * u64::from(cache.ways) {
-            return None;
-        }
-        add(function.start, function.end(), Some(function.start));
     }
     let lines: usize = sets.values().map(BTreeMap::len).sum();
     let ways = cache.ways as usize;
@@ -171,6 +171,20 @@ fn crowd(
         remedy: "order these functions by a profile, so that they lie side by side".to_owned(),
     };
     Some((candidate, others.into_iter().collect()))
+}
+
+/// Whether a set may be asked for too many lines: most loops crowd nothing, even if every line that
+/// two functions have in common counts twice.
+fn may_crowd(cache: &CodeCache, ranges: impl Iterator<Item = Range<u64>>) -> bool {
+    let mut counts = vec![0_usize; cache.sets as usize];
+    for lines in ranges {
+        let first = (lines.start % u64::from(cache.sets)) as usize;
+        let sets = (first..counts.len()).chain((0..counts.len()).cycle());
+        for (set, _) in sets.zip(lines) {
+            counts[set] += 1;
+        }
+    }
+    counts.iter().any(|count| *count >= cache.ways as usize + LEAST_EXCESS)
 }
 
 /// Up to four names, and how many more.
@@ -226,7 +240,7 @@ mod tests {
         let views = image.functions().iter().map(|f| FunctionView::of(&image, f));
         let calls = views.filter_map(|v| Calls::of(&v)).map(|c| (c.function, c)).collect();
         let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
-        CROWDED_SET.look_at_program(&CallGraph { image: &image, calls }, &profile)
+        CROWDED_SET.look_at_program(&CallGraph::of(&image, calls), &profile)
     }
 
     fn caller_size(count: usize) -> usize {

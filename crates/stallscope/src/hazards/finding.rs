@@ -93,11 +93,12 @@ fn site_of(view: &FunctionView<'_>, insn: &Insn) -> Site {
     }
 }
 
-/// An instruction of any function.
+/// An instruction of any function, without decoding the rest.
 fn site_at(image: &Image, svma: Svma) -> Option<Site> {
-    let view = FunctionView::of(image, image.function_at(svma)?);
-    let index = view.code().insn_at(svma)?;
-    Some(site(&view, index))
+    let function = image.function_at(svma)?;
+    let room = function.end().distance_from(svma)?.min(LONGEST_BYTES as u64);
+    let insns = image.architecture().decode(image.code_at(svma, room), svma);
+    Some(site_of(&FunctionView::of(image, function), insns.first()?))
 }
 
 /// A name made of the rule, the function and the instructions' text, not of addresses, so that it

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -12,7 +13,7 @@ use super::strings::{self, StringEntry, StringSummary};
 use super::{CallGraph, Callees, Calls, Candidate, FunctionView, HAZARDS, Hazard, Heat, Needs};
 use crate::code::{Addresses, DebugInfo, Function, FunctionCode, FunctionSource, Image};
 use crate::machine::MachineProfile;
-use crate::model::{Finding, Svma};
+use crate::model::{Finding, Site, Svma};
 
 /// Rules to look with.
 pub type RuleSet = Vec<&'static dyn Hazard>;
@@ -100,7 +101,7 @@ pub fn scan(
         strings.extend(part.strings);
         calls.extend(part.calls.map(|c| (c.function, c)));
     }
-    let graph = CallGraph { image, calls };
+    let graph = CallGraph::of(image, calls);
     for rule in of_program {
         findings.extend(look_around(&graph, rule, profile, heat));
     }
@@ -148,6 +149,14 @@ fn look_around(
     let view_of =
         |start: Svma| graph.image.function_at(start).map(|f| FunctionView::of(graph.image, f));
     let found = rule.look_at_program(graph, profile);
+    // Many loops call the same functions.
+    let mut starts: Vec<Svma> = found.iter().flat_map(|(.., others)| others).copied().collect();
+    starts.sort_unstable();
+    starts.dedup();
+    let first_sites: FxHashMap<Svma, Site> = starts
+        .into_par_iter()
+        .filter_map(|start| Some((start, first_site(&view_of(start)?)?)))
+        .collect();
     let by_function: Vec<&[(Svma, Candidate, Vec<Svma>)]> =
         found.chunk_by(|a, b| a.0 == b.0).collect();
     by_function
@@ -157,8 +166,8 @@ fn look_around(
             let mut describer = Describer { view: &view, profile, heat, repeats: HashMap::new() };
             let describe = |(_, candidate, others): &(Svma, Candidate, Vec<Svma>)| {
                 let mut finding = describer.finding(rule, candidate.clone());
-                let starts = others.iter().copied().filter_map(view_of);
-                finding.others = starts.filter_map(|v| first_site(&v)).collect();
+                let sites = others.iter().filter_map(|start| first_sites.get(start));
+                finding.others = sites.cloned().collect();
                 finding
             };
             group.iter().map(describe).collect::<Vec<_>>()
@@ -207,9 +216,9 @@ pub fn describe_sites(image: &Image, debug: &DebugInfo<'_>, findings: &mut [Find
         for site in std::iter::once(&mut finding.site).chain(&mut finding.others) {
             site.source = debug.frames(site.svma);
             let Some(index) = code.insn_at(site.svma) else { continue };
-            let (insn, load) = (&code.insns[index], addresses.load(index));
+            let (insn, load) = (&code.insns[index], addresses.load(&code, index));
             if let Some(access) = insn.load.or(insn.store) {
-                let symbolic = load.or(addresses.store(index));
+                let symbolic = load.or(addresses.store(&code, index));
                 site.variable = debug.variable(function.start, &access.address, symbolic.as_ref());
             }
         }

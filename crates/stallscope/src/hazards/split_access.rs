@@ -14,7 +14,7 @@
 //! **Literature.** Intel Optimization Reference Manual, alignment; AMD Software Optimization
 //! Guides, load-store unit.
 
-use crate::code::{Access, Addresses, FunctionCode, Insn, Reg, RootKind, SymbolicAddress, Value};
+use crate::code::{Access, FunctionCode, Insn, Reg, RootKind, SymbolicAddress, Value};
 use crate::machine::{MachineProfile, PriceOrigin};
 use crate::model::{Certainty, CyclesLost, Grade, Svma};
 
@@ -84,7 +84,7 @@ impl Hazard for SplitAccess {
             let (place, offset) = if let Some(address) = global(view, &access) {
                 ("a global", address)
             } else if !frames.is_empty()
-                && let Some(offset) = in_frame(view.addresses(), index, insn, &frames)
+                && let Some(offset) = in_frame(view, index, &frames)
             {
                 ("its aligned stack frame", offset)
             } else {
@@ -119,8 +119,10 @@ fn aligned_frames(code: &FunctionCode) -> Vec<u32> {
 }
 
 /// The offset of an access from an aligned stack pointer.
-fn in_frame(addresses: &Addresses, index: usize, insn: &Insn, frames: &[u32]) -> Option<i64> {
-    let address = if insn.load.is_some() { addresses.load(index) } else { addresses.store(index) };
+fn in_frame(view: &FunctionView<'_>, index: usize, frames: &[u32]) -> Option<i64> {
+    let (code, addresses) = (view.code(), view.addresses());
+    let is_load = code.insns[index].load.is_some();
+    let address = if is_load { addresses.load(code, index) } else { addresses.store(code, index) };
     let SymbolicAddress { base: Some(root), also: None, index: None, offset_bytes } = address?
     else {
         return None;

@@ -103,7 +103,7 @@ fn site(image: &Image, debug: &DebugInfo<'_>, offset: FileOffset) -> Option<Site
     let access = index.and_then(|i| code.insns[i].load.or(code.insns[i].store));
     let variable = index.zip(access).and_then(|(index, access)| {
         let addresses = Addresses::of(&code);
-        let symbolic = addresses.load(index).or(addresses.store(index));
+        let symbolic = addresses.load(&code, index).or(addresses.store(&code, index));
         debug.variable(function.start, &access.address, symbolic.as_ref())
     });
     Some(Site {

@@ -27,12 +27,12 @@ fn the_merged_shape_and_its_stores() {
     let pair = one(0xa8c1_7bfd);
     assert!(pair.is_pair);
     assert_eq!(pair.load, Some(Access { size_bytes: 16, address: at(31, None, 1, 0) }));
-    assert_eq!(pair.also_define, Some((Reg(31), sum(Reg(31), 16))));
+    assert_eq!(pair.moves_base, Some((Reg(31), 16)));
     assert_eq!(pair.clobbers, Reg(29).bit() | Reg(30).bit());
     // stp x29, x30, [sp, #-16]!
     let push = one(0xa9bf_7bfd);
     assert_eq!(push.store, Some(Access { size_bytes: 16, address: at(31, None, 1, -16) }));
-    assert_eq!(push.also_define, Some((Reg(31), sum(Reg(31), -16))));
+    assert_eq!(push.moves_base, Some((Reg(31), -16)));
     // ldur q1, [x2, #-3]; strb w1, [x2, #5]; ldrsw x1, [x2, #8]; ldaxr w0, [x1]; stlxr w2, w0, [x1]
     let accesses = [
         (0x3cdf_d041, 16, at(2, None, 1, -3), true),

@@ -9,7 +9,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 
 use super::super::cfg::FunctionCode;
 use super::super::insn::{self, Insn, Reg};
-use super::super::loops::reverse_post_order;
+use super::super::loops::BlockOrder;
 
 /// Something that is not known but is always the same thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,7 +213,7 @@ pub(super) fn at_instructions(
     wanted: &[usize],
 ) -> Vec<Value> {
     let walk = Walk { bytes, code };
-    let starts = walk.block_starts();
+    let starts = walk.block_starts(&leading_to(code, wanted));
     let value_at = |index: &usize| {
         let block = code.block_of(*index);
         let mut state = starts[block].clone();
@@ -223,35 +223,54 @@ pub(super) fn at_instructions(
     wanted.iter().map(value_at).collect()
 }
 
+/// Which blocks lead to one of the instructions.
+fn leading_to(code: &FunctionCode, wanted: &[usize]) -> Vec<bool> {
+    let mut leads = vec![false; code.blocks.len()];
+    let mut work: Vec<usize> = wanted.iter().map(|index| code.block_of(*index)).collect();
+    while let Some(block) = work.pop() {
+        if !std::mem::replace(&mut leads[block], true) {
+            work.extend(&code.blocks[block].predecessors);
+        }
+    }
+    leads
+}
+
 struct Walk<'a> {
     bytes: &'a [u8],
     code: &'a FunctionCode,
 }
 
 impl Walk<'_> {
-    /// The values at the start of every block. Each register of each block changes at most twice,
-    /// and slots only get fewer.
-    fn block_starts(&self) -> Vec<State> {
+    /// The values at the start of every block that leads to where somebody asks. Each register of
+    /// each block changes at most twice, and slots only get fewer.
+    fn block_starts(&self, leads: &[bool]) -> Vec<State> {
         let blocks = &self.code.blocks;
-        let (order, is_entry) = reverse_post_order(blocks);
+        let BlockOrder { blocks: order, is_entry } = &self.code.order;
         let mut starts: Vec<Option<State>> =
             is_entry.iter().enumerate().map(|(b, entry)| entry.then(|| meeting_of(b))).collect();
+        let mut waiting = leads.to_vec();
         let mut changed = true;
         while changed {
             changed = false;
-            for block in &order {
+            for block in order {
+                if !waiting[*block] {
+                    continue;
+                }
                 let Some(mut state) = starts[*block].clone() else { continue };
+                waiting[*block] = false;
                 for index in blocks[*block].first..blocks[*block].end {
                     self.step(index, &mut state);
                 }
-                for successor in &blocks[*block].successors {
-                    changed |= match &mut starts[*successor] {
+                for successor in blocks[*block].successors.iter().filter(|s| leads[**s]) {
+                    let news = match &mut starts[*successor] {
                         Some(known) => known.join(&state, *successor),
                         unknown => {
                             *unknown = Some(state.clone());
                             true
                         }
                     };
+                    waiting[*successor] |= news;
+                    changed |= news;
                 }
             }
         }

@@ -24,9 +24,10 @@ pub(super) struct Effects {
     pub store: Option<Access>,
 }
 
-/// More kinds than there are; a power of two.
-const KINDS: usize = 8192;
-/// What has been learnt, by kind; 0 is nothing yet.
+/// More kinds than there are, each with and without memory; a power of two.
+const KINDS: usize = 16384;
+/// What has been learnt, by kind; 0 is nothing yet. Between registers a kind may do other things
+/// than with memory: `movss` then keeps a part of what it writes to.
 static LEARNT: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
 
 const KNOWN: u64 = 1 << 63;
@@ -37,7 +38,9 @@ const BITS_OF_OPERAND: u32 = 4;
 
 /// The effects of one instruction.
 pub(super) fn effects(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Effects {
-    let Some(cell) = LEARNT.get(raw.code() as usize) else { return asked(raw, factory) };
+    let has_memory = (0..raw.op_count()).any(|o| raw.op_kind(o) == OpKind::Memory);
+    let kind = 2 * raw.code() as usize + usize::from(has_memory);
+    let Some(cell) = LEARNT.get(kind) else { return asked(raw, factory) };
     let mut habit = cell.load(Ordering::Relaxed);
     if habit == 0 {
         habit = learn(raw, factory);
@@ -175,10 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_learnt_from_registers_holds_for_memory() {
+    fn a_kind_is_learnt_with_and_without_memory() {
         let mut factory = InstructionInfoFactory::new();
-        // xor eax, eax; xor [rdi], eax; cmpxchg eax, ebx; cmpxchg [rdi], ebx; mul rax; mulx ...
-        let codes: [&[u8]; 8] = [
+        // xor eax, eax; xor [rdi], eax; cmpxchg eax, ebx; cmpxchg [rdi], ebx; mul rax; movss xmm0,
+        // xmm1 as a store; movss [rdi], xmm1; ...
+        let codes: [&[u8]; 10] = [
+            &[0xf3, 0x0f, 0x11, 0xc8],
+            &[0xf3, 0x0f, 0x11, 0x0f],
             &[0x31, 0xc0],
             &[0x31, 0x07],
             &[0x0f, 0xb1, 0xd8],

@@ -17,10 +17,11 @@ use crate::machine::MachineProfile;
 use crate::model::Svma;
 
 use super::super::{Candidate, FunctionView, direct_target};
-use super::kin::FARTHEST_FIELD_BYTES;
 use super::walk::{Blocked, Walk};
 use super::{WINDOW_INSTRUCTIONS, cycles_lost, store_widths, weight};
 
+/// Fields further behind the start of a block of arguments are not looked for.
+const FARTHEST_FIELD_BYTES: i64 = 512;
 /// More code of the called function is not read; loads of arguments come early.
 const MOST_BYTES: u64 = 256;
 
@@ -56,36 +57,42 @@ struct ArgumentLoad {
     distance: u32,
 }
 
-/// The candidates at the calls of a loop.
-pub(super) fn behind_calls(
-    view: &FunctionView<'_>,
-    profile: &MachineProfile,
-    walk: &Walk<'_>,
-    outer: &Loop,
-) -> Vec<Candidate> {
+/// What a function called in a loop loads, in the caller's terms.
+pub(super) struct Asked {
+    call: usize,
+    load: ArgumentLoad,
+    pub address: SymbolicAddress,
+}
+
+/// All loads behind the calls of a loop.
+pub(super) fn asked(view: &FunctionView<'_>, outer: &Loop) -> Vec<Asked> {
     let (code, addresses) = (view.code(), view.addresses());
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     let insns = outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
     for call in insns.filter(|i| code.insns[*i].flow == Flow::Call) {
-        let filled: Vec<(Reg, SymbolicAddress)> = addresses
-            .handed_over(code, call)
-            .filter(|(_, address)| walk.may_fill(address))
-            .collect();
-        if filled.is_empty() {
-            continue;
-        }
         let Some(callee) = target(view.image, &code.insns[call]) else { continue };
         for load in view.callees().loads(view.image, callee).iter() {
-            let at = filled.iter().find(|(reg, _)| *reg == load.reg);
-            let blocked = at.and_then(|(_, start)| {
-                let offset_bytes = start.offset_bytes.wrapping_add(load.offset_bytes);
-                let address = SymbolicAddress { offset_bytes, ..*start };
-                walk.blocked_behind(call, address, load.size_bytes, load.distance)
-            });
-            found.extend(blocked.map(|b| describe(view, profile, call, load, b)));
+            let Some(start) = addresses.handed_over(code, call, load.reg) else { continue };
+            let offset_bytes = start.offset_bytes.wrapping_add(load.offset_bytes);
+            let address = SymbolicAddress { offset_bytes, ..start };
+            all.push(Asked { call, load: *load, address });
         }
     }
-    found
+    all
+}
+
+impl Asked {
+    /// The candidate, if stores before the call block the load.
+    pub fn blocked(
+        &self,
+        view: &FunctionView<'_>,
+        profile: &MachineProfile,
+        walk: &Walk<'_>,
+    ) -> Option<Candidate> {
+        let Self { call, load, address } = self;
+        let blocked = walk.blocked_behind(*call, *address, load.size_bytes, load.distance)?;
+        Some(describe(view, profile, *call, load, blocked))
+    }
 }
 
 fn target(image: &Image, insn: &Insn) -> Option<Svma> {
@@ -102,17 +109,18 @@ fn argument_loads(image: &Image, start: Svma) -> Vec<ArgumentLoad> {
         None => MOST_BYTES,
     };
     let bytes = image.code_at(start, size_bytes);
-    let code = FunctionCode::decode_as(image.architecture(), bytes, start);
+    let insns = image.architecture().decode(bytes, start);
     let straight = |i: &&Insn| matches!(i.flow, Flow::Next | Flow::Branch(_));
-    let count = code.insns.iter().take_while(straight).count().min(WINDOW_INSTRUCTIONS as usize);
-    let loads_anything = code.insns[..count].iter().any(|i| i.load.is_some());
-    if !loads_anything {
+    let count = insns.iter().take_while(straight).count().min(WINDOW_INSTRUCTIONS as usize);
+    if !loads_from_arguments(&insns[..count]) {
         return Vec::new();
     }
+    let code = FunctionCode::of_insns(image.architecture(), insns, bytes.len(), start);
     let addresses = Addresses::of(&code);
     let mut found: Vec<ArgumentLoad> = Vec::new();
     for index in 0..count {
-        let (Some(access), Some(address)) = (code.insns[index].load, addresses.load(index)) else {
+        let (Some(access), Some(address)) = (code.insns[index].load, addresses.load(&code, index))
+        else {
             continue;
         };
         let Some(RootKind::Entry(reg)) = address.base.map(|root| root.kind()) else { continue };
@@ -141,6 +149,16 @@ fn argument_loads(image: &Image, start: Svma) -> Vec<ArgumentLoad> {
     found
 }
 
+/// Whether any of these instructions may load two bytes or more at an address with a register.
+fn loads_from_arguments(insns: &[Insn]) -> bool {
+    let counts_from_register = |i: &Insn| {
+        i.load.is_some_and(|a| {
+            a.size_bytes > 1 && (a.address.base.is_some() || a.address.index.is_some())
+        })
+    };
+    insns.iter().any(counts_from_register)
+}
+
 /// Whether the function itself stores to what it loads.
 fn is_written_before(
     code: &FunctionCode,
@@ -153,7 +171,7 @@ fn is_written_before(
         let Some(bytes) = code.insns[index].store.map(|s| i64::from(s.size_bytes)) else {
             return false;
         };
-        let ahead = addresses.store(index).and_then(|store| store.minus(at));
+        let ahead = addresses.store(code, index).and_then(|store| store.minus(at));
         ahead.is_some_and(|ahead| ahead < i64::from(size_bytes) && ahead + bytes > 0)
     })
 }

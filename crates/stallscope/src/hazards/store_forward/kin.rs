@@ -12,28 +12,33 @@ use crate::code::{Addresses, FunctionCode, Loop, Root, RootKind, SymbolicAddress
 use crate::machine::ForwardingRule;
 
 use super::rounds::FirstRounds;
+use super::stores::{LoopStores, Store};
 
 /// The kinds of kin that an address counts from, least first; what may be constant counts for none.
 type Family = [u32; 2];
 const NOBODY: u32 = u32::MAX;
 /// The kind of everything that may turn into a constant.
 const CONSTANT: u32 = 0;
-/// No access is wider, and all widths that matter divide it.
+/// No access is wider.
 const WIDEST_BYTES: i64 = 64;
-/// Fields further behind the start of a block of arguments are not looked for.
-pub(super) const FARTHEST_FIELD_BYTES: i64 = 512;
+
+/// A set of stores: a bit each for those of one family and manner, shared when there are many.
+pub(super) type Suspects = u64;
 
 /// What is known about a store beside its family.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Manner {
     size_bytes: u16,
-    /// Constant part of its address, modulo [`WIDEST_BYTES`].
+    /// Constant part of its address.
     offset_bytes: i64,
     /// Scale of its index; 0 without index.
     scale: u8,
     /// Whether one of its roots may turn into a constant.
     floats: bool,
 }
+
+/// A store without an index: offset, width, class.
+type Slot = (i64, u16, Suspects);
 
 /// The stores of a loop, by what they can meet.
 pub(super) struct Kin {
@@ -42,19 +47,22 @@ pub(super) struct Kin {
     parent: Vec<u32>,
     /// Per kind, what divides all constants that are added on the way from one root to another.
     step: Vec<u64>,
-    /// Stores at addresses that no walk changes, by their roots: sorted offsets with widths.
-    fixed: FxHashMap<[Option<Root>; 2], Vec<(i64, u16)>>,
-    families: FxHashMap<Family, Vec<Manner>>,
+    /// Stores at addresses that no walk changes, by their roots, sorted.
+    fixed: FxHashMap<[Option<Root>; 2], Vec<Slot>>,
+    families: FxHashMap<Family, Vec<(Manner, Suspects)>>,
+    classes: FxHashMap<(Family, Manner), u32>,
 }
 
 impl Kin {
-    /// Sorts the accesses of a loop.
+    /// Sorts the accesses of a loop, and tells the stores who they are. `asked` are addresses that
+    /// functions load from which the loop calls.
     pub fn of(
         code: &FunctionCode,
         addresses: &Addresses,
         outer: &Loop,
-        stores: &[(SymbolicAddress, u16)],
+        stores: &mut LoopStores,
         rounds: &FirstRounds<'_>,
+        asked: &[SymbolicAddress],
     ) -> Self {
         let mut kin = Self {
             number: FxHashMap::default(),
@@ -62,33 +70,53 @@ impl Kin {
             step: vec![0],
             fixed: FxHashMap::default(),
             families: FxHashMap::default(),
+            classes: FxHashMap::default(),
         };
         let insns = outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
-        let read = |i| {
-            let handed = addresses.handed_over(code, i).map(|(_, address)| address);
-            addresses.load(i).into_iter().chain(handed)
-        };
-        let stores = || stores.iter().copied().chain(rounds.all(code));
-        let mut all: Vec<SymbolicAddress> =
-            stores().map(|(store, _)| store).chain(insns.flat_map(read)).collect();
-        kin.join_all(code, addresses, outer, all.iter().flat_map(SymbolicAddress::roots).collect());
-        all.sort_unstable();
-        all.dedup();
-        all.iter().for_each(|address| kin.join_doubles(address));
-        for (store, size_bytes) in stores() {
-            if store.index.is_none() {
-                let slot = kin.fixed.entry(starts(&store)).or_default();
-                slot.push((store.offset_bytes, size_bytes));
+        let is_wide = |i: &usize| code.insns[*i].load.is_some_and(|a| a.size_bytes > 1);
+        let loads = insns.filter(is_wide).filter_map(|i| addresses.load(code, i));
+        let firsts: Vec<Store> = rounds.all(code).collect();
+        let written = stores.all().iter().chain(&firsts).map(|store| store.address);
+        let mut work = Vec::new();
+        let mut sums = Vec::new();
+        for address in written.chain(loads).chain(asked.iter().copied()) {
+            for root in address.roots() {
+                if kin.number_of(root).1 {
+                    work.push(root);
+                }
             }
-            let family = kin.family(&store);
-            let manner = kin.manner(&store, size_bytes);
-            let manners = kin.families.entry(family).or_default();
-            if !manners.contains(&manner) {
-                manners.push(manner);
+            if address.also.is_some() || address.index.is_some() {
+                sums.push(address);
             }
+        }
+        kin.join_all(code, addresses, outer, work);
+        sums.sort_unstable();
+        sums.dedup();
+        sums.iter().for_each(|address| kin.join_doubles(address));
+        stores.mark(|store| kin.enter(store));
+        for store in &firsts {
+            let class = kin.enter(store);
+            stores.mark_also(store.insn, class);
         }
         kin.fixed.values_mut().for_each(|slots| slots.sort_unstable());
         kin
+    }
+
+    /// Enters a store among those that loads are held against.
+    fn enter(&mut self, store: &Store) -> Suspects {
+        let family = self.family(&store.address);
+        let manner = self.manner(&store.address, store.size_bytes);
+        let next = self.classes.len() as u32;
+        let number = *self.classes.entry((family, manner)).or_insert(next);
+        let class = 1 << (number % Suspects::BITS);
+        if number == next {
+            self.families.entry(family).or_default().push((manner, class));
+        }
+        if store.address.index.is_none() {
+            let slot = self.fixed.entry(starts(&store.address)).or_default();
+            slot.push((store.address.offset_bytes, store.size_bytes, class));
+        }
+        class
     }
 
     /// Follows roots to what replaces them, all through the loop.
@@ -99,11 +127,6 @@ impl Kin {
         outer: &Loop,
         mut work: Vec<Root>,
     ) {
-        for root in &work {
-            self.number_of(*root);
-        }
-        work.sort_unstable();
-        work.dedup();
         while let Some(root) = work.pop() {
             let RootKind::Merge(block, _) = root.kind() else { continue };
             let Some(body) = code.blocks.get(block as usize) else { continue };
@@ -161,7 +184,7 @@ impl Kin {
         let floats = |root: Root| self.kind(root) == CONSTANT;
         Manner {
             size_bytes,
-            offset_bytes: address.offset_bytes.rem_euclid(WIDEST_BYTES),
+            offset_bytes: address.offset_bytes,
             scale: address.index.map_or(0, |(_, scale)| scale),
             floats: starts(address).into_iter().flatten().any(floats),
         }
@@ -194,68 +217,70 @@ impl Kin {
         if a == b { [a, NOBODY] } else { [a.min(b), a.max(b)] }
     }
 
-    /// Whether any store of the loop may write what a function finds at this address, or a little
-    /// further on. False is certain.
-    pub fn may_fill(&self, address: &SymbolicAddress) -> bool {
-        let starts = starts(address);
-        let moves = |root: &Root| matches!(root.kind(), RootKind::Merge(..));
-        if address.index.is_none() && !starts.iter().flatten().any(moves) {
-            let near = self.fixed.get(&starts).map_or(&[][..], Vec::as_slice);
-            let first = address.offset_bytes.saturating_sub(WIDEST_BYTES);
-            let behind = &near[near.partition_point(|(at, _)| *at < first)..];
-            let end = address.offset_bytes.saturating_add(FARTHEST_FIELD_BYTES);
-            return behind.first().is_some_and(|(at, _)| *at < end);
-        }
-        self.families.contains_key(&self.family(address))
-    }
-
-    /// Whether any store of the loop may keep this load from being forwarded. False is certain.
-    pub fn may_block(
+    /// Which stores of the loop may keep this load from being forwarded: no others can.
+    pub fn suspects(
         &self,
         load: &SymbolicAddress,
         size_bytes: u16,
         rule: &ForwardingRule,
-    ) -> bool {
-        let starts = starts(load);
-        let moves = |root: &Root| matches!(root.kind(), RootKind::Merge(..));
-        if load.index.is_none() && !starts.iter().flatten().any(moves) {
-            let near = self.fixed.get(&starts).map_or(&[][..], Vec::as_slice);
+    ) -> Suspects {
+        if load.index.is_none() && !load.moves() {
+            let near = self.fixed.get(&starts(load)).map_or(&[][..], Vec::as_slice);
             let first = load.offset_bytes.saturating_sub(WIDEST_BYTES);
             let end = load.offset_bytes.saturating_add(i64::from(size_bytes));
-            return near[near.partition_point(|(at, _)| *at <= first)..]
+            return near[near.partition_point(|(at, ..)| *at <= first)..]
                 .iter()
-                .take_while(|(at, _)| *at < end)
-                .any(|(at, bytes)| {
+                .take_while(|(at, ..)| *at < end)
+                .filter(|(at, bytes, _)| {
                     let into = load.offset_bytes.wrapping_sub(*at);
                     into < i64::from(*bytes) && !rule.forwards(into, *bytes, size_bytes)
-                });
+                })
+                .fold(0, |all, (.., class)| all | class);
         }
         let family = self.family(load);
-        let Some(stores) = self.families.get(&family) else { return false };
+        let Some(stores) = self.families.get(&family) else { return 0 };
         let load = self.manner(load, size_bytes);
         let step = family
             .iter()
             .filter(|kind| **kind != NOBODY)
             .fold(0, |step, kind| greatest_divisor(step, self.step[*kind as usize]));
         let floating = greatest_divisor(step, self.step[CONSTANT as usize]);
-        !stores.iter().all(|store| {
+        let dangerous = stores.iter().filter(|(store, _)| {
             let step = if load.floats || store.floats { floating } else { step };
-            keeps_clear(load, *store, step, rule)
-        })
+            !keeps_clear(load, *store, step, rule)
+        });
+        dangerous.fold(0, |all, (_, class)| all | class)
     }
 }
 
-/// Whether the two can only miss each other or be forwarded, wherever the constants lead.
+/// Whether the two can only miss each other or be forwarded, wherever the constants lead: multiples
+/// of `step` come and go on the way.
 fn keeps_clear(load: Manner, store: Manner, step: u64, rule: &ForwardingRule) -> bool {
     let width = load.size_bytes;
+    let scales = greatest_divisor(u64::from(load.scale), u64::from(store.scale));
+    let step = greatest_divisor(step, scales);
+    let ahead = store.offset_bytes.wrapping_sub(load.offset_bytes);
+    if always_miss(ahead, i64::from(store.size_bytes), i64::from(width), step) {
+        return true;
+    }
     let fits = |bytes: u64| bytes.is_multiple_of(u64::from(width));
     let contains = *rule == ForwardingRule::SingleStoreContains && store.size_bytes > width;
     width.is_power_of_two()
         && (store.size_bytes == width || contains && fits(u64::from(store.size_bytes)))
         && fits(step)
-        && fits(u64::from(load.scale))
-        && fits(u64::from(store.scale))
-        && (load.offset_bytes - store.offset_bytes) % i64::from(width) == 0
+        && ahead % i64::from(width) == 0
+}
+
+/// Whether a store so far ahead of a load overlaps it nowhere, whatever multiple of `step` is added.
+fn always_miss(ahead: i64, store_bytes: i64, load_bytes: i64, step: u64) -> bool {
+    match i64::try_from(step) {
+        Ok(0) => ahead >= load_bytes || ahead.saturating_add(store_bytes) <= 0,
+        Ok(step) => {
+            let ahead = ahead.rem_euclid(step);
+            ahead >= load_bytes && ahead + store_bytes <= step
+        }
+        Err(_) => false,
+    }
 }
 
 /// The roots that an address counts from, its index aside.

@@ -27,15 +27,18 @@
 
 mod calls;
 mod kin;
+mod reached;
 mod rounds;
+mod stores;
 mod walk;
 
-use crate::code::{Addresses, Architecture, Flow, FunctionCode, Loop, index_mask};
+use crate::code::{Addresses, Architecture, Flow, FunctionCode, Loop, SymbolicAddress, index_mask};
 use crate::machine::{MachineProfile, PriceOrigin};
 use crate::model::{Certainty, CyclesLost, Grade};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard};
 pub use calls::Callees;
+use stores::LoopStores;
 use walk::{Blocked, Walk};
 
 /// Longest path from store to load that is looked at. Compilers use 10, 20 and 64; blocked loads
@@ -103,13 +106,12 @@ impl Hazard for StoreForward {
 
     fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
         let code = view.code();
-        if !code.loops.iter().any(|l| writes_and_reads(code, l)) {
+        let mut outermost = code.loops.iter().filter(|l| l.depth == 1);
+        if !outermost.any(|l| writes_and_reads(code, l)) {
             return Vec::new();
         }
         let addresses = view.addresses();
-        each_loop(code, addresses, profile, |walk, outer| {
-            calls::behind_calls(view, profile, walk, outer)
-        })
+        each_loop(code, addresses, profile, Some(view))
     }
 }
 
@@ -135,23 +137,27 @@ impl StoreForward {
         addresses: &Addresses,
         profile: &MachineProfile,
     ) -> Vec<Candidate> {
-        each_loop(code, addresses, profile, |_, _| Vec::new())
+        each_loop(code, addresses, profile, None)
     }
 }
 
-/// The candidates of each outermost loop, and what else is found with the same walk.
+/// The candidates of each outermost loop; with those behind its calls where the program is known.
 fn each_loop(
     code: &FunctionCode,
     addresses: &Addresses,
     profile: &MachineProfile,
-    more: impl Fn(&Walk<'_>, &Loop) -> Vec<Candidate>,
+    view: Option<&FunctionView<'_>>,
 ) -> Vec<Candidate> {
     let mut found = Vec::new();
     for outer in code.loops.iter().filter(|l| l.depth == 1) {
-        let walk = Walk::new(code, addresses, outer, &profile.forwarding_rule);
-        if !walk.has_stores() {
+        let stores = LoopStores::of(code, addresses, outer);
+        if stores.is_empty() {
             continue;
         }
+        let asked = view.map_or_else(Vec::new, |view| calls::asked(view, outer));
+        let places: Vec<SymbolicAddress> = asked.iter().map(|a| a.address).collect();
+        let rule = &profile.forwarding_rule;
+        let walk = Walk::new(code, addresses, outer, rule, stores, &places);
         for block in &outer.blocks {
             let body = &code.blocks[*block];
             for index in body.first..body.end {
@@ -159,7 +165,9 @@ fn each_loop(
                 found.extend(blocked.map(|b| describe(code, addresses, profile, index, b)));
             }
         }
-        found.extend(more(&walk, outer));
+        if let Some(view) = view {
+            found.extend(asked.iter().filter_map(|a| a.blocked(view, profile, &walk)));
+        }
     }
     found
 }
@@ -180,7 +188,7 @@ fn describe(
         1 => "1 instruction".to_owned(),
         n => format!("{n} instructions"),
     };
-    let is_indexed = |s: &usize| addresses.store(*s).is_some_and(|a| a.index.is_some());
+    let is_indexed = |s: &usize| addresses.store(code, *s).is_some_and(|a| a.index.is_some());
     let place = if stores.iter().any(is_indexed) {
         "under another index"
     } else {
@@ -262,8 +270,8 @@ fn weight(code: &FunctionCode, addresses: &Addresses, site: usize, blocked: &Blo
     let completeness = if blocked.complete { 1.0 } else { 0.7 };
     let masked = |a| index_mask(code, &a).is_some();
     let ring = || {
-        addresses.load(site).is_some_and(masked)
-            || blocked.sets.iter().flatten().filter_map(|s| addresses.store(*s)).any(masked)
+        addresses.load(code, site).is_some_and(masked)
+            || blocked.sets.iter().flatten().filter_map(|s| addresses.store(code, *s)).any(masked)
     };
     let kind = match blocked.certainty {
         Certainty::Definite => 1.0,

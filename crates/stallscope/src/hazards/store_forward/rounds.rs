@@ -9,6 +9,8 @@ use rustc_hash::FxHashMap;
 
 use crate::code::{Addresses, FunctionCode, Loop, SymbolicAddress};
 
+use super::stores::Store;
+
 /// Where the stores of inner loops begin, by instruction.
 pub(super) struct FirstRounds<'a> {
     starts: FxHashMap<usize, Vec<(&'a Loop, SymbolicAddress)>>,
@@ -27,7 +29,7 @@ impl<'a> FirstRounds<'a> {
             for entry in header.predecessors.iter().filter(|p| !inner.contains(**p)) {
                 let stores = addresses.entered(code, inner.header, *entry).into_iter();
                 let moving =
-                    stores.filter(|(index, start)| addresses.store(*index) != Some(*start));
+                    stores.filter(|(index, start)| addresses.store(code, *index) != Some(*start));
                 for (index, start) in moving {
                     starts.entry(index).or_insert_with(Vec::new).push((inner, start));
                 }
@@ -36,11 +38,15 @@ impl<'a> FirstRounds<'a> {
         Self { starts }
     }
 
-    /// All of them, with their widths.
-    pub fn all(&self, code: &FunctionCode) -> impl Iterator<Item = (SymbolicAddress, u16)> {
+    /// All of them, each as a store of its own.
+    pub fn all(&self, code: &FunctionCode) -> impl Iterator<Item = Store> {
         let bytes = |index: &usize| code.insns[*index].store.map_or(0, |a| a.size_bytes);
-        self.starts.iter().flat_map(move |(index, starts)| {
-            starts.iter().map(move |(_, start)| (*start, bytes(index)))
+        self.starts.iter().flat_map(move |(insn, starts)| {
+            starts.iter().map(move |(_, start)| Store {
+                insn: *insn,
+                address: *start,
+                size_bytes: bytes(insn),
+            })
         })
     }
 

@@ -5,20 +5,23 @@
 //! compared with the stores of the iteration before in their own terms. Behind the instruction
 //! that makes the index, the index is unknown, and only the array is left to compare.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
-use crate::code::{Addresses, Flow, FunctionCode, Loop, Root, RootKind, SymbolicAddress};
+use crate::code::{Addresses, FunctionCode, Loop, Root, RootKind, SymbolicAddress};
 use crate::machine::ForwardingRule;
 use crate::model::Certainty;
 
 use super::WINDOW_INSTRUCTIONS;
-use super::kin::Kin;
+use super::kin::{Kin, Suspects};
+use super::reached::Reached;
 use super::rounds::FirstRounds;
+use super::stores::{LoopStores, Store};
 
-/// More states than this for one load and the walk gives up looking for more stores.
-const MOST_STATES: usize = 2048;
+const WINDOW_SPAN: usize = WINDOW_INSTRUCTIONS as usize;
 
 /// A load and the stores that keep it from being forwarded.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,9 +53,29 @@ enum Meeting {
 
 /// The load's address as it reads at the point that the walk has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Target {
-    address: SymbolicAddress,
-    index_known: bool,
+pub(super) struct Target {
+    pub address: SymbolicAddress,
+    pub index_known: bool,
+}
+
+impl Target {
+    /// Which instructions of a stretch make parts of the address; the last of each kind.
+    fn made_at(&self, stretch: Range<usize>) -> Made {
+        let at = |root: Root| match root.kind() {
+            RootKind::Result(at, _) => Some(at as usize).filter(|at| stretch.contains(at)),
+            _ => None,
+        };
+        Made {
+            start: self.address.base.and_then(at).max(self.address.also.and_then(at)),
+            index: self.address.index.and_then(|(root, _)| at(root)),
+        }
+    }
+}
+
+/// Instructions that make the start of an address, and its index.
+struct Made {
+    start: Option<usize>,
+    index: Option<usize>,
 }
 
 /// A point of the walk: everything in `block` before `end` is still to be looked at.
@@ -85,42 +108,41 @@ pub(super) struct Walk<'a> {
     addresses: &'a Addresses,
     outer: &'a Loop,
     rule: &'a ForwardingRule,
-    stores: Vec<(SymbolicAddress, u16)>,
+    stores: LoopStores,
     rounds: FirstRounds<'a>,
     /// None walks from every load, for tests.
     kin: Option<Kin>,
+    reached: RefCell<Reached>,
 }
 
 impl<'a> Walk<'a> {
+    /// `asked` are the addresses that will be asked for behind calls.
     pub fn new(
         code: &'a FunctionCode,
         addresses: &'a Addresses,
         outer: &'a Loop,
         rule: &'a ForwardingRule,
+        mut stores: LoopStores,
+        asked: &[SymbolicAddress],
     ) -> Self {
-        let insns = || outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
-        let stores: Vec<(SymbolicAddress, u16)> =
-            insns().flat_map(|i| stores_of(code, addresses, i)).collect();
         let rounds = FirstRounds::of(code, addresses, outer);
-        let kin = Some(Kin::of(code, addresses, outer, &stores, &rounds));
-        Self { code, addresses, outer, rule, stores, rounds, kin }
+        let kin = Some(Kin::of(code, addresses, outer, &mut stores, &rounds, asked));
+        let reached = RefCell::default();
+        Self { code, addresses, outer, rule, stores, rounds, kin, reached }
     }
 
     /// The same, without a look before each walk.
     #[cfg(test)]
-    pub fn without_kin(self) -> Self {
+    pub fn without_kin(mut self) -> Self {
+        self.stores.mark(|_| Suspects::MAX);
         Self { kin: None, ..self }
-    }
-
-    pub fn has_stores(&self) -> bool {
-        !self.stores.is_empty()
     }
 
     /// The stores that keep the load at `index` from being forwarded, if there are any.
     pub fn blocked_load(&self, index: usize) -> Option<Blocked> {
-        let address = self.addresses.load(index)?;
         let insn = &self.code.insns[index];
         let size_bytes = insn.load?.size_bytes;
+        let address = self.addresses.load(self.code, index)?;
         if !insn.is_pair {
             return self.blocked(index, address, size_bytes);
         }
@@ -139,58 +161,67 @@ impl<'a> Walk<'a> {
         size_bytes: u16,
         distance: u32,
     ) -> Option<Blocked> {
+        let suspects = self.suspects(&address, size_bytes);
+        if suspects == 0 {
+            return None;
+        }
         let block = self.code.block_of(call);
         let target = Target { address, index_known: true };
-        let met = self.walk(Point { block, end: call, distance, target }, size_bytes);
+        let met = self.walk(Point { block, end: call, distance, target }, size_bytes, suspects);
         if self.joins(&met.blocking, size_bytes) {
             return None;
         }
         definite(&met, self.code, size_bytes)
     }
 
-    /// Whether the loop may store near this address: False is certain.
-    pub fn may_fill(&self, address: &SymbolicAddress) -> bool {
-        self.kin.as_ref().is_none_or(|kin| kin.may_fill(address))
+    /// Which stores of the loop may block such a load: no others can.
+    fn suspects(&self, address: &SymbolicAddress, size_bytes: u16) -> Suspects {
+        let kin = self.kin.as_ref();
+        kin.map_or(Suspects::MAX, |kin| kin.suspects(address, size_bytes, self.rule))
     }
 
     fn blocked(&self, index: usize, address: SymbolicAddress, size_bytes: u16) -> Option<Blocked> {
-        let meets = |kin: &Kin| kin.may_block(&address, size_bytes, self.rule);
-        if size_bytes < 2 || !self.kin.as_ref().is_none_or(meets) {
+        let suspects = if size_bytes < 2 { 0 } else { self.suspects(&address, size_bytes) };
+        if suspects == 0 {
             return None;
         }
         let block = self.code.block_of(index);
         let target = Target { address, index_known: true };
-        let met = self.walk(Point { block, end: index, distance: 0, target }, size_bytes);
+        let start = Point { block, end: index, distance: 0, target };
+        let met = self.walk(start, size_bytes, suspects);
         if !met.blocking.is_empty() && self.joins(&met.blocking, size_bytes) {
             return None;
         }
         definite(&met, self.code, size_bytes).or_else(|| self.probable(&met, &address, size_bytes))
     }
 
-    fn walk(&self, start: Point, size_bytes: u16) -> Met {
+    fn walk(&self, start: Point, size_bytes: u16, suspects: Suspects) -> Met {
         let mut met = Met::default();
-        let mut best: FxHashMap<(usize, Target), u32> = FxHashMap::default();
+        let mut reached = self.reached.borrow_mut();
+        let moves = start.target.address.moves();
+        reached.begin(self.outer.blocks.len(), moves);
         let mut work = vec![start];
         while let Some(point) = work.pop() {
             let Some(at_start) = self.through_block(point, start.block, size_bytes, &mut met)
             else {
                 continue;
             };
+            // Nothing further back is near enough.
+            if at_start.distance >= WINDOW_INSTRUCTIONS {
+                continue;
+            }
             for predecessor in &self.code.blocks[point.block].predecessors {
-                if !self.outer.contains(*predecessor) {
+                let Some((place, end)) = self.stores.place_of(*predecessor) else { continue };
+                if self.stores.behind(self.code, self.outer, place) & suspects == 0 {
                     continue;
                 }
-                let address = at_start.target.address;
-                let Some(address) = self.addresses.before(address, point.block, *predecessor)
-                else {
-                    continue;
-                };
-                let target = Target { address, ..at_start.target };
-                let full = best.len() >= MOST_STATES;
-                let known = best.entry((*predecessor, target)).or_insert(u32::MAX);
-                if at_start.distance < *known && !full {
-                    *known = at_start.distance;
-                    let end = self.code.blocks[*predecessor].end;
+                let mut target = at_start.target;
+                if moves {
+                    let address = self.addresses.before(target.address, point.block, *predecessor);
+                    let Some(address) = address else { continue };
+                    target.address = address;
+                }
+                if reached.is_nearer(place, &target, at_start.distance) {
                     work.push(Point { block: *predecessor, end, target, ..at_start });
                 }
             }
@@ -207,45 +238,68 @@ impl<'a> Walk<'a> {
         met: &mut Met,
     ) -> Option<Point> {
         let first = self.code.blocks[point.block].first;
-        for index in (first..point.end).rev() {
-            point.distance += 1;
-            let insn = &self.code.insns[index];
-            if point.distance > WINDOW_INSTRUCTIONS || insn.flow == Flow::Call {
-                return None;
+        // Not through a call, not further than the window, and not behind what makes a part of the
+        // address: then nothing is left to compare.
+        let window = (point.end + point.distance as usize).saturating_sub(WINDOW_SPAN);
+        let barrier = self.stores.behind_call(point.block, point.end).max(window);
+        let made = point.target.made_at(first.max(barrier)..point.end);
+        let last = barrier.max(made.start.unwrap_or(0));
+        for store in self.stores.before(point.block, point.end) {
+            if store.insn < last {
+                break;
             }
-            for (store, store_bytes) in stores_of(self.code, self.addresses, index) {
-                let seen = |offset_bytes| (point.distance, offset_bytes);
-                match self.meeting(&store, store_bytes, &point.target, size_bytes) {
-                    Meeting::Apart => {
-                        for start in self.rounds.starts(index, load_block) {
-                            let ahead = start.minus(&point.target.address);
-                            if let Some(ahead) = ahead.filter(|_| point.target.index_known)
-                                && let Meeting::Blocks { offset_bytes } =
-                                    self.overlap(ahead, store_bytes, size_bytes)
-                            {
-                                note(&mut met.blocking, index, seen(offset_bytes));
-                            }
-                        }
-                    }
-                    Meeting::Serves | Meeting::Whole => return None,
-                    Meeting::Blocks { offset_bytes } => {
-                        note(&mut met.blocking, index, seen(offset_bytes));
-                        let covers = offset_bytes <= 0
-                            && offset_bytes + i64::from(store_bytes) >= i64::from(size_bytes);
-                        if covers {
-                            return None;
-                        }
-                    }
-                    Meeting::Piece { offset_bytes, group } => {
-                        note(met.pieces.entry(group).or_default(), index, seen(offset_bytes));
-                    }
-                }
+            if made.index.is_some_and(|at| store.insn < at) {
+                point.target.index_known = false;
             }
-            if !forget_results(&mut point.target, index) {
+            let distance = point.distance + (point.end - store.insn) as u32;
+            if self.meet(store, distance, &point.target, load_block, size_bytes, met) {
                 return None;
             }
         }
+        if made.start.is_some() || barrier > first {
+            return None;
+        }
+        point.target.index_known &= made.index.is_none();
+        point.distance += (point.end - first) as u32;
         Some(point)
+    }
+
+    /// Notes what the store does to the load; true when older stores do not matter.
+    fn meet(
+        &self,
+        store: &Store,
+        distance: u32,
+        target: &Target,
+        load_block: usize,
+        size_bytes: u16,
+        met: &mut Met,
+    ) -> bool {
+        let seen = |offset_bytes| (distance, offset_bytes);
+        match self.meeting(&store.address, store.size_bytes, target, size_bytes) {
+            Meeting::Apart => {
+                for start in self.rounds.starts(store.insn, load_block) {
+                    let ahead = start.minus(&target.address);
+                    if let Some(ahead) = ahead.filter(|_| target.index_known)
+                        && let Meeting::Blocks { offset_bytes } =
+                            self.overlap(ahead, store.size_bytes, size_bytes)
+                    {
+                        note(&mut met.blocking, store.insn, seen(offset_bytes));
+                    }
+                }
+                false
+            }
+            Meeting::Serves | Meeting::Whole => true,
+            Meeting::Blocks { offset_bytes } => {
+                note(&mut met.blocking, store.insn, seen(offset_bytes));
+                // It covers the load.
+                offset_bytes <= 0
+                    && offset_bytes + i64::from(store.size_bytes) >= i64::from(size_bytes)
+            }
+            Meeting::Piece { offset_bytes, group } => {
+                note(met.pieces.entry(group).or_default(), store.insn, seen(offset_bytes));
+                false
+            }
+        }
     }
 
     fn meeting(
@@ -344,30 +398,12 @@ impl<'a> Walk<'a> {
     /// Whether the loop also writes whole elements of the array, under any index.
     fn is_written_whole(&self, load: &SymbolicAddress, size_bytes: u16) -> bool {
         let target = Target { address: *load, index_known: false };
-        self.stores.iter().any(|(store, store_bytes)| {
-            store.index.is_some()
-                && self.meeting(store, *store_bytes, &target, size_bytes) == Meeting::Whole
+        self.stores.all().iter().any(|store| {
+            store.address.index.is_some()
+                && self.meeting(&store.address, store.size_bytes, &target, size_bytes)
+                    == Meeting::Whole
         })
     }
-}
-
-/// The stores of one instruction: a pair is two, as the strictest processors see it.
-fn stores_of(
-    code: &FunctionCode,
-    addresses: &Addresses,
-    index: usize,
-) -> impl Iterator<Item = (SymbolicAddress, u16)> {
-    let insn = &code.insns[index];
-    let store = addresses.store(index).zip(insn.store.map(|a| a.size_bytes));
-    let (first, second) = match store {
-        Some((at, bytes)) if insn.is_pair => {
-            let half = bytes / 2;
-            let offset_bytes = at.offset_bytes.wrapping_add(i64::from(half));
-            (Some((at, half)), Some((SymbolicAddress { offset_bytes, ..at }, half)))
-        }
-        other => (other, None),
-    };
-    first.into_iter().chain(second)
 }
 
 impl Walk<'_> {
@@ -413,20 +449,6 @@ fn note(seen: &mut Stores, store: usize, (distance, offset): (u32, i64)) {
     if distance < entry.0 {
         *entry = (distance, offset);
     }
-}
-
-/// Behind the instruction that makes a part of the address, that part is unknown. False when
-/// nothing is left to compare.
-fn forget_results(target: &mut Target, insn: usize) -> bool {
-    let made_here =
-        |root: Root| matches!(root.kind(), RootKind::Result(at, _) if at as usize == insn);
-    if target.address.base.into_iter().chain(target.address.also).any(made_here) {
-        return false;
-    }
-    if target.address.index.is_some_and(|(root, _)| made_here(root)) {
-        target.index_known = false;
-    }
-    true
 }
 
 fn definite(met: &Met, code: &FunctionCode, size_bytes: u16) -> Option<Blocked> {

@@ -26,8 +26,11 @@ fn compare(code: &FunctionCode, what: &str) -> usize {
     let mut found = 0;
     for rule in &RULES {
         for outer in code.loops.iter().filter(|l| l.depth == 1) {
-            let quick = Walk::new(code, &addresses, outer, rule);
-            let thorough = Walk::new(code, &addresses, outer, rule).without_kin();
+            let walk = || {
+                let stores = LoopStores::of(code, &addresses, outer);
+                Walk::new(code, &addresses, outer, rule, stores, &[])
+            };
+            let (quick, thorough) = (walk(), walk().without_kin());
             let insns =
                 outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
             for insn in insns {
