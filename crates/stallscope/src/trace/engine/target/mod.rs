@@ -9,6 +9,7 @@
 //!
 //! When we die, the kernel kills the command; when a [`Target`] is dropped, we do.
 
+mod ending;
 mod place;
 
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::{EngineError, Mapping, Start};
 use crate::model::{Avma, Capability};
-use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
+use crate::trace::child::{Child, ChildError, Launch, Limits};
 use crate::trace::maps;
 use crate::trace::tracee::{self, News, Slot, State};
 use place::{Place, Wanted};
@@ -41,8 +42,6 @@ const TRAP_HWBKPT: i32 = 4;
 const EAGER_LOOKS: u32 = 100;
 /// The first and the longest sleep between looks.
 const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
-/// How long the end of what was killed may take.
-const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A running command that we trace.
 pub(super) struct Target<'a> {
@@ -217,21 +216,6 @@ impl<'a> Target<'a> {
                 News::Ended => return Ok(false),
                 News::None | News::Gone { .. } => {}
             }
-        }
-    }
-
-    /// Lets everything run on untraced, waits for the end and collects it.
-    ///
-    /// # Errors
-    /// As [`Child::wait`].
-    pub(super) fn finish(&mut self) -> Result<Exit, EngineError> {
-        self.let_go();
-        let limits = self.limits;
-        match self.child.take() {
-            // A thread that was made while we let go of the others, or that would not stop in time,
-            // is let go of when it stops; else it would keep the command from ending.
-            Some(child) => Ok(child.wait_with(&limits, |_| self.let_go_of_stopped(), NAPS.1)?),
-            None => Err(ChildError::Interrupted.into()),
         }
     }
 
@@ -494,71 +478,6 @@ impl<'a> Target<'a> {
     fn is_ours(&self, tid: i32, signal: i32) -> bool {
         signal == SYSTEM_CALL_STOP
             || (signal == libc::SIGTRAP && tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT))
-    }
-
-    /// Detaches from all threads, which run on.
-    fn let_go(&mut self) {
-        let began = Instant::now();
-        self.awaited = None;
-        self.breakpoint = None;
-        if let Some(tid) = self.held.take() {
-            let signal = std::mem::take(&mut self.undelivered);
-            self.detach(tid, signal);
-        }
-        for (tid, signal) in std::mem::take(&mut self.parked) {
-            self.detach(tid, signal);
-        }
-        for tid in self.threads.keys() {
-            let _ = tracee::interrupt(*tid);
-        }
-        while !self.threads.is_empty() && began.elapsed() < LAST_PATIENCE {
-            match tracee::news(self.pid) {
-                News::None => std::thread::sleep(NAPS.0),
-                News::Ended => return,
-                News::Gone { tid } => drop(self.threads.remove(&tid)),
-                News::Stopped { tid, signal, event } => self.detach_stopped(tid, signal, event),
-            }
-        }
-    }
-
-    fn let_go_of_stopped(&mut self) -> Result<(), ChildError> {
-        while let News::Stopped { tid, signal, event } = tracee::news(self.pid) {
-            self.detach_stopped(tid, signal, event);
-        }
-        Ok(())
-    }
-
-    fn detach_stopped(&mut self, tid: i32, signal: i32, event: i32) {
-        let ours = event != 0 || self.is_ours(tid, signal);
-        self.detach(tid, if ours { 0 } else { signal });
-    }
-
-    fn detach(&mut self, tid: i32, signal: i32) {
-        // Both fail only for a thread that was killed meanwhile.
-        let _ = tracee::set_breakpoint(tid, Slot(0), None);
-        if tracee::detach(tid, signal).is_ok() {
-            self.threads.remove(&tid);
-        }
-    }
-}
-
-impl Drop for Target<'_> {
-    fn drop(&mut self) {
-        if self.child.is_none() {
-            return;
-        }
-        // SAFETY: plain integers; the group is the child's own, never ours.
-        unsafe { libc::killpg(self.pid, libc::SIGKILL) };
-        let began = Instant::now();
-        while began.elapsed() < LAST_PATIENCE {
-            match tracee::news(self.pid) {
-                News::Ended => return,
-                News::None => std::thread::sleep(NAPS.0),
-                News::Gone { .. } => {}
-                // On its way out it may stop once more.
-                News::Stopped { tid, .. } => drop(tracee::resume(tid, 0)),
-            }
-        }
     }
 }
 
