@@ -1,10 +1,13 @@
-// Squeeze compresses made-up text again and again: a Go program for the speed of tracing.
+// Squeeze compresses made-up text again and again, or as often as its argument says: a Go program for
+// the speed of tracing.
 package main
 
 import (
 	"bytes"
 	"compress/flate"
 	"fmt"
+	"os"
+	"strconv"
 )
 
 func main() {
@@ -12,8 +15,12 @@ func main() {
 	for i := 0; i < 20000; i++ {
 		fmt.Fprintf(&text, "line %d of %x, ", i%977, i*i)
 	}
+	rounds := 20
+	if len(os.Args) > 1 {
+		rounds, _ = strconv.Atoi(os.Args[1])
+	}
 	total := 0
-	for i := 0; i < 20; i++ {
+	for i := 0; i < rounds; i++ {
 		total += squeeze(text.Bytes())
 	}
 	fmt.Println(total)
