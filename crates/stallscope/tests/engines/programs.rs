@@ -159,9 +159,9 @@ pub const COMPILED: &[Program] = &[
         name: "goroutines",
         source: "goroutines.go",
         window: [1, 1],
-        entries: &[("window", 1), ("worker", 4), ("add", 10)],
         output: "45\n45\n",
-        // The runtime's own thread asks for the processor now and then.
+        // The runtime's own thread asks for the processor now and then, at the entry of a function,
+        // which then begins again.
         repeats_itself: false,
         ..PLAIN
     },

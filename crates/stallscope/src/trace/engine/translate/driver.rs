@@ -248,7 +248,7 @@ impl<'a> Driver<'a> {
 
     /// Whether [`Self::arrivals`] knows of everything that ran.
     pub(super) fn counts_are_whole(&self) -> bool {
-        self.watch.is_some() || (self.counts.emptied == 0 && self.counts.signals == 0)
+        self.counts.emptied == 0 && self.counts.signals == 0
     }
 
     /// Tells the translator what is code, if that has changed.

@@ -21,14 +21,6 @@ impl Finish {
         new
     }
 
-    /// How often the thread will be stopped, as far as that is known.
-    pub(super) fn arrivals_left(&self) -> u64 {
-        match self {
-            Self::Calls(_) => 1,
-            Self::Arrivals { left, .. } => *left,
-        }
-    }
-
     /// The addresses to stop at; at most two.
     pub(super) fn addresses(&self) -> Vec<Avma> {
         match self {

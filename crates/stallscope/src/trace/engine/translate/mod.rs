@@ -3,9 +3,10 @@
 //! At the window's start the process is forked by a system call put into it. The copy has one
 //! thread, is killed at the window's end, and never runs the program's own code: blocks are
 //! translated into a code cache, where each first writes its number and then every address that
-//! it touches into a log (`translation`, `log`). The original stands still meanwhile. Then it runs the
-//! same stretch by itself, and where it ends its registers and memory must be what the copy's are
-//! (`verify`). What the copy cannot do is followed in the original, instruction by instruction.
+//! it touches into a log (`translation`, `log`). The original stands still meanwhile. Then native
+//! copies, and at last the original, run the same stretch by themselves, and where they end their
+//! registers and memory must be what the copy's are (`verify`). What the copy cannot do, and what
+//! native copies do not confirm, is followed in the original, instruction by instruction.
 //!
 //! In the copy, and nowhere else, live: the region described in `region`; a private twin of each
 //! mapping that the program shares with others for writing; read-only pages where the program has

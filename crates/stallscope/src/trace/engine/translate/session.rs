@@ -79,6 +79,14 @@ struct Copied {
     wall_ns: u64,
 }
 
+/// Native copies at the window's end.
+struct Natives {
+    /// One with its registers; `None` when it did not get there.
+    control: Option<(Process, Registers)>,
+    /// How others differ from it.
+    noise: Vec<Comparison>,
+}
+
 /// What the report will say.
 struct Told {
     instructions: u64,
@@ -170,7 +178,10 @@ impl Session<'_> {
         Ok(Copied {
             outcome,
             program: driver.program,
-            is_checkable: finish.arrivals_left() <= FEW_ARRIVALS && driver.counts_are_whole(),
+            is_checkable: match &finish {
+                Finish::Calls(_) => true,
+                Finish::Arrivals { left, .. } => *left <= FEW_ARRIVALS && driver.counts_are_whole(),
+            },
             finish,
             instructions: driver.counts.instructions,
             wall_ns: began.elapsed().as_nanos() as u64,
@@ -196,9 +207,34 @@ impl Session<'_> {
             );
             return Ok(Ok(None));
         }
+        let natives = match self.confirmed(thread, &copied)? {
+            Ok(natives) => natives,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let Some(at) = self.original_at_end(&copied.finish)? else {
+            self.notes
+                .push("not compared with the original: it did not come to the window's end".into());
+            return Ok(Ok(None));
+        };
+        let mut found =
+            verify::compare(&copied.copy, &copied.program, thread, &at).map_err(failed)?;
+        let before = found.pages.len();
+        natives.noise.iter().for_each(|two| found.excuse(two));
+        if let (false, Some((control, its))) = (found.is_equal(), &natives.control) {
+            found.excuse(&verify::compare(control, its, thread, &at).map_err(failed)?);
+        }
+        let excused = before - found.pages.len();
+        Ok(Ok(Some(verdict(&found, excused))))
+    }
+
+    /// Whether native copies end as the translated one does. The inner error says how they do not.
+    fn confirmed(
+        &self,
+        thread: &mut Process,
+        copied: &Copied,
+    ) -> Result<Result<Natives, Refused>, EngineError> {
         let patience = PATIENCE.1.max(Duration::from_nanos(copied.wall_ns) * PATIENCE.0);
         let control = self.native(thread, &copied.finish, patience, Pace::Full)?;
-        // How native runs differ from each other.
         let mut noise = Vec::new();
         if let Some((control, at)) = &control {
             let mut found =
@@ -221,20 +257,7 @@ impl Session<'_> {
                 )));
             }
         }
-        let Some(at) = self.original_at_end(&copied.finish)? else {
-            self.notes
-                .push("not compared with the original: it did not come to the window's end".into());
-            return Ok(Ok(None));
-        };
-        let mut found =
-            verify::compare(&copied.copy, &copied.program, thread, &at).map_err(failed)?;
-        if let (false, Some((control, its))) = (found.is_equal(), &control) {
-            noise.push(verify::compare(control, its, thread, &at).map_err(failed)?);
-        }
-        let before = found.pages.len();
-        noise.iter().for_each(|two| found.excuse(two));
-        let excused = before - found.pages.len();
-        Ok(Ok(Some(verdict(&found, excused))))
+        Ok(Ok(Natives { control, noise }))
     }
 
     /// A copy that ran the window natively, and its registers there; `None` when it got lost.
