@@ -109,12 +109,7 @@ pub(super) fn touches(
         return;
     }
     for memory in factory.info(insn).used_memory() {
-        let (load, store) = match memory.access() {
-            OpAccess::Read | OpAccess::CondRead => (true, false),
-            OpAccess::Write | OpAccess::CondWrite => (false, true),
-            OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
-            OpAccess::None | OpAccess::NoMemAccess => continue,
-        };
+        let (load, store) = ways(memory.access());
         for (kind, wanted) in [(AccessKind::Load, load), (AccessKind::Store, store)] {
             if wanted {
                 each_stretch(insn, memory, before, |address, size_bytes| {
@@ -125,6 +120,25 @@ pub(super) fn touches(
     }
     out.retain(|touch| touch.size_bytes > 0);
     out.sort_by_key(|touch| touch.kind);
+}
+
+/// Whether an operand is loaded from, and whether it is stored to.
+pub(super) fn ways(access: OpAccess) -> (bool, bool) {
+    match access {
+        OpAccess::Read | OpAccess::CondRead => (true, false),
+        OpAccess::Write | OpAccess::CondWrite => (false, true),
+        OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
+        OpAccess::None | OpAccess::NoMemAccess => (false, false),
+    }
+}
+
+/// The bytes of an operand; 0 where the encoding does not tell. With a `rep` prefix the decoder leaves
+/// the size of the whole open; ours is that of one repetition.
+pub(super) fn size_of(insn: &Instruction, memory: &UsedMemory) -> usize {
+    match memory.memory_size().size() {
+        0 if insn.is_string_instruction() => insn.memory_size().size(),
+        size => size,
+    }
 }
 
 /// Instructions with a memory operand that loads or stores no data.
@@ -178,11 +192,7 @@ fn each_stretch(
         return;
     }
     let Some(start) = address(0) else { return };
-    // With a `rep` prefix the decoder leaves the size of the whole open; ours is that of one.
-    let size = match memory.memory_size().size() {
-        0 if insn.is_string_instruction() => insn.memory_size().size(),
-        size => size,
-    };
+    let size = size_of(insn, memory);
     if size == 0 {
         found(start, area_bytes(insn.mnemonic()));
         return;

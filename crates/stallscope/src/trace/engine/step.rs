@@ -79,8 +79,7 @@ pub(super) fn record_from(
     sink: &mut dyn Sink,
 ) -> Result<Recording, EngineError> {
     let began = Instant::now();
-    let mut follower = Follower::new(&mut target, tid, window, sink)?;
-    follower.at_most = at_most;
+    let mut follower = Follower::new(&mut target, tid, window, at_most, sink)?;
     let mut ended = follower.follow()?;
     let instructions = follower.instructions;
     let mappings = follower.mappings.take();
@@ -145,6 +144,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
         target: &'t mut Target<'l>,
         tid: i32,
         window: &Window,
+        at_most: u64,
         sink: &'s mut dyn Sink,
     ) -> Result<Self, EngineError> {
         let registers = tracee::registers(tid).map_err(|_| vanished())?;
@@ -158,7 +158,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             memory: window.memory,
             calls,
             at_least,
-            at_most: u64::MAX,
+            at_most,
             sink,
             blocks: Blocks::default(),
             decoded: HashMap::new(),

@@ -7,13 +7,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{Endianness, Object, ObjectSegment};
+use object::{Endianness, Object};
 
 use super::channel::Mapped;
 use super::failed;
 use crate::code::Architecture;
 use crate::model::{Avma, FileOffset, Svma};
 use crate::trace::child::Launch;
+use crate::trace::engine::target::offset_of;
 use crate::trace::engine::{EngineError, Start};
 
 /// Scripts that are run by scripts, at the most.
@@ -120,7 +121,7 @@ impl Guest {
                 (object.canonicalize().unwrap_or_else(|_| object.clone()), *svma)
             }
         };
-        if object == program && offset_of(&read(&program)?, svma).is_none() {
+        if object == program && position_of(&read(&program)?, svma).is_none() {
             return Err(EngineError::NeverStarted(format!(
                 "{svma} lies in no executable part of {}",
                 program.display()
@@ -145,7 +146,7 @@ impl Wanted {
     pub(super) fn look_in(&mut self, mapped: &Mapped) -> Option<Avma> {
         if self.found.is_none() && self.is_it(&mapped.path) {
             let data = fs::read(&mapped.path).unwrap_or_default();
-            let inside = offset_of(&data, self.svma)?.distance_from(mapped.file_offset)?;
+            let inside = position_of(&data, self.svma)?.distance_from(mapped.file_offset)?;
             let address = Avma(mapped.start.0.checked_add(inside)?);
             self.found = (address < mapped.end).then_some(address);
         }
@@ -164,12 +165,6 @@ fn read(path: &Path) -> Result<Vec<u8>, EngineError> {
     fs::read(path).map_err(|e| failed(&format!("{} cannot be read: {e}", path.display())))
 }
 
-/// The position in a file of what has this stated address.
-fn offset_of(data: &[u8], svma: Svma) -> Option<FileOffset> {
-    let file = ElfFile64::<Endianness>::parse(data).ok()?;
-    file.segments().find_map(|segment| {
-        let (offset, size) = segment.file_range();
-        let inside = svma.distance_from(Svma(segment.address())).filter(|d| *d < size)?;
-        Some(FileOffset(offset.checked_add(inside)?))
-    })
+fn position_of(data: &[u8], svma: Svma) -> Option<FileOffset> {
+    offset_of(&ElfFile64::<Endianness>::parse(data).ok()?, svma)
 }

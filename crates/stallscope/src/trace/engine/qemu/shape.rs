@@ -124,17 +124,9 @@ fn shape_x86(insn: &Instruction) -> (Shape, bool) {
         return (Shape::Fixed(fixed), false);
     }
     for memory in InstructionInfoFactory::new().info(insn).used_memory() {
-        let (load, store) = match memory.access() {
-            OpAccess::Read | OpAccess::CondRead => (true, false),
-            OpAccess::Write | OpAccess::CondWrite => (false, true),
-            OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
-            OpAccess::None | OpAccess::NoMemAccess => continue,
-        };
+        let (load, store) = operands::ways(memory.access());
         certain &= !matches!(memory.access(), OpAccess::CondRead | OpAccess::CondWrite);
-        let size = match memory.memory_size().size() {
-            0 if insn.is_string_instruction() => insn.memory_size().size(),
-            size => size,
-        };
+        let size = operands::size_of(insn, memory);
         let area = operands::area_bytes(insn.mnemonic());
         for (kind, wanted) in [(AccessKind::Load, load), (AccessKind::Store, store)] {
             match wanted {
@@ -147,7 +139,7 @@ fn shape_x86(insn: &Instruction) -> (Shape, bool) {
         }
     }
     fixed.sort_by_key(|(kind, _)| *kind);
-    if insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix()) {
+    if operands::repeats(insn) {
         let count = |kind| fixed.iter().filter(|(k, _)| *k == kind).count() as u8;
         let (loads, stores) = (count(AccessKind::Load), count(AccessKind::Store));
         return (Shape::Repeated { loads, stores }, false);

@@ -25,6 +25,7 @@ use crate::model::{Avma, Capability};
 use crate::trace::child::{Child, ChildError, Launch, Limits};
 use crate::trace::maps;
 use crate::trace::tracee::{self, News, Slot, State};
+pub(super) use place::offset_of;
 use place::{Place, Wanted};
 
 /// Threads are followed, children are not; and the command never outlives us.
@@ -318,18 +319,7 @@ impl<'a> Target<'a> {
 
     /// Whatever is mapped executable now.
     pub(super) fn mappings(&self) -> Vec<Mapping> {
-        let bytes = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
-        String::from_utf8_lossy(&bytes)
-            .lines()
-            .filter_map(maps::parse_line)
-            .filter(|line| line.executable)
-            .map(|line| Mapping {
-                start: line.start,
-                end: line.end,
-                path: line.path.into(),
-                file_offset: line.file_offset,
-            })
-            .collect()
+        mappings(self.pid)
     }
 
     /// How many threads it has.
@@ -499,6 +489,22 @@ pub(super) fn capability() -> Capability {
         Ok((Err(cause), _)) => Capability::absent(why_forbidden(&cause)),
         Err(error) => Capability::absent(error.to_string()),
     }
+}
+
+/// Whatever a process has mapped executable now.
+pub(super) fn mappings(pid: i32) -> Vec<Mapping> {
+    let bytes = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes)
+        .lines()
+        .filter_map(maps::parse_line)
+        .filter(|line| line.executable)
+        .map(|line| Mapping {
+            start: line.start,
+            end: line.end,
+            path: line.path.into(),
+            file_offset: line.file_offset,
+        })
+        .collect()
 }
 
 /// Whether a stopped thread came to a breakpoint of the processor's here.

@@ -102,7 +102,11 @@ fn parse<'d>(path: &Path, data: &'d [u8]) -> Result<ElfFile64<'d, Endianness>, S
     }
 }
 
-fn offset_of(file: &ElfFile64<'_, Endianness>, svma: Svma) -> Option<FileOffset> {
+/// The position in a file of what has this stated address.
+pub(in crate::trace::engine) fn offset_of(
+    file: &ElfFile64<'_, Endianness>,
+    svma: Svma,
+) -> Option<FileOffset> {
     file.segments().find_map(|segment| {
         let (offset, size) = segment.file_range();
         let inside = svma.distance_from(Svma(segment.address())).filter(|d| *d < size)?;

@@ -257,7 +257,7 @@ impl<'a> Driver<'a> {
             return Ok(());
         }
         self.maps = setup::maps(self.copy.pid)?;
-        let code = self.maps.iter().filter(|m| m.executable && !setup::is_ours(m));
+        let code = self.maps.iter().filter(|m| m.executable && !setup::is_ours(&m.path));
         self.translator.pages.set_executable(code.map(|m| m.start..m.end).collect());
         Ok(())
     }

@@ -11,7 +11,7 @@ use iced_x86::{
 
 use super::emit::{Address, Gpr};
 use crate::trace::engine::AccessKind;
-use crate::trace::engine::operands::{is_dense, repeats_its_operand};
+use crate::trace::engine::operands::{is_dense, repeats, repeats_its_operand, ways};
 
 /// What a memory operand is addressed through, besides `ds`, `es` and `ss`, whose base is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,9 +104,7 @@ pub(super) fn memory_of(insn: &Instruction, info: &InstructionInfo) -> Memory {
     if is_unpredictable(insn) {
         return Memory::Unpredictable;
     }
-    let repeated = insn.is_string_instruction()
-        && (insn.has_rep_prefix() || insn.has_repe_prefix() || insn.has_repne_prefix());
-    if repeated {
+    if repeats(insn) {
         // The decoder gives no size for all repetitions together; that of one is the operand's.
         let element_bytes = insn.memory_size().size() as u32;
         let one = |used| repeat(used, element_bytes);
@@ -169,14 +167,6 @@ fn is_unpredictable(insn: &Instruction) -> bool {
         || matches!(insn.mnemonic(), Mnemonic::Xlatb | Mnemonic::Enter)
 }
 
-fn access_of(used: &UsedMemory) -> (bool, bool) {
-    match used.access() {
-        OpAccess::Read | OpAccess::CondRead => (true, false),
-        OpAccess::Write | OpAccess::CondWrite => (false, true),
-        _ => (true, true),
-    }
-}
-
 fn size_of(used: &UsedMemory) -> Option<u32> {
     let size = match used.memory_size() {
         MemorySize::Unknown => 0,
@@ -186,7 +176,7 @@ fn size_of(used: &UsedMemory) -> Option<u32> {
 }
 
 fn operand(used: &UsedMemory, mask: Register) -> Option<Operand> {
-    let (load, store) = access_of(used);
+    let (load, store) = ways(used.access());
     let part = |register: Register| match register {
         Register::None => Some(None),
         other => Gpr::of(other).map(Some),
@@ -216,7 +206,7 @@ fn repeat(used: &UsedMemory, element_bytes: u32) -> Option<Repeat> {
     if used.address_size() != CodeSize::Code64 || element_bytes == 0 {
         return None;
     }
-    let kind = match access_of(used) {
+    let kind = match ways(used.access()) {
         (true, false) => AccessKind::Load,
         (false, true) => AccessKind::Store,
         _ => return None,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::block::Memories;
+use crate::trace::tracee;
 
 /// The signal that a stop before a system call looks like.
 pub(super) const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
@@ -144,17 +145,14 @@ impl Process {
     }
 
     pub(super) fn registers(&self) -> io::Result<Registers> {
-        let mut registers = std::mem::MaybeUninit::<Registers>::zeroed();
-        request(libc::PTRACE_GETREGS, self.pid, 0, registers.as_mut_ptr() as usize)?;
-        // SAFETY: plain integers, all zero before the kernel filled them.
-        Ok(unsafe { registers.assume_init() })
+        tracee::registers(self.pid)
     }
 
     /// Sets the registers, and makes sure that no system call is restarted.
     pub(super) fn set_registers(&self, registers: &Registers) -> io::Result<()> {
         let mut registers = *registers;
         registers.orig_rax = u64::MAX;
-        request(libc::PTRACE_SETREGS, self.pid, 0, &raw const registers as usize)
+        tracee::set_registers(self.pid, &registers)
     }
 
     /// Signal, code and address of the signal that it stopped for.
@@ -218,7 +216,7 @@ impl Process {
             if looks < EAGER_LOOKS {
                 std::thread::yield_now();
             } else if briefly && looks == EAGER_LOOKS {
-                request(libc::PTRACE_INTERRUPT, self.pid, 0, 0)?;
+                tracee::interrupt(self.pid)?;
             } else if Instant::now() >= until {
                 break;
             } else {
@@ -314,10 +312,7 @@ impl Process {
         let flags = libc::CLONE_PARENT as u64;
         let mut child = None;
         let answer = self.call_with(libc::SYS_clone, [flags, 0, 0, 0, 0, 0], |process| {
-            let mut message: libc::c_ulong = 0;
-            let to = &raw mut message as usize;
-            request(libc::PTRACE_GETEVENTMSG, process.pid, 0, to)?;
-            child = Some(message as i32);
+            child = Some(tracee::event_message(process.pid)?);
             Ok(())
         })?;
         if answer < 0 {

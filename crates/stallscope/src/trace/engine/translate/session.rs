@@ -16,9 +16,9 @@ use super::setup::{self, SetupError};
 use super::translator::Translator;
 use super::verify::{self, Comparison, Pace};
 use super::{EngineError, ID, Recording, Sink, Window};
-use crate::model::{Avma, FileOffset};
+use crate::model::Avma;
 use crate::trace::child::{Exit, Launch, Limits, Status};
-use crate::trace::engine::target::Target;
+use crate::trace::engine::target::{self, Target};
 use crate::trace::engine::{Ended, Length, Mapping, step};
 use crate::trace::tracee::State;
 
@@ -132,12 +132,14 @@ impl Session<'_> {
             }
             Outcome::Short(reason) | Outcome::Lost(reason) => return Ok(Err(reason.clone())),
         };
+        let mut mappings = target::mappings(copied.copy.pid);
+        mappings.retain(|m| !setup::is_ours(&m.path.to_string_lossy()));
         let mut told = Told {
             instructions: copied.instructions,
             wall_ns: copied.wall_ns,
             ended,
             exit_code,
-            mappings: mappings(copied.copy.pid),
+            mappings,
             self_check: None,
         };
         if matches!(ended, Ended::Length | Ended::Short) {
@@ -364,19 +366,6 @@ impl From<io::Error> for Setback {
 
 fn failed(cause: io::Error) -> EngineError {
     EngineError::Unsupported { engine: ID, reason: cause.to_string() }
-}
-
-fn mappings(pid: i32) -> Vec<Mapping> {
-    let maps = setup::maps(pid).unwrap_or_default();
-    maps.into_iter()
-        .filter(|m| m.executable && !setup::is_ours(m))
-        .map(|m| Mapping {
-            start: Avma(m.start),
-            end: Avma(m.end),
-            path: m.path.into(),
-            file_offset: FileOffset(m.offset),
-        })
-        .collect()
 }
 
 fn verdict(found: &Comparison, excused: usize) -> Result<String, String> {

@@ -60,8 +60,8 @@ pub(super) enum SetupError {
 }
 
 /// Whether a mapping of the copy is part of the region.
-pub(super) fn is_ours(line: &MapLine) -> bool {
-    line.path.starts_with("/memfd:stallscope")
+pub(super) fn is_ours(path: &str) -> bool {
+    path.starts_with("/memfd:stallscope")
 }
 
 const PAGE_BYTES: u64 = 4096;

@@ -208,9 +208,13 @@ pub(super) fn run_natively(
     // It stands at a stop that has been dealt with, or at the window's start. That stop is taken away for one step: resumed with
     // it, an interrupt in between makes some processors report it once more.
     let mut passing = true;
+    let mut set = Vec::new();
     while Instant::now() < until {
         let stops = if passing { Vec::new() } else { finish.addresses() };
-        tracee::set_breakpoints(copy.pid, &stops)?;
+        if stops != set {
+            tracee::set_breakpoints(copy.pid, &stops)?;
+            set = stops;
+        }
         let signal_now = std::mem::take(&mut signal);
         let stopped = if passing || steps > 0 {
             passing = false;
