@@ -15,6 +15,7 @@ mod forwarding;
 #[cfg(test)]
 pub(crate) mod invented;
 pub mod known;
+mod pairs;
 mod prices;
 pub mod profile;
 
@@ -26,6 +27,7 @@ pub use decoded::DecodedCache;
 pub use facts::{Facts, SysfsCache};
 pub use features::{CounterLeaf, Features};
 pub use known::Microarchitecture;
+pub use pairs::{PairKind, PairPrice, RegisterFile};
 pub use prices::{CodeCache, LoopWindow, StringCosts, StringPoint};
 pub use profile::{
     ClockLevel, ForwardingRule, MachineProfile, PriceOrigin, PriceRange, ProfileClock,

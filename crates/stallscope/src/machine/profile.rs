@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::known::Microarchitecture;
+use super::pairs::PairPrice;
 use super::prices::{CodeCache, LoopWindow, StringCosts};
 use crate::model::Measurement;
 
@@ -164,6 +165,9 @@ pub struct MachineProfile {
     pub microarchitecture: Microarchitecture,
     /// Extra latency of a load that overlaps a store in flight and cannot be forwarded.
     pub store_forward_blocked_cycles: PriceRange,
+    /// The same by widths and register files; empty where nobody measured it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub store_forward_blocked_pairs: Vec<PairPrice>,
     /// Latency from store to load where it can be forwarded; absent where nobody measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_forward_cycles: Option<PriceRange>,
@@ -277,6 +281,7 @@ impl MachineProfile {
             version: PROFILE_VERSION,
             microarchitecture: design,
             store_forward_blocked_cycles: blocked,
+            store_forward_blocked_pairs: Vec::new(),
             store_forward_cycles: None,
             store_forward_free_after_cycles: None,
             rep_moves: None,
@@ -305,6 +310,7 @@ impl MachineProfile {
             }
         };
         quote(&mut self.store_forward_blocked_cycles.origin);
+        self.store_forward_blocked_pairs.iter_mut().for_each(|p| quote(&mut p.cycles.origin));
         quote(&mut self.forwarding_rule_origin);
         for price in [&mut self.store_forward_cycles, &mut self.line_split_cycles] {
             price.iter_mut().for_each(|p| quote(&mut p.origin));

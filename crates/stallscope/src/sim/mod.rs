@@ -7,11 +7,13 @@
 
 pub mod jumps;
 pub mod l1i;
+mod pairs;
 mod places;
 mod price;
 mod report;
 pub mod store_buffer;
 
+pub use pairs::LoadPrice;
 pub use places::{Place, Places};
 pub use price::{IterationPrice, blocked_iteration};
 pub use report::{Models, Subject, TraceReport, TraceWindow};

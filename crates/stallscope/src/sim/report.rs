@@ -5,9 +5,10 @@ use serde::Serialize;
 
 use super::jumps::{BlockCounts, JumpReport};
 use super::l1i::{InstructionCache, L1iReport, Replacement};
+use super::pairs::{self, LoadPrice};
 use super::places::{Place, Places};
-use super::store_buffer::{StoreBuffer, StoreBufferReport, StoreBufferShape};
-use crate::machine::{CodeCache, ForwardingRule, PriceRange};
+use super::store_buffer::{LoadSite, StoreBuffer, StoreBufferReport, StoreBufferShape};
+use crate::machine::{CodeCache, ForwardingRule, MachineProfile, PriceRange};
 use crate::model::Avma;
 use crate::trace::engine::{Block, BlockId, Ended, MemoryAccess, Recording, Sink};
 
@@ -42,6 +43,8 @@ pub struct TraceReport {
     pub store_buffer: StoreBufferReport,
     /// What a blocked load costs from store to load, by the machine profile.
     pub blocked_load_cycles: PriceRange,
+    /// The same for the loads above whose kind the profile prices by itself, by address.
+    pub load_prices: Vec<LoadPrice>,
     /// The instruction cache; absent where its shape is not known.
     pub l1i: Option<L1iReport>,
     /// Jumps on 32-byte boundaries.
@@ -61,6 +64,13 @@ impl TraceReport {
     pub fn place(&self, address: Avma) -> Option<&Place> {
         let at = self.places.binary_search_by_key(&address, |p| p.avma).ok()?;
         self.places.get(at)
+    }
+
+    /// What a blocked load costs where its kind was measured; else that of all of them counts.
+    #[must_use]
+    pub fn load_price(&self, insn: Avma) -> Option<&LoadPrice> {
+        let at = self.load_prices.binary_search_by_key(&insn, |p| p.insn).ok()?;
+        self.load_prices.get(at)
     }
 
     /// Blocked loads per thousand instructions.
@@ -100,12 +110,12 @@ impl Models {
         }
     }
 
-    /// What they say of a finished recording.
+    /// What they say of a finished recording, at the prices of `profile`.
     #[must_use]
     pub fn report(
         &self,
         recording: Recording,
-        blocked_load_cycles: PriceRange,
+        profile: &MachineProfile,
         jump_erratum: bool,
     ) -> TraceReport {
         let window = TraceWindow {
@@ -122,10 +132,12 @@ impl Models {
         let store_buffer = self.store_buffer.report();
         let l1i = self.l1i.as_ref().map(InstructionCache::report);
         let named = places.places(addresses(&store_buffer, l1i.as_ref(), &jumps));
+        let load_prices = pairs::prices(blocked(&store_buffer), &mut places, profile);
         TraceReport {
             window,
             store_buffer,
-            blocked_load_cycles,
+            blocked_load_cycles: profile.store_forward_blocked_cycles.clone(),
+            load_prices,
             l1i,
             jumps,
             jump_erratum,
@@ -135,9 +147,14 @@ impl Models {
     }
 }
 
+/// The loads that are reported in full.
+fn blocked(stores: &StoreBufferReport) -> impl Iterator<Item = &LoadSite> {
+    stores.sites.iter().take(MOST_SITES).filter(|s| s.blocked > 0)
+}
+
 fn addresses(stores: &StoreBufferReport, l1i: Option<&L1iReport>, jumps: &JumpReport) -> Vec<Avma> {
     let mut all = Vec::new();
-    for site in stores.sites.iter().take(MOST_SITES).filter(|s| s.blocked > 0) {
+    for site in blocked(stores) {
         all.push(site.insn);
         all.extend(site.blockers.iter().take(1).flat_map(|b| b.stores.iter().copied()));
     }

@@ -100,8 +100,7 @@ pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
         Some(file) => (replay(file, &mut models)?, format!("replay of {}", file.display())),
         None => follow(args, context, &mut models)?,
     };
-    let prices = modelled.profile.store_forward_blocked_cycles.clone();
-    let report = models.report(recording, prices, modelled.erratum);
+    let report = models.report(recording, &modelled.profile, modelled.erratum);
     finish(context, &report, &title, &modelled.announcement)
 }
 

@@ -115,12 +115,15 @@ fn one_load(report: &TraceReport, load: &LoadSite, text: &mut SourceText) -> Str
     out += &wrap("    reuse  ", &format!("iterations since the store: {}", named.join(", ")));
     let k = (0_u32..).zip(reuse).max_by_key(|(_, count)| **count).map_or(0, |(k, _)| k);
     let share = f64::from(k) + 1.0;
-    let price = &report.blocked_load_cycles;
+    let (what, price) = match report.load_price(load.insn) {
+        Some(price) => (price.sentence(), &price.cycles),
+        None => ("a blocked load".to_owned(), &report.blocked_load_cycles),
+    };
     out + &wrap(
         "    price  ",
         &format!(
             "a loop of this takes at least {:.1} to {:.1} cycles an iteration, and no more than \
-             before if it takes that long anyway (a blocked load: {})",
+             before if it takes that long anyway ({what}: {})",
             price.low_cycles / share,
             price.high_cycles / share,
             price.sentence()

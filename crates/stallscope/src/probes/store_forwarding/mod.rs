@@ -22,6 +22,7 @@ mod counted;
 mod delay;
 mod infer;
 mod kernel;
+mod pairs;
 pub mod peer;
 mod reference;
 mod report;

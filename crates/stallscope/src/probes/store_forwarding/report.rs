@@ -7,6 +7,7 @@ use super::case::{Case, Group, Registers};
 use super::classify::{Boundaries, Class, classify};
 use super::delay::DelayCurve;
 use super::infer::{RuleFinding, infer};
+use super::pairs;
 use super::reference::{self, Comparison};
 use crate::clock::counters::CounterCheck;
 use crate::machine::{Machine, MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment};
@@ -174,6 +175,7 @@ impl ForwardingReport {
         }
         if let (Some(blocked), Some(rule)) = (&self.blocked, self.rule.rule) {
             profile.store_forward_blocked_cycles = blocked.clone();
+            profile.store_forward_blocked_pairs = pairs::prices(&self.cells);
             profile.store_forward_cycles = self.forwarded.clone();
             profile.store_forward_free_after_cycles = self.delay.free_after_cycles;
             profile.forwarding_rule = rule;
@@ -192,15 +194,18 @@ fn find<'a>(cells: &'a [CellReport], case: &Case) -> Option<&'a CellReport> {
     cells.iter().find(|c| c.case == *case)
 }
 
-/// The range of a class over some groups; the case in the middle stands for it. Round trips that
-/// contain a move between register files would count that move as well.
+/// The range of a class over some groups. Round trips that contain a move between register files would count that move as well.
 fn price(cells: &[CellReport], class: Class, groups: &[Group]) -> Option<PriceRange> {
     let of_class = |c: &&CellReport| {
         let plain = matches!(c.case.registers, Registers::General | Registers::Vector);
         c.class == class && groups.contains(&c.case.group) && plain
     };
-    let mut all: Vec<&Measurement> =
-        cells.iter().filter(of_class).filter_map(|c| c.cycles.as_ref()).collect();
+    range(cells.iter().filter(of_class))
+}
+
+/// What these cells span; the one in the middle stands for them.
+pub(super) fn range<'a>(cells: impl Iterator<Item = &'a CellReport>) -> Option<PriceRange> {
+    let mut all: Vec<&Measurement> = cells.filter_map(|c| c.cycles.as_ref()).collect();
     all.sort_by(|a, b| a.value.total_cmp(&b.value));
     Some(PriceRange {
         low_cycles: all.first()?.value,
