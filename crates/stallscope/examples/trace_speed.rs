@@ -1,6 +1,6 @@
-//! How many instructions a second the translating engine follows: one window, counted and thrown away.
+//! How many instructions a second an engine follows: one window, counted and thrown away.
 //!
-//! `trace_speed memory|blocks OBJECT|- ADDRESS|entry SKIP calls:N|insns:N COMMAND ARGS...`; the address
+//! `trace_speed ENGINE memory|blocks OBJECT|- ADDRESS|entry SKIP calls:N|insns:N COMMAND ARGS...`; the address
 //! is as stated in the file, in hexadecimal; `-` is the launched program.
 
 #![allow(clippy::print_stdout)]
@@ -10,9 +10,8 @@ use std::sync::atomic::AtomicBool;
 
 use stallscope::model::Svma;
 use stallscope::trace::child::{Launch, Limits};
-use stallscope::trace::engine::translate::Translate;
 use stallscope::trace::engine::{
-    AccessKind, Block, BlockId, Engine, Length, MemoryAccess, Sink, Start, Window,
+    AccessKind, Block, BlockId, ENGINES, Length, MemoryAccess, Sink, Start, Window,
 };
 
 #[derive(Default)]
@@ -43,9 +42,11 @@ impl Sink for Counting {
 fn main() -> Result<(), Box<dyn Error>> {
     static NEVER: AtomicBool = AtomicBool::new(false);
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [mode, object, address, skip, length, program, rest @ ..] = &args[..] else {
+    let [engine, mode, object, address, skip, length, program, rest @ ..] = &args[..] else {
         return Err("see the first lines of this file for the arguments".into());
     };
+    let engine =
+        ENGINES.iter().find(|e| e.id() == engine).ok_or_else(|| format!("no engine {engine}"))?;
     let start = if address == "entry" {
         Start::Entry
     } else {
@@ -67,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut counted = Counting::default();
     let limits = Limits { timeout: None, interrupt: &NEVER };
-    let recording = Translate.record(&launch, &window, limits, &mut counted)?;
+    let recording = engine.record(&launch, &window, limits, &mut counted)?;
     println!(
         "{:>7.1} M/s  {} instructions in {:.3} s, {} blocks described, {} run, {} loads, {} stores, {}, {:?}",
         recording.instructions as f64 * 1e3 / recording.wall_ns as f64,

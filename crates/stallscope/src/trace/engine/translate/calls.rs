@@ -2,8 +2,9 @@
 //!
 //! The original will make it again, for real. So in the copy a call may run only if nobody else can
 //! notice; what others would notice is answered as if it had been done; and where no honest answer
-//! can be invented, the copy is given up and the original followed step by step instead.
+//! can be invented, the copy ends there or is given up and the original followed instead.
 
+use std::collections::VecDeque;
 use std::os::unix::fs::FileTypeExt;
 
 use rustc_hash::FxHashSet;
@@ -40,22 +41,15 @@ pub(super) struct Calls {
     own: FxHashSet<i32>,
     /// Descriptors to which a write was only pretended.
     pretended: FxHashSet<i32>,
-    idling: Idling,
+    /// Instructions before each of the latest calls by which a program passes the time.
+    idling: VecDeque<u64>,
     /// How many bytes and calls were held back.
     pub(super) withheld_bytes: u64,
     pub(super) withheld_calls: u64,
 }
 
-/// Calls by which a program passes the time, one after the other.
-#[derive(Clone, Copy, Debug, Default)]
-struct Idling {
-    calls: u64,
-    /// Instructions executed before the first.
-    since: u64,
-}
-
 /// So many calls to pass the time, one after the other, ...
-const MANY_IDLE: u64 = 300;
+const MANY_IDLE: usize = 300;
 /// ... with fewer instructions than this to each: it waits for what will not come.
 const FEW_BETWEEN: u64 = 20_000;
 
@@ -114,16 +108,20 @@ impl Calls {
             })
     }
 
-    /// Whether the program, which has executed so many instructions, only waits for other threads,
-    /// by yielding, sleeping and looking again. They stand still, so it would wait for ever.
-    pub(super) fn waits(&mut self, number: i64, instructions: u64) -> bool {
+    /// Whether the program only waits, with this call and those before it, for what will not come
+    /// from anywhere in the copy: the instructions before it began to. It has executed
+    /// `instructions` so far.
+    pub(super) fn waits(&mut self, number: i64, instructions: u64) -> Option<u64> {
         if !IDLE.contains(&number) {
-            self.idling = Idling { calls: 0, since: instructions };
-            return false;
+            self.idling.clear();
+            return None;
         }
-        self.idling.calls += 1;
-        let Idling { calls, since } = self.idling;
-        calls >= MANY_IDLE && instructions.saturating_sub(since) / calls < FEW_BETWEEN
+        self.idling.push_back(instructions);
+        if self.idling.len() < MANY_IDLE {
+            return None;
+        }
+        let since = self.idling.pop_front()?;
+        (instructions.saturating_sub(since) < MANY_IDLE as u64 * FEW_BETWEEN).then_some(since)
     }
 
     /// Remembers what a call that was made has opened.
@@ -506,11 +504,12 @@ mod tests {
     fn waiting_for_others_is_told_from_working_between_rests() {
         let mut calls = Calls::new(1, 1);
         let yields = |calls: &mut Calls, each: u64| {
-            (0..2 * MANY_IDLE).any(|n| calls.waits(libc::SYS_sched_yield, n * each))
+            (0..2 * MANY_IDLE as u64)
+                .find_map(|n| calls.waits(libc::SYS_sched_yield, 5_000_000 + n * each))
         };
-        assert!(yields(&mut calls, 100));
-        assert!(!calls.waits(libc::SYS_read, 0));
-        assert!(!yields(&mut calls, 10 * FEW_BETWEEN));
+        assert_eq!(yields(&mut calls, 100), Some(5_000_000));
+        assert_eq!(calls.waits(libc::SYS_read, 0), None);
+        assert_eq!(yields(&mut calls, 10 * FEW_BETWEEN), None);
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub(super) struct Driver<'a> {
     passing: Option<u64>,
     maps: Vec<MapLine>,
     pub(super) maps_are_old: bool,
+    /// When it is given up for waiting for others: the instructions before that began.
+    pub(super) waited_since: Option<u64>,
     /// How often each supervised instruction ran.
     pub(super) supervised_at: FxHashMap<u64, u64>,
     /// Pages with code that we have made read-only, with the rights they should have.
@@ -137,6 +139,7 @@ impl<'a> Driver<'a> {
             passing: None,
             maps: Vec::new(),
             maps_are_old: true,
+            waited_since: None,
             supervised_at: FxHashMap::default(),
             protected: FxHashMap::default(),
             program,

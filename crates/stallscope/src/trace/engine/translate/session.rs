@@ -2,8 +2,9 @@
 //!
 //! The copy is believed when a second copy, which ran the window natively under the same rules for
 //! system calls, ends as it does. Until then the original stands at the window's start, so that a
-//! copy that is not believed, or cannot be made, costs only time: the original is then stepped.
-//! Last the original runs the window itself, and what differs from it is reported.
+//! copy that is not believed, or cannot be made, costs only time: a shorter window is tried, as long
+//! as it tells more than stepping, and then the original is stepped. Last the original runs the
+//! window itself, and what differs from it is reported.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -22,9 +23,22 @@ use crate::trace::engine::target::{self, Target};
 use crate::trace::engine::{Ended, Length, Mapping, step};
 use crate::trace::tracee::State;
 
-/// A window that the copy could not follow to its end is kept if it has so many instructions; else the
-/// original is followed for as many, which takes half a minute.
-const ENOUGH_TO_KEEP: u64 = 1_000_000;
+/// A window that the copy could not follow to its end is kept if it has so many instructions.
+const ENOUGH_TO_KEEP: u64 = 100_000;
+
+/// The original is stepped for so many instructions at most, which takes half a minute.
+const MOST_STEPPED: u64 = 1_000_000;
+
+/// Whoever is not believed at one length may be at this part of it: less time goes by, in which
+/// threads and clocks can interfere.
+const SHORTER: u64 = 8;
+
+/// Windows that are tried in a copy.
+const MOST_TRIES: u32 = 6;
+
+/// How fast the native copies run whose differences are excused, one after the other while they are
+/// needed.
+const PACES: [Pace; 4] = [Pace::Full, Pace::Slow, Pace::Full, Pace::Slow];
 
 /// A native copy may take so much longer than the translated one, which is slower, and this long at least.
 const PATIENCE: (u32, Duration) = (4, Duration::from_secs(10));
@@ -39,13 +53,33 @@ pub(super) fn record(
     let mut target = Target::start(launch, limits)?;
     let tid = target.run_to(&window.start, window.skip)?;
     let mut session = Session { target, tid, window, limits, notes: Vec::new() };
-    let reason = match session.follow(sink)? {
-        Ok(told) => return session.finish(told),
-        Err(reason) => reason,
+    let threads = session.target.stop_others()?;
+    let mut thread = Process::borrowed_for_calls(tid).map_err(failed)?;
+    let mut length = window.length;
+    let (mut tries, mut reason) = (0, None);
+    let reason = loop {
+        session.notes.clear();
+        session.note_threads(threads);
+        let refused = match session.follow(&mut thread, length, sink)? {
+            Ok(mut told) => {
+                if let Some(reason) = reason {
+                    session.end_early(&mut told, reason);
+                }
+                return session.finish(told);
+            }
+            Err(refused) => refused,
+        };
+        tries += 1;
+        match refused.shorter.filter(|n| *n >= ENOUGH_TO_KEEP && tries < MOST_TRIES) {
+            Some(shorter) => length = Length::Instructions(shorter),
+            None => break refused.reason,
+        }
+        sink.restart();
+        reason = Some(refused.reason);
     };
     sink.restart();
     session.target.release_others();
-    let mut recording = step::record_from(session.target, tid, window, ENOUGH_TO_KEEP, sink)?;
+    let mut recording = step::record_from(session.target, tid, window, MOST_STEPPED, sink)?;
     recording.notes.insert(0, format!("followed step by step instead of translated: {reason}"));
     if recording.ended == Ended::Short {
         recording.notes.push(format!(
@@ -56,8 +90,18 @@ pub(super) fn record(
     Ok(recording)
 }
 
-/// Why the original must be stepped.
-type Refused = String;
+/// Why a window in the copy does not count.
+struct Refused {
+    reason: String,
+    /// Instructions from the window's start among which a copy may do better.
+    shorter: Option<u64>,
+}
+
+impl From<String> for Refused {
+    fn from(reason: String) -> Self {
+        Self { reason, shorter: None }
+    }
+}
 
 struct Session<'a> {
     target: Target<'a>,
@@ -76,6 +120,8 @@ struct Copied {
     finish: Finish,
     is_checkable: bool,
     instructions: u64,
+    /// The instructions before it began to wait for nothing but others.
+    waited_since: Option<u64>,
     wall_ns: u64,
 }
 
@@ -98,27 +144,42 @@ struct Told {
 }
 
 impl Session<'_> {
-    /// Follows the window in a copy, and compares. The inner error says why the original must be
-    /// stepped instead; it then still stands at the window's start.
-    fn follow(&mut self, sink: &mut dyn Sink) -> Result<Result<Told, Refused>, EngineError> {
-        let threads = self.target.stop_others()?;
+    fn note_threads(&mut self, threads: usize) {
         if threads > 1 {
             self.notes.push(format!(
                 "the other {} threads stood still while the copy ran and are not followed",
                 threads - 1
             ));
         }
-        let mut thread = Process::borrowed_for_calls(self.tid).map_err(failed)?;
-        let copied = match self.in_copy(&mut thread, sink) {
+    }
+
+    /// A shorter window than the one asked for was followed.
+    fn end_early(&mut self, told: &mut Told, reason: String) {
+        if told.ended == Ended::Length {
+            told.ended = Ended::Short;
+        }
+        self.notes
+            .push(format!("the window ends early, for at its whole length it failed: {reason}"));
+    }
+
+    /// Follows `length` from the window's start in a copy, and compares. The inner error says why
+    /// that does not count; the original then still stands at the window's start.
+    fn follow(
+        &mut self,
+        thread: &mut Process,
+        length: Length,
+        sink: &mut dyn Sink,
+    ) -> Result<Result<Told, Refused>, EngineError> {
+        let copied = match self.in_copy(thread, length, sink) {
             Ok(copied) => copied,
-            Err(Setback::Setup(error)) => return Ok(Err(error.to_string())),
+            Err(Setback::Setup(error)) => return Ok(Err(error.to_string().into())),
             Err(Setback::Over) => {
                 self.target.check_limits()?;
                 return Err(failed(io::Error::from(io::ErrorKind::Interrupted)));
             }
         };
-        if let Some(signal) = thread.held.last() {
-            self.target.deliver_later(*signal);
+        if let Some(signal) = std::mem::take(&mut thread.held).pop() {
+            self.target.deliver_later(signal);
         }
         let keeps = copied.instructions >= ENOUGH_TO_KEEP;
         let (ended, exit_code) = match &copied.outcome {
@@ -126,11 +187,18 @@ impl Session<'_> {
             Outcome::Exit(code) => (Ended::Exit, Some(*code)),
             Outcome::Exec => (Ended::Exec, None),
             Outcome::Signal(number) => (Ended::Signal(*number), None),
+            Outcome::Short(reason) if copied.waited_since.is_some() => {
+                // What follows is the waiting itself, and a window may end behind its length.
+                let shorter = copied.waited_since.map(|n| n - n / 4);
+                return Ok(Err(Refused { reason: reason.clone(), shorter }));
+            }
             Outcome::Short(reason) if keeps => {
                 self.notes.push(format!("the window ends early: {reason}"));
                 (Ended::Short, None)
             }
-            Outcome::Short(reason) | Outcome::Lost(reason) => return Ok(Err(reason.clone())),
+            Outcome::Short(reason) | Outcome::Lost(reason) => {
+                return Ok(Err(reason.clone().into()));
+            }
         };
         let mut mappings = target::mappings(copied.copy.pid);
         mappings.retain(|m| !setup::is_ours(&m.path.to_string_lossy()));
@@ -143,23 +211,27 @@ impl Session<'_> {
             self_check: None,
         };
         if matches!(ended, Ended::Length | Ended::Short) {
-            match self.compare(&mut thread, copied)? {
+            match self.compare(thread, copied)? {
                 Ok(check) => told.self_check = check,
-                Err(reason) => return Ok(Err(reason)),
+                Err(refused) => return Ok(Err(refused)),
             }
         }
         Ok(Ok(told))
     }
 
     /// Runs the window in a copy.
-    fn in_copy(&mut self, thread: &mut Process, sink: &mut dyn Sink) -> Result<Copied, Setback> {
+    fn in_copy(
+        &mut self,
+        thread: &mut Process,
+        length: Length,
+        sink: &mut dyn Sink,
+    ) -> Result<Copied, Setback> {
         let began = Instant::now();
         let entry = thread.registers()?;
         let mut copy = thread.fork()?;
         setup::unshare(&mut copy)?;
         let region = setup::make_region(&mut copy)?;
         let translator = Translator::new(region, self.window.memory);
-        let length = self.window.length;
         let calls = self.calls();
         let mut driver = Driver::new(copy, translator, calls, length, sink, self.limits.interrupt)?;
         driver.deadline = self.target.deadline();
@@ -186,6 +258,7 @@ impl Session<'_> {
             },
             finish,
             instructions: driver.counts.instructions,
+            waited_since: driver.waited_since,
             wall_ns: began.elapsed().as_nanos() as u64,
             copy: driver.copy,
         })
@@ -211,7 +284,7 @@ impl Session<'_> {
         }
         let natives = match self.confirmed(thread, &copied)? {
             Ok(natives) => natives,
-            Err(reason) => return Ok(Err(reason)),
+            Err(refused) => return Ok(Err(refused)),
         };
         let Some(at) = self.original_at_end(&copied.finish)? else {
             self.notes
@@ -241,7 +314,7 @@ impl Session<'_> {
         if let Some((control, at)) = &control {
             let mut found =
                 verify::compare(&copied.copy, &copied.program, control, at).map_err(failed)?;
-            for pace in [Pace::Full, Pace::Slow] {
+            for pace in PACES {
                 if found.is_equal() {
                     break;
                 }
@@ -253,10 +326,12 @@ impl Session<'_> {
             }
             if !found.is_equal() {
                 let what = differences(&found);
-                return Ok(Err(format!(
+                let reason = format!(
                     "at {:#x} the translated copy is not what a native one is: {what}",
                     copied.program.rip
-                )));
+                );
+                let shorter = Some(copied.instructions / SHORTER);
+                return Ok(Err(Refused { reason, shorter }));
             }
         }
         Ok(Ok(Natives { control, noise }))

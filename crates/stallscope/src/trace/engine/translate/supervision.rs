@@ -91,7 +91,8 @@ impl Driver<'_> {
         let number = r.rax.cast_signed();
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         self.counts.calls += 1;
-        if self.calls.waits(number, self.counts.instructions) {
+        if let Some(since) = self.calls.waits(number, self.counts.instructions) {
+            self.waited_since = Some(since);
             let reason = "it waits for its other threads, which stand still (a Go program needs none with \
                  GOMAXPROCS=1 GOGC=off GODEBUG=asyncpreemptoff=1)";
             return Ok(Next::End(Outcome::Short(reason.into())));

@@ -245,3 +245,26 @@ fn a_window_that_does_not_return() {
         }
     }
 }
+
+/// What waits for another thread is followed to where that begins, not through the waiting.
+#[test]
+fn a_window_ends_where_waiting_begins() {
+    let program = built("ends.c", "gcc", &["-pthread"]);
+    let launch = launch(&program, &["yield"]);
+    let native = untraced(&launch);
+    for length in [Length::Calls(1), Length::Instructions(10_000_000)] {
+        let (events, recording) = record(&launch, &at(&program, "window", 0, length), false);
+        assert_eq!((recording.ended, recording.engine), (Ended::Short, "translate"));
+        assert_eq!(recording.instructions, events.insns.len() as u64);
+        // 300 turns of the waiting loop are as long as three times the work before it.
+        assert!(
+            (100_000..1_200_000).contains(&recording.instructions),
+            "{}",
+            recording.instructions
+        );
+        assert!(matches!(recording.self_check, Some(Ok(_))), "{:?}", recording.self_check);
+        let said = recording.notes.join("; ");
+        assert!(said.contains("ends early") && said.contains("waits for its other"), "{said}");
+        assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    }
+}
