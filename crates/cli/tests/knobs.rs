@@ -75,7 +75,10 @@ struct Built {
 
 /// Sweeps and reads back what was built, and the whole result.
 fn sweep(here: &Path, args: &[&str]) -> (Vec<Built>, serde_json::Value) {
-    let fixed = ["sweep", "--quiet", "--json", "r.json", "--keep-disturbed", "--runs", "2"];
+    let mut fixed = vec!["sweep", "--quiet", "--json", "r.json", "--keep-disturbed"];
+    if !args.contains(&"--runs") {
+        fixed.extend(["--runs", "2"]);
+    }
     // Go's own cache of builds, wherever ours is.
     let go_cache = Command::new("go").args(["env", "GOCACHE"]).output();
     let mut command = stallscope(here, &[&fixed[..], args].concat());
@@ -153,6 +156,29 @@ fn lld_by_its_shuffle() {
     if have(&["ld.lld"]) {
         shuffles(("x.c", &c_source()), "lld", "cc -O1 {layout} -o {out} x.c");
     }
+}
+
+/// Five placements in one order, that of the build as it comes, with other distances.
+#[test]
+fn lld_by_its_padding() {
+    if !have(&["ld.lld-22"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("x.c"), c_source()).unwrap();
+    // GCC takes a linker by its plain name out of this folder.
+    fs::create_dir(here.join("tools")).unwrap();
+    std::os::unix::fs::symlink("/usr/bin/ld.lld-22", here.join("tools/ld.lld")).unwrap();
+    let build = "cc -B tools -O1 {layout} -o {out} x.c";
+    let args = ["--layouts", "4", "--knob", "lld-padding", "--source", "x.c", "--run", "{out}"];
+    let (built, _) = sweep(here, &[&args[..], &["--build", build]].concat());
+    assert_eq!(built.len(), 5);
+    assert!(built.iter().all(|b| order(&b.program) == order(&built[0].program)), "order changes");
+    // It pads the segment, and few of the sections.
+    let starts = |b: &Built| -> Vec<u64> { places(&b.program).iter().map(|p| p.0).collect() };
+    let all: BTreeSet<Vec<u64>> = built.iter().map(starts).collect();
+    assert_eq!(all.len(), 5, "the padding does not move functions: {all:?}");
 }
 
 #[test]
@@ -264,4 +290,27 @@ fn the_environment_moves_the_stack_and_nothing_is_built() {
     assert!(sizes.iter().all(|s| s.len() == 1), "{sizes:?}");
     assert_eq!(sizes.iter().flatten().collect::<BTreeSet<_>>().len(), 5, "{sizes:?}");
     assert!(result["notes"].as_array().unwrap().iter().any(|n| n["id"] == "stack-only"));
+}
+
+/// Every run of a placement has its stack at the same address, and every other placement has another.
+#[test]
+fn a_placement_of_the_stack_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let source =
+        "#include <stdio.h>\nint main(void) { int x; printf(\"at %lu\\n\", (unsigned long)&x); }\n";
+    fs::write(here.join("x.c"), source).unwrap();
+    let built = Command::new("cc").args(["-O1", "-o", "x", "x.c"]).current_dir(here).status();
+    assert!(built.unwrap().success());
+    let args =
+        ["--knob", "env", "--layouts", "4", "--metric", "regex:at (.*)", "--run", "./x", "--runs"];
+    let (_, result) = sweep(here, &[&args[..], &["4"]].concat());
+    let refused = result["notes"].as_array().unwrap().iter().any(|n| n["id"] == "random-addresses");
+    let mut stacks: Vec<BTreeSet<String>> = vec![BTreeSet::new(); 5];
+    for run in result["runs"].as_array().unwrap() {
+        stacks[run["layout"].as_u64().unwrap() as usize].insert(run["printed"].to_string());
+    }
+    let fixed = stacks.iter().all(|s| s.len() == 1);
+    assert_eq!(fixed, !refused, "{stacks:?}");
+    assert!(refused || stacks.iter().flatten().collect::<BTreeSet<_>>().len() == 5, "{stacks:?}");
 }

@@ -16,6 +16,7 @@ use crate::compare::schedule::Arm;
 use crate::compare::verdict::Decision;
 use crate::compare::{Metric, SameHotCode};
 use crate::model::Unit;
+use crate::trace::child::FixedAddresses;
 
 /// One build of the sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -165,6 +166,8 @@ pub enum SweepNote {
     },
     /// Only the stack moved, not the code.
     StackOnly,
+    /// The stack should have moved by as much as was asked for, and moves by itself.
+    RandomAddresses,
     /// Nothing was placed at random.
     OneLayoutEach,
     /// No calibration chain could be run.
@@ -195,6 +198,10 @@ impl std::fmt::Display for SweepNote {
             Self::SameHotCode { a, b, same } => write!(f, "A {a}, B {b}: {same}"),
             Self::StackOnly => f.write_str(
                 "only the stack was moved, by the size of the environment; the code stayed where it is",
+            ),
+            Self::RandomAddresses => f.write_str(
+                "the stack starts elsewhere in every run, for fixed addresses are refused here \
+                 (personality, which containers often forbid): these placements are none",
             ),
             Self::OneLayoutEach => f.write_str(
                 "one placement of each variant: this is about these builds, and placement alone moves \
@@ -420,6 +427,9 @@ fn notes(
         notes.push(SweepNote::OneLayoutEach);
     } else if settings.knob == Knob::Environment {
         notes.push(SweepNote::StackOnly);
+        if FixedAddresses::new().is_none() {
+            notes.push(SweepNote::RandomAddresses);
+        }
     }
     if settings.guard && unguarded {
         notes.push(SweepNote::Unguarded);

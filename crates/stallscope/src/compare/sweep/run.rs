@@ -22,7 +22,7 @@ use crate::compare::layouts::AS_BUILT;
 use crate::compare::neighbours::Guard;
 use crate::compare::schedule::shuffle;
 use crate::machine::Machine;
-use crate::trace::child::{ChildError, Launch, Limits, Streams, resolve_program};
+use crate::trace::child::{ChildError, FixedAddresses, Launch, Limits, Streams, resolve_program};
 
 /// Bytes of environment that placements of the stack are drawn from, a page of 16-byte steps.
 const STACK_STEPS: u64 = 256;
@@ -360,6 +360,8 @@ impl<'a> Plan<'a> {
         if !runs.is_empty() {
             progress(Stage::Resumed { runs: runs.len() as u64 });
         }
+        let moves_stack = settings.knob == Knob::Environment;
+        let _fixed = moves_stack.then(FixedAddresses::new);
         let mut guard = settings.guard.then(|| Guard::new(settings.cpu)).flatten();
         let mut rounds = settings.rounds.unwrap_or(PILOT_ROUNDS);
         let resumed = runs.len();

@@ -7,6 +7,7 @@
 //! itself is not in it. Output goes through pipes into a running digest, so that a program which
 //! prints gigabytes costs no memory. A limit, an interrupt or a dropped value kills the whole group.
 
+mod addresses;
 mod error;
 mod launch;
 mod output;
@@ -23,6 +24,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::pipe2;
 
+pub use addresses::FixedAddresses;
 pub use error::ChildError;
 pub use launch::{Launch, Streams, resolve_program};
 pub use output::Output;
