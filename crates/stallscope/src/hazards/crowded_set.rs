@@ -97,6 +97,10 @@ impl Hazard for CrowdedSet {
         Needs::Program
     }
 
+    fn pays_at_site(&self) -> bool {
+        false
+    }
+
     fn look(&self, _view: &FunctionView<'_>, _profile: &MachineProfile) -> Vec<Candidate> {
         Vec::new()
     }

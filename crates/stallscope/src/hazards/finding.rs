@@ -33,8 +33,13 @@ impl Describer<'_> {
         let sets = candidate.sets.iter().map(|set| set.iter().map(place).collect()).collect();
         others.extend(candidate.elsewhere.iter().filter_map(|svma| site_at(view.image, *svma)));
         let heat_share = self.heat.map(|h| h.share(view.function, &around(view, candidate.site)));
+        let block_share = self
+            .heat
+            .filter(|_| rule.pays_at_site())
+            .map(|h| block_share(h, view, candidate.site, &candidate.sets));
+        let share = heat_share.map(|all| block_share.map_or(all, |own| own.min(all)));
         // One per cent of a run counts as much as no profile does, so that scores stay readable.
-        let heat = heat_share.map_or(1.0, |share| (100.0 * share).max(COLD));
+        let heat = share.map_or(1.0, |share| (100.0 * share).max(COLD));
         Finding {
             rule: rule.id().to_owned(),
             id: stable_id(rule.id(), &view.function.symbol, &main, &others, &mut self.repeats),
@@ -48,6 +53,7 @@ impl Describer<'_> {
             score: candidate.cycles_lost.middle() * candidate.weight * heat,
             cycles_lost: candidate.cycles_lost,
             heat_share,
+            block_share,
             mechanism: candidate.mechanism,
             remedy: candidate.remedy,
         }
@@ -65,6 +71,27 @@ fn around(view: &FunctionView<'_>, insn: usize) -> Vec<Range<Svma>> {
             .map(|b| code.insns[b.first].svma..code.insns[b.end - 1].end())
             .collect(),
         None => vec![view.function.start..view.function.end()],
+    }
+}
+
+/// The most that the block of an instruction can have had of the run; less where all that makes it pay
+/// stands in blocks that run less often than it does.
+fn block_share(heat: &Heat, view: &FunctionView<'_>, insn: usize, sets: &[Vec<usize>]) -> f64 {
+    let code = view.code();
+    let block = |insn: usize| &code.blocks[code.block_of(insn)];
+    let most = |insn: usize| {
+        let block = block(insn);
+        heat.most(view.function, &(code.insns[block.first].svma..code.insns[block.end - 1].end()))
+    };
+    // As often as a block of that many instructions runs.
+    let often = |insn: usize| most(insn) / (block(insn).end - block(insn).first) as f64;
+    let together = |set: &Vec<usize>| set.iter().map(|i| often(*i)).fold(f64::INFINITY, f64::min);
+    let partners = sets.iter().map(together).fold(0.0, f64::max);
+    let own = often(insn);
+    if own > 0.0 && partners < own && !sets.is_empty() {
+        most(insn) * partners / own
+    } else {
+        most(insn)
     }
 }
 

@@ -15,7 +15,12 @@ pub struct Heat {
     /// Weights of functions whose profile does not say where in them.
     somewhere_in: HashMap<Svma, f64>,
     total: f64,
+    /// The least that the profile books anywhere: one sample, or one execution.
+    least: f64,
 }
+
+/// Where there was no sample, there may still be this many with a probability of 5 %.
+const UNSEEN_SAMPLES: f64 = 3.0;
 
 impl Heat {
     /// Finds the places of a profile in a program. The total is that of the whole profile, so that
@@ -23,7 +28,9 @@ impl Heat {
     #[must_use]
     pub fn of(image: &Image, spots: &[HotSpot]) -> Self {
         let by_name = names(image);
-        let mut heat = Self { total: spots.iter().map(|s| s.weight).sum(), ..Self::default() };
+        let weights = || spots.iter().map(|s| s.weight).filter(|weight| *weight > 0.0);
+        let least = weights().fold(f64::INFINITY, f64::min);
+        let mut heat = Self { total: weights().sum(), least, ..Self::default() };
         for spot in spots.iter().filter(|s| is_of(image, s.object.as_deref())) {
             match &spot.place {
                 HotPlace::Stated(svma) => heat.at.push((*svma, spot.weight)),
@@ -67,6 +74,14 @@ impl Heat {
     pub fn share(&self, function: &Function, stretches: &[Range<Svma>]) -> f64 {
         let exact: f64 = stretches.iter().map(|range| self.between(range)).sum();
         self.share_of(exact + self.somewhere_in.get(&function.start).copied().unwrap_or(0.0))
+    }
+
+    /// The most that one stretch of a function can have had of the run: what was seen there, and what
+    /// so many samples can have missed.
+    #[must_use]
+    pub fn most(&self, function: &Function, stretch: &Range<Svma>) -> f64 {
+        self.share(function, std::slice::from_ref(stretch))
+            + self.share_of(UNSEEN_SAMPLES * self.least)
     }
 
     fn between(&self, range: &Range<Svma>) -> f64 {
@@ -138,6 +153,10 @@ mod tests {
             heat.share(f, &[f.start.offset(from)..f.start.offset(to)])
         };
         assert_eq!(share(hot, 0, 4), 0.4);
+        // The least weight is 1 of 10: so much can hide three times where nothing was seen.
+        let most =
+            |from: i64, to: i64| heat.most(hot, &(hot.start.offset(from)..hot.start.offset(to)));
+        assert!((most(3, 4) - 0.3).abs() < 1e-9 && (most(0, 2) - 0.6).abs() < 1e-9);
         assert_eq!((share(hot, 0, 1), share(hot, 1, 4)), (0.3, 0.1));
         assert_eq!(share(warm, 0, 1), 0.4);
         assert_eq!(heat.program_share(), 0.8);

@@ -91,6 +91,10 @@ impl Hazard for LoopAlignment {
         Needs::Loops
     }
 
+    fn pays_at_site(&self) -> bool {
+        false
+    }
+
     fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
         let loops = &view.code().loops;
         let is_innermost =

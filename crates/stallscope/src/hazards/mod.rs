@@ -74,6 +74,11 @@ pub trait Hazard: Sync {
     }
     /// What a function must have; the scan asks before it does any work for the rule.
     fn needs(&self) -> Needs;
+    /// Whether each execution of the site itself costs; else it is the loop or function that it
+    /// stands for.
+    fn pays_at_site(&self) -> bool {
+        true
+    }
     /// All candidates in one function.
     fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate>;
     /// All candidates that take several functions to see: the function that holds the site, the

@@ -149,6 +149,7 @@ mod tests {
         Finding {
             cycles_lost: CyclesLost { low: 0.0, high: 15.0 },
             heat_share: None,
+            block_share: None,
             rule: "store-forward".into(),
             id: FindingId("store-forward-00000000".into()),
             loop_depth: 1,

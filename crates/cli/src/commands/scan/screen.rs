@@ -86,6 +86,9 @@ pub fn entry(rank: usize, finding: &Finding, text: &mut SourceText) -> String {
     );
     if let Some(share) = finding.heat_share {
         place += &format!(", {:.1} % of the profile", 100.0 * share);
+        if let Some(own) = finding.block_share.filter(|own| *own < share) {
+            place += &format!(" in its loop, {:.2} % at most here", 100.0 * own);
+        }
     }
     let about_stores = finding.rule == STORE_FORWARD.id();
     if about_stores {
