@@ -52,7 +52,7 @@ impl Sink for WindowLog {
 }
 
 /// Where an instruction of a window stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowInsn {
     /// In the process.
     pub avma: Avma,
