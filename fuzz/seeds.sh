@@ -45,3 +45,37 @@ done
 gcc -O2 -nostdlib -shared "$scratch/seed.c" -o "$into/shared.so"
 gcc -O2 -nostdlib -shared -s "$scratch/seed.c" -o "$into/stripped.so"
 echo "$(find "$into" -type f | wc -l) files in fuzz/$into"
+
+# Recordings: a short one in a file and one through a pipe, its text, and what callgrind counts.
+cat >"$scratch/hot.c" <<'SOURCE'
+int main(void) {
+    volatile unsigned long x = 1;
+    for (int i = 0; i < 3000000; i++) x = x * 5 + 1;
+    return 0;
+}
+SOURCE
+gcc -O1 -static-pie "$scratch/hot.c" -o "$scratch/hot"
+recordings=corpus/perf_data
+profiles=corpus/profile_data
+mkdir -p "$recordings" "$profiles"
+if command -v perf >/dev/null; then
+    perf record -q -e cpu-clock:u -c 500000 -o "$recordings/file" "$scratch/hot" 2>/dev/null || true
+    perf record -q -e cpu-clock -F 999 -o - "$scratch/hot" >"$recordings/pipe" 2>/dev/null || true
+    perf record -q -z -e cpu-clock:u -c 100000 -o "$recordings/packed" "$scratch/hot" 2>/dev/null || true
+    [[ -s $recordings/file ]] && perf script -i "$recordings/file" 2>/dev/null | head -20 >"$profiles/script.txt" || true
+fi
+cp "$recordings"/* "$profiles/" 2>/dev/null || true
+if command -v valgrind >/dev/null; then
+    valgrind -q --tool=callgrind --dump-instr=yes --callgrind-out-file="$scratch/counts" "$scratch/hot" 2>/dev/null || true
+    head -c 3000 "$scratch/counts" >"$profiles/callgrind" 2>/dev/null || true
+fi
+
+# The tables of a Go program, if there is one.
+tables=corpus/pclntab
+mkdir -p "$tables"
+go=../cases/go-untouched-code/build/before
+if [[ -e $go ]]; then
+    objcopy -O binary --only-section=.gopclntab "$go" "$scratch/pclntab"
+    head -c 4096 "$scratch/pclntab" >"$tables/go"
+fi
+echo "$(find "$recordings" "$profiles" "$tables" -type f | wc -l) files in fuzz/$recordings, $profiles and $tables"

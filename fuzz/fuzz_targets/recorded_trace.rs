@@ -15,6 +15,11 @@ impl Sink for Check {
         self.0.push(block.insns.len());
     }
 
+    fn restart(&mut self) {
+        // Blocks are described anew from number 0.
+        self.0.clear();
+    }
+
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
         let length = self.0[id.0 as usize];
         assert!(accesses.iter().all(|a| (a.insn as usize) < length && a.size_bytes > 0));

@@ -9,9 +9,8 @@ use schemars::Schema;
 use stallscope::compare::Comparison;
 use stallscope::compare::results::Judgement;
 use stallscope::compare::sweep::SweepReport;
-use stallscope::explain::Explanation;
+use stallscope::explain::{Explanation, MeasuredLayout};
 use stallscope::hazards::ScanReport;
-use stallscope::layout::LayoutReport;
 use stallscope::machine::MachineProfile;
 use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
@@ -32,7 +31,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "explanation", make: schema_of::<Explanation> },
     Entry { name: "finding", make: schema_of::<Finding> },
     Entry { name: "judgement", make: schema_of::<Judgement> },
-    Entry { name: "layout-report", make: schema_of::<LayoutReport> },
+    Entry { name: "layout-report", make: schema_of::<MeasuredLayout> },
     Entry { name: "machine-profile", make: schema_of::<MachineProfile> },
     Entry { name: "probe-report", make: schema_of::<ProbeReport> },
     Entry { name: "sample-run", make: schema_of::<SampleRun> },

@@ -67,9 +67,8 @@ fn read(table: Table<'_>, code: Svma) -> Option<Vec<GoFunction>> {
     let mut found: Vec<GoFunction> = Vec::new();
     for index in 0..count {
         let entry = functions.checked_add(index.checked_mul(8)?)?;
-        let (Some(at), Some(place), Some(next)) =
-            (table.u32(entry), table.u32(entry + 4), table.u32(entry + 8))
-        else {
+        let field = |behind: usize| table.u32(entry.checked_add(behind)?);
+        let (Some(at), Some(place), Some(next)) = (field(0), field(4), field(8)) else {
             break;
         };
         let description = functions.checked_add(place as usize)?;
@@ -137,6 +136,10 @@ mod tests {
             let found = go_functions(&bytes[..length], Svma(0));
             assert!(found.len() <= 2);
         }
+        // A list that should begin right in front of the last address.
+        let mut far = bytes.clone();
+        far[8 + 8 * 7..8 + 8 * 8].copy_from_slice(&(u64::MAX - 3).to_le_bytes());
+        assert!(go_functions(&far, Svma(0)).is_empty());
         assert!(go_functions(&bytes[1..], Svma(0)).is_empty());
         assert!(go_functions(&[0xff; 200], Svma(u64::MAX)).is_empty());
     }

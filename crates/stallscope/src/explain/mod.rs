@@ -11,6 +11,7 @@
 mod bench;
 mod cause;
 mod heat;
+mod measured;
 mod open;
 mod rows;
 pub mod simulate;
@@ -23,6 +24,7 @@ use serde::Serialize;
 pub use bench::{Bench, ProcessBench};
 pub use cause::{Cause, LoopHeat};
 pub use heat::{ArmHeat, Heat};
+pub use measured::{MeasuredLayout, measured_difference, shows_difference};
 pub use rows::{FunctionRow, Place};
 
 use open::UserTime;

@@ -3,7 +3,8 @@
 //! A count is no cause. The story that this room follows held 18 more misses per operation responsible
 //! for 450 ns: at the most that a miss can cost they pay for a third of that. So each effect is
 //! priced with what one event costs at least and at most, and one that cannot pay for half of the
-//! difference is not named. Nor is one named that pulls the other way.
+//! difference is not named. Nor is one named that pulls the other way, or where the runs show no
+//! difference at all.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,6 +26,8 @@ pub enum EffectKind {
     DecodedMisses,
     /// Windows that hot loops touch beyond those that they need.
     ExtraWindows,
+    /// Pages of code that the first-level TLB had to be told again.
+    PageRefills,
 }
 
 impl EffectKind {
@@ -36,6 +39,7 @@ impl EffectKind {
             Self::CodeMisses => "misses of the instruction cache",
             Self::DecodedMisses => "windows decoded anew",
             Self::ExtraWindows => "extra windows of hot loops",
+            Self::PageRefills => "refills of the TLB for code",
         }
     }
 }
@@ -45,21 +49,52 @@ impl EffectKind {
 pub struct EventCount {
     /// Which.
     pub kind: EffectKind,
-    /// Events per operation before.
-    pub before: f64,
-    /// Events per operation after.
-    pub after: f64,
+    /// Events per operation before: as two models count them that stand for the least and the most
+    /// there may be; twice the same where there is no doubt.
+    pub before: [f64; 2],
+    /// Events per operation after, by the same two models.
+    pub after: [f64; 2],
     /// What one event costs.
     pub each: PriceRange,
 }
 
 /// The difference that was measured, of one operation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredDifference {
     /// Core cycles that one operation took before.
     pub operation_cycles: f64,
     /// By how much it takes longer (or, below 0, shorter), as a share of that.
     pub share: f64,
+    /// The interval of that share; absent where nobody said one.
+    pub interval: Option<[f64; 2]>,
+    /// Whether the runs show a difference; absent where nobody judged that.
+    pub differs: Option<bool>,
+    /// That judgement in a word, such as `slower`.
+    pub verdict: Option<String>,
+    /// How many pairs of runs it comes from; absent where it was not measured here.
+    pub pairs: Option<usize>,
+}
+
+impl MeasuredDifference {
+    /// A difference that somebody states.
+    #[must_use]
+    pub fn stated(operation_cycles: f64, share: f64) -> Self {
+        Self { operation_cycles, share, interval: None, differs: None, verdict: None, pairs: None }
+    }
+
+    /// Whether there is anything to explain.
+    #[must_use]
+    pub fn is_difference(&self) -> bool {
+        let has_sign = self.interval.is_none_or(|[low, high]| low * high > 0.0);
+        self.differs.unwrap_or(true) && has_sign && self.share.abs() > 0.0
+    }
+
+    /// Cycles of the difference: the smallest and the largest that it may be, by size.
+    fn cycles(&self) -> [f64; 2] {
+        let [low, high] =
+            self.interval.unwrap_or([self.share; 2]).map(|s| s * self.operation_cycles);
+        if low.abs() <= high.abs() { [low, high] } else { [high, low] }
+    }
 }
 
 /// What an effect can be held responsible for.
@@ -68,6 +103,8 @@ pub struct MeasuredDifference {
 pub enum Payment {
     /// Nothing was measured to hold it against.
     Unmeasured,
+    /// The runs show no difference.
+    NoDifference,
     /// Pays for nothing, or in the other direction.
     Nothing,
     /// At its most too little to be the cause.
@@ -85,7 +122,8 @@ pub struct Effect {
     pub count: EventCount,
     /// Cycles per operation that the change of the count adds: least and most, below 0 where it saves.
     pub added_cycles: [f64; 2],
-    /// The same as a share of the measured difference.
+    /// The same as a share of the measured difference: of the largest and of the smallest that it may
+    /// be.
     pub paid_share: Option<[f64; 2]>,
     /// What follows.
     pub payment: Payment,
@@ -106,8 +144,12 @@ impl Budget {
     /// Prices the counts and holds them against the measured difference.
     #[must_use]
     pub fn of(counts: Vec<EventCount>, measured: Option<MeasuredDifference>) -> Self {
-        let mut effects: Vec<Effect> = counts.into_iter().map(|c| effect(c, measured)).collect();
-        let surely = |e: &Effect| e.added_cycles[0].abs().min(e.added_cycles[1].abs());
+        let mut effects: Vec<Effect> =
+            counts.into_iter().map(|c| effect(c, measured.as_ref())).collect();
+        let surely = |e: &Effect| match e.added_cycles {
+            [low, high] if low * high <= 0.0 => 0.0,
+            [low, high] => low.abs().min(high.abs()),
+        };
         let at_most = |e: &Effect| e.added_cycles[0].abs().max(e.added_cycles[1].abs());
         effects.sort_by(|x, y| {
             (surely(y), at_most(y))
@@ -119,16 +161,18 @@ impl Budget {
     }
 }
 
-fn effect(count: EventCount, measured: Option<MeasuredDifference>) -> Effect {
-    let more = count.after - count.before;
-    let ends = [more * count.each.low_cycles, more * count.each.high_cycles];
-    let added_cycles = [ends[0].min(ends[1]), ends[0].max(ends[1])];
-    let difference = measured.map(|m| m.operation_cycles * m.share).filter(|d| d.abs() > 0.0);
-    let paid_share = difference.map(|d| {
-        let shares = added_cycles.map(|cycles| cycles / d);
-        [shares[0].min(shares[1]), shares[0].max(shares[1])]
+fn effect(count: EventCount, measured: Option<&MeasuredDifference>) -> Effect {
+    let more = [0, 1].map(|model| count.after[model] - count.before[model]);
+    let prices = [count.each.low_cycles, count.each.high_cycles];
+    let added_cycles = ends(more.iter().flat_map(|n| prices.map(|cycles| n * cycles)));
+    let difference = measured.filter(|m| m.is_difference());
+    let paid_share = difference.map(|m| {
+        ends(
+            added_cycles.iter().flat_map(|cycles| m.cycles().map(|difference| cycles / difference)),
+        )
     });
     let payment = match paid_share {
+        None if measured.is_some() => Payment::NoDifference,
         None => Payment::Unmeasured,
         Some([_, most]) if most <= 0.0 => Payment::Nothing,
         Some([least, _]) if least > 1.0 + NAMED_FROM => Payment::TooMuch,
@@ -136,6 +180,13 @@ fn effect(count: EventCount, measured: Option<MeasuredDifference>) -> Effect {
         Some(_) => Payment::CanPay,
     };
     Effect { count, added_cycles, paid_share, payment }
+}
+
+/// The smallest and the largest; no zero has a sign.
+fn ends(values: impl Iterator<Item = f64>) -> [f64; 2] {
+    values
+        .map(|v| v + 0.0)
+        .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], v| [low.min(v), high.max(v)])
 }
 
 /// Where a price comes from, in a word.
@@ -160,12 +211,13 @@ mod tests {
             EffectKind::CodeMisses => lake.code_miss_price(),
             EffectKind::DecodedMisses => lake.decode_again_price(),
             EffectKind::ExtraWindows => lake.extra_window_price(),
+            EffectKind::PageRefills => lake.code_tlb_refill_price(),
         };
-        EventCount { kind, before, after, each }
+        EventCount { kind, before: [before; 2], after: [after; 2], each }
     }
 
     fn measured(operation_cycles: f64, share: f64) -> Option<MeasuredDifference> {
-        Some(MeasuredDifference { operation_cycles, share })
+        Some(MeasuredDifference::stated(operation_cycles, share))
     }
 
     /// 18 misses more, 450 ns more of 15 us, at 3 GHz.
@@ -222,5 +274,49 @@ mod tests {
         let unmeasured = Budget::of(counts, None);
         assert_eq!(unmeasured.effects[0].payment, Payment::Unmeasured);
         assert_eq!((unmeasured.effects[0].paid_share, unmeasured.named), (None, None));
+    }
+    /// Two models count 100 or 1000 windows more; at 12 cycles at the most.
+    #[test]
+    fn where_two_models_count_both_ends_come_from_the_same_model() {
+        let both = EventCount {
+            before: [600.0, 2400.0],
+            after: [700.0, 3400.0],
+            ..count(EffectKind::DecodedMisses, 0.0, 0.0)
+        };
+        let pays = |count: &EventCount, share| {
+            let budget = Budget::of(vec![count.clone()], measured(100_000.0, share));
+            (budget.effects[0].added_cycles, budget.effects[0].payment)
+        };
+        assert_eq!(pays(&both, 0.1), ([0.0, 12_000.0], Payment::CanPay));
+        assert_eq!(pays(&both, 0.3), ([0.0, 12_000.0], Payment::TooLittle));
+        // One sees more and the other fewer: it may pull either way.
+        let torn = EventCount { after: [700.0, 2000.0], ..both };
+        assert_eq!(pays(&torn, 0.1), ([-4800.0, 1200.0], Payment::TooLittle));
+    }
+
+    /// 3 % slower, [2, 4] %, of 45,000 cycles: 900 to 1800.
+    #[test]
+    fn an_interval_widens_what_is_paid_and_without_a_difference_nothing_is_named() {
+        let of = |interval, differs| {
+            let interval = Some(interval);
+            let stated = MeasuredDifference::stated(45_000.0, 0.03);
+            let measured = MeasuredDifference { interval, differs, pairs: Some(20), ..stated };
+            Budget::of(vec![count(EffectKind::CodeMisses, 20.0, 38.0)], Some(measured))
+        };
+        let paid = |budget: &Budget| budget.effects[0].paid_share;
+        let slower = of([0.02, 0.04], Some(true));
+        // 432 cycles at the most are 48 % of the smallest difference that it may be.
+        assert!((paid(&slower).unwrap()[1] - 0.48).abs() < 1e-9, "{slower:?}");
+        assert_eq!((slower.effects[0].payment, slower.named), (Payment::TooLittle, None));
+        let vague = of([0.01, 0.05], Some(true));
+        assert_eq!(vague.named, Some(EffectKind::CodeMisses));
+        for nothing in [
+            of([-0.01, 0.07], None),
+            of([0.001, 0.002], Some(false)),
+            of([0.02, 0.04], Some(false)),
+        ] {
+            assert_eq!((paid(&nothing), nothing.named), (None, None));
+            assert_eq!(nothing.effects[0].payment, Payment::NoDifference);
+        }
     }
 }

@@ -9,11 +9,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::jumps::{BoundaryJump, boundary_jumps};
+use super::occupancy::misses_placed;
 use super::uop_cache::{DecodedUse, decoded_use};
-use super::{JumpCounts, Samples, TracedWindow};
+use super::{Geometry, JumpCounts, Samples, TracedWindow};
 use crate::code::{Function, FunctionCode, Image, Loop};
 use crate::hazards::loop_extent;
-use crate::machine::{DecodedCache, MachineProfile, Microarchitecture};
+use crate::machine::{CodeTlb, DecodedCache, MachineProfile, Microarchitecture};
 use crate::model::Svma;
 
 const PAGE_BYTES: u64 = 4096;
@@ -67,6 +68,10 @@ pub struct FrontEnd {
     pub pages: usize,
     /// Hot functions over two pages where one would do, hottest first.
     pub straddlers: Vec<Straddler>,
+    /// Pages that the first-level TLB for code had to be told again per operation once it was warm: with
+    /// all of it, and with the half that a busy neighbour leaves. Where its shape is published and the
+    /// run was traced.
+    pub page_refills: Option<[f64; 2]>,
     /// The cache of decoded instructions: where its shape is published and the run was traced.
     pub decoded: Option<DecodedUse>,
 }
@@ -106,8 +111,21 @@ pub fn front_end(
         loops,
         pages: pages.len(),
         straddlers,
-        decoded: window.zip(shape).map(|(window, shape)| decoded_use(window, shape)),
+        page_refills: window.and_then(|w| page_refills(w, profile.microarchitecture)),
+        decoded: window.zip(shape).map(|(window, shape)| decoded_use(image, window, shape)),
     }
+}
+
+/// Misses of the TLB for code, which is a cache of pages: what a function over two pages costs is a
+/// refill if the other page was pushed out meanwhile, and nothing if not.
+fn page_refills(window: &TracedWindow, design: Microarchitecture) -> Option<[f64; 2]> {
+    let whole = CodeTlb::of(design)?;
+    let operations = window.kept_operations() as f64;
+    let misses = |tlb: CodeTlb| {
+        let pages = Geometry::new(PAGE_BYTES as u32, tlb.sets, tlb.ways).ok()?;
+        misses_placed(window, pages, |insn| insn.avma).map(|n| n as f64 / operations)
+    };
+    Some([misses(whole)?, misses(whole.half())?])
 }
 
 /// Whether a design has the erratum, in words with its name.
@@ -174,6 +192,7 @@ fn straddler(function: &Function, samples: &Samples) -> Option<Straddler> {
 mod tests {
     use std::path::Path;
 
+    use super::super::window::tests::window;
     use super::*;
     use crate::code::fixture;
 
@@ -213,6 +232,20 @@ mod tests {
         assert_eq!((found.boundary_jumps.len(), found.boundary_jumps[0].offset_bytes), (1, 28));
         assert!(erratum_sentence(Microarchitecture::Zen4).contains("does not have"));
         assert!(!erratum_sentence(Microarchitecture::CascadeLake).contains("not"));
+    }
+
+    /// 65 pages in turn: one more than Zen's TLB has; 40 fit into all of it and not into half.
+    #[test]
+    fn pages_are_refilled_when_there_are_more_than_the_tlb_holds() {
+        let refills = |pages: u64, design| {
+            let blocks: Vec<(u64, usize)> = (0..pages).map(|i| (4096 * i, 4)).collect();
+            let order: Vec<u32> = (0..pages as u32).collect();
+            page_refills(&window(&blocks, &order), design)
+        };
+        assert_eq!(refills(65, Microarchitecture::Zen4), Some([65.0, 65.0]));
+        assert_eq!(refills(40, Microarchitecture::Zen4), Some([0.0, 40.0]));
+        assert_eq!(refills(32, Microarchitecture::Zen4), Some([0.0, 0.0]));
+        assert_eq!(refills(65, Microarchitecture::Unknown), None);
     }
 
     #[test]

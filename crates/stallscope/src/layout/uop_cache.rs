@@ -1,181 +1,249 @@
 //! The cache of decoded instructions: which of its sets a window of a run overfills.
 //!
 //! It is cut into sets like the instruction cache, but its entries hold operations that were decoded
-//! from one aligned window of code. The model: an instruction is one operation and belongs to the
-//! window of its first byte; a window takes as many entries as its executed instructions need; the
-//! windows of a set are replaced together, the one not used for longest first; a window that may not
-//! take so many entries is decoded each time. Real ones start entries anew behind taken jumps,
-//! split some instructions and fuse others, so this ranks layouts and gives no time: in one
+//! from one aligned window of code. How many entries a window takes is not published in full, so the
+//! model runs twice, and the two stand for the least and the most that it may be:
+//!
+//! * **packed**: a window's executed instructions fill its entries one behind the other, and a compare
+//!   with the jump behind it is one operation. Taking those for two, as this room once did, pushes
+//!   many windows of seven instructions from one entry of six to two and doubles or trebles the count.
+//! * **split**: every instruction is an operation, and a window has entries for each place where it
+//!   was entered, because real ones start anew where a jump leads to.
+//!
+//! In both, what is used least recently goes first. Instructions of several operations, limits on
+//! jumps per entry and loop buffers are in neither. This ranks layouts and gives no time: in one
 //! population of 29 layouts such misses explained under a tenth of the spread.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::window::TracedWindow;
+use super::function_index;
+use super::window::{TracedWindow, WindowInsn};
+use crate::code::{Image, x86};
 use crate::machine::DecodedCache;
+use crate::model::Svma;
 
-/// What the model counted in a window.
+/// What the model counted in a window. Of two numbers, the first is that of the packed and the
+/// second that of the split model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct DecodedUse {
     /// Windows of code that ran.
     pub windows: usize,
     /// Entries that they need.
-    pub entries: u64,
+    pub entries: [u64; 2],
     /// Sets that need more entries than they have.
-    pub overfull_sets: u32,
+    pub overfull_sets: [u32; 2],
     /// Windows that need more entries than one may take.
-    pub too_dense_windows: usize,
+    pub too_dense_windows: [usize; 2],
     /// Windows decoded anew, once the cache is warm.
-    pub misses: u64,
+    pub misses: [u64; 2],
     /// Those of one operation.
-    pub misses_per_operation: f64,
+    pub misses_per_operation: [f64; 2],
 }
 
-/// A window of code by its number, address divided by size.
-type WindowNumber = u64;
-
-struct Model {
-    shape: DecodedCache,
-    /// Windows of each set with their entries, the last used first.
-    sets: Vec<Vec<(WindowNumber, u32)>>,
-    last: Option<WindowNumber>,
-    misses: u64,
+/// A stay in one window: instructions that ran one behind the other without leaving it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stay {
+    window: u64,
+    /// Address of its first instruction, and behind its last.
+    first: u64,
+    end: u64,
+    instructions: u32,
 }
 
-impl Model {
-    fn fetch(&mut self, window: WindowNumber, entries: u32) {
-        if self.last == Some(window) {
-            return;
-        }
-        self.last = Some(window);
-        if self.shape.most_entries.is_some_and(|most| entries > most) {
-            self.misses += 1;
-            return;
-        }
-        let index = (window % u64::from(self.shape.sets.max(1))) as usize;
-        let set = &mut self.sets[index];
-        match set.iter().position(|(held, _)| *held == window) {
-            Some(place) => {
-                let held = set.remove(place);
-                set.insert(0, held);
+/// The part of a block in one window.
+fn stays_of(block: &[WindowInsn], window_bytes: u64) -> Vec<Stay> {
+    let mut stays: Vec<Stay> = Vec::new();
+    for insn in block {
+        let (at, size) = (insn.avma.0, u64::from(insn.size_bytes));
+        let window = at / window_bytes;
+        match stays.last_mut().filter(|s| s.window == window) {
+            Some(stay) => {
+                stay.end = at + size;
+                stay.instructions += 1;
             }
-            None => {
-                self.misses += 1;
-                set.insert(0, (window, entries));
-                let mut taken: u32 = set.iter().map(|(_, entries)| entries).sum();
-                while taken > self.shape.ways && set.len() > 1 {
-                    taken -= set.pop().map_or(0, |(_, entries)| entries);
+            None => stays.push(Stay { window, first: at, end: at + size, instructions: 1 }),
+        }
+    }
+    stays
+}
+
+/// Calls `take` with every stay of the window's run, blocks joined where control fell through.
+fn each_stay(order: &[u32], blocks: &[Vec<Stay>], mut take: impl FnMut(Stay)) {
+    let mut current: Option<Stay> = None;
+    for next in order.iter().filter_map(|id| blocks.get(*id as usize)).flatten() {
+        match &mut current {
+            Some(stay) if stay.window == next.window && stay.end == next.first => {
+                stay.end = next.end;
+                stay.instructions += next.instructions;
+            }
+            _ => {
+                if let Some(stay) = current.replace(*next) {
+                    take(stay);
                 }
             }
         }
     }
+    if let Some(stay) = current {
+        take(stay);
+    }
 }
 
-/// Goes over the window twice and counts the second time.
+/// What is held: all entries of a window, or those of one place where it is entered.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    key: u64,
+    window: u64,
+    entries: u32,
+}
+
+/// Sets of what is held, the last used first.
+struct Model {
+    shape: DecodedCache,
+    sets: Vec<Vec<Held>>,
+    misses: u64,
+}
+
+impl Model {
+    fn new(shape: DecodedCache) -> Self {
+        Self { shape, sets: vec![Vec::new(); shape.sets.max(1) as usize], misses: 0 }
+    }
+
+    fn fetch(&mut self, next: Held) {
+        let most = most_entries(self.shape);
+        if next.entries > most {
+            self.misses += 1;
+            return;
+        }
+        let index = (next.window % u64::from(self.shape.sets.max(1))) as usize;
+        let set = &mut self.sets[index];
+        if let Some(place) = set.iter().position(|held| held.key == next.key) {
+            set[..=place].rotate_right(1);
+            return;
+        }
+        self.misses += 1;
+        set.insert(0, next);
+        drop_last(set, most, |held| held.window == next.window);
+        drop_last(set, self.shape.ways, |_| true);
+    }
+}
+
+/// Drops what was used longest ago among those that `counts`, until they take no more than `room`.
+fn drop_last(set: &mut Vec<Held>, room: u32, counts: impl Fn(&Held) -> bool) {
+    let mut taken: u32 = set.iter().filter(|h| counts(h)).map(|h| h.entries).sum();
+    while taken > room {
+        let Some(last) = set.iter().rposition(&counts) else { return };
+        taken -= set.remove(last).entries;
+    }
+}
+
+/// Entries that one window may take.
+fn most_entries(shape: DecodedCache) -> u32 {
+    shape.most_entries.unwrap_or(shape.ways)
+}
+
+/// What each key needs.
+type Needs = FxHashMap<u64, Held>;
+
+/// Goes over the window twice with each model and counts the second time.
 #[must_use]
-pub fn decoded_use(traced: &TracedWindow, shape: DecodedCache) -> DecodedUse {
-    let window_of = |at: u64| at / shape.window_bytes.max(1);
-    let mut starts: BTreeMap<WindowNumber, Vec<u64>> = BTreeMap::new();
-    for insn in
-        traced.blocks.iter().zip(&traced.counts).filter(|(_, n)| **n > 0).flat_map(|(b, _)| b)
-    {
-        starts.entry(window_of(insn.avma.0)).or_default().push(insn.avma.0);
-    }
-    let mut entries: BTreeMap<WindowNumber, u32> = BTreeMap::new();
-    for (window, mut insns) in starts {
-        insns.sort_unstable();
-        insns.dedup();
-        entries.insert(window, (insns.len() as u32).div_ceil(shape.entry_operations.max(1)));
-    }
-    let mut taken = vec![0_u32; shape.sets.max(1) as usize];
-    for (window, needed) in &entries {
-        let index = (window % u64::from(shape.sets.max(1))) as usize;
-        taken[index] += needed;
-    }
-    let blocks: Vec<Vec<(WindowNumber, u32)>> = traced
-        .blocks
-        .iter()
-        .map(|block| {
-            let mut windows: Vec<WindowNumber> =
-                block.iter().map(|i| window_of(i.avma.0)).collect();
-            windows.dedup();
-            windows.iter().map(|w| (*w, entries.get(w).copied().unwrap_or(1))).collect()
-        })
-        .collect();
-    let mut model = Model { shape, sets: vec![Vec::new(); taken.len()], last: None, misses: 0 };
-    let mut first = 0;
+pub fn decoded_use(image: &Image, traced: &TracedWindow, shape: DecodedCache) -> DecodedUse {
+    let window_bytes = shape.window_bytes.max(1);
+    let blocks: Vec<Vec<Stay>> =
+        traced.blocks.iter().map(|block| stays_of(block, window_bytes)).collect();
+    let packed = packed_needs(&fused_jumps(image, traced), traced, shape);
+    let split = split_needs(&traced.order, &blocks, shape);
+    let (mut tight, mut loose) = (Model::new(shape), Model::new(shape));
+    let (mut last, mut warm) = (None, [0, 0]);
     for _ in 0..2 {
-        first = std::mem::take(&mut model.misses).max(first);
-        let runs = traced.order.iter().filter_map(|id| blocks.get(*id as usize));
-        runs.flatten().for_each(|(window, entries)| model.fetch(*window, *entries));
+        warm = [tight.misses, loose.misses];
+        each_stay(&traced.order, &blocks, |stay| {
+            // Going round within a window needs nothing new in the packed model.
+            if last.replace(stay.window) != Some(stay.window)
+                && let Some(held) = packed.get(&stay.window)
+            {
+                tight.fetch(*held);
+            }
+            if let Some(held) = split.get(&stay.first) {
+                loose.fetch(*held);
+            }
+        });
     }
+    let misses = [tight.misses - warm[0], loose.misses - warm[1]];
+    let operations = traced.kept_operations() as f64;
+    let both = [&packed, &split];
     DecodedUse {
-        windows: entries.len(),
-        entries: entries.values().map(|n| u64::from(*n)).sum(),
-        overfull_sets: taken.iter().filter(|n| **n > shape.ways).count() as u32,
-        too_dense_windows: entries
-            .values()
-            .filter(|n| shape.most_entries.is_some_and(|most| **n > most))
-            .count(),
-        misses: model.misses,
-        misses_per_operation: model.misses as f64 / traced.kept_operations() as f64,
+        windows: packed.len(),
+        entries: both.map(|needs| needs.values().map(|h| u64::from(h.entries)).sum()),
+        overfull_sets: both.map(|needs| overfull(needs, shape)),
+        too_dense_windows: both.map(|needs| too_dense(needs, shape)),
+        misses,
+        misses_per_operation: misses.map(|n| n as f64 / operations),
     }
+}
+
+/// What windows need if their executed instructions stand in them one behind the other.
+fn packed_needs(fused: &FxHashSet<Svma>, traced: &TracedWindow, shape: DecodedCache) -> Needs {
+    let ran = traced.blocks.iter().zip(&traced.counts).filter(|(_, n)| **n > 0);
+    let insns: FxHashSet<WindowInsn> = ran.flat_map(|(block, _)| block).copied().collect();
+    let mut operations: FxHashMap<u64, u32> = FxHashMap::default();
+    for insn in insns {
+        let is_own = !insn.svma.is_some_and(|at| fused.contains(&at));
+        let window = insn.avma.0 / shape.window_bytes.max(1);
+        *operations.entry(window).or_default() += u32::from(is_own);
+    }
+    let need = |(window, operations): (u64, u32)| {
+        let entries = operations.div_ceil(shape.entry_operations.max(1)).max(1);
+        (window, Held { key: window, window, entries })
+    };
+    operations.into_iter().map(need).collect()
+}
+
+/// What places need where windows are entered: enough for the longest stay from there.
+fn split_needs(order: &[u32], blocks: &[Vec<Stay>], shape: DecodedCache) -> Needs {
+    let mut needs = Needs::default();
+    each_stay(order, blocks, |stay| {
+        let entries = stay.instructions.div_ceil(shape.entry_operations.max(1));
+        let fresh = Held { key: stay.first, window: stay.window, entries };
+        let held = needs.entry(stay.first).or_insert(fresh);
+        held.entries = held.entries.max(entries);
+    });
+    needs
+}
+
+/// Jumps of the program's own code that are one operation with the compare in front of them, in
+/// functions that ran. What libraries ran is not looked into.
+fn fused_jumps(image: &Image, traced: &TracedWindow) -> FxHashSet<Svma> {
+    let ran = traced.blocks.iter().zip(&traced.counts).filter(|(_, n)| **n > 0);
+    let functions: BTreeSet<usize> =
+        ran.flat_map(|(block, _)| block).filter_map(|i| function_index(image, i.svma?)).collect();
+    let functions = functions.into_iter().filter_map(|index| image.functions().get(index));
+    functions
+        .flat_map(|f| x86::jumps(image.function_bytes(f), f.start))
+        .filter(|jump| jump.start != jump.insn)
+        .map(|jump| jump.insn)
+        .collect()
+}
+
+fn overfull(needs: &Needs, shape: DecodedCache) -> u32 {
+    let sets = u64::from(shape.sets.max(1));
+    let mut taken: FxHashMap<u64, u32> = FxHashMap::default();
+    for held in needs.values() {
+        *taken.entry(held.window % sets).or_default() += held.entries;
+    }
+    taken.values().filter(|n| **n > shape.ways).count() as u32
+}
+
+fn too_dense(needs: &Needs, shape: DecodedCache) -> usize {
+    let mut taken: FxHashMap<u64, u32> = FxHashMap::default();
+    for held in needs.values() {
+        *taken.entry(held.window).or_default() += held.entries;
+    }
+    taken.values().filter(|n| **n > most_entries(shape)).count()
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::super::Geometry;
-    use super::super::occupancy::misses_placed;
-    use super::super::window::tests::window;
-    use super::*;
-    use crate::machine::Microarchitecture;
-
-    fn lake() -> DecodedCache {
-        DecodedCache::of(Microarchitecture::CascadeLake).unwrap()
-    }
-
-    /// Windows of 8 instructions (two entries) 1024 bytes apart go to one set of eight entries.
-    #[test]
-    fn four_windows_of_two_entries_fit_and_five_do_not() {
-        for (windows, misses) in [(4, 0), (5, 5)] {
-            let blocks: Vec<(u64, usize)> = (0..windows).map(|i| (1024 * i, 8)).collect();
-            let order: Vec<u32> = (0..windows as u32).collect();
-            let found = decoded_use(&window(&blocks, &order), lake());
-            assert_eq!((found.windows as u64, found.entries), (windows, 2 * windows));
-            assert_eq!((found.misses, found.overfull_sets > 0), (misses, misses > 0));
-        }
-    }
-
-    #[test]
-    fn what_is_too_dense_is_decoded_each_time() {
-        let mut dense = window(&[(0, 1), (1024, 1)], &[0, 1, 0, 1]);
-        let first = dense.blocks[0][0];
-        // 19 instructions of one byte in one window: four entries of six.
-        dense.blocks[0] = (0..19)
-            .map(|i| {
-                let mut insn = first;
-                insn.avma = first.avma.offset(i);
-                insn.size_bytes = 1;
-                insn
-            })
-            .collect();
-        let found = decoded_use(&dense, lake());
-        assert_eq!((found.too_dense_windows, found.misses), (1, 2));
-    }
-
-    proptest! {
-        /// With one entry per window it is the instruction cache with short lines.
-        #[test]
-        fn one_entry_each_is_plain_lru(order in prop::collection::vec(0_u32..40, 1..300)) {
-            let blocks: Vec<(u64, usize)> = (0..40).map(|i| (256 * i, 1)).collect();
-            let traced = window(&blocks, &order);
-            let lines = Geometry::new(32, 32, 8).unwrap();
-            let expected = misses_placed(&traced, lines, |insn| insn.avma).unwrap();
-            prop_assert_eq!(decoded_use(&traced, lake()).misses, expected);
-        }
-    }
-}
+mod tests;

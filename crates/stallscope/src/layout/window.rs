@@ -13,7 +13,7 @@ use crate::code::Image;
 use crate::model::{Avma, FileOffset, Svma};
 use crate::trace::engine::{Block, BlockId, Mapping, MemoryAccess, Recording, Sink};
 
-use super::Samples;
+use super::{Samples, function_index};
 
 /// Runs of blocks of which the order is kept: 64 MiB.
 const MOST_RUNS: usize = 1 << 24;
@@ -52,7 +52,7 @@ impl Sink for WindowLog {
 }
 
 /// Where an instruction of a window stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowInsn {
     /// In the process.
     pub avma: Avma,
@@ -67,7 +67,8 @@ pub struct WindowInsn {
 pub struct TracedWindow {
     /// What was followed, in words.
     pub source: String,
-    /// How often the window's first instruction ran: whole operations when it starts at a function.
+    /// How often the window's first instruction ran: whole operations when it starts at a function. For
+    /// a function of Go that asks for stack first, how often it got behind that.
     pub operations: u64,
     /// Instructions, all of them.
     pub instructions: u64,
@@ -79,7 +80,13 @@ pub struct TracedWindow {
     pub(super) counts: Vec<u64>,
     pub(super) order: Vec<u32>,
     pub(super) objects: Vec<Mapping>,
+    /// The instruction that runs once per operation; absent means the first one of the window.
+    entry: Option<Avma>,
 }
+
+/// How Go's functions begin: `cmp rsp, [r14+16]`, or `cmp r12, [r14+16]` with large frames. Where there
+/// is too little stack, or the scheduler wants the thread, they are begun again from their start.
+const STACK_CHECKS: [[u8; 4]; 2] = [[0x49, 0x3b, 0x66, 0x10], [0x4d, 0x3b, 0x66, 0x10]];
 
 impl TracedWindow {
     /// Joins what was logged with the program that it is a window of.
@@ -115,7 +122,9 @@ impl TracedWindow {
             counts: log.counts,
             order: log.order,
             objects: recording.mappings.clone(),
+            entry: None,
         };
+        window.entry = window.behind_stack_check(image);
         window.count();
         window
     }
@@ -129,10 +138,33 @@ impl TracedWindow {
         self.operations = all.sum::<u64>().max(1);
     }
 
-    /// How often each block runs the window's first instruction.
+    fn first_block(&self) -> Option<&Vec<WindowInsn>> {
+        self.order.first().and_then(|id| self.blocks.get(*id as usize))
+    }
+
+    /// The instruction behind Go's stack check, if the window begins with one that was passed.
+    fn behind_stack_check(&self, image: &Image) -> Option<Avma> {
+        let block = self.first_block()?;
+        let (first, last) = (block.first()?, block.last()?);
+        let function = image.functions().get(function_index(image, first.svma?)?)?;
+        let bytes = image.function_bytes(function);
+        let code = |insn: &WindowInsn| {
+            let from = usize::try_from(insn.svma?.distance_from(function.start)?).ok()?;
+            bytes.get(from..from.checked_add(usize::from(insn.size_bytes))?)
+        };
+        block
+            .iter()
+            .filter_map(code)
+            .find(|code| STACK_CHECKS.iter().any(|check| check == code))?;
+        let behind = last.avma.offset(i64::from(last.size_bytes));
+        let ran = self.blocks.iter().zip(&self.counts).filter(|(_, n)| **n > 0);
+        ran.flat_map(|(block, _)| block).find(|insn| insn.avma == behind).map(|insn| insn.avma)
+    }
+
+    /// How often each block begins an operation.
     fn starts(&self) -> Vec<u64> {
-        let first = self.order.first().and_then(|id| self.blocks.get(*id as usize)?.first());
-        let first = first.map(|insn| insn.avma);
+        let first = self.first_block().and_then(|block| block.first()).map(|insn| insn.avma);
+        let first = self.entry.or(first);
         let starts = |block: &Vec<WindowInsn>| {
             block.iter().filter(|insn| Some(insn.avma) == first).count() as u64
         };
@@ -216,6 +248,36 @@ pub(super) mod tests {
         let samples = window.samples(None);
         assert_eq!(samples.hits.len(), 5);
         assert_eq!(samples.hits[&fixture::CODE_START.0.offset(68)], 3);
+    }
+
+    /// `cmp rsp, [r14+16]`, `jbe` to a call of morestack and back: begun twice, and one operation.
+    #[test]
+    fn a_go_function_that_is_begun_again_is_one_operation() {
+        let code = [0x49, 0x3b, 0x66, 0x10, 0x76, 0x02, 0x90, 0xc3, 0x90, 0xeb, 0xf5];
+        let of = |code: &[u8]| {
+            let image = Image::parse(Path::new("f"), fixture::program(&[("f", code)])).unwrap();
+            let start = image.functions()[0].start;
+            let insn = |(at, size_bytes): &(i64, u8)| {
+                let svma = start.offset(*at);
+                WindowInsn { avma: Avma(svma.0), svma: Some(svma), size_bytes: *size_bytes }
+            };
+            let blocks: [&[(i64, u8)]; 3] =
+                [&[(0, 4), (4, 2)], &[(8, 1), (9, 2)], &[(6, 1), (7, 1)]];
+            let mut window = TracedWindow {
+                blocks: blocks.iter().map(|b| b.iter().map(insn).collect()).collect(),
+                counts: vec![2, 1, 1],
+                order: vec![0, 1, 0, 2],
+                ..TracedWindow::default()
+            };
+            window.entry = window.behind_stack_check(&image);
+            window.count();
+            (window.operations, window.kept_operations())
+        };
+        assert_eq!(of(&code), (1, 1));
+        // Compared with something else: begun twice is two operations.
+        let mut other = code;
+        other[2] = 0x65;
+        assert_eq!(of(&other), (2, 2));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! *presented* where a lie has been seen.
 
 mod caches;
+mod code_tlb;
 mod decoded;
 pub mod diff;
 mod facts;
@@ -23,6 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use caches::{Cache, CacheKind, Origin};
+pub use code_tlb::CodeTlb;
 pub use decoded::DecodedCache;
 pub use facts::{Facts, SysfsCache};
 pub use features::{CounterLeaf, Features};

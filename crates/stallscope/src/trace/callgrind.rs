@@ -4,13 +4,25 @@
 //! address and simulates an instruction cache with true least-recently-used replacement. Samples
 //! find the lines where time goes; this finds every line that is in use, and who misses. Addresses
 //! are those of the file, whatever the process was loaded to.
+//!
+//! This is the one reader of such files: [`Callgrind`] needs addresses, [`hot_spots`] does with
+//! functions.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use crate::model::Svma;
+use rustc_hash::FxHashMap;
+
+use crate::model::{HotPlace, HotSpot, Svma};
+
+/// Where the first lines are looked for what says that a file is callgrind's.
+const START_BYTES: u64 = 512;
+/// The columns that are used.
+const EXECUTIONS: &str = "Ir";
+const MISSES: &str = "I1mr";
 
 /// Why callgrind's output cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -71,14 +83,12 @@ pub struct Callgrind {
 }
 
 impl Callgrind {
-    /// Whether the first line of a file says that it is callgrind's.
+    /// Whether the first lines of a file say that it is callgrind's.
     #[must_use]
     pub fn is_one(path: &Path) -> bool {
         let mut start = Vec::new();
-        let read = File::open(path).and_then(|file| {
-            BufReader::new(io::Read::take(file, 64)).read_until(b'\n', &mut start)
-        });
-        read.is_ok() && start.starts_with(b"# callgrind format")
+        let read = File::open(path).and_then(|f| f.take(START_BYTES).read_to_end(&mut start));
+        read.is_ok() && is_start(&start)
     }
 
     /// Reads a whole output file.
@@ -94,30 +104,27 @@ impl Callgrind {
     ///
     /// # Errors
     /// As [`Callgrind::read`].
-    pub fn parse(path: &Path, mut text: impl BufRead) -> Result<Self, CallgrindError> {
-        let mut reader =
-            Reader { found: Self { path: path.into(), ..Self::default() }, ..Reader::default() };
-        let mut line = Vec::new();
-        for number in 1.. {
-            line.clear();
-            let read = text.read_until(b'\n', &mut line);
-            match read {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(cause) => return Err(CallgrindError::Unreadable { path: path.into(), cause }),
+    pub fn parse(path: &Path, text: impl BufRead) -> Result<Self, CallgrindError> {
+        let mut objects: FxHashMap<Rc<str>, BTreeMap<Svma, InsnCounts>> = FxHashMap::default();
+        let header = each_cost(path, text, |header, cost| {
+            let Some(at) = cost.address else { return };
+            let column = |index: Option<usize>| index.and_then(|i| cost.counts.get(i)).copied();
+            if !objects.contains_key(cost.object) {
+                objects.insert(cost.object.clone(), BTreeMap::new());
             }
-            // Paths need not be text; what is counted is.
-            let text = String::from_utf8_lossy(&line);
-            reader.take(text.trim_end()).map_err(|detail| CallgrindError::Damaged {
-                path: path.into(),
-                line: number,
-                detail,
-            })?;
-        }
-        if !reader.has_addresses {
+            if let Some(object) = objects.get_mut(cost.object) {
+                let sum = object.entry(at).or_default();
+                let executions = column(header.executions_column).unwrap_or(0);
+                sum.executions = sum.executions.saturating_add(executions);
+                let misses = column(header.misses_column).unwrap_or(0);
+                sum.l1i_misses = sum.l1i_misses.saturating_add(misses);
+            }
+        })?;
+        if !header.has_addresses {
             return Err(CallgrindError::NoAddresses(path.into()));
         }
-        Ok(reader.found)
+        let objects = objects.into_iter().map(|(name, counts)| (PathBuf::from(&*name), counts));
+        Ok(Self { path: path.into(), cache: header.cache, objects: objects.collect() })
     }
 
     /// The counts of one program, by its path, else by its name.
@@ -142,97 +149,208 @@ impl Callgrind {
     }
 }
 
-/// Reads line by line; numbers and names may refer to earlier ones.
+/// Whether bytes are the start of callgrind's output, old versions included.
+#[must_use]
+pub fn is_start(bytes: &[u8]) -> bool {
+    let start = &bytes[..bytes.len().min(START_BYTES as usize)];
+    let text = String::from_utf8_lossy(start);
+    text.lines()
+        .take(5)
+        .any(|l| l.contains("callgrind format") || l.starts_with("creator: callgrind"))
+}
+
+/// What the costs of a line are booked on: an address, or where there is none a function.
+#[derive(PartialEq, Eq, Hash)]
+enum Place {
+    At(Svma),
+    In(Rc<str>),
+}
+
+/// What everything cost by itself, in the first event that was counted: per instruction where there
+/// are addresses, else per function.
+///
+/// # Errors
+/// As [`Callgrind::read`], but for the addresses.
+pub fn hot_spots(path: &Path, text: impl BufRead) -> Result<Vec<HotSpot>, CallgrindError> {
+    let mut sums: FxHashMap<(Rc<str>, Place), u64> = FxHashMap::default();
+    each_cost(path, text, |_, cost| {
+        let weight = cost.counts.first().copied().unwrap_or(0);
+        let place = cost.address.map_or_else(|| Place::In(cost.function.clone()), Place::At);
+        if weight > 0 {
+            let sum = sums.entry((cost.object.clone(), place)).or_default();
+            *sum = sum.saturating_add(weight);
+        }
+    })?;
+    let mut spots = Vec::new();
+    for ((object, place), weight) in sums {
+        let place = match place {
+            Place::At(at) => HotPlace::Stated(at),
+            Place::In(name) if name.is_empty() => continue,
+            Place::In(name) => HotPlace::Function { name: name.to_string(), offset_bytes: None },
+        };
+        let object = Some(object.to_string()).filter(|o| !o.is_empty());
+        spots.push(HotSpot { object, place, weight: weight as f64 });
+    }
+    spots.sort_by(|x, y| y.weight.total_cmp(&x.weight));
+    Ok(spots)
+}
+
+/// What stands above the costs.
 #[derive(Default)]
-struct Reader {
-    found: Callgrind,
+struct Header {
     has_addresses: bool,
     /// Positions in front of the counts of a line.
     positions: usize,
     executions_column: Option<usize>,
     misses_column: Option<usize>,
-    names: BTreeMap<String, PathBuf>,
-    object: PathBuf,
+    cache: Option<String>,
+}
+
+/// One line of costs that are a function's own.
+struct Cost<'a> {
+    object: &'a Rc<str>,
+    function: &'a Rc<str>,
+    address: Option<Svma>,
+    counts: &'a [u64],
+}
+
+/// Calls `take` with every line of costs.
+fn each_cost(
+    path: &Path,
+    mut text: impl BufRead,
+    mut take: impl FnMut(&Header, Cost<'_>),
+) -> Result<Header, CallgrindError> {
+    let mut reader = Reader::default();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        match text.read_until(b'\n', &mut line) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(cause) => return Err(CallgrindError::Unreadable { path: path.into(), cause }),
+        }
+        // Paths need not be text; what is counted is.
+        let text = String::from_utf8_lossy(&line);
+        reader.take(text.trim_end(), &mut take).map_err(|detail| CallgrindError::Damaged {
+            path: path.into(),
+            line: number,
+            detail,
+        })?;
+    }
+    Ok(reader.header)
+}
+
+/// Reads line by line; numbers and names may refer to earlier ones.
+#[derive(Default)]
+struct Reader {
+    header: Header,
+    objects: Names,
+    functions: Names,
+    object: Rc<str>,
+    function: Rc<str>,
     address: u64,
+    counts: Vec<u64>,
     /// The next line is what a call cost inside, which is counted at the callee.
     skips_next: bool,
 }
 
 impl Reader {
-    fn take(&mut self, line: &str) -> Result<(), &'static str> {
-        let first = line.bytes().next();
-        if let Some(b'0'..=b'9' | b'+' | b'-' | b'*') = first {
-            return self.take_counts(line);
+    fn take(
+        &mut self,
+        line: &str,
+        sink: &mut impl FnMut(&Header, Cost<'_>),
+    ) -> Result<(), &'static str> {
+        if let Some(b'0'..=b'9' | b'+' | b'-' | b'*') = line.bytes().next() {
+            return self.take_counts(line, sink);
         }
+        let header = &mut self.header;
         if let Some(positions) = line.strip_prefix("positions:") {
             let names: Vec<&str> = positions.split_whitespace().collect();
-            self.has_addresses = names.first() == Some(&"instr");
-            self.positions = names.len();
+            header.has_addresses = names.first() == Some(&"instr");
+            header.positions = names.len();
         } else if let Some(events) = line.strip_prefix("events:") {
             let column = |name: &str| events.split_whitespace().position(|e| e == name);
-            (self.executions_column, self.misses_column) = (column("Ir"), column("I1mr"));
+            (header.executions_column, header.misses_column) = (column(EXECUTIONS), column(MISSES));
         } else if let Some(cache) = line.strip_prefix("desc: I1 cache:") {
-            self.found.cache = Some(cache.trim().to_owned());
+            header.cache = Some(cache.trim().to_owned());
         } else if let Some(object) = line.strip_prefix("ob=") {
-            self.object = self.name(object);
+            self.object = self.objects.full(object)?;
+        } else if let Some(function) = line.strip_prefix("fn=") {
+            self.function = self.functions.full(function)?;
         } else if let Some(callee) = line.strip_prefix("cob=") {
-            // Only to learn what the number stands for.
-            self.name(callee);
+            // Only to learn what the number stands for, here and below.
+            self.objects.full(callee)?;
+        } else if let Some(callee) = line.strip_prefix("cfn=") {
+            self.functions.full(callee)?;
         } else if line.starts_with("calls=") {
             self.skips_next = true;
         }
+        // Source files, jumps and what newer versions add are stepped over.
         Ok(())
     }
 
-    /// `(5) /path` says what 5 stands for, `(5)` means it again.
-    fn name(&mut self, text: &str) -> PathBuf {
-        let Some((number, name)) = text.split_once(')') else { return text.into() };
-        match name.trim() {
-            "" => self.names.get(number).cloned().unwrap_or_default(),
-            name => {
-                self.names.insert(number.to_owned(), name.into());
-                name.into()
-            }
-        }
-    }
-
-    fn take_counts(&mut self, line: &str) -> Result<(), &'static str> {
-        if !self.has_addresses {
-            return Ok(());
-        }
+    fn take_counts(
+        &mut self,
+        line: &str,
+        sink: &mut impl FnMut(&Header, Cost<'_>),
+    ) -> Result<(), &'static str> {
         let mut words = line.split_whitespace();
-        let word = words.next().unwrap_or_default();
-        self.address = match word.split_at_checked(1) {
-            Some(("*", "")) => Some(self.address),
-            Some(("+", by)) => by.parse().ok().and_then(|by| self.address.checked_add(by)),
-            Some(("-", by)) => by.parse().ok().and_then(|by| self.address.checked_sub(by)),
-            _ => match word.strip_prefix("0x") {
-                Some(digits) => u64::from_str_radix(digits, 16).ok(),
-                None => word.parse().ok(),
-            },
+        let has_addresses = self.header.has_addresses;
+        if has_addresses {
+            let word = words.next().unwrap_or_default();
+            self.address = moved(self.address, word).ok_or("an address that is none")?;
         }
-        .ok_or("an address that is none")?;
         if std::mem::take(&mut self.skips_next) {
             return Ok(());
         }
-        let mut counts = InsnCounts::default();
-        for (column, count) in words.skip(self.positions.saturating_sub(1)).enumerate() {
-            let count: u64 = count.parse().map_err(|_| "a count that is none")?;
-            if Some(column) == self.executions_column {
-                counts.executions = count;
-            } else if Some(column) == self.misses_column {
-                counts.l1i_misses = count;
+        self.counts.clear();
+        // Without a word about positions there is one, the line.
+        let lines = self.header.positions.max(1) - usize::from(has_addresses);
+        for count in words.skip(lines) {
+            self.counts.push(count.parse().map_err(|_| "a count that is none")?);
+        }
+        let address = has_addresses.then_some(Svma(self.address));
+        let (object, function, counts) = (&self.object, &self.function, &self.counts);
+        sink(&self.header, Cost { object, function, address, counts });
+        Ok(())
+    }
+}
+
+/// A position: absolute in hex or decimal, or relative to the last one.
+fn moved(last: u64, word: &str) -> Option<u64> {
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    match word.split_at_checked(1)? {
+        ("*", "") => Some(last),
+        ("+", by) => last.checked_add(number(by)?),
+        ("-", by) => last.checked_sub(number(by)?),
+        _ => number(word),
+    }
+}
+
+/// `(5) name` says what 5 stands for, `(5)` means it again, anything else is a name without a number.
+#[derive(Default)]
+struct Names(FxHashMap<u64, Rc<str>>);
+
+impl Names {
+    fn full(&mut self, text: &str) -> Result<Rc<str>, &'static str> {
+        let Some(rest) =
+            text.strip_prefix('(').filter(|r| r.starts_with(|c: char| c.is_ascii_digit()))
+        else {
+            return Ok(text.into());
+        };
+        let (number, name) = rest.split_once(')').ok_or("a name whose number does not end")?;
+        let number = number.parse().map_err(|_| "a name with a number that is none")?;
+        match name.trim() {
+            "" => Ok(self.0.get(&number).cloned().unwrap_or_default()),
+            name => {
+                let name: Rc<str> = name.into();
+                self.0.insert(number, name.clone());
+                Ok(name)
             }
         }
-        if !self.found.objects.contains_key(&self.object) {
-            self.found.objects.insert(self.object.clone(), BTreeMap::new());
-        }
-        if let Some(object) = self.found.objects.get_mut(&self.object) {
-            let sum = object.entry(Svma(self.address)).or_default();
-            sum.executions = sum.executions.saturating_add(counts.executions);
-            sum.l1i_misses = sum.l1i_misses.saturating_add(counts.l1i_misses);
-        }
-        Ok(())
     }
 }
 
@@ -282,5 +400,41 @@ ob=(1)
         let found = parse(TEXT).unwrap();
         let error = found.in_program(Path::new("/bin/other")).unwrap_err().to_string();
         assert!(error.contains("/bin/work"), "{error}");
+    }
+
+    fn spots(text: &str) -> Vec<HotSpot> {
+        let mut spots = hot_spots(Path::new("c"), text.as_bytes()).unwrap();
+        spots.sort_by_key(|s| format!("{:?}", s.place));
+        spots
+    }
+
+    #[test]
+    fn own_costs_are_summed_per_address_or_per_function() {
+        let seen: Vec<_> = spots(TEXT).iter().map(|s| (s.place.clone(), s.weight)).collect();
+        let at = |svma| HotPlace::Stated(Svma(svma));
+        assert_eq!(seen.len(), 4);
+        for spot in [(at(0x1000), 15.0), (at(0x1003), 10.0), (at(0x5000), 1.0), (at(0x5000), 7.0)] {
+            assert!(seen.contains(&spot), "{spot:?} in {seen:?}");
+        }
+        let without = "version: 1\ncreator: callgrind-3.19.0\nevents: Ir\nob=(1) /bin/p\nfn=(1) hot\n\
+            5 10\n+1 20\ncfn=(2) (anonymous namespace)::other(int)\ncalls=1 9\n* 500\nfn=(2)\n9 3\n\
+            fn=(anonymous namespace)::third()\n1 4\n";
+        assert!(is_start(without.as_bytes()) && !is_start(b"version: 1\nevents: Ir\n"));
+        let named = |name: &str, weight| HotSpot {
+            object: Some("/bin/p".into()),
+            place: HotPlace::Function { name: name.into(), offset_bytes: None },
+            weight,
+        };
+        let other = named("(anonymous namespace)::other(int)", 3.0);
+        let third = named("(anonymous namespace)::third()", 4.0);
+        assert_eq!(spots(without), [other, third, named("hot", 30.0)]);
+        let said = |text: &str| hot_spots(Path::new("c"), text.as_bytes()).unwrap_err().to_string();
+        assert!(said("# callgrind format\nfn=(1\n").contains("line 2: a name whose number"));
+    }
+
+    #[test]
+    fn positions_may_be_relative_in_hex() {
+        let text = TEXT.replace("+3 *", "+0x3 *");
+        assert_eq!(parse(&text).unwrap(), parse(TEXT).unwrap());
     }
 }

@@ -79,7 +79,7 @@ pub fn recorded(image: &Image, file: &Path, event: Option<&str>) -> anyhow::Resu
     if let Some(samples) = printed(image, file, event)? {
         return Ok(samples);
     }
-    let data = PerfData::read(file)?;
+    let data = PerfData::read(file)?.of_x86_64()?;
     let chosen = match event {
         Some(name) => data.events.iter().find(|e| e.name == name),
         None => data.main_event(),

@@ -1,18 +1,33 @@
-//! The budget: counts of both builds, and the measured difference as the user gives it.
+//! The budget: counts of both builds, and the measured difference: stated, from a file, or measured here.
 
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use stallscope::compare::{Comparison, Decision, Metric};
+use stallscope::explain::{measured_difference, shows_difference};
 use stallscope::layout::{Budget, EffectKind, EventCount, LayoutReport, MeasuredDifference};
 use stallscope::machine::MachineProfile;
 
 use super::LayoutArgs;
 
-/// A difference, and the time before where the file says it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Where the machine profile has no clock.
+const USUAL_GHZ: f64 = 3.0;
+
+/// A difference of whole runs, and the time before where that is known.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    share: f64,
+    /// What was found; its cycles are not known yet.
+    found: MeasuredDifference,
     before_ns: Option<f64>,
+}
+
+impl Difference {
+    /// What was measured here.
+    pub fn of(comparison: &Comparison) -> Self {
+        let wall = comparison.analysis.contrasts.iter().find(|c| c.metric == Metric::Wall);
+        let before_ns = wall.map(|contrast| contrast.a.value);
+        Self { found: measured_difference(comparison, 0.0), before_ns }
+    }
 }
 
 /// Reads `15%`, `-3 %`, or the JSON result of `compare`.
@@ -22,7 +37,8 @@ pub fn difference(text: &str) -> anyhow::Result<Difference> {
             number.trim().parse().ok().filter(|n: &f64| n.is_finite()).with_context(|| {
                 format!("--measured {text}: write a difference like 15% or -3%, or name a file")
             })?;
-        return Ok(Difference { share: percent / 100.0, before_ns: None });
+        let found = MeasuredDifference::stated(0.0, percent / 100.0);
+        return Ok(Difference { found, before_ns: None });
     }
     let path = Path::new(text);
     let content = std::fs::read_to_string(path).with_context(|| {
@@ -31,7 +47,10 @@ pub fn difference(text: &str) -> anyhow::Result<Difference> {
     let of_json = || {
         let value: serde_json::Value = serde_json::from_str(&content).ok()?;
         let analysis = &value["result"]["analysis"];
-        let share = analysis["wall"]["log_ratio"].as_f64()?.exp_m1();
+        let share = |name: &str| Some(analysis["wall"][name].as_f64()?.exp_m1());
+        let decision: Option<Decision> =
+            serde_json::from_value(analysis["verdict"]["decision"].clone()).ok();
+        let runs = value["result"]["samples"].as_array().map(Vec::len);
         let before = &analysis["contrasts"][0]["a"];
         let scale = match before["unit"].as_str() {
             Some("nanoseconds") => Some(1.0),
@@ -39,7 +58,14 @@ pub fn difference(text: &str) -> anyhow::Result<Difference> {
             _ => None,
         };
         let before_ns = before["value"].as_f64().zip(scale).map(|(value, scale)| value * scale);
-        Some(Difference { share, before_ns })
+        let found = MeasuredDifference {
+            interval: share("low_log").zip(share("high_log")).map(|(low, high)| [low, high]),
+            differs: decision.map(shows_difference),
+            verdict: decision.map(|d| d.to_string()),
+            pairs: runs.map(|n| n / 2),
+            ..MeasuredDifference::stated(0.0, share("log_ratio")?)
+        };
+        Some(Difference { found, before_ns })
     };
     of_json().with_context(|| {
         format!("{text} is no result of `stallscope compare --json {text} BEFORE AFTER`")
@@ -70,7 +96,7 @@ pub fn budget(
     difference: Option<Difference>,
 ) -> anyhow::Result<Option<Budget>> {
     let counts = counts(profile, report);
-    if counts.is_empty() {
+    if counts.is_empty() && !args.measure {
         if difference.is_some() {
             bail!(
                 "--measured needs two builds of which executions were counted: add --trace \
@@ -79,25 +105,33 @@ pub fn budget(
         }
         return Ok(None);
     }
-    let measured = difference.map(|d| measured(args, report, d)).transpose()?;
+    let measured = difference.map(|d| measured(args, profile, report, d)).transpose()?;
     Ok(Some(Budget::of(counts, measured)))
 }
 
 fn measured(
     args: &LayoutArgs,
+    profile: &MachineProfile,
     report: &LayoutReport,
     difference: Difference,
 ) -> anyhow::Result<MeasuredDifference> {
-    if !(args.ghz.is_finite() && args.ghz > 0.0) {
-        bail!("--ghz {}: write the clock of the processor, like 3.07", args.ghz);
+    let probed = || profile.environment.as_ref()?.clock.as_ref()?.core_rate.as_ref();
+    let probed = probed().map(|mhz| mhz.value / 1000.0);
+    let ghz = args.ghz.or(probed).unwrap_or(USUAL_GHZ);
+    if !(ghz.is_finite() && ghz > 0.0) {
+        bail!("--ghz {ghz}: write the clock of the processor, like 3.07");
     }
-    // A file gives the time of whole runs; a window is one operation of a run.
-    let of_file = difference.before_ns.filter(|_| report.windows.is_empty());
-    let before_ns = args.takes.or(of_file).context(
+    // A comparison gives the time of whole runs; a window is one operation of a run.
+    let operations = match (args.operations, report.windows.is_empty()) {
+        (Some(operations), _) => Some(operations as f64),
+        (None, whole_runs) => whole_runs.then_some(1.0),
+    };
+    let of_runs = difference.before_ns.zip(operations).map(|(ns, operations)| ns / operations);
+    let before_ns = args.takes.or(of_runs).context(
         "--measured also needs how long it took: --takes DURATION, of one call of the window or of \
          the whole run that was counted",
     )?;
-    Ok(MeasuredDifference { operation_cycles: before_ns * args.ghz, share: difference.share })
+    Ok(MeasuredDifference { operation_cycles: before_ns * ghz, ..difference.found })
 }
 
 fn counts(profile: &MachineProfile, report: &LayoutReport) -> Vec<EventCount> {
@@ -108,8 +142,9 @@ fn counts(profile: &MachineProfile, report: &LayoutReport) -> Vec<EventCount> {
         return Vec::new();
     }
     let operations = |arm: usize| report.windows.get(arm).map_or(1.0, |w| w.operations as f64);
-    let each =
-        |before: u64, after: u64| (before as f64 / operations(0), after as f64 / operations(1));
+    let each = |before: u64, after: u64| {
+        ([before as f64 / operations(0); 2], [after as f64 / operations(1); 2])
+    };
     let mut all = Vec::new();
     let mut add = |kind, (before, after), each| {
         all.push(EventCount { kind, before, after, each });
@@ -122,7 +157,7 @@ fn counts(profile: &MachineProfile, report: &LayoutReport) -> Vec<EventCount> {
         add(EffectKind::BoundaryJumps, each(b, a), price);
     }
     let misses = match report.windows.as_slice() {
-        [b, a] => Some((b.misses_per_operation, a.misses_per_operation)),
+        [b, a] => Some(([b.misses_per_operation; 2], [a.misses_per_operation; 2])),
         _ => sets.heat[0].misses.zip(sets.heat[1].misses).map(|(b, a)| each(b, a)),
     };
     if let Some(misses) = misses {
@@ -132,6 +167,9 @@ fn counts(profile: &MachineProfile, report: &LayoutReport) -> Vec<EventCount> {
         let misses = (b.misses_per_operation, a.misses_per_operation);
         add(EffectKind::DecodedMisses, misses, profile.decode_again_price());
     }
+    if let (Some(b), Some(a)) = (before.page_refills, after.page_refills) {
+        add(EffectKind::PageRefills, (b, a), profile.code_tlb_refill_price());
+    }
     let windows = each(before.extra_windows, after.extra_windows);
     add(EffectKind::ExtraWindows, windows, profile.extra_window_price());
     all
@@ -139,11 +177,14 @@ fn counts(profile: &MachineProfile, report: &LayoutReport) -> Vec<EventCount> {
 
 #[cfg(test)]
 mod tests {
+    use stallscope::compare::simulate::{Noise, SimulatedMachine};
+    use stallscope::compare::{Settings, compare};
+
     use super::*;
 
     #[test]
     fn differences_and_times_are_read_with_their_units() {
-        let share = |text| difference(text).unwrap().share;
+        let share = |text| difference(text).unwrap().found.share;
         assert!((share("15%") - 0.15).abs() < 1e-12 && (share("-3 %") + 0.03).abs() < 1e-12);
         assert!(difference("15").unwrap_err().to_string().contains("neither"));
         assert!(difference("x%").is_err() && difference("inf%").is_err());
@@ -160,9 +201,31 @@ mod tests {
             "contrasts":[{"a":{"value":2.5,"unit":"seconds"}}]}}}"#;
         std::fs::write(&file, text).unwrap();
         let found = difference(file.to_str().unwrap()).unwrap();
-        assert!((found.share - 0.1).abs() < 1e-6, "{found:?}");
-        assert_eq!(found.before_ns, Some(2.5e9));
+        assert!((found.found.share - 0.1).abs() < 1e-6, "{found:?}");
+        assert_eq!((found.before_ns, found.found.interval), (Some(2.5e9), None));
         std::fs::write(&file, "{}").unwrap();
         assert!(difference(file.to_str().unwrap()).is_err());
+    }
+
+    /// A file of `compare` says the same as the comparison that it was written from.
+    #[test]
+    fn a_comparison_says_the_same_here_and_from_its_file() {
+        let settings = Settings::default();
+        let mut machine = SimulatedMachine::new(Noise::Quiet, settings.pairs, 3);
+        machine.effect_log = 0.05;
+        let comparison = compare(&mut machine, &settings, &mut |_| {}).unwrap();
+        let here = Difference::of(&comparison);
+        assert!((here.before_ns.unwrap() / machine.base_ns - 1.0).abs() < 0.05, "{here:?}");
+        assert!(here.found.is_difference());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("r.json");
+        let document = serde_json::json!({ "result": comparison });
+        std::fs::write(&file, document.to_string()).unwrap();
+        let read = difference(file.to_str().unwrap()).unwrap();
+        assert_eq!((read.found.differs, &read.found.verdict), (Some(true), &here.found.verdict));
+        assert_eq!(read.found.pairs, Some(settings.pairs as usize));
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        let ([a, b], [c, d]) = (read.found.interval.unwrap(), here.found.interval.unwrap());
+        assert!(close(a, c) && close(b, d) && close(read.found.share, here.found.share));
     }
 }

@@ -3,6 +3,7 @@
 mod gather;
 mod heatmap;
 mod judged;
+mod measure;
 mod placement;
 mod screen;
 pub mod skid;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use stallscope::code::Image;
+use stallscope::explain::MeasuredLayout;
 use stallscope::layout::{
     BuildSummary, Geometry, LayoutReport, Occupancy, Samples, ShiftMap, Shifts, TracedWindow,
     front_end, occupancy, set_report,
@@ -48,6 +50,8 @@ Examples:
   Can any of it pay for 15 % of 36 us at 3 GHz? On another processor?
     stallscope layout ./before ./after --windows b.trace --windows a.trace --as cascade-lake \
         --measured 15% --takes 36us --ghz 3.07
+  The same, and the difference is measured here: pairs of runs for 10 s, 20,000 operations each
+    stallscope layout ./before ./after --trace decode --measure --operations 20000 -- input.bin
   What would another alignment or order do?
     stallscope layout ./program --trace decode --suggest --order-file order.txt -- input.bin
   One build; every table as CSV
@@ -73,7 +77,7 @@ pub struct LayoutArgs {
     run: bool,
     /// A recording by `perf record`, or what callgrind counted with --dump-instr=yes; once for each
     /// program, in their order
-    #[arg(long, value_name = "FILE", conflicts_with = "args")]
+    #[arg(long, value_name = "FILE")]
     samples: Vec<PathBuf>,
     /// Follow calls of this function instruction by instruction, in one run of each program
     #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["samples", "run"])]
@@ -86,7 +90,7 @@ pub struct LayoutArgs {
     #[arg(long, value_name = "N", default_value_t = 0, requires = "trace")]
     skip: u64,
     /// A window that `trace --record` kept; once for each program, in their order
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["args", "samples", "run", "trace"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["samples", "run", "trace"])]
     windows: Vec<PathBuf>,
     /// The event of the recordings to use [default: the one with the most samples]
     #[arg(long, value_name = "NAME", requires = "samples")]
@@ -106,14 +110,25 @@ pub struct LayoutArgs {
     design: Option<String>,
     /// Hold every effect against this difference: AFTER takes so much longer (15%, -3%), or the
     /// JSON result of `compare BEFORE AFTER`
-    #[arg(long, value_name = "PERCENT|FILE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "PERCENT|FILE", allow_hyphen_values = true, group = "difference")]
     measured: Option<String>,
+    /// Measure that difference: run both programs in pairs, as `compare` does
+    #[arg(long, requires = "after", group = "difference")]
+    measure: bool,
+    /// Measure for about this long
+    #[arg(long = "for", value_name = "DURATION", default_value = "10s", requires = "measure",
+          value_parser = words::duration)]
+    measure_for: Duration,
     /// What was counted took so long before: one call of a window, or the whole run (36us, 1.2s)
-    #[arg(long, value_name = "DURATION", requires = "measured", value_parser = judged::time_ns)]
+    #[arg(long, value_name = "DURATION", requires = "difference", value_parser = judged::time_ns)]
     takes: Option<f64>,
-    /// The clock of the processor that was measured
-    #[arg(long, value_name = "GHZ", default_value_t = 3.0, requires = "measured")]
-    ghz: f64,
+    /// A whole run is so many operations of what was followed
+    #[arg(long, value_name = "N", requires = "difference", conflicts_with = "takes",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    operations: Option<u64>,
+    /// The clock of the processor that was measured [default: the machine profile's, else 3]
+    #[arg(long, value_name = "GHZ", requires = "difference")]
+    ghz: Option<f64>,
     /// Say what other alignments and orders of functions would do to the window
     #[arg(long)]
     suggest: bool,
@@ -134,7 +149,8 @@ pub struct LayoutArgs {
 /// Runs the command.
 pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let difference = args.measured.as_deref().map(judged::difference).transpose()?;
+    measure::check(args)?;
+    let mut difference = args.measured.as_deref().map(judged::difference).transpose()?;
     let programs: Vec<PathBuf> = std::iter::once(&args.before)
         .chain(&args.after)
         .map(|name| resolve_program(name))
@@ -147,7 +163,37 @@ pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
     };
     let build = shift.is_none().then(|| images.first().map(BuildSummary::of)).flatten();
     let subject = subject(args, context)?;
-    let mut report = LayoutReport {
+    let mut report = empty_report(shift, build, &subject);
+    if let Some(seen) = seen(args, context, &images, &subject)? {
+        judge(args, &images, &subject, seen, &mut report)?;
+    }
+    let comparison = args.measure.then(|| measure::compared(args, context)).transpose()?;
+    if let Some(comparison) = &comparison {
+        difference = Some(judged::Difference::of(comparison));
+    }
+    report.budget = judged::budget(args, &subject.profile, &report, difference)?;
+    if let Some(folder) = &args.csv {
+        tables::write(folder, &report)?;
+    }
+    if let (Some(file), Some(found)) = (&args.order_file, &report.suggestions) {
+        report::write_file(file, &(found.order.join("\n") + "\n"))?;
+    }
+    let whole = MeasuredLayout { layout: report, comparison };
+    output::json(context, "layout", &whole)?;
+    if context.shows_screen() {
+        let most = if args.top == 0 { usize::MAX } else { args.top };
+        terminal::print(&screen::screen(&whole.layout, most))?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// What is known before anything of the runs is.
+fn empty_report(
+    shift: Option<ShiftMap>,
+    build: Option<BuildSummary>,
+    subject: &Subject,
+) -> LayoutReport {
+    LayoutReport {
         shift,
         build,
         sets: None,
@@ -157,23 +203,7 @@ pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
         front_end: Vec::new(),
         budget: None,
         suggestions: None,
-    };
-    if let Some(seen) = seen(args, context, &images, &subject)? {
-        judge(args, &images, &subject, seen, &mut report)?;
     }
-    report.budget = judged::budget(args, &subject.profile, &report, difference)?;
-    if let Some(folder) = &args.csv {
-        tables::write(folder, &report)?;
-    }
-    if let (Some(file), Some(found)) = (&args.order_file, &report.suggestions) {
-        report::write_file(file, &(found.order.join("\n") + "\n"))?;
-    }
-    output::json(context, "layout", &report)?;
-    if context.shows_screen() {
-        let most = if args.top == 0 { usize::MAX } else { args.top };
-        terminal::print(&screen::screen(&report, most))?;
-    }
-    Ok(Outcome::Fine)
 }
 
 /// The processor that is judged for.

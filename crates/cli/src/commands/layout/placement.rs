@@ -1,8 +1,8 @@
 //! The part of the screen about windows: who fights for a set, the front end, the budget, what if.
 
 use stallscope::layout::{
-    Arrangement, Budget, Effect, EffectKind, FrontEnd, LayoutReport, Occupancy, OverfullSet,
-    Payment, Suggestions, origin_word,
+    Arrangement, Budget, Effect, EffectKind, FrontEnd, LayoutReport, MeasuredDifference, Occupancy,
+    OverfullSet, Payment, Suggestions, origin_word,
 };
 
 use crate::commands::site::{clip, short_name};
@@ -104,20 +104,13 @@ pub fn front_end(report: &LayoutReport) -> String {
         text += &format!(": {}", names.join(", "));
     }
     out += &wrap("loops    ", &text);
-    let pages = each(&|f| f.pages.to_string());
-    let straddlers = each(&|f| f.straddlers.len().to_string());
-    let mut text = format!("{pages} of code in use; {straddlers} hot functions over two of them");
-    if let Some(s) = last.straddlers.first() {
-        text += &format!(", the hottest {}", short_name(&s.function));
-    }
-    out += &wrap("pages    ", &text);
+    out += &wrap("pages    ", &page_words(report, last));
     let decoded = report.front_end.iter().filter_map(|f| f.decoded.as_ref());
     let decoded: Vec<String> = decoded
         .map(|d| {
-            format!(
-                "{:.1} per operation, {} sets overfull",
-                d.misses_per_operation, d.overfull_sets
-            )
+            let [least, most] = d.overfull_sets;
+            let per_operation = bracket(d.misses_per_operation);
+            format!("{per_operation} per operation, {least} to {most} sets overfull")
         })
         .collect();
     if !decoded.is_empty() {
@@ -125,6 +118,36 @@ pub fn front_end(report: &LayoutReport) -> String {
         out += &wrap("decoded  ", &text);
     }
     out
+}
+
+/// Pages in use, functions over two, and what that comes to where a window says so.
+fn page_words(report: &LayoutReport, last: &FrontEnd) -> String {
+    let each = |of: &dyn Fn(&FrontEnd) -> String| {
+        report.front_end.iter().map(of).collect::<Vec<_>>().join(" -> ")
+    };
+    let pages = each(&|f| f.pages.to_string());
+    let straddlers = each(&|f| f.straddlers.len().to_string());
+    let mut text = format!("{pages} of code in use; {straddlers} hot functions over two of them");
+    if let Some(s) = last.straddlers.first() {
+        text += &format!(", the hottest {}", short_name(&s.function));
+    }
+    let refills: Vec<String> =
+        report.front_end.iter().filter_map(|f| f.page_refills).map(bracket).collect();
+    text + &match refills.is_empty() {
+        true => "; what that costs is not known without a window: nothing while the TLB for code \
+                 holds all pages in use"
+            .to_owned(),
+        false => format!(
+            "; {} refills of the first-level TLB for code per operation",
+            refills.join(" -> ")
+        ),
+    }
+}
+
+/// `619.0`, or `619.0 to 2401.0` where two models differ.
+fn bracket([x, y]: [f64; 2]) -> String {
+    let (least, most) = (x.min(y), x.max(y));
+    if least == most { format!("{least:.1}") } else { format!("{least:.1} to {most:.1}") }
 }
 
 fn loop_words(spread: &stallscope::layout::SpreadLoop) -> String {
@@ -138,28 +161,29 @@ fn loop_words(spread: &stallscope::layout::SpreadLoop) -> String {
     )
 }
 
-/// What each effect can cost, against what was measured.
-pub fn budget(budget: &Budget) -> String {
-    let mut out = String::new();
-    if let Some(m) = budget.measured {
-        out += &wrap(
-            "budget   ",
-            &format!(
-                "measured: {:+.1} % of {:.0} cycles per operation, {:+.0} cycles",
-                100.0 * m.share,
-                m.operation_cycles,
-                m.share * m.operation_cycles
-            ),
-        );
+/// What each effect can cost, against what was measured; of whole runs where there is no window.
+pub fn budget(budget: &Budget, whole_runs: bool) -> String {
+    let unit = if whole_runs { "run" } else { "operation" };
+    let mut out = budget.measured.as_ref().map(|m| measured(m, unit)).unwrap_or_default();
+    if budget.effects.is_empty() {
+        let text = "no executions were counted to hold against it: add --trace FUNCTION with \
+                    --operations, or callgrind's counts as --samples";
+        return out + &wrap("         ", text);
     }
-    let head = "effect (per operation)            before       after   cycles, least to most\n";
-    out += &paint(STRONG, head);
+    let head = format!("{:<26}", format!("effect (per {unit})"));
+    out += &paint(STRONG, format!("{head} {:>16} {:>16}   cycles\n", "before", "after"));
     for effect in &budget.effects {
         out += &row(effect);
     }
-    let Some(_) = budget.measured else {
-        return out + &wrap("", "nothing was measured to hold this against: add --measured");
+    let Some(measured) = &budget.measured else {
+        let text = "nothing was measured to hold this against: add --measure, or --measured";
+        return out + &wrap("", text);
     };
+    if !measured.is_difference() {
+        let text =
+            "the runs show no difference that these could be the cause of, and none is named";
+        return out + &paint(CAUTION, wrap("cause    ", text));
+    }
     out + &match budget.named {
         Some(kind) => wrap("cause    ", &cause_words(kind, budget)),
         None => paint(
@@ -171,6 +195,26 @@ pub fn budget(budget: &Budget) -> String {
             ),
         ),
     }
+}
+
+/// The difference, its interval, and where it comes from.
+fn measured(m: &MeasuredDifference, unit: &str) -> String {
+    let percent = |share: f64| format!("{:+.1}", 100.0 * share);
+    let interval = |of: &dyn Fn(f64) -> String| {
+        m.interval.map(|[low, high]| format!(" [{}, {}]", of(low), of(high))).unwrap_or_default()
+    };
+    let cycles = |share: f64| format!("{:+.0}", share * m.operation_cycles);
+    let pairs = m.pairs.map(|n| format!(", {n} pairs of runs")).unwrap_or_default();
+    let decision = m.verdict.as_ref().map(|v| format!(", {v}")).unwrap_or_default();
+    let text = format!(
+        "measured: {}{} % of {:.0} cycles per {unit}: {}{} cycles{pairs}{decision}",
+        percent(m.share),
+        interval(&percent),
+        m.operation_cycles,
+        cycles(m.share),
+        interval(&cycles),
+    );
+    wrap("budget   ", &text)
 }
 
 fn cause_words(kind: EffectKind, budget: &Budget) -> String {
@@ -185,20 +229,26 @@ fn cause_words(kind: EffectKind, budget: &Budget) -> String {
     )
 }
 
+/// As [`bracket`], in a column.
+fn narrow([x, y]: [f64; 2]) -> String {
+    let (least, most) = (x.min(y), x.max(y));
+    if least == most { format!("{least:.1}") } else { format!("{least:.0}..{most:.0}") }
+}
+
 fn row(effect: &Effect) -> String {
     let [least, most] = effect.added_cycles;
     let count = &effect.count;
     let mut out = format!(
-        "{:<30} {:>9.1} {:>11.1}   {least:+.0} to {most:+.0}\n",
+        "{:<31} {:>11} {:>16}   {least:+.0} to {most:+.0}\n",
         count.kind.events(),
-        count.before,
-        count.after,
+        narrow(count.before),
+        narrow(count.after),
     );
     let shares = effect
         .paid_share
         .map(|[least, most]| format!("pays for {:.0} to {:.0} %: ", 100.0 * least, 100.0 * most));
     let verdict = match effect.payment {
-        Payment::Unmeasured => return out,
+        Payment::Unmeasured | Payment::NoDifference => return out,
         Payment::Nothing => "pays for nothing of it".to_owned(),
         Payment::TooLittle => shares.unwrap_or_default() + "cannot be the cause",
         Payment::CanPay => shares.unwrap_or_default() + "can be the cause",

@@ -168,13 +168,19 @@ fn set_tables(report: &LayoutReport, sets: &SetReport, most: usize) -> String {
         );
         out += &wrap("cluster  ", &text);
     }
+    out + &judgement(report, sets)
+}
+
+/// What if, the front end, the budget, suggestions, and what a reader must know.
+fn judgement(report: &LayoutReport, sets: &SetReport) -> String {
+    let mut out = String::new();
     if let Some(what_if) = &sets.what_if {
         out += &wrap("what if  ", &what_if_words(what_if));
     }
     out += &wrap("jumps    ", &jump_words(sets, report));
     out += &placement::front_end(report);
     if let Some(budget) = &report.budget {
-        out += &placement::budget(budget);
+        out += &placement::budget(budget, report.windows.is_empty());
     }
     if let Some(found) = &report.suggestions {
         out += &placement::suggestions(found);
@@ -330,13 +336,12 @@ fn changed_sets(sets: &SetReport, most: usize) -> String {
         .sort_by_key(|row| (row.change, std::cmp::Reverse(row.after.function + row.after.peers)));
     let total = changed.len();
     changed.truncate(most);
-    let mut out = paint(
-        STRONG,
-        "set     before: function + peers     after: function + peers   lines  change\n",
-    );
+    let [before, after] = ["before: function + peers", "after: function + peers"];
+    let mut out =
+        paint(STRONG, format!("set  {before:>25}  {after:>25}  {:<6}  change\n", "lines"));
     for row in &changed {
         out += &format!(
-            "{:<3}  {:>16} + {:>10}  {:>16} + {:>10}  {:>2}->{:<2}  {}\n",
+            "{:<3}  {:>13} + {:>9}  {:>13} + {:>9}  {:>2}->{:<2}  {}\n",
             row.set,
             row.before.function,
             row.before.peers,

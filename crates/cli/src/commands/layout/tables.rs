@@ -260,7 +260,9 @@ fn effects(budget: &Budget) -> Table {
     let mut table = vec![row([
         "effect",
         "before",
+        "before_other_model",
         "after",
+        "after_other_model",
         "least_cycles",
         "most_cycles",
         "least_share",
@@ -271,8 +273,10 @@ fn effects(budget: &Budget) -> Table {
         let shares = effect.paid_share.map(|s| s.map(|x| x.to_string())).unwrap_or_default();
         let mut cells = vec![
             effect.count.kind.events().to_owned(),
-            effect.count.before.to_string(),
-            effect.count.after.to_string(),
+            effect.count.before[0].to_string(),
+            effect.count.before[1].to_string(),
+            effect.count.after[0].to_string(),
+            effect.count.after[1].to_string(),
             least.to_string(),
             most.to_string(),
         ];

@@ -11,6 +11,7 @@ const TIME: u64 = 1 << 2;
 const ADDRESS: u64 = 1 << 3;
 const ID: u64 = 1 << 6;
 const CPU: u64 = 1 << 7;
+const PERIOD: u64 = 1 << 8;
 const STREAM_ID: u64 = 1 << 9;
 const BRANCH_STACK: u64 = 1 << 11;
 const IDENTIFIER: u64 = 1 << 16;
@@ -91,6 +92,8 @@ impl Attr {
         let (ip, tid, time) = (place(IP), place(TID), place(TIME));
         let _address = place(ADDRESS);
         let id = place(ID);
+        let (_stream, _cpu) = (place(STREAM_ID), place(CPU));
+        let period = place(PERIOD);
         let behind: [u64; 4] = [ID, STREAM_ID, CPU, IDENTIFIER];
         let behind = behind.iter().filter(|bit| self.sample_type & **bit != 0).count();
         let timed = self.flags & SAMPLE_ID_ALL != 0 && self.sample_type & TIME != 0;
@@ -99,6 +102,7 @@ impl Attr {
             pid: tid,
             time,
             id: identifier.or(id),
+            period,
             time_from_end: timed.then_some(8 * (behind + 1)),
         }
     }
@@ -111,6 +115,8 @@ pub(super) struct Places {
     pub pid: Option<usize>,
     pub time: Option<usize>,
     pub id: Option<usize>,
+    /// Events that the sample stands for, where each says so itself.
+    pub period: Option<usize>,
     pub time_from_end: Option<usize>,
 }
 
@@ -133,6 +139,7 @@ mod tests {
         let places = attr(IDENTIFIER | IP | TIME | CPU | ADDRESS, SAMPLE_ID_ALL).places();
         assert_eq!((places.id, places.ip, places.time), (Some(0), Some(8), Some(16)));
         assert_eq!(places.time_from_end, Some(24));
+        assert_eq!((places.period, attr(IP | CPU | PERIOD, 0).places().period), (None, Some(16)));
         assert_eq!(attr(IP | ID, 0).places().id, Some(8));
         assert_eq!(attr(IP | TIME, 0).places().time_from_end, None);
     }

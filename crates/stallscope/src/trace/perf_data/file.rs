@@ -160,6 +160,7 @@ impl<'a, S: Read + Seek> Opened<'a, S> {
             Err(PerfDataError::Foreign {
                 path: self.path.into(),
                 architecture: "a big-endian processor".into(),
+                readable: "little-endian",
             })
         } else if magic == b"PERFFILE" {
             Err(self.damaged("its format is that of perf before Linux 3.0"))

@@ -3,10 +3,12 @@
 //! perf's own way is to print every sample as a line of text. Here the records are walked in their
 //! binary form, twice: first for what processes mapped and when, then for the samples, which are
 //! counted per address at once. Memory grows with the number of different addresses and not with
-//! the number of samples. Files, pipes (`perf record -o -`) and compressed recordings (`-z`) are
+//! the number of samples. This is the one reader of such files: `layout` asks it for counts, `scan`
+//! for weights. Files, pipes (`perf record -o -`) and compressed recordings (`-z`) are
 //! read; callchains, registers and branch stacks are stepped over.
 
 mod bytes;
+mod count;
 mod event;
 mod file;
 mod spaces;
@@ -20,15 +22,15 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::model::FileOffset;
+use crate::model::{FileOffset, Svma};
 use bytes::{Bytes, u32_at, u64_at};
-use event::{Attr, Places};
+use count::Counter;
+use event::Attr;
 use file::{Frame, Opened};
-use spaces::{Changes, SpaceId, Spaces};
+use spaces::Changes;
 use unpack::Unpacker;
 use walk::{Broken, Record, walk};
 
@@ -46,6 +48,8 @@ const COMPRESSED: u32 = 81;
 const COMPRESSED_WITH_SIZE: u32 = 83;
 const MISC_MODE: u16 = 7;
 const MODE_USER: u16 = 2;
+/// The process in which the kernel's parts are mapped.
+const KERNEL_PID: u32 = u32::MAX;
 
 /// Why a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -79,12 +83,14 @@ pub enum PerfDataError {
         detail: String,
     },
     /// Recorded on another kind of processor.
-    #[error("{path} was recorded on {architecture}; only x86-64 recordings can be analysed")]
+    #[error("{path} was recorded on {architecture}; only {readable} recordings can be analysed")]
     Foreign {
         /// The file.
         path: PathBuf,
         /// Which.
         architecture: String,
+        /// What could have been used.
+        readable: &'static str,
     },
     /// Nothing in it.
     #[error("{0} holds no samples; let perf record run longer or sample more often")]
@@ -127,6 +133,8 @@ pub struct FileHits {
     pub build_id: Option<String>,
     /// Samples by position in the file.
     pub hits: BTreeMap<FileOffset, u64>,
+    /// Events that those samples stand for; empty where samples do not say, and all are alike.
+    pub weights: BTreeMap<FileOffset, u64>,
 }
 
 impl FileHits {
@@ -135,6 +143,16 @@ impl FileHits {
     pub fn total(&self) -> u64 {
         self.hits.values().sum()
     }
+}
+
+/// Where the kernel was sampled: its files are mapped at the addresses that they state, unless it was
+/// moved at boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KernelHits {
+    /// As the kernel names its part, such as `[kernel.kallsyms]_text` or a module's file.
+    pub path: PathBuf,
+    /// Events (samples where they do not say) by address.
+    pub weights: BTreeMap<Svma, u64>,
 }
 
 /// The samples of one event.
@@ -160,6 +178,8 @@ pub struct EventHits {
     pub unmapped: u64,
     /// Per file, the one with the most samples first.
     pub files: Vec<FileHits>,
+    /// Per part of the kernel, as far as it was mapped in the recording.
+    pub kernel_parts: Vec<KernelHits>,
 }
 
 /// A recording.
@@ -167,6 +187,8 @@ pub struct EventHits {
 pub struct PerfData {
     /// The file.
     pub path: PathBuf,
+    /// The kind of processor that it was recorded on, where it says so.
+    pub architecture: Option<String>,
     /// Per event, in the order of the file.
     pub events: Vec<EventHits>,
     /// Samples that the kernel had no room for.
@@ -200,7 +222,6 @@ impl PerfData {
         let mut gathered = Gathered::default();
         let data = frame.data;
         each_record(&mut opened, data, |r| gathered.take(r, &mut frame))?;
-        check_architecture(path, &frame)?;
         if frame.events.is_empty() {
             return Err(PerfDataError::Empty(path.into()));
         }
@@ -213,11 +234,25 @@ impl PerfData {
         }
         Ok(Self {
             path: path.into(),
+            architecture: frame.architecture,
             events,
             lost: gathered.lost,
             throttled: gathered.throttled,
             unknown_records: gathered.unknown,
         })
+    }
+
+    /// Refuses a recording that says it was not made on x86-64.
+    ///
+    /// # Errors
+    /// [`PerfDataError::Foreign`].
+    pub fn of_x86_64(self) -> Result<Self, PerfDataError> {
+        match self.architecture {
+            Some(architecture) if architecture != "x86_64" => {
+                Err(PerfDataError::Foreign { path: self.path, architecture, readable: "x86-64" })
+            }
+            _ => Ok(self),
+        }
     }
 
     /// The event with the most samples.
@@ -276,15 +311,6 @@ impl PerfData {
             program.display(),
             self.path.display()
         )
-    }
-}
-
-fn check_architecture(path: &Path, frame: &Frame) -> Result<(), PerfDataError> {
-    match &frame.architecture {
-        Some(architecture) if architecture != "x86_64" => {
-            Err(PerfDataError::Foreign { path: path.into(), architecture: architecture.clone() })
-        }
-        _ => Ok(()),
     }
 }
 
@@ -378,124 +404,4 @@ impl Gathered {
             _ => self.unknown += 1,
         }
     }
-}
-
-/// The second walk: counts samples per event, address space and address.
-struct Counter<'a> {
-    spaces: &'a Spaces,
-    event_of_id: &'a std::collections::HashMap<u64, usize>,
-    places: Places,
-    counts: Vec<FxHashMap<(SpaceId, u64), u64>>,
-    totals: Vec<[u64; 3]>,
-    /// The process and the stretch of time for which the space is known.
-    current: Option<(u32, u64, u64, SpaceId)>,
-}
-
-impl<'a> Counter<'a> {
-    fn new(frame: &'a Frame, spaces: &'a Spaces) -> Self {
-        let events = frame.events.len();
-        Self {
-            spaces,
-            event_of_id: &frame.event_of_id,
-            // perf makes all events of a recording carry their number at the same place.
-            places: frame.events.first().map(|e| e.attr.places()).unwrap_or_default(),
-            counts: vec![FxHashMap::default(); events],
-            totals: vec![[0; 3]; events],
-            current: None,
-        }
-    }
-
-    fn take(&mut self, record: Record<'_>) {
-        if record.kind != SAMPLE {
-            return;
-        }
-        let event = self.event(record.body);
-        let Some([samples, kernel, unmapped]) = self.totals.get_mut(event) else { return };
-        *samples += 1;
-        if record.misc & MISC_MODE != MODE_USER {
-            *kernel += 1;
-            return;
-        }
-        let field = |place: Option<usize>| place.and_then(|at| u64_at(record.body, at));
-        let pid = self.places.pid.and_then(|at| u32_at(record.body, at));
-        let (Some(ip), Some(pid)) = (field(self.places.ip), pid) else {
-            *unmapped += 1;
-            return;
-        };
-        // Without times, what a process executed last is the best guess.
-        let time = field(self.places.time).unwrap_or(u64::MAX - 1);
-        let space = match self.current {
-            Some((p, from, until, space)) if p == pid && from <= time && time < until => space,
-            _ => match self.spaces.at(pid, time) {
-                Some((space, from, until)) => {
-                    self.current = Some((pid, from, until, space));
-                    space
-                }
-                None => {
-                    *unmapped += 1;
-                    return;
-                }
-            },
-        };
-        *self.counts[event].entry((space, ip)).or_insert(0) += 1;
-    }
-
-    fn event(&self, body: &[u8]) -> usize {
-        if self.totals.len() == 1 {
-            return 0;
-        }
-        let id = self.places.id.and_then(|at| u64_at(body, at));
-        id.and_then(|id| self.event_of_id.get(&id).copied()).unwrap_or(0)
-    }
-
-    fn finish(self, frame: &Frame) -> Vec<EventHits> {
-        let per_event = frame.events.iter().zip(self.counts).zip(self.totals);
-        per_event
-            .map(|((event, counts), [samples, kernel, mut unmapped])| {
-                let mut files: BTreeMap<usize, BTreeMap<FileOffset, u64>> = BTreeMap::new();
-                for ((space, ip), count) in counts {
-                    match self.spaces.locate(space, ip) {
-                        Some((object, offset)) if is_file(&self.spaces.objects[object].path) => {
-                            *files.entry(object).or_default().entry(offset).or_default() += count;
-                        }
-                        _ => unmapped += count,
-                    }
-                }
-                let mut files: Vec<FileHits> = files
-                    .into_iter()
-                    .map(|(object, hits)| {
-                        let mapped = &self.spaces.objects[object];
-                        let build_id = mapped.build_id.clone();
-                        FileHits {
-                            path: mapped.path.clone(),
-                            build_id: build_id
-                                .or_else(|| frame.build_ids.get(&mapped.path).cloned()),
-                            hits,
-                        }
-                    })
-                    .collect();
-                files.sort_by_key(|f| std::cmp::Reverse(f.total()));
-                let (period, frequency_hz) = event.attr.rate();
-                EventHits {
-                    name: event.name.clone(),
-                    period,
-                    frequency_hz,
-                    precision: event.attr.precision(),
-                    has_branch_stack: event.attr.has_branch_stack(),
-                    has_data_address: event.attr.has_data_address(),
-                    samples,
-                    kernel,
-                    unmapped,
-                    files,
-                }
-            })
-            .collect()
-    }
-}
-
-/// Whether a mapping's name is that of a file, or of the kernel's own page of code.
-fn is_file(path: &Path) -> bool {
-    // `//anon` is memory without a file; as a path it would start with `/` alone.
-    let name = path.as_os_str().as_encoded_bytes();
-    name == b"[vdso]" || name.starts_with(b"/") && !name.starts_with(b"//")
 }

@@ -126,6 +126,57 @@ fn files_and_pipes_give_the_same_counts() {
     checked(&read(&pipe(&records())).unwrap());
 }
 
+/// A file whose samples carry their period, one of them in the kernel.
+fn weighted() -> Vec<u8> {
+    let mut out = map(7, PROGRAM);
+    let mut kernel = pair(u32::MAX, 0);
+    kernel.extend(le(&[0xffff_ffff_8100_0000, 0x100_0000, 0]));
+    kernel.extend(b"[kernel.kallsyms]_text\0\0");
+    kernel.extend(pair(u32::MAX, 0));
+    kernel.extend(le(&[1]));
+    out.extend(record(1, 1, &kernel));
+    let mut sample = |mode: u16, ip: u64, period: u64| {
+        let mut body = le(&[ip]);
+        body.extend(pair(7, 7));
+        body.extend(le(&[100, period]));
+        out.extend(record(SAMPLE, mode, &body));
+    };
+    sample(MODE_USER, 0x40_1000, 5);
+    sample(MODE_USER, 0x40_1000, 70);
+    sample(MODE_USER, 0x40_1040, 3);
+    sample(1, 0xffff_ffff_8100_0010, 9);
+    // Outside of everything that is known of the kernel.
+    sample(1, 0xffff_ffff_c000_0000, 1000);
+    let mut bytes = file(&out, "x86_64");
+    // The period is in the sample type: the second field behind `config` of the only event.
+    let sample_type = 112 + 8 + 16;
+    bytes[sample_type..sample_type + 8].copy_from_slice(&(SAMPLE_TYPE | 1 << 8).to_le_bytes());
+    bytes
+}
+
+#[test]
+fn samples_that_say_what_they_stand_for_are_weighed_and_the_kernels_are_kept_apart() {
+    let data = read(&weighted()).unwrap();
+    let event = data.main_event().unwrap();
+    assert_eq!((event.samples, event.kernel, event.unmapped), (5, 2, 0));
+    let of =
+        |map: &BTreeMap<FileOffset, u64>| map.iter().map(|(at, n)| (at.0, *n)).collect::<Vec<_>>();
+    assert_eq!(of(&event.files[0].hits), [(0x1000, 2), (0x1040, 1)]);
+    assert_eq!(of(&event.files[0].weights), [(0x1000, 75), (0x1040, 3)]);
+    let [kernel] = event.kernel_parts.as_slice() else { panic!("{:?}", event.kernel_parts) };
+    assert_eq!(kernel.path, Path::new("[kernel.kallsyms]_text"));
+    assert_eq!(kernel.weights, BTreeMap::from([(Svma(0xffff_ffff_8100_0010), 9)]));
+    // `scan` takes the weights, and the kernel too.
+    let spots = crate::trace::profile_data::of_bytes(&weighted(), Path::new("p")).unwrap();
+    let all: f64 = spots.iter().map(|s| s.weight).sum();
+    assert_eq!((spots.len(), all), (3, 87.0));
+    // Where samples do not say, each counts once.
+    let plain = read(&file(&records(), "x86_64")).unwrap();
+    assert!(plain.main_event().unwrap().files[0].weights.is_empty());
+    let spots = crate::trace::profile_data::of_bytes(&file(&records(), "aarch64"), Path::new("p"));
+    assert_eq!(spots.unwrap().iter().map(|s| s.weight).sum::<f64>(), 1000.0);
+}
+
 #[test]
 fn a_truncated_file_says_so_wherever_it_ends() {
     let whole = file(&records(), "x86_64");
@@ -149,7 +200,11 @@ fn a_truncated_file_says_so_wherever_it_ends() {
 #[test]
 fn foreign_and_other_files_are_refused() {
     let said = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
-    assert!(said(&file(&records(), "aarch64")).contains("recorded on aarch64"));
+    let foreign = read(&file(&records(), "aarch64")).unwrap();
+    assert_eq!(foreign.architecture.as_deref(), Some("aarch64"));
+    let refused = foreign.of_x86_64().unwrap_err().to_string();
+    assert!(refused.contains("recorded on aarch64; only x86-64"), "{refused}");
+    assert!(read(&file(&records(), "x86_64")).unwrap().of_x86_64().is_ok());
     assert!(said(b"2ELIFREP\0\0\0\0\0\0\0\x68").contains("big-endian"));
     assert!(said(b"PERFFILE\0\0\0\0\0\0\0\x68").contains("before Linux 3.0"));
     assert!(said(b"# comment of a text file").contains("no perf.data file"));

@@ -2,8 +2,8 @@
 //!
 //! Read are `perf.data`, the text of `perf script`, callgrind's output and Go's pprof. The kind is
 //! told from the content. Only the place where a sample was taken counts, not who called it.
+//! `perf.data` and callgrind's files have their readers elsewhere in `trace`; here they become places.
 
-mod callgrind;
 mod perf_data;
 mod perf_script;
 mod pprof;
@@ -12,9 +12,12 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use super::callgrind::{self, Callgrind, CallgrindError};
+use super::perf_data::{PerfData, PerfDataError};
 use crate::model::HotSpot;
 
-/// Texts and compressed profiles larger than this are refused; `perf.data` is read as a stream.
+/// Texts and compressed profiles larger than this are refused; `perf.data` and callgrind's output are
+/// read as streams.
 const LARGEST_BYTES: u64 = 1 << 30;
 
 /// Why a profile cannot be used.
@@ -45,6 +48,12 @@ pub enum ProfileDataError {
         /// What the reader met.
         detail: String,
     },
+    /// A `perf.data` that cannot be used.
+    #[error(transparent)]
+    PerfData(#[from] PerfDataError),
+    /// An output of callgrind that cannot be used.
+    #[error(transparent)]
+    Callgrind(#[from] CallgrindError),
     /// There is nothing in it.
     #[error("the profile {0} holds no samples")]
     Empty(PathBuf),
@@ -62,10 +71,10 @@ pub fn read(path: &Path) -> Result<Vec<HotSpot>, ProfileDataError> {
     let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
     let mut magic = Vec::new();
     file.by_ref().take(8).read_to_end(&mut magic).map_err(unreadable)?;
-    let damaged = |kind, detail| ProfileDataError::Damaged { path: path.into(), kind, detail };
     let spots = if magic == b"PERFILE2" {
-        let again = BufReader::new(File::open(path).map_err(unreadable)?);
-        perf_data::read(again).map_err(|detail| damaged("perf.data", detail))?
+        perf_data::spots(&PerfData::read(path)?)
+    } else if Callgrind::is_one(path) {
+        callgrind::hot_spots(path, BufReader::new(File::open(path).map_err(unreadable)?))?
     } else {
         let mut bytes = magic;
         let room = LARGEST_BYTES - bytes.len() as u64 + 1;
@@ -96,7 +105,7 @@ pub fn perf_script_of(path: &Path) -> Option<Vec<HotSpot>> {
     Some(perf_script::read(&text)).filter(|spots| !spots.is_empty())
 }
 
-/// Reads a profile that is in memory: everything but `perf.data`. `path` is for messages.
+/// Reads a profile that is in memory. `path` is for messages.
 ///
 /// # Errors
 /// See [`ProfileDataError`].
@@ -108,10 +117,13 @@ pub fn of_bytes(bytes: &[u8], path: &Path) -> Result<Vec<HotSpot>, ProfileDataEr
     if bytes.starts_with(&[0x1f, 0x8b]) {
         return pprof::read_compressed(bytes).map_err(|detail| damaged("pprof", detail));
     }
+    if bytes.starts_with(b"PERFILE2") {
+        return Ok(perf_data::spots(&PerfData::parse(path, bytes)?));
+    }
+    if callgrind::is_start(bytes) {
+        return Ok(callgrind::hot_spots(path, bytes)?);
+    }
     if let Ok(text) = std::str::from_utf8(bytes) {
-        if callgrind::is_one(text) {
-            return callgrind::read(text).map_err(|detail| damaged("callgrind", detail));
-        }
         let spots = perf_script::read(text);
         if !spots.is_empty() {
             return Ok(spots);
@@ -141,7 +153,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cut = folder.path().join("perf.data");
         std::fs::write(&cut, b"PERFILE2 and no more").unwrap();
-        assert!(read(&cut).unwrap_err().to_string().contains("is damaged"));
+        assert!(read(&cut).unwrap_err().to_string().contains("is truncated"));
     }
 
     proptest! {
