@@ -60,7 +60,7 @@ pub struct Case {
 pub const STRIDES: [u32; 6] = [1024, 2048, 4096, 8192, 16384, 32768];
 
 /// Numbers of blocks that are tried.
-pub const BLOCKS: [u32; 16] = [2, 4, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 24, 32, 40];
+pub const BLOCKS: [u32; 18] = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 24, 32, 40];
 
 /// Distances that are tried for the size of a line, bytes.
 pub const ODD: [u32; 4] = [16, 32, 64, 128];

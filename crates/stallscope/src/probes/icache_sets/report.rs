@@ -121,7 +121,15 @@ impl IcacheReport {
     /// smaller of them; at half of it the knee must be twice as large.
     fn infer(&mut self) -> Result<String, String> {
         let knees: Vec<Option<&Fit>> = self.strides.iter().map(|s| s.fit.as_ref()).collect();
-        let same = |a: &Fit, b: &Fit| a.knee_low <= b.knee_high && b.knee_low <= a.knee_high;
+        // Two knees of one cache: as sharp and as dear as each other. Half a way's stride has points
+        // for neither.
+        let sharp = |f: &Fit| 2 * f.knee_high <= 3 * f.knee_low;
+        let same = |a: &Fit, b: &Fit| {
+            let (least, most) =
+                (a.miss_cycles.min(b.miss_cycles), a.miss_cycles.max(b.miss_cycles));
+            let overlap = a.knee_low <= b.knee_high && b.knee_low <= a.knee_high;
+            overlap && sharp(a) && sharp(b) && 2.0 * most <= 3.0 * least
+        };
         let two = |a: &Fit, b: &Fit| {
             2 * b.knee_low <= a.knee_high + 2 && a.knee_low <= 2 * b.knee_high + 2
         };
@@ -231,26 +239,29 @@ fn stride(
 }
 
 fn controls(strides: &[StrideReport]) -> Vec<Control> {
-    // The widest stride but one: on every known design it fills one set.
-    let wide = strides.iter().rev().nth(1);
-    let at = |blocks| {
-        let point = wide?.points.iter().find(|p| p.0 == blocks)?;
-        Some((point.1.as_ref()?, point.2.as_ref()?))
+    let at = |stride: Option<&StrideReport>, blocks| {
+        let point = stride?.points.iter().find(|p| p.0 == blocks)?.clone();
+        Some((point.1?, point.2?))
     };
-    let (few, many) = (at(2), at(40));
+    // The widest stride but one: on every known design it fills one set. Two blocks as near as
+    // possible lie in different sets of everything.
+    let many = at(strides.iter().rev().nth(1), 40);
+    let few = at(strides.first(), 2);
+    let one = |pair: &Option<(Measurement, Measurement)>| pair.as_ref().map(|p| p.0.clone());
+    let spread = |pair: &Option<(Measurement, Measurement)>| pair.as_ref().map(|p| p.1.clone());
     vec![
         Control::compare(
             "positive",
             "40 blocks in one set, and spread",
-            many.map(|p| p.0),
-            many.map(|p| p.1),
+            one(&many).as_ref(),
+            spread(&many).as_ref(),
             |one, spread| one.low > spread.high,
         ),
         Control::compare(
             "negative",
-            "2 blocks in one set, and spread",
-            few.map(|p| p.0),
-            few.map(|p| p.1),
+            "2 blocks 1 KiB apart, and spread",
+            one(&few).as_ref(),
+            spread(&few).as_ref(),
             |one, spread| (one.value - spread.value).abs() < 3.0,
         ),
     ]
