@@ -85,6 +85,23 @@ pub fn fit(points: &[(u32, f64)]) -> Option<Fit> {
     })
 }
 
+/// Which of two knees explains the curve; `None` where neither does so clearly better.
+#[must_use]
+pub fn which(points: &[(u32, f64)], one: u32, other: u32) -> Option<u32> {
+    let criterion = |ways| {
+        let models = (0..=points.len() / 2).filter_map(|start| model(points, start, ways));
+        models.map(|m| m.criterion).min_by(f64::total_cmp)
+    };
+    let (a, b) = (criterion(one)?, criterion(other)?);
+    if a + AS_GOOD < b {
+        Some(one)
+    } else if b + AS_GOOD < a {
+        Some(other)
+    } else {
+        None
+    }
+}
+
 /// Price and criterion with a knee at `ways`, least squares from the point `start` on. A constant
 /// part is fitted too: blocks in one set and in several are not fetched alike even when all of them
 /// fit.
@@ -137,6 +154,7 @@ mod tests {
             let found = fit(&curve(ways, 24.0, 0.5)).unwrap();
             assert_eq!(found.knee, ways, "{found:?}");
             assert!((found.miss_cycles - 24.0).abs() < 2.0, "{found:?}");
+            assert_eq!(which(&curve(ways, 24.0, 0.5), ways / 2, ways), Some(ways));
             assert!(found.knee_low <= ways && ways <= found.knee_high);
         }
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::fit::{Fit, fit};
+use super::fit::{Fit, fit, which};
 use super::{BLOCKS, Case, LINE_STRIDE, Layout, ODD, STRIDES};
 use crate::machine::{CacheKind, CodeCache, MachineProfile, ProfileEnvironment};
 use crate::model::{Measurement, Unit};
@@ -24,6 +24,16 @@ pub struct StrideReport {
     pub fit: Option<Fit>,
     /// Whether enough points are known for "no knee" to mean something.
     pub decided: bool,
+}
+
+impl StrideReport {
+    /// What a dispatch costs more than in the control, core cycles, where both are known.
+    fn excess(&self) -> Vec<(u32, f64)> {
+        let both = |p: &(u32, Option<Measurement>, Option<Measurement>)| {
+            Some((p.0, p.1.as_ref()?.value - p.2.as_ref()?.value))
+        };
+        self.points.iter().filter_map(both).collect()
+    }
 }
 
 /// What the probe found.
@@ -195,9 +205,9 @@ impl IcacheReport {
 
     /// The smallest distance of every second block that doubles the knee.
     fn line(&self, ways: u32) -> Option<u32> {
+        // The question has two answers, so the best of all knees is not asked for.
         let doubled = |s: &StrideReport| {
-            let middle = f64::from(ways) * 1.5;
-            s.fit.map(|f| f64::from(f.knee) > middle)
+            s.fit.and_then(|_| which(&s.excess(), ways, 2 * ways)).map(|knee| knee != ways)
         };
         let at = self.lines.iter().position(|s| doubled(s) == Some(true))?;
         let before = self.lines[..at].iter().all(|s| doubled(s) == Some(false));
@@ -229,13 +239,11 @@ fn stride(
     let layout = |spread| Layout { stride_bytes, odd_bytes, spread };
     let points: Vec<_> =
         BLOCKS.iter().map(|&n| (n, look(layout(false), n), look(layout(true), n))).collect();
-    let known: Vec<(u32, f64)> = points
-        .iter()
-        .filter_map(|(n, one, spread)| Some((*n, one.as_ref()?.value - spread.as_ref()?.value)))
-        .collect();
-    let decided = known.len() as f64 >= LEAST_KNOWN * points.len() as f64;
-    let fit = if decided { fit(&known) } else { None };
-    StrideReport { stride_bytes, odd_bytes, points, fit, decided }
+    let mut report = StrideReport { stride_bytes, odd_bytes, points, fit: None, decided: false };
+    let known = report.excess();
+    report.decided = known.len() as f64 >= LEAST_KNOWN * report.points.len() as f64;
+    report.fit = if report.decided { fit(&known) } else { None };
+    report
 }
 
 fn controls(strides: &[StrideReport]) -> Vec<Control> {
