@@ -1,8 +1,9 @@
 //! Does the probe `store-forwarding` tell the truth when it is disturbed?
 //!
-//! Runs it several times alone and several times beside a busy loop on the same processor, and
-//! counts the runs in which a cell has another class than in most runs. "Inconclusive" is no lie
-//! and is counted apart.
+//! Runs it several times alone and several times beside busy loops on the same processor. What a
+//! cell must be called is what most of the runs alone call it: the disturbed ones have no vote. A run
+//! in which a cell has another class is wrong, also where most runs alone leave the cell open, and
+//! every such cell is named. "Inconclusive" is no lie and is counted apart.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,8 +14,21 @@ use anyhow::{Context as _, bail};
 /// Runs in each state.
 const RUNS: usize = 10;
 
-/// What a cell is called in one run.
-type Classes = BTreeMap<String, String>;
+/// What is no answer and no lie.
+const OPEN: &str = "inconclusive";
+
+/// What one run says about a cell.
+struct Answer {
+    class: String,
+    /// Cycles with their interval, for people.
+    cycles: String,
+}
+
+/// One run: by cell.
+type Answers = BTreeMap<String, Answer>;
+
+/// By cell: what most of the runs alone call it, and how many of them.
+type Expected = BTreeMap<String, (String, usize)>;
 
 /// A child that does not outlive its use.
 struct Busy(Child);
@@ -27,35 +41,50 @@ impl Drop for Busy {
     }
 }
 
-/// Prints one line for each state; an error when any cell was ever classed differently.
+/// Prints one line for each state, and one for each wrong cell; an error when there are any.
 pub fn run(stallscope: &Path, cpu: &str) -> anyhow::Result<()> {
-    let states = [("quiet", 0), ("busy loop on the same CPU", 1), ("three busy loops", 3)];
-    let mut all: Vec<(&str, Vec<Classes>)> = Vec::new();
-    for (state, loops) in states {
-        let _busy = (0..loops).map(|_| busy(cpu)).collect::<anyhow::Result<Vec<Busy>>>()?;
-        let runs =
-            (0..RUNS).map(|seed| probe(stallscope, cpu, seed)).collect::<anyhow::Result<_>>();
-        all.push((state, runs?));
-    }
-    let truth = majority(all.iter().flat_map(|(_, runs)| runs));
-    let mut wrong_runs = 0;
-    for (state, runs) in &all {
-        let differs = |c: &&Classes| c.iter().any(|(k, v)| v != "inconclusive" && truth[k] != *v);
-        let wrong = runs.iter().filter(differs).count();
-        let open: usize =
-            runs.iter().map(|c| c.values().filter(|v| *v == "inconclusive").count()).sum();
-        let cells = truth.len();
-        super::say(&format!(
-            "{state}: {} of {RUNS} runs right in all {cells} cells, {wrong} wrong, {open} cells \
-             inconclusive over all runs",
-            RUNS - wrong
-        ));
-        wrong_runs += wrong;
+    let quiet = runs(stallscope, cpu, 0)?;
+    let expected = majority(&quiet);
+    let mut wrong_runs = report("quiet", &quiet, &expected);
+    for (state, loops) in [("busy loop on the same CPU", 1), ("three busy loops", 3)] {
+        wrong_runs += report(state, &runs(stallscope, cpu, loops)?, &expected);
     }
     if wrong_runs > 0 {
         bail!("{wrong_runs} runs have a wrong class")
     }
     Ok(())
+}
+
+/// The probe in one state, over and over.
+fn runs(stallscope: &Path, cpu: &str, loops: usize) -> anyhow::Result<Vec<Answers>> {
+    let _busy = (0..loops).map(|_| busy(cpu)).collect::<anyhow::Result<Vec<Busy>>>()?;
+    (0..RUNS).map(|seed| probe(stallscope, cpu, seed)).collect()
+}
+
+/// Says how one state went; how many of its runs are wrong.
+fn report(state: &str, runs: &[Answers], expected: &Expected) -> usize {
+    let is_wrong = |(cell, answer): &(&String, &Answer)| {
+        answer.class != OPEN && expected.get(*cell).is_none_or(|(class, _)| *class != answer.class)
+    };
+    let mut wrong = 0;
+    for (seed, answers) in runs.iter().enumerate() {
+        let cells: Vec<(&String, &Answer)> = answers.iter().filter(is_wrong).collect();
+        wrong += usize::from(!cells.is_empty());
+        for (cell, Answer { class, cycles }) in cells {
+            let must = expected.get(cell).map_or("no answer".to_owned(), |(class, votes)| {
+                format!("{class} in {votes} of {RUNS} runs alone")
+            });
+            super::say(&format!("  {state}, seed {seed}: {cell}: {class}, {cycles}; {must}"));
+        }
+    }
+    let open = runs.iter().flat_map(BTreeMap::values).filter(|a| a.class == OPEN).count();
+    super::say(&format!(
+        "{state}: {} of {RUNS} runs right in all {} cells, {wrong} wrong, {open} cells \
+         inconclusive over all runs",
+        RUNS - wrong,
+        expected.len()
+    ));
+    wrong
 }
 
 fn busy(cpu: &str) -> anyhow::Result<Busy> {
@@ -64,8 +93,8 @@ fn busy(cpu: &str) -> anyhow::Result<Busy> {
     Ok(Busy(child))
 }
 
-/// One run; the classes of everything but the delay curve. The user's profile stays as it is.
-fn probe(stallscope: &Path, cpu: &str, seed: usize) -> anyhow::Result<Classes> {
+/// One run: everything but the delay curve. The user's profile stays as it is.
+fn probe(stallscope: &Path, cpu: &str, seed: usize) -> anyhow::Result<Answers> {
     let folder = std::env::temp_dir().join(format!("stallscope-truth-{}", std::process::id()));
     let output = Command::new("taskset")
         .args(["-c", cpu])
@@ -82,21 +111,33 @@ fn probe(stallscope: &Path, cpu: &str, seed: usize) -> anyhow::Result<Classes> {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let cells = document["result"]["probes"][0]["cells"].as_array().context("no cells")?;
     let text = |v: &serde_json::Value| v.as_str().unwrap_or_default().to_owned();
-    Ok(cells
-        .iter()
-        .filter(|c| c["case"]["group"] != "delay")
-        .map(|c| (format!("{} {}", text(&c["case"]["group"]), text(&c["name"])), text(&c["class"])))
-        .collect())
+    let one = |cell: &serde_json::Value| {
+        let name = format!("{} {}", text(&cell["case"]["group"]), text(&cell["name"]));
+        (name, Answer { class: text(&cell["class"]), cycles: cycles(&cell["cycles"]) })
+    };
+    Ok(cells.iter().filter(|c| c["case"]["group"] != "delay").map(one).collect())
+}
+
+/// A measurement in words.
+fn cycles(m: &serde_json::Value) -> String {
+    let number = |key: &str| m[key].as_f64();
+    match (number("value"), number("low"), number("high"), number("n")) {
+        (Some(value), Some(low), Some(high), Some(n)) => {
+            format!("{value:.2} [{low:.2}, {high:.2}] cycles, n = {n}")
+        }
+        _ => "too few clean samples".to_owned(),
+    }
 }
 
 /// The class that each cell has in most runs.
-fn majority<'a>(runs: impl Iterator<Item = &'a Classes>) -> Classes {
+fn majority(runs: &[Answers]) -> Expected {
     let mut votes: BTreeMap<&String, BTreeMap<&String, usize>> = BTreeMap::new();
-    for (cell, class) in runs.flatten() {
-        *votes.entry(cell).or_default().entry(class).or_default() += 1;
+    for (cell, answer) in runs.iter().flatten() {
+        *votes.entry(cell).or_default().entry(&answer.class).or_default() += 1;
     }
     let winner = |classes: BTreeMap<&String, usize>| {
-        classes.into_iter().max_by_key(|(_, n)| *n).map_or(String::new(), |(c, _)| c.clone())
+        let most = classes.into_iter().max_by_key(|(_, n)| *n);
+        most.map_or((OPEN.to_owned(), 0), |(class, n)| (class.clone(), n))
     };
     votes.into_iter().map(|(cell, classes)| (cell.clone(), winner(classes))).collect()
 }

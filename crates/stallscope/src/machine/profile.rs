@@ -373,6 +373,19 @@ mod tests {
         assert!(MachineProfile::from_json("{").is_err());
     }
 
+    /// What all probes together wrote down on a Zen 5 guest.
+    #[test]
+    fn a_profile_as_probes_leave_it_can_be_read() {
+        let text = include_str!("../../tests/profiles/amd-26-2-1-guest.json");
+        let profile = MachineProfile::from_json(text).unwrap();
+        assert_eq!(profile.microarchitecture, Microarchitecture::Zen5);
+        assert!(profile.blocked_load_is_probed() && profile.environment.is_some());
+        let cache = profile.code_cache.unwrap();
+        assert_eq!((cache.ways, cache.sets, cache.line_bytes), (8, 64, 64));
+        let again = MachineProfile::from_json(&profile.to_json().unwrap()).unwrap();
+        assert_eq!(again, profile);
+    }
+
     #[test]
     fn a_price_from_another_processor_is_quoted_not_measured_here() {
         let zen = Machine::from_facts(&invented::zen_5_guest());

@@ -60,7 +60,7 @@ pub struct Case {
 pub const STRIDES: [u32; 6] = [1024, 2048, 4096, 8192, 16384, 32768];
 
 /// Numbers of blocks that are tried.
-pub const BLOCKS: [u32; 16] = [2, 4, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 24, 32, 40];
+pub const BLOCKS: [u32; 18] = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 24, 32, 40];
 
 /// Distances that are tried for the size of a line, bytes.
 pub const ODD: [u32; 4] = [16, 32, 64, 128];
@@ -106,7 +106,7 @@ impl Probe for IcacheSetsProbe {
     }
 
     fn budget_ms(&self) -> u32 {
-        2_000
+        3_000
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -117,7 +117,8 @@ impl Probe for IcacheSetsProbe {
         let mut protocol = Protocol::new(seat.machine, seat.cpu);
         let cases = all_cases();
         let mut rig = rig::DispatchRig::new(seat.clock, &cases)?;
-        let plan = Plan { limit_ns: 4_000_000_000, ..Plan::new(bench.seed) };
+        // The step at the knee is a cycle and a half: medians of fewer samples scatter by half of it.
+        let plan = Plan { rounds: 24, limit_ns: 4_000_000_000, ..Plan::new(bench.seed) };
         let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
         sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
         protocol.raw = bench.raw.then(|| sampler.raw());

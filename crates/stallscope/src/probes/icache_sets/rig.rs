@@ -74,10 +74,14 @@ fn make_layout(writer: &mut CodeWriter, layout: Layout) -> Result<Entry, EmitErr
     Ok(writer.inside(dispatcher, start))
 }
 
-/// No-ops and a jump to `back`. Where in its line the jump stands varies: equal places would compete
-/// in the branch target buffer.
+/// No-ops and a jump to `back`, filling their line, or half of one where every second block lies half a
+/// line further on. One-byte no-ops are as many instructions as a line can have: on Zen 5 a line of
+/// 59 takes ten of the sixteen places that its set has for decoded instructions, so that those
+/// overflow with the second block and stay overflown. With blocks of one place or two they would
+/// hide the cache, or show knees of their own at 16 or at 8. Where in its line the jump stands varies
+/// a little: equal places would compete in the branch target buffer.
 fn block(layout: Layout, i: u32, address: u64, back: u64) -> Vec<u8> {
-    let noops = if layout.odd_bytes > 0 { 24 + i % 4 } else { 36 + 4 * (i % 4) };
+    let noops = if layout.odd_bytes > 0 { 24 + i % 4 } else { 52 + 2 * (i % 4) };
     let mut bytes = vec![0x90; noops as usize];
     let distance = back.wrapping_sub(address + u64::from(noops) + 5) as i64 as i32;
     bytes.push(0xe9);

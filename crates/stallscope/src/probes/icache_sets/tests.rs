@@ -21,18 +21,35 @@ fn cost(case: &Case, cache: CodeCache) -> f64 {
     28.0 + f64::from(case.blocks) * 0.05 + 24.0 * missed / f64::from(case.blocks)
 }
 
+/// What decoding costs besides, where decoded instructions are held in 64 sets of 16 places: six
+/// instructions a place.
+fn decoding(case: &Case) -> f64 {
+    let places = if case.layout.odd_bytes > 0 { 5 } else { 10 };
+    let mut sets: BTreeMap<u32, u32> = BTreeMap::new();
+    for i in 0..case.blocks {
+        *sets.entry(case.layout.position(i) / 64 % 64).or_default() += 1;
+    }
+    let overflown: u32 = sets.values().filter(|n| *n * places > 16).sum();
+    12.0 * f64::from(overflown) / f64::from(case.blocks)
+}
+
 /// Of a machine that tells the truth about its cache.
 fn report_of(clock: FakeClock, cache: CodeCache, noise: f64) -> IcacheReport {
     let mut machine = Machine::from_facts(&invented::cascade_lake_guest());
     for c in machine.caches.iter_mut().filter(|c| c.kind == CacheKind::Instruction) {
         (c.sets, c.ways, c.line_bytes) = (cache.sets, cache.ways, cache.line_bytes);
     }
-    report_on(machine, clock, cache, noise)
+    report_on(machine, clock, |case| cost(case, cache), noise)
 }
 
-fn report_on(machine: Machine, clock: FakeClock, cache: CodeCache, noise: f64) -> IcacheReport {
+fn report_on(
+    machine: Machine,
+    clock: FakeClock,
+    cost: impl Fn(&Case) -> f64,
+    noise: f64,
+) -> IcacheReport {
     let cases = all_cases();
-    let mut rig = FakeRig::new(clock, |i| cost(&cases[i], cache)).noisy(noise);
+    let mut rig = FakeRig::new(clock, |i| cost(&cases[i])).noisy(noise);
     let plan = Plan { rounds: 3, more_rounds: 8, limit_ns: u64::MAX / 4, ..Plan::new(1) };
     let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
     sampler.all(&mut rig, &AtomicBool::new(false)).unwrap();
@@ -60,9 +77,19 @@ fn the_geometry_that_the_machine_has_is_found() {
 }
 
 #[test]
+fn decoded_instructions_that_overflow_first_do_not_hide_it() {
+    let machine = Machine::from_facts(&invented::cascade_lake_guest());
+    let both = |case: &Case| cost(case, SMALL) + decoding(case);
+    let report = report_on(machine, quiet(), both, 0.01);
+    assert!(report.protocol.conclusive, "{}", report.protocol.verdict);
+    let found = (report.ways.unwrap().value, report.sets.unwrap().value, report.line_bytes);
+    assert_eq!(found, (8.0, 64.0, Some(64)));
+}
+
+#[test]
 fn a_curve_against_the_processors_own_word_is_inconclusive() {
     let machine = Machine::from_facts(&invented::cascade_lake_guest());
-    let report = report_on(machine, quiet(), LARGE, 0.0);
+    let report = report_on(machine, quiet(), |case| cost(case, LARGE), 0.0);
     let verdict = &report.protocol.verdict;
     assert!(verdict.contains("4 ways of 256 sets") && verdict.contains("8 of 64"), "{verdict}");
     let mut profile = MachineProfile::for_machine(&report.protocol.machine);

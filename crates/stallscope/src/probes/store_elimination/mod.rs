@@ -96,7 +96,7 @@ impl Probe for StoreEliminationProbe {
         }
         let width = if wide { rig::Width::Avx2 } else { rig::Width::Sse };
         let mut filler = rig::HardwareFiller::new(seat.clock, width)?;
-        let plan = sampling::Plan { seed: bench.seed, limit_ns: 800_000_000, blocks: 9 };
+        let plan = sampling::Plan::new(bench.seed);
         let regions = sampling::all(&mut filler, &SIZES, plan, bench.interrupt)?;
         drop(filler);
         let wide = match ask_wide(bench, &protocol.machine, ID) {
@@ -126,7 +126,7 @@ impl Probe for StoreEliminationProbe {
     fn wide(&self, bench: &Bench<'_>) -> Result<Option<super::Sampled>, ProbeError> {
         let seat = super::protocol::Seat::take(bench)?;
         let mut filler = rig::HardwareFiller::new(seat.clock, rig::Width::Avx512)?;
-        let plan = sampling::Plan { seed: bench.seed, limit_ns: 800_000_000, blocks: 9 };
+        let plan = sampling::Plan::new(bench.seed);
         let regions = sampling::all(&mut filler, &WIDE_SIZES, plan, bench.interrupt)?;
         let cells = regions.iter().flat_map(|r| {
             [Fill::Zero, Fill::Two].map(|fill| super::Cell {

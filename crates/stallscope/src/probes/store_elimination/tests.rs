@@ -48,8 +48,7 @@ impl HoldsClock for FakeFiller {
 
 fn report_of(clock: FakeClock, gain: f64, noise: f64) -> EliminationReport {
     let mut filler = FakeFiller { clock, gain, region: 0, random: 7, noise };
-    let plan = Plan { seed: 1, limit_ns: u64::MAX / 4, blocks: 9 };
-    let regions = all(&mut filler, &SIZES, plan, &AtomicBool::new(false)).unwrap();
+    let regions = all(&mut filler, &SIZES, Plan::new(1), &AtomicBool::new(false)).unwrap();
     let machine = Machine::from_facts(&invented::zen_5_guest());
     EliminationReport::new(&regions, None, Protocol::new(machine, 0))
 }
@@ -82,6 +81,8 @@ fn a_machine_that_does_not_is_said_not_to_with_what_could_have_been_seen() {
 #[test]
 fn disturbed_machines_are_right_or_silent() {
     for (name, clock) in disturbed() {
+        // This probe runs for seconds: the drift of the others would have stopped the clock by then.
+        let clock = if name == "drift" { quiet().drifting(-0.05) } else { clock };
         for (gain, wrong) in [(1.17, Some(false)), (1.0, Some(true))] {
             let report = report_of(clock.clone(), gain, 0.02);
             if report.protocol.conclusive {

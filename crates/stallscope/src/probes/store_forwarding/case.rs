@@ -299,6 +299,8 @@ fn specials(vectors: bool) -> Vec<Case> {
         ] {
             cases.push(Case::several(Vector, stores, load));
         }
+        // As uarch-bench asks it.
+        cases.push(Case::several(Registers::IntoVector, &[(0, 8), (8, 8)], 16));
         cases.push(pair(Vector, 16, 16, 0).in_group(Group::OtherBase));
         cases.push(pair(Vector, 16, 16, 0).in_group(Group::LineSplit));
         cases.push(pair(Vector, 32, 32, 0).in_group(Group::LineSplit));

@@ -82,8 +82,10 @@ const BLOCKED_WITHOUT_GAP: f64 = 2.0;
 /// An interval wider than this share of its value (and a cycle) says too little to find gaps with.
 const WIDEST_INTERVAL: f64 = 0.25;
 
-/// A load that waits for an alias takes at least this much longer than one that does not.
+/// Loads that wait for aliases take at least this much longer than those that do not, and loads that
+/// do not at most that much; both on average over all pairs of pages.
 const ALIASED_BY_CYCLES: f64 = 1.0;
+const FREE_BY_CYCLES: f64 = 0.75;
 
 /// Where forwarding ends and blocking begins, for one kind of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -199,7 +201,7 @@ fn class(case: &Case, cell: &Cell, boundaries: &Boundaries, independent: Option<
         Group::Disjoint => Class::Inconclusive,
         Group::Alias => match independent {
             Some(free) if m.low > free + ALIASED_BY_CYCLES => Class::Aliased,
-            Some(free) if m.high < free + ALIASED_BY_CYCLES => Class::Independent,
+            Some(free) if m.high < free + FREE_BY_CYCLES => Class::Independent,
             _ => Class::Inconclusive,
         },
         // How many an unused load costs is throughput: little of it is no renaming.

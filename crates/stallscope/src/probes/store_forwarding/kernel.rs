@@ -9,16 +9,18 @@ use iced_x86::code_asm::*;
 
 use super::case::{Access, Case, Group, Registers};
 
-/// Repetitions of a case in one pass of its loop.
+/// Repetitions of a case in one pass of its loop, and pairs of pages in which aliases are asked: one
+/// pair says nothing, for on some designs (Zen 5) one in nineteen costs something, and which ones is
+/// as good as drawn by lot.
 pub const PER_PASS: u64 = 8;
 
 /// Bytes from the start of the buffer to the place that [`Case::place_bytes`] counts from.
 const SECOND_PAGE: i32 = 4096;
 
-/// Bytes of buffer that kernels may touch: the alias of an alias lies in the fourth page.
-pub const BUFFER_BYTES: usize = 5 * 4096;
+/// Bytes of buffer that kernels may touch: behind the first page lie those that aliases are asked in.
+pub const BUFFER_BYTES: usize = (1 + 2 * PER_PASS as usize) * 4096;
 
-/// Cases whose loads are independent use places this far apart, one for each repetition.
+/// Cases whose repetitions must not meet use places this far apart, one for each repetition.
 const APART_BYTES: i32 = 64;
 
 /// Writes the loop of `case`.
@@ -32,8 +34,7 @@ pub fn assemble(case: &Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
     let mut top = a.create_label();
     a.set_label(&mut top)?;
     for repetition in 0..PER_PASS as i32 {
-        let apart = if case.group == Group::Unused { repetition * APART_BYTES } else { 0 };
-        let place = SECOND_PAGE + case.place_bytes() + apart;
+        let place = SECOND_PAGE + case.place_bytes() + apart(case, repetition);
         for access in &case.stores {
             store(a, case.registers.stores_vectors(), place, *access)?;
         }
@@ -51,6 +52,20 @@ pub fn assemble(case: &Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
         a.vzeroupper()?;
     }
     Ok(())
+}
+
+/// Where one repetition works, behind where the first one does.
+pub(super) fn apart(case: &Case, repetition: i32) -> i32 {
+    match case.group {
+        Group::Unused => repetition * APART_BYTES,
+        // Two pages for each, and lines of their own: all in one set would push each other out.
+        Group::Alias | Group::Disjoint => {
+            let pages = (case.load.offset_bytes / 4096).max(1);
+            let first = repetition / pages * 2 * pages + repetition % pages;
+            first * 4096 + repetition * 2 * APART_BYTES
+        }
+        _ => 0,
+    }
 }
 
 fn store(a: &mut CodeAssembler, vector: bool, place: i32, access: Access) -> Result<(), IcedError> {

@@ -2,6 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+
 use super::*;
 use crate::clock::{Clock, FakeClock, HoldsClock};
 use crate::machine::{ForwardingRule, Machine, MachineProfile, PriceOrigin, invented};
@@ -34,6 +37,9 @@ const GOLDEN_COVE: Prices =
 const APPLE: Prices =
     Prices { general: 7.5, vector: 8.0, blocked: 28.0, merging: 3.0, alias: 1.0, ..SKYLAKE };
 
+/// A load of bytes that nobody wrote.
+const DISJOINT_CYCLES: f64 = 1.0;
+
 /// From one file of registers to the other.
 const MOVE_BACK_CYCLES: f64 = 2.0;
 
@@ -43,6 +49,10 @@ struct FakeRig {
     cases: Vec<Case>,
     rule: ForwardingRule,
     prices: Prices,
+    /// Share of the pairs of pages in which an alias costs something.
+    aliasing_share: f64,
+    /// What decides which.
+    process: u64,
     /// Relative noise of every visit.
     noise: f64,
     random: u64,
@@ -51,7 +61,25 @@ struct FakeRig {
 impl FakeRig {
     fn new(clock: FakeClock, rule: ForwardingRule, prices: Prices) -> Self {
         let cases = [case::all_cases(true), case::wide_cases()].concat();
-        Self { clock, cases, rule, prices, noise: 0.0, random: 7 }
+        Self { clock, cases, rule, prices, aliasing_share: 1.0, process: 0, noise: 0.0, random: 7 }
+    }
+
+    /// Only so many pairs of pages alias; which ones is drawn anew by each process.
+    fn aliasing_in(self, aliasing_share: f64, process: u64) -> Self {
+        Self { aliasing_share, process, ..self }
+    }
+
+    /// What the pairs of pages cost on average in which one copy of a kernel works.
+    fn alias_cycles(&self, case: &Case, placement: usize) -> f64 {
+        let pairs = super::kernel::PER_PASS as i32;
+        let aliases = |repetition: &i32| {
+            let page = super::kernel::apart(case, *repetition) / 4096;
+            let pair = [placement as i32, page, case.load.offset_bytes / 4096];
+            let seed = pair.iter().fold(self.process, |seed, &n| seed * 1000 + n as u64);
+            Pcg64Mcg::seed_from_u64(seed).random_bool(self.aliasing_share)
+        };
+        let aliasing = (0..pairs).filter(aliases).count() as f64;
+        DISJOINT_CYCLES + aliasing / f64::from(pairs) * (self.prices.alias - DISJOINT_CYCLES)
     }
 
     fn noisy(mut self, noise: f64) -> Self {
@@ -72,7 +100,7 @@ impl FakeRig {
             .is_some_and(|s| self.rule.forwards(relative(s), s.bytes, case.load.bytes))
     }
 
-    fn cycles(&self, case: &Case) -> f64 {
+    fn cycles(&self, case: &Case, placement: usize) -> f64 {
         let p = &self.prices;
         let forwarded = match case.registers {
             Registers::General => p.general,
@@ -101,8 +129,8 @@ impl FakeRig {
             (false, _) => p.blocked + back,
         };
         match case.group {
-            Group::Disjoint => 1.0,
-            Group::Alias => p.alias,
+            Group::Disjoint => DISJOINT_CYCLES,
+            Group::Alias => self.alias_cycles(case, placement),
             Group::Unused if served => 1.0,
             Group::Delay => {
                 let own = f64::from(case.steps) + f64::from(case.fillers) / 4.0;
@@ -136,7 +164,7 @@ impl Rig for FakeRig {
         let noise = (self.random >> 40) as f64 / (1u64 << 24) as f64 - 0.5;
         // Placements differ a little too.
         let factor = 1.0 + self.noise * noise + 0.002 * placement as f64;
-        let cycles = self.cycles(&self.cases[case]) * factor * repetitions as f64;
+        let cycles = self.cycles(&self.cases[case], placement) * factor * repetitions as f64;
         self.clock.run_latency_chain(cycles as u64);
     }
 }
@@ -214,6 +242,30 @@ fn renaming_and_aliasing_are_told_apart() {
     let alias = lake.cell(&pair(8, 8, 4096).in_group(Group::Alias)).unwrap();
     assert_eq!(alias.class, Class::Aliased);
     assert_eq!(lake.cell(&pair(8, 8, 0)).unwrap().class, Class::Forwarded);
+}
+
+/// The class of a load 4 KiB behind its store where that share of the pairs of pages aliases, for so
+/// many cycles.
+fn alias_class(aliasing_share: f64, alias: f64, process: u64) -> Class {
+    let prices = Prices { alias, ..SKYLAKE };
+    let mut rig = FakeRig::new(quiet(), PIECES, prices).aliasing_in(aliasing_share, process);
+    let needed = |c: &Case| {
+        let matrix = c.group == Group::Matrix && c.registers == Registers::General;
+        matrix || matches!(c.group, Group::Alias | Group::Disjoint | Group::Unused)
+    };
+    rig.cases.retain(needed);
+    let case = Case::pair(Registers::General, 8, 8, 4096).in_group(Group::Alias);
+    report_of(rig).cell(&case).unwrap().class
+}
+
+#[test]
+fn whether_pages_alias_is_no_matter_of_luck() {
+    // One process alone would find pages that all alias, or none.
+    for process in 0..40 {
+        let (few, many) = (alias_class(0.07, 2.6, process), alias_class(0.4, 6.2, process));
+        assert_ne!(few, Class::Aliased, "{process}");
+        assert_ne!(many, Class::Independent, "{process}");
+    }
 }
 
 #[test]
