@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::code::{Addresses, Architecture, DebugInfo, FunctionCode, Image};
-use crate::model::{Avma, FileOffset, Site};
+use crate::model::{Avma, FileOffset, Site, Svma};
 use crate::trace::engine::Mapping;
 
 /// No instruction is longer.
@@ -70,7 +70,7 @@ impl Places {
     }
 
     /// What stands at these addresses, each named once, by address. Debug information of a file
-    /// is read once for all addresses in it.
+    /// is read once for all addresses in it, and a function decoded once.
     pub fn places(&mut self, mut addresses: Vec<Avma>) -> Vec<Place> {
         addresses.sort_unstable();
         addresses.dedup();
@@ -83,9 +83,9 @@ impl Places {
             }
         }
         for (path, addresses) in of_object {
-            let object = self.object(&path).map(|image| (image, DebugInfo::of(image)));
+            let mut object = self.object(&path).map(Sites::of);
             for (avma, offset) in addresses {
-                let site = object.as_ref().and_then(|(image, debug)| site(image, debug, offset));
+                let site = object.as_mut().and_then(|sites| sites.site(offset));
                 places.push(Place { avma, object: Some(path.clone()), site });
             }
         }
@@ -94,25 +94,43 @@ impl Places {
     }
 }
 
-fn site(image: &Image, debug: &DebugInfo<'_>, offset: FileOffset) -> Option<Site> {
-    let svma = image.svma_of(offset)?;
-    let function = image.function_at(svma)?;
-    let bytes = image.code_at(svma, LONGEST_BYTES);
-    let code = FunctionCode::of(image, function);
-    let index = code.insn_at(svma);
-    let access = index.and_then(|i| code.insns[i].load.or(code.insns[i].store));
-    let variable = index.zip(access).and_then(|(index, access)| {
-        let addresses = Addresses::of(&code);
-        let symbolic = addresses.load(&code, index).or(addresses.store(&code, index));
-        debug.variable(function.start, &access.address, symbolic.as_ref())
-    });
-    Some(Site {
-        function: function.name(),
-        offset_bytes: svma.distance_from(function.start)?,
-        svma,
-        text: image.architecture().text(bytes, svma),
-        access_bytes: access.map_or(0, |a| a.size_bytes),
-        source: debug.frames(svma),
-        variable,
-    })
+/// Names the sites of one file, by address.
+struct Sites<'a> {
+    image: &'a Image,
+    debug: DebugInfo<'a>,
+    /// The function of the address before: an interpreter's takes long to decode.
+    latest: Option<(Svma, FunctionCode, Addresses)>,
+}
+
+impl<'a> Sites<'a> {
+    fn of(image: &'a Image) -> Self {
+        Self { image, debug: DebugInfo::of(image), latest: None }
+    }
+
+    fn site(&mut self, offset: FileOffset) -> Option<Site> {
+        let image = self.image;
+        let svma = image.svma_of(offset)?;
+        let function = image.function_at(svma)?;
+        if self.latest.as_ref().is_none_or(|(start, ..)| *start != function.start) {
+            let code = FunctionCode::of(image, function);
+            let addresses = Addresses::of(&code);
+            self.latest = Some((function.start, code, addresses));
+        }
+        let (_, code, addresses) = self.latest.as_ref()?;
+        let index = code.insn_at(svma);
+        let access = index.and_then(|i| code.insns[i].load.or(code.insns[i].store));
+        let variable = index.zip(access).and_then(|(index, access)| {
+            let symbolic = addresses.load(code, index).or(addresses.store(code, index));
+            self.debug.variable(function.start, &access.address, symbolic.as_ref())
+        });
+        Some(Site {
+            function: function.name(),
+            offset_bytes: svma.distance_from(function.start)?,
+            svma,
+            text: image.architecture().text(image.code_at(svma, LONGEST_BYTES), svma),
+            access_bytes: access.map_or(0, |a| a.size_bytes),
+            source: self.debug.frames(svma),
+            variable,
+        })
+    }
 }
