@@ -145,7 +145,7 @@ fn one(region: &Region, machine: &Machine) -> RegionReport {
         ratio(Fill::SparseZero, Fill::SparseOne),
     ];
     let (eliminated, detectable_percent) = match (&ratios[0].speed, &ratios[1].speed) {
-        (Some(zero), Some(two)) => judge(zero, two),
+        (Some(zero), Some(two)) => judge(zero, two, ratios[2].speed.as_ref()),
         _ => (None, None),
     };
     RegionReport {
@@ -159,13 +159,20 @@ fn one(region: &Region, machine: &Machine) -> RegionReport {
     }
 }
 
-/// Present when zeros are clearly faster and twos are not; absent when neither is and an effect of
-/// that size would have been seen.
-fn judge(zero: &Measurement, two: &Measurement) -> (Option<bool>, Option<f64>) {
+/// Present when zeros are clearly faster, twos are not, and half the zeros gain less: what drops lines
+/// for being zero drops half as many of them. Absent when neither is faster and an effect of that size
+/// would have been seen.
+fn judge(
+    zero: &Measurement,
+    two: &Measurement,
+    half_zeros: Option<&Measurement>,
+) -> (Option<bool>, Option<f64>) {
     let half = |m: &Measurement| (m.high - m.low) / 2.0;
     let detectable = 100.0 * (half(zero).max(half(two)) + (two.value - 1.0).abs());
     let placebo_holds = two.low <= 1.0 + PRESENT / 100.0 && two.high >= 1.0 - PRESENT / 100.0;
-    let verdict = if zero.low > PRESENT && placebo_holds && zero.low > two.high {
+    let dose_counts = half_zeros.is_some_and(|half| half.high < zero.value);
+    let faster = zero.low > PRESENT && placebo_holds && zero.low > two.high;
+    let verdict = if faster && dose_counts {
         Some(true)
     } else if zero.low <= PRESENT && zero.high < PRESENT && detectable <= COARSEST_PERCENT {
         Some(false)
@@ -207,6 +214,10 @@ fn answer(regions: &[RegionReport]) -> Result<String, String> {
             (Some(false), _, Some(least)) => {
                 format!("{size}: not seen here, smallest detectable {least:.1} %")
             }
+            (None, Some(zero), _) if zero.low > PRESENT => format!(
+                "{size}: open, zeros are {:.1} % faster, but half as many are not clearly less so",
+                100.0 * (zero.value - 1.0)
+            ),
             (_, _, Some(least)) => format!("{size}: open, an effect below {least:.1} % is lost"),
             _ => format!("{size}: too few blocks"),
         }

@@ -13,6 +13,8 @@ struct FakeFiller {
     clock: FakeClock,
     /// Speed of zeros over ones behind the second level.
     gain: f64,
+    /// Whether half the zeros gain half.
+    by_dose: bool,
     region: usize,
     random: u64,
     noise: f64,
@@ -27,7 +29,8 @@ impl Filler for FakeFiller {
         let per_cycle = if far { 8.0 } else { 32.0 };
         let gain = match fill {
             Fill::Zero | Fill::SparseZero if far => self.gain,
-            Fill::Alternating if far => self.gain.sqrt(),
+            Fill::Alternating if far && self.by_dose => self.gain.sqrt(),
+            Fill::Alternating if far => self.gain,
             Fill::Shorter => 1.0 / 0.95,
             _ => 1.0,
         };
@@ -47,7 +50,10 @@ impl HoldsClock for FakeFiller {
 }
 
 fn report_of(clock: FakeClock, gain: f64, noise: f64) -> EliminationReport {
-    let mut filler = FakeFiller { clock, gain, region: 0, random: 7, noise };
+    report_by(FakeFiller { clock, gain, by_dose: true, region: 0, random: 7, noise })
+}
+
+fn report_by(mut filler: FakeFiller) -> EliminationReport {
     let regions = all(&mut filler, &SIZES, Plan::new(1), &AtomicBool::new(false)).unwrap();
     let machine = Machine::from_facts(&invented::zen_5_guest());
     EliminationReport::new(&regions, None, Protocol::new(machine, 0))
@@ -76,6 +82,16 @@ fn a_machine_that_does_not_is_said_not_to_with_what_could_have_been_seen() {
     assert!(report.protocol.verdict.contains("smallest detectable"));
     let third = report.regions.iter().find(|r| r.level == Level::L3).unwrap();
     assert!(third.detectable_percent.unwrap() < 1.0, "{third:?}");
+}
+
+#[test]
+fn what_half_the_zeros_gain_as_well_is_no_elimination() {
+    let clock = quiet();
+    let filler =
+        FakeFiller { clock, gain: 1.12, by_dose: false, region: 0, random: 7, noise: 0.01 };
+    let report = report_by(filler);
+    assert!(claims(&report).iter().all(Option::is_none), "{}", report.protocol.verdict);
+    assert!(report.protocol.verdict.contains("half as many"), "{}", report.protocol.verdict);
 }
 
 #[test]
