@@ -26,6 +26,8 @@ const TICK: Duration = Duration::from_millis(1);
 /// How long threads that were asked to stop are awaited at once: a running one needs a few
 /// microseconds. One in an uninterruptible sleep is taken up at a later tick.
 const PATIENCE: Duration = Duration::from_micros(300);
+/// Looks between which the child's threads are listed.
+const ROUNDS_BETWEEN_LISTS: u64 = 64;
 /// How long the end of what was killed may take.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 /// A library that is unloaded and replaced at the same address is noticed after this many looks.
@@ -63,6 +65,7 @@ pub(super) struct Sampler {
     kernel: u64,
     blind: u64,
     due: Instant,
+    rounds: u64,
 }
 
 impl Sampler {
@@ -77,6 +80,7 @@ impl Sampler {
             kernel: 0,
             blind: 0,
             due: Instant::now(),
+            rounds: 0,
         })
     }
 
@@ -115,6 +119,10 @@ impl Sampler {
             return;
         }
         self.due = now + self.period;
+        self.rounds += 1;
+        if self.rounds.is_multiple_of(ROUNDS_BETWEEN_LISTS) {
+            self.adopt_unknown();
+        }
         for thread in &mut self.threads {
             if !thread.asked && !thread.stopped_by_job_control {
                 thread.asked = tracee::interrupt(thread.tid).is_ok();
@@ -191,6 +199,17 @@ impl Sampler {
         }
     }
 
+    /// Enters the child's threads that nobody told us of: one that was made in the moment in which its
+    /// maker was killed is ours, and unless we collect it the child never ends.
+    fn adopt_unknown(&mut self) {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child)).into_iter().flatten();
+        for tid in tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()) {
+            if tid != self.child && self.threads.iter().all(|t| t.tid != tid) {
+                self.threads.push(Thread::new(tid));
+            }
+        }
+    }
+
     /// Counts where a stopped thread stands.
     fn look_at(&mut self, index: usize) {
         let Some(thread) = self.threads.get_mut(index) else {
@@ -223,6 +242,7 @@ impl Sampler {
         let started = Instant::now();
         let child = self.child;
         self.threads.retain(|t| t.tid != child);
+        self.adopt_unknown();
         for thread in &self.threads {
             // One that is stopped or dead refuses, and is found below.
             let _ = tracee::interrupt(thread.tid);
@@ -248,6 +268,7 @@ impl Sampler {
                 }
             });
             self.threads.extend(made.into_iter().map(Thread::new));
+            self.adopt_unknown();
             std::thread::sleep(Duration::from_micros(100));
         }
     }
