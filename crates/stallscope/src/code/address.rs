@@ -11,17 +11,18 @@
 //! A root names the *latest* value of its kind. Whoever walks a path backwards has to replace the
 //! roots of a block's start by the values at the end of the predecessor ([`Addresses::before`]).
 
+mod order;
 mod taken;
 
-use std::num::NonZeroU64;
-use std::ops::Range;
+use std::num::NonZeroU32;
 
 use rustc_hash::FxHashMap;
 
 use super::cfg::FunctionCode;
 use super::insn::{Access, Flow, Insn, RawAddress, Reg, Value};
-use super::loops::BlockOrder;
+use super::loops::Loop;
 use super::symbolic::{Root, RootKind, SymbolicAddress, masked};
+use order::{Asked, Order};
 use taken::TakenBits;
 
 /// Masks that only say how wide a value is.
@@ -29,9 +30,9 @@ const WHOLE_VALUES: [u64; 3] = [0xff, 0xffff, 0xffff_ffff];
 
 /// A register's value by number: a root's own word, or [`DERIVED`] and a place in [`Values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Number(u64);
+struct Number(u32);
 
-const DERIVED: u64 = 1 << 63;
+const DERIVED: u32 = 1 << 31;
 
 impl Number {
     /// Of nothing.
@@ -46,7 +47,7 @@ impl Number {
 #[derive(Clone, Debug, Default)]
 struct Values {
     known: Vec<SymbolicAddress>,
-    numbers: FxHashMap<SymbolicAddress, u64>,
+    numbers: FxHashMap<SymbolicAddress, u32>,
 }
 
 impl Values {
@@ -56,7 +57,7 @@ impl Values {
         {
             return Number::of_root(root);
         }
-        let next = self.known.len() as u64;
+        let next = self.known.len() as u32;
         let place = *self.numbers.entry(value).or_insert(next);
         if place == next {
             self.known.push(value);
@@ -70,7 +71,7 @@ impl Values {
         {
             return *value;
         }
-        let word = NonZeroU64::new(number.0).unwrap_or(NonZeroU64::MIN);
+        let word = NonZeroU32::new(number.0).unwrap_or(NonZeroU32::MIN);
         SymbolicAddress::root(Root(word))
     }
 }
@@ -102,34 +103,11 @@ fn join(known: &mut State, incoming: &State, block: usize) -> bool {
 }
 
 /// Merges each register that was merged at the same place before.
-fn keep_merged(known: &mut State, before: Option<&State>, block: usize) {
-    for (register, (mine, earlier)) in known.iter_mut().zip(before.unwrap_or(&[])).enumerate() {
+fn keep_merged(known: &mut State, before: &State, block: usize) {
+    for (register, (mine, earlier)) in known.iter_mut().zip(before).enumerate() {
         if *earlier == merge_number(block, register) {
             *mine = *earlier;
         }
-    }
-}
-
-/// The order in which blocks are looked at, and where it goes back.
-struct Order<'a> {
-    blocks: &'a [usize],
-    position_of: Vec<usize>,
-    is_entry: &'a [bool],
-    /// Whether a block is also reached from one that is not before it.
-    repeats: Vec<bool>,
-}
-
-impl<'a> Order<'a> {
-    fn of(code: &'a FunctionCode) -> Self {
-        let BlockOrder { blocks, is_entry } = &code.order;
-        let mut position_of = vec![0; code.blocks.len()];
-        for (position, block) in blocks.iter().enumerate() {
-            position_of[*block] = position;
-        }
-        let repeats = (0..code.blocks.len())
-            .map(|b| code.blocks[b].predecessors.iter().any(|p| position_of[*p] >= position_of[b]))
-            .collect();
-        Self { blocks, position_of, is_entry, repeats }
     }
 }
 
@@ -146,7 +124,7 @@ fn entries(order: &Order<'_>, registers: usize, before: &State) -> Vec<Number> {
         *value = Number::of_root(Root::entry(Reg(register as u8)));
     }
     if order.repeats.first() == Some(&true) {
-        keep_merged(&mut at_start[..registers], before.get(..registers), 0);
+        keep_merged(&mut at_start[..registers], before.get(..registers).unwrap_or(&[]), 0);
     }
     at_start
 }
@@ -268,8 +246,18 @@ impl Addresses {
     /// round knows from the start what merges where a loop begins.
     #[must_use]
     pub fn of(code: &FunctionCode) -> Self {
+        Self::following(code, vec![Asked::Accesses; code.blocks.len()])
+    }
+
+    /// The same for the accesses in these loops only: what cannot flow into them is not looked at.
+    #[must_use]
+    pub fn in_loops<'a>(code: &FunctionCode, loops: impl Iterator<Item = &'a Loop>) -> Self {
+        Self::following(code, order::what_loops_ask(code, loops))
+    }
+
+    fn following(code: &FunctionCode, asked: Vec<Asked>) -> Self {
         let registers = code.architecture.registers();
-        let order = Order::of(code);
+        let order = Order::of(code, asked);
         let mut this = Self {
             accesses: vec![[Number::NONE; 2]; code.insns.len()],
             stores: FxHashMap::default(),
@@ -279,9 +267,9 @@ impl Addresses {
             calls: FxHashMap::default(),
             handed: Vec::new(),
         };
-        let first_round = this.flow_together(code, &order, &[]);
+        let first_round = this.flow_together(code, &order, Vec::new());
         if order.repeats.contains(&true) {
-            this.flow_together(code, &order, &first_round);
+            this.flow_together(code, &order, first_round);
         }
         this
     }
@@ -292,84 +280,94 @@ impl Addresses {
         &mut self,
         code: &FunctionCode,
         order: &Order<'_>,
-        before: &State,
+        before: Vec<Number>,
     ) -> Vec<Number> {
         let registers = self.registers;
         let blocks = code.blocks.len();
         let place = |block: usize| block * registers..(block + 1) * registers;
         let mut at_end = std::mem::take(&mut self.at_end);
         at_end.resize(blocks * registers, Number::NONE);
-        let mut at_start = entries(order, registers, before);
-        // With what each block was gone through last: with the same it need not be again.
-        let mut seen_with = before.to_vec();
+        let mut at_start = entries(order, registers, &before);
+        let is_first = before.is_empty();
+        // With what each block was gone through last: with the same it need not be again. Until it
+        // is, that is what the earlier round gave.
+        let mut seen_with = before;
         seen_with.resize(blocks * registers, Number::NONE);
         let mut entered = order.is_entry.to_vec();
         let mut waiting = vec![true; blocks];
         let mut again = true;
         while std::mem::take(&mut again) {
-            for (position, block) in order.blocks.iter().enumerate() {
+            for block in &order.blocks {
                 if !entered[*block] || !std::mem::take(&mut waiting[*block]) {
                     continue;
                 }
-                let body = &code.blocks[*block];
                 let state = &mut at_end[place(*block)];
                 let start = &at_start[place(*block)];
                 let seen = &mut seen_with[place(*block)];
                 if differing(seen, start) != 0 {
                     seen.copy_from_slice(start);
                     state.copy_from_slice(start);
-                    self.run(state, code, body.first..body.end);
+                    self.run(state, code, *block, order.asked[*block]);
                 }
-                for successor in &body.successors {
+                for successor in &code.blocks[*block].successors {
+                    if order.asked[*successor] == Asked::Nothing {
+                        continue;
+                    }
                     let known = &mut at_start[place(*successor)];
                     let changed = if std::mem::replace(&mut entered[*successor], true) {
                         join(known, state, *successor)
                     } else {
                         known.copy_from_slice(state);
-                        if order.repeats[*successor] {
-                            keep_merged(known, before.get(place(*successor)), *successor);
+                        if order.repeats[*successor] && !is_first {
+                            keep_merged(known, &seen_with[place(*successor)], *successor);
                         }
                         true
                     };
                     waiting[*successor] |= changed;
                     // What comes later in this round is looked at in this round.
-                    again |= changed && order.position_of[*successor] <= position;
+                    again |= changed && order.position_of[*successor] <= order.position_of[*block];
                 }
             }
         }
-        for block in (0..blocks).filter(|block| !entered[*block]) {
-            merge_all(&mut at_end[place(block)], block);
-            merge_all(&mut at_start[place(block)], block);
+        for block in order.blocks.iter().filter(|block| !entered[**block]) {
+            merge_all(&mut at_end[place(*block)], *block);
+            merge_all(&mut at_start[place(*block)], *block);
         }
         self.at_end = at_end;
         at_start
     }
 
     /// Goes through a block and notes where it reads and writes.
-    fn run(&mut self, state: &mut State, code: &FunctionCode, body: Range<usize>) {
+    fn run(&mut self, state: &mut State, code: &FunctionCode, block: usize, asked: Asked) {
         let mut taken = TakenBits::default();
-        for index in body {
-            let insn = &code.insns[index];
-            let held = |reg: Option<Reg>| {
-                reg.map_or(Number::NONE, |r| state[usize::from(r.0) % state.len()])
-            };
-            let numbers = |access: Access| [held(access.address.base), held(access.address.index)];
-            if let Some(access) = insn.load.or(insn.store) {
-                self.accesses[index] = numbers(access);
-                if let Some(store) = insn.store.filter(|s| s.address != access.address) {
-                    self.stores.insert(index as u32, numbers(store));
-                }
-            }
-            if insn.flow == Flow::Call {
-                let regs = code.architecture.handed_over();
-                let next = self.handed.len() as u32;
-                let at = *self.calls.entry(index as u32).or_insert(next) as usize;
-                self.handed.resize(self.handed.len().max(at + regs.len()), Number::NONE);
-                for (place, reg) in self.handed[at..].iter_mut().zip(regs) {
-                    *place = state[usize::from(reg.0) % state.len()];
-                }
+        let body = &code.blocks[block];
+        for (index, insn) in (body.first..).zip(&code.insns[body.first..body.end]) {
+            if asked == Asked::Accesses {
+                self.note(state, code, index, insn);
             }
             step(state, &mut self.values, &mut taken, index, insn);
+        }
+    }
+
+    /// Notes where an instruction reads and writes, and what it hands over.
+    fn note(&mut self, state: &State, code: &FunctionCode, index: usize, insn: &Insn) {
+        let held =
+            |reg: Option<Reg>| reg.map_or(Number::NONE, |r| state[usize::from(r.0) % state.len()]);
+        let numbers = |access: Access| [held(access.address.base), held(access.address.index)];
+        if let Some(access) = insn.load.or(insn.store) {
+            self.accesses[index] = numbers(access);
+            if let Some(store) = insn.store.filter(|s| s.address != access.address) {
+                self.stores.insert(index as u32, numbers(store));
+            }
+        }
+        if insn.flow == Flow::Call {
+            let regs = code.architecture.handed_over();
+            let next = self.handed.len() as u32;
+            let at = *self.calls.entry(index as u32).or_insert(next) as usize;
+            self.handed.resize(self.handed.len().max(at + regs.len()), Number::NONE);
+            for (place, reg) in self.handed[at..].iter_mut().zip(regs) {
+                *place = state[usize::from(reg.0) % state.len()];
+            }
         }
     }
 

@@ -81,8 +81,8 @@ impl FunctionCode {
         size_bytes: usize,
         start: Svma,
     ) -> Self {
-        let blocks = split_into_blocks(&insns, size_bytes, start);
-        let order = BlockOrder::of(&blocks);
+        let mut blocks = split_into_blocks(&insns, size_bytes, start);
+        let order = BlockOrder::of(&mut blocks);
         let loops = find_loops(&blocks, &order);
         let mut innermost = vec![None; if loops.is_empty() { 0 } else { blocks.len() }];
         for (number, l) in (0..).zip(&loops) {
@@ -114,29 +114,69 @@ impl FunctionCode {
     }
 }
 
-/// The instructions by where they start, counted from the function's first byte.
-struct Starts {
-    index_at: Vec<u32>,
+/// A set of places in a function, counted in bytes from its first, and how many come before each.
+struct Places {
+    /// A bit for each byte.
+    words: Vec<u64>,
+    /// How many come before each word.
+    before: Vec<u32>,
     start: Svma,
+    size_bytes: u64,
 }
 
-impl Starts {
-    const NONE: u32 = u32::MAX;
-
-    fn of(insns: &[Insn], size_bytes: usize, start: Svma) -> Self {
-        let mut index_at = vec![Self::NONE; size_bytes];
-        for (index, insn) in insns.iter().enumerate() {
-            let at = insn.svma.distance_from(start).and_then(|at| index_at.get_mut(at as usize));
-            if let Some(place) = at {
-                *place = index as u32;
-            }
-        }
-        Self { index_at, start }
+impl Places {
+    fn none(size_bytes: usize, start: Svma) -> Self {
+        let words = vec![0; size_bytes.div_ceil(64)];
+        Self { words, before: Vec::new(), start, size_bytes: size_bytes as u64 }
     }
 
-    fn index_of(&self, svma: Svma) -> Option<usize> {
-        let at = usize::try_from(svma.distance_from(self.start)?).ok()?;
-        self.index_at.get(at).filter(|i| **i != Self::NONE).map(|i| *i as usize)
+    fn place_of(&self, svma: Svma) -> Option<usize> {
+        svma.distance_from(self.start).filter(|at| *at < self.size_bytes).map(|at| at as usize)
+    }
+
+    fn add(&mut self, svma: Svma) {
+        if let Some(at) = self.place_of(svma) {
+            self.words[at / 64] |= 1 << (at % 64);
+        }
+    }
+
+    fn keep_only(&mut self, others: &Self) {
+        self.words.iter_mut().zip(&others.words).for_each(|(word, other)| *word &= other);
+    }
+
+    /// Counts what was added.
+    fn count(mut self) -> Self {
+        let mut total = 0;
+        self.before.extend(self.words.iter().map(|word| {
+            let before = total;
+            total += word.count_ones();
+            before
+        }));
+        self
+    }
+
+    fn total(&self) -> usize {
+        let last = self.words.last().map_or(0, |word| word.count_ones());
+        (self.before.last().copied().unwrap_or(0) + last) as usize
+    }
+
+    fn number_at(&self, at: usize) -> usize {
+        let below = self.words[at / 64] & ((1 << (at % 64)) - 1);
+        (self.before[at / 64] + below.count_ones()) as usize
+    }
+
+    /// The number of a place among all, if it is one.
+    fn number_of(&self, svma: Svma) -> Option<usize> {
+        let at = self.place_of(svma)?;
+        (self.words[at / 64] >> (at % 64) & 1 != 0).then(|| self.number_at(at))
+    }
+
+    fn each(&self) -> impl Iterator<Item = usize> {
+        self.words.iter().enumerate().flat_map(|(word, bits)| {
+            let next = |bits: &u64| Some(bits & (bits - 1)).filter(|rest| *rest != 0);
+            std::iter::successors(Some(*bits).filter(|bits| *bits != 0), next)
+                .map(move |bits| 64 * word + bits.trailing_zeros() as usize)
+        })
     }
 }
 
@@ -145,44 +185,38 @@ fn ends_block(flow: Flow) -> bool {
 }
 
 fn split_into_blocks(insns: &[Insn], size_bytes: usize, start: Svma) -> Vec<Block> {
-    let starts = Starts::of(insns, size_bytes, start);
-    // First which instructions start a block, then the number of the block that each is in.
-    let mut block_of = vec![0_u32; insns.len()];
-    if let Some(first) = block_of.first_mut() {
-        *first = 1;
-    }
-    for (i, insn) in insns.iter().enumerate() {
-        if let Flow::Jump(target) | Flow::Branch(target) = insn.flow
-            && let Some(target) = starts.index_of(target)
-        {
-            block_of[target] = 1;
+    let mut begins = Places::none(size_bytes, start);
+    let mut leads = Places::none(size_bytes, start);
+    leads.add(start);
+    for insn in insns {
+        begins.add(insn.svma);
+        if ends_block(insn.flow) {
+            leads.add(insn.end());
         }
-        if ends_block(insn.flow) && i + 1 < insns.len() {
-            block_of[i + 1] = 1;
+        if let Flow::Jump(target) | Flow::Branch(target) = insn.flow {
+            leads.add(target);
         }
     }
-    let leaders = block_of.iter().filter(|leads| **leads == 1).count();
-    let mut blocks: Vec<Block> = Vec::with_capacity(leaders);
-    for (i, leads) in block_of.iter_mut().enumerate() {
-        if *leads == 1 {
-            let (successors, predecessors) = (Edges::new(), Edges::new());
-            blocks.push(Block { first: i, end: insns.len(), successors, predecessors });
-            if let Some(before) = blocks.len().checked_sub(2) {
-                blocks[before].end = i;
-            }
+    leads.keep_only(&begins);
+    let (begins, leads) = (begins.count(), leads.count());
+    let mut blocks: Vec<Block> = Vec::with_capacity(leads.total());
+    for at in leads.each() {
+        let first = begins.number_at(at);
+        let (successors, predecessors) = (Edges::new(), Edges::new());
+        if let Some(before) = blocks.last_mut() {
+            before.end = first;
         }
-        *leads = blocks.len() as u32 - 1;
+        blocks.push(Block { first, end: insns.len(), successors, predecessors });
     }
     for b in 0..blocks.len() {
         let last = &insns[blocks[b].end - 1];
-        let block_at = |svma| starts.index_of(svma).map(|i| block_of[i] as usize);
-        for next in successors(last.flow, (b + 1 < blocks.len()).then_some(b + 1), block_at) {
+        let following = (b + 1 < blocks.len()).then_some(b + 1);
+        for next in successors(last.flow, following, |svma| leads.number_of(svma)) {
             blocks[b].successors.push(next);
             blocks[next].predecessors.push(b);
         }
     }
     link_jump_tables(insns, &mut blocks);
-    cut_unreachable(&mut blocks);
     blocks
 }
 
@@ -190,6 +224,9 @@ fn link_jump_tables(insns: &[Insn], blocks: &mut [Block]) {
     let jumps: Vec<usize> = (0..blocks.len())
         .filter(|b| insns[blocks[*b].end - 1].flow == Flow::IndirectJump)
         .collect();
+    if jumps.is_empty() {
+        return;
+    }
     let is_case = |block: &Block| {
         block.predecessors.is_empty() && insns[block.first..block.end].iter().any(|i| !i.is_padding)
     };
@@ -198,24 +235,6 @@ fn link_jump_tables(insns: &[Insn], blocks: &mut [Block]) {
         for case in &cases {
             blocks[jump].successors.push(*case);
             blocks[*case].predecessors.push(jump);
-        }
-    }
-}
-
-fn cut_unreachable(blocks: &mut [Block]) {
-    let mut reached = vec![false; blocks.len()];
-    let mut work: Vec<usize> = (0..blocks.len().min(1)).collect();
-    while let Some(block) = work.pop() {
-        if !std::mem::replace(&mut reached[block], true) {
-            work.extend(&blocks[block].successors);
-        }
-    }
-    for (b, block) in blocks.iter_mut().enumerate() {
-        if reached[b] {
-            block.predecessors.retain(|p| reached[*p]);
-        } else {
-            block.predecessors.clear();
-            block.successors.clear();
         }
     }
 }

@@ -3,8 +3,8 @@
 //! A back edge goes to a block that dominates its source; its natural loop is what can reach the
 //! source without passing the header. Loops with the same header are one. Irreducible cycles are
 //! no natural loops and are left alone. Dominators by the simple iterative scheme of Cooper,
-//! Harvey and Kennedy (2001). Blocks that nothing is seen to jump to (the targets of indirect
-//! jumps) count as further entries.
+//! Harvey and Kennedy (2001). What cannot be reached from the entry (padding behind jumps, landing
+//! pads of exceptions) loses its edges, so that it cannot hide a loop, and counts as an entry.
 
 use super::cfg::Block;
 
@@ -34,45 +34,66 @@ impl Loop {
 pub(super) struct BlockOrder {
     /// Their numbers.
     pub blocks: Vec<usize>,
-    /// Per block, whether it is an entry: block 0, blocks without predecessors, and one block of
-    /// each cycle that nothing else leads to.
+    /// Per block, whether it is an entry: block 0 and what cannot be reached from it.
     pub is_entry: Vec<bool>,
+    /// Whether any edge leads back to where a path has been.
+    goes_back: bool,
+}
+
+/// What a search knows about a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Never,
+    /// On the path that is being followed.
+    OnPath,
+    Left,
 }
 
 impl BlockOrder {
-    pub fn of(blocks: &[Block]) -> Self {
-        let (blocks, is_entry) = reverse_post_order(blocks);
-        Self { blocks, is_entry }
+    /// Orders blocks, and takes the edges from those that block 0 does not reach.
+    pub fn of(blocks: &mut [Block]) -> Self {
+        let mut seen = vec![Seen::Never; blocks.len()];
+        let mut post = Vec::with_capacity(blocks.len());
+        let mut goes_back = false;
+        let mut stack: Vec<(usize, usize)> = Vec::new();
+        if let Some(entry) = seen.first_mut() {
+            *entry = Seen::OnPath;
+            stack.push((0, 0));
+        }
+        while let Some((block, next)) = stack.last_mut() {
+            let Some(successor) = blocks[*block].successors.get(*next) else {
+                seen[*block] = Seen::Left;
+                post.push(*block);
+                stack.pop();
+                continue;
+            };
+            *next += 1;
+            goes_back |= seen[*successor] == Seen::OnPath;
+            if seen[*successor] == Seen::Never {
+                seen[*successor] = Seen::OnPath;
+                stack.push((*successor, 0));
+            }
+        }
+        let is_reached = |block: usize| seen[block] != Seen::Never;
+        if post.len() < blocks.len() {
+            cut(blocks, is_reached);
+            post.extend((0..blocks.len()).filter(|block| !is_reached(*block)));
+        }
+        post.reverse();
+        let is_entry = (0..blocks.len()).map(|block| block == 0 || !is_reached(block)).collect();
+        Self { blocks: post, is_entry, goes_back }
     }
 }
 
-fn reverse_post_order(blocks: &[Block]) -> (Vec<usize>, Vec<bool>) {
-    let mut seen = vec![false; blocks.len()];
-    let mut is_entry = vec![false; blocks.len()];
-    let mut post = Vec::with_capacity(blocks.len());
-    let entries = (0..blocks.len())
-        .filter(|b| *b == 0 || blocks[*b].predecessors.is_empty())
-        .chain(0..blocks.len());
-    for entry in entries {
-        if std::mem::replace(&mut seen[entry], true) {
-            continue;
-        }
-        is_entry[entry] = true;
-        let mut stack = vec![(entry, 0)];
-        while let Some((block, next)) = stack.pop() {
-            match blocks[block].successors.get(next) {
-                Some(successor) => {
-                    stack.push((block, next + 1));
-                    if !std::mem::replace(&mut seen[*successor], true) {
-                        stack.push((*successor, 0));
-                    }
-                }
-                None => post.push(block),
-            }
+fn cut(blocks: &mut [Block], is_reached: impl Fn(usize) -> bool) {
+    for (number, block) in blocks.iter_mut().enumerate() {
+        if is_reached(number) {
+            block.predecessors.retain(|p| is_reached(*p));
+        } else {
+            block.predecessors.clear();
+            block.successors.clear();
         }
     }
-    post.reverse();
-    (post, is_entry)
 }
 
 /// Immediate dominators in terms of reverse-post-order positions shifted by one; position 0 is a
@@ -84,7 +105,7 @@ struct Dominators {
 
 impl Dominators {
     fn compute(blocks: &[Block], order: &BlockOrder) -> Self {
-        let BlockOrder { blocks: order, is_entry } = order;
+        let BlockOrder { blocks: order, is_entry, .. } = order;
         let mut position = vec![0; blocks.len()];
         for (i, block) in order.iter().enumerate() {
             position[*block] = i + 1;
@@ -136,13 +157,7 @@ impl Dominators {
 
 /// All natural loops, outer before inner.
 pub(super) fn find_loops(blocks: &[Block], order: &BlockOrder) -> Vec<Loop> {
-    let mut seen = vec![false; blocks.len()];
-    // A loop goes back in this order, too.
-    let goes_back = order.blocks.iter().any(|block| {
-        seen[*block] = true;
-        blocks[*block].successors.iter().any(|next| seen[*next])
-    });
-    if !goes_back {
+    if !order.goes_back {
         return Vec::new();
     }
     let dominators = Dominators::compute(blocks, order);
@@ -202,8 +217,9 @@ mod tests {
     use crate::code::cfg::Edges;
     use proptest::prelude::*;
 
-    fn found(blocks: &[Block]) -> Vec<Loop> {
-        find_loops(blocks, &BlockOrder::of(blocks))
+    fn found(mut blocks: Vec<Block>) -> Vec<Loop> {
+        let order = BlockOrder::of(&mut blocks);
+        find_loops(&blocks, &order)
     }
 
     fn graph(edges: &[(usize, usize)], count: usize) -> Vec<Block> {
@@ -227,21 +243,20 @@ mod tests {
     #[test]
     fn nested_loops_have_depths() {
         // 0 -> 1 -> 2 -> 2, 2 -> 1, 1 -> 3
-        let loops = found(&graph(&[(0, 1), (1, 2), (2, 2), (2, 1), (1, 3)], 4));
+        let loops = found(graph(&[(0, 1), (1, 2), (2, 2), (2, 1), (1, 3)], 4));
         let shape: Vec<_> = loops.iter().map(|l| (l.header, l.blocks.clone(), l.depth)).collect();
         assert_eq!(shape, [(1, vec![1, 2], 1), (2, vec![2], 2)]);
     }
 
     #[test]
     fn a_cycle_with_two_entries_is_no_natural_loop() {
-        let loops = found(&graph(&[(0, 1), (0, 2), (1, 2), (2, 1)], 3));
+        let loops = found(graph(&[(0, 1), (0, 2), (1, 2), (2, 1)], 3));
         assert!(loops.is_empty());
     }
 
     /// Dominance by definition: removing `above` cuts `below` off from every entry.
-    fn dominates_naively(blocks: &[Block], above: usize, below: usize) -> bool {
+    fn dominates_naively(blocks: &[Block], is_entry: &[bool], above: usize, below: usize) -> bool {
         let mut seen = vec![false; blocks.len()];
-        let (_, is_entry) = reverse_post_order(blocks);
         let mut work: Vec<usize> =
             (0..blocks.len()).filter(|b| is_entry[*b] && *b != above).collect();
         while let Some(block) = work.pop() {
@@ -257,13 +272,14 @@ mod tests {
         fn dominators_agree_with_the_definition(
             edges in prop::collection::vec((0_usize..9, 0_usize..9), 0..24)
         ) {
-            let blocks = graph(&edges, 9);
-            let dominators = Dominators::compute(&blocks, &BlockOrder::of(&blocks));
+            let mut blocks = graph(&edges, 9);
+            let order = BlockOrder::of(&mut blocks);
+            let dominators = Dominators::compute(&blocks, &order);
             for above in 0..9 {
                 for below in 0..9 {
                     prop_assert_eq!(
                         dominators.dominates(above, below),
-                        dominates_naively(&blocks, above, below),
+                        dominates_naively(&blocks, &order.is_entry, above, below),
                         "{} over {} in {:?}", above, below, edges
                     );
                 }

@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::num::NonZeroU64;
+use std::num::NonZeroU32;
 
 use super::insn::Reg;
 
-/// Where a value comes from that cannot be followed further back. One word: these are copied and
-/// compared millions of times.
+/// Where a value comes from that cannot be followed further back. Small, and the highest bit is free:
+/// these are copied and compared millions of times. No function has 2^24 instructions
+/// ([`super::cfg::MOST_FUNCTION_BYTES`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Root(pub(super) NonZeroU64);
+pub struct Root(pub(super) NonZeroU32);
 
 /// A root, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +24,25 @@ pub enum RootKind {
 }
 
 impl Root {
-    const ENTRY: u64 = 1;
-    const RESULT: u64 = 2;
-    const MERGE: u64 = 3;
+    const ENTRY: u32 = 1;
+    const RESULT: u32 = 2;
+    const MERGE: u32 = 3;
+    const KIND_BITS: u32 = 2;
+    const REG_BITS: u32 = 5;
+    const AT_BITS: u32 = 24;
 
-    const fn pack(kind: u64, at: u32, reg: Reg) -> Self {
+    const fn pack(kind: u32, at: u32, reg: Reg) -> Self {
+        let at = at & ((1 << Self::AT_BITS) - 1);
+        let reg = reg.0 as u32 & ((1 << Self::REG_BITS) - 1);
         // The kind is never 0.
-        match NonZeroU64::new((at as u64) << 16 | (reg.0 as u64) << 8 | kind) {
+        match NonZeroU32::new((at << Self::REG_BITS | reg) << Self::KIND_BITS | kind) {
             Some(word) => Self(word),
-            None => Self(NonZeroU64::MIN),
+            None => Self(NonZeroU32::MIN),
         }
+    }
+
+    const fn is_merge(self) -> bool {
+        self.0.get() & ((1 << Self::KIND_BITS) - 1) == Self::MERGE
     }
 
     /// See [`RootKind::Entry`].
@@ -57,8 +67,9 @@ impl Root {
     #[must_use]
     pub fn kind(self) -> RootKind {
         let word = self.0.get();
-        let (at, reg) = ((word >> 16) as u32, Reg((word >> 8) as u8));
-        match word & 0xff {
+        let at = word >> (Self::KIND_BITS + Self::REG_BITS);
+        let reg = Reg((word >> Self::KIND_BITS & ((1 << Self::REG_BITS) - 1)) as u8);
+        match word & ((1 << Self::KIND_BITS) - 1) {
             Self::ENTRY => RootKind::Entry(reg),
             Self::RESULT => RootKind::Result(at, reg),
             _ => RootKind::Merge(at, reg),
@@ -89,14 +100,13 @@ pub struct SymbolicAddress {
     pub offset_bytes: i64,
 }
 
-/// Four words: many of these are looked up.
+/// Three words: many of these are looked up.
 impl Hash for SymbolicAddress {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let word = |root: Option<Root>| root.map_or(0, |root| root.0.get());
-        state.write_u64(word(self.base));
-        state.write_u64(word(self.also));
-        let (root, scale) = self.index.map_or((0, 0), |(root, scale)| (root.0.get(), scale));
-        state.write_u64(root ^ u64::from(scale) << 56);
+        let word = |root: Option<Root>| root.map_or(0, |root| u64::from(root.0.get()));
+        state.write_u64(word(self.base) << 32 | word(self.also));
+        let (root, scale) = self.index.map_or((0, 0), |(root, scale)| (word(Some(root)), scale));
+        state.write_u64(root << 8 | u64::from(scale));
         state.write_i64(self.offset_bytes);
     }
 }
@@ -188,7 +198,7 @@ impl SymbolicAddress {
     /// function changes it.
     #[must_use]
     pub fn moves(&self) -> bool {
-        self.roots().any(|root| root.0.get() & 0xff == Root::MERGE)
+        self.roots().any(Root::is_merge)
     }
 
     pub(super) fn as_constant(&self) -> Option<i64> {

@@ -58,8 +58,7 @@ impl Calls {
             .enumerate()
             .filter(|(_, insn)| insn.flow == Flow::Call)
             .filter_map(|(index, insn)| {
-                let bytes = view.image.code_at(insn.svma, u64::from(insn.length_bytes));
-                let target = direct_target(bytes, insn.end())?;
+                let target = direct_target(view.bytes_of(insn), insn.end())?;
                 Some(DirectCall { insn: index, target })
             })
             .collect();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::store_forward::Callees;
 use crate::code::x86::Survey;
 use crate::code::{
-    Addresses, Architecture, Function, FunctionCode, Image, MOST_FUNCTION_BYTES, StringSite,
+    Addresses, Architecture, Function, FunctionCode, Image, Insn, MOST_FUNCTION_BYTES, StringSite,
     may_hold_strings, string_sites,
 };
 
@@ -73,6 +73,15 @@ impl<'a> FunctionView<'a> {
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// The machine code of one of its instructions.
+    #[must_use]
+    pub fn bytes_of(&self, insn: &Insn) -> &'a [u8] {
+        let first = insn.svma.distance_from(self.function.start).unwrap_or(u64::MAX);
+        let rest = usize::try_from(first).ok().and_then(|first| self.bytes.get(first..));
+        let rest = rest.unwrap_or(&[]);
+        &rest[..rest.len().min(usize::from(insn.length_bytes))]
     }
 
     /// Its name as a programmer wrote it.

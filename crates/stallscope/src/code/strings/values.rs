@@ -245,7 +245,7 @@ impl Walk<'_> {
     /// each block changes at most twice, and slots only get fewer.
     fn block_starts(&self, leads: &[bool]) -> Vec<State> {
         let blocks = &self.code.blocks;
-        let BlockOrder { blocks: order, is_entry } = &self.code.order;
+        let BlockOrder { blocks: order, is_entry, .. } = &self.code.order;
         let mut starts: Vec<Option<State>> =
             is_entry.iter().enumerate().map(|(b, entry)| entry.then(|| meeting_of(b))).collect();
         let mut waiting = leads.to_vec();

@@ -65,12 +65,13 @@ pub(super) struct Asked {
 }
 
 /// All loads behind the calls of a loop.
-pub(super) fn asked(view: &FunctionView<'_>, outer: &Loop) -> Vec<Asked> {
-    let (code, addresses) = (view.code(), view.addresses());
+pub(super) fn asked(view: &FunctionView<'_>, addresses: &Addresses, outer: &Loop) -> Vec<Asked> {
+    let code = view.code();
     let mut all = Vec::new();
     let insns = outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
     for call in insns.filter(|i| code.insns[*i].flow == Flow::Call) {
-        let Some(callee) = target(view.image, &code.insns[call]) else { continue };
+        let insn = &code.insns[call];
+        let Some(callee) = direct_target(view.bytes_of(insn), insn.end()) else { continue };
         for load in view.callees().loads(view.image, callee).iter() {
             let Some(start) = addresses.handed_over(code, call, load.reg) else { continue };
             let offset_bytes = start.offset_bytes.wrapping_add(load.offset_bytes);
@@ -86,17 +87,14 @@ impl Asked {
     pub fn blocked(
         &self,
         view: &FunctionView<'_>,
+        addresses: &Addresses,
         profile: &MachineProfile,
         walk: &Walk<'_>,
     ) -> Option<Candidate> {
         let Self { call, load, address } = self;
         let blocked = walk.blocked_behind(*call, *address, load.size_bytes, load.distance)?;
-        Some(describe(view, profile, *call, load, blocked))
+        Some(describe(view, addresses, profile, *call, load, blocked))
     }
-}
-
-fn target(image: &Image, insn: &Insn) -> Option<Svma> {
-    direct_target(image.code_at(insn.svma, u64::from(insn.length_bytes)), insn.end())
 }
 
 /// What the function at `start` loads, from where its registers point when it begins, before
@@ -178,12 +176,13 @@ fn is_written_before(
 
 fn describe(
     view: &FunctionView<'_>,
+    addresses: &Addresses,
     profile: &MachineProfile,
     call: usize,
     load: &ArgumentLoad,
     blocked: Blocked,
 ) -> Candidate {
-    let (code, addresses) = (view.code(), view.addresses());
+    let code = view.code();
     let stores = blocked.sets.concat();
     let widths = store_widths(code, &stores);
     let (bits, count) = (8 * load.size_bytes, stores.len());

@@ -106,13 +106,17 @@ impl Hazard for StoreForward {
 
     fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
         let code = view.code();
-        let mut outermost = code.loops.iter().filter(|l| l.depth == 1);
-        if !outermost.any(|l| writes_and_reads(code, l)) {
+        let loops: Vec<&Loop> = outermost(code).filter(|l| writes_and_reads(code, l)).collect();
+        if loops.is_empty() {
             return Vec::new();
         }
-        let addresses = view.addresses();
-        each_loop(code, addresses, profile, Some(view))
+        let addresses = Addresses::in_loops(code, loops.iter().copied());
+        each_loop(code, &addresses, loops, profile, Some(view))
     }
+}
+
+fn outermost(code: &FunctionCode) -> impl Iterator<Item = &Loop> {
+    code.loops.iter().filter(|l| l.depth == 1)
 }
 
 /// Whether a loop has both a store and a load of more than a byte: without, there is nothing to do.
@@ -137,24 +141,25 @@ impl StoreForward {
         addresses: &Addresses,
         profile: &MachineProfile,
     ) -> Vec<Candidate> {
-        each_loop(code, addresses, profile, None)
+        each_loop(code, addresses, outermost(code), profile, None)
     }
 }
 
-/// The candidates of each outermost loop; with those behind its calls where the program is known.
-fn each_loop(
-    code: &FunctionCode,
-    addresses: &Addresses,
-    profile: &MachineProfile,
+/// The candidates of outermost loops; with those behind their calls where the program is known.
+fn each_loop<'a>(
+    code: &'a FunctionCode,
+    addresses: &'a Addresses,
+    loops: impl IntoIterator<Item = &'a Loop>,
+    profile: &'a MachineProfile,
     view: Option<&FunctionView<'_>>,
 ) -> Vec<Candidate> {
     let mut found = Vec::new();
-    for outer in code.loops.iter().filter(|l| l.depth == 1) {
+    for outer in loops {
         let stores = LoopStores::of(code, addresses, outer);
         if stores.is_empty() {
             continue;
         }
-        let asked = view.map_or_else(Vec::new, |view| calls::asked(view, outer));
+        let asked = view.map_or_else(Vec::new, |view| calls::asked(view, addresses, outer));
         let places: Vec<SymbolicAddress> = asked.iter().map(|a| a.address).collect();
         let rule = &profile.forwarding_rule;
         let walk = Walk::new(code, addresses, outer, rule, stores, &places);
@@ -166,7 +171,7 @@ fn each_loop(
             }
         }
         if let Some(view) = view {
-            found.extend(asked.iter().filter_map(|a| a.blocked(view, profile, &walk)));
+            found.extend(asked.iter().filter_map(|a| a.blocked(view, addresses, profile, &walk)));
         }
     }
     found
