@@ -28,36 +28,57 @@ use taken::TakenBits;
 /// Masks that only say how wide a value is.
 const WHOLE_VALUES: [u64; 3] = [0xff, 0xffff, 0xffff_ffff];
 
-/// A register's value by number: a root's own word, or [`DERIVED`] and a place in [`Values`].
+/// A register's value by number. A root and a constant, or a constant alone, stand in the number
+/// itself: the root's word above the constant. What is more is [`DERIVED`] and a place in [`Values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Number(u32);
+struct Number(u64);
 
-const DERIVED: u32 = 1 << 31;
+const DERIVED: u64 = 1 << 63;
+/// In place of a root's word, which always says its kind in the lowest bits: no root.
+const CONSTANT: u32 = 1 << 2;
 
 impl Number {
     /// Of nothing.
     const NONE: Self = Self(0);
 
     fn of_root(root: Root) -> Self {
-        Self(root.0.get())
+        Self(u64::from(root.0.get()) << 32)
+    }
+
+    fn of_sum(base: Option<Root>, offset_bytes: i32) -> Self {
+        let word = base.map_or(CONSTANT, |root| root.0.get());
+        Self(u64::from(word) << 32 | u64::from(offset_bytes as u32))
+    }
+
+    /// So many bytes on; `None` where that has no number of its own.
+    fn moved(self, by: i64) -> Option<Self> {
+        if by == 0 {
+            return Some(self);
+        }
+        if self == Self::NONE || self.0 & DERIVED != 0 {
+            return None;
+        }
+        let sum = i64::from(self.0 as u32 as i32).checked_add(by)?;
+        Some(Self(self.0 >> 32 << 32 | u64::from(i32::try_from(sum).ok()? as u32)))
     }
 }
 
-/// Values that are more than a root, each once: equal values have equal numbers.
+/// Values that are more than a root and a constant, each once: equal values have equal numbers.
 #[derive(Clone, Debug, Default)]
 struct Values {
     known: Vec<SymbolicAddress>,
-    numbers: FxHashMap<SymbolicAddress, u32>,
+    numbers: FxHashMap<SymbolicAddress, u64>,
 }
 
 impl Values {
     fn number(&mut self, value: SymbolicAddress) -> Number {
-        if let Some(root) = value.base
-            && value == SymbolicAddress::root(root)
+        if value.also.is_none()
+            && value.index.is_none()
+            && let Ok(offset_bytes) = i32::try_from(value.offset_bytes)
         {
-            return Number::of_root(root);
+            return Number::of_sum(value.base, offset_bytes);
         }
-        let next = self.known.len() as u32;
+        let next = self.known.len() as u64;
         let place = *self.numbers.entry(value).or_insert(next);
         if place == next {
             self.known.push(value);
@@ -71,8 +92,10 @@ impl Values {
         {
             return *value;
         }
-        let word = NonZeroU32::new(number.0).unwrap_or(NonZeroU32::MIN);
-        SymbolicAddress::root(Root(word))
+        let word = (number.0 >> 32) as u32;
+        let base = NonZeroU32::new(word).filter(|_| word != CONSTANT).map(Root);
+        let offset_bytes = i64::from(number.0 as u32 as i32);
+        SymbolicAddress { base, ..SymbolicAddress::constant(offset_bytes) }
     }
 }
 
@@ -185,12 +208,12 @@ fn spelled(
 fn step(state: &mut State, values: &mut Values, taken: &mut TakenBits, index: usize, insn: &Insn) {
     let new = |reg| Root::result(index as u32, reg);
     let mut number = |(reg, value): (Reg, Value)| {
-        // A copy.
-        if let Value::Address(RawAddress {
-            base: Some(from), index: None, displacement: 0, ..
-        }) = value
+        // A copy, or a place near another.
+        if let Value::Address(RawAddress { base: Some(from), index: None, displacement, .. }) =
+            value
+            && let Some(moved) = state[usize::from(from.0) % state.len()].moved(displacement)
         {
-            return (reg, state[usize::from(from.0) % state.len()]);
+            return (reg, moved);
         }
         let from = match value {
             Value::Masked(_) => Some(reg),

@@ -6,6 +6,9 @@
 
 use crate::model::Svma;
 
+/// The longest instruction of any processor that we know.
+pub const LONGEST_INSN_BYTES: usize = 15;
+
 /// A general register by its hardware number. x86-64: 0 is `rax`, 4 is `rsp`, 15 is `r15`. AArch64:
 /// 0 is `x0`, 30 is `x30`, 31 is `sp`; the zero register is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

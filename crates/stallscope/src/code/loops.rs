@@ -36,8 +36,8 @@ pub(super) struct BlockOrder {
     pub blocks: Vec<usize>,
     /// Per block, whether it is an entry: block 0 and what cannot be reached from it.
     pub is_entry: Vec<bool>,
-    /// Whether any edge leads back to where a path has been.
-    goes_back: bool,
+    /// The edges that lead back to where a path has been, target first, ascending.
+    going_back: Vec<(usize, usize)>,
 }
 
 /// What a search knows about a block.
@@ -54,7 +54,7 @@ impl BlockOrder {
     pub fn of(blocks: &mut [Block]) -> Self {
         let mut seen = vec![Seen::Never; blocks.len()];
         let mut post = Vec::with_capacity(blocks.len());
-        let mut goes_back = false;
+        let mut going_back = Vec::new();
         let mut stack: Vec<(usize, usize)> = Vec::new();
         if let Some(entry) = seen.first_mut() {
             *entry = Seen::OnPath;
@@ -68,7 +68,9 @@ impl BlockOrder {
                 continue;
             };
             *next += 1;
-            goes_back |= seen[*successor] == Seen::OnPath;
+            if seen[*successor] == Seen::OnPath {
+                going_back.push((*successor, *block));
+            }
             if seen[*successor] == Seen::Never {
                 seen[*successor] = Seen::OnPath;
                 stack.push((*successor, 0));
@@ -81,7 +83,8 @@ impl BlockOrder {
         }
         post.reverse();
         let is_entry = (0..blocks.len()).map(|block| block == 0 || !is_reached(block)).collect();
-        Self { blocks: post, is_entry, goes_back }
+        going_back.sort_unstable();
+        Self { blocks: post, is_entry, going_back }
     }
 }
 
@@ -99,47 +102,53 @@ fn cut(blocks: &mut [Block], is_reached: impl Fn(usize) -> bool) {
 /// Immediate dominators in terms of reverse-post-order positions shifted by one; position 0 is a
 /// virtual root above all entries.
 struct Dominators {
-    position: Vec<usize>,
-    immediate: Vec<usize>,
+    position: Vec<u32>,
+    immediate: Vec<u32>,
 }
 
 impl Dominators {
+    const UNKNOWN: u32 = u32::MAX;
+
     fn compute(blocks: &[Block], order: &BlockOrder) -> Self {
-        let BlockOrder { blocks: order, is_entry, .. } = order;
         let mut position = vec![0; blocks.len()];
-        for (i, block) in order.iter().enumerate() {
-            position[*block] = i + 1;
+        for (block, at) in order.blocks.iter().zip(1..) {
+            position[*block] = at;
         }
-        const UNKNOWN: usize = usize::MAX;
-        let mut immediate = vec![UNKNOWN; blocks.len() + 1];
+        let mut immediate = vec![Self::UNKNOWN; blocks.len() + 1];
         immediate[0] = 0;
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for (i, block) in order.iter().enumerate() {
-                let mine = i + 1;
-                let known = blocks[*block]
-                    .predecessors
-                    .iter()
-                    .map(|p| position[*p])
-                    .filter(|p| immediate[*p] != UNKNOWN);
-                let merged = known
-                    .chain(is_entry[*block].then_some(0))
-                    .reduce(|a, b| Self::meet(&immediate, a, b))
-                    // Cannot happen: in this order an entry or a predecessor comes first.
-                    .unwrap_or(0);
-                changed |= std::mem::replace(&mut immediate[mine], merged) != merged;
-            }
-        }
-        Self { position, immediate }
+        let mut this = Self { position, immediate };
+        // The first time no edge that goes back is known yet. Where its target dominates its source
+        // without it, it changes nothing.
+        while this.look_again(blocks, order)
+            && !order.going_back.iter().all(|(to, from)| this.dominates(*to, *from))
+        {}
+        this
     }
 
-    fn meet(immediate: &[usize], mut a: usize, mut b: usize) -> usize {
+    /// Goes through all blocks once; whether anything changed.
+    fn look_again(&mut self, blocks: &[Block], order: &BlockOrder) -> bool {
+        let mut changed = false;
+        for (block, mine) in order.blocks.iter().zip(1..) {
+            let predecessors = blocks[*block].predecessors.iter();
+            let known = predecessors
+                .map(|p| self.position[*p])
+                .filter(|p| self.immediate[*p as usize] != Self::UNKNOWN);
+            let merged = known
+                .chain(order.is_entry[*block].then_some(0))
+                .reduce(|a, b| Self::meet(&self.immediate, a, b))
+                // Cannot happen: in this order an entry or a predecessor comes first.
+                .unwrap_or(0);
+            changed |= std::mem::replace(&mut self.immediate[mine], merged) != merged;
+        }
+        changed
+    }
+
+    fn meet(immediate: &[u32], mut a: u32, mut b: u32) -> u32 {
         while a != b {
             if a > b {
-                a = immediate[a];
+                a = immediate[a as usize];
             } else {
-                b = immediate[b];
+                b = immediate[b as usize];
             }
         }
         a
@@ -149,7 +158,7 @@ impl Dominators {
         let above = self.position[above];
         let mut at = self.position[below];
         while at > above {
-            at = self.immediate[at];
+            at = self.immediate[at as usize];
         }
         at == above
     }
@@ -157,17 +166,17 @@ impl Dominators {
 
 /// All natural loops, outer before inner.
 pub(super) fn find_loops(blocks: &[Block], order: &BlockOrder) -> Vec<Loop> {
-    if !order.goes_back {
+    if order.going_back.is_empty() {
         return Vec::new();
     }
     let dominators = Dominators::compute(blocks, order);
-    let mut members = Members { seen: vec![0; blocks.len()], number: 0 };
+    let mut members = Members { seen: vec![0; blocks.len()], number: 0, work: Vec::new() };
     let mut loops: Vec<Loop> = Vec::new();
-    for (header, block) in blocks.iter().enumerate() {
-        let latches: Vec<usize> = block
-            .predecessors
+    for edges in order.going_back.chunk_by(|a, b| a.0 == b.0) {
+        let header = edges[0].0;
+        let latches: Vec<usize> = edges
             .iter()
-            .copied()
+            .map(|(_, latch)| *latch)
             .filter(|latch| dominators.dominates(header, *latch))
             .collect();
         if !latches.is_empty() {
@@ -192,6 +201,8 @@ struct Members {
     /// Per block, the number of the loop that it was last seen in.
     seen: Vec<u32>,
     number: u32,
+    /// Kept for the memory that it has.
+    work: Vec<usize>,
 }
 
 impl Members {
@@ -199,11 +210,11 @@ impl Members {
         self.number += 1;
         self.seen[header] = self.number;
         let mut inside = vec![header];
-        let mut work = latches.to_vec();
-        while let Some(block) = work.pop() {
+        self.work.extend(latches);
+        while let Some(block) = self.work.pop() {
             if std::mem::replace(&mut self.seen[block], self.number) != self.number {
                 inside.push(block);
-                work.extend(&blocks[block].predecessors);
+                self.work.extend(&blocks[block].predecessors);
             }
         }
         inside.sort_unstable();

@@ -34,7 +34,7 @@ pub use error::CodeError;
 pub use functions::{Function, demangle};
 pub use fusion::fuses_with_jump;
 pub use image::{FunctionSource, Image, Images};
-pub use insn::{Access, Flow, Insn, RawAddress, Reg, Value};
+pub use insn::{Access, Flow, Insn, LONGEST_INSN_BYTES, RawAddress, Reg, Value};
 pub use lines::{DebugInfo, SourceText};
 pub use loops::Loop;
 pub use origins::Origins;

@@ -17,7 +17,7 @@
 //! **Literature.** "A regression in code I did not touch" (2025); Hashemi, Kaeli, Calder, "Efficient
 //! Procedure Mapping Using Cache Line Coloring" (1997).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use rayon::prelude::*;
@@ -122,9 +122,6 @@ impl Hazard for CrowdedSet {
     }
 }
 
-/// The lines of one set that a turn of a loop asks for, with the functions they belong to.
-type Set = BTreeMap<u64, Option<Svma>>;
-
 fn crowd(
     graph: &CallGraph<'_>,
     of: &CallingLoop,
@@ -141,21 +138,21 @@ fn crowd(
     if !may_crowd(&cache, ranges().map(|(lines, _)| lines)) {
         return None;
     }
-    let mut sets: BTreeMap<u64, Set> = BTreeMap::new();
-    for (lines, function) in ranges() {
-        for number in lines {
-            sets.entry(number % u64::from(cache.sets)).or_default().insert(number, function);
-        }
-    }
-    let lines: usize = sets.values().map(BTreeMap::len).sum();
+    let lines = each_once(ranges());
     let ways = cache.ways as usize;
-    let fits = lines <= ways * cache.sets as usize;
-    let (fullest, crowd) = sets.iter().max_by_key(|(_, lines)| lines.len())?;
-    if !fits || crowd.len() < ways + LEAST_EXCESS {
+    if lines.len() > ways * cache.sets as usize {
         return None;
     }
-    let excess: usize = sets.values().map(|s| s.len().saturating_sub(ways)).sum();
-    let others: BTreeSet<Svma> = crowd.values().flatten().copied().collect();
+    let set_of = |number: u64| number % u64::from(cache.sets);
+    let mut asked = vec![0_usize; cache.sets as usize];
+    lines.iter().for_each(|(number, _)| asked[set_of(*number) as usize] += 1);
+    let (fullest, crowd) = (0_u64..).zip(&asked).max_by_key(|(_, lines)| **lines)?;
+    if *crowd < ways + LEAST_EXCESS {
+        return None;
+    }
+    let excess: usize = asked.iter().map(|lines| lines.saturating_sub(ways)).sum();
+    let of_crowd = lines.iter().filter(|(number, _)| set_of(*number) == fullest);
+    let others: BTreeSet<Svma> = of_crowd.filter_map(|(_, function)| *function).collect();
     let names = names(&functions, &others);
     let price = profile.code_miss_price();
     let candidate = Candidate {
@@ -167,14 +164,24 @@ fn crowd(
         cycles_lost: CyclesLost { low: 0.0, high: price.high_cycles * excess as f64 },
         weight: BELIEF * (MOST_COUNTED / excess as f64).min(1.0) * loop_weight(of.depth),
         mechanism: format!(
-            "one turn of this loop can go through {lines} lines of code, of which {} stand in \
+            "one turn of this loop can go through {} lines of code, of which {crowd} stand in \
              set {fullest} of the instruction cache, which holds {ways}: {names}; in all sets \
              {excess} lines are too many",
-            crowd.len()
+            lines.len()
         ),
         remedy: "order these functions by a profile, so that they lie side by side".to_owned(),
     };
     Some((candidate, others.into_iter().collect()))
+}
+
+/// The lines of these ranges with the functions they belong to, the last where there are several.
+fn each_once(ranges: impl Iterator<Item = (Range<u64>, Option<Svma>)>) -> Vec<(u64, Option<Svma>)> {
+    let mut lines: Vec<(u64, Option<Svma>)> =
+        ranges.flat_map(|(lines, function)| lines.map(move |number| (number, function))).collect();
+    lines.reverse();
+    lines.sort_by_key(|(number, _)| *number);
+    lines.dedup_by_key(|(number, _)| *number);
+    lines
 }
 
 /// Whether a set may be asked for too many lines: most loops crowd nothing, even if every line that
@@ -194,16 +201,13 @@ fn may_crowd(cache: &CodeCache, ranges: impl Iterator<Item = Range<u64>>) -> boo
 /// Up to four names, and how many more.
 fn names(functions: &[&Function], wanted: &BTreeSet<Svma>) -> String {
     const MOST: usize = 4;
-    let shown: Vec<String> = functions
-        .iter()
-        .filter(|f| wanted.contains(&f.start))
-        .map(|f| {
-            let name = f.name();
-            name.split_once('(').map_or(name.clone(), |(stem, _)| stem.to_owned())
-        })
-        .collect();
-    let list = shown.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
-    match shown.len().saturating_sub(MOST) {
+    let of_these = || functions.iter().filter(|f| wanted.contains(&f.start));
+    let shown = of_these().take(MOST).map(|f| {
+        let name = f.name();
+        name.split_once('(').map_or(name.clone(), |(stem, _)| stem.to_owned())
+    });
+    let list = shown.collect::<Vec<_>>().join(", ");
+    match of_these().count().saturating_sub(MOST) {
         0 => list,
         more => format!("{list} and {more} more"),
     }

@@ -5,15 +5,13 @@ use std::hash::Hasher;
 use std::ops::Range;
 
 use super::{Candidate, FunctionView, Hazard, Heat};
-use crate::code::{Image, Insn};
+use crate::code::{Image, Insn, LONGEST_INSN_BYTES};
 use crate::machine::MachineProfile;
 use crate::model::{Finding, FindingId, Site, Svma};
 
 /// What a finding keeps of its rank when a profile was given and has no sample there: enough for an
 /// order among the cold, too little to stand before anything that ran.
 const COLD: f64 = 0.001;
-/// The longest instruction.
-const LONGEST_BYTES: usize = 16;
 
 /// Turns the candidates of one function into findings.
 pub(super) struct Describer<'a> {
@@ -102,7 +100,7 @@ fn site(view: &FunctionView<'_>, index: usize) -> Site {
 /// The first instruction of a function, without decoding the rest; `None` when it has no bytes.
 pub(super) fn first_site(view: &FunctionView<'_>) -> Option<Site> {
     let start = view.function.start;
-    let bytes = view.bytes().get(..view.bytes().len().min(LONGEST_BYTES))?;
+    let bytes = view.bytes().get(..view.bytes().len().min(LONGEST_INSN_BYTES))?;
     let insns = view.image.architecture().decode(bytes, start);
     insns.first().map(|insn| site_of(view, insn))
 }
@@ -123,7 +121,7 @@ fn site_of(view: &FunctionView<'_>, insn: &Insn) -> Site {
 /// An instruction of any function, without decoding the rest.
 fn site_at(image: &Image, svma: Svma) -> Option<Site> {
     let function = image.function_at(svma)?;
-    let room = function.end().distance_from(svma)?.min(LONGEST_BYTES as u64);
+    let room = function.end().distance_from(svma)?.min(LONGEST_INSN_BYTES as u64);
     let insns = image.architecture().decode(image.code_at(svma, room), svma);
     Some(site_of(&FunctionView::of(image, function), insns.first()?))
 }

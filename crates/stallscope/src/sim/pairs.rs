@@ -7,11 +7,9 @@ use serde::Serialize;
 
 use super::Places;
 use super::store_buffer::LoadSite;
+use crate::code::LONGEST_INSN_BYTES;
 use crate::machine::{MachineProfile, PairKind, PriceRange, RegisterFile};
 use crate::model::Avma;
-
-/// No instruction is longer.
-const LONGEST_BYTES: u8 = 15;
 
 /// What one load instruction pays when it is blocked.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -89,7 +87,7 @@ fn kinds(site: &LoadSite, places: &mut Places) -> Option<Vec<PairKind>> {
 }
 
 fn decode(places: &mut Places, address: Avma) -> Option<Instruction> {
-    let bytes = places.x86_code(address, LONGEST_BYTES);
+    let bytes = places.x86_code(address, LONGEST_INSN_BYTES as u8);
     let insn = Decoder::with_ip(64, &bytes, address.0, DecoderOptions::NONE).decode();
     (!insn.is_invalid()).then_some(insn)
 }

@@ -6,12 +6,9 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::code::{Addresses, Architecture, DebugInfo, FunctionCode, Image};
+use crate::code::{Addresses, Architecture, DebugInfo, FunctionCode, Image, LONGEST_INSN_BYTES};
 use crate::model::{Avma, FileOffset, Site, Svma};
 use crate::trace::engine::Mapping;
-
-/// No instruction is longer.
-const LONGEST_BYTES: u64 = 15;
 
 /// What stands at an address of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -127,7 +124,7 @@ impl<'a> Sites<'a> {
             function: function.name(),
             offset_bytes: svma.distance_from(function.start)?,
             svma,
-            text: image.architecture().text(image.code_at(svma, LONGEST_BYTES), svma),
+            text: image.architecture().text(image.code_at(svma, LONGEST_INSN_BYTES as u64), svma),
             access_bytes: access.map_or(0, |a| a.size_bytes),
             source: self.debug.frames(svma),
             variable,

@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 
 use crate::code::{
-    Addresses, Flow, FunctionCode, FunctionSource, Image, Insn, Loop, Reg, RootKind,
-    SymbolicAddress,
+    Addresses, Architecture, Flow, FunctionCode, FunctionSource, Image, Insn, LONGEST_INSN_BYTES,
+    Reg, RootKind, SymbolicAddress,
 };
 use crate::machine::MachineProfile;
 use crate::model::Svma;
 
 use super::super::{Candidate, FunctionView, direct_target};
+use super::stores::LoopStores;
 use super::walk::{Blocked, Walk};
 use super::{WINDOW_INSTRUCTIONS, cycles_lost, store_widths, weight};
 
@@ -65,18 +66,21 @@ pub(super) struct Asked {
 }
 
 /// All loads behind the calls of a loop.
-pub(super) fn asked(view: &FunctionView<'_>, addresses: &Addresses, outer: &Loop) -> Vec<Asked> {
+pub(super) fn asked(
+    view: &FunctionView<'_>,
+    addresses: &Addresses,
+    stores: &LoopStores,
+) -> Vec<Asked> {
     let code = view.code();
     let mut all = Vec::new();
-    let insns = outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
-    for call in insns.filter(|i| code.insns[*i].flow == Flow::Call) {
-        let insn = &code.insns[call];
+    for call in stores.calls() {
+        let insn = &code.insns[*call];
         let Some(callee) = direct_target(view.bytes_of(insn), insn.end()) else { continue };
         for load in view.callees().loads(view.image, callee).iter() {
-            let Some(start) = addresses.handed_over(code, call, load.reg) else { continue };
+            let Some(start) = addresses.handed_over(code, *call, load.reg) else { continue };
             let offset_bytes = start.offset_bytes.wrapping_add(load.offset_bytes);
             let address = SymbolicAddress { offset_bytes, ..start };
-            all.push(Asked { call, load: *load, address });
+            all.push(Asked { call: *call, load: *load, address });
         }
     }
     all
@@ -106,17 +110,16 @@ fn argument_loads(image: &Image, start: Svma) -> Vec<ArgumentLoad> {
         None if image.function_source() == FunctionSource::Symbols => return Vec::new(),
         None => MOST_BYTES,
     };
-    let bytes = image.code_at(start, size_bytes);
-    let insns = image.architecture().decode(bytes, start);
-    let straight = |i: &&Insn| matches!(i.flow, Flow::Next | Flow::Branch(_));
-    let count = insns.iter().take_while(straight).count().min(WINDOW_INSTRUCTIONS as usize);
-    if !loads_from_arguments(&insns[..count]) {
+    let insns = beginning(image.architecture(), image.code_at(start, size_bytes), start);
+    if !loads_from_arguments(&insns) {
         return Vec::new();
     }
-    let code = FunctionCode::of_insns(image.architecture(), insns, bytes.len(), start);
+    let end = insns.last().map_or(start, Insn::end);
+    let read_bytes = end.distance_from(start).unwrap_or(0) as usize;
+    let code = FunctionCode::of_insns(image.architecture(), insns, read_bytes, start);
     let addresses = Addresses::of(&code);
     let mut found: Vec<ArgumentLoad> = Vec::new();
-    for index in 0..count {
+    for index in 0..code.insns.len() {
         let (Some(access), Some(address)) = (code.insns[index].load, addresses.load(&code, index))
         else {
             continue;
@@ -145,6 +148,25 @@ fn argument_loads(image: &Image, start: Svma) -> Vec<ArgumentLoad> {
         }
     }
     found
+}
+
+/// The instructions from the first to where a function jumps away for certain, at most a window of
+/// them. Most are few: the rest is decoded only if they are not.
+fn beginning(architecture: Architecture, bytes: &[u8], start: Svma) -> Vec<Insn> {
+    const FIRST_BYTES: usize = 64;
+    let straight = |i: &&Insn| matches!(i.flow, Flow::Next | Flow::Branch(_));
+    let mut insns = Vec::new();
+    for piece in [&bytes[..bytes.len().min(FIRST_BYTES)], bytes] {
+        insns = architecture.decode(piece, start);
+        let count = insns.iter().take_while(straight).count();
+        // Where the piece ends, an instruction may have been cut in two.
+        let ends_before = insns.get(count).and_then(|i| i.svma.distance_from(start));
+        insns.truncate(count.min(WINDOW_INSTRUCTIONS as usize));
+        if ends_before.is_some_and(|at| at as usize + LONGEST_INSN_BYTES <= piece.len()) {
+            break;
+        }
+    }
+    insns
 }
 
 /// Whether any of these instructions may load two bytes or more at an address with a register.

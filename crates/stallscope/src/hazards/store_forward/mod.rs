@@ -159,7 +159,7 @@ fn each_loop<'a>(
         if stores.is_empty() {
             continue;
         }
-        let asked = view.map_or_else(Vec::new, |view| calls::asked(view, addresses, outer));
+        let asked = view.map_or_else(Vec::new, |view| calls::asked(view, addresses, &stores));
         let places: Vec<SymbolicAddress> = asked.iter().map(|a| a.address).collect();
         let rule = &profile.forwarding_rule;
         let walk = Walk::new(code, addresses, outer, rule, stores, &places);

@@ -124,6 +124,11 @@ impl LoopStores {
         &self.all
     }
 
+    /// The calls of the loop, by address.
+    pub fn calls(&self) -> &[usize] {
+        &self.calls
+    }
+
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
