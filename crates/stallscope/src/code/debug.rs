@@ -233,7 +233,17 @@ impl Units {
             SectionId::DebugStrOffsets,
         ];
         IDS.into_iter()
-            .filter_map(|id| Some((id, section_named(&file, None, Some(id.name()))?)))
+            .filter_map(|id| {
+                let section = file.section_by_name(id.name())?;
+                let range = section.compressed_file_range().ok()?;
+                let bytes = match range.format {
+                    object::CompressionFormat::None => {
+                        self.parts.share(range.offset, range.uncompressed_size)?
+                    }
+                    _ => return Some((id, section_named(&file, None, Some(id.name()))?)),
+                };
+                Some((id, Reader::new(bytes, LittleEndian)))
+            })
             .collect()
     }
 }

@@ -7,9 +7,10 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use elsa::FrozenVec;
 use object::ReadRef;
@@ -79,13 +80,34 @@ impl Parts {
 
     fn read(&self, offset: u64, size: u64) -> Option<Vec<u8>> {
         let Source::File(file) = &self.source else { return None };
-        let spent = self.spent_bytes.get().checked_add(size).filter(|n| *n <= MOST_BYTES)?;
-        self.spent_bytes.set(spent);
+        self.spend(size)?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(usize::try_from(size).ok()?).ok()?;
-        bytes.resize(size as usize, 0);
-        file.read_exact_at(&mut bytes, offset).ok()?;
-        Some(bytes)
+        // Into memory that nobody has written yet, unlike reading at a position.
+        let mut file = file;
+        file.seek(SeekFrom::Start(offset)).ok()?;
+        file.take(size).read_to_end(&mut bytes).ok()?;
+        (bytes.len() as u64 == size).then_some(bytes)
+    }
+
+    fn spend(&self, size: u64) -> Option<()> {
+        let spent = self.spent_bytes.get().checked_add(size).filter(|n| *n <= MOST_BYTES)?;
+        self.spent_bytes.set(spent);
+        Some(())
+    }
+
+    /// The same as [`Self::copy`] for bytes that several will hold.
+    pub fn share(&self, offset: u64, size: u64) -> Option<Arc<[u8]>> {
+        let end = offset.checked_add(size).filter(|end| *end <= self.length)?;
+        match &self.source {
+            Source::Memory(bytes) => Some(Arc::from(bytes.get(offset as usize..end as usize)?)),
+            Source::File(file) => {
+                self.spend(size)?;
+                let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, size as usize).collect();
+                file.read_exact_at(Arc::get_mut(&mut bytes)?, offset).ok()?;
+                Some(bytes)
+            }
+        }
     }
 
     /// What is there of a range, without reading.
@@ -188,6 +210,7 @@ mod tests {
                 let found = (&on_disk).read_bytes_at(start, size);
                 assert_eq!(found, (&in_memory).read_bytes_at(start, size), "{size} at {start}");
                 assert_eq!(on_disk.copy(start, size), in_memory.copy(start, size));
+                assert_eq!(on_disk.share(start, size), in_memory.share(start, size));
             }
         }
         assert!((&on_disk).read_bytes_at(u64::MAX, 2).is_err());

@@ -11,7 +11,7 @@ mod values;
 use iced_x86::{Code, Decoder, DecoderOptions};
 
 use super::cfg::FunctionCode;
-use super::insn::Reg;
+use super::insn::{self, Insn, RawAddress, Reg};
 use crate::model::Svma;
 use values::{Linear, Value};
 
@@ -82,13 +82,18 @@ pub fn string_sites(bytes: &[u8], code: &FunctionCode) -> Vec<StringSite> {
     if found.is_empty() {
         return Vec::new();
     }
-    let wanted: Vec<usize> = found.iter().map(|(index, ..)| *index).collect();
-    let counts = values::at_instructions(bytes, code, Reg(1), &wanted);
+    let near: Vec<Option<Value>> = found.iter().map(|(insn, ..)| set_near(code, *insn)).collect();
+    let wanted: Vec<usize> = found
+        .iter()
+        .zip(&near)
+        .filter_map(|((insn, ..), near)| near.is_none().then_some(*insn))
+        .collect();
+    let mut counts = values::at_instructions(bytes, code, COUNT, &wanted).into_iter();
     found
         .into_iter()
-        .zip(counts)
-        .map(|((insn, kind, unit_bytes), count)| {
-            let size = size_bytes(count, unit_bytes);
+        .zip(near)
+        .map(|((insn, kind, unit_bytes), near)| {
+            let size = near.or_else(|| counts.next()).and_then(|c| size_bytes(c, unit_bytes));
             StringSite {
                 insn,
                 svma: code.insns[insn].svma,
@@ -99,6 +104,25 @@ pub fn string_sites(bytes: &[u8], code: &FunctionCode) -> Vec<StringSite> {
             }
         })
         .collect()
+}
+
+/// The register that holds how often.
+const COUNT: Reg = Reg(1);
+
+/// The count, where the same block sets it to a constant, as most do: for these nobody needs to
+/// follow values through the function.
+fn set_near(code: &FunctionCode, site: usize) -> Option<Value> {
+    let block = &code.blocks[code.block_of(site)];
+    let writes =
+        |i: &&Insn| i.clobbers & COUNT.bit() != 0 || i.define.is_some_and(|(reg, _)| reg == COUNT);
+    let last = code.insns[block.first..site].iter().rev().find(writes)?;
+    match last.define {
+        Some((
+            COUNT,
+            insn::Value::Address(RawAddress { base: None, index: None, displacement, .. }),
+        )) if u32::try_from(displacement).is_ok() => Some(Value::constant(displacement)),
+        _ => None,
+    }
 }
 
 /// What kind of string instruction with a repeat prefix these bytes are, and its unit.

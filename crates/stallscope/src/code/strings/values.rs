@@ -87,7 +87,7 @@ impl Value {
         Self::Linear(Linear { plus, minus: None, constant: 0 })
     }
 
-    fn constant(constant: i64) -> Self {
+    pub fn constant(constant: i64) -> Self {
         Self::Linear(Linear::constant(constant))
     }
 
@@ -212,6 +212,9 @@ pub(super) fn at_instructions(
     register: Reg,
     wanted: &[usize],
 ) -> Vec<Value> {
+    if wanted.is_empty() {
+        return Vec::new();
+    }
     let walk = Walk { bytes, code };
     let starts = walk.block_starts(&leading_to(code, wanted));
     let value_at = |index: &usize| {
