@@ -29,6 +29,15 @@ pub fn elimination(report: &EliminationReport) -> String {
         page.text.push('\n');
     }
     for r in &report.regions {
+        let faster = r.ratio(Fill::Zero).is_some_and(|m| m.low > 1.0);
+        if let Some(dose) = r.zeros_over_half.as_ref().filter(|_| faster && r.eliminated.is_none())
+        {
+            let words =
+                format!("{}: zeros over alternating {}", size(r.bytes), interval(Some(dose)));
+            page.line("dose", &words);
+        }
+    }
+    for r in &report.regions {
         if let Some((zero, two)) = &r.wide {
             let words = format!(
                 "{}: zeros {}, twos {}",
