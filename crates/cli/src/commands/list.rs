@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::json;
 use stallscope::hazards::HAZARDS;
 use stallscope::machine::{Machine, MachineProfile};
-use stallscope::probes::PROBES;
+use stallscope::probes::{self, PROBES};
 use stallscope::trace::engine::ENGINES;
 
 use super::case::CASES;
@@ -22,7 +22,9 @@ pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     let profile = MachineProfile::for_machine(&Machine::detect());
     let hazards: Vec<(&str, &str)> =
         HAZARDS.iter().map(|h| (h.id(), h.card(&profile).title)).collect();
-    let probes: Vec<(&str, &str)> = PROBES.iter().map(|p| (p.id(), p.title())).collect();
+    let probes = probes(std::env::consts::ARCH);
+    let probes: Vec<(&str, &str)> =
+        probes.iter().map(|(id, title)| (*id, title.as_str())).collect();
     let cases: Vec<(&str, &str)> = CASES.iter().map(|c| (c.id(), c.title())).collect();
     let engines: Vec<(&str, &str)> = ENGINES.iter().map(|e| (e.id(), e.summary())).collect();
     let sections =
@@ -47,4 +49,25 @@ pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
         .collect();
     output::json(context, "list", &value)?;
     Ok(Outcome::Fine)
+}
+
+/// Every probe and what it finds out; where there is none for this processor, that as well.
+fn probes(arch: &str) -> Vec<(&'static str, String)> {
+    let exists = |id| probes::existing_on(arch).iter().any(|p| p.id() == id);
+    let row = |p: &&dyn probes::Probe| {
+        let here = if exists(p.id()) { "" } else { " (x86-64 only)" };
+        (p.id(), format!("{}{here}", p.title()))
+    };
+    PROBES.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_without_probes_is_told_so() {
+        assert!(probes("x86_64").iter().all(|(_, title)| !title.contains("only")));
+        assert!(probes("aarch64").iter().all(|(_, title)| title.ends_with("(x86-64 only)")));
+    }
 }

@@ -62,6 +62,7 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     }
     let chosen = choose(&args.names)?;
     let peers = peer::load(&args.peer)?;
+    probes::check_architecture(std::env::consts::ARCH)?;
     // Before anything runs: a profile that must not be replaced should not cost the probes first.
     let wanted = chosen.iter().any(|p| prices(p.id()));
     let target = if wanted { profile::to_update(context)? } else { None };
@@ -130,7 +131,12 @@ fn keep(
     }
     let mut page = page::Page::default();
     if profile == before {
-        page.line("profile", "not changed: nothing conclusive");
+        let said = if reports.iter().any(prices_something) {
+            "not changed: it says so already"
+        } else {
+            "not changed: nothing conclusive"
+        };
+        page.line("profile", said);
         return Ok(page.text);
     }
     match profile::write(path, &profile) {
@@ -147,6 +153,17 @@ fn keep(
 /// Whether the probe of that id has anything to say to the machine profile.
 fn prices(id: &str) -> bool {
     !matches!(id, "clock" | "icache-sync" | "store-elimination")
+}
+
+/// Whether a report has an answer for the machine profile.
+fn prices_something(report: &ProbeReport) -> bool {
+    match report {
+        ProbeReport::StoreForwarding(report) => report.protocol.conclusive,
+        ProbeReport::StringCopy(report) => report.protocol.conclusive,
+        ProbeReport::CodeAlignment(report) => report.protocol.conclusive,
+        ProbeReport::IcacheSets(report) => report.protocol.conclusive,
+        _ => false,
+    }
 }
 
 /// Every name is looked up before anything runs; a name given twice runs once.

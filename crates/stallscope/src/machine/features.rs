@@ -14,6 +14,12 @@ pub struct Features {
     pub rdtscp: bool,
     /// `serialize` exists: a serialising instruction that does not trap to a hypervisor.
     pub serialize: bool,
+    /// 256-bit vectors exist, and instructions with three operands for narrower ones.
+    #[serde(default)]
+    pub avx: bool,
+    /// 256-bit vectors hold integers.
+    #[serde(default)]
+    pub avx2: bool,
     /// 512-bit vectors exist (their use can lower the clock).
     pub avx512f: bool,
     /// `rep movsb` and `rep stosb` are fast for long lengths.
@@ -62,12 +68,31 @@ impl Features {
             invariant_tsc: bit(facts.leaf(0x8000_0007, 0)[3], 8),
             rdtscp: bit(facts.leaf(0x8000_0001, 0)[3], 27),
             serialize: bit(seven_d, 14),
+            avx: bit(facts.leaf(1, 0)[2], 28),
+            avx2: bit(seven_b, 5),
             avx512f: bit(seven_b, 16),
             erms: bit(seven_b, 9),
             fsrm: bit(seven_d, 4),
             clflushopt: bit(seven_b, 23),
             clwb: bit(seven_b, 24),
         }
+    }
+}
+
+impl Features {
+    /// Drops the vectors that the processor has and the operating system does not enable: using
+    /// them would end the process.
+    #[must_use]
+    pub(super) fn enabled(self) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        return Self {
+            avx: self.avx && std::arch::is_x86_feature_detected!("avx"),
+            avx2: self.avx2 && std::arch::is_x86_feature_detected!("avx2"),
+            avx512f: self.avx512f && std::arch::is_x86_feature_detected!("avx512f"),
+            ..self
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        self
     }
 }
 

@@ -93,7 +93,8 @@ impl Machine {
     /// The machine this process runs on right now (on a hybrid part: the core it runs on).
     #[must_use]
     pub fn detect() -> Self {
-        Self::from_facts(&Facts::gather())
+        let found = Self::from_facts(&Facts::gather());
+        Self { features: found.features.enabled(), ..found }
     }
 
     /// A machine from recorded or invented facts. Missing facts become unknown values.

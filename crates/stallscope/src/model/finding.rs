@@ -131,8 +131,9 @@ pub struct Finding {
     /// loops), from 0 to 1; absent when no profile was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heat_share: Option<f64>,
-    /// The most that the site's own block can have had of the run: its share of the profile, and what
-    /// so few samples can have missed; less where `others` run less often than it; absent without a profile, and where the loop pays as a whole.
+    /// The most that the site's own block can have had of the run: its share of the profile, and
+    /// what so few samples can have missed; less where `others` run less often than it; absent
+    /// without a profile, and where the loop pays as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_share: Option<f64>,
     /// Rank within a list: larger is more deserving of attention. No unit.

@@ -1,8 +1,8 @@
 //! Experiments on the hardware, one file each.
 //!
 //! A probe asks one question about this processor and answers with measurements that carry their
-//! doubt, or says that it could not find out. `clock` comes first in every sense: the others convert their
-//! ticks with it and refuse a verdict where it says that the machine is too restless.
+//! doubt, or says that it could not find out. `clock` comes first in every sense: the others
+//! convert their ticks with it and refuse a verdict where it says that the machine is too restless.
 //!
 //! To add a probe: one file with a type that implements [`Probe`], one line in [`PROBES`], one
 //! variant of [`ProbeReport`], one page `docs/probes/<id>.md`.
@@ -51,6 +51,17 @@ pub enum ProbeError {
     /// The measured code cannot be made here.
     #[error(transparent)]
     Emit(#[from] EmitError),
+    /// The processor is of another kind.
+    #[error(
+        "no probe exists on {arch} yet: the kernels of {known} are x86-64 machine code; prices of \
+         this processor are documented or assumed"
+    )]
+    Elsewhere {
+        /// As Rust names it.
+        arch: &'static str,
+        /// Ids of all probes, separated by commas.
+        known: String,
+    },
     /// The user gave up.
     #[error("interrupted")]
     Interrupted,
@@ -120,10 +131,27 @@ pub trait Probe: Sync {
     }
 }
 
-/// Kernels are x86-64 machine code.
+/// Those of [`PROBES`] that exist on an architecture, as Rust names it: kernels are x86-64 machine
+/// code.
+#[must_use]
+pub fn existing_on(arch: &str) -> &'static [&'static dyn Probe] {
+    if arch == "x86_64" { PROBES } else { &[] }
+}
+
+/// Why no probe runs on `arch`; `Ok` where there are some.
+///
+/// # Errors
+/// [`ProbeError::Elsewhere`] with the ids that exist on other processors.
+pub fn check_architecture(arch: &'static str) -> Result<(), ProbeError> {
+    if existing_on(arch).is_empty() {
+        return Err(ProbeError::Elsewhere { arch, known: ids() });
+    }
+    Ok(())
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn elsewhere() -> ProbeError {
-    ClockError::UnsupportedArchitecture { arch: std::env::consts::ARCH }.into()
+    ProbeError::Elsewhere { arch: std::env::consts::ARCH, known: ids() }
 }
 
 /// What a probe found; one variant for each.
@@ -158,12 +186,16 @@ pub static PROBES: &[&dyn Probe] = &[
     &string_copy::StringCopyProbe,
 ];
 
+/// Ids of all probes, separated by commas.
+fn ids() -> String {
+    PROBES.iter().map(|p| p.id()).collect::<Vec<_>>().join(", ")
+}
+
 /// The probe of that id.
 ///
 /// # Errors
 /// [`ProbeError::Unknown`] with the ids that exist.
 pub fn find(id: &str) -> Result<&'static dyn Probe, ProbeError> {
-    let ids = || PROBES.iter().map(|p| p.id()).collect::<Vec<_>>().join(", ");
     PROBES
         .iter()
         .copied()
@@ -187,6 +219,15 @@ mod tests {
             assert!(page.is_file(), "{} has no page", probe.id());
             assert!(probe.title().len() <= 60 && probe.budget_ms() > 0);
         }
+    }
+
+    #[test]
+    fn an_architecture_without_probes_says_so_and_which_there_are_elsewhere() {
+        assert!(check_architecture("x86_64").is_ok());
+        assert_eq!(existing_on("x86_64").len(), PROBES.len());
+        let error = check_architecture("aarch64").unwrap_err().to_string();
+        assert!(error.starts_with("no probe exists on aarch64 yet"), "{error}");
+        assert!(PROBES.iter().all(|p| error.contains(p.id())), "{error}");
     }
 
     #[test]

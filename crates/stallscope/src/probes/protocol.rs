@@ -55,6 +55,7 @@ pub struct Protocol {
     /// Checks of the method.
     pub controls: Vec<Control>,
     /// Published figures beside the measured ones.
+    #[serde(default)]
     pub published: Vec<Published>,
     /// What was not asked, and why, a sentence each.
     pub skipped: Vec<String>,
@@ -92,6 +93,13 @@ impl Protocol {
         }
     }
 
+    /// Says that what needs a feature was not asked where this processor does not show it.
+    pub(super) fn leave_out_without(&mut self, feature: &str, there: bool, what: &str) {
+        if !there {
+            self.skipped.push(lacks(feature, what));
+        }
+    }
+
     /// Takes over how many samples there were.
     pub(super) fn count(&mut self, sampled: &Sampled) {
         (self.samples, self.clean_percent) = (sampled.taken, Some(sampled.clean_percent));
@@ -114,6 +122,14 @@ impl Protocol {
         };
     }
 }
+
+/// Why `what` is left out, as a sentence.
+fn lacks(feature: &str, what: &str) -> String {
+    format!("{what}: this processor (or its hypervisor) shows no {feature}")
+}
+
+/// What a child answered has not as many cells as were asked for.
+pub(super) const CUT_ANSWER: &str = "512-bit vectors: the child's answer is cut";
 
 /// A chosen processor, pinned to until dropped.
 pub(super) struct Seat {
@@ -145,7 +161,7 @@ impl Seat {
 /// why it is left out, as a sentence.
 pub(super) fn ask_wide(bench: &Bench<'_>, machine: &Machine, id: &str) -> Result<Sampled, String> {
     if !machine.features.avx512f {
-        return Err("512-bit vectors: this processor (or its hypervisor) shows no AVX-512".into());
+        return Err(lacks("AVX-512", "512-bit vectors"));
     }
     let Some(isolated) = bench.isolated else {
         return Err("512-bit vectors: they lower the clock of what runs after them and need a \
@@ -154,4 +170,44 @@ pub(super) fn ask_wide(bench: &Bench<'_>, machine: &Machine, id: &str) -> Result
     };
     let answer = isolated.wide(id, bench.seed).map_err(|e| format!("512-bit vectors: {e}"))?;
     serde_json::from_str(&answer).map_err(|e| format!("512-bit vectors: the child's answer: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Features, invented};
+    use crate::probes::Isolated;
+    use std::sync::atomic::AtomicBool;
+
+    /// Must not be asked.
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Isolated for Nobody {
+        fn wide(&self, probe: &str, _seed: u64) -> Result<String, String> {
+            panic!("{probe}: 512-bit kernels would be run where there are none")
+        }
+    }
+
+    #[test]
+    fn without_avx_512_no_process_is_started_and_the_feature_is_named() {
+        let mut machine = Machine::from_facts(&invented::zen_5_guest());
+        machine.features = Features { avx512f: false, ..machine.features };
+        let interrupt = AtomicBool::new(false);
+        let bench = Bench { isolated: Some(&Nobody), ..Bench::new(1, &interrupt) };
+        for id in ["store-forwarding", "string-copy", "store-elimination"] {
+            let reason = ask_wide(&bench, &machine, id).unwrap_err();
+            assert!(reason.contains("512-bit") && reason.ends_with("shows no AVX-512"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_a_feature_is_missing_for_is_left_out_by_name() {
+        let mut protocol = Protocol::new(Machine::from_facts(&invented::zen_5_guest()), 0);
+        protocol.leave_out_without("AVX2", true, "32-byte moves");
+        assert!(protocol.skipped.is_empty());
+        protocol.leave_out_without("AVX2", false, "32-byte moves");
+        let said = "32-byte moves: this processor (or its hypervisor) shows no AVX2";
+        assert_eq!(protocol.skipped, [said]);
+    }
 }

@@ -53,7 +53,8 @@ struct Page([u8; 4096]);
 
 #[cfg(target_arch = "x86_64")]
 impl KernelRig {
-    /// Makes the kernels: `assemble(case, placement, ..)` writes one, `repetitions` holds K of each.
+    /// Makes the kernels: `assemble(case, placement, ..)` writes one, `repetitions` holds K of
+    /// each.
     ///
     /// # Errors
     /// When the kernels cannot be made.

@@ -9,20 +9,18 @@ use stallscope::probes::store_forwarding::{
     CellReport, Class, DelayPoint, ForwardingReport, Group, Registers,
 };
 
-use super::page::{LABEL, Page};
+use super::page::{LABEL, Page, lacks};
 use crate::terminal::{BAD, CAUTION, GOOD, STRONG, paint};
 
 /// The page.
 pub fn screen(report: &ForwardingReport) -> String {
     let mut page = Page::default();
-    let m = &report.machine;
-    let place = m.hypervisor.as_ref().map_or(String::new(), |h| format!(", guest of {h}"));
-    page.line("machine", &format!("{}{place}, CPU {}", m.core_name(), report.cpu));
-    page.line("verdict", &report.verdict);
+    page.head(&report.protocol);
     page.line("", "R renamed, F forwarded, B blocked; core cycles a round trip");
     for registers in Registers::ALL {
         matrix(&mut page, report, registers);
     }
+    missing(&mut page, report);
     partial_overlaps(&mut page, report);
     specials(&mut page, report);
     delay(&mut page, report);
@@ -88,19 +86,42 @@ fn whole(cell: &CellReport) -> bool {
         })
 }
 
+fn name(registers: Registers) -> &'static str {
+    match registers {
+        Registers::General => "general",
+        Registers::Vector => "vector",
+        Registers::IntoVector => "into vector",
+        Registers::IntoGeneral => "from vector",
+        Registers::Wide => "512 bits",
+    }
+}
+
+/// The matrices that are not there, and for which feature.
+fn missing(page: &mut Page, report: &ForwardingReport) {
+    let features = &report.protocol.machine.features;
+    let lacking = |registers: Registers| match registers {
+        Registers::General => None,
+        Registers::Wide => (!features.avx512f).then_some("AVX-512"),
+        _ => (!features.avx).then_some("AVX"),
+    };
+    let absent = |r: &Registers| widths(report, *r).0.is_empty();
+    let all = Registers::ALL.into_iter().filter(absent);
+    let rows: Vec<_> = all.filter_map(|r| Some((name(r), lacking(r)?))).collect();
+    if !rows.is_empty() {
+        page.blank();
+    }
+    for (name, feature) in rows {
+        page.line(name, &lacks(feature));
+    }
+}
+
 fn matrix(page: &mut Page, report: &ForwardingReport, registers: Registers) {
     let (stores, loads) = widths(report, registers);
     if stores.is_empty() {
         return;
     }
     page.blank();
-    let name = match registers {
-        Registers::General => "general",
-        Registers::Vector => "vector",
-        Registers::IntoVector => "into vector",
-        Registers::IntoGeneral => "from vector",
-        Registers::Wide => "512 bits",
-    };
+    let name = name(registers);
     let columns: String = loads.iter().map(|w| format!("{:<16}", format!("load {w}"))).collect();
     let label = paint(STRONG, format_args!("{name:<LABEL$}"));
     page.text += &format!("{label}{}\n", columns.trim_end());
@@ -211,34 +232,12 @@ fn trust(page: &mut Page, report: &ForwardingReport) {
     for name in &rule.against {
         page.line("", &format!("against it: {name}"));
     }
-    for control in &report.controls {
-        let result = match control.passed {
-            Some(true) => paint(GOOD, "passed"),
-            Some(false) => paint(BAD, "FAILED"),
-            None => paint(CAUTION, "open"),
-        };
-        page.text += &format!(
-            "{}{result}: {}\n",
-            paint(STRONG, format_args!("{:<LABEL$}", control.kind)),
-            control.words
-        );
-    }
+    report.protocol.controls.iter().for_each(|c| page.control(c));
     references(page, report);
     if let Some(check) = &report.counter {
         page.line("counter", &counter(check));
     }
-    for sentence in &report.skipped {
-        page.line("left out", sentence);
-    }
-    page.line(
-        "samples",
-        &format!(
-            "{}, {:.1} % clean; the probe took {:.1} s",
-            report.samples,
-            report.clean_percent,
-            report.took_ms as f64 / 1000.0
-        ),
-    );
+    page.left_out(&report.protocol);
     if let Some(n) = report.cells.iter().filter_map(|c| c.cycles.as_ref()).map(|m| m.n).min() {
         page.line("", &format!("values: median of placements [lowest, highest], n >= {n}"));
     }

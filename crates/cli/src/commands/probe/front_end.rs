@@ -1,7 +1,7 @@
 //! The screens of the probes about the front end: `code-alignment` and `icache-sets`.
 
 use stallscope::probes::code_alignment::LoopReport;
-use stallscope::probes::icache_sets::StrideReport;
+use stallscope::probes::icache_sets::{DECISIVE, StrideReport};
 use stallscope::probes::{AlignmentReport, IcacheReport};
 
 use super::page::{LABEL, Page};
@@ -46,6 +46,20 @@ pub fn sets(report: &IcacheReport) -> String {
     if let Some((ways, sets, line)) = report.presented {
         let words = format!("CPUID: {ways} ways, {sets} sets of {line}-byte lines");
         page.line("presented", &words);
+    }
+    if let Some(joint) = &report.joint {
+        let words = format!(
+            "{} ways of {} B explain all strides within {:.1} cycles; the next best, {} of {} B, is \
+             worse by {:.0}, no cache by {:.0} (BIC; {DECISIVE:.0} decides)",
+            joint.ways,
+            joint.way_bytes,
+            joint.residual_cycles,
+            joint.rival.0,
+            joint.rival.1,
+            joint.rival_worse_by,
+            joint.nothing_worse_by
+        );
+        page.line("jointly", &words);
     }
     page.blank();
     excess(&mut page, "excess", &report.strides, |s| format!("  {} B", s.stride_bytes));

@@ -5,7 +5,7 @@ use stallscope::probes::icache_sync::{METHODS, SIZES, SyncCell};
 use stallscope::probes::store_elimination::{Fill, RegionReport};
 use stallscope::probes::{EliminationReport, SyncReport};
 
-use super::page::{LABEL, Page};
+use super::page::{LABEL, Page, lacks};
 
 /// The page of `store-elimination`.
 pub fn elimination(report: &EliminationReport) -> String {
@@ -29,6 +29,15 @@ pub fn elimination(report: &EliminationReport) -> String {
         page.text.push('\n');
     }
     for r in &report.regions {
+        let faster = r.ratio(Fill::Zero).is_some_and(|m| m.low > 1.0);
+        if let Some(dose) = r.zeros_over_half.as_ref().filter(|_| faster && r.eliminated.is_none())
+        {
+            let words =
+                format!("{}: zeros over alternating {}", size(r.bytes), interval(Some(dose)));
+            page.line("dose", &words);
+        }
+    }
+    for r in &report.regions {
         if let Some((zero, two)) = &r.wide {
             let words = format!(
                 "{}: zeros {}, twos {}",
@@ -38,6 +47,9 @@ pub fn elimination(report: &EliminationReport) -> String {
             );
             page.line("AVX-512", &words);
         }
+    }
+    if !report.protocol.machine.features.avx512f {
+        page.line("AVX-512", &lacks("AVX-512"));
     }
     page.blank();
     page.trust(&report.protocol);
@@ -108,6 +120,9 @@ fn table(page: &mut Page, report: &SyncReport, title: &str, of: Part) {
         let cells: Vec<Option<&Measurement>> =
             SIZES.iter().map(|b| report.cell(method, *b).and_then(of)).collect();
         if report.cell(method, SIZES[0]).is_none() {
+            if let Some(feature) = method.missing(&report.protocol.machine.features) {
+                page.line(&format!("  {}", method.name()), &lacks(feature));
+            }
             continue;
         }
         let cell = |m: &Option<&Measurement>| {
@@ -115,5 +130,51 @@ fn table(page: &mut Page, report: &SyncReport, title: &str, of: Part) {
         };
         let row: String = cells.iter().map(cell).collect();
         page.text += &format!("{:<LABEL$}{row}\n", format!("  {}", method.name()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stallscope::machine::{Facts, Machine};
+    use stallscope::probes::Protocol;
+    use stallscope::probes::icache_sync::Method;
+
+    /// Of a processor that shows no features at all.
+    fn protocol() -> Protocol {
+        Protocol::new(Machine::from_facts(&Facts::default()), 0)
+    }
+
+    #[test]
+    fn cells_of_missing_features_name_them() {
+        let none = SyncCell {
+            method: Method::None,
+            bytes: SIZES[0] as u64,
+            write: None,
+            sync: None,
+            read: None,
+            first: None,
+            second: None,
+            sum: None,
+        };
+        let report = SyncReport {
+            protocol: protocol(),
+            cells: vec![none],
+            break_even: Vec::new(),
+            executions: 0,
+            stale: 0,
+        };
+        let page = anstream::adapter::strip_str(&sync(&report)).to_string();
+        let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        for feature in ["CLFLUSHOPT", "CLWB", "SERIALIZE"] {
+            let row = format!("{feature} {}", lacks(feature));
+            assert!(words.contains(&row), "{page}");
+        }
+        let report = EliminationReport { protocol: protocol(), regions: Vec::new() };
+        let page = anstream::adapter::strip_str(&elimination(&report)).to_string();
+        assert!(
+            page.contains("AVX-512      not measured") && page.contains("no AVX-512"),
+            "{page}"
+        );
     }
 }

@@ -66,6 +66,11 @@ impl Page {
             self.line("published", "unknown core: nobody's figures to compare with");
         }
         protocol.published.iter().for_each(|p| self.published(p));
+        self.left_out(protocol);
+    }
+
+    /// What was not asked and why, and how many samples there were.
+    pub fn left_out(&mut self, protocol: &Protocol) {
         for sentence in &protocol.skipped {
             self.line("left out", sentence);
         }
@@ -77,7 +82,8 @@ impl Page {
         self.line("samples", &format!("{n}, {clean}; the probe took {seconds:.1} s"));
     }
 
-    fn control(&mut self, control: &Control) {
+    /// A check of the method and how it came out.
+    pub fn control(&mut self, control: &Control) {
         let result = match control.passed {
             Some(true) => paint(GOOD, "passed"),
             Some(false) => paint(BAD, "FAILED"),
@@ -106,6 +112,11 @@ impl Page {
         let words = format!("{word}: {}: {here}{range} in {}", p.quantity, p.source);
         self.line("published", &words);
     }
+}
+
+/// What stands where a cell would be that needs a feature.
+pub fn lacks(feature: &str) -> String {
+    format!("not measured: this processor (or its hypervisor) shows no {feature}")
 }
 
 /// Breaks at spaces so that no line is longer than `width`, unless a single word is. A number

@@ -1,5 +1,6 @@
 //! The screen of the probe `string-copy`: the crossovers, the advice, the table.
 
+use stallscope::machine::Features;
 use stallscope::probes::StringReport;
 use stallscope::probes::string_copy::{Case, Form, Job, Method, Outcome, SIZES};
 
@@ -67,10 +68,20 @@ fn throughput(page: &mut Page, report: &StringReport, job: Job) {
     for &bytes in SIZES {
         let cell = |method: &Method| {
             let cycles = report.cycles(&Case::alone(job, *method, bytes));
-            format!("{:>9}", cycles.map_or("?".to_owned(), |m| format!("{:.1}", m.value)))
+            let none = || absent(*method, &report.protocol.machine.features).to_owned();
+            format!("{:>9}", cycles.map_or_else(none, |m| format!("{:.1}", m.value)))
         };
         let row: String = METHODS.iter().map(cell).collect();
         page.text += &format!("{:<13}{row}\n", format!("  {bytes} B"));
+    }
+}
+
+/// What stands where there are no cycles: the feature that is missing, or that nothing is known.
+fn absent(method: Method, features: &Features) -> &'static str {
+    match method {
+        Method::Avx2 if !features.avx2 => "no AVX2",
+        Method::Avx512 if !features.avx512f => " no AVX512",
+        _ => "?",
     }
 }
 
@@ -126,5 +137,22 @@ fn company(page: &mut Page, report: &StringReport) {
         let row: String = cells.iter().map(cell).collect();
         page.text += format!("{:<13}{row}", format!("  {bytes} B")).trim_end();
         page.text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_without_its_feature_names_it() {
+        let bare = Features::default();
+        assert_eq!(absent(Method::Avx2, &bare), "no AVX2");
+        assert!(absent(Method::Avx512, &bare).contains("no AVX512"));
+        let all = Features { avx2: true, avx512f: true, ..bare };
+        for method in METHODS {
+            assert_eq!(absent(method, &all), "?");
+        }
+        assert_eq!(absent(Method::Sse, &bare), "?");
     }
 }

@@ -4,9 +4,9 @@
 //! touches one window more may take one cycle more per turn. Microcode against Intel's erratum on
 //! jumps keeps every jump that crosses or ends at a 32-byte boundary out of the decoded-instruction
 //! cache. *Sign.* Cycles per turn of the same loop at every start offset from 0 to 63. *Contrast.*
-//! Offsets among each other. *Placebo.* The same offset in other lines. *Negative control.* A loop of
-//! dependent multiplications takes the same everywhere. *Positive control.* One multiplication more
-//! takes three cycles more.
+//! Offsets among each other. *Placebo.* The same offset in other lines. *Negative control.* A loop
+//! of dependent multiplications takes the same everywhere. *Positive control.* One multiplication
+//! more takes three cycles more.
 //!
 //! *Literature.* Intel, "Mitigations for Jump Conditional Code Erratum" (2019); D. Bakhvalov, "Code
 //! alignment issues" (2018); A. Fog, "The microarchitecture of Intel, AMD and VIA CPUs".

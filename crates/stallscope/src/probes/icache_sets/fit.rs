@@ -1,8 +1,9 @@
-//! The knee of a curve: from how many blocks on a set is too small.
+//! The knee of one curve, as it is shown beside it: from how many blocks on a set is too small.
+//! What the probe concludes comes from all curves together ([`super::geometry`]).
 //!
 //! With W ways and N blocks that are drawn at random, N - W of N draws find their line evicted: the
-//! excess over the control is c (N - W) / N. The whole curve is fitted, not the step at W + 1, which
-//! is a fraction of a cycle.
+//! excess over the control is c (N - W) / N. The whole curve is fitted, not the step at W + 1,
+//! which is a fraction of a cycle.
 //!
 //! What holds decoded instructions overflows too, and earlier: its excess rises over the first few
 //! blocks and stays as it is once nothing is found there any more. So a curve may begin with points
@@ -34,7 +35,7 @@ pub struct Fit {
 }
 
 /// A miss that costs less is none.
-const LEAST_MISS_CYCLES: f64 = 3.0;
+pub(super) const LEAST_MISS_CYCLES: f64 = 3.0;
 
 /// A number of blocks whose criterion is at most this far above the best one's is as good: strong
 /// evidence begins there (Kass and Raftery, 1995).
@@ -83,23 +84,6 @@ pub fn fit(points: &[(u32, f64)]) -> Option<Fit> {
             .map_or(f64::INFINITY, |m| m.residual_cycles / best.residual_cycles.max(0.01)),
         from_blocks: best.from_blocks,
     })
-}
-
-/// Which of two knees explains the curve; `None` where neither does so clearly better.
-#[must_use]
-pub fn which(points: &[(u32, f64)], one: u32, other: u32) -> Option<u32> {
-    let criterion = |ways| {
-        let models = (0..=points.len() / 2).filter_map(|start| model(points, start, ways));
-        models.map(|m| m.criterion).min_by(f64::total_cmp)
-    };
-    let (a, b) = (criterion(one)?, criterion(other)?);
-    if a + AS_GOOD < b {
-        Some(one)
-    } else if b + AS_GOOD < a {
-        Some(other)
-    } else {
-        None
-    }
 }
 
 /// Price and criterion with a knee at `ways`, least squares from the point `start` on. A constant
@@ -154,7 +138,6 @@ mod tests {
             let found = fit(&curve(ways, 24.0, 0.5)).unwrap();
             assert_eq!(found.knee, ways, "{found:?}");
             assert!((found.miss_cycles - 24.0).abs() < 2.0, "{found:?}");
-            assert_eq!(which(&curve(ways, 24.0, 0.5), ways / 2, ways), Some(ways));
             assert!(found.knee_low <= ways && ways <= found.knee_high);
         }
     }

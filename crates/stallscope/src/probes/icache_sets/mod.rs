@@ -1,24 +1,28 @@
-//! The probe `icache-sets`: ways, sets, line size and capacity of the first-level instruction cache,
-//! by time alone.
+//! The probe `icache-sets`: ways, sets, line size and capacity of the first-level instruction
+//! cache, by time alone.
 //!
 //! *Effect.* Code whose lines fall into one set evicts itself as soon as there are more lines than
-//! ways, however small it is. *Sign.* A jump to one of N blocks chosen at random is mispredicted nearly
-//! always, so the time to fetch its line is exposed. *Contrast.* N blocks a stride apart against N
-//! blocks a stride and one line apart: the same branches in different sets. *Placebo and negative
-//! control.* With fewer blocks than ways the two must agree. *Positive control.* A wide stride must
-//! cost in the end. Chains of predicted jumps show nothing: the front end runs ahead of them, and what
-//! they show first is the branch target buffer. Blocks are full of one-byte no-ops, more than a
-//! decoded-instruction cache keeps of one line, so that it cannot stand in for the cache.
+//! ways, however small it is. *Sign.* A jump to one of N blocks chosen at random is mispredicted
+//! nearly always, so the time to fetch its line is exposed. *Contrast.* N blocks a stride apart
+//! against N blocks a stride and one line apart: the same branches in different sets. *Placebo and
+//! negative control.* With fewer blocks than ways the two must agree. *Positive control.* A wide
+//! stride must cost in the end. Chains of predicted jumps show nothing: the front end runs ahead of
+//! them, and what they show first is the branch target buffer. Blocks are full of one-byte no-ops,
+//! more than a decoded-instruction cache keeps of one line, so that it cannot stand in for the
+//! cache.
 //!
-//! *Literature.* J. Chen (jiegec), articles on instruction caches; "L1i set conflicts" (2025), where
-//! functions that moved by 416 bytes cost 3 %.
+//! *Literature.* J. Chen (jiegec), articles on instruction caches; "L1i set conflicts" (2025),
+//! where functions that moved by 416 bytes cost 3 %.
 
 mod fit;
+mod geometry;
+mod line;
 mod report;
 #[cfg(target_arch = "x86_64")]
 mod rig;
 
 pub use fit::{Fit, fit};
+pub use geometry::{DECISIVE, Joint};
 pub use report::{IcacheReport, StrideReport};
 
 use schemars::JsonSchema;
@@ -72,6 +76,11 @@ pub const LINE_STRIDE: u32 = 16384;
 /// Most blocks in one layout.
 pub const MOST_BLOCKS: u32 = 40;
 
+/// How often an open question, or an answer against the processor's own word, is measured again
+/// before it is given; within the time of the plan.
+#[cfg(target_arch = "x86_64")]
+const LATER_BATCHES: usize = 2;
+
 impl Layout {
     /// From the start of the layout to block `i`, bytes.
     #[must_use]
@@ -114,15 +123,25 @@ impl Probe for IcacheSetsProbe {
         use super::protocol::{Protocol, Seat};
         use super::sampling::{GaveUp, Plan, Sampler};
         let seat = Seat::take(bench)?;
-        let mut protocol = Protocol::new(seat.machine, seat.cpu);
+        let protocol = Protocol::new(seat.machine, seat.cpu);
         let cases = all_cases();
         let mut rig = rig::DispatchRig::new(seat.clock, &cases)?;
-        // The step at the knee is a cycle and a half: medians of fewer samples scatter by half of it.
+        // The step at the knee is a cycle and a half: medians of fewer samples scatter by half of
+        // it.
         let plan = Plan { rounds: 24, limit_ns: 4_000_000_000, ..Plan::new(bench.seed) };
         let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
         sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
-        protocol.raw = bench.raw.then(|| sampler.raw());
-        let mut report = IcacheReport::new(&cases, &sampler.sampled(), protocol);
+        let mut report = IcacheReport::new(&cases, &sampler.sampled(), protocol.clone());
+        let every: Vec<usize> = (0..cases.len()).collect();
+        for _ in 0..LATER_BATCHES {
+            if report.protocol.conclusive {
+                break;
+            }
+            let more = sampler.rounds(&mut rig, &every, plan.rounds / 2, bench.interrupt);
+            more.map_err(|GaveUp| ProbeError::Interrupted)?;
+            report = IcacheReport::new(&cases, &sampler.sampled(), protocol.clone());
+        }
+        report.protocol.raw = bench.raw.then(|| sampler.raw());
         report.protocol.took_ms = seat.start.elapsed().as_millis() as u64;
         Ok(ProbeReport::IcacheSets(Box::new(report)))
     }

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::fit::{Fit, fit, which};
+use super::fit::{Fit, fit};
+use super::geometry::{Curve, DECISIVE, Joint, joint};
+use super::line::line;
 use super::{BLOCKS, Case, LINE_STRIDE, Layout, ODD, STRIDES};
 use crate::machine::{CacheKind, CodeCache, MachineProfile, ProfileEnvironment};
 use crate::model::{Measurement, Unit};
@@ -27,6 +29,10 @@ pub struct StrideReport {
 }
 
 impl StrideReport {
+    fn layout(&self) -> Layout {
+        Layout { stride_bytes: self.stride_bytes, odd_bytes: self.odd_bytes, spread: false }
+    }
+
     /// What a dispatch costs more than in the control, core cycles, where both are known.
     fn excess(&self) -> Vec<(u32, f64)> {
         let both = |p: &(u32, Option<Measurement>, Option<Measurement>)| {
@@ -46,6 +52,9 @@ pub struct IcacheReport {
     pub strides: Vec<StrideReport>,
     /// By distance of every second block: what says how long a line is.
     pub lines: Vec<StrideReport>,
+    /// What all strides say together, where they say something.
+    #[serde(default)]
+    pub joint: Option<Joint>,
     /// Lines per set.
     pub ways: Option<Measurement>,
     /// Sets.
@@ -80,6 +89,7 @@ impl IcacheReport {
             protocol,
             strides,
             lines,
+            joint: None,
             ways: None,
             sets: None,
             line_bytes: None,
@@ -88,11 +98,6 @@ impl IcacheReport {
             presented,
         };
         let found = report.infer();
-        if found.is_err() {
-            // Half an answer must not be held against what others published.
-            (report.ways, report.sets, report.miss_cycles) = (None, None, None);
-            (report.line_bytes, report.capacity_bytes) = (None, None);
-        }
         let (ways, sets, miss) =
             (report.ways.clone(), report.sets.clone(), report.miss_cycles.clone());
         report.protocol.published =
@@ -127,91 +132,68 @@ impl IcacheReport {
         ))
     }
 
-    /// The ways are the knee that two neighbouring strides share; a way holds as many bytes as the
-    /// smaller of them; at half of it the knee must be twice as large.
+    /// Ways, and the bytes of one, are those of the cache that explains all strides at once; a line
+    /// is where blocks part. Sets follow.
     fn infer(&mut self) -> Result<String, String> {
-        let knees: Vec<Option<&Fit>> = self.strides.iter().map(|s| s.fit.as_ref()).collect();
-        // Two knees of one cache: as sharp and as dear as each other. Half a way's stride has points
-        // for neither.
-        let sharp = |f: &Fit| 2 * f.knee_high <= 3 * f.knee_low;
-        let same = |a: &Fit, b: &Fit| {
-            let (least, most) =
-                (a.miss_cycles.min(b.miss_cycles), a.miss_cycles.max(b.miss_cycles));
-            let overlap = a.knee_low <= b.knee_high && b.knee_low <= a.knee_high;
-            overlap && sharp(a) && sharp(b) && 2.0 * most <= 3.0 * least
-        };
-        let two = |a: &Fit, b: &Fit| {
-            2 * b.knee_low <= a.knee_high + 2 && a.knee_low <= 2 * b.knee_high + 2
-        };
-        let pair = (0..knees.len() - 1).find_map(|i| {
-            let (a, b) = (knees[i]?, knees[i + 1]?);
-            same(a, b).then_some((i, a, b))
-        });
-        let Some((at, first, second)) = pair else {
-            return Err("no two neighbouring strides have the same knee".to_owned());
-        };
-        if let Some(before) = at.checked_sub(1).and_then(|i| knees[i])
-            && !two(before, first)
-        {
+        if let Some(open) = self.strides.iter().chain(&self.lines).find(|s| !s.decided) {
             return Err(format!(
-                "at half the stride the knee is {}, not twice {}",
-                before.knee, first.knee
+                "too few clean samples at a stride of {} bytes",
+                open.stride_bytes
             ));
         }
-        let (low, high) =
-            (first.knee_low.max(second.knee_low), first.knee_high.min(second.knee_high));
-        let ways = if (low..=high).contains(&first.knee) { first.knee } else { second.knee };
-        let n = self.strides[at].points.iter().filter_map(|p| p.1.as_ref()).map(|m| m.n).min();
-        let whole = |value: u32, low: u32, high: u32, how: &str| Measurement {
-            value: f64::from(value),
-            unit: Unit::Count,
-            low: f64::from(low),
-            high: f64::from(high),
-            n: n.unwrap_or(0),
-            how: how.to_owned(),
+        let curve = |s: &StrideReport| Curve { layout: s.layout(), points: s.excess() };
+        self.joint = joint(&self.strides.iter().map(curve).collect::<Vec<_>>());
+        let Some(found) = self.joint.clone() else {
+            return Err("no cache explains the strides better than none".to_owned());
         };
-        let (one, other) = (first.miss_cycles, second.miss_cycles);
-        self.ways = Some(whole(ways, low, high, "knee that two strides share"));
-        self.miss_cycles = Some(Measurement {
-            value: (one + other) / 2.0,
-            unit: Unit::Cycles,
-            low: one.min(other),
-            high: one.max(other),
-            n: n.unwrap_or(0),
-            how: "mean and range of two strides".to_owned(),
-        });
-        let span = self.strides[at].stride_bytes;
-        self.line_bytes = self.line(ways);
+        let (ways, span) = (found.ways, found.way_bytes);
+        if found.rival_worse_by <= DECISIVE {
+            return Err(format!(
+                "{ways} ways of {span} bytes and {} of {} explain the strides equally well",
+                found.rival.0, found.rival.1
+            ));
+        }
+        if found.cycles_at_the_top() < 3.0 * found.residual_cycles {
+            return Err(format!("the strides scatter by {:.1} cycles", found.residual_cycles));
+        }
         // Without a measured line the usual 64 bytes would be a guess, and sets would be too.
-        let Some(line) = self.line_bytes else {
+        let Some(line) = self.line(&found) else {
             return Err(format!("{ways} ways of {span} bytes, but the size of a line is open"));
         };
-        let sets = span / line;
-        self.sets = Some(whole(sets, sets, sets, "bytes of a way over bytes of a line"));
-        self.capacity_bytes = Some(u64::from(ways) * u64::from(span));
-        if low != high {
-            return Err(format!("{low} to {high} ways of {span} bytes fit equally well"));
-        }
-        if at == 0 {
-            return Err(format!("the smallest stride, {span} bytes, already fills one set"));
-        }
+        self.accept(&found, line);
         Ok(format!(
-            "{ways} ways, {sets} sets of {line}-byte lines ({} KiB); a line that was evicted costs \
+            "{ways} ways, {} sets of {line}-byte lines ({} KiB); a line that was evicted costs \
              {:.0} cycles when nothing hides it",
+            span / line,
             ways * span / 1024,
-            (one + other) / 2.0
+            found.miss_cycles.value
         ))
     }
 
-    /// The smallest distance of every second block that doubles the knee.
-    fn line(&self, ways: u32) -> Option<u32> {
-        // The question has two answers, so the best of all knees is not asked for.
-        let doubled = |s: &StrideReport| {
-            s.fit.and_then(|_| which(&s.excess(), ways, 2 * ways)).map(|knee| knee != ways)
+    fn accept(&mut self, found: &Joint, line: u32) {
+        let n = self.strides.iter().flat_map(|s| &s.points).filter_map(|p| p.1.as_ref());
+        let n = n.map(|m| m.n).min().unwrap_or(0);
+        let whole = |value: u32, how: &str| Measurement {
+            value: f64::from(value),
+            unit: Unit::Count,
+            low: f64::from(value),
+            high: f64::from(value),
+            n,
+            how: how.to_owned(),
         };
-        let at = self.lines.iter().position(|s| doubled(s) == Some(true))?;
-        let before = self.lines[..at].iter().all(|s| doubled(s) == Some(false));
-        (before && at > 0).then_some(self.lines[at].odd_bytes)
+        self.ways = Some(whole(found.ways, "the cache that explains all strides"));
+        self.sets = Some(whole(found.way_bytes / line, "bytes of a way over bytes of a line"));
+        self.line_bytes = Some(line);
+        self.capacity_bytes = Some(u64::from(found.ways) * u64::from(found.way_bytes));
+        self.miss_cycles = Some(found.miss_cycles.clone());
+    }
+
+    /// The distance at which every second block leaves the set.
+    fn line(&self, found: &Joint) -> Option<u32> {
+        let curves: Vec<_> = self.lines.iter().map(|s| (s.odd_bytes, s.excess())).collect();
+        // Farther apart than a way, or the blocks are not in one set to begin with.
+        let one_set = found.way_bytes <= LINE_STRIDE;
+        one_set.then(|| line(&curves, found.ways, found.miss_cycles.value)).flatten()
     }
 
     /// Puts what was found into a profile. An inconclusive report changes nothing.

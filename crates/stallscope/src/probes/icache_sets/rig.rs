@@ -1,7 +1,8 @@
 //! Blocks and their dispatcher as machine code.
 //!
 //! The dispatcher draws a block with a multiplicative generator and jumps there; the block is a run
-//! of no-ops and a jump back. How many blocks take part is data, so that one layout serves all numbers.
+//! of no-ops and a jump back. How many blocks take part is data, so that one layout serves all
+//! numbers.
 
 use iced_x86::code_asm::*;
 use iced_x86::{BlockEncoderOptions, IcedError};
@@ -74,12 +75,12 @@ fn make_layout(writer: &mut CodeWriter, layout: Layout) -> Result<Entry, EmitErr
     Ok(writer.inside(dispatcher, start))
 }
 
-/// No-ops and a jump to `back`, filling their line, or half of one where every second block lies half a
-/// line further on. One-byte no-ops are as many instructions as a line can have: on Zen 5 a line of
-/// 59 takes ten of the sixteen places that its set has for decoded instructions, so that those
-/// overflow with the second block and stay overflown. With blocks of one place or two they would
-/// hide the cache, or show knees of their own at 16 or at 8. Where in its line the jump stands varies
-/// a little: equal places would compete in the branch target buffer.
+/// No-ops and a jump to `back`, filling their line, or half of one where every second block lies
+/// half a line further on. One-byte no-ops are as many instructions as a line can have: on Zen 5 a
+/// line of 59 takes ten of the sixteen places that its set has for decoded instructions, so that
+/// those overflow with the second block and stay overflown. With blocks of one place or two they
+/// would hide the cache, or show knees of their own at 16 or at 8. Where in its line the jump
+/// stands varies a little: equal places would compete in the branch target buffer.
 fn block(layout: Layout, i: u32, address: u64, back: u64) -> Vec<u8> {
     let noops = if layout.odd_bytes > 0 { 24 + i % 4 } else { 52 + 2 * (i % 4) };
     let mut bytes = vec![0x90; noops as usize];

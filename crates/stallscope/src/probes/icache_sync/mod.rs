@@ -1,11 +1,12 @@
 //! The probe `icache-sync`: what it costs to run code that was just written.
 //!
-//! *Effect.* New code passes through the data cache before it is fetched. x86-64 keeps both caches in
-//! agreement by itself; what programs do on top (flush lines, serialise) has a price, and under a
-//! hypervisor CPUID leaves the guest. *Sign.* Time to write the code, to synchronise, to read it back
-//! as data and to execute it the first and the second time. *Contrast.* The ways to synchronise, and
-//! none. *Placebo.* "None" asked twice. *Negative control.* Every execution must return the sum that was
-//! just written: nothing stale. *Positive control.* Four times the lines take longer to flush.
+//! *Effect.* New code passes through the data cache before it is fetched. x86-64 keeps both caches
+//! in agreement by itself; what programs do on top (flush lines, serialise) has a price, and under
+//! a hypervisor CPUID leaves the guest. *Sign.* Time to write the code, to synchronise, to read it
+//! back as data and to execute it the first and the second time. *Contrast.* The ways to
+//! synchronise, and none. *Placebo.* "None" asked twice. *Negative control.* Every execution must
+//! return the sum that was just written: nothing stale. *Positive control.* Four times the lines
+//! take longer to flush.
 //!
 //! Code is written through one mapping and executed through another of the same memory: no page is
 //! ever writable and executable.
@@ -112,6 +113,17 @@ impl Method {
     }
 }
 
+/// The methods that this processor has; what is left out, and for which feature, goes into
+/// `protocol`.
+#[cfg(any(target_arch = "x86_64", test))]
+fn there(protocol: &mut super::Protocol) -> Vec<Method> {
+    let features = protocol.machine.features;
+    for feature in METHODS.iter().filter_map(|m| m.missing(&features)) {
+        protocol.leave_out_without(feature, false, &format!("synchronising by {feature}"));
+    }
+    METHODS.into_iter().filter(|m| m.missing(&features).is_none()).collect()
+}
+
 /// Sizes of the written code, bytes.
 pub const SIZES: [usize; 6] = [256, 1024, 4096, 16_384, 65_536, 262_144];
 
@@ -133,13 +145,7 @@ impl Probe for IcacheSyncProbe {
         use super::protocol::{Protocol, Seat};
         let seat = Seat::take(bench)?;
         let mut protocol = Protocol::new(seat.machine, seat.cpu);
-        let features = protocol.machine.features;
-        let methods: Vec<Method> =
-            METHODS.into_iter().filter(|m| m.missing(&features).is_none()).collect();
-        for name in METHODS.iter().filter_map(|m| m.missing(&features)) {
-            let words = format!("{name}: this processor (or its hypervisor) does not show it");
-            protocol.skipped.push(words);
-        }
+        let methods = there(&mut protocol);
         protocol.skipped.push("code that another thread is executing: not asked".to_owned());
         let mut rig = rig::HardwareRig::new(seat.clock, &methods)?;
         let plan = sampling::Plan { seed: bench.seed, rounds: 25, limit_ns: 4_000_000_000 };

@@ -140,3 +140,25 @@ fn a_missing_feature_is_named() {
     assert_eq!(Method::Serialize.missing(&features), Some("SERIALIZE"));
     assert_eq!(Method::Cpuid.missing(&features), None);
 }
+
+#[test]
+fn a_missing_feature_is_left_out_by_its_name() {
+    use crate::machine::Features;
+    let mut machine = Machine::from_facts(&invented::zen_5_guest());
+    let all = Features { clflushopt: true, clwb: true, serialize: true, ..machine.features };
+    for (features, method, name) in [
+        (Features { clflushopt: false, ..all }, Method::Clflushopt, "CLFLUSHOPT"),
+        (Features { clwb: false, ..all }, Method::Clwb, "CLWB"),
+        (Features { serialize: false, ..all }, Method::Serialize, "SERIALIZE"),
+    ] {
+        machine.features = features;
+        let mut protocol = Protocol::new(machine.clone(), 0);
+        let methods = there(&mut protocol);
+        assert_eq!(methods.len(), METHODS.len() - 1);
+        assert!(!methods.contains(&method));
+        let said = format!("shows no {name}");
+        assert!(protocol.skipped.len() == 1 && protocol.skipped[0].ends_with(&said), "{name}");
+    }
+    machine.features = all;
+    assert_eq!(there(&mut Protocol::new(machine, 0)), METHODS);
+}

@@ -51,8 +51,8 @@ impl TwinPages {
     /// Writes code from the start on; what does not fit is left out.
     pub fn write(&mut self, code: &[u8]) {
         let n = code.len().min(self.bytes());
-        // SAFETY: `n` bytes fit into the writable mapping, which is this value's own; the code in it is
-        // not being executed, because that takes `&self` and this takes `&mut self`.
+        // SAFETY: `n` bytes fit into the writable mapping, which is this value's own; the code in
+        // it is not being executed, because that takes `&self` and this takes `&mut self`.
         unsafe {
             std::ptr::copy_nonoverlapping(code.as_ptr(), self.writable.as_ptr().cast(), n);
         }

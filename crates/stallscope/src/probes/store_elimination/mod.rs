@@ -1,18 +1,18 @@
 //! The probe `store-elimination`: is a line filled with zeros cheaper than one filled with ones?
 //!
 //! *Effect.* Some cores drop the eviction of a line whose content did not change, if it is zero: a
-//! fill with zeros then writes less to the next level. Microcode took it away again on the parts that
-//! had it. *Sign.* The speed of filling a region with zeros over that with ones. *Contrast.* Zeros
-//! against ones. *Placebo.* Twos against ones. *Dose.* Lines of zeros and ones in turn. *Negative
-//! control.* The first-level cache evicts nothing. *Positive control.* A fill that is 5 % shorter must
-//! be 5 % faster.
+//! fill with zeros then writes less to the next level. Microcode took it away again on the parts
+//! that had it. *Sign.* The speed of filling a region with zeros over that with ones. *Contrast.*
+//! Zeros against ones. *Placebo.* Twos against ones. *Dose.* Lines of zeros and ones in turn.
+//! *Negative control.* The first-level cache evicts nothing. *Positive control.* A fill that is 5 %
+//! shorter must be 5 % faster.
 //!
 //! Every value is filled twice and only the second pass is timed, so that old and new content are
-//! equal. The order of values is drawn anew for each block; chunk k of one value is paired with chunk k
-//! of another, the same physical memory.
+//! equal. The order of values is drawn anew for each block; chunk k of one value is paired with
+//! chunk k of another, the same physical memory.
 //!
-//! *Literature.* T. Downs, "Hardware Store Elimination" (2020), "Ice Lake Store Elimination" (2020),
-//! and the note in zero-fill-bench on the microcode that ended it.
+//! *Literature.* T. Downs, "Hardware Store Elimination" (2020), "Ice Lake Store Elimination"
+//! (2020), and the note in zero-fill-bench on the microcode that ended it.
 
 mod report;
 #[cfg(target_arch = "x86_64")]
@@ -90,11 +90,9 @@ impl Probe for StoreEliminationProbe {
         use super::protocol::{Protocol, Seat, ask_wide};
         let seat = Seat::take(bench)?;
         let mut protocol = Protocol::new(seat.machine.clone(), seat.cpu);
-        let wide = std::arch::is_x86_feature_detected!("avx2");
-        if !wide {
-            protocol.skipped.push("32-byte stores: no AVX2; filled by 16 bytes".to_owned());
-        }
-        let width = if wide { rig::Width::Avx2 } else { rig::Width::Sse };
+        let avx2 = protocol.machine.features.avx2;
+        protocol.leave_out_without("AVX2", avx2, "32-byte stores (filled by 16 bytes)");
+        let width = if avx2 { rig::Width::Avx2 } else { rig::Width::Sse };
         let mut filler = rig::HardwareFiller::new(seat.clock, width)?;
         let plan = sampling::Plan::new(bench.seed);
         let regions = sampling::all(&mut filler, &SIZES, plan, bench.interrupt)?;

@@ -77,6 +77,10 @@ pub struct RegionReport {
     pub speed: Option<Measurement>,
     /// Against ones.
     pub ratios: Vec<Ratio>,
+    /// Zeros over lines of zeros and ones in turn, chunk by chunk: more than 1 where half as many
+    /// zeros gain less.
+    #[serde(default)]
+    pub zeros_over_half: Option<Measurement>,
     /// Whether zeros are cheaper; absent where that is open.
     pub eliminated: Option<bool>,
     /// The smallest effect that would have been seen, percent.
@@ -105,6 +109,12 @@ pub struct EliminationReport {
 
 /// An effect below this is not the mechanism.
 const PRESENT: f64 = 1.03;
+
+/// Twos whose interval stays farther than this from ones show that values are not compared fairly.
+const PLACEBO: f64 = 0.01;
+
+/// Of the gain of all zeros, the second half of them must bring at least this share.
+const LEAST_DOSE_SHARE: f64 = 0.2;
 
 /// A region whose smallest detectable effect is larger says nothing.
 const COARSEST_PERCENT: f64 = 5.0;
@@ -144,8 +154,9 @@ fn one(region: &Region, machine: &Machine) -> RegionReport {
         Ratio { speed: shorter, ..ratio(Fill::Shorter, Fill::One) },
         ratio(Fill::SparseZero, Fill::SparseOne),
     ];
+    let zeros_over_half = region.speed_over(Fill::Zero, Fill::Alternating);
     let (eliminated, detectable_percent) = match (&ratios[0].speed, &ratios[1].speed) {
-        (Some(zero), Some(two)) => judge(zero, two, ratios[2].speed.as_ref()),
+        (Some(zero), Some(two)) => judge(zero, two, zeros_over_half.as_ref()),
         _ => (None, None),
     };
     RegionReport {
@@ -153,24 +164,27 @@ fn one(region: &Region, machine: &Machine) -> RegionReport {
         level: Level::of(machine, region.bytes),
         speed: region.speed(Fill::One),
         ratios,
+        zeros_over_half,
         eliminated,
         detectable_percent,
         wide: None,
     }
 }
 
-/// Present when zeros are clearly faster, twos are not, and half the zeros gain less: what drops lines
-/// for being zero drops half as many of them. Absent when neither is faster and an effect of that size
-/// would have been seen.
+/// Present when zeros are clearly faster, twos are not, and half the zeros gain less: what drops
+/// lines for being zero drops half as many of them. Absent when neither is faster and an effect of
+/// that size would have been seen.
 fn judge(
     zero: &Measurement,
     two: &Measurement,
-    half_zeros: Option<&Measurement>,
+    zeros_over_half: Option<&Measurement>,
 ) -> (Option<bool>, Option<f64>) {
     let half = |m: &Measurement| (m.high - m.low) / 2.0;
     let detectable = 100.0 * (half(zero).max(half(two)) + (two.value - 1.0).abs());
-    let placebo_holds = two.low <= 1.0 + PRESENT / 100.0 && two.high >= 1.0 - PRESENT / 100.0;
-    let dose_counts = half_zeros.is_some_and(|half| half.high < zero.value);
+    let placebo_holds = two.low <= 1.0 + PLACEBO && two.high >= 1.0 - PLACEBO;
+    // The other half of the zeros should be worth half of the gain; a part of that must be clear.
+    let clear = 1.0 + LEAST_DOSE_SHARE * (zero.value - 1.0);
+    let dose_counts = zeros_over_half.is_some_and(|ratio| ratio.low > clear);
     let faster = zero.low > PRESENT && placebo_holds && zero.low > two.high;
     let verdict = if faster && dose_counts {
         Some(true)
@@ -205,29 +219,37 @@ fn controls(regions: &[RegionReport]) -> Vec<Control> {
 
 fn answer(regions: &[RegionReport]) -> Result<String, String> {
     let large = || regions.iter().filter(|r| matches!(r.level, Level::L3 | Level::Memory));
-    let words = |r: &RegionReport| {
-        let size = format!("{} MiB ({})", r.bytes >> 20, r.level.word());
-        match (r.eliminated, r.ratio(Fill::Zero), r.detectable_percent) {
-            (Some(true), Some(zero), _) => {
-                format!("{size}: eliminated, zeros are {:.1} % faster", 100.0 * (zero.value - 1.0))
-            }
-            (Some(false), _, Some(least)) => {
-                format!("{size}: not seen here, smallest detectable {least:.1} %")
-            }
-            (None, Some(zero), _) if zero.low > PRESENT => format!(
-                "{size}: open, zeros are {:.1} % faster, but half as many are not clearly less so",
-                100.0 * (zero.value - 1.0)
-            ),
-            (_, _, Some(least)) => format!("{size}: open, an effect below {least:.1} % is lost"),
-            _ => format!("{size}: too few blocks"),
-        }
-    };
-    let all: Vec<String> = large().map(words).collect();
+    let all: Vec<String> = large()
+        .map(|r| format!("{} MiB ({}): {}", r.bytes >> 20, r.level.word(), finding(r)))
+        .collect();
     if large().any(|r| r.eliminated.is_some()) {
         Ok(all.join("; "))
     } else if all.is_empty() {
         Err("the sizes of the caches are not known".to_owned())
     } else {
         Err(all.join("; "))
+    }
+}
+
+/// What a region says, as a clause.
+fn finding(r: &RegionReport) -> String {
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    let (Some(zero), Some(least)) = (r.ratio(Fill::Zero), r.detectable_percent) else {
+        return "too few blocks".to_owned();
+    };
+    let gain = percent(zero.value);
+    match r.eliminated {
+        Some(true) => format!("eliminated, zeros are {gain:.1} % faster"),
+        Some(false) => format!("not seen here, smallest detectable {least:.1} %"),
+        None if zero.low > PRESENT => {
+            let half = r.ratio(Fill::Alternating).map_or(f64::NAN, |m| percent(m.value));
+            format!("open, zeros are {gain:.1} % faster, but half as many are too ({half:.1} %)")
+        }
+        None if zero.low > 1.0 => {
+            let (low, high) = (percent(zero.low), percent(zero.high));
+            let counts = percent(PRESENT);
+            format!("open, zeros are {low:.1} to {high:.1} % faster, and {counts:.0} % count")
+        }
+        None => format!("open, an effect below {least:.1} % is lost"),
     }
 }

@@ -1,7 +1,7 @@
 //! Regions of this machine's memory, filled by machine code.
 //!
-//! One line of store code serves every value: what is stored is data. The kernel is given a block of
-//! four words: where to start, the value of even lines, that of odd lines, and unused.
+//! One line of store code serves every value: what is stored is data. The kernel is given a block
+//! of four words: where to start, the value of even lines, that of odd lines, and unused.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;

@@ -82,8 +82,8 @@ const BLOCKED_WITHOUT_GAP: f64 = 2.0;
 /// An interval wider than this share of its value (and a cycle) says too little to find gaps with.
 const WIDEST_INTERVAL: f64 = 0.25;
 
-/// Loads that wait for aliases take at least this much longer than those that do not, and loads that
-/// do not at most that much; both on average over all pairs of pages.
+/// Loads that wait for aliases take at least this much longer than those that do not, and loads
+/// that do not at most that much; both on average over all pairs of pages.
 const ALIASED_BY_CYCLES: f64 = 1.0;
 const FREE_BY_CYCLES: f64 = 0.75;
 

@@ -1,23 +1,25 @@
 //! A case as machine code.
 //!
 //! `rdi` is the buffer, `rsi` counts, the value goes round in `rax` or `zmm0` (or in one and the
-//! other, with a move between them) and is always zero, so that it can be added to an address without changing it. `r9` is a copy of `rdi` for loads
-//! that shall look different from their stores. `r8` is zero.
+//! other, with a move between them) and is always zero, so that it can be added to an address
+//! without changing it. `r9` is a copy of `rdi` for loads that shall look different from their
+//! stores. `r8` is zero.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 
 use super::case::{Access, Case, Group, Registers};
 
-/// Repetitions of a case in one pass of its loop, and pairs of pages in which aliases are asked: one
-/// pair says nothing, for on some designs (Zen 5) one in nineteen costs something, and which ones is
-/// as good as drawn by lot.
+/// Repetitions of a case in one pass of its loop, and pairs of pages in which aliases are asked:
+/// one pair says nothing, for on some designs (Zen 5) one in nineteen costs something, and which
+/// ones is as good as drawn by lot.
 pub const PER_PASS: u64 = 8;
 
 /// Bytes from the start of the buffer to the place that [`Case::place_bytes`] counts from.
 const SECOND_PAGE: i32 = 4096;
 
-/// Bytes of buffer that kernels may touch: behind the first page lie those that aliases are asked in.
+/// Bytes of buffer that kernels may touch: behind the first page lie those that aliases are asked
+/// in.
 pub const BUFFER_BYTES: usize = (1 + 2 * PER_PASS as usize) * 4096;
 
 /// Cases whose repetitions must not meet use places this far apart, one for each repetition.

@@ -39,13 +39,12 @@ pub use report::{CellReport, ForwardingReport};
 use std::sync::atomic::AtomicBool;
 
 #[cfg(target_arch = "x86_64")]
-use super::protocol::{Seat, ask_wide};
+use super::protocol::{CUT_ANSWER, Seat, ask_wide};
 use super::rig::Rig;
 use super::sampling::{GaveUp, Plan, Sampled, Sampler};
-use super::{Bench, Probe, ProbeError, ProbeReport};
+use super::{Bench, Probe, ProbeError, ProbeReport, Protocol};
 #[cfg(target_arch = "x86_64")]
 use crate::clock::LinuxPerf;
-use report::Setting;
 
 /// The probe.
 pub struct StoreForwardingProbe;
@@ -66,32 +65,30 @@ impl Probe for StoreForwardingProbe {
     #[cfg(target_arch = "x86_64")]
     fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
         let seat = Seat::take(bench)?;
-        let vectors = std::arch::is_x86_feature_detected!("avx");
-        let mut setting = Setting::new(seat.machine, seat.cpu);
-        if !vectors {
-            let why = "vector registers: this processor (or its hypervisor) shows no AVX";
-            setting.skipped.push(why.to_owned());
-        }
-        let mut cases = case::all_cases(vectors);
+        let mut protocol = Protocol::new(seat.machine, seat.cpu);
+        let features = protocol.machine.features;
+        protocol.leave_out_without("AVX", features.avx, "vector registers");
+        let mut cases = case::all_cases(features.avx);
         let mut rig = rig::hardware_rig(seat.clock, &cases)?;
         let mut sampler = Sampler::new(&mut rig, cases.len(), Plan::new(bench.seed));
-        sample(&mut rig, &mut sampler, &cases, &setting, bench.interrupt)
+        sample(&mut rig, &mut sampler, &cases, &protocol, bench.interrupt)
             .map_err(|GaveUp| ProbeError::Interrupted)?;
         let mut sampled = sampler.sampled();
-        let design = setting.machine.microarchitecture;
-        setting.counter = counted::counted(&mut rig, &cases, design, &mut LinuxPerf);
-        setting.raw = bench.raw.then(|| sampler.raw());
-        match ask_wide(bench, &setting.machine, report::ID) {
+        let design = protocol.machine.microarchitecture;
+        let counter = counted::counted(&mut rig, &cases, design, &mut LinuxPerf);
+        protocol.raw = bench.raw.then(|| sampler.raw());
+        match ask_wide(bench, &protocol.machine, report::ID) {
             Ok(wide) if wide.cells.len() == case::wide_cases().len() => {
                 cases.extend(case::wide_cases());
                 sampled.cells.extend(wide.cells);
                 sampled.taken += wide.taken;
             }
-            Ok(_) => setting.skipped.push("512-bit vectors: the child's answer is cut".to_owned()),
-            Err(reason) => setting.skipped.push(reason),
+            Ok(_) => protocol.skipped.push(CUT_ANSWER.to_owned()),
+            Err(reason) => protocol.skipped.push(reason),
         }
-        setting.took_ms = seat.start.elapsed().as_millis() as u64;
-        let report = ForwardingReport::new(&cases, &sampled, setting);
+        protocol.took_ms = seat.start.elapsed().as_millis() as u64;
+        let report = ForwardingReport::new(&cases, &sampled, protocol);
+        let report = ForwardingReport { counter, ..report };
         Ok(ProbeReport::StoreForwarding(Box::new(report)))
     }
 
@@ -121,12 +118,12 @@ fn sample<R: Rig>(
     rig: &mut R,
     sampler: &mut Sampler,
     cases: &[Case],
-    setting: &Setting,
+    protocol: &Protocol,
     interrupt: &AtomicBool,
 ) -> Result<(), GaveUp> {
     sampler.all(rig, interrupt)?;
     for _ in 0..AGAIN_TIMES {
-        let report = ForwardingReport::new(cases, &sampler.sampled(), setting.clone());
+        let report = ForwardingReport::new(cases, &sampler.sampled(), protocol.clone());
         let doubtful = report.doubtful();
         if doubtful.is_empty() {
             break;

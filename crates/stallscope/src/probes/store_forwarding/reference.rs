@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::case::{Case, Registers};
 use crate::machine::Microarchitecture;
 use crate::model::Measurement;
+use crate::probes::published::{Evidence, Published};
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +110,26 @@ pub struct Comparison {
     pub source: String,
     /// Whether they agree; absent where nothing was measured.
     pub agrees: Option<bool>,
+}
+
+impl Comparison {
+    /// As a row of the list that all probes share.
+    pub(super) fn published(&self) -> Published {
+        Published {
+            quantity: self.case.clone(),
+            low: self.low_cycles,
+            high: self.high_cycles,
+            tolerance: TOLERANCE_CYCLES,
+            source: self.source.clone(),
+            evidence: match self.source.as_str() {
+                OWN => Evidence::Own,
+                AMD => Evidence::Vendor,
+                _ => Evidence::Measured,
+            },
+            measured: self.measured.clone(),
+            agrees: self.agrees,
+        }
+    }
 }
 
 /// The rows for `design` beside what was measured. Empty for a core that is not in the table.

@@ -10,10 +10,10 @@ use super::infer::{RuleFinding, infer};
 use super::pairs;
 use super::reference::{self, Comparison};
 use crate::clock::counters::CounterCheck;
-use crate::machine::{Machine, MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment};
+use crate::machine::{MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment};
 use crate::model::Measurement;
-use crate::probes::protocol::Control;
-use crate::probes::sampling::{RawVisit, Sampled};
+use crate::probes::protocol::{Control, Protocol};
+use crate::probes::sampling::Sampled;
 
 /// One case with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,10 +33,9 @@ pub struct CellReport {
 /// What the probe found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ForwardingReport {
-    /// The processor as it presents itself.
-    pub machine: Machine,
-    /// The logical processor that was measured.
-    pub cpu: usize,
+    /// How it was measured; raw visits are without those of 64-byte accesses.
+    #[serde(flatten)]
+    pub protocol: Protocol,
     /// All cases.
     pub cells: Vec<CellReport>,
     /// Where forwarding ends.
@@ -49,54 +48,11 @@ pub struct ForwardingReport {
     pub blocked: Option<PriceRange>,
     /// From where on a blocked load is free.
     pub delay: DelayCurve,
-    /// Checks of the method.
-    pub controls: Vec<Control>,
-    /// Published figures beside the measured ones.
+    /// The rows of `published` as this probe alone said them before it shared that list.
     pub references: Vec<Comparison>,
-    /// What was not asked, and why, a sentence each.
-    pub skipped: Vec<String>,
-    /// The answer in words.
-    pub verdict: String,
-    /// Whether prices and rule may be used: all controls passed and both were found.
-    pub conclusive: bool,
-    /// Samples taken.
-    pub samples: usize,
-    /// Clean samples, percent.
-    pub clean_percent: f64,
-    /// The whole probe, milliseconds.
-    pub took_ms: u64,
     /// The maker's counter of blocked loads; absent where the design has none that is published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter: Option<CounterCheck>,
-    /// Every visit in its order, where it was asked for; those of 64-byte accesses are not among
-    /// them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub raw: Option<Vec<RawVisit>>,
-}
-
-/// Where and on what it was measured.
-#[derive(Clone, Debug)]
-pub struct Setting {
-    /// The processor.
-    pub machine: Machine,
-    /// The logical processor.
-    pub cpu: usize,
-    /// What was not asked.
-    pub skipped: Vec<String>,
-    /// The whole probe, milliseconds.
-    pub took_ms: u64,
-    /// How the maker's counter behaved.
-    pub counter: Option<CounterCheck>,
-    /// Every visit, where it was asked for.
-    pub raw: Option<Vec<RawVisit>>,
-}
-
-impl Setting {
-    /// On one logical processor of `machine`, with nothing left out.
-    #[must_use]
-    pub fn new(machine: Machine, cpu: usize) -> Self {
-        Self { machine, cpu, skipped: Vec::new(), took_ms: 0, counter: None, raw: None }
-    }
 }
 
 /// The id of the probe, and of the origin of its prices.
@@ -105,7 +61,7 @@ pub const ID: &str = "store-forwarding";
 impl ForwardingReport {
     /// Joins samples into a report.
     #[must_use]
-    pub fn new(cases: &[Case], sampled: &Sampled, setting: Setting) -> Self {
+    pub fn new(cases: &[Case], sampled: &Sampled, mut protocol: Protocol) -> Self {
         let boundaries = Boundaries::find(cases, &sampled.cells);
         let classes = classify(cases, &sampled.cells, &boundaries);
         let rule = infer(cases, &classes);
@@ -122,28 +78,22 @@ impl ForwardingReport {
             })
             .collect();
         let look_up = |case: &Case| find(&cells, case)?.cycles.clone();
-        let references = reference::compare(setting.machine.microarchitecture, look_up);
+        let references = reference::compare(protocol.machine.microarchitecture, look_up);
+        protocol.count(sampled);
+        protocol.controls = controls(&cells);
+        protocol.published = references.iter().map(Comparison::published).collect();
         let mut report = Self {
             forwarded: price(&cells, Class::Forwarded, &[Group::Matrix]),
             blocked: price(&cells, Class::Blocked, &[Group::Matrix, Group::Several]),
             delay: DelayCurve::of(cases, &sampled.cells),
-            controls: controls(&cells),
-            machine: setting.machine,
-            cpu: setting.cpu,
-            skipped: setting.skipped,
-            took_ms: setting.took_ms,
-            counter: setting.counter,
-            raw: setting.raw,
-            samples: sampled.taken,
-            clean_percent: sampled.clean_percent,
-            verdict: String::new(),
-            conclusive: false,
+            counter: None,
+            protocol,
             cells,
             boundaries,
             rule,
             references,
         };
-        (report.conclusive, report.verdict) = verdict(&report);
+        (report.protocol.conclusive, report.protocol.verdict) = verdict(&report);
         report
     }
 
@@ -170,7 +120,7 @@ impl ForwardingReport {
 
     /// Puts what was found into a profile. An inconclusive report changes nothing.
     pub fn apply_to(&self, profile: &mut MachineProfile) {
-        if !self.conclusive {
+        if !self.protocol.conclusive {
             return;
         }
         if let (Some(blocked), Some(rule)) = (&self.blocked, self.rule.rule) {
@@ -180,8 +130,9 @@ impl ForwardingReport {
             profile.store_forward_free_after_cycles = self.delay.free_after_cycles;
             profile.forwarding_rule = rule;
             profile.forwarding_rule_origin = probed();
-            profile.microarchitecture = self.machine.microarchitecture;
-            profile.environment = Some(ProfileEnvironment::of(&self.machine));
+            let machine = &self.protocol.machine;
+            profile.microarchitecture = machine.microarchitecture;
+            profile.environment = Some(ProfileEnvironment::of(machine));
         }
     }
 }
@@ -194,7 +145,8 @@ fn find<'a>(cells: &'a [CellReport], case: &Case) -> Option<&'a CellReport> {
     cells.iter().find(|c| c.case == *case)
 }
 
-/// The range of a class over some groups. Round trips that contain a move between register files would count that move as well.
+/// The range of a class over some groups. Round trips that contain a move between register files
+/// would count that move as well.
 fn price(cells: &[CellReport], class: Class, groups: &[Group]) -> Option<PriceRange> {
     let of_class = |c: &&CellReport| {
         let plain = matches!(c.case.registers, Registers::General | Registers::Vector);
@@ -259,7 +211,8 @@ fn controls(cells: &[CellReport]) -> Vec<Control> {
 const PLACEBO_CYCLES: f64 = 0.25;
 
 fn verdict(report: &ForwardingReport) -> (bool, String) {
-    let failed: Vec<&Control> = report.controls.iter().filter(|c| c.passed != Some(true)).collect();
+    let failed: Vec<&Control> =
+        report.protocol.controls.iter().filter(|c| c.passed != Some(true)).collect();
     let merges = report.rule.rule.is_some_and(|r| r.merges());
     // Where everything is forwarded there is no blocked load to separate from.
     let failed: Vec<&&Control> =
@@ -270,7 +223,9 @@ fn verdict(report: &ForwardingReport) -> (bool, String) {
             false,
             format!(
                 "inconclusive: {:.0} % clean samples, {} control {how} ({})",
-                report.clean_percent, control.kind, control.words
+                report.protocol.clean_percent.unwrap_or(0.0),
+                control.kind,
+                control.words
             ),
         );
     }

@@ -1,8 +1,8 @@
 //! A case as machine code.
 //!
 //! `r8` is the destination, `r9` the source, `r10` counts. All bytes are zero and stay so, so that
-//! what was read back can be added to an address without changing it. Kernels that call the C library
-//! keep their state in `rbx`, `rbp`, `r12` and `r13`, which they put back.
+//! what was read back can be added to an address without changing it. Kernels that call the C
+//! library keep their state in `rbx`, `rbp`, `r12` and `r13`, which they put back.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;

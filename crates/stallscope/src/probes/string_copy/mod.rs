@@ -1,14 +1,15 @@
 //! The probe `string-copy`: from which size on `rep movs` and `rep stos` are worth their start-up.
 //!
-//! *Effect.* A string instruction is a microcode routine: it starts slowly, then moves a line or two
-//! a cycle, and may keep younger instructions from starting meanwhile. *Sign.* Cycles for so many
-//! bytes: one after the other, in a chain through the copied bytes, and beside a chain of
+//! *Effect.* A string instruction is a microcode routine: it starts slowly, then moves a line or
+//! two a cycle, and may keep younger instructions from starting meanwhile. *Sign.* Cycles for so
+//! many bytes: one after the other, in a chain through the copied bytes, and beside a chain of
 //! multiplications that hides whatever can be hidden. *Contrast.* The same bytes by ordinary moves.
-//! *Placebo.* One cell asked twice. *Negative control.* 8 bytes moved beside the chain cost nothing.
+//! *Placebo.* One cell asked twice. *Negative control.* 8 bytes moved beside the chain cost
+//! nothing.
 //! *Positive control.* Twice the bytes by 8-byte moves take twice the time.
 //!
-//! *Literature.* Intel, optimisation manual (fast strings, FSRM); M. Guzik, patches to Linux and GCC
-//! about inlined `rep` (2025); T. Downs, uarch-bench (`rep stosb`).
+//! *Literature.* Intel, optimisation manual (fast strings, FSRM); M. Guzik, patches to Linux and
+//! GCC about inlined `rep` (2025); T. Downs, uarch-bench (`rep stosb`).
 
 mod case;
 mod fit;
@@ -46,14 +47,12 @@ impl Probe for StringCopyProbe {
 
     #[cfg(target_arch = "x86_64")]
     fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{Protocol, Seat, ask_wide};
+        use super::protocol::{CUT_ANSWER, Protocol, Seat, ask_wide};
         let seat = Seat::take(bench)?;
         let mut protocol = Protocol::new(seat.machine.clone(), seat.cpu);
-        let avx2 = std::arch::is_x86_feature_detected!("avx2");
-        if !avx2 {
-            protocol.skipped.push("32-byte moves: this processor shows no AVX2".to_owned());
-        }
-        let mut cases = case::all_cases(avx2);
+        let features = protocol.machine.features;
+        protocol.leave_out_without("AVX2", features.avx2, "32-byte moves");
+        let mut cases = case::all_cases(features.avx2);
         let mut sampler_rig = rig::hardware_rig(seat.clock, &cases)?;
         let plan = Plan { limit_ns: 5_000_000_000, ..Plan::new(bench.seed) };
         let (mut sampled, raw) = sample(&mut sampler_rig, &cases, plan, bench)?;
@@ -62,7 +61,7 @@ impl Probe for StringCopyProbe {
                 cases.extend(case::wide_cases());
                 sampled.cells.extend(wide.cells);
             }
-            Ok(_) => protocol.skipped.push("512-bit vectors: the child's answer is cut".to_owned()),
+            Ok(_) => protocol.skipped.push(CUT_ANSWER.to_owned()),
             Err(reason) => protocol.skipped.push(reason),
         }
         protocol.raw = raw;

@@ -2,8 +2,8 @@
 
 use stallscope::machine::{ForwardingRule, Machine, PriceOrigin, PriceRange};
 use stallscope::model::Unit;
-use stallscope::probes::Control;
 use stallscope::probes::store_forwarding::{Boundaries, Case, Comparison, DelayCurve, RuleFinding};
+use stallscope::probes::{Control, Protocol};
 
 use super::*;
 use crate::terminal::WIDTH;
@@ -94,9 +94,14 @@ fn conclusive() -> ForwardingReport {
     };
     let steps = (0..13).map(|n| point(n, 15.0_f64.max(5.0 + f64::from(n)))).collect();
     let unmeasured = DelayPoint { between: 8, blocked: None, forwarded: None, cached: None };
+    let mut protocol = Protocol::new(machine(), 1);
+    protocol.controls = vec![control("positive", Some(true)), control("placebo", None)];
+    protocol.skipped = vec!["64-byte stores and loads: left for another process".into()];
+    protocol.verdict = format!("{}: 5 to 6 cycles, otherwise 15 to 16", pieces().sentence());
+    protocol.conclusive = true;
+    (protocol.samples, protocol.clean_percent, protocol.took_ms) = (12_000, Some(92.0), 1_234);
     ForwardingReport {
-        machine: machine(),
-        cpu: 1,
+        protocol,
         cells,
         boundaries: Boundaries::default(),
         rule: RuleFinding {
@@ -114,7 +119,6 @@ fn conclusive() -> ForwardingReport {
             free_after_cycles: Some(10),
             free_after_instructions: None,
         },
-        controls: vec![control("positive", Some(true)), control("placebo", None)],
         references: vec![Comparison {
             case: "8 -> 4 at +4".into(),
             measured: Some(cycles(5.0)),
@@ -123,14 +127,7 @@ fn conclusive() -> ForwardingReport {
             source: "somebody, published measurement".into(),
             agrees: Some(false),
         }],
-        skipped: vec!["64-byte stores and loads: left for another process".into()],
-        verdict: format!("{}: 5 to 6 cycles, otherwise 15 to 16", pieces().sentence()),
-        conclusive: true,
-        samples: 12_000,
-        clean_percent: 92.0,
-        took_ms: 1_234,
         counter: None,
-        raw: None,
     }
 }
 
@@ -140,6 +137,11 @@ fn control(kind: &str, passed: Option<bool>) -> Control {
 
 fn inconclusive() -> ForwardingReport {
     let case = Case::pair(Registers::General, 8, 8, 0);
+    let mut protocol = conclusive().protocol;
+    protocol.controls = vec![control("negative", Some(false))];
+    protocol.verdict =
+        "inconclusive: 11 % clean samples, negative control failed (this against that)".into();
+    (protocol.conclusive, protocol.clean_percent) = (false, Some(11.0));
     ForwardingReport {
         cells: vec![cell(case, Class::Inconclusive, 0.0)],
         rule: RuleFinding {
@@ -155,12 +157,8 @@ fn inconclusive() -> ForwardingReport {
         forwarded: None,
         blocked: None,
         delay: DelayCurve::default(),
-        controls: vec![control("negative", Some(false))],
         references: Vec::new(),
-        verdict: "inconclusive: 11 % clean samples, negative control failed (this against that)"
-            .into(),
-        conclusive: false,
-        clean_percent: 11.0,
+        protocol,
         ..conclusive()
     }
 }
