@@ -220,11 +220,19 @@ fn flow(raw: &Instruction) -> Flow {
     }
 }
 
+/// Whether an operand is loaded from, and whether it is stored to.
+#[must_use]
+pub fn loads_and_stores(access: OpAccess) -> (bool, bool) {
+    match access {
+        OpAccess::Read | OpAccess::CondRead => (true, false),
+        OpAccess::Write | OpAccess::CondWrite => (false, true),
+        OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
+        OpAccess::None | OpAccess::NoMemAccess => (false, false),
+    }
+}
+
 fn writes(access: OpAccess) -> bool {
-    matches!(
-        access,
-        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-    )
+    loads_and_stores(access).1
 }
 
 /// The general register that holds `register`, whatever its width.

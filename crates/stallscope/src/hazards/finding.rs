@@ -76,21 +76,18 @@ fn around(view: &FunctionView<'_>, insn: usize) -> Vec<Range<Svma>> {
 /// stands in blocks that run less often than it does.
 fn block_share(heat: &Heat, view: &FunctionView<'_>, insn: usize, sets: &[Vec<usize>]) -> f64 {
     let code = view.code();
-    let block = |insn: usize| &code.blocks[code.block_of(insn)];
-    let most = |insn: usize| {
-        let block = block(insn);
-        heat.most(view.function, &(code.insns[block.first].svma..code.insns[block.end - 1].end()))
+    // The most of the run, and that by how many instructions there are: how often at the most.
+    let most_and_often = |insn: usize| {
+        let block = &code.blocks[code.block_of(insn)];
+        let range = code.insns[block.first].svma..code.insns[block.end - 1].end();
+        let most = heat.most(view.function, &range);
+        (most, most / (block.end - block.first) as f64)
     };
-    // As often as a block of that many instructions runs.
-    let often = |insn: usize| most(insn) / (block(insn).end - block(insn).first) as f64;
-    let together = |set: &Vec<usize>| set.iter().map(|i| often(*i)).fold(f64::INFINITY, f64::min);
+    let often = |insn: &usize| most_and_often(*insn).1;
+    let together = |set: &Vec<usize>| set.iter().map(often).fold(f64::INFINITY, f64::min);
     let partners = sets.iter().map(together).fold(0.0, f64::max);
-    let own = often(insn);
-    if own > 0.0 && partners < own && !sets.is_empty() {
-        most(insn) * partners / own
-    } else {
-        most(insn)
-    }
+    let (most, own) = most_and_often(insn);
+    if own > 0.0 && partners < own && !sets.is_empty() { most * partners / own } else { most }
 }
 
 fn site(view: &FunctionView<'_>, index: usize) -> Site {

@@ -1,13 +1,14 @@
 //! Which kind a blocked load and its store are, so that it is priced as this kind and not as all
 //! blocked loads.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess};
+use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Places;
 use super::store_buffer::LoadSite;
 use crate::code::LONGEST_INSN_BYTES;
+use crate::code::x86::loads_and_stores;
 use crate::machine::{MachineProfile, PairKind, PriceRange, RegisterFile};
 use crate::model::Avma;
 
@@ -95,9 +96,7 @@ fn decode(places: &mut Places, address: Avma) -> Option<Instruction> {
 fn stored_bytes(insn: &Instruction) -> Option<u16> {
     let mut factory = InstructionInfoFactory::new();
     let memory = factory.info(insn).used_memory();
-    let writes =
-        |access| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite);
-    let written = memory.iter().find(|m| writes(m.access()))?;
+    let written = memory.iter().find(|m| loads_and_stores(m.access()).1)?;
     u16::try_from(written.memory_size().size()).ok().filter(|bytes| *bytes > 0)
 }
 

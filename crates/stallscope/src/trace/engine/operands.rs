@@ -4,13 +4,12 @@
 //! are the cases in which the operands alone do not tell what is touched: lanes that are masked
 //! off, gathers and scatters, bit strings, the area of `xsave`.
 
-use iced_x86::{
-    Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
-};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory};
 
 use super::AccessKind;
 use super::blocks::Touch;
 use super::state::{Extended, general};
+use crate::code::x86::loads_and_stores;
 use crate::model::Avma;
 
 /// What every instruction of the `xsave` family touches: the legacy area and the header. How much
@@ -109,7 +108,7 @@ pub(super) fn touches(
         return;
     }
     for memory in factory.info(insn).used_memory() {
-        let (load, store) = ways(memory.access());
+        let (load, store) = loads_and_stores(memory.access());
         for (kind, wanted) in [(AccessKind::Load, load), (AccessKind::Store, store)] {
             if wanted {
                 each_stretch(insn, memory, before, |address, size_bytes| {
@@ -120,16 +119,6 @@ pub(super) fn touches(
     }
     out.retain(|touch| touch.size_bytes > 0);
     out.sort_by_key(|touch| touch.kind);
-}
-
-/// Whether an operand is loaded from, and whether it is stored to.
-pub(super) fn ways(access: OpAccess) -> (bool, bool) {
-    match access {
-        OpAccess::Read | OpAccess::CondRead => (true, false),
-        OpAccess::Write | OpAccess::CondWrite => (false, true),
-        OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
-        OpAccess::None | OpAccess::NoMemAccess => (false, false),
-    }
 }
 
 /// The bytes of an operand; 0 where the encoding does not tell. With a `rep` prefix the decoder leaves

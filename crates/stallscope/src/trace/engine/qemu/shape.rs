@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::super::operands;
 use super::pieces::Piece;
+use crate::code::x86::loads_and_stores;
 use crate::code::{Architecture, Flow};
 use crate::model::{Avma, Svma};
 use crate::trace::engine::AccessKind;
@@ -124,7 +125,7 @@ fn shape_x86(insn: &Instruction) -> (Shape, bool) {
         return (Shape::Fixed(fixed), false);
     }
     for memory in InstructionInfoFactory::new().info(insn).used_memory() {
-        let (load, store) = operands::ways(memory.access());
+        let (load, store) = loads_and_stores(memory.access());
         certain &= !matches!(memory.access(), OpAccess::CondRead | OpAccess::CondWrite);
         let size = operands::size_of(insn, memory);
         let area = operands::area_bytes(insn.mnemonic());

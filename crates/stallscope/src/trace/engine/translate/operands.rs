@@ -10,8 +10,9 @@ use iced_x86::{
 };
 
 use super::emit::{Address, Gpr};
+use crate::code::x86::loads_and_stores;
 use crate::trace::engine::AccessKind;
-use crate::trace::engine::operands::{is_dense, repeats, repeats_its_operand, ways};
+use crate::trace::engine::operands::{is_dense, repeats, repeats_its_operand};
 
 /// What a memory operand is addressed through, besides `ds`, `es` and `ss`, whose base is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +177,7 @@ fn size_of(used: &UsedMemory) -> Option<u32> {
 }
 
 fn operand(used: &UsedMemory, mask: Register) -> Option<Operand> {
-    let (load, store) = ways(used.access());
+    let (load, store) = loads_and_stores(used.access());
     let part = |register: Register| match register {
         Register::None => Some(None),
         other => Gpr::of(other).map(Some),
@@ -206,7 +207,7 @@ fn repeat(used: &UsedMemory, element_bytes: u32) -> Option<Repeat> {
     if used.address_size() != CodeSize::Code64 || element_bytes == 0 {
         return None;
     }
-    let kind = match ways(used.access()) {
+    let kind = match loads_and_stores(used.access()) {
         (true, false) => AccessKind::Load,
         (false, true) => AccessKind::Store,
         _ => return None,
