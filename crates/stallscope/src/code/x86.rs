@@ -7,6 +7,7 @@
 //! times.
 
 mod effects;
+mod jumps;
 mod quick;
 mod survey;
 mod width;

@@ -1,6 +1,6 @@
 //! All rules over all functions of a program, in parallel.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -95,13 +95,13 @@ pub fn scan(
         .collect();
     let mut findings = Vec::new();
     let mut strings = Vec::new();
-    let mut calls = BTreeMap::new();
+    let mut calls = Vec::new();
     for part in parts {
         findings.extend(part.findings);
         strings.extend(part.strings);
         calls.extend(part.calls.map(|c| (c.function, c)));
     }
-    let graph = CallGraph::of(image, calls);
+    let graph = CallGraph::of(image, calls.into_iter().collect());
     for rule in of_program {
         findings.extend(look_around(&graph, rule, profile, heat));
     }

@@ -8,6 +8,7 @@
 
 use smallvec::SmallVec;
 
+use super::jumps::Jumps;
 use super::width::widest_bytes;
 use crate::model::Svma;
 
@@ -158,6 +159,8 @@ struct Step {
     indirect: bool,
     /// What is behind it in memory need not come after it.
     ends: bool,
+    /// What is behind it in memory surely does not come after it.
+    surely_ends: bool,
     /// Where its ModRM byte is, if it has one.
     mod_rm_at: Option<usize>,
 }
@@ -185,19 +188,27 @@ impl Survey {
     /// Looks at a function.
     ///
     /// A jump whose target only the run knows can lead back only to code that nothing falls into:
-    /// behind an earlier jump or return. Without any, it closes no loop.
+    /// behind an earlier jump or return. Without any, it closes no loop. Nor does a jump backwards
+    /// from where its target does not lead, as from code that was moved out of the way.
     #[must_use]
     pub fn of(code: &[u8], start: Svma) -> Self {
         let mut survey = Self::default();
-        let (mut at, mut has_ended) = (0, false);
+        let (mut at, mut has_ended, mut jumps_back, mut is_direct) = (0, false, false, true);
+        let mut jumps = Jumps::default();
         while at < code.len() {
             let rest = &code[at..];
             let Some(step) = step(rest) else { return Self::unknown() };
             at += step.length_bytes;
             if let Some(distance) = step.jump {
-                survey.may_loop |= distance < 0 && at as i64 + distance >= 0;
+                let target = at as i64 + distance;
+                jumps_back |= distance < 0 && target >= 0;
+                let inside = (0..code.len() as i64).contains(&target);
+                jumps.add(at, inside.then_some(target as usize), !step.surely_ends);
+            } else if step.surely_ends {
+                jumps.add(at, None, false);
             }
             survey.may_loop |= step.indirect && has_ended;
+            is_direct &= !step.indirect;
             has_ended |= step.ends;
             let end = start.offset(at as i64);
             if let Some(mod_rm_at) = step.mod_rm_at {
@@ -207,6 +218,7 @@ impl Survey {
                 survey.calls.push(end.offset(i64::from(i32::from_le_bytes([a, b, c, d]))));
             }
         }
+        survey.may_loop |= jumps_back && (!is_direct || jumps.close_a_circle());
         survey.is_known = true;
         survey
     }
@@ -246,8 +258,8 @@ fn may_cross_line(insn: &[u8], mod_rm_at: usize, end: Svma) -> bool {
     })
 }
 
-/// Whether a function may hold a loop: it has a jump backwards into itself, one whose target only
-/// the run knows, or bytes that the tables do not know. False is certain.
+/// Whether a function may hold a loop: its jumps close a circle, the target of one only the run
+/// knows, or it has bytes that the tables do not know. False is certain.
 #[cfg(test)]
 fn may_loop(code: &[u8]) -> bool {
     Survey::of(code, Svma(0)).may_loop
@@ -308,6 +320,7 @@ fn step(code: &[u8]) -> Option<Step> {
                 // Returns, int3, int1, jumps.
                 step.ends |=
                     matches!(op, 0xc2 | 0xc3 | 0xca | 0xcb | 0xcc | 0xcf | 0xf1 | 0xe9 | 0xeb);
+                step.surely_ends = step.ends;
                 return Some(step);
             }
         }
@@ -323,6 +336,7 @@ fn escaped(code: &[u8], at: usize, prefixes: Prefixes) -> Option<Step> {
             let mut step = finish(code, at + 1, TWO[usize::from(op)], prefixes)?;
             // Traps, returns from the system, and a group that has one of them.
             step.ends = matches!(op, 0x01 | 0x07 | 0x0b | 0x35 | 0xaa | 0xb9 | 0xff);
+            step.surely_ends = op == 0x0b;
             Some(step)
         }
     }
@@ -345,8 +359,14 @@ fn vector(code: &[u8], at: usize, map: u8, evex: bool) -> Option<Step> {
 #[inline(always)]
 fn finish(code: &[u8], at: usize, shape: Shape, prefixes: Prefixes) -> Option<Step> {
     let wide = if prefixes.narrow && !prefixes.long { 2 } else { 4 };
-    let mut step =
-        Step { length_bytes: at, jump: None, indirect: false, ends: false, mod_rm_at: None };
+    let mut step = Step {
+        length_bytes: at,
+        jump: None,
+        indirect: false,
+        ends: false,
+        surely_ends: false,
+        mod_rm_at: None,
+    };
     if matches!(shape, Shape::ModRm(_) | Shape::ModRmWide | Shape::Group3(_) | Shape::Group5) {
         step.mod_rm_at = Some(at);
     }
@@ -487,6 +507,12 @@ mod tests {
         assert!(!may_loop(&[0xff, 0xe0, 0xc3])); // jmp rax; ret: nothing before it to jump to
         assert!(may_loop(&[0x06])); // no instruction
         assert!(!may_loop(&[0x75, 0x01, 0x90, 0xc3])); // jne +1; nop; ret
+        // jne cold; back: nop; ret; cold: jmp back
+        assert!(!may_loop(&[0x75, 0x02, 0x90, 0xc3, 0xeb, 0xfc]));
+        // The same where cold code is fallen into: jne cold; back: nop; nop; cold: jmp back
+        assert!(may_loop(&[0x75, 0x02, 0x90, 0x90, 0xeb, 0xfc]));
+        // back: jmp rax; (a case:) jmp back
+        assert!(may_loop(&[0xff, 0xe0, 0xeb, 0xfc]));
         assert!(!may_loop(&[0xe8, 0xf0, 0xff, 0xff, 0xff, 0xc3])); // call backwards; ret
         assert!(!may_loop(&[0xeb, 0xf0])); // a tail call to the function before
     }
