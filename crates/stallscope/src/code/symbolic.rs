@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use super::insn::Reg;
 
 /// Where a value comes from that cannot be followed further back. Small, and the highest bit is free:
-/// these are copied and compared millions of times. No function has 2^24 instructions
-/// ([`super::cfg::MOST_FUNCTION_BYTES`]).
+/// these are copied and compared millions of times. No function has 2^24 instructions: no more than
+/// 4 MiB of one are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Root(pub(super) NonZeroU32);
 

@@ -123,9 +123,13 @@ impl<'a> CallGraph<'a> {
         let number_of: FxHashMap<Svma, u32> = starts.zip(0..).collect();
         let number = |target: &Svma| number_of.get(target).copied();
         let (mut called, mut first_called) = (Vec::new(), vec![0]);
+        // Both are by address.
+        let mut callers = calls.values().peekable();
         for function in image.functions() {
-            let targets = calls.get(&function.start).map_or(&[][..], |c| &c.targets);
-            called.extend(targets.iter().filter_map(number));
+            while callers.next_if(|c| c.function < function.start).is_some() {}
+            if let Some(caller) = callers.next_if(|c| c.function == function.start) {
+                called.extend(caller.targets.iter().filter_map(number));
+            }
             first_called.push(called.len() as u32);
         }
         Self { image, calls, called, first_called, number_of }

@@ -93,9 +93,10 @@ pub fn scan(
         })
         .filter(Part::has_something)
         .collect();
-    let mut findings = Vec::new();
+    let count = parts.iter().map(|part| part.findings.len()).sum();
+    let mut findings: Vec<Finding> = Vec::with_capacity(count);
     let mut strings = Vec::new();
-    let mut calls = Vec::new();
+    let mut calls = Vec::with_capacity(parts.len());
     for part in parts {
         findings.extend(part.findings);
         strings.extend(part.strings);

@@ -97,3 +97,31 @@ fn a_mask_is_remembered() {
     let (code, a) = addresses(&[0x83, 0xe1, 0x0f, 0x8b, 0x04, 0xcc]);
     assert_eq!(index_mask(&code, &a.load(&code, 1).unwrap()), Some(15));
 }
+
+#[test]
+fn constants_beyond_four_bytes_are_kept() {
+    // add rdi, 0x7fffffff (twice); mov rax, [rdi]; mov rax, [rdi-0x7fffffff]
+    let add = [0x48, 0x81, 0xc7, 0xff, 0xff, 0xff, 0x7f];
+    let loads = [0x48, 0x8b, 0x07, 0x48, 0x8b, 0x87, 0x01, 0x00, 0x00, 0x80];
+    let (code, a) = addresses(&[&add[..], &add, &loads].concat());
+    let (far, near) = (a.load(&code, 2).unwrap(), a.load(&code, 3).unwrap());
+    assert_eq!((far.base, far.offset_bytes), (Some(Root::entry(Reg(7))), 2 * 0x7fff_ffff));
+    assert_eq!(far.minus(&near), Some(0x7fff_ffff));
+}
+
+#[test]
+fn what_is_followed_for_loops_only_is_the_same_there() {
+    let image = crate::code::Image::open(&std::env::current_exe().unwrap()).unwrap();
+    let mut accesses = 0;
+    for function in image.functions().iter().step_by(7) {
+        let code = FunctionCode::of(&image, function);
+        let (all, some) = (Addresses::of(&code), Addresses::in_loops(&code, code.loops.iter()));
+        let in_loop = |index: &usize| code.innermost_loop(code.block_of(*index)).is_some();
+        for index in (0..code.insns.len()).filter(in_loop) {
+            assert_eq!(some.load(&code, index), all.load(&code, index), "{}", function.symbol);
+            assert_eq!(some.store(&code, index), all.store(&code, index), "{}", function.symbol);
+            accesses += usize::from(all.load(&code, index).is_some());
+        }
+    }
+    assert!(accesses > 1000, "{accesses}");
+}

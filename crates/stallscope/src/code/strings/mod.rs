@@ -195,6 +195,26 @@ mod tests {
     }
 
     #[test]
+    fn a_count_of_the_same_block_is_what_following_all_values_gives() {
+        let image = crate::code::Image::open(&std::env::current_exe().unwrap()).unwrap();
+        let mut compared = 0;
+        for function in image.functions() {
+            let bytes = image.function_bytes(function);
+            if !may_hold_strings(bytes) {
+                continue;
+            }
+            let code = FunctionCode::of(&image, function);
+            for site in string_sites(bytes, &code) {
+                let Some(near) = set_near(&code, site.insn) else { continue };
+                let followed = values::at_instructions(bytes, &code, COUNT, &[site.insn]);
+                assert_eq!(followed, [near], "{} in {}", site.svma, function.symbol);
+                compared += 1;
+            }
+        }
+        assert!(compared > 0, "no string instruction in this program has a constant count");
+    }
+
+    #[test]
     fn a_count_from_another_block() {
         // mov ecx, 6; test esi, esi; je +2; xor edx, edx; rep stosq
         let same = [0xb9, 6, 0, 0, 0, 0x85, 0xf6, 0x74, 2, 0x31, 0xd2, 0xf3, 0x48, 0xab];
