@@ -30,6 +30,8 @@ pub enum Role {
     SilentEvictions,
     /// Lines that left L2 changed.
     DirtyEvictions,
+    /// Lines written to memory, by anybody.
+    MemoryWrites,
 }
 
 /// One event of one group of designs.
@@ -45,6 +47,9 @@ pub struct Counter {
     pub event: u16,
     /// Unit mask.
     pub mask: u8,
+    /// Outside the core: how the names of the units begin that count it, each for itself and for
+    /// the whole machine.
+    pub units: Option<&'static str>,
     /// What to know before believing it; empty where there is nothing.
     pub note: &'static str,
     /// Where the encoding stands.
@@ -69,7 +74,20 @@ const fn row(
     note: &'static str,
     source: &'static str,
 ) -> Counter {
-    Counter { role, designs, name, event, mask, note, source }
+    Counter { role, designs, name, event, mask, units: None, note, source }
+}
+
+/// Of the memory controllers.
+const fn memory(
+    designs: &'static [M],
+    name: &'static str,
+    units: &'static str,
+    (event, mask): (u16, u8),
+    source: &'static str,
+) -> Counter {
+    let (role, units) = (Role::MemoryWrites, Some(units));
+    let note = "counts for the whole machine; needs root or perf_event_paranoid 0";
+    Counter { role, designs, name, event, mask, units, note, source }
 }
 
 /// All that are known.
@@ -170,6 +188,19 @@ pub static COUNTERS: &[Counter] = &[
     row(Role::SilentEvictions, GOLDEN_ON, "L2_LINES_OUT.SILENT", (0x26, 0x01), "", INTEL),
     row(Role::DirtyEvictions, SKYLAKE_TO_ICE, "L2_LINES_OUT.NON_SILENT", (0xf2, 0x02), "", INTEL),
     row(Role::DirtyEvictions, GOLDEN_ON, "L2_LINES_OUT.NON_SILENT", (0x26, 0x02), "", INTEL),
+    row(
+        Role::DirtyEvictions,
+        &[Crestmont, Skymont],
+        "L2_LINES_OUT.NON_SILENT",
+        (0x26, 0x02),
+        "",
+        INTEL,
+    ),
+    memory(&[SkylakeServer, CascadeLake], "UNC_M_CAS_COUNT.WR", "uncore_imc_", (0x04, 0x0c), INTEL),
+    memory(&[SunnyCove], "UNC_M_CAS_COUNT.WR", "uncore_imc_", (0x04, 0x30), INTEL),
+    memory(&[GoldenCove], "UNC_M_CAS_COUNT.WR", "uncore_imc_", (0x05, 0xf0), INTEL),
+    // The mask is the direction.
+    memory(&[Zen4, Zen5], "umc_cas_cmd.wr", "amd_umc_", (0x0a, 0x02), AMD),
 ];
 
 impl Counter {

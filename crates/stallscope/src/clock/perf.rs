@@ -56,12 +56,19 @@ fn last_errno() -> i32 {
 
 /// Counts over `run`: enabled just before, disabled just behind it.
 fn count(kind: u32, config: u64, run: &mut dyn FnMut()) -> Result<u64, i32> {
-    let fd = open(kind, config)?;
-    enable(&fd)?;
+    count_all(&[open(kind, config, Whose::ThisThread)?], run)
+}
+
+fn count_all(events: &[OwnedFd], run: &mut dyn FnMut()) -> Result<u64, i32> {
+    events.iter().try_for_each(enable)?;
     run();
-    disable(&fd)?;
+    events.iter().try_for_each(disable)?;
+    events.iter().map(value).sum()
+}
+
+fn value(event: &OwnedFd) -> Result<u64, i32> {
     let mut answer = [0u8; 24];
-    nix::unistd::read(&fd, &mut answer).map_err(|e| e as i32)?;
+    nix::unistd::read(event, &mut answer).map_err(|e| e as i32)?;
     let word = |i: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&answer[8 * i..8 * i + 8]);
@@ -71,15 +78,60 @@ fn count(kind: u32, config: u64, run: &mut dyn FnMut()) -> Result<u64, i32> {
     if word(1) == word(2) { Ok(word(0)) } else { Err(nix::errno::Errno::EBUSY as i32) }
 }
 
+/// Units outside the cores, all of one kind: they count for the whole machine.
+#[derive(Clone, Copy, Debug)]
+pub struct UncorePerf {
+    /// How their names begin.
+    pub units: &'static str,
+}
+
+impl EventCounter for UncorePerf {
+    fn count(&mut self, config: u64, run: &mut dyn FnMut()) -> Result<u64, i32> {
+        let events = self
+            .each()
+            .map(|(kind, cpu)| open(kind, config, Whose::Everybodys { cpu }))
+            .collect::<Result<Vec<_>, _>>()?;
+        if events.is_empty() {
+            return Err(nix::errno::Errno::ENODEV as i32);
+        }
+        count_all(&events, run)
+    }
+}
+
+impl UncorePerf {
+    /// The kernel's number of each unit, and the processor through which it is asked.
+    fn each(self) -> impl Iterator<Item = (u32, i32)> {
+        let folders = fs::read_dir("/sys/bus/event_source/devices").into_iter().flatten().flatten();
+        folders.filter_map(move |folder| {
+            folder.file_name().to_str().filter(|name| name.starts_with(self.units))?;
+            let text = |file: &str| fs::read_to_string(folder.path().join(file)).ok();
+            let kind = text("type")?.trim().parse().ok()?;
+            // `0` or `0,28` or `0-3`: the first will do, one package is what we fill.
+            let mask = text("cpumask")?;
+            let cpu = mask.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+            Some((kind, cpu))
+        })
+    }
+}
+
 impl EventCounter for LinuxPerf {
     fn count(&mut self, config: u64, run: &mut dyn FnMut()) -> Result<u64, i32> {
         count(sys::bindings::PERF_TYPE_RAW, config, run)
     }
 }
 
-/// Opens an event, disabled, for this thread on any CPU, user mode only: the least that is asked
-/// for, so that a refusal means that nothing is allowed.
-fn open(kind: u32, config: u64) -> Result<OwnedFd, i32> {
+/// Whose events are counted.
+#[derive(Clone, Copy)]
+enum Whose {
+    /// In user mode only: the least that is asked for, so that a refusal means that nothing is
+    /// allowed.
+    ThisThread,
+    /// By a unit that does not know who: asked through this processor.
+    Everybodys { cpu: i32 },
+}
+
+/// Opens an event, disabled.
+fn open(kind: u32, config: u64, whose: Whose) -> Result<OwnedFd, i32> {
     let mut attr = perf_event_attr {
         size: std::mem::size_of::<perf_event_attr>() as u32,
         type_: kind,
@@ -91,12 +143,18 @@ fn open(kind: u32, config: u64) -> Result<OwnedFd, i32> {
         ..perf_event_attr::default()
     };
     attr.set_disabled(1);
-    attr.set_exclude_kernel(1);
-    attr.set_exclude_hv(1);
+    let (thread, cpu) = match whose {
+        Whose::ThisThread => {
+            attr.set_exclude_kernel(1);
+            attr.set_exclude_hv(1);
+            (0, -1)
+        }
+        Whose::Everybodys { cpu } => (-1, cpu),
+    };
     let close_on_exec = sys::bindings::PERF_FLAG_FD_CLOEXEC as std::os::raw::c_ulong;
-    // SAFETY: `attr` is initialised, states its own size and outlives the call; the event counts
-    // this thread and writes nowhere.
-    let fd = unsafe { sys::perf_event_open(&raw mut attr, 0, -1, -1, close_on_exec) };
+    // SAFETY: `attr` is initialised, states its own size and outlives the call; the event is
+    // counted and writes nowhere.
+    let fd = unsafe { sys::perf_event_open(&raw mut attr, thread, cpu, -1, close_on_exec) };
     if fd < 0 {
         return Err(last_errno());
     }
@@ -130,5 +188,7 @@ mod tests {
             }
         }
         let _ = (kernel.paranoid(), kernel.pmu_names(), kernel.is_filtered());
+        let nowhere = UncorePerf { units: "no_such_unit_" }.count(0x04, &mut || ());
+        assert_eq!(nowhere, Err(nix::errno::Errno::ENODEV as i32));
     }
 }

@@ -1,8 +1,9 @@
 //! The screens of the probes about writing: `store-elimination` and `icache-sync`.
 
+use stallscope::clock::counters::CounterState;
 use stallscope::model::Measurement;
 use stallscope::probes::icache_sync::{METHODS, SIZES, SyncCell};
-use stallscope::probes::store_elimination::{Fill, RegionReport};
+use stallscope::probes::store_elimination::{CountedEvent, Fill, RegionReport};
 use stallscope::probes::{EliminationReport, SyncReport};
 
 use super::page::{LABEL, Page, lacks};
@@ -51,9 +52,46 @@ pub fn elimination(report: &EliminationReport) -> String {
     if !report.protocol.machine.features.avx512f {
         page.line("AVX-512", &lacks("AVX-512"));
     }
+    report.counted.iter().for_each(|event| page.line("counter", &counted(event)));
     page.blank();
     page.trust(&report.protocol);
     page.text
+}
+
+/// The maker's event, what became of it, and what it counted.
+fn counted(event: &CountedEvent) -> String {
+    let per_line = |value: Option<f64>| value.map_or("?".to_owned(), |v| format!("{v:.2}"));
+    let check = &event.check;
+    let (raised, silent) = (per_line(check.raised), per_line(check.silent));
+    let state = match check.state {
+        CounterState::Believed => {
+            let each = event.per_line.iter().map(|(fill, n)| format!("{} {n:.2}", named(*fill)));
+            let each: Vec<String> = each.collect();
+            format!("a line of {}, filled over: {}", size(event.bytes), each.join(", "))
+        }
+        CounterState::Disproved => {
+            format!(
+                "not used, it counts something else: {raised} a line sent out, {silent} a line kept"
+            )
+        }
+        CounterState::Refused { errno } => {
+            format!("not to be had here (error {errno}); see `stallscope probe clock`")
+        }
+        _ => format!("{raised} a line sent out, {silent} a line kept"),
+    };
+    format!("{}: {state}; untested on hardware", check.name)
+}
+
+fn named(fill: Fill) -> &'static str {
+    match fill {
+        Fill::One => "ones",
+        Fill::Zero => "zeros",
+        Fill::Two => "twos",
+        Fill::Alternating => "alternating",
+        Fill::Shorter => "5 % shorter",
+        Fill::SparseOne => "one int a line",
+        Fill::SparseZero => "a zero int a line",
+    }
 }
 
 fn region(page: &mut Page, r: &RegionReport) {
@@ -170,7 +208,8 @@ mod tests {
             let row = format!("{feature} {}", lacks(feature));
             assert!(words.contains(&row), "{page}");
         }
-        let report = EliminationReport { protocol: protocol(), regions: Vec::new() };
+        let report =
+            EliminationReport { protocol: protocol(), regions: Vec::new(), counted: Vec::new() };
         let page = anstream::adapter::strip_str(&elimination(&report)).to_string();
         assert!(
             page.contains("AVX-512      not measured") && page.contains("no AVX-512"),

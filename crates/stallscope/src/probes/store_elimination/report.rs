@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::counted::CountedEvent;
 use super::sampling::Region;
 use super::{Fill, WIDE_SIZES};
 use crate::machine::{CacheKind, Machine};
@@ -105,6 +106,9 @@ pub struct EliminationReport {
     pub protocol: Protocol,
     /// By size.
     pub regions: Vec<RegionReport>,
+    /// What was counted of lines that leave a cache.
+    #[serde(default)]
+    pub counted: Vec<CountedEvent>,
 }
 
 /// An effect below this is not the mechanism.
@@ -139,7 +143,7 @@ impl EliminationReport {
         protocol.published =
             published::compare(protocol.machine.microarchitecture, super::ID, |_| zero.clone());
         protocol.conclude(answer(&regions));
-        Self { protocol, regions }
+        Self { protocol, regions, counted: Vec::new() }
     }
 }
 

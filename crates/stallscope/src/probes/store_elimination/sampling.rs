@@ -18,6 +18,8 @@ pub trait Filler: Clock {
     fn prepare(&mut self, bytes: usize);
     /// Fills `start..start + bytes` of the region, `passes` times.
     fn fill(&mut self, fill: Fill, start: usize, bytes: usize, passes: u64);
+    /// Loads from each line of the region's first bytes.
+    fn read(&mut self, bytes: usize);
 }
 
 /// How long to look.

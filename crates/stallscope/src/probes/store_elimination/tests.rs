@@ -1,9 +1,12 @@
 //! Invented memories that eliminate zeros, or do not.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
 use super::sampling::{Filler, Plan, all};
 use super::*;
+use crate::clock::counters::{CounterState, EventCounter, Role};
 use crate::clock::{Clock, FakeClock, HoldsClock};
 use crate::machine::{Machine, invented};
 use crate::probes::fake::{disturbed, quiet};
@@ -18,6 +21,24 @@ struct FakeFiller {
     region: usize,
     random: u64,
     noise: f64,
+    /// What was filled last, and lines that left the second level so far: unchanged, changed.
+    last: Option<Fill>,
+    left: Rc<[Cell<u64>; 2]>,
+}
+
+impl FakeFiller {
+    fn new(clock: FakeClock, gain: f64, noise: f64) -> Self {
+        let (last, left) = (None, Rc::default());
+        Self { clock, gain, by_dose: true, region: 0, random: 7, noise, last, left }
+    }
+
+    /// Lines of the region leave; so many of a hundred unchanged.
+    fn leave(&self, bytes: usize, unchanged_percent: u64) {
+        let lines = (bytes / 64) as u64;
+        let [unchanged, changed] = &*self.left;
+        unchanged.set(unchanged.get() + lines * unchanged_percent / 100);
+        changed.set(changed.get() + lines * (100 - unchanged_percent) / 100);
+    }
 }
 
 impl Filler for FakeFiller {
@@ -38,6 +59,23 @@ impl Filler for FakeFiller {
         let noise = (self.random >> 40) as f64 / (1u64 << 24) as f64 - 0.5;
         let cycles = bytes as f64 * passes as f64 / per_cycle / gain * (1.0 + self.noise * noise);
         self.clock.run_latency_chain(cycles as u64);
+        if bytes > 1 << 20 {
+            let again = self.last == Some(fill);
+            let eliminated = |share| if self.gain > 1.0 { share } else { 0 };
+            for pass in 0..passes {
+                let percent = match fill {
+                    Fill::Zero if again || pass > 0 => eliminated(60),
+                    Fill::Alternating if again || pass > 0 => eliminated(30),
+                    _ => 0,
+                };
+                self.leave(bytes, percent);
+            }
+        }
+        self.last = Some(fill);
+    }
+
+    fn read(&mut self, bytes: usize) {
+        self.leave(bytes, 100);
     }
 }
 
@@ -50,7 +88,7 @@ impl HoldsClock for FakeFiller {
 }
 
 fn report_of(clock: FakeClock, gain: f64, noise: f64) -> EliminationReport {
-    report_by(FakeFiller { clock, gain, by_dose: true, region: 0, random: 7, noise })
+    report_by(FakeFiller::new(clock, gain, noise))
 }
 
 fn report_by(mut filler: FakeFiller) -> EliminationReport {
@@ -86,9 +124,7 @@ fn a_machine_that_does_not_is_said_not_to_with_what_could_have_been_seen() {
 
 #[test]
 fn what_half_the_zeros_gain_as_well_is_no_elimination() {
-    let clock = quiet();
-    let filler =
-        FakeFiller { clock, gain: 1.12, by_dose: false, region: 0, random: 7, noise: 0.01 };
+    let filler = FakeFiller { by_dose: false, ..FakeFiller::new(quiet(), 1.12, 0.01) };
     let report = report_by(filler);
     assert!(claims(&report).iter().all(Option::is_none), "{}", report.protocol.verdict);
     assert!(
@@ -111,4 +147,63 @@ fn disturbed_machines_are_right_or_silent() {
             }
         }
     }
+}
+
+/// Counts lines that left, of the kind that the event is of; an event that is not known counts
+/// everything.
+struct FakePmu {
+    left: Rc<[Cell<u64>; 2]>,
+}
+
+impl EventCounter for FakePmu {
+    fn count(&mut self, config: u64, run: &mut dyn FnMut()) -> Result<u64, i32> {
+        let now = || [self.left[0].get(), self.left[1].get()];
+        let before = now();
+        run();
+        let [unchanged, changed] = [0, 1].map(|kind| now()[kind] - before[kind]);
+        match config {
+            0x01f2 => Ok(unchanged),
+            0x02f2 => Ok(changed),
+            _ => Err(13),
+        }
+    }
+}
+
+fn counted_on(gain: f64) -> Vec<CountedEvent> {
+    let mut filler = FakeFiller::new(quiet(), gain, 0.0);
+    let left = Rc::clone(&filler.left);
+    let lake = crate::machine::Microarchitecture::CascadeLake;
+    counted::counted(&mut filler, lake, |_| Box::new(FakePmu { left: Rc::clone(&left) }))
+}
+
+#[test]
+fn counters_show_the_lines_that_left_unchanged() {
+    for (gain, zeros, half) in [(1.17, 0.6, 0.3), (1.0, 0.0, 0.0)] {
+        let events = counted_on(gain);
+        let roles: Vec<_> = events.iter().map(|e| e.role).collect();
+        assert_eq!(roles, [Role::SilentEvictions, Role::DirtyEvictions, Role::MemoryWrites]);
+        let of = |event: &CountedEvent, fill| {
+            let found = event.per_line.iter().find(|(f, _)| *f == fill);
+            (found.unwrap().1 * 100.0).round() / 100.0
+        };
+        for (event, zeros, half, ones) in
+            [(&events[0], zeros, half, 0.0), (&events[1], 1.0 - zeros, 1.0 - half, 1.0)]
+        {
+            assert_eq!(event.check.state, CounterState::Believed, "{event:?}");
+            assert_eq!(of(event, Fill::Zero), zeros, "{event:?}");
+            assert_eq!(of(event, Fill::Alternating), half, "{event:?}");
+            assert_eq!((of(event, Fill::One), of(event, Fill::Two)), (ones, ones), "{event:?}");
+        }
+        let refused = &events[2];
+        assert_eq!(refused.check.state, CounterState::Refused { errno: 13 });
+        assert!(refused.per_line.is_empty());
+    }
+}
+
+#[test]
+fn no_counter_is_made_up_for_a_design_without() {
+    let mut filler = FakeFiller::new(quiet(), 1.0, 0.0);
+    let zen_3 = crate::machine::Microarchitecture::Zen3;
+    let none = counted::counted(&mut filler, zen_3, |_| unreachable!());
+    assert!(none.is_empty());
 }
