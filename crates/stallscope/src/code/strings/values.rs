@@ -219,7 +219,7 @@ pub(super) fn at_instructions(
     let starts = walk.block_starts(&leading_to(code, wanted));
     let value_at = |index: &usize| {
         let block = code.block_of(*index);
-        let mut state = starts[block].clone();
+        let mut state = starts[block].clone().unwrap_or_else(|| meeting_of(block));
         (code.blocks[block].first..*index).for_each(|earlier| walk.step(earlier, &mut state));
         state.registers[usize::from(register.0)]
     };
@@ -244,13 +244,14 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The values at the start of every block that leads to where somebody asks. Each register of
-    /// each block changes at most twice, and slots only get fewer.
-    fn block_starts(&self, leads: &[bool]) -> Vec<State> {
+    /// The values at the start of every block that leads to where somebody asks, and that a path
+    /// leads to. Each register of each block changes at most twice, and slots only get fewer.
+    fn block_starts(&self, leads: &[bool]) -> Vec<Option<State>> {
         let blocks = &self.code.blocks;
         let BlockOrder { blocks: order, is_entry, .. } = &self.code.order;
+        let entries = is_entry.iter().zip(leads).enumerate();
         let mut starts: Vec<Option<State>> =
-            is_entry.iter().enumerate().map(|(b, entry)| entry.then(|| meeting_of(b))).collect();
+            entries.map(|(b, (entry, leads))| (*entry && *leads).then(|| meeting_of(b))).collect();
         let mut waiting = leads.to_vec();
         let mut changed = true;
         while changed {
@@ -277,7 +278,7 @@ impl Walk<'_> {
                 }
             }
         }
-        starts.into_iter().enumerate().map(|(b, s)| s.unwrap_or_else(|| meeting_of(b))).collect()
+        starts
     }
 
     fn decode(&self, index: usize) -> Instruction {
