@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes small inputs to start fuzzing from into fuzz/corpus/<target>: programs that the compilers of
-# this machine make, in a few kB each. Safe to run again; what fuzzing has found stays.
+# this machine make, in a few kB each, and what earlier fuzzing has found (kept/). Safe to run again;
+# what fuzzing has found since stays.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 scratch=$(mktemp -d)
@@ -26,6 +27,9 @@ SOURCE
 
 into=corpus/scan_bytes
 mkdir -p "$into"
+for kept in kept/*.tar.xz; do
+    tar --extract --xz --directory corpus --file "$kept"
+done
 compile() { # name, compiler and flags
     local name=$1
     shift
