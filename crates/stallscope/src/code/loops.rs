@@ -40,9 +40,9 @@ pub(super) struct BlockOrder {
     going_back: Vec<(usize, usize)>,
 }
 
-/// What a search knows about a block.
+/// What a search along paths knows about a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
+pub(super) enum Seen {
     Never,
     /// On the path that is being followed.
     OnPath,

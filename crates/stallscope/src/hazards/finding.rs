@@ -103,12 +103,11 @@ pub(super) fn first_site(view: &FunctionView<'_>) -> Option<Site> {
 }
 
 fn site_of(view: &FunctionView<'_>, insn: &Insn) -> Site {
-    let bytes = view.image.code_at(insn.svma, u64::from(insn.length_bytes));
     Site {
         function: view.name().to_owned(),
         offset_bytes: insn.svma.distance_from(view.function.start).unwrap_or(0),
         svma: insn.svma,
-        text: view.image.architecture().text(bytes, insn.svma),
+        text: view.image.architecture().text(view.bytes_of(insn), insn.svma),
         access_bytes: insn.load.or(insn.store).map_or(0, |a| a.size_bytes),
         source: Vec::new(),
         variable: None,

@@ -195,8 +195,9 @@ fn touches_boundary(view: &FunctionView<'_>, index: usize) -> bool {
         return false;
     }
     let fused = index.checked_sub(1).map(|i| &insns[i]).filter(|before| {
-        let bytes = view.image.code_at(before.svma, u64::from(before.length_bytes));
-        matches!(insn.flow, Flow::Branch(_)) && before.flow == Flow::Next && fuses_with_jump(bytes)
+        matches!(insn.flow, Flow::Branch(_))
+            && before.flow == Flow::Next
+            && fuses_with_jump(view.bytes_of(before))
     });
     let start = fused.map_or(insn.svma, |before| before.svma);
     let end = insn.end();

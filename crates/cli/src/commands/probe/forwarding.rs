@@ -3,13 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use stallscope::clock::counters::{CounterCheck, CounterState};
 use stallscope::model::Measurement;
 use stallscope::probes::store_forwarding::{
     CellReport, Class, DelayPoint, ForwardingReport, Group, Registers,
 };
 
-use super::page::{LABEL, Page, lacks};
+use super::page::{LABEL, Page, event, lacks};
 use crate::terminal::{BAD, CAUTION, GOOD, STRONG, paint};
 
 /// The page.
@@ -235,28 +234,15 @@ fn trust(page: &mut Page, report: &ForwardingReport) {
     report.protocol.controls.iter().for_each(|c| page.control(c));
     references(page, report);
     if let Some(check) = &report.counter {
-        page.line("counter", &counter(check));
+        let words = event(check, ["a blocked load", "a forwarded one"], |counts| {
+            format!("counts what it says: {counts}")
+        });
+        page.line("counter", &words);
     }
     page.left_out(&report.protocol);
     if let Some(n) = report.cells.iter().filter_map(|c| c.cycles.as_ref()).map(|m| m.n).min() {
         page.line("", &format!("values: median of placements [lowest, highest], n >= {n}"));
     }
-}
-
-/// The maker's event and what became of it.
-fn counter(check: &CounterCheck) -> String {
-    let per_load = |value: Option<f64>| value.map_or("?".to_owned(), |v| format!("{v:.2}"));
-    let (raised, silent) = (per_load(check.raised), per_load(check.silent));
-    let counts = format!("{raised} a blocked load, {silent} a forwarded one");
-    let state = match check.state {
-        CounterState::Believed => format!("counts what it says: {counts}"),
-        CounterState::Disproved => format!("not used, it counts something else: {counts}"),
-        CounterState::Refused { errno } => {
-            format!("not to be had here (error {errno}); see `stallscope probe clock`")
-        }
-        _ => counts,
-    };
-    format!("{}: {state}; untested on hardware", check.name)
 }
 
 fn references(page: &mut Page, report: &ForwardingReport) {

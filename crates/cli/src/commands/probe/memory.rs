@@ -1,12 +1,11 @@
 //! The screens of the probes about writing: `store-elimination` and `icache-sync`.
 
-use stallscope::clock::counters::CounterState;
 use stallscope::model::Measurement;
 use stallscope::probes::icache_sync::{METHODS, SIZES, SyncCell};
 use stallscope::probes::store_elimination::{CountedEvent, Fill, RegionReport};
 use stallscope::probes::{EliminationReport, SyncReport};
 
-use super::page::{LABEL, Page, lacks};
+use super::page::{LABEL, Page, event, lacks};
 
 /// The page of `store-elimination`.
 pub fn elimination(report: &EliminationReport) -> String {
@@ -52,34 +51,19 @@ pub fn elimination(report: &EliminationReport) -> String {
     if !report.protocol.machine.features.avx512f {
         page.line("AVX-512", &lacks("AVX-512"));
     }
-    report.counted.iter().for_each(|event| page.line("counter", &counted(event)));
+    report.counted.iter().for_each(|e| page.line("counter", &counted(e)));
     page.blank();
     page.trust(&report.protocol);
     page.text
 }
 
 /// The maker's event, what became of it, and what it counted.
-fn counted(event: &CountedEvent) -> String {
-    let per_line = |value: Option<f64>| value.map_or("?".to_owned(), |v| format!("{v:.2}"));
-    let check = &event.check;
-    let (raised, silent) = (per_line(check.raised), per_line(check.silent));
-    let state = match check.state {
-        CounterState::Believed => {
-            let each = event.per_line.iter().map(|(fill, n)| format!("{} {n:.2}", named(*fill)));
-            let each: Vec<String> = each.collect();
-            format!("a line of {}, filled over: {}", size(event.bytes), each.join(", "))
-        }
-        CounterState::Disproved => {
-            format!(
-                "not used, it counts something else: {raised} a line sent out, {silent} a line kept"
-            )
-        }
-        CounterState::Refused { errno } => {
-            format!("not to be had here (error {errno}); see `stallscope probe clock`")
-        }
-        _ => format!("{raised} a line sent out, {silent} a line kept"),
-    };
-    format!("{}: {state}; untested on hardware", check.name)
+fn counted(counted: &CountedEvent) -> String {
+    event(&counted.check, ["a line sent out", "a line kept"], |_| {
+        let each = counted.per_line.iter().map(|(fill, n)| format!("{} {n:.2}", named(*fill)));
+        let each: Vec<String> = each.collect();
+        format!("a line of {}, filled over: {}", size(counted.bytes), each.join(", "))
+    })
 }
 
 fn named(fill: Fill) -> &'static str {

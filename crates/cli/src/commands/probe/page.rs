@@ -1,6 +1,7 @@
 //! What the screens of all probes have in common: a label, words or numbers behind it, 80 columns.
 
 use stallscope::clock::Reading;
+use stallscope::clock::counters::{CounterCheck, CounterState};
 use stallscope::model::Measurement;
 use stallscope::probes::{Control, Protocol, Published};
 
@@ -117,6 +118,26 @@ impl Page {
 /// What stands where a cell would be that needs a feature.
 pub fn lacks(feature: &str) -> String {
     format!("not measured: this processor (or its hypervisor) shows no {feature}")
+}
+
+/// The maker's event and what became of it: counts of the two kernels that it was held against, or
+/// what is to be said where it is believed.
+pub fn event(
+    check: &CounterCheck,
+    [raises, stays]: [&str; 2],
+    believed: impl FnOnce(&str) -> String,
+) -> String {
+    let each = |value: Option<f64>| value.map_or("?".to_owned(), |v| format!("{v:.2}"));
+    let counts = format!("{} {raises}, {} {stays}", each(check.raised), each(check.silent));
+    let state = match check.state {
+        CounterState::Believed => believed(&counts),
+        CounterState::Disproved => format!("not used, it counts something else: {counts}"),
+        CounterState::Refused { errno } => {
+            format!("not to be had here (error {errno}); see `stallscope probe clock`")
+        }
+        _ => counts,
+    };
+    format!("{}: {state}; untested on hardware", check.name)
 }
 
 /// Breaks at spaces so that no line is longer than `width`, unless a single word is. A number

@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use crate::code::loops::Seen;
+
 /// An instruction that does not only go on to the next.
 #[derive(Clone, Copy)]
 struct Jump {
@@ -16,14 +18,6 @@ struct Jump {
 /// Those of one function, by address.
 #[derive(Default)]
 pub(super) struct Jumps(SmallVec<[Jump; 32]>);
-
-/// What a search knows about what comes in front of a jump.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    Never,
-    OnPath,
-    Left,
-}
 
 impl Jumps {
     /// Adds one behind the others.
