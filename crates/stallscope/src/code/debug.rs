@@ -124,7 +124,7 @@ impl Debug {
             let file = object::File::parse(&parts).ok()?;
             let section = |id: SectionId| {
                 Ok::<_, gimli::Error>(
-                    section_named(&file, None, id.dwo_name()).unwrap_or_else(nothing),
+                    section_named(&parts, &file, None, id.dwo_name()).unwrap_or_else(nothing),
                 )
             };
             gimli::DwarfPackage::load(section, nothing()).ok()
@@ -142,7 +142,9 @@ impl Debug {
         let parts = Parts::of_file(File::open(path).ok()?).ok()?;
         let file = object::File::parse(&parts).ok()?;
         let section = |id: SectionId| {
-            Ok::<_, gimli::Error>(section_named(&file, None, id.dwo_name()).unwrap_or_else(nothing))
+            Ok::<_, gimli::Error>(
+                section_named(&parts, &file, None, id.dwo_name()).unwrap_or_else(nothing),
+            )
         };
         let mut dwarf = Dwarf::load(section).ok()?;
         dwarf.make_dwo(&load.parent);
@@ -173,7 +175,7 @@ fn open_units(path: &Path) -> Option<Units> {
         return None;
     }
     let mut ranges = Vec::new();
-    let arranged = section_named(&file, None, Some(".debug_aranges"))?;
+    let arranged = section_named(&parts, &file, None, Some(".debug_aranges"))?;
     let mut headers = gimli::DebugAranges::from(arranged).headers();
     while let Ok(Some(header)) = headers.next() {
         let mut entries = header.entries();
@@ -233,17 +235,7 @@ impl Units {
             SectionId::DebugStrOffsets,
         ];
         IDS.into_iter()
-            .filter_map(|id| {
-                let section = file.section_by_name(id.name())?;
-                let range = section.compressed_file_range().ok()?;
-                let bytes = match range.format {
-                    object::CompressionFormat::None => {
-                        self.parts.share(range.offset, range.uncompressed_size)?
-                    }
-                    _ => return Some((id, section_named(&file, None, Some(id.name()))?)),
-                };
-                Some((id, Reader::new(bytes, LittleEndian)))
-            })
+            .filter_map(|id| Some((id, section_named(&self.parts, &file, None, Some(id.name()))?)))
             .collect()
     }
 }
@@ -251,7 +243,9 @@ impl Units {
 fn open_whole(parts: &Parts, placed: Option<&Placed>) -> Option<Form> {
     let file = object::File::parse(parts).ok()?;
     let section = |id: SectionId| {
-        Ok::<_, gimli::Error>(section_named(&file, placed, Some(id.name())).unwrap_or_else(nothing))
+        Ok::<_, gimli::Error>(
+            section_named(parts, &file, placed, Some(id.name())).unwrap_or_else(nothing),
+        )
     };
     Some(Form::Whole(Rc::new(Book::of(Dwarf::load(section).ok()?)?)))
 }
@@ -266,11 +260,17 @@ fn open_form(path: &Path) -> Option<Form> {
 
 /// A section's bytes, decompressed, its holes filled if the file was placed.
 fn section_named(
+    parts: &Parts,
     file: &ProgramFile<'_>,
     placed: Option<&Placed>,
     name: Option<&str>,
 ) -> Option<Reader> {
     let section = file.section_by_name(name?)?;
+    let range = section.compressed_file_range().ok()?;
+    if placed.is_none() && range.format == object::CompressionFormat::None {
+        let bytes = parts.share(range.offset, range.uncompressed_size)?;
+        return Some(Reader::new(bytes, LittleEndian));
+    }
     let data = section.uncompressed_data().ok()?;
     let bytes: Arc<[u8]> = match placed {
         Some(placed) => {
