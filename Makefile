@@ -27,7 +27,7 @@ cases: setup ## Build the programs of all cases
 test: cases ## The gate: format, lints, tests, documentation, generated files
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) xtask check
 
