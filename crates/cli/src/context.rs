@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::args::CommonArgs;
 
@@ -66,7 +66,7 @@ impl Context {
     pub fn interrupt(&self) -> &AtomicBool {
         self.interrupt.get_or_init(|| {
             let flag = Arc::new(AtomicBool::new(false));
-            for signal in [SIGINT, SIGTERM, SIGHUP] {
+            for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
                 // Only an invalid signal number can fail here; then Ctrl-C still ends us, and the
                 // kernel ends the child with us.
                 let _ = signal_hook::flag::register(signal, Arc::clone(&flag));

@@ -19,6 +19,7 @@ use args::{Cli, Command};
 pub use commands::case::CaseReport;
 pub use commands::scan::ScanDifference;
 use context::{Context, Outcome};
+use stallscope::trace::child::dismiss_guardian;
 
 /// Parses the arguments, runs the command and maps its outcome to an exit code.
 #[must_use]
@@ -39,6 +40,7 @@ pub fn main() -> ExitCode {
         Command::Sweep(args) => commands::sweep::run(&args, &context),
         Command::Trace(args) => commands::trace::run(&args, &context),
     };
+    dismiss_guardian();
     match result {
         Ok(outcome) => outcome.exit_code(),
         Err(_) if context.interrupted() => {

@@ -1,6 +1,6 @@
 //! From raw samples to a verdict: the same samples and settings always give the same words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -442,6 +442,12 @@ fn program_warnings(pairs: &[Pair<'_>]) -> Vec<Warning> {
     let (a, b) = (failed(Arm::A), failed(Arm::B));
     if a + b > 0 {
         warnings.push(Warning::FailuresIgnored { a, b });
+    }
+    let leaving = pairs.iter().copied().flatten().filter(|run| !run.left_behind.is_empty());
+    let runs = leaving.clone().count() as u32;
+    if runs > 0 {
+        let names: BTreeSet<String> = leaving.flat_map(|run| run.left_behind.clone()).collect();
+        warnings.push(Warning::LeftBehind { runs, names: names.into_iter().collect() });
     }
     warnings
 }

@@ -227,6 +227,7 @@ mod tests {
                 peak_memory_bytes: 0,
                 status: Status::Code(0),
                 stdout: Output::default(),
+                left_behind: Vec::new(),
                 stderr: Output::default(),
             },
             notes: Vec::new(),

@@ -147,6 +147,7 @@ mod tests {
             peak_memory_bytes: 0,
             status: Status::Code(0),
             stdout: Output { tail: text.into(), ..Output::default() },
+            left_behind: Vec::new(),
             stderr: Output::default(),
         }
     }

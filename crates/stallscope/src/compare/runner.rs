@@ -37,6 +37,9 @@ pub struct RunSample {
     /// How it failed, when failures are tolerated; absent for exit code 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Names of the processes that were still there when it had ended, and were killed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_behind: Vec<String>,
 }
 
 fn is_zero(n: &u32) -> bool {
@@ -199,7 +202,7 @@ impl Runner for ProcessRunner<'_> {
 impl ProcessRunner<'_> {
     /// One process, or as many as fit into the fixed time.
     fn sample(&self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
-        let (mut output, mut failure) = (String::new(), None);
+        let (mut output, mut failure, mut left_behind) = (String::new(), None, Vec::new());
         let amounts = Amounts::in_time(self.operations_in, || {
             let (exit, amounts) = self.one(plan)?;
             if output.is_empty() {
@@ -208,9 +211,10 @@ impl ProcessRunner<'_> {
             if !exit.status.success() {
                 failure = Some(exit.status.to_string());
             }
+            left_behind.extend(exit.left_behind);
             Ok::<_, CompareError>(amounts)
         })?;
-        Ok(RunSample { plan: *plan, amounts, repeats: 0, output, failure })
+        Ok(RunSample { plan: *plan, amounts, repeats: 0, output, failure, left_behind })
     }
 
     fn one(&self, plan: &PlannedRun) -> Result<(Exit, Amounts), CompareError> {

@@ -153,6 +153,7 @@ impl Runner for SimulatedMachine {
             repeats: 0,
             output: "same".into(),
             failure: None,
+            left_behind: Vec::new(),
         })
     }
 }

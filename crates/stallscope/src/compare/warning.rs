@@ -105,6 +105,13 @@ pub enum Warning {
         /// Which arms.
         arms: Vec<Arm>,
     },
+    /// Processes were still running when their run had ended, and were killed.
+    LeftBehind {
+        /// How many runs left any.
+        runs: u32,
+        /// Their names.
+        names: Vec<String>,
+    },
     /// Runs that failed were counted.
     FailuresIgnored {
         /// Failed runs of A.
@@ -192,6 +199,12 @@ impl Warning {
                     names.join(" and ")
                 )
             }
+            Self::LeftBehind { runs, names } => write!(
+                f,
+                "{runs} runs left processes behind ({}), which were killed: their time is in no \
+                 figure here",
+                names.join(", ")
+            ),
             Self::FailuresIgnored { a, b } => write!(
                 f,
                 "failing runs were counted ({a} of A, {b} of B): a program that fails early is fast"
@@ -299,6 +312,7 @@ mod tests {
             Warning::OutputDiffers,
             Warning::OutputVaries { arms: vec![Arm::A, Arm::B] },
             Warning::FailuresIgnored { a: 1, b: 0 },
+            Warning::LeftBehind { runs: 3, names: vec!["sleep".into()] },
         ];
         let mut said: Vec<String> = all.iter().map(ToString::to_string).collect();
         assert!(said.iter().all(|s| s.len() > 40), "{said:#?}");

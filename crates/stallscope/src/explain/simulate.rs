@@ -54,6 +54,7 @@ impl Bench for InventedBench {
                 peak_memory_bytes: 1 << 20,
                 status: Status::Code(0),
                 stdout: Output::default(),
+                left_behind: Vec::new(),
                 stderr: Output::default(),
             },
             notes: self.notes.clone(),

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::trace::whole_file::WholeFile;
+
 /// The version of the envelope; see FORMAT.md for what each version changed.
 pub const ENVELOPE_VERSION: u32 = 1;
 
@@ -51,8 +53,8 @@ pub fn to_json(kind: &str, result: &impl Serialize) -> Result<String, ReportErro
     Ok(text)
 }
 
-/// Writes `text` to a temporary file next to `path` and renames it, so that a reader finds the old
-/// file or the whole new one. A device or a pipe (`/dev/stdout`) is written in place.
+/// Writes `text` so that a reader finds the old file or the whole new one. A device or a pipe
+/// (`/dev/stdout`) is written in place.
 ///
 /// # Errors
 /// [`ReportError::Write`] with the path; then an older file is still there.
@@ -61,27 +63,12 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
         return std::fs::write(path, text).map_err(failed);
     }
-    // Renaming over a link would replace the link, not the file that it means.
-    let target = path.canonicalize().unwrap_or_else(|_| path.into());
-    let folder = match target.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
+    let write = || {
+        let mut file = WholeFile::create(path)?;
+        file.write_all(text.as_bytes())?;
+        file.keep()
     };
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    file.as_file().set_permissions(mode(&target)).map_err(failed)?;
-    file.persist(&target).map_err(|e| failed(e.error))?;
-    Ok(())
-}
-
-/// The permissions of the file that is replaced, or those of an ordinary new file; a temporary file
-/// would be readable by its owner alone.
-fn mode(target: &Path) -> std::fs::Permissions {
-    use std::os::unix::fs::PermissionsExt;
-    match target.metadata() {
-        Ok(existing) if existing.is_file() => existing.permissions(),
-        _ => std::fs::Permissions::from_mode(0o644),
-    }
+    write().map_err(failed)
 }
 
 #[cfg(test)]
@@ -97,16 +84,6 @@ mod tests {
         assert_eq!(value["kind"], "comparison");
         assert_eq!(value["result"][1], 2);
         assert!(text.ends_with("}\n"));
-    }
-
-    #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("r.json");
-        write_file(&path, "old").unwrap();
-        write_file(&path, "new").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

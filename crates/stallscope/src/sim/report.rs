@@ -127,6 +127,15 @@ impl Models {
             self_check: recording.self_check.map(|check| check.unwrap_or_else(|e| e)),
             command: recording.exit.status.to_string(),
         };
+        let mut notes = recording.notes;
+        let left_behind = recording.exit.left_behind;
+        if !left_behind.is_empty() {
+            notes.push(format!(
+                "the command left {} processes behind ({}), which were killed",
+                left_behind.len(),
+                left_behind.join(", ")
+            ));
+        }
         let mut places = Places::new(recording.mappings);
         let jumps = self.counts.jumps(|address, size| places.x86_code(address, size));
         let store_buffer = self.store_buffer.report();
@@ -142,7 +151,7 @@ impl Models {
             jumps,
             jump_erratum,
             places: named,
-            notes: recording.notes,
+            notes,
         }
     }
 }

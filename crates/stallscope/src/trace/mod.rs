@@ -14,3 +14,4 @@ pub mod profile_data;
 pub mod recorded;
 pub mod sample;
 mod tracee;
+pub mod whole_file;

@@ -196,7 +196,7 @@ fn follow(
         None => engine.record(&launch, &window, limits, models)?,
     };
     if let (Some(file), Some(path)) = (file.take(), &args.record) {
-        recorded::keep(file, &recording, path)
+        recorded::keep(file, &recording)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok((recording, found.title))

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 
 use super::error::ChildError;
+use super::guardian::VARIABLE;
 
 /// What the child's standard streams are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,10 +64,36 @@ pub(super) struct Prepared {
     pub(super) argv: Vec<CString>,
     pub(super) envp: Vec<CString>,
     cpu_set: Option<libc::cpu_set_t>,
+    ignores_sigchld: bool,
+}
+
+/// Has the kernel tell us how children end, which it does not while `SIGCHLD` is ignored, as our
+/// parent may have left it. True from then on if it was; the commands we start get it back so.
+pub(super) fn hear_of_children() -> bool {
+    use std::sync::OnceLock;
+    static WAS_IGNORED: OnceLock<bool> = OnceLock::new();
+    *WAS_IGNORED.get_or_init(|| {
+        // SAFETY: an all-zero sigaction is valid and is filled by the first call; the second sets the
+        // default action.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGCHLD, std::ptr::null(), &raw mut action);
+            let ignored = action.sa_sigaction == libc::SIG_IGN;
+            if ignored {
+                libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+            }
+            ignored
+        }
+    })
 }
 
 impl Prepared {
-    pub(super) fn new(launch: &Launch) -> Result<Self, ChildError> {
+    /// `mark` names the run in its environment.
+    pub(super) fn new(
+        launch: &Launch,
+        mark: &str,
+        ignores_sigchld: bool,
+    ) -> Result<Self, ChildError> {
         let c = |bytes: &[u8]| {
             CString::new(bytes).map_err(|_| ChildError::ZeroByte(launch.program.clone()))
         };
@@ -76,12 +103,19 @@ impl Prepared {
             argv.push(c(arg.as_bytes())?);
         }
         let mut envp = Vec::new();
+        let mut marks = mark.to_owned();
         for (key, value) in std::env::vars_os() {
+            if key == VARIABLE {
+                // We are ourselves in a run, whose guardian looks for its own mark.
+                marks = format!("{} {mark}", value.display());
+                continue;
+            }
             let mut pair = key.into_vec();
             pair.push(b'=');
             pair.extend(value.into_vec());
             envp.push(c(&pair)?);
         }
+        envp.push(c(format!("{VARIABLE}={marks}").as_bytes())?);
         let padding = "x".repeat(launch.environment_padding_bytes);
         envp.push(c(format!("STALLSCOPE_PADDING={padding}").as_bytes())?);
         let cpu_set = launch.cpu.map(|cpu| {
@@ -92,7 +126,7 @@ impl Prepared {
                 set
             }
         });
-        Ok(Self { path, argv, envp, cpu_set })
+        Ok(Self { path, argv, envp, cpu_set, ignores_sigchld })
     }
 }
 
@@ -126,6 +160,9 @@ pub(super) unsafe fn become_program(
         libc::dup2(err, 2);
         // Rust ignores SIGPIPE; the program expects the default. Masks are inherited too.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        if prepared.ignores_sigchld {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+        }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());

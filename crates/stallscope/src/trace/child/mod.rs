@@ -5,11 +5,15 @@
 //! our own: the child puts itself into its own process group, asks the kernel to kill it when we
 //! die, waits for one byte, then executes. Wall time runs from that byte to the exit, so the fork
 //! itself is not in it. Output goes through pipes into a running digest, so that a program which
-//! prints gigabytes costs no memory. A limit, an interrupt or a dropped value kills the whole group.
+//! prints gigabytes costs no memory. A limit, an interrupt or a dropped value kills the whole group;
+//! what has left the group is found among our own children ([`leftovers`]), and should we be killed
+//! ourselves, a guardian ends what is left ([`guardian`]).
 
 mod addresses;
 mod error;
+mod guardian;
 mod launch;
+mod leftovers;
 mod output;
 
 use std::fs::File;
@@ -26,6 +30,7 @@ use nix::unistd::pipe2;
 
 pub use addresses::FixedAddresses;
 pub use error::ChildError;
+pub use guardian::dismiss_guardian;
 pub use launch::{Launch, Streams, resolve_program};
 pub use output::Output;
 
@@ -92,6 +97,8 @@ pub struct Exit {
     pub stdout: Output,
     /// What it wrote to standard error.
     pub stderr: Output,
+    /// Names of the processes that were still there when it had ended; they were killed.
+    pub left_behind: Vec<String>,
 }
 
 /// A child that was forked and has not been waited for yet. Dropping it kills its process group.
@@ -104,6 +111,7 @@ pub struct Child {
     stderr: Stream,
     started: Option<Instant>,
     reaped: bool,
+    run: leftovers::Run,
 }
 
 impl Child {
@@ -114,7 +122,11 @@ impl Child {
     /// # Errors
     /// When the system has no process or descriptor left, or an argument holds a zero byte.
     pub fn hold(launch: &Launch) -> Result<Self, ChildError> {
-        let prepared = Prepared::new(launch)?;
+        let sigchld_was_ignored = launch::hear_of_children();
+        leftovers::adopt_orphans();
+        guardian::start();
+        let mark = leftovers::next_mark();
+        let prepared = Prepared::new(launch, &mark, sigchld_was_ignored)?;
         let argv = pointers(&prepared.argv);
         let envp = pointers(&prepared.envp);
         let pipe = || pipe2(OFlag::O_CLOEXEC).map_err(system("make a pipe"));
@@ -171,6 +183,7 @@ impl Child {
             stderr: Stream::new(err_read),
             started: None,
             reaped: false,
+            run: leftovers::Run::begun(pid, mark),
         })
     }
 
@@ -298,7 +311,8 @@ impl Child {
 
     fn reap(mut self, started: Instant) -> Result<Exit, ChildError> {
         let wall_ns = started.elapsed().as_nanos() as u64;
-        // Whatever it left running shares its group. Before the wait, while the number is still ours.
+        let left_behind = self.run.left_behind();
+        // Before the wait, while the number is still ours.
         kill_group(self.pid);
         let mut status = 0;
         // SAFETY: an all-zero rusage is valid, wait4 fills it.
@@ -309,6 +323,7 @@ impl Child {
             return Err(system("collect the child's end")(Errno::last()));
         }
         self.reaped = true;
+        self.run.end_orphans();
         // What is in the pipes now, not until they close: a daemon may hold them open for ever.
         for stream in [&mut self.stdout, &mut self.stderr] {
             while stream.drain() {}
@@ -327,6 +342,7 @@ impl Child {
             status,
             stdout: self.stdout.finish(),
             stderr: self.stderr.finish(),
+            left_behind,
         })
     }
 }
@@ -344,6 +360,7 @@ impl Drop for Child {
                 && Errno::last() == Errno::EINTR
             {}
         }
+        self.run.end_orphans();
     }
 }
 

@@ -239,6 +239,7 @@ impl<R: BufRead> Reader<R> {
             peak_memory_bytes: 0,
             status,
             stdout: none(),
+            left_behind: Vec::new(),
             stderr: none(),
         };
         Ok(Recording { engine, instructions, wall_ns, ended, mappings, self_check, notes, exit })

@@ -49,6 +49,7 @@ fn recording() -> Recording {
             peak_memory_bytes: 0,
             status: Status::Signal(11),
             stdout: Output::default(),
+            left_behind: Vec::new(),
             stderr: Output::default(),
         },
     }

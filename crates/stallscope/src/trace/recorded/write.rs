@@ -4,12 +4,11 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use tempfile::NamedTempFile;
-
 use super::number::{put, put_difference};
 use super::{DESCRIBE, END, MAGIC, RESTART, RUN};
 use crate::trace::child::Status;
 use crate::trace::engine::{AccessKind, Block, BlockId, Ended, MemoryAccess, Recording, Sink};
+use crate::trace::whole_file::WholeFile;
 
 /// Bytes that are gathered before they are written.
 const CHUNK_BYTES: usize = 1 << 16;
@@ -136,16 +135,14 @@ impl<W: Write> Sink for Writer<W> {
 ///
 /// # Errors
 /// When its folder cannot be written to.
-pub fn create(path: &Path) -> io::Result<Writer<NamedTempFile>> {
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok(Writer::new(NamedTempFile::new_in(folder)?))
+pub fn create(path: &Path) -> io::Result<Writer<WholeFile>> {
+    Ok(Writer::new(WholeFile::create(path)?))
 }
 
 /// Ends a file begun with [`create`] and puts it in its place.
 ///
 /// # Errors
 /// Whatever failed while writing; then an older file is still there.
-pub fn keep(writer: Writer<NamedTempFile>, recording: &Recording, path: &Path) -> io::Result<()> {
-    writer.finish(recording)?.persist(path)?;
-    Ok(())
+pub fn keep(writer: Writer<WholeFile>, recording: &Recording) -> io::Result<()> {
+    writer.finish(recording)?.keep()
 }

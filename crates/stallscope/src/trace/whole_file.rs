@@ -1,0 +1,148 @@
+//! A file that is at its place whole or not at all.
+//!
+//! It has no name while it is written (`O_TMPFILE`), so that nothing is left of it should we be
+//! killed. Where the file system has no such files, it has a name beside its place meanwhile.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::linkat;
+use tempfile::{NamedTempFile, TempPath};
+
+/// A file that is being written.
+#[derive(Debug)]
+pub struct WholeFile {
+    file: File,
+    /// Its name meanwhile, if it has one.
+    name: Option<TempPath>,
+    /// Where it is to be.
+    target: PathBuf,
+}
+
+impl WholeFile {
+    /// Begins the file that will be at `path`.
+    ///
+    /// # Errors
+    /// When its folder cannot be written to.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        // Renaming over a link would replace the link, not the file that it means.
+        let target = path.canonicalize().unwrap_or_else(|_| path.into());
+        if target.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        let nameless = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_TMPFILE)
+            .mode(0o600)
+            .open(folder(&target));
+        let (file, name) = match nameless {
+            Ok(file) => (file, None),
+            Err(_) => {
+                let (file, name) = NamedTempFile::new_in(folder(&target))?.into_parts();
+                (file, Some(name))
+            }
+        };
+        Ok(Self { file, name, target })
+    }
+
+    /// Puts the file in its place, with the permissions of the one that it replaces, else those of an
+    /// ordinary new file.
+    ///
+    /// # Errors
+    /// Whatever fails; then an older file is still there.
+    pub fn keep(self) -> io::Result<()> {
+        let permissions = match self.target.metadata() {
+            Ok(existing) if existing.is_file() => existing.permissions(),
+            _ => Permissions::from_mode(0o644),
+        };
+        self.file.set_permissions(permissions)?;
+        let name = match self.name {
+            Some(name) => name,
+            None => named(&self.file, folder(&self.target))?,
+        };
+        name.persist(&self.target).map_err(|e| e.error)
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn folder(target: &Path) -> &Path {
+    match target.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Gives a nameless file a name: the kernel has no call that would put it in another's place.
+fn named(file: &File, folder: &Path) -> io::Result<TempPath> {
+    let this = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let link = |to: &Path| {
+        linkat(AT_FDCWD, &this, AT_FDCWD, to, AtFlags::AT_SYMLINK_FOLLOW).map_err(io::Error::from)
+    };
+    Ok(tempfile::Builder::new().make_in(folder, link)?.into_temp_path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn it_replaces_whole_and_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.json");
+        for text in ["old and longer", "new"] {
+            let mut file = WholeFile::create(&path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let before = std::fs::read_to_string(&path).ok();
+            assert_ne!(before.as_deref(), Some(text));
+            file.keep().unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(names(folder.path()), ["r.json"]);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+    }
+
+    #[test]
+    fn what_is_not_kept_was_never_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = WholeFile::create(&folder.path().join("r.json")).unwrap();
+        file.write_all(b"half").unwrap();
+        let has_name = file.name.is_some();
+        assert_eq!(names(folder.path()).len(), usize::from(has_name));
+        drop(file);
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn permissions_and_links_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("r"), folder.path().join("link"));
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let mut file = WholeFile::create(&link).unwrap();
+        file.write_all(b"new").unwrap();
+        file.keep().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        assert!(link.is_symlink());
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    }
+}
