@@ -43,6 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         skip: 0,
         length: Length::Instructions(u64::MAX),
         memory: false,
+        budget: None,
     };
     let launch = Launch {
         program,

@@ -58,7 +58,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(("insns", n)) => Length::Instructions(n.parse()?),
         _ => return Err("the length is calls:N or insns:N".into()),
     };
-    let window = Window { start, skip: skip.parse()?, length, memory: mode == "memory" };
+    let window =
+        Window { start, skip: skip.parse()?, length, memory: mode == "memory", budget: None };
     let launch = Launch {
         program: stallscope::trace::child::resolve_program(program.as_ref())?,
         args: rest.iter().map(Into::into).collect(),

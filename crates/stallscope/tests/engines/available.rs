@@ -23,7 +23,9 @@ pub fn engines() -> Vec<&'static dyn Engine> {
 #[expect(clippy::print_stderr, reason = "a skipped test must be heard")]
 pub fn engines_for(program: &Program) -> Vec<&'static dyn Engine> {
     let knows = |engine: &&'static dyn Engine| {
-        let unknown = program.needs.filter(|feature| feature.starts_with("avx512"));
+        let unknown = program.needs.filter(|feature| {
+            ["avx512", "amx", "seccomp"].iter().any(|known| feature.starts_with(known))
+        });
         let Some(feature) = unknown.filter(|_| engine.id() == "qemu") else { return true };
         eprintln!("SKIPPED: {} by qemu: it does not emulate {feature}", program.name);
         false

@@ -104,8 +104,13 @@ fn blocked(path: &Path, mesh: &str) -> Vec<f64> {
         "step" => Length::Instructions(INSTRUCTIONS),
         _ => Length::Calls(1),
     };
-    let window =
-        Window { start: Start::At { object: None, svma: start }, skip: 1, length, memory: true };
+    let window = Window {
+        start: Start::At { object: None, svma: start },
+        skip: 1,
+        length,
+        memory: true,
+        budget: None,
+    };
     let mut launch = launch(path);
     launch.args = [mesh, "--decodes", "3"].map(Into::into).into();
     let mut models = subjects().map(|(rule, shape)| StoreBuffer::new(rule, shape));

@@ -67,6 +67,7 @@ fn a_window_that_never_starts_says_why() {
             skip: 0,
             length: Length::Calls(1),
             memory: true,
+            budget: None,
         };
         assert!(said(&at(None, 0xdead_0000)).contains("in no executable part"));
         assert!(said(&at(Some("libnone.so.1"), 0x1000)).contains("was never loaded"));

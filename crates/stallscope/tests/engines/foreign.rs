@@ -124,6 +124,7 @@ fn the_merged_load_is_blocked_on_neoverse_too() {
             skip: 1,
             length: Length::Calls(1),
             memory: true,
+            budget: None,
         };
         let profile = MachineProfile::for_microarchitecture(Microarchitecture::NeoverseV2);
         let mut shape = StoreBufferShape::default();

@@ -106,7 +106,7 @@ fn run(program: &Program) {
         let (recording, steps) = record(engine, &path, &window(&path, skip, calls))
             .unwrap_or_else(|e| panic!("{} by {}: {e}", program.name, engine.id()));
         assert_eq!(recording.ended, Ended::Length, "{}", program.name);
-        let steps_instead = program.waits_for_threads && engine.id() == "translate";
+        let steps_instead = program.steps && engine.id() == "translate";
         let by = if steps_instead { "step" } else { engine.id() };
         assert_eq!(recording.engine, by, "{}: {:?}", program.name, recording.notes);
         assert!(!matches!(recording.self_check, Some(Err(_))), "{:?}", recording.self_check);
@@ -156,7 +156,7 @@ fn a_start_in_a_library_is_found_when_it_is_loaded() {
         maps.lines().find(|l| l.contains("/libc.so.6")).expect("the tests use the C library");
     let libc = Path::new(&libc[libc.find('/').unwrap()..]);
     let start = Start::At { object: Some(libc.into()), svma: function(libc, "qsort") };
-    let window = Window { start, skip: 0, length: Length::Calls(1), memory: false };
+    let window = Window { start, skip: 0, length: Length::Calls(1), memory: false, budget: None };
     for engine in engines() {
         let (recording, steps) = record(engine, &path, &window).unwrap();
         assert_eq!(recording.ended, Ended::Length);

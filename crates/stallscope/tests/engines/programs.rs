@@ -12,7 +12,7 @@ pub struct Program {
     pub source: &'static str,
     /// What the compiler is told.
     pub flags: &'static [&'static str],
-    /// A feature as in `/proc/cpuinfo`, without which it cannot run.
+    /// A feature as in `/proc/cpuinfo`, without which it cannot run; `seccomp` is the kernel's.
     pub needs: Option<&'static str>,
     /// Arrivals to skip and calls to follow.
     pub window: [u64; 2],
@@ -24,8 +24,8 @@ pub struct Program {
     pub has_signals: bool,
     /// Whether the window is the same in every run.
     pub repeats_itself: bool,
-    /// Whether it waits in the window for its other threads, which a copy does not have.
-    pub waits_for_threads: bool,
+    /// Whether a copy cannot follow it, so that it is stepped.
+    pub steps: bool,
 }
 
 const PLAIN: Program = Program {
@@ -38,7 +38,7 @@ const PLAIN: Program = Program {
     output: "",
     has_signals: false,
     repeats_itself: true,
-    waits_for_threads: false,
+    steps: false,
 };
 
 const fn asm(name: &'static str, source: &'static str, needs: Option<&'static str>) -> Program {
@@ -54,6 +54,7 @@ pub const ASSEMBLY: &[Program] = &[
     asm("sse", "sse.S", None),
     asm("avx2", "avx2.S", Some("avx2")),
     asm("avx512", "avx512.S", Some("avx512f")),
+    asm("amx", "amx.S", Some("amx_tile")),
 ];
 
 const CALLS: Program = Program {
@@ -142,7 +143,7 @@ pub const COMPILED: &[Program] = &[
         entries: &[("window", 1)],
         output: "880\n",
         repeats_itself: false,
-        waits_for_threads: true,
+        steps: true,
         ..PLAIN
     },
     LIBRARY,
@@ -163,6 +164,31 @@ pub const COMPILED: &[Program] = &[
         // The runtime's own thread asks for the processor now and then, at the entry of a function,
         // which then begins again.
         repeats_itself: false,
+        ..PLAIN
+    },
+    Program {
+        name: "signal_registers",
+        source: "signal_registers.c",
+        output: "-1\n",
+        has_signals: true,
+        ..PLAIN
+    },
+    Program { name: "fork_memory", source: "fork_memory.c", output: "3000\n", ..PLAIN },
+    Program {
+        name: "filter",
+        source: "filter.c",
+        needs: Some("seccomp"),
+        output: "4036480582\n",
+        steps: true,
+        ..PLAIN
+    },
+    Program {
+        name: "filter_inside",
+        source: "filter.c",
+        flags: &["-DINSIDE"],
+        needs: Some("seccomp"),
+        output: "4036480582\n",
+        steps: true,
         ..PLAIN
     },
     COMPUTED,
@@ -198,7 +224,7 @@ impl Program {
     /// Whether this processor can run it; a skip is heard.
     #[expect(clippy::print_stderr, reason = "a skipped test must be heard")]
     pub fn runs_here(&self) -> bool {
-        let Some(feature) = self.needs else { return true };
+        let Some(feature) = self.needs.filter(|feature| *feature != "seccomp") else { return true };
         let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let has = cpu
             .lines()

@@ -70,6 +70,7 @@ pub fn window(program: &Path, skip: u64, calls: u64) -> Window {
         skip,
         length: Length::Calls(calls),
         memory: true,
+        budget: None,
     }
 }
 

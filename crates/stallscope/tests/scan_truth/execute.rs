@@ -51,6 +51,7 @@ pub fn natively(program: &Path, rule: ForwardingRule) -> Result<Truth, String> {
         skip: 0,
         length: Length::Calls(1),
         memory: true,
+        budget: None,
     };
     let (mut near, mut far) = buffers(rule);
     let mut both = Fan(vec![&mut near, &mut far]);

@@ -135,6 +135,9 @@ pub struct LayoutArgs {
     /// Write the functions of the window in the order of their first use, for a linker
     #[arg(long, value_name = "FILE", requires = "suggest")]
     order_file: Option<PathBuf>,
+    /// End a traced window after this time, however long it is by then (10s, 500ms, 2m)
+    #[arg(long, value_name = "DURATION", value_parser = words::duration, default_value = "60s")]
+    budget: std::time::Duration,
     /// Give up when one run takes longer than this (10s, 500ms, 2m)
     #[arg(long, value_name = "DURATION", value_parser = words::duration)]
     timeout: Option<Duration>,

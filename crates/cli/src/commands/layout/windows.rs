@@ -5,11 +5,13 @@ use std::path::Path;
 use anyhow::bail;
 use stallscope::code::Image;
 use stallscope::layout::{Toolchain, TracedWindow, WindowLog, toolchain};
+use stallscope::sim::Fan;
 use stallscope::trace::child::{Launch, Limits, Streams};
 use stallscope::trace::engine::{Ended, Length, Recording, Window};
 
 use super::super::trace;
 use super::LayoutArgs;
+use crate::commands::trace::progress::FollowProgress;
 use crate::context::Context;
 
 /// One window of each program.
@@ -55,9 +57,12 @@ fn followed(
     };
     let limits = Limits { timeout: args.timeout, interrupt: context.interrupt() };
     let length = Length::Calls(args.calls);
-    let window = Window { start, skip: args.skip, length, memory: false };
+    let budget = Some(args.budget);
+    let window = Window { start, skip: args.skip, length, memory: false, budget };
     let mut log = WindowLog::default();
-    let recording = engine.record(&launch, &window, limits, &mut log)?;
+    let mut progress = FollowProgress::new(context, None);
+    let recording =
+        engine.record(&launch, &window, limits, &mut Fan(vec![&mut log, &mut progress]))?;
     let calls = if args.calls == 1 { "call" } else { "calls" };
     let source = format!("engine {}, {} {calls} of {function}", recording.engine, args.calls);
     whole(image, log, &recording, source)
@@ -83,7 +88,13 @@ fn whole(
     if !window.touches_program() {
         bail!("{}: none of its code is of {program}; name the window's own program", window.source);
     }
-    if recording.ended != Ended::Length {
+    if recording.ended == Ended::Short {
+        window.notes.push(format!(
+            "the window of {program} ended before its calls were over, so figures per operation are \
+             too small: {}",
+            recording.notes.join("; ")
+        ));
+    } else if recording.ended != Ended::Length {
         window.notes.push(format!(
             "the window of {program} ended before its calls were over, because the thread or its \
              process ended: figures per operation are too small. A Go program goes on in \

@@ -3,6 +3,7 @@
 //! The command's standard streams are the user's own, so its output is what it would be without us.
 //! What we have to say therefore goes to standard error.
 
+pub(in crate::commands) mod progress;
 mod screen;
 pub(in crate::commands) mod start;
 
@@ -24,6 +25,7 @@ use stallscope::trace::engine::{ENGINES, Engine, Length, Recording, Sink, Window
 use stallscope::trace::recorded;
 
 use super::words;
+use crate::commands::trace::progress::FollowProgress;
 use crate::context::{Context, Outcome};
 use crate::{output, profile, terminal};
 
@@ -78,6 +80,9 @@ pub struct TraceArgs {
     /// Run no command: model what FILE holds
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
+    /// End the window after this time, however long it is by then (10s, 500ms, 2m)
+    #[arg(long, value_name = "DURATION", value_parser = words::duration, default_value = "60s")]
+    budget: Duration,
     /// Give up when the command takes longer than this (10s, 500ms, 2m)
     #[arg(long, value_name = "DURATION", value_parser = words::duration)]
     timeout: Option<Duration>,
@@ -188,13 +193,25 @@ fn follow(
         (None, Some(count)) => Length::Instructions(count),
         (None, None) => Length::Instructions(usual_instructions(engine)),
     };
-    let window = Window { start: found.start, skip: args.skip, length, memory: true };
+    let window = Window {
+        start: found.start,
+        skip: args.skip,
+        length,
+        memory: true,
+        budget: Some(args.budget),
+    };
     let mut file = args.record.as_deref().map(recorded::create).transpose();
     let file = file.as_mut().map_err(|e| anyhow::anyhow!("cannot write the trace: {e}"))?;
-    let recording = match file {
-        Some(file) => engine.record(&launch, &window, limits, &mut Fan(vec![models, file]))?,
-        None => engine.record(&launch, &window, limits, models)?,
+    let instructions = match length {
+        Length::Instructions(count) => Some(count),
+        Length::Calls(_) => None,
     };
+    let mut progress = FollowProgress::new(context, instructions);
+    let mut sinks: Vec<&mut dyn Sink> = vec![models, &mut progress];
+    if let Some(file) = file {
+        sinks.push(file);
+    }
+    let recording = engine.record(&launch, &window, limits, &mut Fan(sinks))?;
     if let (Some(file), Some(path)) = (file.take(), &args.record) {
         recorded::keep(file, &recording)
             .with_context(|| format!("cannot write {}", path.display()))?;

@@ -38,6 +38,7 @@ mod target;
 pub mod translate;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::model::{Avma, Capability, FileOffset, Svma};
 use crate::trace::child::{Exit, Launch, Limits};
@@ -133,6 +134,9 @@ pub struct Window {
     pub length: Length,
     /// Whether to report memory accesses.
     pub memory: bool,
+    /// The longest time from its start to its end, as slow as the engine makes it; the window ends
+    /// there, [`Ended::Short`]. `None`: as long as it takes.
+    pub budget: Option<Duration>,
 }
 
 /// A file or region that code of the window came from.

@@ -2,7 +2,7 @@
 //!
 //! The decoder knows the operands, including the implied ones of `push`, `call` or `movs`. Here
 //! are the cases in which the operands alone do not tell what is touched: lanes that are masked
-//! off, gathers and scatters, bit strings, the area of `xsave`.
+//! off, gathers and scatters, bit strings, the area of `xsave`, the rows of a tile.
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory};
 
@@ -27,7 +27,21 @@ pub(super) struct Before<'a> {
 /// Whether the addresses or sizes depend on vector or mask registers.
 pub(super) fn needs_extended(insn: &Instruction) -> bool {
     let has_memory = (0..insn.op_count()).any(|i| is_memory(insn, i));
-    has_memory && (insn.is_vsib() || insn.op_mask() != Register::None || sign_mask(insn).is_some())
+    has_memory
+        && (insn.is_vsib()
+            || insn.op_mask() != Register::None
+            || sign_mask(insn).is_some()
+            || tile(insn).is_some())
+}
+
+/// The tile register that the instruction fills from memory or stores.
+fn tile(insn: &Instruction) -> Option<Register> {
+    use Mnemonic as M;
+    match insn.mnemonic() {
+        M::Tileloadd | M::Tileloaddt1 => Some(insn.op0_register()),
+        M::Tilestored => Some(insn.op1_register()),
+        _ => None,
+    }
 }
 
 /// Whether it has a `rep` prefix that means repetition.
@@ -181,6 +195,14 @@ fn each_stretch(
         return;
     }
     let Some(start) = address(0) else { return };
+    if let Some(tile) = tile(insn) {
+        // The index is the distance between rows, and the decoder leaves it out of the address.
+        let index = general(before.general, insn.memory_index()).unwrap_or(0);
+        let stride = index.wrapping_mul(insn.memory_index_scale().into());
+        let (rows, bytes) = before.extended.tile_shape(tile);
+        (0..rows).for_each(|row| found(start.wrapping_add(stride.wrapping_mul(row)), bytes));
+        return;
+    }
     let size = size_of(insn, memory);
     if size == 0 {
         found(start, area_bytes(insn.mnemonic()));

@@ -11,18 +11,20 @@ const AVX: u32 = 2;
 const OPMASK: u32 = 5;
 const ZMM_HIGH: u32 = 6;
 const ZMM_16: u32 = 7;
+const TILE_CONFIGURATION: u32 = 17;
+const COMPONENTS: usize = 18;
 
 /// Where each component lies in the standard layout; zero for one that this processor lacks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    offset: [usize; 8],
+    offset: [usize; COMPONENTS],
 }
 
 impl Layout {
     /// That of this processor.
     pub(super) fn detect() -> Self {
-        let mut offset = [0; 8];
-        for component in [AVX, OPMASK, ZMM_HIGH, ZMM_16] {
+        let mut offset = [0; COMPONENTS];
+        for component in [AVX, OPMASK, ZMM_HIGH, ZMM_16, TILE_CONFIGURATION] {
             offset[component as usize] =
                 std::arch::x86_64::__cpuid_count(0xd, component).ebx as usize;
         }
@@ -72,6 +74,17 @@ impl Extended {
             put(0, self.part(ZMM_16, index - 16, 64));
         }
         bytes
+    }
+
+    /// Rows of a tile register, and the bytes of each, as the program has configured it.
+    pub(super) fn tile_shape(&self, register: Register) -> (u64, u32) {
+        const BYTES_OF_TILES: usize = 16;
+        const ROWS_OF_TILES: usize = 48;
+        let configuration = self.part(TILE_CONFIGURATION, 0, 64);
+        let byte = |at: usize| configuration.get(at).copied().unwrap_or(0);
+        let tile = register.number();
+        let bytes = [byte(BYTES_OF_TILES + 2 * tile), byte(BYTES_OF_TILES + 2 * tile + 1)];
+        (byte(ROWS_OF_TILES + tile).into(), u16::from_le_bytes(bytes).into())
     }
 
     /// A mask register.

@@ -132,6 +132,8 @@ struct Follower<'t, 'l, 's> {
     touches: Vec<Touch>,
     registers: libc::user_regs_struct,
     instructions: u64,
+    until: Option<Instant>,
+    out_of_time: bool,
     unreadable: u64,
     signals: u64,
     most_threads: usize,
@@ -167,6 +169,8 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             touches: Vec::new(),
             registers,
             instructions: 0,
+            until: window.budget.map(|budget| Instant::now() + budget),
+            out_of_time: false,
             unreadable: 0,
             signals: 0,
             most_threads: 1,
@@ -193,7 +197,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             signal = match outcome {
                 Outcome::Executed { signal } => {
                     self.enter(insn.as_ref(), &before);
-                    self.hide_trap_flag(insn.as_ref());
+                    self.hide_trap_flag(insn.as_ref(), before.rax);
                     signal
                 }
                 Outcome::Interrupted { signal } => {
@@ -218,6 +222,12 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             };
             steps += 1;
             if steps.is_multiple_of(STEPS_PER_LOOK) {
+                if self.until.is_some_and(|until| Instant::now() >= until) {
+                    self.blocks.end(self.sink);
+                    self.out_of_time = true;
+                    self.target.deliver_later(signal);
+                    return Ok(Ended::Short);
+                }
                 self.most_threads = self.most_threads.max(self.target.thread_count());
                 self.target.look_around()?;
             }
@@ -361,8 +371,9 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
         }
     }
 
-    /// Takes the trap flag out of where the instruction has copied it to.
-    fn hide_trap_flag(&mut self, insn: Option<&Instruction>) {
+    /// Takes the trap flag out of where the instruction has copied it to. `rax_before` is the
+    /// number of the system call, if it is one.
+    fn hide_trap_flag(&mut self, insn: Option<&Instruction>, rax_before: u64) {
         match insn.map_or(Mnemonic::INVALID, Instruction::mnemonic) {
             Mnemonic::Pushf | Mnemonic::Pushfq => {
                 let at = Avma(self.registers.rsp);
@@ -372,7 +383,11 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
                     self.target.write(at.offset(1), &[byte]);
                 }
             }
-            Mnemonic::Syscall if self.registers.r11 & TRAP_FLAG != 0 => {
+            // Behind the return from a signal handler, r11 is what the program had in it.
+            Mnemonic::Syscall
+                if rax_before != libc::SYS_rt_sigreturn as u64
+                    && self.registers.r11 & TRAP_FLAG != 0 =>
+            {
                 let mut registers = self.registers;
                 registers.r11 &= !TRAP_FLAG;
                 // Refused only by a thread that was killed meanwhile.
@@ -386,6 +401,9 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.out_of_time {
+            notes.push("the window ends early: its budget of time is used up (--budget)".into());
+        }
         if self.most_threads > 1 {
             notes.push(format!(
                 "{} other threads ran on and were not followed",

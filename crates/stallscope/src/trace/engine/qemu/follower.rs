@@ -5,7 +5,7 @@
 //! one block for each repetition.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::super::calls::Calls;
 use super::code::{Code, Parser, Record};
@@ -43,6 +43,7 @@ pub(super) struct Follower<'s> {
     accesses: Vec<MemoryAccess>,
     began: Option<Instant>,
     wall_ns: Option<u64>,
+    ended_early: bool,
     instructions: u64,
     unreported: u64,
     masked_loads: u64,
@@ -69,6 +70,7 @@ impl<'s> Follower<'s> {
             accesses: Vec::new(),
             began: None,
             wall_ns: None,
+            ended_early: false,
             instructions: 0,
             unreported: 0,
             masked_loads: 0,
@@ -83,6 +85,23 @@ impl<'s> Follower<'s> {
     /// Whether the window has had its length.
     pub(super) fn is_over(&self) -> bool {
         self.wall_ns.is_some()
+    }
+
+    /// Whether the window began so long ago and is not over.
+    pub(super) fn has_run_for(&self, time: Duration) -> bool {
+        !self.is_over() && self.began.is_some_and(|began| began.elapsed() >= time)
+    }
+
+    /// Ends the window where it is.
+    pub(super) fn stop_early(&mut self) {
+        self.end();
+        self.ended_early = true;
+        self.wall_ns = Some(self.wall_ns());
+    }
+
+    /// Whether it was ended by [`Self::stop_early`].
+    pub(super) fn ended_early(&self) -> bool {
+        self.ended_early
     }
 
     /// Instructions in the window so far.

@@ -105,6 +105,10 @@ impl Engine for Qemu {
                 &limits,
                 |_| {
                     look(&mut channel, &mut wanted, &mut mapped, &mut follower);
+                    if window.budget.is_some_and(|budget| follower.has_run_for(budget)) {
+                        follower.stop_early();
+                        channel.stop();
+                    }
                     Ok(())
                 },
                 SLICE,
@@ -207,6 +211,7 @@ fn never_started(channel: &Channel, wanted: &Wanted, window: &Window, exit: &Exi
 
 fn ended(follower: &Follower<'_>, channel: &Channel, exit: &Exit) -> Ended {
     match exit.status {
+        _ if follower.ended_early() => Ended::Short,
         _ if follower.is_over() => Ended::Length,
         _ if channel.executing() => Ended::Exec,
         Status::Signal(signal) => Ended::Signal(signal),
@@ -225,6 +230,9 @@ fn notes(follower: &Follower<'_>, channel: &Channel, guest: &Guest) -> Vec<Strin
          by faster",
         guest.architecture
     )];
+    if follower.ended_early() {
+        notes.push("the window ends early: its budget of time is used up (--budget)".into());
+    }
     let others = channel.most_threads().saturating_sub(1);
     if others > 0 {
         notes.push(format!("{others} other threads ran on and were not followed"));

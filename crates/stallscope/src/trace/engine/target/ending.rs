@@ -64,8 +64,9 @@ impl Target<'_> {
     }
 
     fn detach(&mut self, tid: i32, signal: i32) {
-        // Both fail only for a thread that was killed meanwhile.
+        // All fail only for a thread that was killed meanwhile.
         let _ = tracee::set_breakpoint(tid, Slot(0), None);
+        let _ = tracee::set_breakpoints(tid, &[]);
         if tracee::detach(tid, signal).is_ok() {
             self.threads.remove(&tid);
         }

@@ -54,6 +54,10 @@ pub(super) struct Target<'a> {
     held: Option<i32>,
     /// Other threads that are kept stopped, and the signal that each is still to get.
     parked: Vec<(i32, i32)>,
+    /// When they are let go although the held thread has not come to where it should.
+    release_at: Option<Instant>,
+    /// Signals of the program that were delivered.
+    signals: u64,
     /// A signal that the held thread is still to get when it is let go.
     undelivered: i32,
     breakpoint: Option<Avma>,
@@ -81,6 +85,8 @@ impl<'a> Target<'a> {
             threads: HashMap::from([(pid, false)]),
             held: None,
             parked: Vec::new(),
+            release_at: None,
+            signals: 0,
             undelivered: 0,
             breakpoint: None,
             awaited: None,
@@ -185,6 +191,21 @@ impl<'a> Target<'a> {
             }
         }
         Ok(self.threads.len())
+    }
+
+    /// As [`Target::release_others`], once this time has gone by.
+    pub(super) fn release_others_after(&mut self, patience: Duration) {
+        self.release_at = Some(Instant::now() + patience);
+    }
+
+    /// Whether all threads but one have been stopped since [`Target::stop_others`].
+    pub(super) fn others_stand_still(&self) -> bool {
+        self.threads.len() <= self.parked.len() + 1
+    }
+
+    /// How many signals the program was sent and got.
+    pub(super) fn signals_delivered(&self) -> u64 {
+        self.signals
     }
 
     /// Lets the threads that [`Target::stop_others`] stopped run on.
@@ -358,6 +379,10 @@ impl<'a> Target<'a> {
             if let Some(child) = &mut self.child {
                 child.drain();
             }
+            if self.release_at.is_some_and(|at| Instant::now() >= at) {
+                self.release_at = None;
+                self.release_others();
+            }
             std::thread::sleep(nap);
             nap = (nap * 2).min(NAPS.1);
         }
@@ -400,7 +425,10 @@ impl<'a> Target<'a> {
             0 if signal == libc::SIGTRAP && tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT) => {
                 self.go(tid, 0);
             }
-            0 => self.go(tid, signal),
+            0 => {
+                self.signals += 1;
+                self.go(tid, signal);
+            }
             libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => {
                 // One that was killed meanwhile refuses, and its end is the next news.
                 let _ = tracee::listen(tid);

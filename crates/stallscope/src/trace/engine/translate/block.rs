@@ -223,14 +223,28 @@ fn end_of(insn: &Instruction) -> Option<Option<End>> {
 
 /// Whether an instruction without a jump does the same at another address and leaves the
 /// addresses of thread-local memory alone.
-fn goes_on(insn: &Instruction) -> bool {
+pub(super) fn goes_on(insn: &Instruction) -> bool {
     // A memory operand relative to the 32-bit instruction pointer is nobody's code.
     insn.memory_base() != iced_x86::Register::EIP
         && !matches!(
             insn.mnemonic(),
             Mnemonic::Wrfsbase | Mnemonic::Wrgsbase | Mnemonic::Swapgs | Mnemonic::Xlatb
         )
+        && x87_pointer(insn.mnemonic()).is_none()
         && !insn.is_privileged()
+}
+
+/// Where an instruction that stores the state of the x87 unit puts the address of the last x87
+/// instruction, in bytes behind its operand, and how many bytes of it. Intel's processors keep
+/// that address always, AMD's only while an exception is pending.
+pub(super) fn x87_pointer(mnemonic: Mnemonic) -> Option<(u64, usize)> {
+    use Mnemonic as M;
+    match mnemonic {
+        M::Fxsave64 | M::Xsave64 | M::Xsavec64 | M::Xsaveopt64 => Some((8, 8)),
+        M::Fxsave | M::Xsave | M::Xsavec | M::Xsaveopt => Some((8, 4)),
+        M::Fnstenv | M::Fstenv | M::Fnsave | M::Fsave => Some((12, 4)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -276,6 +290,8 @@ mod tests {
         // nop; syscall
         let source = block(&[0x90, 0x0f, 0x05], &[]);
         assert_eq!((source.insns.len(), source.end), (1, End::Stop(0x1001)));
+        // fxsave [rax]: stores the address of an x87 instruction
+        assert_eq!(block(&[0x0f, 0xae, 0x00], &[]).end, End::Stop(0x1000));
         // ud2, int3, unreadable memory, a gather (memory is asked for)
         assert_eq!(block(&[0x0f, 0x0b], &[]).end, End::Stop(0x1000));
         assert_eq!(block(&[0xcc], &[]).end, End::Stop(0x1000));

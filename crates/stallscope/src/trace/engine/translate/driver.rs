@@ -71,6 +71,8 @@ pub(super) struct Driver<'a> {
     pub(super) sink: &'a mut dyn Sink,
     pub(super) interrupt: &'a AtomicBool,
     pub(super) deadline: Option<Instant>,
+    /// When the window ends, however long it is by then.
+    pub(super) budget_until: Option<Instant>,
     watch: Option<Watch>,
     /// Instructions after which a window by instructions ends.
     pub(super) enough: Option<u64>,
@@ -132,6 +134,7 @@ impl<'a> Driver<'a> {
             sink,
             interrupt,
             deadline: None,
+            budget_until: None,
             watch: None,
             enough: None,
             passed_ends: 0,
@@ -190,6 +193,10 @@ impl<'a> Driver<'a> {
             if self.may_end(self.program.rip, 0) {
                 return Ok(Next::End(Outcome::Length));
             }
+        }
+        if self.is_out_of_time() {
+            self.drain()?;
+            return Ok(Next::End(self.short_of_time()));
         }
         let signals = std::mem::take(&mut self.copy.held);
         if let Some(signal) = signals.into_iter().next_back() {
@@ -263,6 +270,14 @@ impl<'a> Driver<'a> {
         let code = self.maps.iter().filter(|m| m.executable && !setup::is_ours(&m.path));
         self.translator.pages.set_executable(code.map(|m| m.start..m.end).collect());
         Ok(())
+    }
+
+    pub(super) fn is_out_of_time(&self) -> bool {
+        self.budget_until.is_some_and(|at| Instant::now() >= at)
+    }
+
+    pub(super) fn short_of_time(&self) -> Outcome {
+        Outcome::Short("its budget of time is used up (--budget)".into())
     }
 
     pub(super) fn is_enough(&self) -> bool {
@@ -410,11 +425,16 @@ impl<'a> Driver<'a> {
         self.drain_to(record)?;
         let end = self.translator.region.log_end();
         let begun = end.saturating_sub(record);
-        if begun == 0 && self.may_end(place.block, place.runs) {
+        let ending = match begun {
+            0 if self.may_end(place.block, place.runs) => Some(Outcome::Length),
+            0 if self.is_out_of_time() => Some(self.short_of_time()),
+            _ => None,
+        };
+        if let Some(outcome) = ending {
             self.program = registers;
             self.give_back_borrowed(place.borrowed);
             self.program.rip = place.block;
-            return Ok(Next::End(Outcome::Length));
+            return Ok(Next::End(outcome));
         }
         let words = self.words_allowed(u64::from(place.record_words));
         let at = end - 8 * words;
@@ -489,7 +509,7 @@ impl<'a> Driver<'a> {
             .into_iter()
             .filter_map(|page| {
                 let line = self.maps.iter().find(|m| m.start <= page && page < m.end)?;
-                (line.writable && line.readable).then_some((page, rights_of(line)))
+                (line.writable && line.readable).then_some((page, line.rights()))
             })
             .collect();
         for (page, rights) in guarded {
@@ -548,13 +568,6 @@ impl<'a> Driver<'a> {
         self.passing = Some(program.rip);
         Ok(Next::Go)
     }
-}
-
-fn rights_of(line: &MapLine) -> u64 {
-    let bit = |set: bool, bit: i32| if set { bit as u64 } else { 0 };
-    bit(line.readable, libc::PROT_READ)
-        | bit(line.writable, libc::PROT_WRITE)
-        | bit(line.executable, libc::PROT_EXEC)
 }
 
 const _: () = assert!(GUARD_BYTES > super::block::LONGEST_INSNS * 8 * 8);

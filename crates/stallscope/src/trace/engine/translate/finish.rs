@@ -1,5 +1,6 @@
 //! When a window ends, for whoever runs it natively: which addresses to stop at, and what arrivals mean.
 
+use super::passage::Passage;
 use super::process::{Process, Registers};
 use crate::model::Avma;
 use crate::trace::engine::calls::Calls;
@@ -11,6 +12,10 @@ pub(super) enum Finish {
     Calls(Calls),
     /// At the n-th arrival at an address.
     Arrivals { address: Avma, left: u64 },
+    /// As `Arrivals`, too many for a stop at each: a native copy counts them itself.
+    Counted { passage: Passage, left: u64 },
+    /// Only with the process.
+    Never,
 }
 
 impl Finish {
@@ -26,6 +31,7 @@ impl Finish {
         match self {
             Self::Calls(calls) => calls.watched(),
             Self::Arrivals { address, .. } => vec![*address],
+            Self::Counted { .. } | Self::Never => Vec::new(),
         }
     }
 
@@ -39,6 +45,7 @@ impl Finish {
                 *left = left.saturating_sub(1);
                 *left == 0
             }
+            Self::Counted { .. } | Self::Never => false,
         }
     }
 }

@@ -291,6 +291,12 @@ impl Blocks {
         self.hot.iter().zip(&self.cold).filter(|(_, c)| holds(c)).map(|(h, _)| h.runs).sum()
     }
 
+    /// The last instruction of each block that ran.
+    pub(super) fn last_insns(&self) -> impl Iterator<Item = BlockInsn> + '_ {
+        let ran = self.hot.iter().zip(&self.cold).filter(|(hot, _)| hot.runs > 0);
+        ran.filter_map(|(_, cold)| cold.insns.last().copied())
+    }
+
     fn describe(&mut self, id: usize, sink: &mut dyn Sink) -> u32 {
         let number = self.described;
         self.described += 1;

@@ -19,6 +19,7 @@ mod emit;
 mod finish;
 mod log;
 mod operands;
+mod passage;
 mod process;
 mod region;
 mod session;

@@ -15,7 +15,7 @@ use super::finish::Finish;
 use super::process::{Process, Registers};
 use super::setup::{self, SetupError};
 use super::translator::Translator;
-use super::verify::{self, Comparison, Pace};
+use super::verify::{self, Comparison, Native, Pace};
 use super::{EngineError, ID, Recording, Sink, Window};
 use crate::model::Avma;
 use crate::trace::child::{Exit, Launch, Limits, Status};
@@ -43,6 +43,13 @@ const PACES: [Pace; 4] = [Pace::Full, Pace::Slow, Pace::Full, Pace::Slow];
 /// A native copy may take so much longer than the translated one, which is slower, and this long at least.
 const PATIENCE: (u32, Duration) = (4, Duration::from_secs(10));
 
+/// The other threads of a program may be kept waiting so long while the original runs the window
+/// alone.
+const MOST_WAITING: Duration = Duration::from_secs(2);
+
+/// Of the time that a window may take, what is kept for stepping should the copy not be believed.
+const KEPT_FOR_STEPPING: u32 = 4;
+
 /// Records a window.
 pub(super) fn record(
     launch: &Launch,
@@ -52,36 +59,27 @@ pub(super) fn record(
 ) -> Result<Recording, EngineError> {
     let mut target = Target::start(launch, limits)?;
     let tid = target.run_to(&window.start, window.skip)?;
-    let mut session = Session { target, tid, window, limits, notes: Vec::new() };
+    let began = Instant::now();
+    let mut session = Session { target, tid, window, limits, began, notes: Vec::new() };
     let threads = session.target.stop_others()?;
-    let mut thread = Process::borrowed_for_calls(tid).map_err(failed)?;
-    let mut length = window.length;
-    let (mut tries, mut reason) = (0, None);
-    let reason = loop {
-        session.notes.clear();
-        session.note_threads(threads);
-        let refused = match session.follow(&mut thread, length, sink)? {
-            Ok(mut told) => {
-                if let Some(reason) = reason {
-                    session.end_early(&mut told, reason);
-                }
-                return session.finish(told);
-            }
-            Err(refused) => refused,
-        };
-        tries += 1;
-        match refused.shorter.filter(|n| *n >= ENOUGH_TO_KEEP && tries < MOST_TRIES) {
-            Some(shorter) => length = Length::Instructions(shorter),
-            None => break refused.reason,
-        }
-        sink.restart();
-        reason = Some(refused.reason);
+    let reason = match session.in_copies(threads, sink)? {
+        Ok(told) => return session.finish(told),
+        Err(reason) => reason,
     };
     sink.restart();
     session.target.release_others();
-    let mut recording = step::record_from(session.target, tid, window, MOST_STEPPED, sink)?;
+    let mut recording = step::record_from(
+        session.target,
+        tid,
+        &Window {
+            budget: window.budget.map(|all| all.saturating_sub(began.elapsed())),
+            ..window.clone()
+        },
+        MOST_STEPPED,
+        sink,
+    )?;
     recording.notes.insert(0, format!("followed step by step instead of translated: {reason}"));
-    if recording.ended == Ended::Short {
+    if recording.ended == Ended::Short && recording.instructions >= MOST_STEPPED {
         recording.notes.push(format!(
             "stepping ends after {} instructions; --engine step has no such limit",
             recording.instructions
@@ -108,6 +106,8 @@ struct Session<'a> {
     tid: i32,
     window: &'a Window,
     limits: Limits<'a>,
+    /// When the window was reached.
+    began: Instant,
     notes: Vec<String>,
 }
 
@@ -117,8 +117,8 @@ struct Copied {
     copy: Process,
     /// The program's registers where the copy stands.
     program: Registers,
-    finish: Finish,
-    is_checkable: bool,
+    /// Where natives end the same window, or why that cannot be said.
+    finish: Result<Finish, String>,
     instructions: u64,
     /// The instructions before it began to wait for nothing but others.
     waited_since: Option<u64>,
@@ -131,6 +131,8 @@ struct Natives {
     control: Option<(Process, Registers)>,
     /// How others differ from it.
     noise: Vec<Comparison>,
+    /// What of it equals the translated copy.
+    equal: String,
 }
 
 /// What the report will say.
@@ -144,6 +146,55 @@ struct Told {
 }
 
 impl Session<'_> {
+    /// Follows the window in copies, shorter and shorter while they are not believed. The inner
+    /// error says why no copy is; the original then still stands at the window's start.
+    fn in_copies(
+        &mut self,
+        threads: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<Result<Told, String>, EngineError> {
+        if setup::has_filter(self.tid) {
+            return Ok(Err(
+                "it runs under a filter of system calls (seccomp), which may kill it for \
+                           a call that is put into it"
+                    .into(),
+            ));
+        }
+        let mut thread = match Process::borrowed_for_calls(self.tid) {
+            Ok(thread) => thread,
+            Err(cause) => return Ok(Err(cause.to_string())),
+        };
+        let mut length = self.window.length;
+        let (mut tries, mut reason) = (0, None);
+        loop {
+            self.notes.clear();
+            self.note_threads(threads);
+            let refused = match self.follow(&mut thread, length, sink)? {
+                Ok(mut told) => {
+                    if let Some(reason) = reason {
+                        self.end_early(&mut told, reason);
+                    }
+                    return Ok(Ok(told));
+                }
+                Err(refused) => refused,
+            };
+            tries += 1;
+            let in_time = self.copies_until().is_none_or(|until| Instant::now() < until);
+            match refused.shorter.filter(|n| *n >= ENOUGH_TO_KEEP && tries < MOST_TRIES && in_time)
+            {
+                Some(shorter) => length = Length::Instructions(shorter),
+                None => return Ok(Err(refused.reason)),
+            }
+            sink.restart();
+            reason = Some(refused.reason);
+        }
+    }
+
+    /// When copies must have told what they can.
+    fn copies_until(&self) -> Option<Instant> {
+        self.window.budget.map(|budget| self.began + (budget - budget / KEPT_FOR_STEPPING))
+    }
+
     fn note_threads(&mut self, threads: usize) {
         if threads > 1 {
             self.notes.push(format!(
@@ -186,7 +237,17 @@ impl Session<'_> {
             Outcome::Length => (Ended::Length, None),
             Outcome::Exit(code) => (Ended::Exit, Some(*code)),
             Outcome::Exec => (Ended::Exec, None),
-            Outcome::Signal(number) => (Ended::Signal(*number), None),
+            Outcome::Signal(number) => {
+                if !self.native_dies(thread, *number, copied.wall_ns)? {
+                    let reason = format!(
+                        "signal {number} ends the translated copy at {:#x} and not a native one",
+                        copied.program.rip
+                    );
+                    let shorter = Some(copied.instructions / SHORTER);
+                    return Ok(Err(Refused { reason, shorter }));
+                }
+                (Ended::Signal(*number), None)
+            }
             Outcome::Short(reason) if copied.waited_since.is_some() => {
                 // What follows is the waiting itself, and a window may end behind its length.
                 let shorter = copied.waited_since.map(|n| n - n / 4);
@@ -229,12 +290,13 @@ impl Session<'_> {
         let began = Instant::now();
         let entry = thread.registers()?;
         let mut copy = thread.fork()?;
-        setup::unshare(&mut copy)?;
+        setup::complete(&mut copy, thread)?;
         let region = setup::make_region(&mut copy)?;
         let translator = Translator::new(region, self.window.memory);
         let calls = self.calls();
         let mut driver = Driver::new(copy, translator, calls, length, sink, self.limits.interrupt)?;
         driver.deadline = self.target.deadline();
+        driver.budget_until = self.copies_until();
         let outcome = driver.run().map_err(|error| match error {
             DriveError::Interrupted | DriveError::TimedOut => Setback::Over,
             DriveError::System(cause) => Setback::Setup(cause.into()),
@@ -242,20 +304,13 @@ impl Session<'_> {
         note_counts(&mut self.notes, &driver.counts, &driver.calls);
         let finish = match length {
             Length::Calls(n) if outcome == Outcome::Length => {
-                Finish::behind_calls(n, &entry, thread)
+                Ok(Finish::behind_calls(n, &entry, thread))
             }
-            _ => Finish::Arrivals {
-                address: Avma(driver.program.rip),
-                left: driver.arrivals() + 1 - u64::from(driver.program.rip == entry.rip),
-            },
+            _ => arrivals_at_end(&driver, &entry),
         };
         Ok(Copied {
             outcome,
             program: driver.program,
-            is_checkable: match &finish {
-                Finish::Calls(_) => true,
-                Finish::Arrivals { left, .. } => *left <= FEW_ARRIVALS && driver.counts_are_whole(),
-            },
             finish,
             instructions: driver.counts.instructions,
             waited_since: driver.waited_since,
@@ -270,36 +325,78 @@ impl Session<'_> {
 
     /// Compares the copy with native copies, then with the original. `Ok(None)` when nothing could
     /// be compared, which a note says.
+    ///
+    /// What differs between two native copies is excused: clocks, random numbers. All copies are
+    /// forks, so what differs between them and the original is not.
     fn compare(
         &mut self,
         thread: &mut Process,
         copied: Copied,
     ) -> Result<Result<Option<Result<String, String>>, Refused>, EngineError> {
-        if !copied.is_checkable {
-            self.notes.push(
-                "not compared with the original: it passes the window's end too often before"
-                    .into(),
-            );
-            return Ok(Ok(None));
-        }
-        let natives = match self.confirmed(thread, &copied)? {
+        let finish = match &copied.finish {
+            Ok(finish) => finish,
+            Err(reason) => {
+                self.notes.push(format!("not compared with the original: {reason}"));
+                return Ok(Ok(None));
+            }
+        };
+        let natives = match self.confirmed(thread, &copied, finish)? {
             Ok(natives) => natives,
             Err(refused) => return Ok(Err(refused)),
         };
-        let Some(at) = self.original_at_end(&copied.finish)? else {
+        let by_native = natives.control.is_some().then(|| Ok(natives.equal.clone()));
+        if by_native.is_none() {
+            self.notes.push("no native copy came to the window's end".into());
+        }
+        if let Finish::Counted { left, .. } = finish {
+            self.notes.push(format!(
+                "compared with a native copy and not with the original, which passes the window's \
+                 end {left} times"
+            ));
+            return Ok(Ok(by_native));
+        }
+        // Started last and not run yet, for what the time of day changes.
+        let mut late = self.fork(thread)?;
+        let signals = self.target.signals_delivered();
+        let Some(at) = self.original_at_end(finish)? else {
             self.notes
                 .push("not compared with the original: it did not come to the window's end".into());
-            return Ok(Ok(None));
+            return Ok(Ok(by_native));
         };
         let mut found =
             verify::compare(&copied.copy, &copied.program, thread, &at).map_err(failed)?;
         let before = found.pages.len();
         natives.noise.iter().for_each(|two| found.excuse(two));
-        if let (false, Some((control, its))) = (found.is_equal(), &natives.control) {
-            found.excuse(&verify::compare(control, its, thread, &at).map_err(failed)?);
+        if !found.is_equal()
+            && let (Some((control, its)), Some(late)) = (&natives.control, &mut late)
+            && let Native::Arrived(at) =
+                self.run_native(late, finish, patience(copied.wall_ns), Pace::Full)?
+        {
+            found.excuse(&verify::compare(late, &at, control, its).map_err(failed)?);
         }
-        let excused = before - found.pages.len();
-        Ok(Ok(Some(verdict(&found, excused))))
+        let signals = self.target.signals_delivered() - signals;
+        let cause = if signals > 0 {
+            format!("{signals} signals came to it in the window, and copies get none")
+        } else if !self.target.others_stand_still() {
+            "it needed its other threads to come to the window's end".into()
+        } else {
+            let excused = before - found.pages.len();
+            return Ok(Ok(Some(verdict(&found, excused, "the original's"))));
+        };
+        self.notes.push(format!("not compared with the original: {cause}"));
+        Ok(Ok(by_native))
+    }
+
+    /// Whether a signal that ends the translated copy also ends a native one.
+    fn native_dies(
+        &self,
+        thread: &mut Process,
+        signal: i32,
+        wall_ns: u64,
+    ) -> Result<bool, EngineError> {
+        let Some(mut copy) = self.fork(thread)? else { return Ok(true) };
+        let end = self.run_native(&mut copy, &Finish::Never, patience(wall_ns), Pace::Full)?;
+        Ok(matches!(end, Native::Killed(number) if number == signal))
     }
 
     /// Whether native copies end as the translated one does. The inner error says how they do not.
@@ -307,24 +404,28 @@ impl Session<'_> {
         &self,
         thread: &mut Process,
         copied: &Copied,
+        finish: &Finish,
     ) -> Result<Result<Natives, Refused>, EngineError> {
-        let patience = PATIENCE.1.max(Duration::from_nanos(copied.wall_ns) * PATIENCE.0);
-        let control = self.native(thread, &copied.finish, patience, Pace::Full)?;
-        let mut noise = Vec::new();
-        if let Some((control, at)) = &control {
-            let mut found =
-                verify::compare(&copied.copy, &copied.program, control, at).map_err(failed)?;
-            for pace in PACES {
-                if found.is_equal() {
-                    break;
-                }
-                if let Some((other, its)) = self.native(thread, &copied.finish, patience, pace)? {
-                    let two = verify::compare(&other, &its, control, at).map_err(failed)?;
-                    found.excuse(&two);
-                    noise.push(two);
-                }
+        let patience = patience(copied.wall_ns);
+        let control = self.native(thread, finish, patience, Pace::Full)?;
+        let mut natives = Natives { control: None, noise: Vec::new(), equal: String::new() };
+        let Some((control, at)) = control else { return Ok(Ok(natives)) };
+        let mut found =
+            verify::compare(&copied.copy, &copied.program, &control, &at).map_err(failed)?;
+        let before = found.pages.len();
+        for pace in PACES {
+            if found.is_equal() {
+                break;
             }
-            if !found.is_equal() {
+            if let Some((other, its)) = self.native(thread, finish, patience, pace)? {
+                let two = verify::compare(&other, &its, &control, &at).map_err(failed)?;
+                found.excuse(&two);
+                natives.noise.push(two);
+            }
+        }
+        match verdict(&found, before - found.pages.len(), "a native copy's") {
+            Ok(equal) => natives.equal = equal,
+            Err(_) => {
                 let what = differences(&found);
                 let reason = format!(
                     "at {:#x} the translated copy is not what a native one is: {what}",
@@ -334,7 +435,29 @@ impl Session<'_> {
                 return Ok(Err(Refused { reason, shorter }));
             }
         }
-        Ok(Ok(Natives { control, noise }))
+        natives.control = Some((control, at));
+        Ok(Ok(natives))
+    }
+
+    /// A copy at the window's start; `None` when it cannot be made as the others were.
+    fn fork(&self, thread: &mut Process) -> Result<Option<Process>, EngineError> {
+        let mut copy = thread.fork().map_err(failed)?;
+        Ok(setup::complete(&mut copy, thread).is_ok().then_some(copy))
+    }
+
+    fn run_native(
+        &self,
+        copy: &mut Process,
+        finish: &Finish,
+        patience: Duration,
+        pace: Pace,
+    ) -> Result<Native, EngineError> {
+        match verify::run_natively(copy, &mut self.calls(), finish.clone(), patience, pace) {
+            Ok(native) => Ok(native),
+            // No room for a counter, or the like.
+            Err(SetupError::Unsuitable(_) | SetupError::Call { .. }) => Ok(Native::Lost),
+            Err(SetupError::System(cause)) => Err(failed(cause)),
+        }
     }
 
     /// A copy that ran the window natively, and its registers there; `None` when it got lost.
@@ -345,20 +468,18 @@ impl Session<'_> {
         patience: Duration,
         pace: Pace,
     ) -> Result<Option<(Process, Registers)>, EngineError> {
-        let mut copy = thread.fork().map_err(failed)?;
-        if setup::unshare(&mut copy).is_err() {
-            return Ok(None);
-        }
-        let end =
-            verify::run_natively(&mut copy, &mut self.calls(), finish.clone(), patience, pace);
-        Ok(end.map_err(failed)?.map(|registers| (copy, registers)))
+        let Some(mut copy) = self.fork(thread)? else { return Ok(None) };
+        Ok(match self.run_native(&mut copy, finish, patience, pace)? {
+            Native::Arrived(registers) => Some((copy, registers)),
+            Native::Killed(_) | Native::Lost => None,
+        })
     }
 
-    /// Lets the original run the window; its registers at the end. The other threads run with it,
-    /// and are stopped with it.
+    /// Lets the original run the window; its registers at the end. The other threads stand still as
+    /// they do in the copies, unless it takes too long.
     fn original_at_end(&mut self, finish: &Finish) -> Result<Option<Registers>, EngineError> {
         let mut finish = finish.clone();
-        self.target.release_others();
+        self.target.release_others_after(MOST_WAITING);
         loop {
             // From the window's start, or from a stop on the way, without that stop; see `run_natively`.
             match self.target.step(self.tid, 0, true)? {
@@ -374,7 +495,6 @@ impl Session<'_> {
             let thread = Process::borrowed(self.tid).map_err(failed)?;
             let registers = thread.registers().map_err(failed)?;
             if finish.arrived(&registers, &thread) {
-                self.target.stop_others()?;
                 return Ok(Some(registers));
             }
         }
@@ -384,11 +504,13 @@ impl Session<'_> {
     fn finish(mut self, told: Told) -> Result<Recording, EngineError> {
         let exit = self.target.finish()?;
         let by_exit = told.compared_by_exit(&exit);
+        // How a copy ends is not how the command ended.
+        let ended = if matches!(by_exit, Some(Err(_))) { Ended::Short } else { told.ended };
         Ok(Recording {
             engine: ID,
             instructions: told.instructions,
             wall_ns: told.wall_ns,
-            ended: told.ended,
+            ended,
             mappings: told.mappings,
             self_check: told.self_check.or(by_exit),
             notes: self.notes,
@@ -409,14 +531,42 @@ impl Told {
                     Err(format!("the copy exits with code {copy}, the original with {code}"))
                 })
             }
-            (Ended::Signal(copy), Status::Signal(original)) => Some(if copy == original {
-                Ok(format!("signal {copy} ends copy and original"))
-            } else {
-                Err(format!("signal {copy} ends the copy, {original} the original"))
-            }),
+            (Ended::Signal(copy), Status::Signal(original)) if copy == original => {
+                Some(Ok(format!("signal {copy} ends copy and original")))
+            }
+            (Ended::Exit, _) => {
+                let code = self.exit_code?;
+                Some(Err(format!("the copy exits with code {code}, the original: {}", exit.status)))
+            }
+            (Ended::Signal(copy), _) => {
+                Some(Err(format!("signal {copy} ends the copy, the original: {}", exit.status)))
+            }
             _ => None,
         }
     }
+}
+
+/// How often natives come to where the copy stands, for them to end there.
+fn arrivals_at_end(driver: &Driver<'_>, entry: &Registers) -> Result<Finish, String> {
+    if !driver.counts_are_whole() {
+        return Err("the program changed its code or took signals in the window, so that its way \
+                    to the end cannot be counted"
+            .into());
+    }
+    let (at, arrivals) = (driver.program.rip, driver.arrivals());
+    if arrivals <= FEW_ARRIVALS {
+        let left = arrivals + 1 - u64::from(at == entry.rip);
+        return Ok(Finish::Arrivals { address: Avma(at), left });
+    }
+    match driver.translator.passage(&driver.copy, at) {
+        Ok(passage) => Ok(Finish::Counted { passage, left: arrivals + 1 }),
+        Err(why) => Err(format!("it passes the window's end {arrivals} times, and {why}")),
+    }
+}
+
+/// How long a native copy of what the translated one did may take.
+fn patience(wall_ns: u64) -> Duration {
+    PATIENCE.1.max(Duration::from_nanos(wall_ns) * PATIENCE.0)
 }
 
 /// Why there is no result from a copy.
@@ -443,15 +593,15 @@ fn failed(cause: io::Error) -> EngineError {
     EngineError::Unsupported { engine: ID, reason: cause.to_string() }
 }
 
-fn verdict(found: &Comparison, excused: usize) -> Result<String, String> {
+fn verdict(found: &Comparison, excused: usize, whose: &str) -> Result<String, String> {
     if !found.is_equal() {
         return Err(format!(
-            "at the window's end these differ from the original's: {}",
+            "at the window's end these differ from {whose}: {}",
             differences(found)
         ));
     }
     let mut text = format!(
-        "18 registers and {} pages of memory equal the original's at the window's end",
+        "18 registers and {} pages of memory equal {whose} at the window's end",
         found.compared_pages as usize - excused
     );
     if excused > 0 {

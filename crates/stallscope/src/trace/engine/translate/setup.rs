@@ -22,6 +22,14 @@ pub(super) struct MapLine {
     pub(super) path: String,
 }
 
+impl MapLine {
+    /// As `mmap` and `mprotect` want them.
+    pub(super) fn rights(&self) -> u64 {
+        let right = |set: bool, bit: u64| if set { bit } else { 0 };
+        right(self.readable, READ) | right(self.writable, WRITE) | right(self.executable, EXEC)
+    }
+}
+
 /// What is mapped in a process.
 pub(super) fn maps(pid: i32) -> io::Result<Vec<MapLine>> {
     let bytes = std::fs::read(format!("/proc/{pid}/maps"))?;
@@ -65,9 +73,9 @@ pub(super) fn is_ours(path: &str) -> bool {
 }
 
 const PAGE_BYTES: u64 = 4096;
-const READ: u64 = libc::PROT_READ as u64;
-const WRITE: u64 = libc::PROT_WRITE as u64;
-const EXEC: u64 = libc::PROT_EXEC as u64;
+pub(super) const READ: u64 = libc::PROT_READ as u64;
+pub(super) const WRITE: u64 = libc::PROT_WRITE as u64;
+pub(super) const EXEC: u64 = libc::PROT_EXEC as u64;
 const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
 const NONE: u64 = u64::MAX;
 
@@ -88,6 +96,22 @@ fn call(
     Ok(answer.cast_unsigned())
 }
 
+/// Gives the copy memory of its own at an address where nothing is.
+pub(super) fn map_pages(
+    copy: &mut Process,
+    at: u64,
+    bytes: u64,
+    rights: u64,
+) -> Result<(), SetupError> {
+    let flags = ANONYMOUS | libc::MAP_FIXED_NOREPLACE as u64;
+    call(copy, "map memory", libc::SYS_mmap, [at, bytes, rights, flags, NONE, 0]).map(drop)
+}
+
+/// Takes memory away that [`map_pages`] gave.
+pub(super) fn unmap_pages(copy: &mut Process, at: u64, bytes: u64) -> Result<(), SetupError> {
+    call(copy, "unmap memory", libc::SYS_munmap, [at, bytes, 0, 0, 0, 0]).map(drop)
+}
+
 /// Gives the copy a region near its program and maps it here too.
 pub(super) fn make_region(copy: &mut Process) -> Result<Region, SetupError> {
     let base = place(&maps(copy.pid)?).ok_or_else(|| {
@@ -103,8 +127,7 @@ pub(super) fn make_region(copy: &mut Process) -> Result<Region, SetupError> {
     let offset = CODE_BYTES as u64;
     call(copy, "map a log", map, [data, data_bytes, READ | WRITE, fixed, fd, offset])?;
     let guard = base + SHARED_BYTES as u64;
-    let fixed = ANONYMOUS | libc::MAP_FIXED_NOREPLACE as u64;
-    call(copy, "map a guard", map, [guard, GUARD_BYTES as u64, 0, fixed, NONE, 0])?;
+    map_pages(copy, guard, GUARD_BYTES as u64, 0)?;
     call(copy, "close a file", libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
     Region::map(&file, base).map_err(|errno| SetupError::System(errno.into()))
 }
@@ -120,7 +143,7 @@ fn shared_file(copy: &mut Process) -> Result<(u64, File), SetupError> {
     )?;
     copy.write(scratch, b"stallscope\0")?;
     let made = call(copy, "make a file", libc::SYS_memfd_create, [scratch, 0, 0, 0, 0, 0]);
-    call(copy, "unmap memory", libc::SYS_munmap, [scratch, PAGE_BYTES, 0, 0, 0, 0])?;
+    unmap_pages(copy, scratch, PAGE_BYTES)?;
     let fd = made?;
     let path = format!("/proc/{}/fd/{fd}", copy.pid);
     let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -144,9 +167,82 @@ fn place(maps: &[MapLine]) -> Option<u64> {
     candidates.into_iter().find(|at| maps.iter().all(|m| m.end <= *at || at + total <= m.start))
 }
 
+/// Whether the kernel judges the thread's system calls by a filter of the program's or its parent's.
+pub(super) fn has_filter(tid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() != "0")
+}
+
+/// Makes a fork of `original`, which stands still, what it is not yet: the same memory, and none of
+/// it shared with other processes for writing.
+pub(super) fn complete(copy: &mut Process, original: &Process) -> Result<(), SetupError> {
+    bring_what_forks_lose(copy, original)?;
+    unshare(copy)
+}
+
+/// What a fork does not get of the memory that its parent has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    /// The content: the fork finds zeros (`MADV_WIPEONFORK`).
+    Content,
+    /// All of it (`MADV_DONTFORK`).
+    Mapping,
+}
+
+/// The mappings that a fork of the process lacks or finds empty, from the text of its `smaps`.
+fn lost_by_forks(smaps: &str) -> Vec<(MapLine, Lost)> {
+    let mut lost = Vec::new();
+    let mut mapping = None;
+    for line in smaps.lines() {
+        if let Some(flags) = line.strip_prefix("VmFlags:") {
+            let has = |flag: &str| flags.split_whitespace().any(|f| f == flag);
+            let what = match (has("dc"), has("wf")) {
+                (true, _) => Some(Lost::Mapping),
+                (false, true) => Some(Lost::Content),
+                (false, false) => None,
+            };
+            lost.extend(mapping.take().zip(what));
+        } else if let Some(header) = parse(line) {
+            mapping = Some(header);
+        }
+    }
+    lost
+}
+
+/// Brings the memory into the copy that programs keep out of their forks: in the original it is
+/// there.
+fn bring_what_forks_lose(copy: &mut Process, original: &Process) -> Result<(), SetupError> {
+    let smaps = std::fs::read(format!("/proc/{}/smaps", original.pid))?;
+    let lost = lost_by_forks(&String::from_utf8_lossy(&smaps));
+    let bytes = lost.iter().map(|(line, _)| line.end - line.start).sum::<u64>();
+    if bytes > LARGEST_SHARED_BYTES {
+        return Err(SetupError::Unsuitable(format!(
+            "it keeps {} MiB of memory out of its forks",
+            bytes >> 20
+        )));
+    }
+    for (line, what) in lost {
+        let length = line.end - line.start;
+        if what == Lost::Mapping {
+            map_pages(copy, line.start, length, line.rights())?;
+        }
+        let mut content = vec![0; length as usize];
+        let got = original.read(line.start, &mut content);
+        if got < content.len() && line.readable {
+            return Err(SetupError::Unsuitable(format!(
+                "it has a device mapped that a copy must not touch ({})",
+                line.path
+            )));
+        }
+        copy.write(line.start, &content[..got])?;
+    }
+    Ok(())
+}
+
 /// Gives the copy its own twin of all memory that it shares with others for writing, so that
-/// what it writes stays its own. Hands back how much that was.
-pub(super) fn unshare(copy: &mut Process) -> Result<u64, SetupError> {
+/// what it writes stays its own.
+fn unshare(copy: &mut Process) -> Result<(), SetupError> {
     let maps = maps(copy.pid)?;
     let shared: Vec<&MapLine> =
         maps.iter().filter(|m| m.shared && m.writable && m.readable).collect();
@@ -174,13 +270,12 @@ pub(super) fn unshare(copy: &mut Process) -> Result<u64, SetupError> {
                 line.path
             )));
         }
-        let rights = READ | WRITE | if line.executable { EXEC } else { 0 };
         let flags = ANONYMOUS | libc::MAP_FIXED as u64;
-        let arguments = [line.start, length, rights, flags, NONE, 0];
+        let arguments = [line.start, length, line.rights(), flags, NONE, 0];
         call(copy, "replace shared memory", libc::SYS_mmap, arguments)?;
         copy.write(line.start, &content)?;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -196,6 +291,18 @@ mod tests {
         assert_eq!(line.file, ("08:01".to_owned(), 42));
         assert_eq!(line.path, "/tmp/a file (deleted)");
         assert!(parse("nonsense").is_none());
+    }
+
+    #[test]
+    fn what_forks_lose_is_found_by_its_flags() {
+        let smaps = "1000-2000 rw-p 0 0:0 0\nRss: 4 kB\nVmFlags: rd wr mr wf \n\
+                     2000-3000 r--p 0 0:0 0 /f\nVmFlags: rd mr \n\
+                     3000-5000 ---p 0 0:0 0\nVmFlags: mr dc wf \n";
+        let lost = lost_by_forks(smaps);
+        let found: Vec<_> = lost.iter().map(|(line, what)| (line.start, *what)).collect();
+        assert_eq!(found, [(0x1000, Lost::Content), (0x3000, Lost::Mapping)]);
+        assert_eq!(lost[0].0.rights(), READ | WRITE);
+        assert_eq!(lost[1].0.rights(), 0);
     }
 
     #[test]

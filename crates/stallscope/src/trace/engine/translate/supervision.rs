@@ -2,14 +2,15 @@
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction};
 
-use super::block::Memories;
+use super::block::{Memories, x87_pointer};
 use super::calls::Verdict;
 use super::driver::{DriveError, Driver, Next, Outcome};
-use super::process::Stopped;
+use super::process::{Registers, Stopped};
 use super::signals::SI_KERNEL;
 use crate::model::Avma;
 use crate::trace::engine::blocks::Touch;
 use crate::trace::engine::operands::{Before, needs_extended, repeats, stretch, touches};
+use crate::trace::engine::state::general;
 use crate::trace::engine::{Block, BlockInsn, MemoryAccess};
 
 impl Driver<'_> {
@@ -19,6 +20,9 @@ impl Driver<'_> {
         let pc = self.program.rip;
         if self.may_end(pc, 0) {
             return Ok(Next::End(Outcome::Length));
+        }
+        if self.is_out_of_time() {
+            return Ok(Next::End(self.short_of_time()));
         }
         let mut code = [0; 15];
         let got = self.copy.read(pc, &mut code);
@@ -54,10 +58,38 @@ impl Driver<'_> {
         if repeats(&insn) {
             stretch(&insn, &before, self.program.rcx, &mut touched);
         }
+        self.correct_x87_pointer(&insn, &before)?;
         let own_trap = self.copy.signal_info()?.1 == SI_KERNEL;
         let accesses: Vec<_> = touched.iter().map(|t| t.of_insn(0)).collect();
         self.one(pc, insn.len(), &accesses);
         if own_trap { self.signal(libc::SIGTRAP) } else { Ok(Next::Go) }
+    }
+
+    /// Where the instruction has stored the address of the last x87 instruction, and that ran in the
+    /// code cache, puts the address that it has in the program.
+    fn correct_x87_pointer(
+        &mut self,
+        insn: &Instruction,
+        before: &Registers,
+    ) -> Result<(), DriveError> {
+        let Some((offset, bytes)) = x87_pointer(insn.mnemonic()) else { return Ok(()) };
+        let operand = insn.virtual_address(0, 0, |register, _, _| general(before, register));
+        let Some(at) = operand.map(|start| start.wrapping_add(offset)) else { return Ok(()) };
+        let Some(stored) = self.copy.word(at) else { return Ok(()) };
+        let base = self.translator.region.base;
+        let address = match bytes {
+            8 => stored,
+            // The low half is stored; the whole is as near to the region's start as its other code.
+            _ => base.wrapping_add((stored as u32).wrapping_sub(base as u32).into()),
+        };
+        let place = self.translator.region.code_offset(address);
+        let Some(place) = place.and_then(|at| self.translator.blocks.place(at)) else {
+            return Ok(());
+        };
+        if place.insn.is_some() {
+            self.copy.write(at, &place.address.to_le_bytes()[..bytes])?;
+        }
+        Ok(())
     }
 
     /// What the instruction where the program stands is going to touch.

@@ -128,7 +128,7 @@ fn same(launch: &Launch, window: &Window) -> (Recording, Recording) {
 
 fn at(program: &Path, name: &str, skip: u64, length: Length) -> Window {
     let start = Start::At { object: None, svma: symbol(program, name) };
-    Window { start, skip, length, memory: true }
+    Window { start, skip, length, memory: true, budget: None }
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_window_of_instructions_and_one_from_the_entry() {
     let window = at(&program, "window", 0, Length::Instructions(5000));
     assert!(same(&launch(&program, &[]), &window).0.instructions >= 5000);
     let length = Length::Instructions(3000);
-    let window = Window { start: Start::Entry, skip: 0, length, memory: true };
+    let window = Window { start: Start::Entry, skip: 0, length, memory: true, budget: None };
     same(&launch(&program, &[]), &window);
 }
 

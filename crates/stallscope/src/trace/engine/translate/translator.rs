@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 
-use iced_x86::{Encoder, InstructionInfoFactory};
+use iced_x86::{Decoder, DecoderOptions, Encoder, InstructionInfoFactory};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::block::{self, End, Memories, Pages, Source};
 use super::emit::{Address, Emitter, Gpr};
 use super::log::Blocks;
+use super::passage::Passage;
 use super::region::{CODE_BYTES, Region, Slot};
 use super::translation::{Exits, Slots, Writer};
 
@@ -148,6 +149,23 @@ impl Translator {
             }
         }
         Ok(address)
+    }
+
+    /// The passage at `at`, for a counter to be put there; see [`Passage::of`].
+    pub(super) fn passage(&self, memory: &dyn Memories, at: u64) -> Result<Passage, &'static str> {
+        let mut code = [0; 15];
+        let jumps: FxHashSet<u64> = self
+            .blocks
+            .last_insns()
+            .map(|last| {
+                let got = memory.read(last.address.0, &mut code);
+                let bytes = &code[..got.min(last.size_bytes.into())];
+                let insn =
+                    Decoder::with_ip(64, bytes, last.address.0, DecoderOptions::NONE).decode();
+                insn.near_branch_target()
+            })
+            .collect();
+        Passage::of(memory, at, |at| jumps.contains(&at) || self.targets.contains(&at))
     }
 
     /// Writes the check that an indirect jump passes on its way to `target`; the translation must

@@ -13,7 +13,7 @@ use super::block::Memories;
 use super::calls::{Calls, Verdict};
 use super::finish::Finish;
 use super::process::{CALL_STOP, Process, Registers, Stopped};
-use super::setup::{self, MapLine};
+use super::setup::{self, MapLine, SetupError};
 use super::signals::SI_KERNEL;
 use crate::trace::engine::target;
 use crate::trace::tracee;
@@ -187,8 +187,18 @@ fn entries(map: &File, at: u64, pages: u64) -> io::Result<Vec<u64>> {
     Ok(bytes.chunks_exact(8).map(word).collect())
 }
 
-/// Runs a copy natively to where the window ends, under the same rules for system calls. `None` when
-/// it does not get there in this time.
+/// How a native run of the window ended.
+pub(super) enum Native {
+    /// At the window's end, with these registers.
+    Arrived(Registers),
+    /// This signal ended it.
+    Killed(i32),
+    /// Not in time, or it cannot be told.
+    Lost,
+}
+
+/// Runs a copy natively to where the window ends, under the same rules for system calls, for so long
+/// at most.
 ///
 /// At a slow pace it is stepped now and then, so that whatever depends on time comes out otherwise than
 /// at full speed: as it may in the translated copy, which is slow too.
@@ -198,9 +208,13 @@ pub(super) fn run_natively(
     mut finish: Finish,
     patience: Duration,
     pace: Pace,
-) -> io::Result<Option<Registers>> {
+) -> Result<Native, SetupError> {
     const FIRST_STEPS: u32 = 20_000;
     const MORE_STEPS: u32 = 200;
+    let counter = match &finish {
+        Finish::Counted { passage, left } => Some(passage.count(copy, *left)?),
+        _ => None,
+    };
     let until = Instant::now() + patience;
     let slow = pace == Pace::Slow;
     let mut steps = if slow { FIRST_STEPS } else { 0 };
@@ -224,21 +238,31 @@ pub(super) fn run_natively(
             copy.run_without_calls(signal_now, until, slow)?
         };
         match stopped {
-            None | Some(Stopped::Exited(_) | Stopped::Killed(_)) => return Ok(None),
+            None | Some(Stopped::Exited(_)) => return Ok(Native::Lost),
+            Some(Stopped::Killed(signal)) => return Ok(Native::Killed(signal)),
             Some(Stopped::Event(_)) if slow => steps = MORE_STEPS,
             Some(Stopped::Event(_)) => {}
             Some(Stopped::Signal(CALL_STOP)) => {
                 if !emulate(copy, calls, &copy.registers()?)? {
-                    return Ok(None);
+                    return Ok(Native::Lost);
                 }
             }
-            Some(Stopped::Signal(libc::SIGTRAP)) if is_own_trap(copy)? => signal = libc::SIGTRAP,
             Some(Stopped::Signal(libc::SIGTRAP)) => {
+                let at = copy.registers()?;
+                if let Some(counter) = &counter
+                    && let Some(registers) = counter.finish(copy, &at)?
+                {
+                    return Ok(Native::Arrived(registers));
+                }
+                if is_own_trap(copy)? {
+                    signal = libc::SIGTRAP;
+                    continue;
+                }
                 let is_there = |stop| target::is_at(copy.pid, stop);
                 if finish.addresses().into_iter().any(is_there) {
                     let registers = copy.registers()?;
                     if finish.arrived(&registers, copy) {
-                        return Ok(Some(registers));
+                        return Ok(Native::Arrived(registers));
                     }
                     passing = true;
                 }
@@ -246,7 +270,7 @@ pub(super) fn run_natively(
             Some(Stopped::Signal(got)) => signal = got,
         }
     }
-    Ok(None)
+    Ok(Native::Lost)
 }
 
 /// Whether it stopped for a trap that the program asked for or was sent, not for one of ours.
