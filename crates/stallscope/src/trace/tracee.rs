@@ -265,6 +265,59 @@ pub(in crate::trace) fn extended_state(tid: i32, area: &mut [u8]) -> io::Result<
     Ok(window.iov_len)
 }
 
+/// The signals that a stopped thread has blocked, one bit each.
+fn signal_mask(tid: i32) -> io::Result<u64> {
+    const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
+    let mut mask = 0_u64;
+    // SAFETY: the kernel writes one word to a local that outlives the call.
+    let result = unsafe { libc::ptrace(PTRACE_GETSIGMASK, tid, size_of::<u64>(), &raw mut mask) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(mask) }
+}
+
+/// The bit of `SIGTRAP` among blocked signals.
+const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+
+/// Whether a stopped thread has `SIGTRAP` blocked.
+pub(in crate::trace) fn blocks_traps(tid: i32) -> bool {
+    signal_mask(tid).is_ok_and(|mask| mask & TRAP_BIT != 0)
+}
+
+/// Blocks `SIGTRAP` again in a stopped thread. A trap of ours has unblocked it: the kernel lets no
+/// processor's trap wait.
+pub(in crate::trace) fn block_traps(tid: i32) -> io::Result<()> {
+    const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
+    let mask = signal_mask(tid)? | TRAP_BIT;
+    // SAFETY: the kernel reads one word from a local that outlives the call.
+    let result = unsafe { libc::ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw const mask) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether `SIGTRAP` is blocked behind a system call that the program makes; `blocked` says whether
+/// it is before. `word` reads the program's memory.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::trace) fn blocks_traps_behind(
+    before: &libc::user_regs_struct,
+    blocked: bool,
+    word: impl Fn(u64) -> Option<u64>,
+) -> bool {
+    // In the frame that the kernel has put behind the return address of a signal handler.
+    const MASK_IN_FRAME: u64 = 296;
+    let set = |at: u64| word(at).map(|mask| mask & TRAP_BIT != 0);
+    match before.rax.cast_signed() {
+        libc::SYS_rt_sigreturn => set(before.rsp.wrapping_add(MASK_IN_FRAME)).unwrap_or(blocked),
+        libc::SYS_rt_sigprocmask if before.rsi != 0 => {
+            let given = set(before.rsi).unwrap_or(false);
+            match before.rdi as i32 {
+                libc::SIG_BLOCK => blocked || given,
+                libc::SIG_UNBLOCK => blocked && !given,
+                libc::SIG_SETMASK => given,
+                _ => blocked,
+            }
+        }
+        _ => blocked,
+    }
+}
+
 /// The `si_code` of the signal that a thread is stopped by: a `TRAP_` number for a trap of the
 /// processor, `SIGTRAP` for a stop that the kernel made for us.
 pub(in crate::trace) fn signal_code(tid: i32) -> io::Result<i32> {

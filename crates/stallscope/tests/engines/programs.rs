@@ -173,6 +173,8 @@ pub const COMPILED: &[Program] = &[
         has_signals: true,
         ..PLAIN
     },
+    Program { name: "signal_mask", source: "signal_mask.c", output: "3\n", ..PLAIN },
+    Program { name: "segment", source: "segment.c", output: "42\n", ..PLAIN },
     Program { name: "fork_memory", source: "fork_memory.c", output: "3000\n", ..PLAIN },
     Program {
         name: "filter",

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use stallscope::code::{Architecture, Image, SourceText};
+use stallscope::code::{Architecture, CodeError, Image, SourceText};
 use stallscope::machine::{CodeCache, Machine, MachineProfile, Microarchitecture};
 use stallscope::model::Capability;
 use stallscope::sim::store_buffer::StoreBufferShape;
@@ -169,7 +169,7 @@ fn follow(
     }
     let [program, words @ ..] = args.command.as_slice() else { bail!("no command to run") };
     let program = resolve_program(program)?;
-    let foreign = is_foreign(&program);
+    let foreign = is_foreign(&program)?;
     let engine = choose(args.engine.as_deref().or(foreign.then_some("qemu")))?;
     let launch = Launch {
         program: program.clone(),
@@ -220,9 +220,16 @@ fn follow(
 }
 
 /// Whether the program is for another processor than this, and only an emulator can run it.
-fn is_foreign(program: &Path) -> bool {
-    let theirs = Image::open(program).ok().map(|image| image.architecture());
-    theirs.is_some_and(|theirs| Some(theirs) != Architecture::HOST)
+///
+/// # Errors
+/// When it is for one that no engine knows, 32-bit x86 among them.
+fn is_foreign(program: &Path) -> anyhow::Result<bool> {
+    match Image::open(program) {
+        Ok(image) => Ok(Some(image.architecture()) != Architecture::HOST),
+        Err(error @ CodeError::Foreign { .. }) => Err(error.into()),
+        // A script, or what the kernel will refuse with its own words.
+        Err(_) => Ok(false),
+    }
 }
 
 /// What an engine follows in some seconds.

@@ -132,6 +132,8 @@ struct Follower<'t, 'l, 's> {
     touches: Vec<Touch>,
     registers: libc::user_regs_struct,
     instructions: u64,
+    /// Whether the program has `SIGTRAP` blocked.
+    blocks_traps: bool,
     until: Option<Instant>,
     out_of_time: bool,
     unreadable: u64,
@@ -168,6 +170,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             extended: Extended::new(),
             touches: Vec::new(),
             registers,
+            blocks_traps: tracee::blocks_traps(tid),
             instructions: 0,
             until: window.budget.map(|budget| Instant::now() + budget),
             out_of_time: false,
@@ -196,6 +199,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             let outcome = self.step(insn.as_ref(), signal)?;
             signal = match outcome {
                 Outcome::Executed { signal } => {
+                    self.keep_traps_blocked(insn.as_ref(), &before);
                     self.enter(insn.as_ref(), &before);
                     self.hide_trap_flag(insn.as_ref(), before.rax);
                     signal
@@ -208,6 +212,8 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
                     signal
                 }
                 Outcome::Handler => {
+                    // No trap of the processor: what the handler blocks is still blocked.
+                    self.blocks_traps = tracee::blocks_traps(self.tid);
                     self.signals += 1;
                     self.blocks.end(self.sink);
                     0
@@ -368,6 +374,18 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
             || self.blocks.is_full();
         if goes_elsewhere {
             self.blocks.end(self.sink);
+        }
+    }
+
+    /// Our traps unblock `SIGTRAP`; if the program has it blocked, it is to stay so.
+    fn keep_traps_blocked(&mut self, insn: Option<&Instruction>, before: &libc::user_regs_struct) {
+        if insn.is_some_and(|insn| insn.code() == Code::Syscall) {
+            let word = |at| self.target.read_word(Avma(at));
+            self.blocks_traps = tracee::blocks_traps_behind(before, self.blocks_traps, word);
+        }
+        if self.blocks_traps {
+            // Refused only by a thread that was killed meanwhile.
+            let _ = tracee::block_traps(self.tid);
         }
     }
 

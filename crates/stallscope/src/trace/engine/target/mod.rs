@@ -75,6 +75,9 @@ impl<'a> Target<'a> {
     /// # Errors
     /// When the command cannot be executed, and when the system forbids tracing.
     pub(super) fn start(launch: &Launch, limits: Limits<'a>) -> Result<Self, EngineError> {
+        if let Some(reason) = loses_rights(&launch.program) {
+            return Err(EngineError::Forbidden(reason));
+        }
         let child = Child::hold(launch)?;
         let pid = child.pid();
         tracee::seize(pid, OPTIONS)
@@ -158,7 +161,11 @@ impl<'a> Target<'a> {
             Err(error) => return error,
         };
         let reason = match (awaited, arrivals) {
-            (Some(wanted), _) => format!("{} was never loaded", wanted.object().display()),
+            (Some(wanted), _) => format!(
+                "{} was never loaded into the command's own process, and processes that it starts \
+                 are not followed",
+                wanted.object().display()
+            ),
             (None, 0) => "execution never came to its start".to_owned(),
             (None, n) => {
                 format!("execution came to its start {n} times, and the first {skip} were to pass")
@@ -499,6 +506,27 @@ impl<'a> Target<'a> {
     }
 }
 
+/// Why tracing would take rights from the program that its owner gave it, if it would.
+fn loses_rights(program: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let file = program.metadata().ok()?;
+    // SAFETY: plain integers.
+    let us = unsafe { (libc::geteuid(), libc::getegid()) };
+    lost_rights(file.mode(), (file.uid(), file.gid()), us).then(|| {
+        format!(
+            "{} runs with its owner's rights (set-uid or set-gid), which the kernel takes from it \
+             while another user traces it; run stallscope as root",
+            program.display()
+        )
+    })
+}
+
+fn lost_rights(mode: u32, owner: (u32, u32), us: (u32, u32)) -> bool {
+    us.0 != 0
+        && (mode & libc::S_ISUID != 0 && owner.0 != us.0
+            || mode & libc::S_ISGID != 0 && owner.1 != us.1)
+}
+
 /// Whether a command of ours can be traced here.
 pub(super) fn capability() -> Capability {
     if !cfg!(target_arch = "x86_64") {
@@ -565,5 +593,20 @@ fn why_forbidden(cause: &io::Error) -> String {
              container with --cap-add=SYS_PTRACE --security-opt seccomp=unconfined, and do not run \
              under a debugger or strace"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_are_lost_by_what_has_others_than_ours() {
+        let root = (0, 0);
+        assert!(lost_rights(0o104_755, root, (1000, 1000)));
+        assert!(lost_rights(0o102_755, (1000, 5), (1000, 1000)));
+        assert!(!lost_rights(0o104_755, (1000, 1000), (1000, 1000)));
+        assert!(!lost_rights(0o100_755, root, (1000, 1000)));
+        assert!(!lost_rights(0o104_755, (1000, 1000), root), "root keeps them");
     }
 }

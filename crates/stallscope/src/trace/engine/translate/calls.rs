@@ -444,6 +444,7 @@ const ALWAYS: &[i64] = &[
     libc::SYS_sysinfo,
     libc::SYS_getrlimit,
     libc::SYS_getrandom,
+    libc::SYS_capget,
     libc::SYS_stat,
     libc::SYS_lstat,
     libc::SYS_fstat,

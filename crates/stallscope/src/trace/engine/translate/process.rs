@@ -168,11 +168,20 @@ impl Process {
     }
 
     fn resume(&self, how: libc::c_uint, signal: i32) -> io::Result<Stopped> {
+        let blocked = tracee::blocks_traps(self.pid);
         request(how, self.pid, 0, signal as usize)?;
-        let stopped = wait(self.pid)?;
-        if matches!(stopped, Stopped::Exited(_) | Stopped::Killed(_)) {
-            // Its number may be somebody else's from now on.
-            self.ours.set(false);
+        self.stopped(wait(self.pid)?, blocked)
+    }
+
+    /// Behind a stop: `SIGTRAP` is blocked again if it was. No call of the program was made.
+    fn stopped(&self, stopped: Stopped, blocked: bool) -> io::Result<Stopped> {
+        match stopped {
+            Stopped::Exited(_) | Stopped::Killed(_) => {
+                // Its number may be somebody else's from now on.
+                self.ours.set(false);
+            }
+            Stopped::Signal(_) | Stopped::Event(_) if blocked => tracee::block_traps(self.pid)?,
+            Stopped::Signal(_) | Stopped::Event(_) => {}
         }
         Ok(stopped)
     }
@@ -180,6 +189,15 @@ impl Process {
     /// Lets it run, delivering `signal` unless it is 0, and waits for the next stop.
     pub(super) fn run(&self, signal: i32) -> io::Result<Stopped> {
         self.resume(libc::PTRACE_CONT, signal)
+    }
+
+    /// As [`Self::step`], for a system call with these registers, which may change the signals that
+    /// are blocked.
+    fn step_into_kernel(&self, call: &Registers) -> io::Result<Stopped> {
+        let blocked = tracee::blocks_traps(self.pid);
+        let behind = tracee::blocks_traps_behind(call, blocked, |at| self.word(at));
+        request(libc::PTRACE_SINGLESTEP, self.pid, 0, 0)?;
+        self.stopped(wait(self.pid)?, behind)
     }
 
     /// As [`Self::run`], for one instruction, or up to a signal handler's first.
@@ -205,13 +223,11 @@ impl Process {
         const PTRACE_SYSEMU: libc::c_uint = 31;
         const EAGER_LOOKS: u32 = 200;
         const NAP: Duration = Duration::from_micros(100);
+        let blocked = tracee::blocks_traps(self.pid);
         request(PTRACE_SYSEMU, self.pid, 0, signal as usize)?;
         for looks in 0.. {
             if let Some(stopped) = look(self.pid)? {
-                if matches!(stopped, Stopped::Exited(_) | Stopped::Killed(_)) {
-                    self.ours.set(false);
-                }
-                return Ok(Some(stopped));
+                return self.stopped(stopped, blocked).map(Some);
             }
             if looks < EAGER_LOOKS {
                 std::thread::yield_now();
@@ -247,8 +263,9 @@ impl Process {
         (self.read(address, &mut bytes) == 8).then(|| u64::from_ne_bytes(bytes))
     }
 
-    /// Lets it make a system call; its registers are as before afterwards. The kernel's answer is
-    /// handed back as it stands, negative for an error.
+    /// Lets it make a system call; its registers are as before afterwards but for the bases of its
+    /// segments, which the call may set. The kernel's answer is handed back as it stands, negative for
+    /// an error.
     pub(super) fn call(&mut self, number: i64, arguments: [u64; 6]) -> io::Result<i64> {
         self.call_with(number, arguments, |_| Ok(()))
     }
@@ -259,7 +276,7 @@ impl Process {
         arguments: [u64; 6],
         mut on_event: impl FnMut(&Self) -> io::Result<()>,
     ) -> io::Result<i64> {
-        let before = self.registers()?;
+        let mut before = self.registers()?;
         let mut registers = before;
         registers.rip = self.gadget;
         registers.rax = number as u64;
@@ -271,7 +288,7 @@ impl Process {
         registers.r9 = arguments[5];
         self.set_registers(&registers)?;
         loop {
-            match self.step(0)? {
+            match self.step_into_kernel(&registers)? {
                 Stopped::Event(libc::PTRACE_EVENT_STOP) => {}
                 Stopped::Event(_) => on_event(self)?,
                 Stopped::Signal(libc::SIGTRAP) => break,
@@ -282,6 +299,7 @@ impl Process {
             }
         }
         let after = self.registers()?;
+        (before.fs_base, before.gs_base) = (after.fs_base, after.gs_base);
         self.set_registers(&before)?;
         Ok(after.rax.cast_signed())
     }
@@ -294,7 +312,7 @@ impl Process {
         registers.rax = libc::SYS_rt_sigreturn as u64;
         self.set_registers(&registers)?;
         loop {
-            match self.step(0)? {
+            match self.step_into_kernel(&registers)? {
                 Stopped::Signal(libc::SIGTRAP) => return self.registers(),
                 Stopped::Signal(signal) => self.held.push(signal),
                 Stopped::Event(_) => {}

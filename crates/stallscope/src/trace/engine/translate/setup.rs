@@ -6,6 +6,7 @@ use std::io;
 use super::block::Memories;
 use super::process::Process;
 use super::region::{CODE_BYTES, GUARD_BYTES, Region, SHARED_BYTES, TOTAL_BYTES};
+use super::verify;
 
 /// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,27 +216,40 @@ fn lost_by_forks(smaps: &str) -> Vec<(MapLine, Lost)> {
 fn bring_what_forks_lose(copy: &mut Process, original: &Process) -> Result<(), SetupError> {
     let smaps = std::fs::read(format!("/proc/{}/smaps", original.pid))?;
     let lost = lost_by_forks(&String::from_utf8_lossy(&smaps));
-    let bytes = lost.iter().map(|(line, _)| line.end - line.start).sum::<u64>();
-    if bytes > LARGEST_SHARED_BYTES {
-        return Err(SetupError::Unsuitable(format!(
-            "it keeps {} MiB of memory out of its forks",
-            bytes >> 20
-        )));
-    }
     for (line, what) in lost {
         let length = line.end - line.start;
         if what == Lost::Mapping {
             map_pages(copy, line.start, length, line.rights())?;
         }
-        let mut content = vec![0; length as usize];
-        let got = original.read(line.start, &mut content);
-        if got < content.len() && line.readable {
-            return Err(SetupError::Unsuitable(format!(
-                "it has a device mapped that a copy must not touch ({})",
-                line.path
-            )));
+        bring(copy, original, &line)?;
+    }
+    Ok(())
+}
+
+/// Copies the content of a mapping from the original. Of memory without a file only what was
+/// written: the rest is zero in both.
+fn bring(copy: &Process, original: &Process, line: &MapLine) -> Result<(), SetupError> {
+    const CHUNK_PAGES: u64 = 512;
+    let map = File::open(format!("/proc/{}/pagemap", original.pid))?;
+    let mut content = Vec::new();
+    let mut at = line.start;
+    while at < line.end {
+        let pages = ((line.end - at) / PAGE_BYTES).min(CHUNK_PAGES);
+        let bytes = pages * PAGE_BYTES;
+        let was_written = verify::pages(&map, at, pages)?.iter().any(|entry| entry >> 62 != 0);
+        if was_written || line.file.1 != 0 {
+            content.clear();
+            content.resize(bytes as usize, 0);
+            let got = original.read(at, &mut content);
+            if got < content.len() && line.readable {
+                return Err(SetupError::Unsuitable(format!(
+                    "it has a device mapped that a copy must not touch ({})",
+                    line.path
+                )));
+            }
+            copy.write(at, &content[..got])?;
         }
-        copy.write(line.start, &content[..got])?;
+        at += bytes;
     }
     Ok(())
 }

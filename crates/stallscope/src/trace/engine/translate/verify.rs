@@ -146,7 +146,7 @@ fn compare_range(
     while at < line.end {
         let pages = ((line.end - at) / PAGE_BYTES).min(CHUNK_PAGES);
         let next = at + pages * PAGE_BYTES;
-        let (a, b) = (entries(&present.0, at, pages)?, entries(&present.1, at, pages)?);
+        let (a, b) = (self::pages(&present.0, at, pages)?, self::pages(&present.1, at, pages)?);
         // In memory or swapped out, in one of them; a page in neither was never written.
         let wanted: Vec<u64> = (0..pages)
             .filter(|n| (a[*n as usize] | b[*n as usize]) >> 62 != 0)
@@ -180,7 +180,8 @@ fn compare_range(
     Ok(())
 }
 
-fn entries(map: &File, at: u64, pages: u64) -> io::Result<Vec<u64>> {
+/// What the kernel says of each page from `at` on: bit 63, it is in memory; bit 62, swapped out.
+pub(super) fn pages(map: &File, at: u64, pages: u64) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; (pages * 8) as usize];
     map.read_exact_at(&mut bytes, at / PAGE_BYTES * 8)?;
     let word = |chunk: &[u8]| chunk.try_into().map_or(0, u64::from_ne_bytes);
