@@ -125,6 +125,13 @@ impl FunctionCode {
         of.blocks.iter().map(|b| &self.blocks[*b]).filter(|b| !b.is_junction())
     }
 
+    /// Whether a loop holds no other.
+    #[must_use]
+    pub fn is_innermost(&self, of: &Loop) -> bool {
+        let mut blocks = of.blocks.iter().filter(|b| !self.blocks[**b].is_junction());
+        blocks.all(|b| self.innermost_loop(*b).is_some_and(|inner| inner.header == of.header))
+    }
+
     /// The innermost loop that holds a block.
     #[must_use]
     pub fn innermost_loop(&self, block: usize) -> Option<&Loop> {

@@ -96,12 +96,10 @@ impl Hazard for LoopAlignment {
     }
 
     fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
-        let loops = &view.code().loops;
-        let is_innermost =
-            |l: &&Loop| !loops.iter().any(|o| o.depth > l.depth && l.contains(o.header));
-        loops
+        let code = view.code();
+        code.loops
             .iter()
-            .filter(is_innermost)
+            .filter(|l| code.is_innermost(l))
             .filter_map(|l| {
                 let jumps = profile.jump_at_boundary_price();
                 let jumps = jumps.and_then(|price| jumps_at_boundaries(view, l, &price));
