@@ -92,6 +92,10 @@ bench-price: build ## Is what a blocked load costs as the law says? The decoder 
 bench-scan: build ## How much faster than objdump -d is scan, on libLLVM 16 and on a kernel image?
 	@scripts/bench-scan target/release/stallscope
 
+.PHONY: bench-hostile
+bench-hostile: build ## Hostile files: 2 s and 256 MB each; 300 random kills (KILLS): nothing is left (needs python3)
+	@scripts/bench-hostile target/release/stallscope --kills $(or $(KILLS),300)
+
 .PHONY: bench-truth-scan
 bench-truth-scan: ## Recall and false alarms of store-forward, on executed functions (ten compilers and more)
 	STALLSCOPE_CORPUS=whole $(CARGO) test --release --locked -p stallscope --test scan_truth -- --nocapture
@@ -102,9 +106,10 @@ bless: cases ## Accept the present output as the golden output
 	$(CARGO) xtask generate
 
 .PHONY: fuzz
-fuzz: ## Feed each parser nonsense for a minute (cargo-fuzz, nightly Rust)
+fuzz: ## Feed each parser nonsense for a minute (SECONDS_EACH), 256 MB and 5 s an input (cargo-fuzz, nightly)
 	@$(call optional,fuzz,fuzzing,for target in $$($(CARGO) fuzz list); do \
-		$(CARGO) +nightly fuzz run "$$target" -- -max_total_time=60; done)
+		$(CARGO) +nightly fuzz run --sanitizer none "$$target" -- -max_total_time=$(or $(SECONDS_EACH),60) \
+			-rss_limit_mb=256 -timeout=5; done)
 
 .PHONY: miri
 miri: ## Watch every access of the index codec's tests (nightly Rust with miri)

@@ -57,6 +57,13 @@ pub struct CommonArgs {
     /// Read and write this machine profile, not the cached one
     #[arg(long, value_name = "FILE", global = true)]
     pub profile: Option<PathBuf>,
+    /// Leave the arguments of programs out of the JSON: they can be secrets
+    #[arg(long, global = true)]
+    pub redact_args: bool,
+    /// Show source text below DIR, too, not only below the current directory and the program's
+    /// own (may be given again)
+    #[arg(long, value_name = "DIR", global = true)]
+    pub source_root: Vec<PathBuf>,
     /// Seed of everything random, as printed by an earlier run
     #[arg(long, value_name = "N", global = true)]
     pub seed: Option<u64>,

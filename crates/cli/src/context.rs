@@ -5,8 +5,11 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use stallscope::code::SourceText;
+use stallscope::foreign::SourceRoots;
 
 use crate::args::CommonArgs;
 
@@ -46,6 +49,8 @@ pub struct Context {
     quiet: bool,
     progress: bool,
     seed: Option<u64>,
+    redacts_args: bool,
+    source_roots: Vec<PathBuf>,
 }
 
 impl Context {
@@ -58,6 +63,8 @@ impl Context {
             quiet: common.quiet,
             progress: !common.no_progress && !common.quiet,
             seed: common.seed,
+            redacts_args: common.redact_args,
+            source_roots: common.source_root.clone(),
         }
     }
 
@@ -83,6 +90,24 @@ impl Context {
     /// Where the machine-readable result goes; `-` is standard output and replaces the screen.
     pub fn json(&self) -> Option<&Path> {
         self.json.as_deref()
+    }
+
+    /// Whether arguments of programs stay out of the JSON.
+    pub fn redacts_args(&self) -> bool {
+        self.redacts_args
+    }
+
+    /// The source text that may be shown about these programs.
+    ///
+    /// # Errors
+    /// When a folder that the user named is not there.
+    pub fn source_text<'a>(
+        &self,
+        programs: impl IntoIterator<Item = &'a Path>,
+    ) -> anyhow::Result<SourceText> {
+        let mut roots = SourceRoots::of(&self.source_roots).context("--source-root")?;
+        programs.into_iter().for_each(|program| roots.add_folder_of(program));
+        Ok(SourceText::below(roots))
     }
 
     /// The machine profile that the user named.

@@ -17,7 +17,7 @@ use clap::Parser;
 
 use args::{Cli, Command};
 pub use commands::case::CaseReport;
-pub use commands::scan::ScanDifference;
+pub use commands::scan::{Baseline, ScanDifference};
 use context::{Context, Outcome};
 use stallscope::trace::child::dismiss_guardian;
 

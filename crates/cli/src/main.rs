@@ -1,12 +1,14 @@
 //! The binary `stallscope`: everything is in the library of this crate, so that `xtask` can make
 //! man pages and completions from the same definition of the arguments.
 
+#[cfg(target_arch = "x86_64")]
+mod allocator;
+
 use std::process::ExitCode;
 
-/// Decoded functions come and go by the thousand: a tenth of a scan is asking for memory.
 #[cfg(target_arch = "x86_64")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::OrSay = allocator::OrSay;
 
 fn main() -> ExitCode {
     stallscope_cli::main()

@@ -5,10 +5,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use stallscope::compare::{ArmRecord, Comparison};
+use stallscope::foreign;
 use stallscope::machine::Machine;
 use stallscope::report;
 
 use crate::profile;
+
+/// It holds three numbers.
+const MOST_BYTES: u64 = 1 << 16;
 
 /// What an A/A comparison found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,7 +51,7 @@ impl NoiseFloor {
 
     /// What is known about this command here. A broken file is as good as none: it is a memory.
     pub fn recall(arm: &ArmRecord) -> Option<Self> {
-        serde_json::from_str(&std::fs::read_to_string(path(arm)?).ok()?).ok()
+        foreign::from_json(&foreign::read_text(&path(arm)?, MOST_BYTES).ok()?).ok()
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
+use serde_json::Value;
 use stallscope::report;
 
 use crate::context::Context;
@@ -44,11 +45,59 @@ pub fn json(context: &Context, kind: &str, result: &impl Serialize) -> anyhow::R
     let Some(path) = context.json() else {
         return Ok(());
     };
-    let text = report::to_json(kind, result)?;
+    let text = if context.redacts_args() {
+        let mut value = serde_json::to_value(result)?;
+        redact(&mut value);
+        report::to_json(kind, &value)?
+    } else {
+        report::to_json(kind, result)?
+    };
     if path == Path::new("-") {
         terminal::print(&text)?;
     } else {
         report::write_file(path, &text)?;
     }
     Ok(())
+}
+
+/// What stands for an argument that is left out.
+const REDACTED: &str = "[redacted]";
+
+/// Takes the arguments out of a result: behind the first word of every command line, and the whole
+/// of templates, in which nobody can tell them apart.
+fn redact(value: &mut Value) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(redact),
+        Value::Object(fields) => {
+            for (name, field) in fields.iter_mut() {
+                match (name.as_str(), field) {
+                    ("command", Value::Array(words)) => {
+                        words.iter_mut().skip(1).for_each(|word| *word = REDACTED.into());
+                    }
+                    ("run" | "build", Value::String(text)) => {
+                        *text = REDACTED.into();
+                    }
+                    (_, other) => redact(other),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_taken_out_wherever_a_command_stands() {
+        let mut value = serde_json::json!({
+            "arms": [{ "command": ["./p", "--token", "secret"], "program": "/bin/p" }],
+            "settings": { "build": "cc -DKEY=secret", "run": "{out} secret", "seed": 1 },
+        });
+        redact(&mut value);
+        let text = value.to_string();
+        assert!(!text.contains("secret") && !text.contains("--token"), "{text}");
+        assert!(text.contains("./p") && text.contains("/bin/p") && text.contains("[redacted]"));
+    }
 }

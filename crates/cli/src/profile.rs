@@ -6,11 +6,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use stallscope::foreign;
 use stallscope::machine::{Machine, MachineProfile, ProfileError};
 use stallscope::report;
 
 use crate::context::Context;
 use crate::terminal::{self, FAINT, paint, wrap};
+
+/// No profile has so much.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// A profile and the file that it came from.
 #[derive(Debug)]
@@ -110,7 +114,7 @@ enum Trouble {
 }
 
 fn parse(path: &Path) -> Result<Option<MachineProfile>, Trouble> {
-    match std::fs::read_to_string(path) {
+    match foreign::read_text(path, MOST_BYTES) {
         Ok(text) => MachineProfile::from_json(&text).map(Some).map_err(Trouble::Profile),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Trouble::Io(error)),

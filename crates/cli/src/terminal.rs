@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
+use stallscope::foreign::plain_lines;
 
 /// Bad news.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -24,35 +25,63 @@ pub fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Writes `text` to standard output as it is.
+/// The text with everything spelled out that does something in a terminal and is not one of the
+/// styles above, ends of lines and tabs aside. What others wrote was made safe where it was read
+/// (`stallscope::foreign`); this is for what that missed.
+fn safe(text: &str) -> String {
+    let own: Vec<String> = [BAD, GOOD, CAUTION, STRONG, FAINT]
+        .iter()
+        .flat_map(|style| [style.render().to_string(), style.render_reset().to_string()])
+        .collect();
+    let mut out = String::with_capacity(text.len());
+    let mut pieces = text.split('\u{1b}');
+    out += &plain_lines(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        // A style can be several sequences: each begins with what was split off.
+        let sequence = piece.split_inclusive('m').next().unwrap_or_default();
+        let is_own = own.iter().any(|o| o.split('\u{1b}').any(|s| !s.is_empty() && s == sequence));
+        out += if is_own { "\u{1b}" } else { "\\u{1b}" };
+        out += &plain_lines(piece);
+    }
+    out
+}
+
+/// Writes `text` to standard output.
 ///
 /// # Errors
 /// When standard output cannot be written, a closed pipe included.
 pub fn print(text: &str) -> std::io::Result<()> {
     let mut out = anstream::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(safe(text).as_bytes())?;
     out.flush()
 }
 
-/// Writes `text` to standard error as it is: for a command whose standard output belongs to the
+/// Writes `text` to standard error: for a command whose standard output belongs to the
 /// program that it runs.
 pub fn print_beside(text: &str) {
-    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+    let _ = anstream::stderr().lock().write_all(safe(text).as_bytes());
+}
+
+/// A message that can hold a path or a line of another program: what follows its first line is
+/// indented, so that no line of it passes for one of ours.
+fn message_lines(message: &str) -> String {
+    plain_lines(message).replace('\r', "").replace('\n', "\n  ")
 }
 
 /// Prints an error line to standard error.
 pub fn error(message: &str) {
-    let _ = writeln!(anstream::stderr(), "{} {message}", paint(BAD, "error:"));
+    let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "error:"), message_lines(message));
 }
 
 /// Prints a warning line to standard error.
 pub fn warning(message: &str) {
+    let message = message_lines(message);
     let _ = writeln!(anstream::stderr(), "{} {message}", paint(CAUTION, "warning:"));
 }
 
 /// Prints a note to standard error.
 pub fn note(message: &str) {
-    let _ = write!(anstream::stderr(), "{}", wrap("note: ", message));
+    let _ = write!(anstream::stderr(), "{}", wrap("note: ", &message_lines(message)));
 }
 
 /// How wide screens are, at the most.
@@ -87,6 +116,16 @@ pub fn plain(screen: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn our_own_styles_pass_and_no_other_sequence_does() {
+        let text = format!("{} {}\tx\n", paint(BAD, "bad"), paint(FAINT, "faint"));
+        assert_eq!(safe(&text), text);
+        let hostile = "\u{1b}[2J\u{1b}]0;title\u{7}\u{1b}[35mx\u{9b}2J\u{202e}\r";
+        let shown = safe(hostile);
+        assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{7}', '\u{202e}']), "{shown}");
+        assert_eq!(message_lines("no file a\nerror: b"), "no file a\n  error: b");
+    }
 
     #[test]
     fn wrapped_text_hangs_under_its_label() {

@@ -83,7 +83,6 @@ fn what_a_command_leaves_behind_is_ended_and_said() {
 
 #[test]
 fn a_parent_that_ignores_the_end_of_children_does_no_harm() {
-    let folder = tempfile::tempdir().unwrap();
     let program = assert_cmd::cargo::cargo_bin!("stallscope").display();
     let script = format!(
         "trap '' CHLD; exec {program} compare --pairs 6 /bin/true 'sh -c \"\

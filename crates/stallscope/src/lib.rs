@@ -4,6 +4,7 @@
 //! *count*. The rooms below hold one idea each and import only from rooms above them in
 //! this list; `tests/architecture.rs` reads the `use crate::` lines and enforces it.
 //!
+//! * [`foreign`]: files and text that others wrote
 //! * [`model`]: the nouns
 //! * [`machine`]: which processor this is
 //! * [`clock`]: how time and events are counted
@@ -27,6 +28,7 @@ pub mod clock;
 pub mod code;
 pub mod compare;
 pub mod explain;
+pub mod foreign;
 pub mod hazards;
 pub mod layout;
 pub mod machine;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// The rooms in the order in which data goes through them. `report` comes last and is
 /// imported by no other room.
 const ROOMS: &[&str] = &[
-    "model", "machine", "clock", "probes", "code", "hazards", "trace", "sim", "layout", "compare",
-    "explain", "report",
+    "foreign", "model", "machine", "clock", "probes", "code", "hazards", "trace", "sim", "layout",
+    "compare", "explain", "report",
 ];
 
 /// Rooms that may hold `unsafe`: they talk to the processor or to the kernel.
@@ -142,6 +142,95 @@ fn the_library_never_prints() {
     for (_, path, code) in files() {
         for word in ["println!", "eprintln!", "print!(", "eprint!("] {
             assert!(!code.contains(word), "{path}: the library never prints ({word})");
+        }
+    }
+}
+
+/// The text of a file up to its tests.
+fn without_tests(code: &str) -> &str {
+    code.split("#[cfg(test)]").next().unwrap_or(code)
+}
+
+/// All code of the library and of the command line, without comments and tests: (path, text).
+fn all_code() -> Vec<(String, String)> {
+    let cli = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/src");
+    let mut paths = Vec::new();
+    rust_files(&source_root(), &mut paths);
+    rust_files(&cli, &mut paths);
+    paths
+        .into_iter()
+        .filter(|path| !path.ends_with("tests.rs"))
+        .map(|path| {
+            let text = fs::read_to_string(&path).expect("source is readable");
+            let code: Vec<&str> = without_tests(&text)
+                .lines()
+                .filter(|l| !l.trim_start().starts_with("//"))
+                .collect();
+            (path.display().to_string(), code.join("\n"))
+        })
+        .collect()
+}
+
+/// Files that open others by a name which no input can choose: the kernel's, our own, and the
+/// programs that are run.
+const OTHER_DOORS: &[&str] = &[
+    "/src/clock/",
+    "/src/machine/facts.rs",
+    "/src/trace/child/",
+    "/src/trace/counter.rs",
+    "/src/trace/engine/",
+    "/src/trace/maps.rs",
+    "/src/trace/sample/",
+    "/src/trace/tracee.rs",
+    "/src/compare/",
+    "/src/foreign/file.rs",
+    "/commands/probe/wide.rs",
+];
+
+#[test]
+fn files_that_input_names_are_opened_through_one_door() {
+    for (path, code) in all_code() {
+        if OTHER_DOORS.iter().any(|door| path.contains(door)) && !path.contains("/results/") {
+            continue;
+        }
+        for word in ["File::open(", "fs::read(", "fs::read_to_string(", "OpenOptions"] {
+            let stripped = code.replace(&format!("foreign::{word}"), "");
+            assert!(!stripped.contains(word), "{path}: {word}: use `foreign::open` or `read`");
+        }
+    }
+}
+
+#[test]
+fn bytes_and_json_of_others_become_text_that_is_safe_to_show() {
+    const READERS: [&str; 8] = [
+        "/src/code/",
+        "/src/hazards/",
+        "/src/machine/profile.rs",
+        "/src/trace/perf_data/",
+        "/src/trace/profile_data/",
+        "/src/trace/recorded/",
+        "/src/compare/results/",
+        "/commands/",
+    ];
+    for (path, code) in all_code() {
+        if !path.contains("/src/foreign/") {
+            assert!(!code.contains("serde_json::from_str"), "{path}: use `foreign::from_json`");
+        }
+        if READERS.iter().any(|reader| path.contains(reader)) {
+            assert!(
+                !code.contains("String::from_utf8_lossy"),
+                "{path}: use `foreign::plain_bytes`"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_terminal_is_written_in_one_place() {
+    for (path, code) in all_code() {
+        let is_it = path.ends_with("cli/src/terminal.rs");
+        for word in ["anstream::", "io::stdout", "io::stderr", "STDOUT_FILENO"] {
+            assert!(is_it || !code.contains(word), "{path}: {word}: use `terminal::print`");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! A function as basic blocks, edges and natural loops.
 //!
 //! An indirect jump is taken to lead to every block that nothing else leads to: the cases of a
-//! jump table are found that way without reading the table. What cannot be reached from the entry
+//! jump table are found that way without reading the table. Where there are several such jumps, they
+//! meet in a junction, a block without instructions, and the cases follow that: jumps times cases
+//! would be too many edges. What cannot be reached from the entry
 //! after that (padding behind jumps, landing pads of exceptions) keeps its instructions but loses
 //! its edges, so that it cannot hide a loop.
 
@@ -21,7 +23,8 @@ pub(crate) const MOST_FUNCTION_BYTES: usize = 4 << 20;
 /// Numbers of blocks that can follow or come before: two are usual.
 pub type Edges = SmallVec<[usize; 2]>;
 
-/// A stretch of instructions that is entered at its start only and left at its end only.
+/// A stretch of instructions that is entered at its start only and left at its end only. The
+/// junction of indirect jumps has none and stands behind all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Index of its first instruction.
@@ -34,6 +37,13 @@ pub struct Block {
     pub predecessors: Edges,
 }
 
+impl Block {
+    /// Whether it is where indirect jumps meet, and no code.
+    pub(super) fn is_junction(&self) -> bool {
+        self.first == self.end
+    }
+}
+
 /// One function, decoded.
 #[derive(Clone, Debug)]
 pub struct FunctionCode {
@@ -41,7 +51,7 @@ pub struct FunctionCode {
     pub architecture: Architecture,
     /// Its instructions, by address.
     pub insns: Vec<Insn>,
-    /// Its blocks, by address; block 0 is the entry.
+    /// Its blocks, by address; block 0 is the entry, the last can be a junction.
     pub blocks: Vec<Block>,
     /// Its natural loops, outer before inner.
     pub loops: Vec<Loop>,
@@ -105,6 +115,21 @@ impl FunctionCode {
     #[must_use]
     pub fn block_of(&self, insn: usize) -> usize {
         self.blocks.partition_point(|b| b.first <= insn).saturating_sub(1)
+    }
+
+    /// The blocks of a loop that hold instructions, by address.
+    pub fn bodies<'a>(
+        &'a self,
+        of: &'a Loop,
+    ) -> impl DoubleEndedIterator<Item = &'a Block> + Clone + 'a {
+        of.blocks.iter().map(|b| &self.blocks[*b]).filter(|b| !b.is_junction())
+    }
+
+    /// Whether a loop holds no other.
+    #[must_use]
+    pub fn is_innermost(&self, of: &Loop) -> bool {
+        let mut blocks = of.blocks.iter().filter(|b| !self.blocks[**b].is_junction());
+        blocks.all(|b| self.innermost_loop(*b).is_some_and(|inner| inner.header == of.header))
     }
 
     /// The innermost loop that holds a block.
@@ -220,7 +245,7 @@ fn split_into_blocks(insns: &[Insn], size_bytes: usize, start: Svma) -> Vec<Bloc
     blocks
 }
 
-fn link_jump_tables(insns: &[Insn], blocks: &mut [Block]) {
+fn link_jump_tables(insns: &[Insn], blocks: &mut Vec<Block>) {
     let jumps: Vec<usize> = (0..blocks.len())
         .filter(|b| insns[blocks[*b].end - 1].flow == Flow::IndirectJump)
         .collect();
@@ -231,12 +256,25 @@ fn link_jump_tables(insns: &[Insn], blocks: &mut [Block]) {
         block.predecessors.is_empty() && insns[block.first..block.end].iter().any(|i| !i.is_padding)
     };
     let cases: Vec<usize> = (1..blocks.len()).filter(|b| is_case(&blocks[*b])).collect();
-    for jump in jumps {
-        for case in &cases {
-            blocks[jump].successors.push(*case);
-            blocks[*case].predecessors.push(jump);
-        }
+    let meet = match jumps[..] {
+        [only] => only,
+        _ => add_junction(insns.len(), jumps, blocks),
+    };
+    blocks[meet].successors.extend_from_slice(&cases);
+    for case in cases {
+        blocks[case].predecessors.push(meet);
     }
+}
+
+/// The number of a new block without instructions, to which all of `jumps` lead.
+fn add_junction(end: usize, jumps: Vec<usize>, blocks: &mut Vec<Block>) -> usize {
+    let number = blocks.len();
+    for jump in &jumps {
+        blocks[*jump].successors.push(number);
+    }
+    let (successors, predecessors) = (Edges::new(), Edges::from_vec(jumps));
+    blocks.push(Block { first: end, end, successors, predecessors });
+    number
 }
 
 fn successors(
@@ -292,6 +330,30 @@ mod tests {
         let code = FunctionCode::decode(&[0xff, 0xe0, 0xff, 0xcf, 0xeb, 0xfa], Svma(0));
         assert_eq!(code.blocks[0].successors.to_vec(), [1]);
         assert_eq!(code.loops.len(), 1);
+    }
+
+    #[test]
+    fn edges_of_indirect_jumps_grow_with_the_code_and_not_with_its_square() {
+        // Again and again: jmp rax; dec edi
+        let count = 5000;
+        let code = FunctionCode::decode(&[0xff, 0xe0, 0xff, 0xcf].repeat(count), Svma(0));
+        let edges: usize = code.blocks.iter().map(|b| b.successors.len()).sum();
+        assert!(code.blocks.len() > count && edges < 4 * count, "{edges} edges");
+    }
+
+    #[test]
+    fn a_case_that_jumps_to_the_cases_again_is_a_loop_as_if_each_jump_led_to_each_case() {
+        // jmp rax; (a:) dec edi; jmp rax; (b:) jmp rcx; (c:) jne b; ret
+        let bytes = [0xff, 0xe0, 0xff, 0xcf, 0xff, 0xe0, 0xff, 0xe1, 0x75, 0xfc, 0xc3];
+        let code = FunctionCode::decode(&bytes, Svma(0));
+        let junction = code.blocks.len() - 1;
+        assert!(code.blocks[junction].is_junction());
+        assert_eq!(code.blocks[junction].predecessors.to_vec(), [0, 1, 2]);
+        let loops: Vec<_> =
+            code.loops.iter().map(|l| (l.header, l.latches.clone(), l.blocks.clone())).collect();
+        // `c` dominates `b`, whose jump leads back to it.
+        assert_eq!(loops, [(1, vec![1], vec![1, junction]), (3, vec![2], vec![2, 3, junction])]);
+        assert_eq!(code.bodies(&code.loops[0]).count(), 1);
     }
 
     #[test]

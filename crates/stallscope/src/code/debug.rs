@@ -6,7 +6,6 @@
 //! read, found through the table of address ranges.
 
 use std::cell::{OnceCell, RefCell};
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -22,6 +21,7 @@ use super::image::Image;
 use super::parts::{Parts, ProgramFile};
 use super::place::Placed;
 use super::variables::Variables;
+use crate::foreign::plain;
 use crate::model::{SourceLine, Svma};
 
 pub(super) type Reader = EndianArcSlice<LittleEndian>;
@@ -110,7 +110,7 @@ impl Debug {
             let function =
                 frame.function.and_then(|f| f.raw_name().ok().map(|name| demangle(&name)));
             let line = location.line.unwrap_or(0);
-            lines.push(SourceLine { file: file.into(), line, function });
+            lines.push(SourceLine { file: plain(file).into_owned(), line, function });
         }
         lines
     }
@@ -120,7 +120,7 @@ impl Debug {
         let package = self.package.get_or_init(|| {
             let mut name = self.path.clone().into_os_string();
             name.push(".dwp");
-            let parts = Parts::of_file(File::open(name).ok()?).ok()?;
+            let parts = Parts::open(name.as_ref()).ok()?;
             let file = object::File::parse(&parts).ok()?;
             let section = |id: SectionId| {
                 Ok::<_, gimli::Error>(
@@ -139,7 +139,7 @@ impl Debug {
             Some(PathBuf::from(std::ffi::OsStr::from_bytes(&bytes)))
         };
         let path = text(&load.comp_dir).unwrap_or_default().join(text(&load.path)?);
-        let parts = Parts::of_file(File::open(path).ok()?).ok()?;
+        let parts = Parts::open(&path).ok()?;
         let file = object::File::parse(&parts).ok()?;
         let section = |id: SectionId| {
             Ok::<_, gimli::Error>(
@@ -167,7 +167,7 @@ fn has_debug_info(parts: &Parts) -> bool {
 
 /// Units of DWARF hold together by themselves: each can be read alone.
 fn open_units(path: &Path) -> Option<Units> {
-    let parts = Parts::of_file(File::open(path).ok()?).ok()?;
+    let parts = Parts::open(path).ok()?;
     let file = object::File::parse(&parts).ok()?;
     let info = file.section_by_name(".debug_info").filter(|s| s.size() > WHOLE_BYTES)?;
     let plain = info.compressed_file_range().ok()?;
@@ -255,7 +255,7 @@ fn open_form(path: &Path) -> Option<Form> {
     if let Some(units) = open_units(path) {
         return Some(Form::Units(units));
     }
-    open_whole(&Parts::of_file(File::open(path).ok()?).ok()?, None)
+    open_whole(&Parts::open(path).ok()?, None)
 }
 
 /// A section's bytes, decompressed, its holes filled if the file was placed.
@@ -267,6 +267,9 @@ fn section_named(
 ) -> Option<Reader> {
     let section = file.section_by_name(name?)?;
     let range = section.compressed_file_range().ok()?;
+    if range.format != object::CompressionFormat::None {
+        parts.budget().spend(range.uncompressed_size)?;
+    }
     if placed.is_none() && range.format == object::CompressionFormat::None {
         let bytes = parts.share(range.offset, range.uncompressed_size)?;
         return Some(Reader::new(bytes, LittleEndian));
@@ -297,7 +300,10 @@ fn separate_file(image: &Image) -> Option<PathBuf> {
     let parts = image.parts();
     let file = object::File::parse(&*parts).ok()?;
     let (name, _) = file.gnu_debuglink().ok()??;
-    let name = Path::new(std::ffi::OsStr::from_bytes(name));
+    // A name, and no way to another place.
+    let name = Path::new(std::ffi::OsStr::from_bytes(name))
+        .file_name()
+        .filter(|n| n.as_bytes() == name)?;
     let folder = image.path().canonicalize().ok()?.parent()?.to_owned();
     let below_system = Path::new(SYSTEM_FOLDER).join(folder.strip_prefix("/").ok()?);
     [folder.join(name), folder.join(".debug").join(name), below_system.join(name)]

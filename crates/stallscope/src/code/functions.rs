@@ -5,7 +5,9 @@
 //! without a size reach to the next function.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Write};
 
+use cpp_demangle::DemangleOptions;
 use gimli::{CieOrFde, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use rustc_hash::FxHashMap;
@@ -16,6 +18,7 @@ use super::image::FunctionSource;
 use super::parts::ProgramFile;
 use super::pclntab::go_functions;
 use super::place::Placed;
+use crate::foreign::{Budget, plain};
 use crate::model::Svma;
 
 /// A stretch of machine code with a name.
@@ -45,24 +48,52 @@ impl Function {
     }
 }
 
-/// A readable form of a linker symbol; the symbol itself when it is in no known mangling.
+/// A mangled name that is longer is shown as it is: what a short one stands for can grow without
+/// measure, and how fast was measured up to here.
+const LONGEST_MANGLED_BYTES: usize = 4 << 10;
+/// So is one whose readable form is longer.
+const LONGEST_READABLE_BYTES: usize = 16 << 10;
+
+/// A readable form of a linker symbol, safe to show; the symbol itself when it is in no known
+/// mangling, or too long.
 #[must_use]
 pub fn demangle(symbol: &str) -> String {
+    plain(&demangled(symbol).unwrap_or_else(|| symbol.to_owned())).into_owned()
+}
+
+/// Text that takes no more once it is too long, so that whoever writes it stops.
+struct Short(String);
+
+impl fmt::Write for Short {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LONGEST_READABLE_BYTES {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+fn demangled(symbol: &str) -> Option<String> {
+    if symbol.len() > LONGEST_MANGLED_BYTES {
+        return None;
+    }
+    let mut readable = Short(String::new());
     // Clone suffixes (.cold, .isra.0, .part.1) are not part of the mangling.
     let (stem, suffix) = match symbol.find('.') {
         Some(dot) if dot > 0 && !symbol[dot..].starts_with(".llvm.") => symbol.split_at(dot),
         _ => (symbol, ""),
     };
     if let Ok(name) = rustc_demangle::try_demangle(symbol) {
-        return format!("{name:#}");
+        write!(readable, "{name:#}").ok()?;
+        return Some(readable.0);
     }
-    if stem.starts_with("_Z")
-        && let Ok(parsed) = cpp_demangle::Symbol::new(stem)
-        && let Ok(name) = parsed.demangle()
-    {
-        return name + suffix;
+    if !stem.starts_with("_Z") {
+        return None;
     }
-    symbol.to_owned()
+    let parsed = cpp_demangle::Symbol::new(stem).ok()?;
+    parsed.structured_demangle(&mut readable, &DemangleOptions::default()).ok()?;
+    Some(readable.0 + suffix)
 }
 
 /// What is known about one start address while the list is being made.
@@ -82,12 +113,13 @@ pub(super) fn list(
     file: &ProgramFile<'_>,
     code: &[(Svma, u64)],
     placed: Option<&Placed>,
+    budget: &Budget,
 ) -> (Vec<Function>, FunctionSource) {
     let range_of = |svma: Svma| {
         code.iter().find(|(start, size)| svma.distance_from(*start).is_some_and(|d| d < *size))
     };
     let mut starts = Starts::new();
-    let own_symbols = add_symbols(file, placed, &mut starts);
+    let own_symbols = add_symbols(file, placed, budget, &mut starts);
     let mut source = FunctionSource::Symbols;
     if !own_symbols {
         let from_go = add_go_table(file, &mut starts);
@@ -122,15 +154,23 @@ pub(super) fn list(
 
 /// Adds what the symbol tables say; whether the program has functions in a table of its own (one
 /// that stripping takes away).
-fn add_symbols(file: &ProgramFile<'_>, placed: Option<&Placed>, starts: &mut Starts) -> bool {
+fn add_symbols(
+    file: &ProgramFile<'_>,
+    placed: Option<&Placed>,
+    budget: &Budget,
+    starts: &mut Starts,
+) -> bool {
     let own = file.symbols().map(|s| (true, s));
     let mut own_symbols = false;
+    // Any number of symbols may have the same long name: once there is no room for one more, the
+    // rest is not even read.
+    let mut has_room = true;
     for (is_own, symbol) in own.chain(file.dynamic_symbols().map(|s| (false, s))) {
         if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
             continue;
         }
         own_symbols |= is_own;
-        let Ok(name) = symbol.name() else { continue };
+        let name = if has_room { symbol.name().unwrap_or_default() } else { "?" };
         if name.is_empty() || name.starts_with('$') {
             continue;
         }
@@ -140,8 +180,9 @@ fn add_symbols(file: &ProgramFile<'_>, placed: Option<&Placed>, starts: &mut Sta
         let entry = starts.entry(address).or_default();
         entry.size_bytes = entry.size_bytes.max(symbol.size());
         if rank > entry.rank {
+            has_room &= budget.spend(name.len() as u64).is_some();
             entry.rank = rank;
-            entry.symbol = Some(name.to_owned());
+            entry.symbol = has_room.then(|| plain(name).into_owned());
         }
     }
     own_symbols
@@ -221,5 +262,20 @@ mod tests {
         assert_eq!(demangle("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
         assert_eq!(demangle("decode.cold"), "decode.cold");
         assert_eq!(demangle("_Znonsense"), "_Znonsense");
+        // Rust's identifiers can hold any character, in Punycode.
+        assert_eq!(demangle("_RNvC1au6a_jmhc"), "a::a\\u{202e}");
+    }
+
+    #[test]
+    fn a_name_that_grows_without_measure_is_shown_as_it_is() {
+        // Each argument is a pair of the one before.
+        let digits = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let pairs: String =
+            digits[..30].iter().map(|d| format!("S_IS{0}_S{0}_E", char::from(*d))).collect();
+        let bomb = format!("_Z1fSt4pairIiiE{pairs}");
+        assert!(bomb.len() < 344);
+        assert_eq!(demangle(&bomb), bomb);
+        let long = format!("_ZN{}E", "1a".repeat(LONGEST_MANGLED_BYTES));
+        assert_eq!(demangle(&long), long);
     }
 }

@@ -4,7 +4,6 @@
 //! Broken tables give an error or fewer functions, never a panic. An object file has no addresses
 //! yet: it is placed first, as a linker would ([`super::place`]).
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +17,7 @@ use super::error::{CodeError, looks_like};
 use super::functions::{self, Function};
 use super::parts::{Parts, ProgramFile};
 use super::place::Placed;
+use crate::foreign::{plain, plain_bytes};
 use crate::model::{FileOffset, Svma};
 
 /// More machine code than this is in no program; the largest browsers have a quarter of it.
@@ -88,12 +88,7 @@ impl Images {
     /// # Errors
     /// See [`CodeError`]: missing, unreadable, or an archive whose table is damaged.
     pub fn open(path: &Path) -> Result<Self, CodeError> {
-        let meta = fs::metadata(path).map_err(|e| CodeError::from_io(path, e))?;
-        if meta.is_dir() {
-            return Err(CodeError::Directory(path.into()));
-        }
-        let file = fs::File::open(path).map_err(|e| CodeError::from_io(path, e))?;
-        let parts = Parts::of_file(file).map_err(|e| CodeError::from_io(path, e))?;
+        let parts = Parts::open(path).map_err(|e| CodeError::from_io(path, e))?;
         Self::of(path, parts)
     }
 
@@ -118,7 +113,7 @@ fn members(path: &Path, parts: &Parts) -> Result<Vec<(String, u64, u64)>, CodeEr
     for member in archive.members() {
         let member = member.map_err(|e| CodeError::damaged(path, e))?;
         let (offset, size) = member.file_range();
-        ranges.push((String::from_utf8_lossy(member.name()).into_owned(), offset, size));
+        ranges.push((plain_bytes(member.name()), offset, size));
     }
     Ok(ranges)
 }
@@ -179,7 +174,7 @@ impl Image {
         };
         let code = read_code(path, &file, &parts, placed.as_ref())?;
         let ranges: Vec<_> = code.iter().map(|c| (c.svma, c.size())).collect();
-        let (functions, source) = functions::list(&file, &ranges, placed.as_ref());
+        let (functions, source) = functions::list(&file, &ranges, placed.as_ref(), parts.budget());
         if functions.is_empty() {
             return Err(CodeError::Empty {
                 path: path.into(),
@@ -384,7 +379,7 @@ fn check_ranges(path: &Path, file: &ProgramFile<'_>, length: u64) -> Result<(), 
     }
     for section in file.sections() {
         if section.file_range().is_some_and(|range| !fits(range)) {
-            let name = section.name().unwrap_or("?").to_owned();
+            let name = plain(section.name().unwrap_or("?"));
             let detail = format!("section {name} reaches past the end of the file");
             return Err(CodeError::damaged(path, detail));
         }
@@ -423,7 +418,7 @@ mod tests {
         assert!(parse(b"MZ\x90\0").contains("Windows"));
         assert!(parse(b"!<arch>\nxx").contains("archive"));
         assert!(parse(b"\x7fELF\x02\x01\x01").contains("truncated"));
-        let whole = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         assert!(parse(&whole[..whole.len() / 2]).contains("truncated"));
         let mut foreign = whole;
         foreign[18..20].copy_from_slice(&243_u16.to_le_bytes());
@@ -441,7 +436,7 @@ mod tests {
     fn file_offsets_and_addresses_agree() {
         let image = own();
         let function = &image.functions()[image.functions().len() / 2];
-        let whole = fs::read(image.path()).unwrap();
+        let whole = std::fs::read(image.path()).unwrap();
         let position = |m: &Mapping| {
             let skip = function.start.distance_from(m.svma)?;
             (skip < m.size_bytes).then_some((m.file_offset + skip) as usize)

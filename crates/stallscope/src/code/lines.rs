@@ -5,13 +5,13 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::debug::Debug;
 use super::image::Image;
 use super::insn::RawAddress;
 use super::symbolic::SymbolicAddress;
+use crate::foreign::{SourceRoots, plain};
 use crate::model::{SourceLine, Svma};
 
 /// The debug information of one program. Nothing is read before something is asked for.
@@ -49,23 +49,28 @@ impl<'a> DebugInfo<'a> {
     }
 }
 
-/// The text of source lines, for files that are still where the compiler found them.
+/// The text of source lines, for files that are still where the compiler found them and that may be
+/// shown. By default none may.
 #[derive(Default)]
 pub struct SourceText {
+    roots: SourceRoots,
     files: HashMap<PathBuf, Vec<String>>,
 }
 
 impl SourceText {
-    /// Files larger than this are no source.
-    const LARGEST_BYTES: u64 = 16 << 20;
+    /// That of files below these folders.
+    #[must_use]
+    pub fn below(roots: SourceRoots) -> Self {
+        Self { roots, files: HashMap::new() }
+    }
 
-    /// The line without its indentation, if the file can be read.
+    /// The line without its indentation, safe to show, if the file can be read.
     pub fn line(&mut self, at: &SourceLine) -> Option<&str> {
         let path = Path::new(&at.file);
         if !self.files.contains_key(path) {
-            let small = fs::metadata(path).is_ok_and(|m| m.len() <= Self::LARGEST_BYTES);
-            let text = small.then(|| fs::read_to_string(path).ok()).flatten().unwrap_or_default();
-            self.files.insert(path.into(), text.lines().map(|l| l.trim().to_owned()).collect());
+            let text = self.roots.read(path).unwrap_or_default();
+            let shown = |line: &str| plain(&line.trim().replace('\t', " ")).into_owned();
+            self.files.insert(path.into(), text.lines().map(shown).collect());
         }
         let index = (at.line as usize).checked_sub(1)?;
         self.files.get(path)?.get(index).map(String::as_str)
@@ -89,7 +94,9 @@ mod tests {
         let frames = map.frames(function.start);
         assert!(frames.iter().any(|l| l.file.ends_with("functions.rs")), "{frames:?}");
         let own = frames.iter().find(|l| l.file.ends_with("functions.rs")).unwrap();
-        assert!(SourceText::default().line(own).is_some_and(|l| l.contains("fn demangle")));
+        let mut text = SourceText::below(SourceRoots::of(&[]).unwrap());
+        assert!(text.line(own).is_some_and(|l| l.contains("fn demangle")));
+        assert!(SourceText::default().line(own).is_none(), "no folder, no text");
         assert!(map.frames(Svma(u64::MAX)).is_empty());
     }
 }

@@ -3,7 +3,8 @@
 //! A back edge goes to a block that dominates its source; its natural loop is what can reach the
 //! source without passing the header. Loops with the same header are one. Irreducible cycles are
 //! no natural loops and are left alone. Dominators by the simple iterative scheme of Cooper,
-//! Harvey and Kennedy (2001). What cannot be reached from the entry (padding behind jumps, landing
+//! Harvey and Kennedy (2001). The junction of indirect jumps heads no loop: a jump that leads
+//! through it back to the case that dominates the jump is the loop of that case. What cannot be reached from the entry (padding behind jumps, landing
 //! pads of exceptions) loses its edges, so that it cannot hide a loop, and counts as an entry.
 
 use super::cfg::Block;
@@ -154,6 +155,16 @@ impl Dominators {
         a
     }
 
+    /// Of the blocks that dominate `below`, the one that `above` dominates at once.
+    fn just_below(&self, above: usize, below: usize, order: &BlockOrder) -> usize {
+        let above = self.position[above];
+        let mut at = self.position[below];
+        while self.immediate[at as usize] > above {
+            at = self.immediate[at as usize];
+        }
+        order.blocks[at as usize - 1]
+    }
+
     fn dominates(&self, above: usize, below: usize) -> bool {
         let above = self.position[above];
         let mut at = self.position[below];
@@ -172,17 +183,24 @@ pub(super) fn find_loops(blocks: &[Block], order: &BlockOrder) -> Vec<Loop> {
     let dominators = Dominators::compute(blocks, order);
     let mut members = Members { seen: vec![0; blocks.len()], number: 0, work: Vec::new() };
     let mut loops: Vec<Loop> = Vec::new();
-    for edges in order.going_back.chunk_by(|a, b| a.0 == b.0) {
+    let mut edges: Vec<(usize, usize)> = order
+        .going_back
+        .iter()
+        .filter(|(to, from)| dominators.dominates(*to, *from))
+        .filter_map(|(to, from)| {
+            if !blocks[*to].is_junction() {
+                return Some((*to, *from));
+            }
+            let header = dominators.just_below(*to, *from, order);
+            blocks[header].predecessors.contains(to).then_some((header, *from))
+        })
+        .collect();
+    edges.sort_unstable();
+    for edges in edges.chunk_by(|a, b| a.0 == b.0) {
         let header = edges[0].0;
-        let latches: Vec<usize> = edges
-            .iter()
-            .map(|(_, latch)| *latch)
-            .filter(|latch| dominators.dominates(header, *latch))
-            .collect();
-        if !latches.is_empty() {
-            let blocks = members.of(blocks, header, &latches);
-            loops.push(Loop { header, blocks, latches, depth: 0 });
-        }
+        let latches: Vec<usize> = edges.iter().map(|(_, latch)| *latch).collect();
+        let blocks = members.of(blocks, header, &latches);
+        loops.push(Loop { header, blocks, latches, depth: 0 });
     }
     let mut around = vec![0; blocks.len()];
     for block in loops.iter().flat_map(|l| &l.blocks) {
@@ -217,6 +235,9 @@ impl Members {
                 self.work.extend(&blocks[block].predecessors);
             }
         }
+        // The way round a loop that a case heads leads through the junction.
+        let before = blocks[header].predecessors.iter();
+        inside.extend(before.copied().find(|p| blocks[*p].is_junction()));
         inside.sort_unstable();
         inside
     }
@@ -265,6 +286,24 @@ mod tests {
         assert!(loops.is_empty());
     }
 
+    /// Block and case of a jump table each: led to by every jump, straight or through a junction.
+    fn with_tables(edges: &[(usize, usize)], jumps: &[usize], junction: bool) -> Vec<Block> {
+        let edges: Vec<_> =
+            edges.iter().copied().filter(|(from, _)| !jumps.contains(from)).collect();
+        let mut blocks = graph(&edges, 9);
+        let cases: Vec<usize> = (1..9).filter(|b| blocks[*b].predecessors.is_empty()).collect();
+        let across = |from: &[usize], to: &[usize]| -> Vec<_> {
+            from.iter().flat_map(|f| to.iter().map(|t| (*f, *t))).collect()
+        };
+        if junction {
+            blocks = graph(&[edges, across(jumps, &[9]), across(&[9], &cases)].concat(), 10);
+            blocks[9].first = blocks[9].end;
+        } else {
+            blocks = graph(&[edges, across(jumps, &cases)].concat(), 9);
+        }
+        blocks
+    }
+
     /// Dominance by definition: removing `above` cuts `below` off from every entry.
     fn dominates_naively(blocks: &[Block], is_entry: &[bool], above: usize, below: usize) -> bool {
         let mut seen = vec![false; blocks.len()];
@@ -279,6 +318,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_junction_changes_no_loop(
+            edges in prop::collection::vec((0_usize..9, 0_usize..9), 0..16),
+            jumps in prop::collection::btree_set(0_usize..9, 2..6),
+        ) {
+            let jumps: Vec<usize> = jumps.into_iter().collect();
+            let plain = found(with_tables(&edges, &jumps, false));
+            let mut through = found(with_tables(&edges, &jumps, true));
+            through.iter_mut().for_each(|l| l.blocks.retain(|b| *b < 9));
+            prop_assert_eq!(plain, through, "{:?} {:?}", edges, jumps);
+        }
+
         #[test]
         fn dominators_agree_with_the_definition(
             edges in prop::collection::vec((0_usize..9, 0_usize..9), 0..24)

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use super::arch::Architecture;
 use super::image::Image;
 use super::place::ROOM_BYTES;
+use crate::foreign::{plain, plain_bytes};
 use crate::model::Svma;
 
 /// `endbr64`, in front of the jump of a stub.
@@ -37,15 +38,15 @@ impl Origins {
         let Ok(file) = object::File::parse(&*parts) else { return origins };
         let mut current: Option<String> = None;
         for symbol in file.symbols() {
-            let name = symbol.name().unwrap_or_default();
+            let name = plain(symbol.name().unwrap_or_default());
             match (symbol.kind(), image.placed()) {
                 (SymbolKind::File, _) => {
-                    current = Some(name.to_owned()).filter(|n| !n.is_empty());
+                    current = Some(name.into_owned()).filter(|n| !n.is_empty());
                 }
                 (_, Some(placed)) if symbol.is_undefined() && !name.is_empty() => {
                     let at = Svma(placed.symbol(&symbol));
-                    origins.elsewhere.insert(at, name.to_owned());
-                    origins.slots.insert(at.offset(ROOM_BYTES as i64), name.to_owned());
+                    origins.elsewhere.insert(at, name.clone().into_owned());
+                    origins.slots.insert(at.offset(ROOM_BYTES as i64), name.into_owned());
                 }
                 (SymbolKind::Text, None) if symbol.is_local() && symbol.is_definition() => {
                     if let Some(file) = &current {
@@ -58,7 +59,7 @@ impl Origins {
         origins.slots.extend(imports(&file));
         let comment = file.section_by_name(".comment").and_then(|s| s.data().ok()).unwrap_or(&[]);
         let texts = comment.split(|b| *b == 0).filter(|text| !text.is_empty());
-        origins.compilers = texts.map(|t| String::from_utf8_lossy(t).into_owned()).collect();
+        origins.compilers = texts.map(plain_bytes).collect();
         origins
     }
 

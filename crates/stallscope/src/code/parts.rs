@@ -2,8 +2,8 @@
 //!
 //! Of a kernel image of 600 MB a scan needs 20; the rest is debug information that it looks at for a
 //! few addresses, if at all. Nothing is mapped, so a file that shrinks while we look at it cannot
-//! end us. What is read stays, up to a limit: a file that claims absurd sizes is refused before any
-//! memory is spent on it.
+//! end us. What is read stays, up to the file's budget: one that claims absurd sizes is refused before
+//! any memory is spent on it.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -11,13 +11,14 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use elsa::FrozenVec;
 use object::ReadRef;
 
-/// More than this is read of no file: large enough for the debug information of browsers.
-const MOST_BYTES: u64 = 4 << 30;
+use crate::foreign::{self, Budget};
+
 /// Names are read in windows of this size, not one by one.
 const WINDOW_BYTES: u64 = 1 << 20;
 /// A name longer than this is none.
@@ -43,25 +44,28 @@ pub(super) struct Parts {
     parts: FrozenVec<Box<Part>>,
     /// The part that answered last.
     recent: Cell<usize>,
-    spent_bytes: Cell<u64>,
+    budget: Budget,
 }
 
 impl Parts {
-    /// An open file.
-    pub fn of_file(file: File) -> io::Result<Self> {
-        let length = file.metadata()?.len();
-        Ok(Self::new(Source::File(file), length))
+    /// A regular file.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::of_file(foreign::open(path)?)
+    }
+
+    fn of_file(file: File) -> io::Result<Self> {
+        let meta = file.metadata()?;
+        Ok(Self::new(Source::File(file), meta.len(), Budget::of_file(&meta)))
     }
 
     /// Bytes in memory.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let length = bytes.len() as u64;
-        Self::new(Source::Memory(bytes), length)
+        Self::new(Source::Memory(bytes), length, Budget::of(length))
     }
 
-    fn new(source: Source, length: u64) -> Self {
-        let (recent, spent_bytes) = (Cell::new(0), Cell::new(0));
-        Self { source, length, parts: FrozenVec::new(), recent, spent_bytes }
+    fn new(source: Source, length: u64, budget: Budget) -> Self {
+        Self { source, length, parts: FrozenVec::new(), recent: Cell::new(0), budget }
     }
 
     /// How long the file is.
@@ -81,7 +85,7 @@ impl Parts {
 
     fn read(&self, offset: u64, size: u64) -> Option<Vec<u8>> {
         let Source::File(file) = &self.source else { return None };
-        self.spend(size)?;
+        self.budget.spend(size)?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(usize::try_from(size).ok()?).ok()?;
         // Into memory that nobody has written yet, unlike reading at a position.
@@ -91,10 +95,9 @@ impl Parts {
         (bytes.len() as u64 == size).then_some(bytes)
     }
 
-    fn spend(&self, size: u64) -> Option<()> {
-        let spent = self.spent_bytes.get().checked_add(size).filter(|n| *n <= MOST_BYTES)?;
-        self.spent_bytes.set(spent);
-        Some(())
+    /// What the file may still take, for what is made of its bytes.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// The same as [`Self::copy`] for bytes that several will hold.
@@ -103,7 +106,7 @@ impl Parts {
         match &self.source {
             Source::Memory(bytes) => Some(Arc::from(bytes.get(offset as usize..end as usize)?)),
             Source::File(file) => {
-                self.spend(size)?;
+                self.budget.spend(size)?;
                 let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, size as usize).collect();
                 file.read_exact_at(Arc::get_mut(&mut bytes)?, offset).ok()?;
                 Some(bytes)

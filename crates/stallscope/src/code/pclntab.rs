@@ -5,6 +5,7 @@
 //! reaches to the next one. The header's own word for the start of the code is 0 in new versions, so
 //! the caller says where the code is. Anything that does not fit ends the list; nothing panics.
 
+use crate::foreign::plain;
 use crate::model::Svma;
 
 /// First words of the tables of Go 1.18 and 1.19, and of 1.20 and later.
@@ -41,7 +42,10 @@ impl Table<'_> {
     fn name(self, at: usize) -> Option<String> {
         let rest = self.0.get(at..)?;
         let length = rest.iter().take(LONGEST_NAME_BYTES).position(|b| *b == 0)?;
-        std::str::from_utf8(&rest[..length]).ok().filter(|n| !n.is_empty()).map(str::to_owned)
+        std::str::from_utf8(&rest[..length])
+            .ok()
+            .filter(|n| !n.is_empty())
+            .map(|n| plain(n).into_owned())
     }
 }
 

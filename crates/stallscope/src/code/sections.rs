@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::image::Image;
+use crate::foreign::plain;
 use crate::model::Svma;
 
 /// What a section holds.
@@ -55,7 +56,7 @@ pub fn sections(image: &Image) -> Vec<Section> {
                 SectionRole::Code => function_bytes(image, start, size_bytes),
                 _ => data.get(&section.index()).copied().unwrap_or(0).min(size_bytes),
             };
-            let name = section.name().unwrap_or("?").to_owned();
+            let name = plain(section.name().unwrap_or("?")).into_owned();
             (size_bytes > 0).then_some(Section { name, role, start, size_bytes, symbol_bytes })
         })
         .collect()

@@ -12,6 +12,7 @@ use gimli::{AttributeValue, DebuggingInformationEntry, Operation};
 use super::debug::Reader;
 use super::insn::{RawAddress, Reg};
 use super::symbolic::{Root, SymbolicAddress};
+use crate::foreign::plain;
 use crate::model::Svma;
 
 type Unit = gimli::Unit<Reader>;
@@ -128,7 +129,7 @@ impl Variables {
     fn string(&self, unit: &Unit, entry: &Entry<'_>, name: gimli::DwAt) -> Option<String> {
         let text = self.dwarf.attr_string(unit, attribute(unit, entry, name)?).ok()?;
         let text = gimli::Reader::to_string_lossy(&text).ok()?;
-        Some(text.into_owned())
+        Some(plain(&text).into_owned())
     }
 
     /// Bytes of the type that `entry` names.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::CompareError;
 use super::schedule::Arm;
+use crate::foreign;
 use crate::trace::child::{ChildError, resolve_program};
 
 /// A program and its arguments, ready to be run without a shell.
@@ -57,7 +58,7 @@ pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), Com
         return Err(CompareError::NoProgram { arm, path, what });
     }
     // A program may be executable and not readable; then it has no fingerprint, which is no error.
-    let (program_bytes, program_fnv1a) = match File::open(&path) {
+    let (program_bytes, program_fnv1a) = match foreign::open(&path) {
         Ok(file) => fingerprint(file).map_err(unreadable)?,
         Err(_) => (kind.len(), String::new()),
     };
@@ -103,7 +104,7 @@ fn fingerprint(mut file: File) -> std::io::Result<(u64, String)> {
 /// separator. Only words, never a decision: the kernel decides what can be executed.
 #[must_use]
 pub fn seems(path: &Path) -> String {
-    let Ok(mut file) = File::open(path) else {
+    let Ok(mut file) = foreign::open(path) else {
         return String::new();
     };
     let length = file.metadata().map_or(0, |m| m.len());

@@ -76,6 +76,7 @@ pub(super) fn find(
     rows: &[FunctionRow],
     slow: Arm,
     profile: &MachineProfile,
+    text: &mut SourceText,
 ) -> Vec<Cause> {
     let side = |arm: usize| Side { image: &images[arm], heat: &heats[arm] };
     let (slow_side, fast_side) = (side(slow.index()), side(1 - slow.index()));
@@ -100,7 +101,7 @@ pub(super) fn find(
                 continue;
             }
             let base = Base { row, function, code: &code, debug: &debug[slow.index()] };
-            causes.extend(weigh(&slow_side, &base, finding.clone(), slow, in_other_arm));
+            causes.extend(weigh(&slow_side, &base, finding.clone(), slow, in_other_arm, text));
         }
     }
     causes.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
@@ -127,6 +128,7 @@ fn weigh(
     mut finding: Finding,
     arm: Arm,
     in_other_arm: Option<usize>,
+    text: &mut SourceText,
 ) -> Option<Cause> {
     let code = base.code;
     let site = code.insn_at(finding.site.svma)?;
@@ -148,7 +150,7 @@ fn weigh(
     Some(Cause {
         arm,
         part_in_function: base.row.share_of_difference.clone(),
-        mentions: mentions(&finding.site, loop_heat.lines.as_ref()),
+        mentions: mentions(&finding.site, loop_heat.lines.as_ref(), text),
         loop_heat,
         share_behind_site,
         in_other_arm,
@@ -158,12 +160,15 @@ fn weigh(
 }
 
 /// Lines between the first and last of the loop that index the site's variable.
-fn mentions(site: &Site, lines: Option<&(SourceLine, SourceLine)>) -> Vec<SourceLine> {
+fn mentions(
+    site: &Site,
+    lines: Option<&(SourceLine, SourceLine)>,
+    text: &mut SourceText,
+) -> Vec<SourceLine> {
     let (Some(variable), Some((first, last))) = (&site.variable, lines) else { return Vec::new() };
     if site.source.first().is_some_and(|l| l.line > 0) {
         return Vec::new();
     }
-    let mut text = SourceText::default();
     let element = format!("{variable}[");
     (first.line..=last.line)
         .map(|line| SourceLine { line, ..first.clone() })

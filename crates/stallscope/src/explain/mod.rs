@@ -29,7 +29,7 @@ pub use rows::{FunctionRow, Place};
 
 use open::UserTime;
 
-use crate::code::{CodeError, DebugInfo, FunctionSource, Image};
+use crate::code::{CodeError, DebugInfo, FunctionSource, Image, SourceText};
 use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
 use crate::layout::{ChangeCounts, match_functions};
 use crate::machine::MachineProfile;
@@ -66,6 +66,8 @@ pub enum Conclusion {
     Mechanism,
     /// The difference is real, and no rule knows the cause.
     NoMechanism,
+    /// The difference is real, and nothing here may look at where it is.
+    NotLocated,
 }
 
 /// The whole answer.
@@ -117,6 +119,7 @@ pub fn explain(
     programs: [PathBuf; 2],
     bench: &mut dyn Bench,
     profile: &MachineProfile,
+    text: &mut SourceText,
     progress: &mut dyn FnMut(Stage),
 ) -> Result<Explanation, ExplainError> {
     // Before any run: a program that cannot be read should not cost a minute first.
@@ -144,10 +147,18 @@ pub fn explain(
     if !user.differs {
         return Ok(explanation);
     }
-    let heats = heat::locate(&images, bench, progress)?;
+    let heats = match heat::locate(&images, bench, progress) {
+        Err(ExplainError::Sample { cause: cause @ SampleError::NoEngine { .. }, .. }) => {
+            explanation.conclusion = Conclusion::NotLocated;
+            explanation.unexplained.push(open::not_located(&cause));
+            return Ok(explanation);
+        }
+        heats => heats?,
+    };
     explanation.rows = rows::rows(&matches, &heats, &user.arms);
     let debug = images.each_ref().map(DebugInfo::of);
-    explanation.causes = cause::find(&images, &debug, &heats, &explanation.rows, slow, profile);
+    explanation.causes =
+        cause::find(&images, &debug, &heats, &explanation.rows, slow, profile, text);
     explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();
     if !explanation.causes.is_empty() {
         explanation.conclusion = Conclusion::Mechanism;

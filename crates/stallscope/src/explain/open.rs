@@ -4,6 +4,7 @@ use super::{Cause, Explanation, FunctionRow};
 use crate::compare::{Comparison, Contrast, Metric};
 use crate::machine::{MachineProfile, PriceOrigin};
 use crate::model::Measurement;
+use crate::trace::sample::SampleError;
 
 /// Rows outside the cause's function that are named.
 const MOST_ELSEWHERE: usize = 3;
@@ -62,6 +63,15 @@ impl UserTime {
             )
         })
     }
+}
+
+/// The sentence about a machine on which no run can be sampled.
+pub(super) fn not_located(cause: &SampleError) -> String {
+    format!(
+        "where the difference is was not looked for: {cause}. One of the two is enough: \
+         `sysctl kernel.perf_event_paranoid=2`, or in a container --cap-add PERFMON or \
+         --cap-add SYS_PTRACE"
+    )
 }
 
 /// What the causes leave open.

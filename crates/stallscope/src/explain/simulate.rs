@@ -21,6 +21,8 @@ pub struct InventedBench {
     pub library_hits: [u64; 2],
     /// What the sampler has to say.
     pub notes: Vec<String>,
+    /// Whether anything may be sampled.
+    pub samples: bool,
 }
 
 impl Bench for InventedBench {
@@ -29,6 +31,10 @@ impl Bench for InventedBench {
     }
 
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError> {
+        if !self.samples {
+            let (perf, ptrace) = ("perf is forbidden".into(), "ptrace is forbidden".into());
+            return Err(SampleError::NoEngine { perf, ptrace });
+        }
         let object = |name: &str, is_main_program, hits: Vec<(FileOffset, u64)>| ObjectSamples {
             path: PathBuf::from(name),
             is_main_program,

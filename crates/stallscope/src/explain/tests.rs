@@ -33,6 +33,7 @@ impl Scene {
             hits: [vec![], vec![]],
             library_hits: [0, 0],
             notes: vec![],
+            samples: true,
         };
         for (arm, name) in ["before", "after"].iter().enumerate() {
             let decoder = fixture::ring_loop(wide[arm]);
@@ -50,7 +51,7 @@ impl Scene {
     fn explain(&mut self) -> Result<Explanation, ExplainError> {
         let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
         let programs = ["before", "after"].map(|name| self.folder.path().join(name));
-        explain(programs, &mut self.bench, &profile, &mut |_| {})
+        explain(programs, &mut self.bench, &profile, &mut SourceText::default(), &mut |_| {})
     }
 }
 
@@ -146,4 +147,18 @@ fn a_program_that_cannot_be_read_costs_no_run() {
     let mut scene = Scene::new([false, true], 1.0, [(1, 1), (1, 1)]);
     std::fs::write(scene.folder.path().join("after"), "text").unwrap();
     assert!(matches!(scene.explain(), Err(ExplainError::Code(CodeError::NotElf { .. }))));
+}
+
+#[test]
+fn where_nothing_may_be_sampled_the_comparison_is_reported_with_what_would_help() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.samples = false;
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.slow_arm), (Conclusion::NotLocated, Some(Arm::B)));
+    assert!(e.causes.is_empty() && e.rows.is_empty() && e.heat.is_none());
+    let open = e.unexplained.join(" ");
+    for word in ["perf is forbidden", "ptrace is forbidden", "perf_event_paranoid=2", "PERFMON"] {
+        assert!(open.contains(word), "{open}");
+    }
+    assert!(!open.contains("mechanism"), "nothing was looked for: {open}");
 }

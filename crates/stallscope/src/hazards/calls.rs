@@ -67,12 +67,11 @@ impl Calls {
         }
         let loops = code.loops.iter().filter(|l| l.depth == 1).filter_map(|outer| {
             let behind = |insn: usize| all.partition_point(|c| c.insn < insn);
-            let blocks = outer.blocks.iter().map(|b| &code.blocks[*b]);
-            let inside = blocks.flat_map(|b| &all[behind(b.first)..behind(b.end)]);
+            let inside = code.bodies(outer).flat_map(|b| &all[behind(b.first)..behind(b.end)]);
             let calls: Vec<DirectCall> = inside.copied().collect();
             let depth = calls.iter().map(|c| view.loop_depth(c.insn)).max()?;
-            let blocks = outer.blocks.iter().map(|b| &code.blocks[*b]);
-            let code = blocks.map(|b| code.insns[b.first].svma..code.insns[b.end - 1].end());
+            let code =
+                code.bodies(outer).map(|b| code.insns[b.first].svma..code.insns[b.end - 1].end());
             Some(CallingLoop { code: code.collect(), calls, depth })
         });
         let loops = loops.collect();

@@ -62,10 +62,8 @@ impl Describer<'_> {
 fn around(view: &FunctionView<'_>, insn: usize) -> Vec<Range<Svma>> {
     let code = view.code();
     match code.innermost_loop(code.block_of(insn)) {
-        Some(inner) => inner
-            .blocks
-            .iter()
-            .map(|b| &code.blocks[*b])
+        Some(inner) => code
+            .bodies(inner)
             .map(|b| code.insns[b.first].svma..code.insns[b.end - 1].end())
             .collect(),
         None => vec![view.function.start..view.function.end()],

@@ -96,12 +96,10 @@ impl Hazard for LoopAlignment {
     }
 
     fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
-        let loops = &view.code().loops;
-        let is_innermost =
-            |l: &&Loop| !loops.iter().any(|o| o.depth > l.depth && l.contains(o.header));
-        loops
+        let code = view.code();
+        code.loops
             .iter()
-            .filter(is_innermost)
+            .filter(|l| code.is_innermost(l))
             .filter_map(|l| {
                 let jumps = profile.jump_at_boundary_price();
                 let jumps = jumps.and_then(|price| jumps_at_boundaries(view, l, &price));
@@ -113,8 +111,8 @@ impl Hazard for LoopAlignment {
 
 /// First and last address of a loop that is one piece of code without calls.
 pub(crate) fn extent(code: &FunctionCode, of: &Loop) -> Option<(Svma, Svma)> {
-    let in_one_piece = of.blocks.windows(2).all(|pair| pair[0] + 1 == pair[1]);
-    let blocks = || of.blocks.iter().map(|b| &code.blocks[*b]);
+    let blocks = || code.bodies(of);
+    let in_one_piece = blocks().zip(blocks().skip(1)).all(|(one, next)| one.end == next.first);
     let calls = blocks().any(|b| code.insns[b.first..b.end].iter().any(|i| i.flow == Flow::Call));
     let (first, last) = (blocks().next()?, blocks().next_back()?);
     (in_one_piece && !calls).then(|| (code.insns[first.first].svma, code.insns[last.end - 1].end()))
@@ -159,10 +157,9 @@ fn jumps_at_boundaries(
     price: &PriceRange,
 ) -> Option<Candidate> {
     let code = view.code();
-    let jumps: Vec<usize> = of
-        .blocks
-        .iter()
-        .flat_map(|b| code.blocks[*b].first..code.blocks[*b].end)
+    let jumps: Vec<usize> = code
+        .bodies(of)
+        .flat_map(|b| b.first..b.end)
         .filter(|i| touches_boundary(view, *i))
         .collect();
     let (site, count) = (*jumps.first()?, jumps.len());

@@ -12,6 +12,7 @@ use super::finding::{Describer, first_site};
 use super::strings::{self, StringEntry, StringSummary};
 use super::{CallGraph, Callees, Calls, Candidate, FunctionView, HAZARDS, Hazard, Heat, Needs};
 use crate::code::{Addresses, DebugInfo, Function, FunctionCode, FunctionSource, Image};
+use crate::foreign::plain;
 use crate::machine::MachineProfile;
 use crate::model::{Finding, Site, Svma};
 
@@ -115,7 +116,7 @@ pub fn scan(
         StringSummary::of(strings)
     });
     ScanReport {
-        program: image.path().display().to_string(),
+        program: plain(&image.path().to_string_lossy()).into_owned(),
         build_id: image.build_id().map(str::to_owned),
         function_source: image.function_source(),
         rules: filter.rules.iter().map(|r| r.id().to_owned()).collect(),

@@ -12,7 +12,7 @@ use super::jumps::{BoundaryJump, boundary_jumps};
 use super::occupancy::misses_placed;
 use super::uop_cache::{DecodedUse, decoded_use};
 use super::{Geometry, JumpCounts, Samples, TracedWindow};
-use crate::code::{Function, FunctionCode, Image, Loop};
+use crate::code::{Function, FunctionCode, Image};
 use crate::hazards::loop_extent;
 use crate::machine::{CodeTlb, DecodedCache, MachineProfile, Microarchitecture};
 use crate::model::Svma;
@@ -152,9 +152,7 @@ fn spread_loops(
     least: u64,
 ) -> Vec<SpreadLoop> {
     let code = FunctionCode::of(image, function);
-    let innermost =
-        |l: &&Loop| !code.loops.iter().any(|o| o.depth > l.depth && l.contains(o.header));
-    let spread = code.loops.iter().filter(innermost).filter_map(|l| {
+    let spread = code.loops.iter().filter(|l| code.is_innermost(l)).filter_map(|l| {
         let (start, end) = loop_extent(&code, l)?;
         let size_bytes =
             end.distance_from(start).filter(|n| (1..=LARGEST_LOOP_BYTES).contains(n))?;

@@ -19,6 +19,7 @@ pub mod known;
 mod pairs;
 mod prices;
 pub mod profile;
+mod threads;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,7 @@ pub use profile::{
     ClockLevel, ForwardingRule, MachineProfile, PriceOrigin, PriceRange, ProfileClock,
     ProfileEnvironment, ProfileError,
 };
+pub use threads::start_threads;
 
 /// Who made the processor, from the vendor string of CPUID leaf 0.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

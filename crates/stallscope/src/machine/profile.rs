@@ -12,6 +12,7 @@ use super::Machine;
 use super::known::Microarchitecture;
 use super::pairs::PairPrice;
 use super::prices::{CodeCache, LoopWindow, StringCosts};
+use crate::foreign;
 use crate::model::Measurement;
 
 /// Version of the JSON form; a reader refuses a larger one.
@@ -327,7 +328,7 @@ impl MachineProfile {
     /// # Errors
     /// [`ProfileError::TooNew`] for a newer version, [`ProfileError::Malformed`] for anything else.
     pub fn from_json(text: &str) -> Result<Self, ProfileError> {
-        let value: serde_json::Value = serde_json::from_str(text)?;
+        let value: serde_json::Value = foreign::from_json(text)?;
         // The version comes first: a newer profile may hold what this program cannot parse.
         let found = value.get("version").and_then(serde_json::Value::as_u64);
         match found.map(|v| u32::try_from(v).unwrap_or(u32::MAX)) {

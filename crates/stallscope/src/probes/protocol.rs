@@ -10,6 +10,7 @@ use super::published::Published;
 use super::sampling::{RawVisit, Sampled};
 use super::{Bench, ProbeError};
 use crate::clock::{HardwareClock, Pin, allowed_cpus, choose_cpu};
+use crate::foreign;
 use crate::machine::Machine;
 use crate::model::Measurement;
 
@@ -169,7 +170,7 @@ pub(super) fn ask_wide(bench: &Bench<'_>, machine: &Machine, id: &str) -> Result
             .into());
     };
     let answer = isolated.wide(id, bench.seed).map_err(|e| format!("512-bit vectors: {e}"))?;
-    serde_json::from_str(&answer).map_err(|e| format!("512-bit vectors: the child's answer: {e}"))
+    foreign::from_json(&answer).map_err(|e| format!("512-bit vectors: the child's answer: {e}"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::foreign::escape_json;
 use crate::trace::whole_file::WholeFile;
 
 /// The version of the envelope; see FORMAT.md for what each version changed.
@@ -36,7 +37,8 @@ struct Envelope<'a, T> {
     result: &'a T,
 }
 
-/// `result` in its envelope, indented, with a newline at the end.
+/// `result` in its envelope, indented, with a newline at the end. It may be shown in a terminal:
+/// what would do something there is written as an escape.
 ///
 /// # Errors
 /// [`ReportError::Encode`] when a map in `result` has keys that are no strings.
@@ -48,9 +50,7 @@ pub fn to_json(kind: &str, result: &impl Serialize) -> Result<String, ReportErro
         tool_version: env!("CARGO_PKG_VERSION"),
         result,
     };
-    let mut text = serde_json::to_string_pretty(&envelope)?;
-    text.push('\n');
-    Ok(text)
+    Ok(escape_json(&serde_json::to_string_pretty(&envelope)?).into_owned() + "\n")
 }
 
 /// Writes `text` so that a reader finds the old file or the whole new one. A device or a pipe

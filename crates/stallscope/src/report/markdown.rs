@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::compare::results::{Change, Judgement};
 use crate::compare::{Comparison, Decision, Metric, Warning};
+use crate::foreign::plain;
 
 /// A log ratio with its interval in per cent.
 fn change(log: f64, low: f64, high: f64) -> String {
@@ -13,7 +14,7 @@ fn change(log: f64, low: f64, high: f64) -> String {
 
 /// Text that does not end a table's cell.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace(['\n', '\r'], " ")
+    plain(&text.replace(['\n', '\r'], " ")).replace('|', "\\|").replace('<', "&lt;")
 }
 
 fn details(out: &mut String, lines: &[String]) {

@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::foreign::escape_json;
 use crate::hazards::{RuleCard, ScanReport};
 use crate::model::{Certainty, Finding, Site, SourceLine};
 
@@ -172,7 +173,7 @@ pub fn to_sarif(
             column_kind: "utf16CodeUnits",
         }],
     };
-    Ok(serde_json::to_string_pretty(&log)? + "\n")
+    Ok(escape_json(&serde_json::to_string_pretty(&log)?).into_owned() + "\n")
 }
 
 fn rule(card: &RuleCard) -> Rule {

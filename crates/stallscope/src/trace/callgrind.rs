@@ -9,13 +9,13 @@
 //! functions.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use crate::foreign::{self, plain_lines};
 use crate::model::{HotPlace, HotSpot, Svma};
 
 /// Where the first lines are looked for what says that a file is callgrind's.
@@ -87,7 +87,7 @@ impl Callgrind {
     #[must_use]
     pub fn is_one(path: &Path) -> bool {
         let mut start = Vec::new();
-        let read = File::open(path).and_then(|f| f.take(START_BYTES).read_to_end(&mut start));
+        let read = foreign::open(path).and_then(|f| f.take(START_BYTES).read_to_end(&mut start));
         read.is_ok() && is_start(&start)
     }
 
@@ -97,7 +97,7 @@ impl Callgrind {
     /// See [`CallgrindError`].
     pub fn read(path: &Path) -> Result<Self, CallgrindError> {
         let unreadable = |cause| CallgrindError::Unreadable { path: path.into(), cause };
-        Self::parse(path, BufReader::new(File::open(path).map_err(unreadable)?))
+        Self::parse(path, BufReader::new(foreign::open(path).map_err(unreadable)?))
     }
 
     /// Reads text that is already at hand; `path` is for messages.
@@ -231,6 +231,7 @@ fn each_cost(
         }
         // Paths need not be text; what is counted is.
         let text = String::from_utf8_lossy(&line);
+        let text = plain_lines(&text);
         reader.take(text.trim_end(), &mut take).map_err(|detail| CallgrindError::Damaged {
             path: path.into(),
             line: number,

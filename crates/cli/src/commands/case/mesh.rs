@@ -1,10 +1,10 @@
 //! The meshes of the case `index-codec`: three generated ones of about 40,000 triangles, whose
 //! decoded indices fit a second-level cache, and one from a file.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
+use stallscope::foreign;
 
 /// A mesh and what it is called.
 pub struct Mesh {
@@ -23,7 +23,9 @@ const BAND_CELLS: u32 = 6;
 const RANDOM_TRIANGLES: usize = 40_000;
 const RANDOM_VERTICES: u64 = 20_000;
 /// Larger files than this are no models that anybody decodes at once.
-const MOST_FILE_BYTES: u64 = 1 << 30;
+const MOST_FILE_BYTES: u64 = 128 << 20;
+/// Nor are larger meshes.
+const MOST_TRIANGLES: usize = 4 << 20;
 
 /// Strips, a grid, and random triangles.
 pub fn generated() -> Vec<Mesh> {
@@ -84,9 +86,7 @@ fn random() -> Vec<u32> {
 /// line.
 pub fn from_file(path: &Path) -> anyhow::Result<Mesh> {
     let named = || format!("the mesh {}", path.display());
-    let length_bytes = fs::metadata(path).with_context(named)?.len();
-    ensure!(length_bytes <= MOST_FILE_BYTES, "{} is larger than 1 GiB", named());
-    let bytes = fs::read(path).with_context(named)?;
+    let bytes = foreign::read(path, MOST_FILE_BYTES).with_context(named)?;
     let text = std::str::from_utf8(&bytes)
         .ok()
         .with_context(|| format!("{} is not text; only ASCII PLY and OBJ are read", named()))?;
@@ -118,7 +118,7 @@ fn ply(text: &str) -> anyhow::Result<Vec<u32>> {
             bail!("line {} behind the header is no face: `{line}`", number);
         };
         ensure!(face.iter().all(|i| (*i as usize) < vertices), "`{line}` names no vertex");
-        fan(&face, &mut indices);
+        fan(&face, &mut indices)?;
     }
     Ok(indices)
 }
@@ -140,7 +140,7 @@ fn obj(text: &str) -> anyhow::Result<Vec<u32>> {
                 let Some(face) = face.filter(|f| f.len() >= 3) else {
                     bail!("line {} is no face of vertices before it: `{line}`", number + 1);
                 };
-                fan(&face, &mut indices);
+                fan(&face, &mut indices)?;
             }
             _ => {}
         }
@@ -149,10 +149,13 @@ fn obj(text: &str) -> anyhow::Result<Vec<u32>> {
 }
 
 /// A polygon as triangles around its first corner.
-fn fan(face: &[u32], indices: &mut Vec<u32>) {
+fn fan(face: &[u32], indices: &mut Vec<u32>) -> anyhow::Result<()> {
+    let triangles = indices.len() / 3 + face.len() - 2;
+    ensure!(triangles <= MOST_TRIANGLES, "it has more than 4 million triangles");
     for pair in face[1..].windows(2) {
         indices.extend([face[0], pair[0], pair[1]]);
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -190,7 +193,7 @@ mod tests {
         let missing = from_file(&folder.path().join("none.obj")).err().unwrap();
         assert!(format!("{missing:#}").contains("none.obj"));
         let binary = folder.path().join("b.ply");
-        fs::write(&binary, [0xff, 0xfe, 0]).unwrap();
+        std::fs::write(&binary, [0xff, 0xfe, 0]).unwrap();
         assert!(from_file(&binary).err().unwrap().to_string().contains("not text"));
     }
 }

@@ -7,7 +7,6 @@ use std::iter;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use stallscope::code::SourceText;
 use stallscope::explain::{ProcessBench, Stage, explain};
 use stallscope::trace::child::resolve_program;
 use stallscope::trace::sample::SampleSettings;
@@ -58,13 +57,15 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
         sampling: SampleSettings::default(),
         interrupt: context.interrupt(),
     };
-    let result = explain(programs, &mut bench, &chosen.profile, &mut |stage| show(&bar, stage));
+    let text = &mut context.source_text(programs.iter().map(|p| p.as_path()))?;
+    let result =
+        explain(programs, &mut bench, &chosen.profile, text, &mut |stage| show(&bar, stage));
     bar.finish_and_clear();
     let explanation = result?;
     output::json(context, "explanation", &explanation)?;
     chosen.announce(context)?;
     if context.shows_screen() {
-        terminal::print(&screen::screen(&explanation, &mut SourceText::default()))?;
+        terminal::print(&screen::screen(&explanation, text))?;
     }
     Ok(Outcome::Fine)
 }

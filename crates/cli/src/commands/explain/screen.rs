@@ -167,10 +167,12 @@ mod tests {
             hits,
             library_hits: [30, 30],
             notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],
+            samples: true,
         };
         let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
-        let explanation = explain(programs, &mut bench, &profile, &mut |_| {}).unwrap();
-        plain(&screen(&explanation, &mut SourceText::default()))
+        let mut text = SourceText::default();
+        let explanation = explain(programs, &mut bench, &profile, &mut text, &mut |_| {}).unwrap();
+        plain(&screen(&explanation, &mut text))
     }
 
     #[test]

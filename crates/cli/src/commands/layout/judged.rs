@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use stallscope::compare::{Comparison, Decision, Metric};
 use stallscope::explain::{measured_difference, shows_difference};
+use stallscope::foreign;
 use stallscope::layout::{Budget, EffectKind, EventCount, LayoutReport, MeasuredDifference};
 use stallscope::machine::MachineProfile;
 
@@ -30,6 +33,75 @@ impl Difference {
     }
 }
 
+/// More than this is no comparison of programs.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// What is needed of the JSON of `compare`; the rest is not kept.
+#[derive(Deserialize)]
+struct Document {
+    result: Compared,
+}
+
+#[derive(Deserialize)]
+struct Compared {
+    analysis: Analysed,
+    #[serde(default)]
+    samples: Vec<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Analysed {
+    wall: Wall,
+    verdict: Option<Verdict>,
+    #[serde(default)]
+    contrasts: Vec<Contrast>,
+}
+
+#[derive(Deserialize)]
+struct Wall {
+    log_ratio: f64,
+    low_log: Option<f64>,
+    high_log: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Verdict {
+    decision: Decision,
+}
+
+#[derive(Deserialize)]
+struct Contrast {
+    a: Median,
+}
+
+#[derive(Deserialize)]
+struct Median {
+    value: f64,
+    unit: String,
+}
+
+impl Document {
+    fn difference(self) -> Difference {
+        let Analysed { wall, verdict, contrasts } = self.result.analysis;
+        let decision = verdict.map(|v| v.decision);
+        let nanoseconds = |before: &Median| match before.unit.as_str() {
+            "nanoseconds" => Some(before.value),
+            "seconds" => Some(before.value * 1e9),
+            _ => None,
+        };
+        let before_ns = contrasts.first().and_then(|contrast| nanoseconds(&contrast.a));
+        let interval = wall.low_log.zip(wall.high_log);
+        let found = MeasuredDifference {
+            interval: interval.map(|(low, high)| [low.exp_m1(), high.exp_m1()]),
+            differs: decision.map(shows_difference),
+            verdict: decision.map(|d| d.to_string()),
+            pairs: Some(self.result.samples.len() / 2).filter(|pairs| *pairs > 0),
+            ..MeasuredDifference::stated(0.0, wall.log_ratio.exp_m1())
+        };
+        Difference { found, before_ns }
+    }
+}
+
 /// Reads `15%`, `-3 %`, or the JSON result of `compare`.
 pub fn difference(text: &str) -> anyhow::Result<Difference> {
     if let Some(number) = text.trim().strip_suffix('%') {
@@ -41,33 +113,11 @@ pub fn difference(text: &str) -> anyhow::Result<Difference> {
         return Ok(Difference { found, before_ns: None });
     }
     let path = Path::new(text);
-    let content = std::fs::read_to_string(path).with_context(|| {
+    let content = foreign::read_text(path, MOST_BYTES).with_context(|| {
         format!("--measured {text}: neither a difference like 15% nor a file that can be read")
     })?;
-    let of_json = || {
-        let value: serde_json::Value = serde_json::from_str(&content).ok()?;
-        let analysis = &value["result"]["analysis"];
-        let share = |name: &str| Some(analysis["wall"][name].as_f64()?.exp_m1());
-        let decision: Option<Decision> =
-            serde_json::from_value(analysis["verdict"]["decision"].clone()).ok();
-        let runs = value["result"]["samples"].as_array().map(Vec::len);
-        let before = &analysis["contrasts"][0]["a"];
-        let scale = match before["unit"].as_str() {
-            Some("nanoseconds") => Some(1.0),
-            Some("seconds") => Some(1e9),
-            _ => None,
-        };
-        let before_ns = before["value"].as_f64().zip(scale).map(|(value, scale)| value * scale);
-        let found = MeasuredDifference {
-            interval: share("low_log").zip(share("high_log")).map(|(low, high)| [low, high]),
-            differs: decision.map(shows_difference),
-            verdict: decision.map(|d| d.to_string()),
-            pairs: runs.map(|n| n / 2),
-            ..MeasuredDifference::stated(0.0, share("log_ratio")?)
-        };
-        Some(Difference { found, before_ns })
-    };
-    of_json().with_context(|| {
+    let document = foreign::from_json::<Document>(&content).ok();
+    document.map(Document::difference).with_context(|| {
         format!("{text} is no result of `stallscope compare --json {text} BEFORE AFTER`")
     })
 }

@@ -22,7 +22,7 @@ use stallscope::layout::{
     BuildSummary, Geometry, LayoutReport, Occupancy, Samples, ShiftMap, Shifts, TracedWindow,
     front_end, occupancy, set_report,
 };
-use stallscope::machine::{Machine, MachineProfile, Microarchitecture};
+use stallscope::machine::{Machine, MachineProfile, Microarchitecture, start_threads};
 use stallscope::report;
 use stallscope::trace::child::resolve_program;
 
@@ -152,6 +152,7 @@ pub struct LayoutArgs {
 /// Runs the command.
 pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
+    start_threads().context("cannot start threads")?;
     measure::check(args)?;
     let mut difference = args.measured.as_deref().map(judged::difference).transpose()?;
     let programs: Vec<PathBuf> = std::iter::once(&args.before)

@@ -5,10 +5,14 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 use stallscope::clock::Reading;
+use stallscope::foreign;
 use stallscope::probes::ProbeReport;
 use stallscope::probes::store_forwarding::peer::{PeerMatrix, PeerRow};
 
 use super::page::{LABEL, Page};
+
+/// A table has a line per offset.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// One table that was asked for.
 #[derive(Debug)]
@@ -45,8 +49,8 @@ fn one(text: &str) -> anyhow::Result<Peer> {
     let Some((store_bytes, load_bytes, file)) = parts else {
         bail!("--peer {text}: write STORE:LOAD=FILE, for example 8:4=table.csv");
     };
-    let csv =
-        std::fs::read_to_string(&file).with_context(|| format!("--peer {}", file.display()))?;
+    let csv = foreign::read_text(&file, MOST_BYTES)
+        .with_context(|| format!("--peer {}", file.display()))?;
     let matrix = PeerMatrix::parse(&csv).with_context(|| format!("--peer {}", file.display()))?;
     Ok(Peer { store_bytes, load_bytes, file, matrix })
 }

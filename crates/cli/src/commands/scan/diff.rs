@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::bail;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stallscope::code::{DebugInfo, Image, Images, SourceText};
+use stallscope::code::{DebugInfo, Image, Images};
 use stallscope::hazards::{
     FindingsDifference, Heat, PlacedFinding, ScanFilter, ScanReport, describe_sites, scan,
 };
@@ -100,7 +100,8 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
         let names = [old, new].map(|p| p.display().to_string());
         let show =
             diff_screen::Show { names, most: most(args.top), is_part: filter.function.is_some() };
-        terminal::print(&diff_screen::screen(&difference, &show, &mut SourceText::default()))?;
+        let text = &mut context.source_text([old, new].map(|p| p.as_path()))?;
+        terminal::print(&diff_screen::screen(&difference, &show, text))?;
     }
     if let Some(file) = &args.sarif {
         write_sarif(file, &only_new(&after.reports, &difference), &filter.rules, &chosen.profile)?;

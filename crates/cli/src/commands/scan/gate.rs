@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
+use stallscope::foreign;
 use stallscope::hazards::{HAZARDS, ScanReport};
 use stallscope::model::{Certainty, Finding};
 use stallscope::report;
@@ -75,6 +76,9 @@ struct Document {
     result: Vec<Known>,
 }
 
+/// The findings of the largest programs take a third of it.
+const MOST_BYTES: u64 = 32 << 20;
+
 const KIND: &str = "scan-baseline";
 
 /// Findings that are known already and shall not be shown again.
@@ -88,11 +92,19 @@ impl Baseline {
     /// When it is not there or is none.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let name = path.display();
-        let text = std::fs::read_to_string(path).with_context(|| {
+        let text = foreign::read_text(path, MOST_BYTES).with_context(|| {
             format!("cannot read the baseline {name} (`--write-baseline {name}` makes one)")
         })?;
-        let document: Document = serde_json::from_str(&text)
-            .with_context(|| format!("{name} is no baseline of a scan"))?;
+        Self::parse(&name.to_string(), &text)
+    }
+
+    /// Reads a baseline that is in memory; `name` is for messages.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn parse(name: &str, text: &str) -> anyhow::Result<Self> {
+        let document: Document =
+            foreign::from_json(text).with_context(|| format!("{name} is no baseline of a scan"))?;
         if document.format != "stallscope" || document.kind != KIND {
             bail!("{name} is no baseline of a scan but a `{}`", document.kind);
         }

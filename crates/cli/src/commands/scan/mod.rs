@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use stallscope::code::{DebugInfo, Images, SourceText};
+use stallscope::code::{DebugInfo, Images};
 use stallscope::hazards::{
     HAZARDS, Hazard, Heat, RuleCard, RuleSet, ScanFilter, ScanReport, describe_sites, find_rule,
     scan,
 };
-use stallscope::machine::MachineProfile;
+use stallscope::machine::{MachineProfile, start_threads};
 use stallscope::model::HotSpot;
 use stallscope::report;
 
@@ -23,7 +23,8 @@ use crate::context::{Context, Outcome};
 use crate::terminal::{FAINT, paint};
 use crate::{output, profile, terminal};
 pub use diff::ScanDifference;
-use gate::{Baseline, FailOn};
+pub use gate::Baseline;
+use gate::FailOn;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -97,6 +98,7 @@ pub struct ScanArgs {
 /// Runs the command.
 pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
+    start_threads().context("cannot start threads")?;
     for file in [&args.sarif, &args.write_baseline].into_iter().flatten() {
         output::check_target(file)?;
     }
@@ -109,9 +111,11 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     let hot = hot_spots(args.profile_data.as_deref())?;
     let mut reports = Vec::new();
     let mut all = Vec::new();
-    let mut announced = false;
+    // Shown when everything has been read: a damaged member leaves no half of a result.
+    let mut shown = String::new();
     for path in &args.binaries {
         let (mut members, mut functions) = (0, 0);
+        let mut text = context.source_text([path.as_path()])?;
         for image in Images::open(path)? {
             let image = image?;
             let judge = target::judge(&image, args.cpu.as_deref(), &chosen.profile)?;
@@ -132,18 +136,19 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
             let described = if args.sarif.is_some() { usize::MAX } else { show.most };
             let described = report.findings.len().min(described);
             describe_sites(&image, &DebugInfo::of(&image), &mut report.findings[..described]);
-            if !std::mem::replace(&mut announced, true) {
-                match &judge.note {
-                    Some(note) if context.shows_screen() => terminal::print(&paint(FAINT, note))?,
-                    _ => chosen.announce(context)?,
-                }
+            if shown.is_empty() {
+                shown = match &judge.note {
+                    Some(note) => paint(FAINT, note),
+                    None => chosen.announcement(),
+                };
             }
-            if context.shows_screen() {
-                terminal::print(&screen::screen(&report, &show, &mut SourceText::default()))?;
-            }
+            shown += &screen::screen(&report, &show, &mut text);
             reports.push(report);
         }
-        close(path, members, functions, &filter, context)?;
+        shown += &close(path, members, functions, &filter)?;
+    }
+    if context.shows_screen() {
+        terminal::print(&shown)?;
     }
     if let Some(file) = &args.write_baseline {
         gate::write_baseline(file, &all)?;
@@ -168,19 +173,17 @@ fn close(
     members: usize,
     functions: usize,
     filter: &ScanFilter,
-    context: &Context,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<String> {
     if members == 0 {
         anyhow::bail!("{} is an archive without machine code", path.display());
     }
     if let (0, Some(name)) = (functions, &filter.function) {
         anyhow::bail!("{} has no function whose name contains `{name}`", path.display());
     }
-    if members > 1 && context.shows_screen() {
-        let line = format!("{}: {members} object files read\n", path.display());
-        terminal::print(&paint(FAINT, line))?;
+    if members < 2 {
+        return Ok(String::new());
     }
-    Ok(())
+    Ok(paint(FAINT, format!("{}: {members} object files read\n", path.display())))
 }
 
 /// The rules with these ids, all where none is named.

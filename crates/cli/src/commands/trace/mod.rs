@@ -8,14 +8,14 @@ mod screen;
 pub(in crate::commands) mod start;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use stallscope::code::{Architecture, CodeError, Image, SourceText};
+use stallscope::code::{Architecture, CodeError, Image};
+use stallscope::foreign;
 use stallscope::machine::{CodeCache, Machine, MachineProfile, Microarchitecture};
 use stallscope::model::Capability;
 use stallscope::sim::store_buffer::StoreBufferShape;
@@ -118,7 +118,9 @@ fn finish(
     output::json(context, "trace", report)?;
     if context.shows_screen() {
         terminal::print_beside(announcement);
-        terminal::print_beside(&screen::screen(report, title, &mut SourceText::default()));
+        // Of no program's folder: a recording names the programs, and anybody can have made it.
+        let text = &mut context.source_text([])?;
+        terminal::print_beside(&screen::screen(report, title, text));
     }
     Ok(Outcome::Fine)
 }
@@ -153,7 +155,7 @@ fn modelled(args: &TraceArgs, context: &Context) -> anyhow::Result<Modelled> {
 
 /// Tells `models` what a recorded window holds.
 pub(in crate::commands) fn replay(file: &Path, models: &mut dyn Sink) -> anyhow::Result<Recording> {
-    let open = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    let open = foreign::open(file).with_context(|| format!("cannot open {}", file.display()))?;
     recorded::replay(BufReader::with_capacity(1 << 20, open), models)
         .with_context(|| file.display().to_string())
 }

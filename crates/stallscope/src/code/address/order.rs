@@ -54,8 +54,10 @@ pub(super) fn what_loops_ask<'a>(
     let mut asked = vec![Asked::Nothing; code.blocks.len()];
     let mut work = Vec::new();
     for block in loops.flat_map(|l| &l.blocks) {
-        asked[*block] = Asked::Accesses;
-        work.push(*block);
+        // A junction is in many loops, and all jumps come before it.
+        if std::mem::replace(&mut asked[*block], Asked::Accesses) != Asked::Accesses {
+            work.push(*block);
+        }
     }
     while let Some(block) = work.pop() {
         for before in &code.blocks[block].predecessors {

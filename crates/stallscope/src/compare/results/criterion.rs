@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Better, Format, ResultError, ResultFile, Series, digest};
+use super::{Better, Format, MOST_BYTES, ResultError, ResultFile, Series, digest};
+use crate::foreign;
 
 /// Folders below each other that are searched.
 const DEEPEST: usize = 6;
@@ -77,9 +78,9 @@ pub(super) fn read(folder: &Path, shown: &str) -> Result<ResultFile, ResultError
 fn series(file: &ResultFile, root: &Path, folder: &Path) -> Result<(Series, u64), ResultError> {
     let path = folder.join("sample.json");
     let shown = path.display().to_string();
-    let text = fs::read_to_string(&path)
+    let text = foreign::read_text(&path, MOST_BYTES)
         .map_err(|cause| ResultError::Unreadable { path: shown.clone(), cause })?;
-    let sample: Sample = serde_json::from_str(&text).map_err(|cause| ResultError::Json {
+    let sample: Sample = foreign::from_json(&text).map_err(|cause| ResultError::Json {
         path: shown.clone(),
         what: "criterion's sample.json".into(),
         cause,
@@ -94,12 +95,13 @@ fn series(file: &ResultFile, root: &Path, folder: &Path) -> Result<(Series, u64)
         .zip(&sample.iters)
         .map(|(time, iterations)| file.checked(&shown, time / iterations))
         .collect::<Result<Vec<f64>, ResultError>>()?;
-    let named: Option<Benchmark> = fs::read_to_string(folder.join("benchmark.json"))
+    let named: Option<Benchmark> = foreign::read_text(&folder.join("benchmark.json"), MOST_BYTES)
         .ok()
-        .and_then(|text| serde_json::from_str(&text).ok());
+        .and_then(|text| foreign::from_json(&text).ok());
     let name = named.and_then(|b| b.full_id).unwrap_or_else(|| {
         let benchmark = folder.parent().unwrap_or(folder);
-        benchmark.strip_prefix(root).unwrap_or(benchmark).display().to_string()
+        let name = benchmark.strip_prefix(root).unwrap_or(benchmark);
+        foreign::plain(&name.to_string_lossy()).into_owned()
     });
     let unit = "ns".to_owned();
     Ok((

@@ -14,14 +14,6 @@ pub enum ResultError {
         /// What the system said.
         cause: std::io::Error,
     },
-    /// Larger than any measurement.
-    #[error("{path} has {bytes} bytes; results of at most 2 GiB are read")]
-    TooLarge {
-        /// The file.
-        path: String,
-        /// Its size.
-        bytes: u64,
-    },
     /// Bytes that are no UTF-8.
     #[error(
         "{0} is no text: expected results of a benchmark (is it a program? then mark it executable)"

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::units::{better, ns_in};
 use super::{ResultError, ResultFile, Series, Summary};
+use crate::foreign;
 
 #[derive(Deserialize)]
 struct Document {
@@ -44,7 +45,7 @@ const NO_COUNTERS: [&str; 6] = [
 ];
 
 pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
-    let document: Document = serde_json::from_str(text).map_err(|cause| ResultError::Json {
+    let document: Document = foreign::from_json(text).map_err(|cause| ResultError::Json {
         path: file.path.clone(),
         what: "google-benchmark JSON".into(),
         cause,

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Better, ResultError, ResultFile, Series, Summary};
+use crate::foreign;
 
 #[derive(Deserialize)]
 struct Document {
@@ -24,7 +25,7 @@ struct Entry {
 }
 
 pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
-    let document: Document = serde_json::from_str(text).map_err(|cause| ResultError::Json {
+    let document: Document = foreign::from_json(text).map_err(|cause| ResultError::Json {
         path: file.path.clone(),
         what: "hyperfine JSON".into(),
         cause,

@@ -23,12 +23,14 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::foreign;
+
 pub use error::ResultError;
 pub use judge::{Centre, Change, FileRecord, Geomean, Judgement, Row, judge};
 pub use threats::Threat;
 
 /// Files above this are refused: nobody measured that much by hand.
-const MOST_BYTES: u64 = 1 << 31;
+const MOST_BYTES: u64 = 16 << 20;
 
 /// Who wrote a file of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -122,14 +124,10 @@ pub struct ResultFile {
 pub fn read(path: &Path) -> Result<ResultFile, ResultError> {
     let shown = path.display().to_string();
     let unreadable = |cause| ResultError::Unreadable { path: shown.clone(), cause };
-    let meta = fs::metadata(path).map_err(unreadable)?;
-    if meta.is_dir() {
+    if fs::metadata(path).map_err(unreadable)?.is_dir() {
         return criterion::read(path, &shown);
     }
-    if meta.len() > MOST_BYTES {
-        return Err(ResultError::TooLarge { path: shown, bytes: meta.len() });
-    }
-    let bytes = fs::read(path).map_err(unreadable)?;
+    let bytes = foreign::read(path, MOST_BYTES).map_err(unreadable)?;
     let text = String::from_utf8(bytes).map_err(|_| ResultError::NotText(shown.clone()))?;
     parse(&shown, &text)
 }
@@ -142,13 +140,17 @@ pub fn parse(path: &str, text: &str) -> Result<ResultFile, ResultError> {
     if text.trim().is_empty() {
         return Err(ResultError::Empty(path.into()));
     }
+    // Of every kind of text, line by line; what stands in JSON as an escape is spelled out where it
+    // is read.
+    let digest = digest(text.as_bytes());
+    let text = &*foreign::plain_lines(text);
     let format = recognise(path, text)?;
     let mut file = ResultFile {
         path: path.into(),
         format,
         series: Vec::new(),
         config: BTreeMap::new(),
-        digest: digest(text.as_bytes()),
+        digest,
     };
     match format {
         Format::Go => go::read(&mut file, text)?,
@@ -196,7 +198,7 @@ fn recognise(path: &str, text: &str) -> Result<Format, ResultError> {
 fn recognise_json(path: &str, text: &str) -> Result<Format, ResultError> {
     // perf writes one object per line, so the file as a whole is no document.
     let first: Option<serde_json::Value> =
-        text.lines().next().and_then(|line| serde_json::from_str(line).ok());
+        text.lines().next().and_then(|line| foreign::from_json(line).ok());
     if first.is_some_and(|v| v.get("event").is_some() || v.get("interval").is_some()) {
         return Ok(Format::PerfStat);
     }
@@ -205,7 +207,7 @@ fn recognise_json(path: &str, text: &str) -> Result<Format, ResultError> {
         Ok(Format::GoogleBenchmark)
     } else if head("results") {
         Ok(Format::Hyperfine)
-    } else if let Err(cause) = serde_json::from_str::<serde::de::IgnoredAny>(text) {
+    } else if let Err(cause) = foreign::from_json::<serde::de::IgnoredAny>(text) {
         Err(ResultError::Json { path: path.into(), what: "JSON".into(), cause })
     } else {
         Err(ResultError::Unknown(path.into()))

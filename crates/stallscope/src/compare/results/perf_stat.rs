@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Better, ResultError, ResultFile, Summary};
+use crate::foreign;
 
 /// Separators that `-x` is commonly given.
 const SEPARATORS: [char; 4] = [',', ';', '\t', '|'];
@@ -55,7 +56,7 @@ pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError>
         let wrong =
             |what: String| ResultError::Line { path: file.path.clone(), line: number + 1, what };
         let (value, unit, event, spread) = if line.starts_with('{') {
-            let parsed: Line = serde_json::from_str(line)
+            let parsed: Line = foreign::from_json(line)
                 .map_err(|cause| wrong(format!("not whole JSON of perf stat: {cause}")))?;
             // Lines of metrics alone have no event.
             let (Some(event), Some(value)) = (parsed.event, parsed.value) else { continue };

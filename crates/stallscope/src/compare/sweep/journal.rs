@@ -8,7 +8,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use crate::foreign;
+
 use super::{SweepError, SweepRun, SweepSettings};
+
+/// A sweep of weeks has fewer runs than fit in so much.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// The journal of one sweep.
 #[derive(Debug)]
@@ -36,13 +41,16 @@ impl Journal {
         };
         fs::create_dir_all(folder).map_err(failed(folder))?;
         let path = folder.join(format!("{identity:016x}.jsonl"));
-        let text =
-            if fresh { String::new() } else { fs::read_to_string(&path).unwrap_or_default() };
+        let text = if fresh {
+            String::new()
+        } else {
+            foreign::read_text(&path, MOST_BYTES).unwrap_or_default()
+        };
         let head = serde_json::to_string(settings).unwrap_or_default();
         let mut lines = text.lines();
         let same = lines.next() == Some(head.as_str());
         let mut runs: Vec<SweepRun> =
-            lines.filter(|_| same).map_while(|l| serde_json::from_str(l).ok()).collect();
+            lines.filter(|_| same).map_while(|l| foreign::from_json(l).ok()).collect();
         runs.truncate(runs.len() - runs.len() % cells.max(1));
         // Written anew, so that half a line or half a round is gone from the file as well.
         let mut whole = head + "\n";

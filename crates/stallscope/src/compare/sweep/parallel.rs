@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 
 use super::SweepError;
 
@@ -15,20 +16,23 @@ pub(super) fn parallel<T: Sync, R: Send>(
     let results: Mutex<Vec<Result<R, SweepError>>> = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
-        for _ in 0..workers.min(items.len()) {
-            scope.spawn(|| {
-                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = work(item);
-                    if result.is_err() {
-                        // Nobody starts another one.
-                        next.store(items.len(), Ordering::Relaxed);
-                    }
-                    if let Ok(mut all) = results.lock() {
-                        all.push(result);
-                    }
+        let run = || {
+            while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let result = work(item);
+                if result.is_err() {
+                    // Nobody starts another one.
+                    next.store(items.len(), Ordering::Relaxed);
                 }
-            });
+                if let Ok(mut all) = results.lock() {
+                    all.push(result);
+                }
+            }
+        };
+        // This thread is one of them, so that all is done even where no other can be had.
+        for _ in 1..workers.min(items.len()) {
+            let _ = Builder::new().spawn_scoped(scope, run);
         }
+        run();
     });
     results.into_inner().unwrap_or_default().into_iter().collect()
 }

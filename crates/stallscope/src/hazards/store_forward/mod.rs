@@ -121,8 +121,7 @@ fn outermost(code: &FunctionCode) -> impl Iterator<Item = &Loop> {
 
 /// Whether a loop has both a store and a load of more than a byte: without, there is nothing to do.
 fn writes_and_reads(code: &FunctionCode, around: &Loop) -> bool {
-    let blocks = || around.blocks.iter().map(|b| &code.blocks[*b]);
-    let body = || blocks().flat_map(|b| &code.insns[b.first..b.end]);
+    let body = || code.bodies(around).flat_map(|b| &code.insns[b.first..b.end]);
     // What a call writes is read by its return.
     body().any(|i| i.store.is_some() && i.flow != Flow::Call)
         && body().any(|i| {

@@ -20,7 +20,9 @@ impl<'a> FirstRounds<'a> {
     /// Looks at the loops inside `outer`.
     pub fn of(code: &'a FunctionCode, addresses: &Addresses, outer: &Loop) -> Self {
         let mut starts = FxHashMap::default();
-        for inner in code.loops.iter().filter(|l| l.depth > 1 && outer.contains(l.header)) {
+        // The innermost loop around a header is the one that it heads.
+        let headed = |b: &usize| code.innermost_loop(*b).filter(|l| l.header == *b && l.depth > 1);
+        for inner in outer.blocks.iter().filter_map(headed) {
             let header = &code.blocks[inner.header];
             if !code.insns[header.first..header.end].iter().any(|i| i.store.is_some()) {
                 continue;

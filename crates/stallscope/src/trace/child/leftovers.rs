@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::guardian;
+use crate::foreign::plain;
 
 /// How long the end of what was killed may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -132,7 +133,7 @@ impl Process {
         let mark = environment.split(|b| *b == 0).find_map(|pair| pair.strip_prefix(&prefix[..]));
         Some(Self {
             pid,
-            name: start.split_once('(')?.1.to_owned(),
+            name: plain(start.split_once('(')?.1).into_owned(),
             is_dead,
             group,
             session,

@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::PerfDataError;
 use super::bytes::Bytes;
 use super::event::Attr;
+use crate::foreign::{self, plain_bytes};
 
 const MAGIC: &[u8; 8] = b"PERFILE2";
 const PIPE_HEADER_BYTES: u64 = 16;
@@ -62,19 +63,15 @@ impl Section {
 pub(super) struct Opened<'a, S> {
     pub path: &'a Path,
     pub source: S,
-    length: u64,
+    pub length: u64,
 }
 
 impl<'a> Opened<'a, File> {
     pub fn open(path: &'a Path) -> Result<Self, PerfDataError> {
         let failed = |cause| PerfDataError::Unreadable { path: path.into(), cause };
-        let file = File::open(path).map_err(failed)?;
-        let meta = file.metadata().map_err(failed)?;
-        if meta.is_dir() {
-            let cause = io::Error::from(io::ErrorKind::IsADirectory);
-            return Err(PerfDataError::Unreadable { path: path.into(), cause });
-        }
-        Ok(Self { path, source: file, length: meta.len() })
+        let file = foreign::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        Ok(Self { path, source: file, length })
     }
 }
 
@@ -274,7 +271,7 @@ impl Frame {
 }
 
 pub(super) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    plain_bytes(bytes)
 }
 
 pub(super) fn path_of(bytes: &[u8]) -> PathBuf {

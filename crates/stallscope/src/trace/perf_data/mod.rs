@@ -320,7 +320,7 @@ fn each_record<S: Read + Seek>(
     (start, size): (u64, Option<u64>),
     mut take: impl FnMut(Record<'_>),
 ) -> Result<(), PerfDataError> {
-    let path = opened.path;
+    let (path, length) = (opened.path, opened.length);
     opened
         .source
         .seek(SeekFrom::Start(start))
@@ -339,7 +339,7 @@ fn each_record<S: Read + Seek>(
                 return Ok(());
             }
         };
-        unpacker.get_or_insert_with(Unpacker::new).push(piece, &mut take)
+        unpacker.get_or_insert_with(|| Unpacker::new(length)).push(piece, &mut take)
     });
     let walked = walked.and_then(|()| match &mut unpacker {
         Some(unpacker) => unpacker.finish(&mut take),

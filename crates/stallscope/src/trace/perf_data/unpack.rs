@@ -2,10 +2,14 @@
 
 use ruzstd::decoding::FrameDecoder;
 
+use crate::foreign::Budget;
+
 use super::walk::{Broken, Record, first};
 
 /// More than a block holds unpacked.
 const STEP_BYTES: usize = 256 << 10;
+/// Samples are more alike than debug information: they pack so much denser.
+const DENSER: u64 = 8;
 /// A stream asks for as much memory as its window; perf's need 0.5 to 8 MiB.
 const LARGEST_PACKED_BYTES: usize = 1 << 20;
 
@@ -16,14 +20,17 @@ fn nonsense() -> Broken {
 /// The stream, and what of it is unpacked but not a whole record yet.
 pub(super) struct Unpacker {
     decoder: FrameDecoder,
+    budget: Budget,
     packed: Vec<u8>,
     plain: Vec<u8>,
     step: Vec<u8>,
 }
 
 impl Unpacker {
-    pub fn new() -> Self {
+    /// For a file of `length_bytes`: what is unpacked of it has a limit.
+    pub fn new(length_bytes: u64) -> Self {
         Self {
+            budget: Budget::of(length_bytes.saturating_mul(DENSER)),
             decoder: FrameDecoder::new(),
             packed: Vec::new(),
             plain: Vec::new(),
@@ -69,6 +76,7 @@ impl Unpacker {
                 .decode_from_to(&self.packed, &mut self.step)
                 .map_err(|_| nonsense())?;
             self.packed.drain(..read);
+            self.budget.spend(written as u64).ok_or_else(nonsense)?;
             self.plain.extend_from_slice(&self.step[..written]);
             if read == 0 && written == 0 {
                 let stuck = self.packed.len() > LARGEST_PACKED_BYTES;

@@ -8,12 +8,12 @@ mod perf_data;
 mod perf_script;
 mod pprof;
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::callgrind::{self, Callgrind, CallgrindError};
 use super::perf_data::{PerfData, PerfDataError};
+use crate::foreign::{self, plain_lines};
 use crate::model::HotSpot;
 
 /// Texts and compressed profiles larger than this are refused; `perf.data` and callgrind's output are
@@ -68,13 +68,13 @@ pub enum ProfileDataError {
 /// See [`ProfileDataError`].
 pub fn read(path: &Path) -> Result<Vec<HotSpot>, ProfileDataError> {
     let unreadable = |cause| ProfileDataError::Unreadable { path: path.into(), cause };
-    let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
+    let mut file = BufReader::new(foreign::open(path).map_err(unreadable)?);
     let mut magic = Vec::new();
     file.by_ref().take(8).read_to_end(&mut magic).map_err(unreadable)?;
     let spots = if magic == b"PERFILE2" {
         perf_data::spots(&PerfData::read(path)?)
     } else if Callgrind::is_one(path) {
-        callgrind::hot_spots(path, BufReader::new(File::open(path).map_err(unreadable)?))?
+        callgrind::hot_spots(path, BufReader::new(foreign::open(path).map_err(unreadable)?))?
     } else {
         let mut bytes = magic;
         let room = LARGEST_BYTES - bytes.len() as u64 + 1;
@@ -93,7 +93,7 @@ pub fn read(path: &Path) -> Result<Vec<HotSpot>, ProfileDataError> {
 /// The samples of a text that `perf script` printed; `None` for any other file.
 #[must_use]
 pub fn perf_script_of(path: &Path) -> Option<Vec<HotSpot>> {
-    let mut file = BufReader::new(File::open(path).ok()?).take(LARGEST_BYTES);
+    let mut file = BufReader::new(foreign::open(path).ok()?).take(LARGEST_BYTES);
     let mut magic = Vec::new();
     file.by_ref().take(8).read_to_end(&mut magic).ok()?;
     // Not to be read to its end in search of text.
@@ -102,7 +102,7 @@ pub fn perf_script_of(path: &Path) -> Option<Vec<HotSpot>> {
     }
     let mut text = String::from_utf8(magic).ok()?;
     file.read_to_string(&mut text).ok()?;
-    Some(perf_script::read(&text)).filter(|spots| !spots.is_empty())
+    Some(perf_script::read(&plain_lines(&text))).filter(|spots| !spots.is_empty())
 }
 
 /// Reads a profile that is in memory. `path` is for messages.
@@ -124,7 +124,7 @@ pub fn of_bytes(bytes: &[u8], path: &Path) -> Result<Vec<HotSpot>, ProfileDataEr
         return Ok(callgrind::hot_spots(path, bytes)?);
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
-        let spots = perf_script::read(text);
+        let spots = perf_script::read(&plain_lines(text));
         if !spots.is_empty() {
             return Ok(spots);
         }

@@ -8,7 +8,7 @@ use std::io::Read;
 
 use prost::Message;
 
-use super::LARGEST_BYTES;
+use crate::foreign::{Budget, plain as text_of};
 use crate::model::{FileOffset, HotPlace, HotSpot};
 
 #[derive(Clone, PartialEq, Message)]
@@ -74,8 +74,12 @@ struct Function {
 /// A compressed profile.
 pub(super) fn read_compressed(bytes: &[u8]) -> Result<Vec<HotSpot>, String> {
     let mut plain = Vec::new();
-    let mut stream = flate2::read::GzDecoder::new(bytes).take(LARGEST_BYTES);
+    let most_bytes = Budget::of(bytes.len() as u64).left_bytes();
+    let mut stream = flate2::read::GzDecoder::new(bytes).take(most_bytes + 1);
     stream.read_to_end(&mut plain).map_err(|e| e.to_string())?;
+    if plain.len() as u64 > most_bytes {
+        return Err("it unpacks to more than a profile of its size can hold".into());
+    }
     read(&plain)
 }
 
@@ -84,7 +88,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<HotSpot>, String> {
     let profile = Profile::decode(bytes).map_err(|e| e.to_string())?;
     let text = |index: i64| {
         let index = usize::try_from(index).ok()?;
-        profile.string_table.get(index).filter(|t| !t.is_empty()).cloned()
+        profile.string_table.get(index).filter(|t| !t.is_empty()).map(|t| text_of(t).into_owned())
     };
     let mappings: HashMap<u64, &Mapping> = profile.mapping.iter().map(|m| (m.id, m)).collect();
     let functions: HashMap<u64, &Function> = profile.function.iter().map(|f| (f.id, f)).collect();

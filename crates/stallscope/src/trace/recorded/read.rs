@@ -8,6 +8,7 @@ use super::number::apply;
 use super::{
     DESCRIBE, END, LONGEST_TEXT, MAGIC, MOST_ACCESSES, MOST_ENTRIES, MOST_INSNS, RESTART, RUN,
 };
+use crate::foreign::plain_bytes;
 use crate::model::{Avma, FileOffset};
 use crate::trace::child::{Exit, Output, Status};
 use crate::trace::engine::{
@@ -153,7 +154,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn words(&mut self) -> Result<String, ReplayError> {
-        Ok(String::from_utf8_lossy(&self.text()?).into_owned())
+        Ok(plain_bytes(&self.text()?))
     }
 
     fn block(&mut self) -> Result<(BlockId, Block), ReplayError> {

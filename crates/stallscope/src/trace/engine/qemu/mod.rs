@@ -97,7 +97,7 @@ impl Engine for Qemu {
         let mut wanted = guest.wanted(&window.start)?;
         let mut channel = Channel::new(window.skip, window.memory)
             .map_err(|e| failed(&format!("no memory to share with the emulator: {e}")))?;
-        let emulated = emulated(launch, &guest, &channel, &limits)?;
+        let (emulated, _plugin) = emulated(launch, &guest, &channel, &limits)?;
         let mut follower = Follower::new(guest.architecture, window, sink);
         let mut mapped = Vec::new();
         let exit = Child::hold(&emulated)?
@@ -153,13 +153,13 @@ fn look(
     }
 }
 
-/// The command that runs the emulator on the program.
+/// The command that runs the emulator on the program, and the plugin that it loads.
 fn emulated(
     launch: &Launch,
     guest: &Guest,
     channel: &Channel,
     limits: &Limits<'_>,
-) -> Result<Launch, EngineError> {
+) -> Result<(Launch, build::Plugin), EngineError> {
     let name = guest.emulator();
     let emulator = resolve_program(OsStr::new(name))
         .map_err(|_| failed(&format!("{name} is not installed (Debian: qemu-user)")))?;
@@ -167,7 +167,7 @@ fn emulated(
     let plugin = build::plugin(&emulator, &questions)?;
     let mut option = OsString::from("file=");
     // A comma ends an option, two are one.
-    option.push(plugin.to_string_lossy().replace(',', ",,"));
+    option.push(plugin.path.to_string_lossy().replace(',', ",,"));
     option.push(format!(",control={}", channel.path()));
     let mut args: Vec<OsString> = vec!["-plugin".into(), option, "-cpu".into()];
     args.push(match guest.architecture {
@@ -180,7 +180,7 @@ fn emulated(
     }
     args.push(guest.program.clone().into());
     args.extend(guest.args.iter().cloned());
-    Ok(Launch { program: emulator, args, ..launch.clone() })
+    Ok((Launch { program: emulator, args, ..launch.clone() }, plugin))
 }
 
 /// An error about the emulator as one about the program, which is what the user started.
