@@ -7,6 +7,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::fs::File;
+use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -148,7 +149,8 @@ impl Debug {
         };
         let mut dwarf = Dwarf::load(section).ok()?;
         dwarf.make_dwo(&load.parent);
-        Some(Arc::new(dwarf))
+        // A rebuild that failed half-way leaves the split file of another build under this name.
+        holds_unit(&dwarf, load.dwo_id).then(|| Arc::new(dwarf))
     }
 }
 
@@ -283,7 +285,8 @@ fn section_named(
     Some(Reader::new(bytes, LittleEndian))
 }
 
-/// The separate debug file of a program, by build id, else by debug link.
+/// The separate debug file of a program, by build id, else by debug link. A name proves nothing: a
+/// file of another build beside the program would put every line wrong.
 fn separate_file(image: &Image) -> Option<PathBuf> {
     let by_id = image.build_id().filter(|id| id.len() > 2).map(|id| {
         Path::new(SYSTEM_FOLDER)
@@ -291,16 +294,110 @@ fn separate_file(image: &Image) -> Option<PathBuf> {
             .join(&id[..2])
             .join(format!("{}.debug", &id[2..]))
     });
-    if let Some(path) = by_id.filter(|path| path.exists()) {
+    if let Some(path) = by_id.filter(|path| belongs(path, image.build_id(), None)) {
         return Some(path);
     }
     let parts = image.parts();
     let file = object::File::parse(&*parts).ok()?;
-    let (name, _) = file.gnu_debuglink().ok()??;
+    let (name, crc) = file.gnu_debuglink().ok()??;
     let name = Path::new(std::ffi::OsStr::from_bytes(name));
     let folder = image.path().canonicalize().ok()?.parent()?.to_owned();
     let below_system = Path::new(SYSTEM_FOLDER).join(folder.strip_prefix("/").ok()?);
     [folder.join(name), folder.join(".debug").join(name), below_system.join(name)]
         .into_iter()
-        .find(|path| path.is_file() && path != image.path())
+        .find(|path| path != image.path() && belongs(path, image.build_id(), Some(crc)))
+}
+
+/// Whether the file at `path` has this build id or, where one of the two has none, this checksum.
+fn belongs(path: &Path, build_id: Option<&str>, crc: Option<u32>) -> bool {
+    let own_id = || Image::open(path).ok()?.build_id().map(str::to_owned);
+    match (build_id, own_id()) {
+        (Some(wanted), Some(own)) => wanted == own,
+        _ => crc.is_some_and(|crc| checksum(path).is_ok_and(|own| own == crc)),
+    }
+}
+
+/// The CRC-32 that debug links carry.
+fn checksum(path: &Path) -> std::io::Result<u32> {
+    let mut crc = flate2::CrcReader::new(BufReader::with_capacity(1 << 20, File::open(path)?));
+    std::io::copy(&mut crc, &mut std::io::sink())?;
+    Ok(crc.crc().sum())
+}
+
+/// Whether split debug information holds the unit that was asked for.
+fn holds_unit(dwarf: &Dwarf, id: gimli::DwoId) -> bool {
+    let mut units = dwarf.units();
+    std::iter::from_fn(|| units.next().ok().flatten())
+        .any(|header| dwarf.unit(header).is_ok_and(|unit| unit.dwo_id == Some(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn shell(folder: &Path, script: &str) {
+        let status =
+            Command::new("sh").arg("-ec").arg(script).current_dir(folder).status().unwrap();
+        assert!(status.success(), "{script}");
+    }
+
+    /// Whether any function of the program has a line.
+    fn has_lines(program: &Path) -> bool {
+        let image = Image::open(program).unwrap();
+        let debug = Debug::of(&image);
+        image.functions().iter().any(|f| !debug.frames(f.start).is_empty())
+    }
+
+    /// Two builds of one program, their debug information in files of the same name.
+    #[test]
+    fn a_debug_file_is_believed_by_what_it_is_and_not_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let build = |id: &str, body: &str| {
+            shell(
+                folder.path(),
+                &format!(
+                    "printf '{body}' > p.c; gcc -g -O1 {id} p.c -o p; \
+                     objcopy --only-keep-debug p p.debug; strip -g p; \
+                     objcopy --add-gnu-debuglink=p.debug p"
+                ),
+            );
+        };
+        for id in ["-Wl,--build-id=sha1", "-Wl,--build-id=none"] {
+            build(id, "int main(void) {\\n\\n return 7; }");
+            shell(folder.path(), "cp p.debug other.debug");
+            build(id, "int main(int n, char **v) { return n; }");
+            let program = folder.path().join("p");
+            assert!(has_lines(&program), "{id}: its own file");
+            shell(folder.path(), "cp other.debug p.debug");
+            assert!(!has_lines(&program), "{id}: another build's file under the same name");
+        }
+    }
+
+    #[test]
+    fn a_split_file_is_believed_by_its_id() {
+        let folder = tempfile::tempdir().unwrap();
+        let build = |body: &str| {
+            let script =
+                format!("printf '{body}' > p.c; gcc -g -O1 -gsplit-dwarf -c p.c; gcc p.o -o p");
+            shell(folder.path(), &script);
+        };
+        let named = |program: &Path| {
+            let image = Image::open(program).unwrap();
+            let debug = Debug::of(&image);
+            image
+                .functions()
+                .iter()
+                .flat_map(|f| debug.frames(f.start))
+                .any(|l| l.function.is_some())
+        };
+        build("int f(int a) { return a; } int main(void) { return 7; }");
+        shell(folder.path(), "cp p.dwo other.dwo");
+        build("int g(int a) { return a + 1; } int main(int n, char **v) { return n; }");
+        let program = folder.path().join("p");
+        assert!(named(&program), "its own split file");
+        shell(folder.path(), "cp other.dwo p.dwo");
+        assert!(!named(&program), "another build's split file under the same name");
+    }
 }
