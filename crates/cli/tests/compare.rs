@@ -161,3 +161,49 @@ fn hot_code_that_is_the_same_is_said_to_be() {
     assert!(text.contains("the hot code is the same in both"), "{text}");
     assert!(same["functions"].as_u64().unwrap() >= 1);
 }
+
+#[test]
+fn what_is_replaced_in_the_middle_gives_no_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    program(here, "quick", b"#!/bin/sh\necho ran >> ran\n");
+    program(here, "slow", b"#!/bin/sh\nsleep 0.02\n");
+    fs::write(here.join("input"), "old").unwrap();
+    // A build that ends, or an input that is made anew, while the comparison is going on.
+    for (victim, role) in [("slow", "the program"), ("input", "an argument")] {
+        fs::write(here.join("ran"), "").unwrap();
+        let begun = || fs::read(here.join("ran")).map_or(0, |text| text.len()) > 40;
+        let output = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !begun() {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                program(here, "new", b"#!/bin/sh\nexit 0\n");
+                fs::rename(here.join("new"), here.join(victim)).unwrap();
+            });
+            let args = ["--json", "r.json", "--pairs", "2000", "./quick", "./slow", "--", "input"];
+            compare(here, &args)
+        });
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        for part in [victim, role, "replaced", "compare again"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(output.stdout.is_empty() && !here.join("r.json").exists(), "nothing half written");
+    }
+}
+
+#[test]
+fn copies_of_one_file_are_never_slower() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    // The same bytes, slower by where they lie.
+    let script = b"#!/bin/sh\ncase $0 in ./slow*) sleep 0.05;; esac\n";
+    program(here, "quick", script);
+    program(here, "slow", script);
+    let output = compare(here, &["--pairs", "8", "--gate", "./quick", "./slow"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(3), "inconclusive: {text}");
+    assert!(text.starts_with("inconclusive"), "{text}");
+    assert!(text.contains("byte-identical"), "{text}");
+}

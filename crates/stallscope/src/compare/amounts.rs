@@ -9,6 +9,10 @@ use super::analysis::Metric;
 use super::measure::Measure;
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
 use crate::trace::counter::Counter;
+use crate::trace::look::Seen;
+
+/// Between two chances to look at a run: libraries are mapped within the first millisecond.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Times, memory and whatever else a verdict may be about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,11 +46,13 @@ pub(super) enum NoAmounts {
     Unmeasured(String),
 }
 
-/// Runs one process to its end with what `measure` needs around it.
+/// Runs one process to its end with what `measure` needs around it; looks at it where `seen` is given,
+/// which costs time that a measured run does not have.
 pub(super) fn measured(
     launch: &Launch,
     limits: &Limits<'_>,
     measure: &Measure,
+    seen: Option<&mut Seen>,
 ) -> Result<(Exit, Amounts), NoAmounts> {
     let child = Child::hold(launch).map_err(NoAmounts::Child)?;
     let counter = match measure {
@@ -56,7 +62,17 @@ pub(super) fn measured(
         }
         _ => None,
     };
-    let exit = child.wait(limits).map_err(NoAmounts::Child)?;
+    let exit = match seen {
+        None => child.wait(limits),
+        Some(seen) => {
+            let look = |pid| {
+                seen.look(pid);
+                Ok(())
+            };
+            child.wait_with(limits, look, LOOK_INTERVAL)
+        }
+    }
+    .map_err(NoAmounts::Child)?;
     let mut amounts = Amounts {
         wall_ns: exit.wall_ns,
         user_ns: exit.user_ns,

@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 use super::Settings;
 use super::amounts::{Amounts, NoAmounts, measured};
 use super::error::CompareError;
+use super::files::{FileRole, FileWatch};
 use super::identical::{SameHotCode, sample_hot_code};
 use super::measure::Measure;
 use super::neighbours::{Disturbances, Guard};
 use super::program::{ArmRecord, CommandLine, inspect, seems};
 use super::schedule::{Arm, PlannedRun};
 use crate::trace::child::{ChildError, Exit, Launch, Limits, Status, Streams};
+use crate::trace::look::Seen;
 
 /// Lines of a failed program's standard error that are shown.
 const SHOWN_LINES: usize = 5;
@@ -56,6 +58,22 @@ pub trait Runner {
     /// What the two arms are.
     fn arms(&self) -> [ArmRecord; 2];
 
+    /// Runs once without measuring; whoever can takes a look at what is run.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    fn warm_up(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        self.run(plan)
+    }
+
+    /// Whether everything that was run is still what it was at the beginning.
+    ///
+    /// # Errors
+    /// [`CompareError::Replaced`] when it is not.
+    fn check_files(&self) -> Result<(), CompareError> {
+        Ok(())
+    }
+
     /// Runs one planned run to its end.
     ///
     /// # Errors
@@ -85,6 +103,7 @@ pub struct ProcessRunner<'a> {
     measure: Measure,
     operations_in: Option<Duration>,
     guard: Option<Guard>,
+    watch: FileWatch,
 }
 
 impl<'a> ProcessRunner<'a> {
@@ -103,6 +122,11 @@ impl<'a> ProcessRunner<'a> {
         }
         let (path_a, record_a) = inspect(Arm::A, &lines[0])?;
         let (path_b, record_b) = inspect(Arm::B, &lines[1])?;
+        let mut watch = FileWatch::default();
+        for (arm, path, line) in [(Arm::A, &path_a, &lines[0]), (Arm::B, &path_b, &lines[1])] {
+            watch.add(arm, FileRole::Program, path);
+            watch.add_arguments(arm, &line.args);
+        }
         Ok(Self {
             lines,
             paths: [path_a, path_b],
@@ -111,6 +135,7 @@ impl<'a> ProcessRunner<'a> {
             measure: Measure::Wall,
             operations_in: None,
             guard: None,
+            watch,
         })
     }
 
@@ -142,10 +167,12 @@ impl<'a> ProcessRunner<'a> {
             return None;
         }
         let [a, b] = [Arm::A, Arm::B].map(|arm| self.launch(arm, 0));
-        sample_hot_code([&a, &b], &self.child_limits())
+        let found = sample_hot_code([&a, &b], &self.child_limits());
+        found.filter(|_| self.watch.check().is_ok())
     }
 
-    fn launch(&self, arm: Arm, environment_padding_bytes: usize) -> Launch {
+    /// How one arm is started, with so many bytes more in its environment.
+    pub(crate) fn launch(&self, arm: Arm, environment_padding_bytes: usize) -> Launch {
         Launch {
             program: self.paths[arm.index()].clone(),
             args: self.lines[arm.index()].args.clone(),
@@ -155,13 +182,19 @@ impl<'a> ProcessRunner<'a> {
         }
     }
 
-    fn child_limits(&self) -> Limits<'_> {
+    /// When to give up on a process.
+    pub(crate) fn child_limits(&self) -> Limits<'_> {
         Limits { timeout: self.limits.timeout, interrupt: self.limits.interrupt }
     }
 
-    fn start(&self, plan: &PlannedRun) -> Result<(Exit, Amounts), CompareError> {
+    fn start(
+        &self,
+        plan: &PlannedRun,
+        seen: Option<&mut Seen>,
+    ) -> Result<(Exit, Amounts), CompareError> {
         let launch = self.launch(plan.arm, plan.environment_padding_bytes as usize);
-        measured(&launch, &self.child_limits(), &self.measure).map_err(|cause| match cause {
+        let run = measured(&launch, &self.child_limits(), &self.measure, seen);
+        run.map_err(|cause| match cause {
             NoAmounts::Child(cause) => self.explain(plan.arm, cause),
             NoAmounts::Unmeasured(what) => CompareError::Printed { arm: plan.arm, what },
         })
@@ -180,15 +213,36 @@ impl<'a> ProcessRunner<'a> {
 
 impl Runner for ProcessRunner<'_> {
     fn arms(&self) -> [ArmRecord; 2] {
-        self.records.clone()
+        [Arm::A, Arm::B].map(|arm| ArmRecord {
+            files: self.watch.records(arm),
+            ..self.records[arm.index()].clone()
+        })
+    }
+
+    fn warm_up(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        self.watch.check()?;
+        let mut seen = Seen::default();
+        let sample = self.sample(plan, Some(&mut seen))?;
+        self.watch.forget_what_is_written();
+        let program = self.paths[plan.arm.index()].canonicalize().ok();
+        for path in seen.files.iter().filter(|path| Some(*path) != program.as_ref()) {
+            self.watch.add(plan.arm, FileRole::Mapped, path);
+        }
+        self.records[plan.arm.index()].threads = (seen.threads > 0).then_some(seen.threads);
+        Ok(sample)
+    }
+
+    fn check_files(&self) -> Result<(), CompareError> {
+        self.watch.check_content()
     }
 
     fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        self.watch.check()?;
         // Taken out while it watches: it calls back into the runner.
         let Some(mut guard) = self.guard.take() else {
-            return self.sample(plan);
+            return self.sample(plan, None);
         };
-        let result = guard.watch(|| self.sample(plan));
+        let result = guard.watch(|| self.sample(plan, None));
         self.guard = Some(guard);
         let (mut sample, repeats) = result?;
         sample.repeats = repeats;
@@ -198,10 +252,14 @@ impl Runner for ProcessRunner<'_> {
 
 impl ProcessRunner<'_> {
     /// One process, or as many as fit into the fixed time.
-    fn sample(&self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+    fn sample(
+        &self,
+        plan: &PlannedRun,
+        mut seen: Option<&mut Seen>,
+    ) -> Result<RunSample, CompareError> {
         let (mut output, mut failure) = (String::new(), None);
         let amounts = Amounts::in_time(self.operations_in, || {
-            let (exit, amounts) = self.one(plan)?;
+            let (exit, amounts) = self.one(plan, seen.as_deref_mut())?;
             if output.is_empty() {
                 output = format!("{:016x}", exit.stdout.digest);
             }
@@ -213,8 +271,12 @@ impl ProcessRunner<'_> {
         Ok(RunSample { plan: *plan, amounts, repeats: 0, output, failure })
     }
 
-    fn one(&self, plan: &PlannedRun) -> Result<(Exit, Amounts), CompareError> {
-        let (exit, amounts) = self.start(plan)?;
+    fn one(
+        &self,
+        plan: &PlannedRun,
+        seen: Option<&mut Seen>,
+    ) -> Result<(Exit, Amounts), CompareError> {
+        let (exit, amounts) = self.start(plan, seen)?;
         if exit.status.success() || self.limits.ignore_failure {
             return Ok((exit, amounts));
         }

@@ -63,16 +63,47 @@ fn every_result_says_that_it_is_about_one_build_each() {
 }
 
 #[test]
-fn identical_programs_are_mentioned_and_decide_nothing() {
+fn byte_identical_programs_are_never_called_slower() {
     let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 1);
     machine.effect_log = 0.1;
     let Comparison { mut arms, settings, samples, .. } = on(&mut machine, 20);
     arms[1] = ArmRecord { command: vec!["./elsewhere".into()], ..arms[0].clone() };
     let same = Comparison::new(arms.clone(), settings.clone(), samples.clone()).unwrap();
     assert!(has(&same, "identical-programs"));
-    assert_eq!(same.analysis.verdict.decision, Decision::Slower);
+    let verdict = &same.analysis.verdict;
+    assert_eq!(
+        (verdict.decision, verdict.doubt),
+        (Decision::Inconclusive, Some(Doubt::IdenticalFiles)),
+        "whatever the interval says"
+    );
     arms[1].command.push("other argument".into());
-    assert!(!has(&Comparison::new(arms, settings, samples).unwrap(), "identical-programs"));
+    let other = Comparison::new(arms, settings, samples).unwrap();
+    assert!(!has(&other, "identical-programs"));
+    assert_eq!(other.analysis.verdict.decision, Decision::Slower);
+}
+
+#[test]
+fn one_program_over_two_libraries_is_no_identical_pair() {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 1);
+    machine.effect_log = 0.1;
+    let Comparison { mut arms, settings, samples, .. } = on(&mut machine, 20);
+    arms[1] = ArmRecord { command: vec!["./elsewhere".into()], ..arms[0].clone() };
+    let library = |path: &str, fnv1a: &str| UsedFile {
+        path: path.into(),
+        role: FileRole::Mapped,
+        bytes: 1,
+        fnv1a: fnv1a.into(),
+    };
+    arms[0].files = vec![library("/lib/libc.so.6", "1"), library("/a/libbz2.so.1.0", "2")];
+    arms[1].files = vec![library("/lib/libc.so.6", "1"), library("/b/libbz2.so.1.0", "3")];
+    let differs = Comparison::new(arms.clone(), settings.clone(), samples.clone()).unwrap();
+    assert_eq!(differs.analysis.verdict.decision, Decision::Slower);
+    let said: Vec<String> = differs.analysis.warnings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|s| s.contains("libbz2.so") && !s.contains("libc.so")), "{said:#?}");
+    assert!(!has(&differs, "identical-programs"));
+    arms[1].files[1].fnv1a = "2".into();
+    let same = Comparison::new(arms, settings, samples).unwrap();
+    assert_eq!(same.analysis.verdict.doubt, Some(Doubt::IdenticalFiles));
 }
 
 #[test]

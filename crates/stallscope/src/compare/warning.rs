@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::identical::{SameCode, SameHotCode};
+use super::identical::{COUNTS_NOT_COMPARED, SameCode, SameHotCode};
 use super::neighbours::Disturbances;
 use super::schedule::Arm;
 
@@ -92,6 +92,11 @@ pub enum Warning {
     },
     /// Both arms run the same bytes with the same arguments.
     IdenticalPrograms,
+    /// The arms map libraries of one name that do not hold the same bytes.
+    DifferentLibraries {
+        /// Their names without versions.
+        names: Vec<String>,
+    },
     /// Every function of both programs holds the same code.
     IdenticalCode(SameCode),
     /// The functions in which both programs spend their time hold the same code.
@@ -121,6 +126,7 @@ impl Warning {
         match self {
             Self::OneBuildEach
             | Self::IdenticalPrograms
+            | Self::DifferentLibraries { .. }
             | Self::IdenticalCode(_)
             | Self::IdenticalHotCode(_)
             | Self::Disturbed(_)
@@ -168,8 +174,14 @@ impl Warning {
             ),
             Self::IdenticalCode(SameCode { functions, moved }) => write!(
                 f,
-                "all {functions} functions of both programs hold the same code ({moved} lie elsewhere): a \
-                 difference can only be placement, data or environment"
+                "all {functions} functions of the two program files (not of their libraries) hold the same \
+                 code ({moved} lie elsewhere); {COUNTS_NOT_COMPARED}"
+            ),
+            Self::DifferentLibraries { names } => write!(
+                f,
+                "the arms do not map the same libraries: {} is another file with other bytes in each; \
+                 a difference may lie there",
+                names.join(", ")
             ),
             Self::IdenticalHotCode(same) => std::fmt::Display::fmt(same, f),
             Self::Disturbed(Disturbances { repeated, kept_disturbed, .. }) => write!(
@@ -178,7 +190,8 @@ impl Warning {
                  {kept_disturbed} were kept although it was"
             ),
             Self::IdenticalPrograms => f.write_str(
-                "both arms are the same bytes with the same arguments: any difference is placement or noise",
+                "both arms run the same bytes with the same arguments, so a difference is the \
+                 machine's, or comes from the path or the name under which the program runs",
             ),
             Self::OutputDiffers => f.write_str(
                 "the two arms print different output, each the same in every run: do they do the same work?",
@@ -289,6 +302,7 @@ mod tests {
             Warning::Contended { narrower: 9.0, cpu_log: [0.0, -0.01, 0.01] },
             Warning::CoarseTimer { zeros: 9 },
             Warning::IdenticalPrograms,
+            Warning::DifferentLibraries { names: vec!["libbz2.so".into()] },
             Warning::IdenticalCode(SameCode { functions: 9, moved: 2 }),
             Warning::IdenticalHotCode(SameHotCode {
                 samples: [900, 1000],

@@ -12,6 +12,7 @@ mod bench;
 mod cause;
 mod heat;
 mod measured;
+mod object;
 mod open;
 mod rows;
 pub mod simulate;
@@ -23,8 +24,9 @@ use serde::Serialize;
 
 pub use bench::{Bench, ProcessBench};
 pub use cause::{Cause, LoopHeat};
-pub use heat::{ArmHeat, Heat};
+pub use heat::{ArmHeat, Heat, ObjectHeat};
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
+pub use object::ObjectCode;
 pub use rows::{FunctionRow, Place};
 
 use open::UserTime;
@@ -145,6 +147,7 @@ pub fn explain(
         return Ok(explanation);
     }
     let heats = heat::locate(&images, bench, progress)?;
+    bench.check_files()?;
     explanation.rows = rows::rows(&matches, &heats, &user.arms);
     let debug = images.each_ref().map(DebugInfo::of);
     explanation.causes = cause::find(&images, &debug, &heats, &explanation.rows, slow, profile);

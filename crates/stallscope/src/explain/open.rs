@@ -1,6 +1,6 @@
 //! What an explanation leaves open, said as plainly as what it found.
 
-use super::{Cause, Explanation, FunctionRow};
+use super::{Cause, Explanation, FunctionRow, ObjectCode, Place};
 use crate::compare::{Comparison, Contrast, Metric};
 use crate::machine::{MachineProfile, PriceOrigin};
 use crate::model::Measurement;
@@ -108,12 +108,24 @@ fn without_cause(explanation: &Explanation) -> Vec<String> {
          is where the difference lies"
             .to_owned(),
     ];
-    if let Some(row) = explanation.rows.first().filter(|r| r.place.is_unchanged()) {
-        open.push(format!(
-            "{} has the same code in both builds: where code and data lie, or what they are fed, \
-             must differ",
-            row.place.name()
-        ));
+    let Some(row) = explanation.rows.first() else { return open };
+    match &row.place {
+        Place::Object { name, code: ObjectCode::Differs { paths: [before, after], .. } }
+            if !row.place.is_unchanged() =>
+        {
+            open.push(format!(
+                "{name} holds other code in each: BEFORE maps {}, AFTER {}; its functions were not \
+                 searched for mechanisms",
+                before.display(),
+                after.display()
+            ));
+        }
+        place if place.is_unchanged() => open.push(format!(
+            "{} has the same code in both builds; how often it is called and on what data was not \
+             compared: that, or where code and data lie, makes the difference",
+            place.name()
+        )),
+        _ => {}
     }
     open
 }

@@ -9,6 +9,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Heat;
+use super::heat::ObjectHeat;
+use super::object::ObjectCode;
 use crate::code::Function;
 use crate::layout::{Change, FunctionMatch};
 use crate::model::{Measurement, Unit};
@@ -35,6 +37,8 @@ pub enum Place {
     Object {
         /// The file's name.
         name: String,
+        /// What it is in the two arms.
+        code: ObjectCode,
     },
 }
 
@@ -43,7 +47,7 @@ impl Place {
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
-            Self::Function { name, .. } | Self::Object { name } => name,
+            Self::Function { name, .. } | Self::Object { name, .. } => name,
         }
     }
 
@@ -52,16 +56,16 @@ impl Place {
     pub fn change_words(&self) -> String {
         match self {
             Self::Function { change, .. } => change.to_string(),
-            Self::Object { .. } => "another file".into(),
+            Self::Object { code, .. } => code.to_string(),
         }
     }
 
-    /// Whether both builds run the very same code here.
+    /// Whether the code here was compared and is the same in both builds.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         match self {
             Self::Function { change, .. } => matches!(change, Change::Same | Change::Moved { .. }),
-            Self::Object { .. } => true,
+            Self::Object { code, .. } => code.is_unchanged(),
         }
     }
 }
@@ -99,8 +103,9 @@ pub(super) fn rows(
     });
     let names: BTreeSet<&String> = heats.iter().flat_map(|h| h.by_object.keys()).collect();
     let objects = names.into_iter().map(|name| {
-        let hits = |arm: usize| heats[arm].by_object.get(name).copied().unwrap_or(0);
-        (Place::Object { name: name.clone() }, [hits(0), hits(1)])
+        let found = heats.each_ref().map(|heat| heat.by_object.get(name));
+        let place = Place::Object { name: shown_name(found), code: ObjectCode::of(found) };
+        (place, found.map(|object| object.map_or(0, |o| o.hits)))
     });
     let mut rows: Vec<FunctionRow> = functions
         .chain(objects)
@@ -110,6 +115,13 @@ pub(super) fn rows(
         .collect();
     rows.sort_by(|a, b| b.share_of_difference.value.total_cmp(&a.share_of_difference.value));
     rows
+}
+
+/// The name of a file with its version, as AFTER has it.
+fn shown_name(objects: [Option<&ObjectHeat>; 2]) -> String {
+    let path = objects.into_iter().rev().flatten().map(|o| o.path.as_path()).next();
+    let name = path.and_then(|p| p.file_name().or(Some(p.as_os_str()))).unwrap_or_default();
+    if name.is_empty() { "code without a file".into() } else { name.to_string_lossy().into_owned() }
 }
 
 fn row(place: Place, hits: [u64; 2], heats: &[Heat; 2], user: &[Measurement; 2]) -> FunctionRow {

@@ -32,6 +32,7 @@ impl Scene {
             settings: Settings::default(),
             hits: [vec![], vec![]],
             library_hits: [0, 0],
+            library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec![],
         };
         for (arm, name) in ["before", "after"].iter().enumerate() {
@@ -91,7 +92,9 @@ fn the_same_code_in_both_builds_is_no_cause() {
     let mut scene = Scene::new([true, true], 1.0, [(800, 200), (1800, 200)]);
     let e = scene.explain().unwrap();
     assert_eq!(e.conclusion, Conclusion::NoMechanism);
-    assert!(e.unexplained.iter().any(|s| s.contains("same code in both builds")), "{e:#?}");
+    let said = e.unexplained.join("\n");
+    assert!(said.contains("same code in both builds"), "{said}");
+    assert!(said.contains("how often it is called") && !said.contains("must"), "{said}");
 }
 
 #[test]
@@ -118,8 +121,39 @@ fn time_in_libraries_is_said_to_be_there() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (1000, 0)]);
     scene.bench.library_hits = [0, 1000];
     let e = scene.explain().unwrap();
-    assert_eq!(e.rows[0].place, Place::Object { name: "libc.so.6".into() });
+    let place = Place::Object { name: "libc.so.6".into(), code: ObjectCode::Same };
+    assert_eq!(e.rows[0].place, place);
     assert_eq!(e.conclusion, Conclusion::NoMechanism);
+}
+
+#[test]
+fn a_library_of_another_build_is_named_and_no_placement_is_spoken_of() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (1000, 0)]);
+    scene.bench.library_hits = [1000, 3000];
+    for (arm, folder) in ["old", "new"].into_iter().enumerate() {
+        let path = scene.folder.path().join(folder).join("libbz2.so.1.0");
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        let code = fixture::ring_loop(arm == 1);
+        std::fs::write(&path, fixture::program(&[("compress", &code)])).unwrap();
+        scene.bench.library[arm] = path;
+    }
+    let e = scene.explain().unwrap();
+    assert_eq!(e.rows[0].place.name(), "libbz2.so.1.0");
+    assert!(!e.rows[0].place.is_unchanged());
+    let said = e.unexplained.join("\n") + &e.rows[0].place.change_words();
+    assert!(said.contains("old/libbz2.so.1.0") && said.contains("new/libbz2.so.1.0"), "{said}");
+    for never in ["same code in both", "must differ", "where code and data lie"] {
+        assert!(!said.contains(never), "{never}: {said}");
+    }
+}
+
+#[test]
+fn byte_identical_builds_are_never_explained() {
+    let mut scene = Scene::new([true, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.machine.identical = true;
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.slow_arm), (Conclusion::NothingToExplain, None));
+    assert!(e.rows.is_empty() && e.causes.is_empty());
 }
 
 #[test]

@@ -98,6 +98,11 @@ fn outlook(comparison: &Comparison) -> Vec<String> {
             "there is a difference, but whether it reaches {effect} is open: more pairs, or a \
              smaller --effect"
         )),
+        Some(Doubt::IdenticalFiles) => lines.push(
+            "the files are byte-identical, so this difference is the machine's, or comes from the path, \
+             the name or the environment: it is no difference between two programs"
+                .into(),
+        ),
         Some(Doubt::TooNoisy) => lines.push(more_pairs(comparison, &effect)),
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! One screen: the difference, the function, the site, the mechanism, the grade, what is open.
 
 use stallscope::code::SourceText;
-use stallscope::compare::{Comparison, Decision, Metric, Warning};
+use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
 use stallscope::explain::{ArmHeat, Cause, Conclusion, Explanation, FunctionRow};
 use stallscope::layout::ChangeCounts;
 use stallscope::model::Measurement;
@@ -22,7 +22,11 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
     let mut out = verdict(comparison) + "\n" + &arms(comparison) + "\n";
     match (explanation.conclusion, explanation.causes.first()) {
         (Conclusion::NothingToExplain, _) => {
-            let so = match comparison.analysis.verdict.decision {
+            let verdict = &comparison.analysis.verdict;
+            let so = match verdict.decision {
+                _ if verdict.doubt == Some(Doubt::IdenticalFiles) => {
+                    "the two builds are one and the same, so no cause was looked for in them"
+                }
                 Decision::Inconclusive => "the runs do not decide, so no cause was looked for",
                 _ => "there is nothing to explain, and no cause was looked for",
             };
@@ -166,6 +170,7 @@ mod tests {
             settings: Settings { seed: 42, cpu: Some(1), ..Settings::default() },
             hits,
             library_hits: [30, 30],
+            library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],
         };
         let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);

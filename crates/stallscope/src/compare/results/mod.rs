@@ -23,6 +23,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fingerprint;
 pub use error::ResultError;
 pub use judge::{Centre, Change, FileRecord, Geomean, Judgement, Row, judge};
 pub use threats::Threat;
@@ -148,7 +149,7 @@ pub fn parse(path: &str, text: &str) -> Result<ResultFile, ResultError> {
         format,
         series: Vec::new(),
         config: BTreeMap::new(),
-        digest: digest(text.as_bytes()),
+        digest: fingerprint::of(text.as_bytes()),
     };
     match format {
         Format::Go => go::read(&mut file, text)?,
@@ -210,13 +211,6 @@ fn recognise_json(path: &str, text: &str) -> Result<Format, ResultError> {
     } else {
         Err(ResultError::Unknown(path.into()))
     }
-}
-
-/// FNV-1a of 64 bits.
-pub(crate) fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 impl ResultFile {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::SweepError;
-use crate::compare::results_digest;
+use crate::compare::fingerprint;
 use crate::trace::child::{Child, ChildError, Launch, Limits, Streams};
 
 /// Files below a source folder above which the user has to say which ones count.
@@ -56,7 +56,7 @@ impl Builder {
     /// # Errors
     /// When a source cannot be read, or there are too many to be sources.
     pub fn new(folder: &Path, sources: &[PathBuf]) -> Result<Self, SweepError> {
-        let mut print = Print { hash: results_digest(b""), files: 0, bytes: 0 };
+        let mut print = Print { hash: fingerprint::of(b""), files: 0, bytes: 0 };
         for source in sources {
             print.add(source, true)?;
         }
@@ -78,7 +78,7 @@ impl Builder {
     /// # Errors
     /// When it cannot be written.
     pub fn keep(&self, name: &str, text: &str) -> Result<PathBuf, SweepError> {
-        let hash = results_digest(text.as_bytes());
+        let hash = fingerprint::of(text.as_bytes());
         let path = self.folder.join(format!("{hash:016x}-{name}"));
         let failed = |cause| SweepError::File { path: path.clone(), cause };
         // Never half there: a build beside this one may be reading it.
@@ -91,7 +91,7 @@ impl Builder {
     #[must_use]
     pub fn key(&self, command: &str, variables: &[(&'static str, String)]) -> u64 {
         let words = format!("{command}\0{variables:?}\0{}", self.sources);
-        results_digest(words.as_bytes())
+        fingerprint::of(words.as_bytes())
     }
 
     /// Builds, or takes what is there. `command` makes the command from the path for `{out}`.
@@ -238,8 +238,8 @@ impl Print {
                 MOST_BYTES >> 20
             )));
         }
-        let part = results_digest(&content)
-            ^ results_digest(path.to_string_lossy().as_bytes()).rotate_left(7);
+        let part = fingerprint::of(&content)
+            ^ fingerprint::of(path.to_string_lossy().as_bytes()).rotate_left(7);
         self.hash = (self.hash ^ part).wrapping_mul(0x0000_0100_0000_01b3);
         Ok(())
     }

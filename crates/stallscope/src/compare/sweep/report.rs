@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, Knob, SweepError, SweepRun, SweepSettings, Variant};
+use crate::compare::identical::COUNTS_NOT_COMPARED;
 use crate::compare::layouts::{
     AS_BUILT, Agreement, LayoutRun, LevelEffect, Matched, Part, Source, Split, agree,
     effect_by_rounds, layout_medians, split, spread_of_cells,
@@ -14,7 +15,7 @@ use crate::compare::layouts::{
 use crate::compare::neighbours::Disturbances;
 use crate::compare::schedule::Arm;
 use crate::compare::verdict::Decision;
-use crate::compare::{Metric, SameHotCode};
+use crate::compare::{Metric, SameHotCode, fingerprint};
 use crate::model::Unit;
 use crate::trace::child::FixedAddresses;
 
@@ -57,7 +58,7 @@ impl CellRecord {
         Ok(Self {
             program: Some(program),
             program_bytes: bytes.len() as u64,
-            fingerprint: format!("{:016x}", crate::compare::results_digest(&bytes)),
+            fingerprint: format!("{:016x}", fingerprint::of(&bytes)),
             build_ns,
             ..Self::unbuilt(cell)
         })
@@ -193,7 +194,7 @@ impl std::fmt::Display for SweepNote {
             Self::SameCode { a, b, functions, moved } => write!(
                 f,
                 "all {functions} functions of {a} and {b} as built hold the same code ({moved} lie \
-                 elsewhere): a difference can only be placement, data or environment"
+                 elsewhere); {COUNTS_NOT_COMPARED}"
             ),
             Self::SameHotCode { a, b, same } => write!(f, "A {a}, B {b}: {same}"),
             Self::StackOnly => f.write_str(

@@ -434,8 +434,12 @@ impl<'a> Plan<'a> {
         interrupt: &AtomicBool,
     ) -> Result<Amounts, SweepError> {
         let unmeasured = |what| SweepError::Unmeasured { cell: self.name(one), what };
-        let result =
-            measured(&self.launch(one, padding), &self.limits(interrupt), &self.settings.measure);
+        let result = measured(
+            &self.launch(one, padding),
+            &self.limits(interrupt),
+            &self.settings.measure,
+            None,
+        );
         let (exit, amounts) = result.map_err(|cause| match cause {
             NoAmounts::Child(ChildError::Interrupted) => SweepError::Interrupted,
             NoAmounts::Child(cause) => self.explain_words(one, cause.to_string()),
