@@ -15,7 +15,7 @@ const OVER_TWO_LIBRARIES: &str = r"
 cat > work.c <<'END'
 unsigned work(unsigned n) {
     unsigned s = 1;
-    for (unsigned i = 0; i < n; i++) s = s * 31 + (s >> 3) + i;
+    for (unsigned i = 0; i < n; i++) s += (i * 31) ^ (i >> 3);
     return s;
 }
 END

@@ -15,6 +15,7 @@
 //! Intel AVX-512 Transitions" (2020); A. Abel and J. Reineke, "nanoBench" (ISPASS 2020, K against
 //! 2K iterations).
 
+mod accounting;
 mod canary;
 mod chains;
 pub mod counters;
@@ -32,6 +33,7 @@ mod tick;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use accounting::tells_user_from_system;
 pub use canary::{Canary, canary};
 pub use chains::HardwareClock;
 pub use environment::{Environment, EnvironmentGrade, Reason, Surroundings};

@@ -27,6 +27,7 @@ pub mod simulate;
 pub mod stats;
 pub mod sweep;
 mod verdict;
+mod waiting;
 mod warning;
 
 use std::time::{Duration, Instant};
@@ -50,6 +51,7 @@ pub use runner::{ProcessLimits, ProcessRunner, RunSample, Runner, allowed_cpus, 
 pub use schedule::{Arm, Order, PlannedRun, Slot};
 pub use sequential::Until;
 pub use verdict::{Decision, Doubt, Verdict};
+pub use waiting::{WaitedFor, waited_for};
 pub use warning::{Severity, Warning};
 
 /// The most pairs of one comparison; the interval needs memory in the square of it.

@@ -97,6 +97,8 @@ pub struct SimulatedMachine {
     pub timer_step_ns: u64,
     /// Whether both arms are the same bytes.
     pub identical: bool,
+    /// Whether its kernel measures user and system time apart.
+    pub is_split: bool,
     /// Share of the wall time that is spent in the kernel.
     pub system_share: f64,
     machine: Disturbance,
@@ -118,6 +120,7 @@ impl SimulatedMachine {
             base_ns: 50e6,
             timer_step_ns: 1,
             identical: false,
+            is_split: true,
             system_share: 0.1,
             machine,
             rng,
@@ -150,8 +153,9 @@ impl Runner for SimulatedMachine {
             plan: *plan,
             amounts: Amounts {
                 wall_ns,
-                user_ns: wall_ns - system_ns,
-                system_ns,
+                cpu_ns: wall_ns,
+                user_ns: self.is_split.then_some(wall_ns - system_ns),
+                system_ns: self.is_split.then_some(system_ns),
                 peak_memory_bytes: 1 << 20,
                 ..Amounts::default()
             },

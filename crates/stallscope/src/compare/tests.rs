@@ -127,13 +127,49 @@ fn processor_time_is_the_second_witness() {
     machine.effect_log = 0.05;
     let Comparison { arms, settings, mut samples, .. } = on(&mut machine, 20);
     for sample in &mut samples {
-        (sample.amounts.user_ns, sample.amounts.system_ns) =
-            (45_000_000 + u64::from(sample.plan.order), 0);
+        sample.amounts.cpu_ns = 45_000_000 + u64::from(sample.plan.order);
+        sample.amounts.system_ns = Some(0);
     }
     let result = Comparison::new(arms, settings, samples).unwrap();
     assert!(has(&result, "cpu-time-disagrees"));
     let system = &result.analysis.contrasts[3];
     assert_eq!((system.metric, &system.ratio), (Metric::System, &None));
+}
+
+#[test]
+fn user_and_system_time_are_shown_only_where_they_were_measured() {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 2);
+    machine.is_split = false;
+    let Comparison { arms, mut settings, samples, analysis } = on(&mut machine, 20);
+    let metrics: Vec<Metric> = analysis.contrasts.iter().map(|c| c.metric).collect();
+    assert_eq!(metrics, [Metric::Wall, Metric::Cpu]);
+    settings.measure = Measure::User;
+    let said = Comparison::new(arms, settings, samples).unwrap_err().to_string();
+    assert!(said.contains("ticks") && said.contains("--metric cpu"), "{said}");
+}
+
+#[test]
+fn a_loop_on_a_busy_machine_is_not_called_waiting_for_files() {
+    let Comparison { arms, settings, mut samples, .. } =
+        on(&mut SimulatedMachine::new(Noise::Quiet, 20, 2), 20);
+    for sample in &mut samples {
+        let a = &mut sample.amounts;
+        a.cpu_ns = a.wall_ns / 4;
+        (a.run_queue_ns, a.involuntary_switches) = (Some(a.wall_ns / 2), 30);
+    }
+    let said = |samples| {
+        let result = Comparison::new(arms.clone(), settings.clone(), samples).unwrap();
+        let texts: Vec<String> = result.analysis.warnings.iter().map(ToString::to_string).collect();
+        texts.join("\n")
+    };
+    let busy = said(samples.clone());
+    assert!(busy.contains("queue for the processor") && !busy.contains("sleep"), "{busy}");
+    for sample in &mut samples {
+        sample.amounts.run_queue_ns = Some(0);
+        (sample.amounts.voluntary_switches, sample.amounts.involuntary_switches) = (30, 0);
+    }
+    let blocked = said(samples);
+    assert!(blocked.contains("sleep") && !blocked.contains("queue"), "{blocked}");
 }
 
 #[test]
@@ -143,7 +179,7 @@ fn competition_for_the_processor_is_told_from_noise_of_the_program() {
     let Comparison { arms, settings, mut samples, .. } = on(&mut machine, 20);
     for sample in &mut samples {
         let jitter = u64::from(sample.plan.environment_padding_bytes) * 100;
-        (sample.amounts.user_ns, sample.amounts.system_ns) = (40_000_000 + jitter, 0);
+        sample.amounts.cpu_ns = 40_000_000 + jitter;
     }
     assert!(has(&Comparison::new(arms, settings, samples).unwrap(), "contended"));
     assert!(!has(&on(&mut machine, 20), "contended"));

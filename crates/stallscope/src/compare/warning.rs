@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::identical::{COUNTS_NOT_COMPARED, SameCode, SameHotCode};
 use super::neighbours::Disturbances;
 use super::schedule::Arm;
+use super::waiting::WaitedFor;
 
 /// How much a warning matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +40,8 @@ pub enum Warning {
     MostlyWaiting {
         /// Processor time as a share of wall time.
         cpu_share: f64,
+        /// What the rest was spent on.
+        waited_for: WaitedFor,
     },
     /// The machine became slower or faster during the comparison.
     Drift {
@@ -131,7 +134,9 @@ impl Warning {
             | Self::IdenticalHotCode(_)
             | Self::Disturbed(_)
             | Self::OutputVaries { .. }
-            | Self::MostlyWaiting { .. } => Severity::Note,
+            | Self::MostlyWaiting { waited_for: WaitedFor::Blocked | WaitedFor::Unknown, .. } => {
+                Severity::Note
+            }
             _ => Severity::Caution,
         }
     }
@@ -151,6 +156,28 @@ impl std::fmt::Display for Warning {
     }
 }
 
+fn say_what_for(waited_for: WaitedFor, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    const ADVICE: &str = "wall time compares them as well; judge by --metric cpu, or choose an idle \
+                          processor (--cpu) or a quieter moment";
+    match waited_for {
+        WaitedFor::Processor { queue_share: Some(share) } => write!(
+            f,
+            "{:.0} % of the rest was spent in the queue for the processor, on which others ran, and \
+             {ADVICE}",
+            100.0 * share
+        ),
+        WaitedFor::Processor { queue_share: None } => {
+            write!(f, "the runs were taken off it by others more often than they gave it up, and {ADVICE}")
+        }
+        WaitedFor::Blocked => f.write_str(
+            "this compares waiting (files, network, locks, sleep), which a change of code may not touch",
+        ),
+        WaitedFor::Unknown => f.write_str(
+            "whether the rest was waiting for the processor or for something else is not known here",
+        ),
+    }
+}
+
 impl Warning {
     /// Advice about what was run; empty for other warnings.
     fn say_about_runs(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -166,12 +193,10 @@ impl Warning {
                  work per run, at least some tens of milliseconds",
                 median_ns / 1e6
             ),
-            Self::MostlyWaiting { cpu_share } => write!(
-                f,
-                "only {:.0} % of the wall time is processor time: this compares waiting (files, \
-                 network, sleep), which a change of code may not touch",
-                100.0 * cpu_share
-            ),
+            Self::MostlyWaiting { cpu_share, waited_for } => {
+                write!(f, "only {:.0} % of the wall time is processor time: ", 100.0 * cpu_share)?;
+                say_what_for(*waited_for, f)
+            }
             Self::IdenticalCode(SameCode { functions, moved }) => write!(
                 f,
                 "all {functions} functions of the two program files (not of their libraries) hold the same \
@@ -292,7 +317,7 @@ mod tests {
             Warning::OneBuildEach,
             Warning::FewPairs { pairs: 3 },
             Warning::TooShort { median_ns: 5e5 },
-            Warning::MostlyWaiting { cpu_share: 0.2 },
+            Warning::MostlyWaiting { cpu_share: 0.2, waited_for: WaitedFor::Blocked },
             Warning::Drift { change_log: 0.02, spearman: 0.9 },
             Warning::SlotEffect { second_over_first_log: 0.02 },
             Warning::Autocorrelated { lag_1: 0.5 },

@@ -14,7 +14,9 @@ mod heat;
 mod measured;
 mod object;
 mod open;
+mod processor;
 mod rows;
+mod share;
 pub mod simulate;
 
 use std::path::PathBuf;
@@ -28,8 +30,9 @@ pub use heat::{ArmHeat, Heat, ObjectHeat};
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
 pub use object::ObjectCode;
 pub use rows::{FunctionRow, Place};
+pub use share::{Share, Whole};
 
-use open::UserTime;
+use processor::ProcessorTime;
 
 use crate::code::{CodeError, DebugInfo, FunctionSource, Image};
 use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
@@ -141,14 +144,17 @@ pub fn explain(
     let Some(slow) = explanation.slow_arm else { return Ok(explanation) };
 
     explanation.conclusion = Conclusion::NoMechanism;
-    let user = UserTime::of(&explanation.comparison);
-    explanation.unexplained.extend(user.part_outside());
-    if !user.differs {
+    let time = ProcessorTime::of(&explanation.comparison);
+    if let Some(why) = time.why_not_located(slow) {
+        explanation.unexplained.push(why);
         return Ok(explanation);
     }
     let heats = heat::locate(&images, bench, progress)?;
     bench.check_files()?;
-    explanation.rows = rows::rows(&matches, &heats, &user.arms);
+    let in_user_code = time.in_user_code(&heats);
+    let outside = time.parts_outside(&in_user_code);
+    explanation.rows = rows::rows(&matches, &heats, &in_user_code, time.difference_ns());
+    explanation.unexplained.extend(outside);
     let debug = images.each_ref().map(DebugInfo::of);
     explanation.causes = cause::find(&images, &debug, &heats, &explanation.rows, slow, profile);
     explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();

@@ -54,6 +54,7 @@ impl Bench for InventedBench {
                 user_ns: 45_000_000,
                 system_ns: 5_000_000,
                 peak_memory_bytes: 1 << 20,
+                off_processor: crate::trace::child::OffProcessor::default(),
                 status: Status::Code(0),
                 stdout: Output::default(),
                 stderr: Output::default(),

@@ -66,7 +66,7 @@ fn the_first_story_is_explained() {
     assert!(cause.finding.site.text.contains("xmm0, qword ptr"));
     assert_eq!(cause.finding.sets[cause.hottest_set.unwrap()].len(), 2);
     assert_eq!(e.rows[0].place.name(), "decode");
-    assert!((e.rows[0].share_of_difference.value - 100.0).abs() < 15.0, "{:?}", e.rows[0]);
+    assert!((e.rows[0].share_of_difference.percent.value - 100.0).abs() < 15.0, "{:?}", e.rows[0]);
     assert_eq!(e.grade, Some(Grade::Pattern));
     assert!(!e.unexplained.is_empty(), "what is open must be said");
 }
@@ -172,7 +172,65 @@ fn a_difference_outside_user_code_is_not_located_in_it() {
     let e = scene.explain().unwrap();
     assert_eq!(e.conclusion, Conclusion::NoMechanism);
     assert!(e.rows.is_empty() && e.causes.is_empty());
-    assert!(e.unexplained[0].contains("not in user code"), "{:?}", e.unexplained);
+    assert!(e.unexplained[0].contains("is in the kernel"), "{:?}", e.unexplained);
+}
+
+#[test]
+fn without_a_split_that_was_measured_nothing_is_said_to_be_in_the_kernel() {
+    let mut scene = Scene::new([false, true], 1.0, [(200, 50), (450, 50)]);
+    scene.bench.machine.is_split = false;
+    let e = scene.explain().unwrap();
+    let said = e.unexplained.join("\n");
+    assert_eq!(e.rows[0].place.name(), "decode");
+    assert!(!said.contains("system calls") && !said.contains("is in the kernel ("), "{said}");
+    // All rows and what was not sampled are one whole.
+    let shares: f64 = e.rows.iter().map(|r| r.share_of_difference.percent.value).sum();
+    assert!((shares - 100.0).abs() < 15.0, "{shares}");
+}
+
+/// What is said about a difference in wall time, with these times on the processor per pair and arm.
+fn said_about(
+    cpu_ns: impl Fn(u32, Arm) -> u64,
+    change: impl Fn(&mut crate::compare::Amounts),
+) -> String {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 5);
+    machine.effect_log = 0.02_f64.ln_1p();
+    machine.run_sd_log = 0.002;
+    let settings = Settings::default();
+    let mut comparison = crate::compare::compare(&mut machine, &settings, &mut |_| {}).unwrap();
+    for sample in &mut comparison.samples {
+        sample.amounts.cpu_ns = cpu_ns(sample.plan.pair, sample.plan.arm);
+        change(&mut sample.amounts);
+    }
+    let Comparison { arms, settings, samples, .. } = comparison;
+    let comparison = Comparison::new(arms, settings, samples).unwrap();
+    assert_eq!(comparison.analysis.verdict.decision, Decision::Slower);
+    ProcessorTime::of(&comparison).why_not_located(Arm::B).unwrap_or_default()
+}
+
+#[test]
+fn what_is_not_significant_proves_nothing() {
+    // Processor time is so noisy that +2 % may or may not be in it.
+    let noisy = |pair: u32, arm: Arm| {
+        40_000_000 + u64::from((pair * 7 + 3 * arm.index() as u32) % 11) * 800_000
+    };
+    let said = said_about(noisy, |_| {});
+    assert!(said.contains("neither shows nor excludes"), "{said}");
+    for never in ["system calls", "waiting;", "user", "strace"] {
+        assert!(!said.contains(never), "{never}: {said}");
+    }
+}
+
+#[test]
+fn waiting_is_said_where_processor_time_shows_it_and_by_what_was_waited_for() {
+    let steady = |pair: u32, _| 40_000_000 + u64::from(pair) * 1000;
+    let queued =
+        said_about(steady, |a| (a.run_queue_ns, a.involuntary_switches) = (Some(a.wall_ns), 9));
+    assert!(queued.contains("waited for the processor") && !queued.contains("strace"), "{queued}");
+    let blocked = said_about(steady, |a| (a.run_queue_ns, a.voluntary_switches) = (Some(0), 9));
+    assert!(blocked.contains("was blocked") && blocked.contains("strace"), "{blocked}");
+    let unknown = said_about(steady, |_| {});
+    assert!(unknown.contains("does not tell"), "{unknown}");
 }
 
 #[test]

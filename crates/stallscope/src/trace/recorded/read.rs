@@ -237,6 +237,7 @@ impl<R: BufRead> Reader<R> {
             user_ns: 0,
             system_ns: 0,
             peak_memory_bytes: 0,
+            off_processor: crate::trace::child::OffProcessor::default(),
             status,
             stdout: none(),
             stderr: none(),
