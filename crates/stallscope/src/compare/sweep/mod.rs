@@ -17,6 +17,7 @@ mod parallel;
 mod pilot;
 mod report;
 mod run;
+mod tools;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

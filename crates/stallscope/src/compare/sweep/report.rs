@@ -1,6 +1,6 @@
 //! What a sweep found: spread of each variant, the question at each matched level, missing cells.
 
-use std::fs;
+use std::fs::File;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -53,15 +53,29 @@ impl CellRecord {
     }
 
     pub(super) fn built(cell: Cell, program: PathBuf, build_ns: u64) -> Result<Self, SweepError> {
-        let bytes = fs::read(&program)
+        let (program_bytes, fingerprint) = File::open(&program)
+            .and_then(fingerprint::of_file)
             .map_err(|cause| SweepError::File { path: program.clone(), cause })?;
         Ok(Self {
             program: Some(program),
-            program_bytes: bytes.len() as u64,
-            fingerprint: format!("{:016x}", fingerprint::of(&bytes)),
+            program_bytes,
+            fingerprint,
             build_ns,
             ..Self::unbuilt(cell)
         })
+    }
+
+    /// Whether the file is still what was built.
+    pub(super) fn check(&self) -> Result<(), SweepError> {
+        let Some(program) = &self.program else { return Ok(()) };
+        let now = File::open(program).and_then(fingerprint::of_file);
+        let (bytes, print) =
+            now.map_err(|cause| SweepError::File { path: program.clone(), cause })?;
+        if (bytes, &print) == (self.program_bytes, &self.fingerprint) {
+            Ok(())
+        } else {
+            Err(SweepError::Replaced(program.clone()))
+        }
     }
 
     pub(super) fn failed(cell: Cell, why: String, log: PathBuf) -> Self {

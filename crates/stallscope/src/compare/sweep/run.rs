@@ -9,7 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::axes::{Variant, fill, variants};
-use super::build::{BuildOutcome, Builder};
+use super::build::{BuildOutcome, Builder, quoted};
 use super::journal::Journal;
 use super::knob::{Knob, joined};
 use super::order_file;
@@ -98,7 +98,10 @@ pub fn sweep(
     for one in &ready {
         plan.run(one, 0, interrupt)?;
     }
+    // Somebody else may share the cache.
+    cells.iter().try_for_each(CellRecord::check)?;
     let (runs, guard) = plan.rounds(&builder, folders, &cells, &ready, interrupt, progress)?;
+    cells.iter().try_for_each(CellRecord::check)?;
     let disturbed = guard.as_ref().map(Guard::counts);
     let erratum = Machine::detect().jcc_erratum;
     let mut result = report(settings, &variants, cells, runs, disturbed, erratum);
@@ -275,8 +278,17 @@ impl<'a> Plan<'a> {
             }
             _ => None,
         };
-        let script = script.map(|p| p.to_string_lossy().into_owned());
-        let (flags, carried) = self.flags(cell, script.as_deref());
+        let word = script.as_deref().map(quoted).transpose()?;
+        let (flags, carried) = self.flags(cell, word.as_deref());
+        // What a variable carries is split at blanks by whoever reads it; quotes do not help there.
+        let is_plain = script.as_ref().map(|p| p.to_string_lossy().into_owned()) == word;
+        if !carried.is_empty() && !is_plain {
+            return Err(SweepError::Templates(
+                "the cache folder's path has characters that no flags variable can carry: put {layout} \
+                 into --build where flags go, or choose another folder"
+                    .into(),
+            ));
+        }
         // Symbols are part of the order, so of the key, by way of the script's own content.
         let key = builder.key(&self.build_command(cell, "", &flags)?, &carried);
         let command = |out: &str| self.build_command(cell, out, &flags);
