@@ -207,3 +207,28 @@ fn copies_of_one_file_are_never_slower() {
     assert!(text.starts_with("inconclusive"), "{text}");
     assert!(text.contains("byte-identical"), "{text}");
 }
+
+#[test]
+fn threads_that_share_one_processor_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let source = "#include <pthread.h>\n#include <unistd.h>\n\
+        void *nap(void *p) { usleep(20000); return p; }\n\
+        int main(void) { pthread_t t[3]; for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, nap, 0);\n\
+        for (int i = 0; i < 3; i++) pthread_join(t[i], 0); }\n";
+    fs::write(here.join("t.c"), source).unwrap();
+    let built = std::process::Command::new("gcc")
+        .args(["-pthread", "-O1", "t.c", "-o", "t"])
+        .current_dir(here)
+        .status();
+    assert!(built.unwrap().success());
+    let said = |args: &[&str]| {
+        let output = compare(here, &[args, &["--pairs", "2", "./t", "true"]].concat());
+        String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let one = said(&[]);
+    assert!(one.contains("take turns") && one.contains("--cpus 4"), "{one}");
+    assert!(!said(&["--cpu", "none"]).contains("take turns"));
+    refused(here, &["--cpus", "100000", "./t", "true"], &["choose between 1 and"]);
+    refused(here, &["--cpus", "1", "--cpu", "0", "./t", "true"], &["cannot be used with"]);
+}

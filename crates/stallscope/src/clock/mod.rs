@@ -40,7 +40,7 @@ pub use environment::{Environment, EnvironmentGrade, Reason, Surroundings};
 pub use fake::FakeClock;
 pub use levels::{Level, levels};
 pub use perf::{LinuxPerf, UncorePerf};
-pub use pin::{Pin, allowed_cpus, choose_cpu};
+pub use pin::{Cpus, Pin, allowed_cpus, choose_cpu};
 pub use pmu::{PerfEvent, PerfKernel, Pmu, PmuVerdict};
 pub use sample::{MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, take_sample};
 pub use survey::{Summary, Survey, SurveyPlan, survey};

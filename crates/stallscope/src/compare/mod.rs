@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Cpus;
 pub use amounts::Amounts;
 pub use analysis::{Analysis, Contrast, Metric, Ratio, Sequence, analyse};
 pub use diagnostics::{Autocorrelation, Diagnostics, Drift, SlotEffect};
@@ -70,8 +71,9 @@ pub struct Settings {
     pub effect: f64,
     /// Longest wall time of one run, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// The logical processor all runs stay on; absent when the scheduler chooses.
-    pub cpu: Option<usize>,
+    /// The logical processors all runs stay on; absent when the scheduler chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
     /// Count runs that fail, instead of giving up.
     pub ignore_failure: bool,
     /// What the verdict is about.
@@ -100,7 +102,7 @@ impl Default for Settings {
             seed: 0,
             effect: 0.01,
             timeout_ms: None,
-            cpu: None,
+            cpus: None,
             ignore_failure: false,
             measure: Measure::Wall,
             until: None,
@@ -123,7 +125,7 @@ impl Settings {
     pub fn limits<'a>(&self, interrupt: &'a std::sync::atomic::AtomicBool) -> ProcessLimits<'a> {
         ProcessLimits {
             timeout: self.timeout_ms.map(Duration::from_millis),
-            cpu: self.cpu,
+            cpu: self.cpus.clone(),
             ignore_failure: self.ignore_failure,
             interrupt,
         }
@@ -169,6 +171,12 @@ impl Comparison {
     ) -> Result<Self, CompareError> {
         let mut analysis = analyse(&samples, &settings)?;
         let last = analysis.warnings.len().saturating_sub(1);
+        let threads = arms.each_ref().map(|arm| arm.threads.unwrap_or(1));
+        if settings.cpus.as_ref().is_some_and(|c| c.single().is_some())
+            && threads.iter().any(|n| *n > 1)
+        {
+            analysis.warnings.insert(last, Warning::ThreadsOnOneProcessor { threads });
+        }
         let libraries = different_libraries(&arms);
         if are_identical(&arms) {
             // They can run at different speeds; but then it is not the program that is slower.

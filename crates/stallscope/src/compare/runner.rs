@@ -16,6 +16,7 @@ use super::measure::Measure;
 use super::neighbours::{Disturbances, Guard};
 use super::program::{ArmRecord, CommandLine, inspect, seems};
 use super::schedule::{Arm, PlannedRun};
+use crate::clock::Cpus;
 use crate::trace::child::{ChildError, Exit, Launch, Limits, Status, Streams};
 use crate::trace::look::Seen;
 
@@ -82,12 +83,12 @@ pub trait Runner {
 }
 
 /// How processes are run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ProcessLimits<'a> {
     /// Longest wall time of one run; `None` waits for ever.
     pub timeout: Option<Duration>,
-    /// The logical processor to stay on; `None` leaves the choice to the scheduler.
-    pub cpu: Option<usize>,
+    /// The logical processors to stay on; `None` leaves the choice to the scheduler.
+    pub cpu: Option<Cpus>,
     /// Count runs that fail, instead of giving up.
     pub ignore_failure: bool,
     /// Set from outside (Ctrl-C) to stop.
@@ -112,7 +113,7 @@ impl<'a> ProcessRunner<'a> {
     /// # Errors
     /// When one of them is missing, is no file or cannot be read, or when the processor is not ours.
     pub fn new(lines: [CommandLine; 2], limits: ProcessLimits<'a>) -> Result<Self, CompareError> {
-        if let Some(cpu) = limits.cpu {
+        for cpu in limits.cpu.iter().flat_map(Cpus::iter) {
             let allowed = allowed_cpus();
             // An empty list means that we could not find out; then the kernel will say.
             if !allowed.is_empty() && !allowed.contains(&cpu) {
@@ -148,7 +149,12 @@ impl<'a> ProcessRunner<'a> {
         settings.measure.check().map_err(CompareError::Settings)?;
         self.measure = settings.measure.clone();
         self.operations_in = settings.operations_in_ms.map(Duration::from_millis);
-        self.guard = settings.guard.then(|| Guard::new(self.limits.cpu)).flatten();
+        self.guard = self
+            .limits
+            .cpu
+            .as_ref()
+            .filter(|_| settings.guard)
+            .and_then(|c| Guard::new(c.single()));
         Ok(self)
     }
 
@@ -177,7 +183,7 @@ impl<'a> ProcessRunner<'a> {
             program: self.paths[arm.index()].clone(),
             args: self.lines[arm.index()].args.clone(),
             environment_padding_bytes,
-            cpu: self.limits.cpu,
+            cpu: self.limits.cpu.clone(),
             streams: Streams::Captured,
         }
     }
@@ -318,8 +324,8 @@ pub fn allowed_cpus() -> Vec<usize> {
 /// The processor to run on when nobody chose one: the last allowed, because interrupts and
 /// everything that starts at boot gather on the first.
 #[must_use]
-pub fn default_cpu() -> Option<usize> {
-    allowed_cpus().last().copied()
+pub fn default_cpu() -> Option<Cpus> {
+    Cpus::last(1, &allowed_cpus())
 }
 
 #[cfg(test)]
@@ -382,7 +388,7 @@ mod tests {
         let line = || CommandLine { program: "true".into(), args: vec![] };
         let limits = ProcessLimits {
             timeout: None,
-            cpu: Some(1023),
+            cpu: Some(Cpus::one(1023)),
             ignore_failure: false,
             interrupt: &NEVER,
         };

@@ -137,6 +137,23 @@ fn processor_time_is_the_second_witness() {
 }
 
 #[test]
+fn threads_that_take_turns_on_one_processor_are_warned_of() {
+    let Comparison { mut arms, mut settings, samples, .. } =
+        on(&mut SimulatedMachine::new(Noise::Quiet, 20, 2), 20);
+    arms[1].threads = Some(4);
+    let mut with = |cpus| {
+        settings.cpus = cpus;
+        Comparison::new(arms.clone(), settings.clone(), samples.clone()).unwrap()
+    };
+    let one = with(Some(Cpus::one(3)));
+    assert!(has(&one, "threads-on-one-processor"));
+    let said: String = one.analysis.warnings.iter().map(|w| format!("{w}\n")).collect();
+    assert!(said.contains("--cpus 4"), "{said}");
+    assert!(!has(&with(None), "threads-on-one-processor"));
+    assert!(!has(&with(Cpus::last(4, &[0, 1, 2, 3])), "threads-on-one-processor"));
+}
+
+#[test]
 fn user_and_system_time_are_shown_only_where_they_were_measured() {
     let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 2);
     machine.is_split = false;
@@ -228,7 +245,7 @@ fn settings_that_make_no_sense_are_refused_before_anything_runs() {
 fn real_processes_are_run_as_planned() {
     static NEVER: AtomicBool = AtomicBool::new(false);
     let line = |word: &str| CommandLine { program: "echo".into(), args: vec![word.into()] };
-    let settings = Settings { pairs: 3, cpu: default_cpu(), ..Settings::default() };
+    let settings = Settings { pairs: 3, cpus: default_cpu(), ..Settings::default() };
     let mut runner = ProcessRunner::new([line("x"), line("y")], settings.limits(&NEVER)).unwrap();
     let mut seen = Vec::new();
     let result = compare(&mut runner, &settings, &mut |p| seen.push(p)).unwrap();

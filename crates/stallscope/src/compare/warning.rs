@@ -95,6 +95,11 @@ pub enum Warning {
     },
     /// Both arms run the same bytes with the same arguments.
     IdenticalPrograms,
+    /// A program with threads was held on one processor, where they take turns.
+    ThreadsOnOneProcessor {
+        /// The most threads that were seen at once, of A and of B.
+        threads: [u32; 2],
+    },
     /// The arms map libraries of one name that do not hold the same bytes.
     DifferentLibraries {
         /// Their names without versions.
@@ -201,6 +206,13 @@ impl Warning {
                 f,
                 "all {functions} functions of the two program files (not of their libraries) hold the same \
                  code ({moved} lie elsewhere); {COUNTS_NOT_COMPARED}"
+            ),
+            Self::ThreadsOnOneProcessor { threads: [a, b] } => write!(
+                f,
+                "all runs stay on one processor, and the programs have threads (A {a}, B {b}): they take \
+                 turns, so these are not the times that they take side by side; --cpus {} gives each \
+                 one of its own",
+                a.max(b)
             ),
             Self::DifferentLibraries { names } => write!(
                 f,
@@ -327,6 +339,7 @@ mod tests {
             Warning::Contended { narrower: 9.0, cpu_log: [0.0, -0.01, 0.01] },
             Warning::CoarseTimer { zeros: 9 },
             Warning::IdenticalPrograms,
+            Warning::ThreadsOnOneProcessor { threads: [1, 4] },
             Warning::DifferentLibraries { names: vec!["libbz2.so".into()] },
             Warning::IdenticalCode(SameCode { functions: 9, moved: 2 }),
             Warning::IdenticalHotCode(SameHotCode {

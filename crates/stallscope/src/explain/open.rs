@@ -63,7 +63,7 @@ fn without_cause(explanation: &Explanation) -> Vec<String> {
         }
         place if place.is_unchanged() => open.push(format!(
             "{} has the same code in both builds; how often it is called and on what data was not \
-             compared: that, or where code and data lie, makes the difference",
+             compared: that, or where code and data lie, can make the difference",
             place.name()
         )),
         _ => {}

@@ -7,6 +7,7 @@ use stallscope::compare::{
     Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Metric, Severity,
 };
 
+use crate::commands::cpu_args;
 use crate::commands::words::{decimals, percent, rough};
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint, wrap};
 
@@ -207,7 +208,7 @@ fn three_digits(value: f64) -> String {
 
 fn provenance(comparison: &Comparison) -> String {
     let settings = &comparison.settings;
-    let cpu = settings.cpu.map_or("any cpu".to_owned(), |cpu| format!("cpu {cpu}"));
+    let cpu = cpu_args::words(settings.cpus.as_ref());
     let line = format!(
         "order {}, seed {}, {cpu}, noise of a pair {:.2} % (robust sd)",
         settings.order,
@@ -227,6 +228,7 @@ fn wrapped(label: &str, label_width: usize, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stallscope::clock::Cpus;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
     use stallscope::compare::{Settings, compare};
 
@@ -236,7 +238,8 @@ mod tests {
     fn shown(change: impl Fn(&mut SimulatedMachine), noise: Noise, pairs: u32) -> String {
         let mut machine = SimulatedMachine::new(noise, pairs, 11);
         change(&mut machine);
-        let settings = Settings { pairs, seed: 42, cpu: Some(1), ..Settings::default() };
+        let settings =
+            Settings { pairs, seed: 42, cpus: Some(Cpus::one(1)), ..Settings::default() };
         let result = compare(&mut machine, &settings, &mut |_| {}).unwrap();
         plain(&screen(&result))
     }

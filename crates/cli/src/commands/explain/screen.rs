@@ -151,6 +151,7 @@ fn how([before, after]: &[ArmHeat; 2], census: &ChangeCounts) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stallscope::clock::Cpus;
     use stallscope::code::fixture;
     use stallscope::compare::Settings;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
@@ -176,7 +177,7 @@ mod tests {
         machine.effect_log = effect;
         let mut bench = InventedBench {
             machine,
-            settings: Settings { seed: 42, cpu: Some(1), ..Settings::default() },
+            settings: Settings { seed: 42, cpus: Some(Cpus::one(1)), ..Settings::default() },
             hits,
             library_hits: [30, 30],
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],

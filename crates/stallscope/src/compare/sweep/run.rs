@@ -374,7 +374,8 @@ impl<'a> Plan<'a> {
         }
         let moves_stack = settings.knob == Knob::Environment;
         let _fixed = moves_stack.then(FixedAddresses::new);
-        let mut guard = settings.guard.then(|| Guard::new(settings.cpu)).flatten();
+        let cpus = settings.cpus.as_ref().filter(|_| settings.guard);
+        let mut guard = cpus.and_then(|cpus| Guard::new(cpus.single()));
         let mut rounds = settings.rounds.unwrap_or(PILOT_ROUNDS);
         let resumed = runs.len();
         let mut round = (resumed / ready.len().max(1)) as u32;
@@ -429,7 +430,7 @@ impl<'a> Plan<'a> {
             program: one.program.clone(),
             args: one.args.clone(),
             environment_padding_bytes: one.padding_bytes.unwrap_or(padding),
-            cpu: self.settings.cpu,
+            cpu: self.settings.cpus.clone(),
             streams: Streams::Captured,
         }
     }

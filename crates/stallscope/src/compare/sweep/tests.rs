@@ -18,7 +18,7 @@ fn settings(build: Option<&str>, run: &str) -> SweepSettings {
         effect: 0.01,
         seed: 5,
         timeout_ms: Some(60_000),
-        cpu: None,
+        cpus: None,
         guard: false,
         measure: Measure::Wall,
         operations_in_ms: None,
