@@ -210,8 +210,8 @@ impl Warning {
             Self::ThreadsOnOneProcessor { threads: [a, b] } => write!(
                 f,
                 "all runs stay on one processor, and the programs have threads (A {a}, B {b}): they take \
-                 turns, so these are not the times that they take side by side; --cpus {} gives each \
-                 one of its own",
+                 turns, so these are not the times that they take with a processor each; --cpus {}, or \
+                 as many as there are, lets them run side by side",
                 a.max(b)
             ),
             Self::DifferentLibraries { names } => write!(

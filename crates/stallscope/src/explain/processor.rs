@@ -155,10 +155,11 @@ impl<'a> ProcessorTime<'a> {
             let wall_ns = wall.b.value - wall.a.value;
             let waiting_ns = wall_ns - whole;
             if waiting_ns * wall_ns > 0.0 && 100.0 * waiting_ns / wall_ns >= LEAST_PART {
+                let slow = if wall_ns > 0.0 { Arm::B } else { Arm::A };
                 said.push(format!(
-                    "wall time changes by {} more than processor time does: that is waiting, which is \
-                     not looked into",
-                    milliseconds(waiting_ns.abs())
+                    "wall time changes by {} more than processor time does: that is waiting; {}",
+                    milliseconds(waiting_ns.abs()),
+                    self.what_was_waited_for(slow)
                 ));
             }
         }
