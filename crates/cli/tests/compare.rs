@@ -161,3 +161,74 @@ fn hot_code_that_is_the_same_is_said_to_be() {
     assert!(text.contains("the hot code is the same in both"), "{text}");
     assert!(same["functions"].as_u64().unwrap() >= 1);
 }
+
+#[test]
+fn what_is_replaced_in_the_middle_gives_no_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    program(here, "quick", b"#!/bin/sh\necho ran >> ran\n");
+    program(here, "slow", b"#!/bin/sh\nsleep 0.02\n");
+    fs::write(here.join("input"), "old").unwrap();
+    // A build that ends, or an input that is made anew, while the comparison is going on.
+    for (victim, role) in [("slow", "the program"), ("input", "an argument")] {
+        fs::write(here.join("ran"), "").unwrap();
+        let begun = || fs::read(here.join("ran")).map_or(0, |text| text.len()) > 40;
+        let output = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !begun() {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                program(here, "new", b"#!/bin/sh\nexit 0\n");
+                fs::rename(here.join("new"), here.join(victim)).unwrap();
+            });
+            let args = ["--json", "r.json", "--pairs", "2000", "./quick", "./slow", "--", "input"];
+            compare(here, &args)
+        });
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        for part in [victim, role, "replaced", "compare again"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(output.stdout.is_empty() && !here.join("r.json").exists(), "nothing half written");
+    }
+}
+
+#[test]
+fn copies_of_one_file_are_never_slower() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    // The same bytes, slower by where they lie.
+    let script = b"#!/bin/sh\ncase $0 in ./slow*) sleep 0.05;; esac\n";
+    program(here, "quick", script);
+    program(here, "slow", script);
+    let output = compare(here, &["--pairs", "8", "--gate", "./quick", "./slow"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(3), "inconclusive: {text}");
+    assert!(text.starts_with("inconclusive"), "{text}");
+    assert!(text.contains("byte-identical"), "{text}");
+}
+
+#[test]
+fn threads_that_share_one_processor_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let source = "#include <pthread.h>\n#include <unistd.h>\n\
+        void *nap(void *p) { usleep(20000); return p; }\n\
+        int main(void) { pthread_t t[3]; for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, nap, 0);\n\
+        for (int i = 0; i < 3; i++) pthread_join(t[i], 0); }\n";
+    fs::write(here.join("t.c"), source).unwrap();
+    let built = std::process::Command::new("gcc")
+        .args(["-pthread", "-O1", "t.c", "-o", "t"])
+        .current_dir(here)
+        .status();
+    assert!(built.unwrap().success());
+    let said = |args: &[&str]| {
+        let output = compare(here, &[args, &["--pairs", "2", "./t", "true"]].concat());
+        String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let one = said(&[]);
+    assert!(one.contains("take turns") && one.contains("--cpus 4"), "{one}");
+    assert!(!said(&["--cpu", "none"]).contains("take turns"));
+    refused(here, &["--cpus", "100000", "./t", "true"], &["choose between 1 and"]);
+    refused(here, &["--cpus", "1", "--cpu", "0", "./t", "true"], &["cannot be used with"]);
+}

@@ -2,6 +2,7 @@
 
 pub mod case;
 pub mod compare;
+mod cpu_args;
 pub mod explain;
 mod gate;
 pub mod layout;

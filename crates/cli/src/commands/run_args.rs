@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use stallscope::compare::{CommandLine, MAX_PAIRS, Order, Settings, default_cpu};
+use stallscope::compare::{CommandLine, MAX_PAIRS, Order, Settings};
 
+use super::cpu_args::CpuArgs;
 use super::words;
 
 /// The order of runs, as typed.
@@ -15,14 +16,6 @@ enum OrderArg {
     Random,
     /// AB BA AB BA …
     Abba,
-}
-
-/// The processor to run on, as typed.
-#[derive(Clone, Copy, Debug)]
-enum CpuArg {
-    Last,
-    Number(usize),
-    None,
 }
 
 /// How the two commands are run.
@@ -41,10 +34,9 @@ pub struct RunArgs {
     /// Give up when one run takes longer than this (10s, 500ms, 2m)
     #[arg(long, value_name = "DURATION", value_parser = words::duration)]
     timeout: Option<Duration>,
-    /// Run on this logical processor, or on any (`none`) [default: the last one allowed]
-    #[arg(long, value_name = "N|none", default_value = "last", hide_default_value = true,
-          value_parser = cpu)]
-    cpu: CpuArg,
+    /// Where they stay.
+    #[command(flatten)]
+    cpus: CpuArgs,
     /// How the runs of each pair are ordered
     #[arg(long, value_enum, default_value = "random")]
     order: OrderArg,
@@ -65,11 +57,7 @@ impl RunArgs {
             seed,
             effect: self.effect,
             timeout_ms: self.timeout.map(|t| t.as_millis().max(1) as u64),
-            cpu: match self.cpu {
-                CpuArg::Last => default_cpu(),
-                CpuArg::Number(cpu) => Some(cpu),
-                CpuArg::None => None,
-            },
+            cpus: self.cpus.cpus(),
             ignore_failure: self.ignore_failure,
             ..Settings::default()
         }
@@ -88,15 +76,5 @@ impl RunArgs {
     /// `program` with the words before and the arguments behind the `--`.
     pub fn line(&self, program: OsString, words: impl Iterator<Item = OsString>) -> CommandLine {
         CommandLine { program, args: words.chain(self.args.iter().cloned()).collect() }
-    }
-}
-
-fn cpu(text: &str) -> Result<CpuArg, String> {
-    match text {
-        "last" => Ok(CpuArg::Last),
-        "none" => Ok(CpuArg::None),
-        number => number.parse().map(CpuArg::Number).map_err(|_| {
-            "write the number of a logical processor, or `none` to leave the choice open".into()
-        }),
     }
 }

@@ -15,6 +15,7 @@
 //! Intel AVX-512 Transitions" (2020); A. Abel and J. Reineke, "nanoBench" (ISPASS 2020, K against
 //! 2K iterations).
 
+mod accounting;
 mod canary;
 mod chains;
 pub mod counters;
@@ -32,13 +33,14 @@ mod tick;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use accounting::tells_user_from_system;
 pub use canary::{Canary, canary};
 pub use chains::HardwareClock;
 pub use environment::{Environment, EnvironmentGrade, Reason, Surroundings};
 pub use fake::FakeClock;
 pub use levels::{Level, levels};
 pub use perf::{LinuxPerf, UncorePerf};
-pub use pin::{Pin, allowed_cpus, choose_cpu};
+pub use pin::{Cpus, Pin, allowed_cpus, choose_cpu};
 pub use pmu::{PerfEvent, PerfKernel, Pmu, PmuVerdict};
 pub use sample::{MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, take_sample};
 pub use survey::{Summary, Survey, SurveyPlan, survey};

@@ -3,9 +3,13 @@
 //! A sample that migrates compares two cores. The pin restores the mask it found, so a library
 //! caller gets its thread back as it was.
 
+use std::fmt;
+
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::stats::percent;
 use super::{Clock, ClockError, SamplePlan, TickReading, take_sample};
@@ -76,6 +80,45 @@ pub fn allowed_cpus() -> Result<Vec<usize>, ClockError> {
     if cpus.is_empty() { Err(ClockError::NoCpu) } else { Ok(cpus) }
 }
 
+/// The logical processors that a process stays on: one, or several for one with threads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Cpus(Vec<usize>);
+
+impl Cpus {
+    /// This one.
+    #[must_use]
+    pub fn one(cpu: usize) -> Self {
+        Self(vec![cpu])
+    }
+
+    /// The last `count` of `allowed`, because interrupts and everything that starts at boot gather on
+    /// the first; `None` when there are not as many, or `count` is none.
+    #[must_use]
+    pub fn last(count: usize, allowed: &[usize]) -> Option<Self> {
+        let from = allowed.len().checked_sub(count).filter(|_| count > 0)?;
+        Some(Self(allowed[from..].to_vec()))
+    }
+
+    /// The processor, where it is a single one.
+    #[must_use]
+    pub fn single(&self) -> Option<usize> {
+        if let [cpu] = self.0[..] { Some(cpu) } else { None }
+    }
+
+    /// All of them, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().copied()
+    }
+}
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        write!(f, "cpu{} {}", if words.len() == 1 { "" } else { "s" }, words.join(", "))
+    }
+}
+
 /// At most this many processors are tried; on a large machine they are spread evenly.
 const MOST_CANDIDATES: usize = 8;
 
@@ -119,6 +162,15 @@ pub fn choose_cpu<C: Clock + ?Sized>(
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn several_processors_are_the_last_ones_and_no_more_than_there_are() {
+        let last = |count| Cpus::last(count, &[0, 2, 5]);
+        assert_eq!(last(1), Some(Cpus::one(5)));
+        assert_eq!(last(2).unwrap().to_string(), "cpus 2, 5");
+        assert_eq!((last(2).unwrap().single(), last(1).unwrap().single()), (None, Some(5)));
+        assert_eq!((last(0), last(4)), (None, None));
+    }
+
     use super::super::FakeClock;
     use super::*;
     use std::cell::Cell;

@@ -6,6 +6,7 @@
 //! read, found through the table of address ranges.
 
 use std::cell::{OnceCell, RefCell};
+use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -148,7 +149,8 @@ impl Debug {
         };
         let mut dwarf = Dwarf::load(section).ok()?;
         dwarf.make_dwo(&load.parent);
-        Some(Arc::new(dwarf))
+        // A rebuild that failed half-way leaves the split file of another build under this name.
+        holds_unit(&dwarf, load.dwo_id).then(|| Arc::new(dwarf))
     }
 }
 
@@ -286,7 +288,8 @@ fn section_named(
     Some(Reader::new(bytes, LittleEndian))
 }
 
-/// The separate debug file of a program, by build id, else by debug link.
+/// The separate debug file of a program, by build id, else by debug link. A name proves nothing: a
+/// file of another build beside the program would put every line wrong.
 fn separate_file(image: &Image) -> Option<PathBuf> {
     let by_id = image.build_id().filter(|id| id.len() > 2).map(|id| {
         Path::new(SYSTEM_FOLDER)
@@ -294,12 +297,12 @@ fn separate_file(image: &Image) -> Option<PathBuf> {
             .join(&id[..2])
             .join(format!("{}.debug", &id[2..]))
     });
-    if let Some(path) = by_id.filter(|path| path.exists()) {
+    if let Some(path) = by_id.filter(|path| belongs(path, image.build_id(), None)) {
         return Some(path);
     }
     let parts = image.parts();
     let file = object::File::parse(&*parts).ok()?;
-    let (name, _) = file.gnu_debuglink().ok()??;
+    let (name, crc) = file.gnu_debuglink().ok()??;
     // A name, and no way to another place.
     let name = Path::new(std::ffi::OsStr::from_bytes(name))
         .file_name()
@@ -308,5 +311,29 @@ fn separate_file(image: &Image) -> Option<PathBuf> {
     let below_system = Path::new(SYSTEM_FOLDER).join(folder.strip_prefix("/").ok()?);
     [folder.join(name), folder.join(".debug").join(name), below_system.join(name)]
         .into_iter()
-        .find(|path| path.is_file() && path != image.path())
+        .find(|path| path != image.path() && belongs(path, image.build_id(), Some(crc)))
+}
+
+/// Whether the file at `path` has this build id or, where one of the two has none, this checksum.
+fn belongs(path: &Path, build_id: Option<&str>, crc: Option<u32>) -> bool {
+    let own_id = || Image::open(path).ok()?.build_id().map(str::to_owned);
+    match (build_id, own_id()) {
+        (Some(wanted), Some(own)) => wanted == own,
+        _ => crc.is_some_and(|crc| checksum(path).is_ok_and(|own| own == crc)),
+    }
+}
+
+/// The CRC-32 that debug links carry.
+fn checksum(path: &Path) -> std::io::Result<u32> {
+    let mut crc =
+        flate2::CrcReader::new(BufReader::with_capacity(1 << 20, crate::foreign::open(path)?));
+    std::io::copy(&mut crc, &mut std::io::sink())?;
+    Ok(crc.crc().sum())
+}
+
+/// Whether split debug information holds the unit that was asked for.
+fn holds_unit(dwarf: &Dwarf, id: gimli::DwoId) -> bool {
+    let mut units = dwarf.units();
+    std::iter::from_fn(|| units.next().ok().flatten())
+        .any(|header| dwarf.unit(header).is_ok_and(|unit| unit.dwo_id == Some(id)))
 }

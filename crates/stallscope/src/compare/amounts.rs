@@ -7,18 +7,39 @@ use serde::{Deserialize, Serialize};
 
 use super::analysis::Metric;
 use super::measure::Measure;
+use crate::clock::tells_user_from_system;
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
 use crate::trace::counter::Counter;
+use crate::trace::look::Seen;
+
+/// Between two chances to look at a run: libraries are mapped within the first millisecond.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Times, memory and whatever else a verdict may be about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Amounts {
     /// From the first instruction of the program's start to its end, in nanoseconds.
     pub wall_ns: u64,
-    /// Processor time in user mode, of the program and the children it waited for, in nanoseconds.
-    pub user_ns: u64,
-    /// Processor time in the kernel, likewise.
-    pub system_ns: u64,
+    /// Time on the processor, of the program and the children it waited for, in nanoseconds.
+    #[serde(default)]
+    pub cpu_ns: u64,
+    /// The part of it in user mode; absent where the kernel only guesses it from ticks (see
+    /// [`crate::clock::tells_user_from_system`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_ns: Option<u64>,
+    /// The part of it in the kernel, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_ns: Option<u64>,
+    /// Time in the queue for a processor, of its first thread, in nanoseconds; absent where the kernel
+    /// does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_queue_ns: Option<u64>,
+    /// How often it gave the processor up, with the children it waited for.
+    #[serde(default)]
+    pub voluntary_switches: u64,
+    /// How often it was taken off the processor, likewise.
+    #[serde(default)]
+    pub involuntary_switches: u64,
     /// The largest resident set, in bytes; never less than that of the program that measured.
     #[serde(default)]
     pub peak_memory_bytes: u64,
@@ -42,11 +63,13 @@ pub(super) enum NoAmounts {
     Unmeasured(String),
 }
 
-/// Runs one process to its end with what `measure` needs around it.
+/// Runs one process to its end with what `measure` needs around it; looks at it where `seen` is given,
+/// which costs time that a measured run does not have.
 pub(super) fn measured(
     launch: &Launch,
     limits: &Limits<'_>,
     measure: &Measure,
+    seen: Option<&mut Seen>,
 ) -> Result<(Exit, Amounts), NoAmounts> {
     let child = Child::hold(launch).map_err(NoAmounts::Child)?;
     let counter = match measure {
@@ -56,11 +79,26 @@ pub(super) fn measured(
         }
         _ => None,
     };
-    let exit = child.wait(limits).map_err(NoAmounts::Child)?;
+    let exit = match seen {
+        None => child.wait(limits),
+        Some(seen) => {
+            let look = |pid| {
+                seen.look(pid);
+                Ok(())
+            };
+            child.wait_with(limits, look, LOOK_INTERVAL)
+        }
+    }
+    .map_err(NoAmounts::Child)?;
+    let is_split = tells_user_from_system().is_present();
     let mut amounts = Amounts {
         wall_ns: exit.wall_ns,
-        user_ns: exit.user_ns,
-        system_ns: exit.system_ns,
+        cpu_ns: exit.user_ns.saturating_add(exit.system_ns),
+        user_ns: is_split.then_some(exit.user_ns),
+        system_ns: is_split.then_some(exit.system_ns),
+        run_queue_ns: exit.off_processor.run_queue_ns,
+        voluntary_switches: exit.off_processor.voluntary_switches,
+        involuntary_switches: exit.off_processor.involuntary_switches,
         peak_memory_bytes: exit.peak_memory_bytes,
         ..Amounts::default()
     };
@@ -90,24 +128,32 @@ impl Amounts {
         time: Option<Duration>,
         mut one: impl FnMut() -> Result<Self, E>,
     ) -> Result<Self, E> {
+        type Optional = fn(&mut Amounts) -> &mut Option<u64>;
+        const PARTS: [Optional; 4] =
+            [|a| &mut a.user_ns, |a| &mut a.system_ns, |a| &mut a.run_queue_ns, |a| &mut a.counted];
+        type Total = fn(&mut Amounts) -> &mut u64;
+        const TOTALS: [Total; 4] = [
+            |a| &mut a.wall_ns,
+            |a| &mut a.cpu_ns,
+            |a| &mut a.voluntary_switches,
+            |a| &mut a.involuntary_switches,
+        ];
         let mut sum = one()?;
         let Some(time) = time else {
             return Ok(sum);
         };
         let mut operations = 1;
         while u128::from(sum.wall_ns) < time.as_nanos() {
-            let next = one()?;
-            sum.wall_ns += next.wall_ns;
-            sum.user_ns += next.user_ns;
-            sum.system_ns += next.system_ns;
+            let mut next = one()?;
+            TOTALS.iter().for_each(|of| *of(&mut sum) += *of(&mut next));
+            for of in PARTS {
+                *of(&mut sum) = of(&mut sum).zip(*of(&mut next)).map(|(a, b)| a + b);
+            }
             sum.peak_memory_bytes = sum.peak_memory_bytes.max(next.peak_memory_bytes);
-            sum.counted = sum.counted.zip(next.counted).map(|(a, b)| a + b);
             operations += 1;
         }
-        for total in [&mut sum.wall_ns, &mut sum.user_ns, &mut sum.system_ns] {
-            *total /= operations;
-        }
-        sum.counted = sum.counted.map(|total| total / operations);
+        TOTALS.iter().for_each(|of| *of(&mut sum) /= operations);
+        PARTS.iter().for_each(|of| *of(&mut sum) = of(&mut sum).map(|total| total / operations));
         sum.operations = Some(operations);
         Ok(sum)
     }
@@ -126,8 +172,7 @@ mod tests {
             calls += 1;
             Ok::<_, Infallible>(Amounts {
                 wall_ns: 30,
-                user_ns: 20,
-                system_ns: 10,
+                cpu_ns: 20,
                 peak_memory_bytes: 100 + calls,
                 counted: Some(6),
                 ..Amounts::default()
@@ -145,7 +190,7 @@ mod tests {
         let run = Amounts { wall_ns: 5, ..Amounts::default() };
         assert_eq!(run.judged(&Measure::Wall), Ok(5.0));
         for (measure, want) in [
-            (Measure::User, "processor time"),
+            (Measure::User, "by its clock's ticks"),
             (Measure::Cpu, "processor time"),
             (Measure::PeakMemory, "no size"),
             (Measure::GoBench, "no number"),

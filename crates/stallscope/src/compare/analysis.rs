@@ -16,6 +16,7 @@ use super::stats::robust::quartiles;
 use super::stats::signed_rank::{self, Interval, SignedRank};
 use super::stats::student::{PairedT, paired_t};
 use super::verdict::{Decision, Verdict, judge};
+use super::waiting::{WaitedFor, waited_for};
 use super::warning::Warning;
 use super::{MAX_PAIRS, Settings};
 use crate::model::{Measurement, Unit};
@@ -37,7 +38,7 @@ const SHORT_NS: f64 = 1e6;
 pub enum Metric {
     /// From start to end. The verdict is about this one.
     Wall,
-    /// User plus system: the second witness.
+    /// Time on the processor, in user mode and in the kernel: the second witness.
     Cpu,
     /// Processor time in user mode.
     User,
@@ -74,13 +75,19 @@ impl Metric {
     pub fn of(self, run: &Amounts) -> f64 {
         match self {
             Self::Wall => run.wall_ns as f64,
-            Self::Cpu => run.user_ns.saturating_add(run.system_ns) as f64,
-            Self::User => run.user_ns as f64,
-            Self::System => run.system_ns as f64,
+            Self::Cpu => run.cpu_ns as f64,
+            Self::User => run.user_ns.unwrap_or(0) as f64,
+            Self::System => run.system_ns.unwrap_or(0) as f64,
             Self::Memory => run.peak_memory_bytes as f64,
             Self::Printed => run.printed.unwrap_or(0.0),
             Self::Counted => run.counted.unwrap_or(0) as f64,
         }
+    }
+
+    /// Whether it is one of the two parts of processor time, which not every kernel measures.
+    #[must_use]
+    pub fn is_of_the_split(self) -> bool {
+        matches!(self, Self::User | Self::System)
     }
 
     /// Why a run has nothing above zero in it.
@@ -90,8 +97,12 @@ impl Metric {
             Self::Printed => "a run printed no number",
             Self::Counted => "the counter stayed at zero in a run",
             Self::Memory => "the kernel told no size of a run",
-            Self::Cpu | Self::User | Self::System => {
+            Self::Cpu => {
                 "a run took no processor time that the kernel could see: more work per run"
+            }
+            Self::User | Self::System => {
+                "this kernel splits processor time into user and system time by its clock's ticks, \
+                 which is no measurement, or there was none of it; use --metric cpu"
             }
         }
     }
@@ -188,7 +199,9 @@ pub struct Analysis {
 pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, CompareError> {
     settings.check()?;
     let pairs = pair_up(samples)?;
-    let mut contrasts: Vec<Contrast> = Metric::ALL.iter().map(|m| contrast(*m, &pairs)).collect();
+    let is_split = samples.iter().all(|s| s.amounts.user_ns.is_some());
+    let shown = Metric::ALL.iter().filter(|m| is_split || !m.is_of_the_split());
+    let mut contrasts: Vec<Contrast> = shown.map(|m| contrast(*m, &pairs)).collect();
     let metric = Metric::for_verdict(&settings.measure);
     let wanted = contrast(metric, &pairs);
     let wall =
@@ -209,7 +222,9 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
         None => fixed,
     };
     let verdict = judge(&interval, pairs.len(), diagnostics.pair_sd_log, settings.effect_log());
-    let mut warnings = statistical_warnings(&verdict, &contrasts, &diagnostics, settings);
+    let waited_for = waited_for(samples.iter().map(|s| &s.amounts));
+    let mut warnings =
+        statistical_warnings(&verdict, &contrasts, &diagnostics, settings, waited_for);
     warnings.extend(program_warnings(&pairs));
     warnings.push(Warning::OneBuildEach);
     if metric != Metric::Wall {
@@ -331,6 +346,7 @@ fn statistical_warnings(
     contrasts: &[Contrast],
     found: &Diagnostics,
     settings: &Settings,
+    waited_for: WaitedFor,
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let [wall, cpu, ..] = contrasts else {
@@ -349,7 +365,7 @@ fn statistical_warnings(
     }
     let cpu_share = (cpu.a.value + cpu.b.value) / (wall.a.value + wall.b.value);
     if cpu_share < 0.5 {
-        warnings.push(Warning::MostlyWaiting { cpu_share });
+        warnings.push(Warning::MostlyWaiting { cpu_share, waited_for });
     }
     machine_warnings(found, ratio, &mut warnings);
     if let Some(t) = ratio.paired_t

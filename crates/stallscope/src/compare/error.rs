@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::files::FileRole;
 use super::schedule::Arm;
 use crate::trace::child::ChildError;
 
@@ -71,6 +72,20 @@ pub enum CompareError {
         arm: Arm,
         /// What is missing.
         what: String,
+    },
+    /// A file that the runs rest on is no longer the one that it was.
+    #[error(
+        "arm {arm}: {role}, {path}, was replaced or written while it was being compared: the runs are \
+         not all of one thing, so nothing follows from them; let whatever writes it end, then \
+         compare again"
+    )]
+    Replaced {
+        /// Which arm.
+        arm: Arm,
+        /// What it is to the run.
+        role: FileRole,
+        /// The file.
+        path: PathBuf,
     },
     /// The user asked us to stop.
     #[error("interrupted")]

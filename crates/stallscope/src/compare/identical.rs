@@ -1,5 +1,5 @@
-//! Two builds that hold the same code, all of it or all that is hot: then a difference can only be
-//! placement, data or the environment.
+//! Two builds that hold the same code, all of it or all that is hot: then a difference is not in what
+//! the functions are, but may be in how often they run, on what data, and where they lie.
 //!
 //! Whole programs are compared without running them. Where some functions differ, a sampled run of each
 //! arm (a few of a short one) tells whether these matter. Functions count as alike by their normalised bytes, and code
@@ -27,6 +27,11 @@ const ENOUGH_SAMPLES: u64 = 1000;
 const MOST_RUNS: u32 = 20;
 /// Share of the samples of each arm that has to lie in code that both have.
 const ALIKE_SHARE: f64 = 0.99;
+
+/// What equal code leaves open, in words: everything else that decides how long a program takes.
+pub(crate) const COUNTS_NOT_COMPARED: &str = "how often each is called, and on what data, was \
+     not compared here, so a difference can come from that as well as from where code and data lie or \
+     from the environment";
 
 /// The code of two builds is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,7 +61,7 @@ impl fmt::Display for SameHotCode {
             f,
             "the hot code is the same in both: {:.1} % of A's {} samples and {:.1} % of B's {} lie in \
              functions with the same bytes ({} of the programs, {} of them elsewhere) or in the same \
-             libraries; a difference in user time can only be placement, data or environment",
+             libraries; {COUNTS_NOT_COMPARED}",
             100.0 * self.alike_share[0],
             self.samples[0],
             100.0 * self.alike_share[1],
@@ -225,6 +230,7 @@ mod tests {
                 user_ns: 1,
                 system_ns: 0,
                 peak_memory_bytes: 0,
+                off_processor: crate::trace::child::OffProcessor::default(),
                 status: Status::Code(0),
                 stdout: Output::default(),
                 left_behind: Vec::new(),

@@ -145,6 +145,7 @@ mod tests {
             user_ns: 1,
             system_ns: 0,
             peak_memory_bytes: 0,
+            off_processor: crate::trace::child::OffProcessor::default(),
             status: Status::Code(0),
             stdout: Output { tail: text.into(), ..Output::default() },
             left_behind: Vec::new(),

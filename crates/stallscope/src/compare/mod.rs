@@ -10,6 +10,8 @@ mod amounts;
 mod analysis;
 mod diagnostics;
 mod error;
+mod files;
+mod fingerprint;
 mod identical;
 pub mod layouts;
 mod measure;
@@ -25,6 +27,7 @@ pub mod simulate;
 pub mod stats;
 pub mod sweep;
 mod verdict;
+mod waiting;
 mod warning;
 
 use std::time::{Duration, Instant};
@@ -32,10 +35,14 @@ use std::time::{Duration, Instant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Cpus;
 pub use amounts::Amounts;
 pub use analysis::{Analysis, Contrast, Metric, Ratio, Sequence, analyse};
 pub use diagnostics::{Autocorrelation, Diagnostics, Drift, SlotEffect};
 pub use error::CompareError;
+pub use files::{
+    FileRole, UsedFile, are_identical, different_libraries, hold_the_same, library_name,
+};
 pub use identical::{SameCode, SameHotCode, same_code, same_hot_code};
 pub use measure::Measure;
 pub use neighbours::Disturbances;
@@ -45,9 +52,8 @@ pub use runner::{ProcessLimits, ProcessRunner, RunSample, Runner, allowed_cpus, 
 pub use schedule::{Arm, Order, PlannedRun, Slot};
 pub use sequential::Until;
 pub use verdict::{Decision, Doubt, Verdict};
+pub use waiting::{WaitedFor, waited_for};
 pub use warning::{Severity, Warning};
-
-pub(crate) use results::digest as results_digest;
 
 /// The most pairs of one comparison; the interval needs memory in the square of it.
 pub const MAX_PAIRS: u32 = 2000;
@@ -65,8 +71,9 @@ pub struct Settings {
     pub effect: f64,
     /// Longest wall time of one run, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// The logical processor all runs stay on; absent when the scheduler chooses.
-    pub cpu: Option<usize>,
+    /// The logical processors all runs stay on; absent when the scheduler chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
     /// Count runs that fail, instead of giving up.
     pub ignore_failure: bool,
     /// What the verdict is about.
@@ -95,7 +102,7 @@ impl Default for Settings {
             seed: 0,
             effect: 0.01,
             timeout_ms: None,
-            cpu: None,
+            cpus: None,
             ignore_failure: false,
             measure: Measure::Wall,
             until: None,
@@ -118,7 +125,7 @@ impl Settings {
     pub fn limits<'a>(&self, interrupt: &'a std::sync::atomic::AtomicBool) -> ProcessLimits<'a> {
         ProcessLimits {
             timeout: self.timeout_ms.map(Duration::from_millis),
-            cpu: self.cpu,
+            cpu: self.cpus.clone(),
             ignore_failure: self.ignore_failure,
             interrupt,
         }
@@ -163,13 +170,20 @@ impl Comparison {
         samples: Vec<RunSample>,
     ) -> Result<Self, CompareError> {
         let mut analysis = analyse(&samples, &settings)?;
-        let [a, b] = &arms;
-        let same_bytes = !a.program_fnv1a.is_empty()
-            && (a.program_bytes, &a.program_fnv1a) == (b.program_bytes, &b.program_fnv1a);
-        // Only said, never used: the same bytes can run at different speeds, and that is a finding.
-        if same_bytes && a.command.get(1..) == b.command.get(1..) {
-            let last = analysis.warnings.len().saturating_sub(1);
+        let last = analysis.warnings.len().saturating_sub(1);
+        let threads = arms.each_ref().map(|arm| arm.threads.unwrap_or(1));
+        if settings.cpus.as_ref().is_some_and(|c| c.single().is_some())
+            && threads.iter().any(|n| *n > 1)
+        {
+            analysis.warnings.insert(last, Warning::ThreadsOnOneProcessor { threads });
+        }
+        let libraries = different_libraries(&arms);
+        if are_identical(&arms) {
+            // They can run at different speeds; but then it is not the program that is slower.
+            analysis.verdict.doubt_identical_files();
             analysis.warnings.insert(last, Warning::IdenticalPrograms);
+        } else if !libraries.is_empty() {
+            analysis.warnings.insert(last, Warning::DifferentLibraries { names: libraries });
         }
         Ok(Self { settings, arms, analysis, samples })
     }
@@ -214,7 +228,7 @@ pub fn compare(
     // The first pair of the plan serves as the warm-up's plan: it holds both arms.
     for plan in schedule.iter().take(2) {
         progress(Progress::WarmingUp { arm: plan.arm });
-        warm_up_ns = warm_up_ns.saturating_add(runner.run(plan)?.amounts.wall_ns);
+        warm_up_ns = warm_up_ns.saturating_add(runner.warm_up(plan)?.amounts.wall_ns);
     }
     let in_time = settings.budget_ms.map(|ms| ms.saturating_mul(1_000_000) / warm_up_ns.max(1));
     let pairs = in_time.unwrap_or(u64::MAX).clamp(1, u64::from(settings.pairs));
@@ -233,6 +247,7 @@ pub fn compare(
             break;
         }
     }
+    runner.check_files()?;
     Comparison::new(runner.arms(), settings.clone(), samples)
 }
 

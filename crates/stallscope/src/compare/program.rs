@@ -1,7 +1,7 @@
 //! The file behind a command: what it is, whether it can be a program here, and its fingerprint.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::CompareError;
+use super::files::UsedFile;
+use super::fingerprint;
 use super::schedule::Arm;
 use crate::foreign;
 use crate::trace::child::{ChildError, resolve_program};
@@ -43,6 +45,14 @@ pub struct ArmRecord {
     /// Its fingerprint: FNV-1a of 64 bits over all bytes, in hexadecimal. For telling files apart,
     /// not for security.
     pub program_fnv1a: String,
+    /// The other files that it used: those whose code was mapped in the warm-up, as far as looks at
+    /// growing intervals saw them, and those that its arguments name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<UsedFile>,
+    /// The most threads that were seen at once in one of its processes during the warm-up; absent
+    /// when it ended before it could be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
 }
 
 /// Finds and fingerprints the program of `arm`.
@@ -59,7 +69,7 @@ pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), Com
     }
     // A program may be executable and not readable; then it has no fingerprint, which is no error.
     let (program_bytes, program_fnv1a) = match foreign::open(&path) {
-        Ok(file) => fingerprint(file).map_err(unreadable)?,
+        Ok(file) => fingerprint::of_file(file).map_err(unreadable)?,
         Err(_) => (kind.len(), String::new()),
     };
     let words = std::iter::once(&line.program).chain(&line.args);
@@ -68,6 +78,8 @@ pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), Com
         program: path.to_string_lossy().into_owned(),
         program_bytes,
         program_fnv1a,
+        files: Vec::new(),
+        threads: None,
     };
     Ok((path, record))
 }
@@ -83,21 +95,6 @@ fn not_found(arm: Arm, line: &CommandLine, cause: ChildError) -> CompareError {
         false => String::new(),
     };
     CompareError::Program { arm, cause, seems }
-}
-
-fn fingerprint(mut file: File) -> std::io::Result<(u64, String)> {
-    let mut buffer = vec![0_u8; 1 << 16];
-    let (mut bytes, mut hash) = (0_u64, 0xcbf2_9ce4_8422_2325_u64);
-    loop {
-        let n = file.read(&mut buffer)?;
-        if n == 0 {
-            return Ok((bytes, format!("{hash:016x}")));
-        }
-        bytes += n as u64;
-        for byte in &buffer[..n] {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
 }
 
 /// What is odd about a file that did not run, as the end of a message: empty, or starting with a
@@ -224,15 +221,6 @@ mod tests {
         let mut foreign = head.to_vec();
         foreign[18..20].copy_from_slice(&243_u16.to_le_bytes());
         assert_eq!(describe(&foreign, 1 << 30).unwrap(), "an ELF file for RISC-V");
-    }
-
-    #[test]
-    fn the_fingerprint_is_fnv1a() {
-        let mut file = tempfile::tempfile().unwrap();
-        std::io::Write::write_all(&mut file, b"foobar").unwrap();
-        std::io::Seek::rewind(&mut file).unwrap();
-        // From the test vectors of FNV: fnv1a_64("foobar").
-        assert_eq!(fingerprint(file).unwrap(), (6, "85944171f73967e8".into()));
     }
 
     #[test]

@@ -10,12 +10,15 @@ use serde::{Deserialize, Serialize};
 use super::Settings;
 use super::amounts::{Amounts, NoAmounts, measured};
 use super::error::CompareError;
+use super::files::{FileRole, FileWatch};
 use super::identical::{SameHotCode, sample_hot_code};
 use super::measure::Measure;
 use super::neighbours::{Disturbances, Guard};
 use super::program::{ArmRecord, CommandLine, inspect, seems};
 use super::schedule::{Arm, PlannedRun};
+use crate::clock::Cpus;
 use crate::trace::child::{ChildError, Exit, Launch, Limits, Status, Streams};
+use crate::trace::look::Seen;
 
 /// Lines of a failed program's standard error that are shown.
 const SHOWN_LINES: usize = 5;
@@ -59,6 +62,22 @@ pub trait Runner {
     /// What the two arms are.
     fn arms(&self) -> [ArmRecord; 2];
 
+    /// Runs once without measuring; whoever can takes a look at what is run.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    fn warm_up(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        self.run(plan)
+    }
+
+    /// Whether everything that was run is still what it was at the beginning.
+    ///
+    /// # Errors
+    /// [`CompareError::Replaced`] when it is not.
+    fn check_files(&self) -> Result<(), CompareError> {
+        Ok(())
+    }
+
     /// Runs one planned run to its end.
     ///
     /// # Errors
@@ -67,12 +86,12 @@ pub trait Runner {
 }
 
 /// How processes are run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ProcessLimits<'a> {
     /// Longest wall time of one run; `None` waits for ever.
     pub timeout: Option<Duration>,
-    /// The logical processor to stay on; `None` leaves the choice to the scheduler.
-    pub cpu: Option<usize>,
+    /// The logical processors to stay on; `None` leaves the choice to the scheduler.
+    pub cpu: Option<Cpus>,
     /// Count runs that fail, instead of giving up.
     pub ignore_failure: bool,
     /// Set from outside (Ctrl-C) to stop.
@@ -88,6 +107,7 @@ pub struct ProcessRunner<'a> {
     measure: Measure,
     operations_in: Option<Duration>,
     guard: Option<Guard>,
+    watch: FileWatch,
 }
 
 impl<'a> ProcessRunner<'a> {
@@ -96,7 +116,7 @@ impl<'a> ProcessRunner<'a> {
     /// # Errors
     /// When one of them is missing, is no file or cannot be read, or when the processor is not ours.
     pub fn new(lines: [CommandLine; 2], limits: ProcessLimits<'a>) -> Result<Self, CompareError> {
-        if let Some(cpu) = limits.cpu {
+        for cpu in limits.cpu.iter().flat_map(Cpus::iter) {
             let allowed = allowed_cpus();
             // An empty list means that we could not find out; then the kernel will say.
             if !allowed.is_empty() && !allowed.contains(&cpu) {
@@ -106,6 +126,11 @@ impl<'a> ProcessRunner<'a> {
         }
         let (path_a, record_a) = inspect(Arm::A, &lines[0])?;
         let (path_b, record_b) = inspect(Arm::B, &lines[1])?;
+        let mut watch = FileWatch::default();
+        for (arm, path, line) in [(Arm::A, &path_a, &lines[0]), (Arm::B, &path_b, &lines[1])] {
+            watch.add(arm, FileRole::Program, path);
+            watch.add_arguments(arm, &line.args);
+        }
         Ok(Self {
             lines,
             paths: [path_a, path_b],
@@ -114,6 +139,7 @@ impl<'a> ProcessRunner<'a> {
             measure: Measure::Wall,
             operations_in: None,
             guard: None,
+            watch,
         })
     }
 
@@ -126,7 +152,12 @@ impl<'a> ProcessRunner<'a> {
         settings.measure.check().map_err(CompareError::Settings)?;
         self.measure = settings.measure.clone();
         self.operations_in = settings.operations_in_ms.map(Duration::from_millis);
-        self.guard = settings.guard.then(|| Guard::new(self.limits.cpu)).flatten();
+        self.guard = self
+            .limits
+            .cpu
+            .as_ref()
+            .filter(|_| settings.guard)
+            .and_then(|c| Guard::new(c.single()));
         Ok(self)
     }
 
@@ -145,26 +176,34 @@ impl<'a> ProcessRunner<'a> {
             return None;
         }
         let [a, b] = [Arm::A, Arm::B].map(|arm| self.launch(arm, 0));
-        sample_hot_code([&a, &b], &self.child_limits())
+        let found = sample_hot_code([&a, &b], &self.child_limits());
+        found.filter(|_| self.watch.check().is_ok())
     }
 
-    fn launch(&self, arm: Arm, environment_padding_bytes: usize) -> Launch {
+    /// How one arm is started, with so many bytes more in its environment.
+    pub(crate) fn launch(&self, arm: Arm, environment_padding_bytes: usize) -> Launch {
         Launch {
             program: self.paths[arm.index()].clone(),
             args: self.lines[arm.index()].args.clone(),
             environment_padding_bytes,
-            cpu: self.limits.cpu,
+            cpu: self.limits.cpu.clone(),
             streams: Streams::Captured,
         }
     }
 
-    fn child_limits(&self) -> Limits<'_> {
+    /// When to give up on a process.
+    pub(crate) fn child_limits(&self) -> Limits<'_> {
         Limits { timeout: self.limits.timeout, interrupt: self.limits.interrupt }
     }
 
-    fn start(&self, plan: &PlannedRun) -> Result<(Exit, Amounts), CompareError> {
+    fn start(
+        &self,
+        plan: &PlannedRun,
+        seen: Option<&mut Seen>,
+    ) -> Result<(Exit, Amounts), CompareError> {
         let launch = self.launch(plan.arm, plan.environment_padding_bytes as usize);
-        measured(&launch, &self.child_limits(), &self.measure).map_err(|cause| match cause {
+        let run = measured(&launch, &self.child_limits(), &self.measure, seen);
+        run.map_err(|cause| match cause {
             NoAmounts::Child(cause) => self.explain(plan.arm, cause),
             NoAmounts::Unmeasured(what) => CompareError::Printed { arm: plan.arm, what },
         })
@@ -183,15 +222,36 @@ impl<'a> ProcessRunner<'a> {
 
 impl Runner for ProcessRunner<'_> {
     fn arms(&self) -> [ArmRecord; 2] {
-        self.records.clone()
+        [Arm::A, Arm::B].map(|arm| ArmRecord {
+            files: self.watch.records(arm),
+            ..self.records[arm.index()].clone()
+        })
+    }
+
+    fn warm_up(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        self.watch.check()?;
+        let mut seen = Seen::default();
+        let sample = self.sample(plan, Some(&mut seen))?;
+        self.watch.forget_what_is_written();
+        let program = self.paths[plan.arm.index()].canonicalize().ok();
+        for path in seen.files.iter().filter(|path| Some(*path) != program.as_ref()) {
+            self.watch.add(plan.arm, FileRole::Mapped, path);
+        }
+        self.records[plan.arm.index()].threads = (seen.threads > 0).then_some(seen.threads);
+        Ok(sample)
+    }
+
+    fn check_files(&self) -> Result<(), CompareError> {
+        self.watch.check_content()
     }
 
     fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        self.watch.check()?;
         // Taken out while it watches: it calls back into the runner.
         let Some(mut guard) = self.guard.take() else {
-            return self.sample(plan);
+            return self.sample(plan, None);
         };
-        let result = guard.watch(|| self.sample(plan));
+        let result = guard.watch(|| self.sample(plan, None));
         self.guard = Some(guard);
         let (mut sample, repeats) = result?;
         sample.repeats = repeats;
@@ -201,10 +261,14 @@ impl Runner for ProcessRunner<'_> {
 
 impl ProcessRunner<'_> {
     /// One process, or as many as fit into the fixed time.
-    fn sample(&self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+    fn sample(
+        &self,
+        plan: &PlannedRun,
+        mut seen: Option<&mut Seen>,
+    ) -> Result<RunSample, CompareError> {
         let (mut output, mut failure, mut left_behind) = (String::new(), None, Vec::new());
         let amounts = Amounts::in_time(self.operations_in, || {
-            let (exit, amounts) = self.one(plan)?;
+            let (exit, amounts) = self.one(plan, seen.as_deref_mut())?;
             if output.is_empty() {
                 output = format!("{:016x}", exit.stdout.digest);
             }
@@ -217,8 +281,12 @@ impl ProcessRunner<'_> {
         Ok(RunSample { plan: *plan, amounts, repeats: 0, output, failure, left_behind })
     }
 
-    fn one(&self, plan: &PlannedRun) -> Result<(Exit, Amounts), CompareError> {
-        let (exit, amounts) = self.start(plan)?;
+    fn one(
+        &self,
+        plan: &PlannedRun,
+        seen: Option<&mut Seen>,
+    ) -> Result<(Exit, Amounts), CompareError> {
+        let (exit, amounts) = self.start(plan, seen)?;
         if exit.status.success() || self.limits.ignore_failure {
             return Ok((exit, amounts));
         }
@@ -260,8 +328,8 @@ pub fn allowed_cpus() -> Vec<usize> {
 /// The processor to run on when nobody chose one: the last allowed, because interrupts and
 /// everything that starts at boot gather on the first.
 #[must_use]
-pub fn default_cpu() -> Option<usize> {
-    allowed_cpus().last().copied()
+pub fn default_cpu() -> Option<Cpus> {
+    Cpus::last(1, &allowed_cpus())
 }
 
 #[cfg(test)]
@@ -324,7 +392,7 @@ mod tests {
         let line = || CommandLine { program: "true".into(), args: vec![] };
         let limits = ProcessLimits {
             timeout: None,
-            cpu: Some(1023),
+            cpu: Some(Cpus::one(1023)),
             ignore_failure: false,
             interrupt: &NEVER,
         };

@@ -95,6 +95,10 @@ pub struct SimulatedMachine {
     pub base_ns: f64,
     /// The timer's step, in nanoseconds.
     pub timer_step_ns: u64,
+    /// Whether both arms are the same bytes.
+    pub identical: bool,
+    /// Whether its kernel measures user and system time apart.
+    pub is_split: bool,
     /// Share of the wall time that is spent in the kernel.
     pub system_share: f64,
     machine: Disturbance,
@@ -115,6 +119,8 @@ impl SimulatedMachine {
             noise,
             base_ns: 50e6,
             timer_step_ns: 1,
+            identical: false,
+            is_split: true,
             system_share: 0.1,
             machine,
             rng,
@@ -127,8 +133,10 @@ impl Runner for SimulatedMachine {
         ["before", "after"].map(|name| ArmRecord {
             command: vec![format!("./{name}")],
             program: name.into(),
-            program_bytes: name.len() as u64,
-            program_fnv1a: name.into(),
+            program_bytes: 1 << 16,
+            program_fnv1a: if self.identical { "same" } else { name }.into(),
+            files: Vec::new(),
+            threads: None,
         })
     }
 
@@ -145,8 +153,9 @@ impl Runner for SimulatedMachine {
             plan: *plan,
             amounts: Amounts {
                 wall_ns,
-                user_ns: wall_ns - system_ns,
-                system_ns,
+                cpu_ns: wall_ns,
+                user_ns: self.is_split.then_some(wall_ns - system_ns),
+                system_ns: self.is_split.then_some(system_ns),
                 peak_memory_bytes: 1 << 20,
                 ..Amounts::default()
             },

@@ -63,16 +63,47 @@ fn every_result_says_that_it_is_about_one_build_each() {
 }
 
 #[test]
-fn identical_programs_are_mentioned_and_decide_nothing() {
+fn byte_identical_programs_are_never_called_slower() {
     let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 1);
     machine.effect_log = 0.1;
     let Comparison { mut arms, settings, samples, .. } = on(&mut machine, 20);
     arms[1] = ArmRecord { command: vec!["./elsewhere".into()], ..arms[0].clone() };
     let same = Comparison::new(arms.clone(), settings.clone(), samples.clone()).unwrap();
     assert!(has(&same, "identical-programs"));
-    assert_eq!(same.analysis.verdict.decision, Decision::Slower);
+    let verdict = &same.analysis.verdict;
+    assert_eq!(
+        (verdict.decision, verdict.doubt),
+        (Decision::Inconclusive, Some(Doubt::IdenticalFiles)),
+        "whatever the interval says"
+    );
     arms[1].command.push("other argument".into());
-    assert!(!has(&Comparison::new(arms, settings, samples).unwrap(), "identical-programs"));
+    let other = Comparison::new(arms, settings, samples).unwrap();
+    assert!(!has(&other, "identical-programs"));
+    assert_eq!(other.analysis.verdict.decision, Decision::Slower);
+}
+
+#[test]
+fn one_program_over_two_libraries_is_no_identical_pair() {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 1);
+    machine.effect_log = 0.1;
+    let Comparison { mut arms, settings, samples, .. } = on(&mut machine, 20);
+    arms[1] = ArmRecord { command: vec!["./elsewhere".into()], ..arms[0].clone() };
+    let library = |path: &str, fnv1a: &str| UsedFile {
+        path: path.into(),
+        role: FileRole::Mapped,
+        bytes: 1,
+        fnv1a: fnv1a.into(),
+    };
+    arms[0].files = vec![library("/lib/libc.so.6", "1"), library("/a/libbz2.so.1.0", "2")];
+    arms[1].files = vec![library("/lib/libc.so.6", "1"), library("/b/libbz2.so.1.0", "3")];
+    let differs = Comparison::new(arms.clone(), settings.clone(), samples.clone()).unwrap();
+    assert_eq!(differs.analysis.verdict.decision, Decision::Slower);
+    let said: Vec<String> = differs.analysis.warnings.iter().map(ToString::to_string).collect();
+    assert!(said.iter().any(|s| s.contains("libbz2.so") && !s.contains("libc.so")), "{said:#?}");
+    assert!(!has(&differs, "identical-programs"));
+    arms[1].files[1].fnv1a = "2".into();
+    let same = Comparison::new(arms, settings, samples).unwrap();
+    assert_eq!(same.analysis.verdict.doubt, Some(Doubt::IdenticalFiles));
 }
 
 #[test]
@@ -96,13 +127,66 @@ fn processor_time_is_the_second_witness() {
     machine.effect_log = 0.05;
     let Comparison { arms, settings, mut samples, .. } = on(&mut machine, 20);
     for sample in &mut samples {
-        (sample.amounts.user_ns, sample.amounts.system_ns) =
-            (45_000_000 + u64::from(sample.plan.order), 0);
+        sample.amounts.cpu_ns = 45_000_000 + u64::from(sample.plan.order);
+        sample.amounts.system_ns = Some(0);
     }
     let result = Comparison::new(arms, settings, samples).unwrap();
     assert!(has(&result, "cpu-time-disagrees"));
     let system = &result.analysis.contrasts[3];
     assert_eq!((system.metric, &system.ratio), (Metric::System, &None));
+}
+
+#[test]
+fn threads_that_take_turns_on_one_processor_are_warned_of() {
+    let Comparison { mut arms, mut settings, samples, .. } =
+        on(&mut SimulatedMachine::new(Noise::Quiet, 20, 2), 20);
+    arms[1].threads = Some(4);
+    let mut with = |cpus| {
+        settings.cpus = cpus;
+        Comparison::new(arms.clone(), settings.clone(), samples.clone()).unwrap()
+    };
+    let one = with(Some(Cpus::one(3)));
+    assert!(has(&one, "threads-on-one-processor"));
+    let said: String = one.analysis.warnings.iter().map(|w| format!("{w}\n")).collect();
+    assert!(said.contains("--cpus 4"), "{said}");
+    assert!(!has(&with(None), "threads-on-one-processor"));
+    assert!(!has(&with(Cpus::last(4, &[0, 1, 2, 3])), "threads-on-one-processor"));
+}
+
+#[test]
+fn user_and_system_time_are_shown_only_where_they_were_measured() {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 2);
+    machine.is_split = false;
+    let Comparison { arms, mut settings, samples, analysis } = on(&mut machine, 20);
+    let metrics: Vec<Metric> = analysis.contrasts.iter().map(|c| c.metric).collect();
+    assert_eq!(metrics, [Metric::Wall, Metric::Cpu]);
+    settings.measure = Measure::User;
+    let said = Comparison::new(arms, settings, samples).unwrap_err().to_string();
+    assert!(said.contains("ticks") && said.contains("--metric cpu"), "{said}");
+}
+
+#[test]
+fn a_loop_on_a_busy_machine_is_not_called_waiting_for_files() {
+    let Comparison { arms, settings, mut samples, .. } =
+        on(&mut SimulatedMachine::new(Noise::Quiet, 20, 2), 20);
+    for sample in &mut samples {
+        let a = &mut sample.amounts;
+        a.cpu_ns = a.wall_ns / 4;
+        (a.run_queue_ns, a.involuntary_switches) = (Some(a.wall_ns / 2), 30);
+    }
+    let said = |samples| {
+        let result = Comparison::new(arms.clone(), settings.clone(), samples).unwrap();
+        let texts: Vec<String> = result.analysis.warnings.iter().map(ToString::to_string).collect();
+        texts.join("\n")
+    };
+    let busy = said(samples.clone());
+    assert!(busy.contains("queue for the processor") && !busy.contains("sleep"), "{busy}");
+    for sample in &mut samples {
+        sample.amounts.run_queue_ns = Some(0);
+        (sample.amounts.voluntary_switches, sample.amounts.involuntary_switches) = (30, 0);
+    }
+    let blocked = said(samples);
+    assert!(blocked.contains("sleep") && !blocked.contains("queue"), "{blocked}");
 }
 
 #[test]
@@ -112,7 +196,7 @@ fn competition_for_the_processor_is_told_from_noise_of_the_program() {
     let Comparison { arms, settings, mut samples, .. } = on(&mut machine, 20);
     for sample in &mut samples {
         let jitter = u64::from(sample.plan.environment_padding_bytes) * 100;
-        (sample.amounts.user_ns, sample.amounts.system_ns) = (40_000_000 + jitter, 0);
+        sample.amounts.cpu_ns = 40_000_000 + jitter;
     }
     assert!(has(&Comparison::new(arms, settings, samples).unwrap(), "contended"));
     assert!(!has(&on(&mut machine, 20), "contended"));
@@ -161,7 +245,7 @@ fn settings_that_make_no_sense_are_refused_before_anything_runs() {
 fn real_processes_are_run_as_planned() {
     static NEVER: AtomicBool = AtomicBool::new(false);
     let line = |word: &str| CommandLine { program: "echo".into(), args: vec![word.into()] };
-    let settings = Settings { pairs: 3, cpu: default_cpu(), ..Settings::default() };
+    let settings = Settings { pairs: 3, cpus: default_cpu(), ..Settings::default() };
     let mut runner = ProcessRunner::new([line("x"), line("y")], settings.limits(&NEVER)).unwrap();
     let mut seen = Vec::new();
     let result = compare(&mut runner, &settings, &mut |p| seen.push(p)).unwrap();

@@ -53,6 +53,8 @@ pub enum Doubt {
     TooNoisy,
     /// There is a difference, but whether it is large enough to matter is open.
     RealButSmall,
+    /// Both arms ran the same bytes with the same arguments: whatever differs, it is not the program.
+    IdenticalFiles,
 }
 
 /// The word with its reasons.
@@ -67,6 +69,16 @@ pub struct Verdict {
     pub detectable_log: Option<f64>,
     /// Pairs that would show the smallest effect of interest with 80 % power; absent above a million.
     pub pairs_needed: Option<u64>,
+}
+
+impl Verdict {
+    /// Takes back "slower" and "faster" where both arms are byte for byte the same.
+    pub(super) fn doubt_identical_files(&mut self) {
+        if matches!(self.decision, Decision::Slower | Decision::Faster) {
+            self.decision = Decision::Inconclusive;
+            self.doubt = Some(Doubt::IdenticalFiles);
+        }
+    }
 }
 
 /// Judges an interval of `pairs` log ratios against `delta_log`, the smallest effect of interest.

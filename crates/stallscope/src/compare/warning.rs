@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::identical::{SameCode, SameHotCode};
+use super::identical::{COUNTS_NOT_COMPARED, SameCode, SameHotCode};
 use super::neighbours::Disturbances;
 use super::schedule::Arm;
+use super::waiting::WaitedFor;
 
 /// How much a warning matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,6 +40,8 @@ pub enum Warning {
     MostlyWaiting {
         /// Processor time as a share of wall time.
         cpu_share: f64,
+        /// What the rest was spent on.
+        waited_for: WaitedFor,
     },
     /// The machine became slower or faster during the comparison.
     Drift {
@@ -92,6 +95,16 @@ pub enum Warning {
     },
     /// Both arms run the same bytes with the same arguments.
     IdenticalPrograms,
+    /// A program with threads was held on one processor, where they take turns.
+    ThreadsOnOneProcessor {
+        /// The most threads that were seen at once, of A and of B.
+        threads: [u32; 2],
+    },
+    /// The arms map libraries of one name that do not hold the same bytes.
+    DifferentLibraries {
+        /// Their names without versions.
+        names: Vec<String>,
+    },
     /// Every function of both programs holds the same code.
     IdenticalCode(SameCode),
     /// The functions in which both programs spend their time hold the same code.
@@ -128,11 +141,14 @@ impl Warning {
         match self {
             Self::OneBuildEach
             | Self::IdenticalPrograms
+            | Self::DifferentLibraries { .. }
             | Self::IdenticalCode(_)
             | Self::IdenticalHotCode(_)
             | Self::Disturbed(_)
             | Self::OutputVaries { .. }
-            | Self::MostlyWaiting { .. } => Severity::Note,
+            | Self::MostlyWaiting { waited_for: WaitedFor::Blocked | WaitedFor::Unknown, .. } => {
+                Severity::Note
+            }
             _ => Severity::Caution,
         }
     }
@@ -152,6 +168,28 @@ impl std::fmt::Display for Warning {
     }
 }
 
+fn say_what_for(waited_for: WaitedFor, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    const ADVICE: &str = "wall time compares them as well; judge by --metric cpu, or choose an idle \
+                          processor (--cpu) or a quieter moment";
+    match waited_for {
+        WaitedFor::Processor { queue_share: Some(share) } => write!(
+            f,
+            "{:.0} % of the rest was spent in the queue for the processor, on which others ran, and \
+             {ADVICE}",
+            100.0 * share
+        ),
+        WaitedFor::Processor { queue_share: None } => {
+            write!(f, "the runs were taken off it by others more often than they gave it up, and {ADVICE}")
+        }
+        WaitedFor::Blocked => f.write_str(
+            "this compares waiting (files, network, locks, sleep), which a change of code may not touch",
+        ),
+        WaitedFor::Unknown => f.write_str(
+            "whether the rest was waiting for the processor or for something else is not known here",
+        ),
+    }
+}
+
 impl Warning {
     /// Advice about what was run; empty for other warnings.
     fn say_about_runs(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -167,16 +205,27 @@ impl Warning {
                  work per run, at least some tens of milliseconds",
                 median_ns / 1e6
             ),
-            Self::MostlyWaiting { cpu_share } => write!(
-                f,
-                "only {:.0} % of the wall time is processor time: this compares waiting (files, \
-                 network, sleep), which a change of code may not touch",
-                100.0 * cpu_share
-            ),
+            Self::MostlyWaiting { cpu_share, waited_for } => {
+                write!(f, "only {:.0} % of the wall time is processor time: ", 100.0 * cpu_share)?;
+                say_what_for(*waited_for, f)
+            }
             Self::IdenticalCode(SameCode { functions, moved }) => write!(
                 f,
-                "all {functions} functions of both programs hold the same code ({moved} lie elsewhere): a \
-                 difference can only be placement, data or environment"
+                "all {functions} functions of the two program files (not of their libraries) hold the same \
+                 code ({moved} lie elsewhere); {COUNTS_NOT_COMPARED}"
+            ),
+            Self::ThreadsOnOneProcessor { threads: [a, b] } => write!(
+                f,
+                "all runs stay on one processor, and the programs have threads (A {a}, B {b}): they take \
+                 turns, so these are not the times that they take with a processor each; --cpus {}, or \
+                 as many as there are, lets them run side by side",
+                a.max(b)
+            ),
+            Self::DifferentLibraries { names } => write!(
+                f,
+                "the arms do not map the same libraries: {} is another file with other bytes in each; \
+                 a difference may lie there",
+                names.join(", ")
             ),
             Self::IdenticalHotCode(same) => std::fmt::Display::fmt(same, f),
             Self::Disturbed(Disturbances { repeated, kept_disturbed, .. }) => write!(
@@ -185,7 +234,8 @@ impl Warning {
                  {kept_disturbed} were kept although it was"
             ),
             Self::IdenticalPrograms => f.write_str(
-                "both arms are the same bytes with the same arguments: any difference is placement or noise",
+                "both arms run the same bytes with the same arguments, so a difference is the \
+                 machine's, or comes from the path or the name under which the program runs",
             ),
             Self::OutputDiffers => f.write_str(
                 "the two arms print different output, each the same in every run: do they do the same work?",
@@ -292,7 +342,7 @@ mod tests {
             Warning::OneBuildEach,
             Warning::FewPairs { pairs: 3 },
             Warning::TooShort { median_ns: 5e5 },
-            Warning::MostlyWaiting { cpu_share: 0.2 },
+            Warning::MostlyWaiting { cpu_share: 0.2, waited_for: WaitedFor::Blocked },
             Warning::Drift { change_log: 0.02, spearman: 0.9 },
             Warning::SlotEffect { second_over_first_log: 0.02 },
             Warning::Autocorrelated { lag_1: 0.5 },
@@ -302,6 +352,8 @@ mod tests {
             Warning::Contended { narrower: 9.0, cpu_log: [0.0, -0.01, 0.01] },
             Warning::CoarseTimer { zeros: 9 },
             Warning::IdenticalPrograms,
+            Warning::ThreadsOnOneProcessor { threads: [1, 4] },
+            Warning::DifferentLibraries { names: vec!["libbz2.so".into()] },
             Warning::IdenticalCode(SameCode { functions: 9, moved: 2 }),
             Warning::IdenticalHotCode(SameHotCode {
                 samples: [900, 1000],

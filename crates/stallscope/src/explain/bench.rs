@@ -1,13 +1,11 @@
 //! The runs that an explanation needs, behind a trait so that tests can invent them.
 
-use crate::compare::{
-    Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Settings, compare,
-};
-use crate::trace::child::{Launch, Limits, Streams, resolve_program};
-use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
-
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+
+use crate::compare::{
+    Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
+};
+use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
 
 /// Something that can run the two programs.
 pub trait Bench {
@@ -22,40 +20,49 @@ pub trait Bench {
     /// # Errors
     /// Whatever the sampler reports.
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError>;
+
+    /// Whether everything that was run is still what it was at the beginning.
+    ///
+    /// # Errors
+    /// [`CompareError::Replaced`] when it is not.
+    fn check_files(&self) -> Result<(), CompareError> {
+        Ok(())
+    }
 }
 
 /// The real thing.
 pub struct ProcessBench<'a> {
-    /// The two command lines.
-    pub lines: [CommandLine; 2],
-    /// How to compare them.
-    pub settings: Settings,
-    /// How to sample them.
-    pub sampling: SampleSettings,
-    /// Set from outside (Ctrl-C) to stop.
-    pub interrupt: &'a AtomicBool,
+    runner: ProcessRunner<'a>,
+    settings: Settings,
+    sampling: SampleSettings,
+}
+
+impl<'a> ProcessBench<'a> {
+    /// Finds both programs; `interrupt` is set from outside (Ctrl-C) to stop. Nothing is started yet.
+    ///
+    /// # Errors
+    /// As [`ProcessRunner::new`].
+    pub fn new(
+        lines: [CommandLine; 2],
+        settings: Settings,
+        sampling: SampleSettings,
+        interrupt: &'a AtomicBool,
+    ) -> Result<Self, CompareError> {
+        let runner = ProcessRunner::new(lines, settings.limits(interrupt))?;
+        Ok(Self { runner, settings, sampling })
+    }
 }
 
 impl Bench for ProcessBench<'_> {
     fn compare(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Comparison, CompareError> {
-        let limits = self.settings.limits(self.interrupt);
-        let mut runner = ProcessRunner::new(self.lines.clone(), limits)?;
-        compare(&mut runner, &self.settings, progress)
+        compare(&mut self.runner, &self.settings, progress)
     }
 
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError> {
-        let line = &self.lines[arm.index()];
-        let launch = Launch {
-            program: resolve_program(&line.program)?,
-            args: line.args.clone(),
-            environment_padding_bytes: 0,
-            cpu: self.settings.cpu,
-            streams: Streams::Captured,
-        };
-        let limits = Limits {
-            timeout: self.settings.timeout_ms.map(Duration::from_millis),
-            interrupt: self.interrupt,
-        };
-        sample(&launch, &self.sampling, &limits)
+        sample(&self.runner.launch(arm, 0), &self.sampling, &self.runner.child_limits())
+    }
+
+    fn check_files(&self) -> Result<(), CompareError> {
+        self.runner.check_files()
     }
 }

@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Heat;
 use super::rows::{FunctionRow, Place};
+use super::{Heat, Share, Whole};
 use crate::code::{DebugInfo, Function, FunctionCode, Image, Loop, SourceText};
 use crate::compare::Arm;
 use crate::hazards::{Hazard, STORE_FORWARD, describe_sites, scan_function};
 use crate::machine::MachineProfile;
-use crate::model::{Finding, Measurement, Site, SourceLine, Svma};
+use crate::model::{Finding, Site, SourceLine, Svma};
 
 /// A function must hold this part of the difference, in per cent, to be searched.
 const LEAST_PART: f64 = 10.0;
@@ -33,7 +33,7 @@ pub struct LoopHeat {
     /// First and last source line of the function that it spans, where known.
     pub lines: Option<(SourceLine, SourceLine)>,
     /// Share of the function's samples.
-    pub share_of_function: Measurement,
+    pub share_of_function: Share,
 }
 
 /// A finding where the difference is.
@@ -44,11 +44,11 @@ pub struct Cause {
     /// The finding, with its grade.
     pub finding: Finding,
     /// The part of the difference that lies in its function.
-    pub part_in_function: Measurement,
+    pub part_in_function: Share,
     /// The loop around the site.
     pub loop_heat: LoopHeat,
     /// Share of the loop's samples on the site and the few instructions behind it, which wait.
-    pub share_behind_site: Measurement,
+    pub share_behind_site: Share,
     /// Findings of the same rule in the same function of the other arm; absent when the other arm
     /// has no such function.
     pub in_other_arm: Option<usize>,
@@ -81,7 +81,7 @@ pub(super) fn find(
     let side = |arm: usize| Side { image: &images[arm], heat: &heats[arm] };
     let (slow_side, fast_side) = (side(slow.index()), side(1 - slow.index()));
     let mut causes = Vec::new();
-    for row in rows.iter().filter(|r| r.share_of_difference.value >= LEAST_PART) {
+    for row in rows.iter().filter(|r| r.share_of_difference.percent.value >= LEAST_PART) {
         let Place::Function { before, after, .. } = &row.place else { continue };
         let (slow_function, fast_function) = match slow {
             Arm::A => (before, after),
@@ -118,7 +118,8 @@ struct Base<'a> {
 /// What the other build does not have comes first, then what is hot, then what the rule ranks high.
 fn weight(cause: &Cause) -> f64 {
     let only_here = if cause.in_other_arm.unwrap_or(0) == 0 { 4.0 } else { 1.0 };
-    let heat = cause.loop_heat.share_of_function.value * cause.share_behind_site.value;
+    let heat =
+        cause.loop_heat.share_of_function.percent.value * cause.share_behind_site.percent.value;
     only_here * heat * cause.finding.score
 }
 
@@ -135,14 +136,14 @@ fn weigh(
     let around = code.innermost_loop(code.block_of(site))?;
     let in_loop = loop_hits(side.heat, code, around);
     let in_function = side.heat.between(base.function.start, base.function.end());
-    let share_of_function = super::heat::share_of(in_loop, in_function);
-    if share_of_function.value < LEAST_LOOP_SHARE {
+    let share_of_function = share_of(in_loop, in_function, Whole::FunctionSamples);
+    if share_of_function.percent.value < LEAST_LOOP_SHARE {
         return None;
     }
     let behind = (site + SHADOW_INSTRUCTIONS).min(code.insns.len() - 1);
     let shadow = side.heat.between(finding.site.svma, code.insns[behind].svma);
-    let share_behind_site = super::heat::share_of(shadow, in_loop);
-    if share_behind_site.value < LEAST_SHADOW {
+    let share_behind_site = share_of(shadow, in_loop, Whole::LoopSamples);
+    if share_behind_site.percent.value < LEAST_SHADOW {
         return None;
     }
     describe_sites(side.image, base.debug, std::slice::from_mut(&mut finding));
@@ -175,6 +176,10 @@ fn mentions(
         .filter(|at| text.line(at).is_some_and(|code| code.contains(&element)))
         .take(MOST_MENTIONS)
         .collect()
+}
+
+fn share_of(hits: u64, total: u64, of: Whole) -> Share {
+    Share { percent: super::heat::share_of(hits, total), of }
 }
 
 fn loop_hits(heat: &Heat, code: &FunctionCode, around: &Loop) -> u64 {
@@ -212,6 +217,6 @@ fn span(code: &FunctionCode, around: &Loop, debug: &DebugInfo<'_>) -> LoopHeat {
     let file = debug.frames(start).pop().map(|l| l.file);
     lines.retain(|l| Some(&l.file) == file.as_ref());
     let lines = lines.first().cloned().zip(lines.last().cloned());
-    let share_of_function = super::heat::share_of(0, 0);
+    let share_of_function = share_of(0, 0, Whole::FunctionSamples);
     LoopHeat { start, end, lines, share_of_function }
 }

@@ -1,13 +1,14 @@
 //! Where the time of one arm goes: samples booked on functions and instructions.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Bench, ExplainError, Stage};
 use crate::code::Image;
-use crate::compare::Arm;
+use crate::compare::{Arm, library_name};
 use crate::model::{Measurement, Svma, Unit};
 use crate::trace::sample::{Engine, SampleRun};
 
@@ -44,8 +45,17 @@ pub struct Heat {
     pub summary: ArmHeat,
     /// Samples in the program, by address as stated in the file.
     pub by_svma: BTreeMap<Svma, u64>,
-    /// Samples in other files, by the file's name without folders.
-    pub by_object: BTreeMap<String, u64>,
+    /// Samples in other files, by what [`library_name`] calls them.
+    pub by_object: BTreeMap<String, ObjectHeat>,
+}
+
+/// The samples of one arm in one file that is not the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectHeat {
+    /// Where it is; empty for code without a file.
+    pub path: PathBuf,
+    /// How many there are.
+    pub hits: u64,
 }
 
 impl Heat {
@@ -88,21 +98,25 @@ impl Heat {
             }
         }
         for object in &run.samples {
-            let name = object.path.file_name().unwrap_or(object.path.as_os_str());
-            let name = name.to_string_lossy().into_owned();
             for (offset, hits) in &object.hits {
                 match image.svma_of(*offset).filter(|_| object.is_main_program) {
                     Some(svma) => {
                         *self.by_svma.entry(svma).or_insert(0) += hits;
                         self.summary.in_program += hits;
                     }
-                    None => *self.by_object.entry(name.clone()).or_insert(0) += hits,
+                    None => self.add_to_object(&object.path, *hits),
                 }
             }
         }
         if run.unmapped > 0 {
-            *self.by_object.entry("code without a file".into()).or_insert(0) += run.unmapped;
+            self.add_to_object(Path::new(""), run.unmapped);
         }
+    }
+
+    fn add_to_object(&mut self, path: &Path, hits: u64) {
+        let object = self.by_object.entry(library_name(path)).or_default();
+        object.path = path.into();
+        object.hits += hits;
     }
 }
 

@@ -12,8 +12,11 @@ mod bench;
 mod cause;
 mod heat;
 mod measured;
+mod object;
 mod open;
+mod processor;
 mod rows;
+mod share;
 pub mod simulate;
 
 use std::path::PathBuf;
@@ -23,11 +26,13 @@ use serde::Serialize;
 
 pub use bench::{Bench, ProcessBench};
 pub use cause::{Cause, LoopHeat};
-pub use heat::{ArmHeat, Heat};
+pub use heat::{ArmHeat, Heat, ObjectHeat};
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
+pub use object::ObjectCode;
 pub use rows::{FunctionRow, Place};
+pub use share::{Share, Whole};
 
-use open::UserTime;
+use processor::ProcessorTime;
 
 use crate::code::{CodeError, DebugInfo, FunctionSource, Image, SourceText};
 use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
@@ -142,9 +147,9 @@ pub fn explain(
     let Some(slow) = explanation.slow_arm else { return Ok(explanation) };
 
     explanation.conclusion = Conclusion::NoMechanism;
-    let user = UserTime::of(&explanation.comparison);
-    explanation.unexplained.extend(user.part_outside());
-    if !user.differs {
+    let time = ProcessorTime::of(&explanation.comparison);
+    if let Some(why) = time.why_not_located(slow) {
+        explanation.unexplained.push(why);
         return Ok(explanation);
     }
     let heats = match heat::locate(&images, bench, progress) {
@@ -155,7 +160,11 @@ pub fn explain(
         }
         heats => heats?,
     };
-    explanation.rows = rows::rows(&matches, &heats, &user.arms);
+    bench.check_files()?;
+    let in_user_code = time.in_user_code(&heats);
+    let outside = time.parts_outside(&in_user_code);
+    explanation.rows = rows::rows(&matches, &heats, &in_user_code, time.difference_ns());
+    explanation.unexplained.extend(outside);
     let debug = images.each_ref().map(DebugInfo::of);
     explanation.causes =
         cause::find(&images, &debug, &heats, &explanation.rows, slow, profile, text);

@@ -1,17 +1,21 @@
 //! The difference, function by function.
 //!
-//! Time in a function is the arm's median user time times the function's share of its samples. Its
-//! part of the difference is what it took longer, over what all of the program took longer.
+//! Time in a function is the arm's time in user code times the function's share of its samples. Its
+//! part of the difference is what it took longer, over what the whole program took longer on the
+//! processor, in the kernel as well: one whole for all rows.
 
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Heat;
+use super::heat::ObjectHeat;
+use super::object::ObjectCode;
+use super::processor::share;
+use super::{Heat, Share};
 use crate::code::Function;
 use crate::layout::{Change, FunctionMatch};
-use crate::model::{Measurement, Unit};
+use crate::model::Measurement;
 
 /// Parts of the difference below this share are not worth a row.
 const LEAST_SHARE: f64 = 0.5;
@@ -35,6 +39,8 @@ pub enum Place {
     Object {
         /// The file's name.
         name: String,
+        /// What it is in the two arms.
+        code: ObjectCode,
     },
 }
 
@@ -43,7 +49,7 @@ impl Place {
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
-            Self::Function { name, .. } | Self::Object { name } => name,
+            Self::Function { name, .. } | Self::Object { name, .. } => name,
         }
     }
 
@@ -52,16 +58,16 @@ impl Place {
     pub fn change_words(&self) -> String {
         match self {
             Self::Function { change, .. } => change.to_string(),
-            Self::Object { .. } => "another file".into(),
+            Self::Object { code, .. } => code.to_string(),
         }
     }
 
-    /// Whether both builds run the very same code here.
+    /// Whether the code here was compared and is the same in both builds.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         match self {
             Self::Function { change, .. } => matches!(change, Change::Same | Change::Moved { .. }),
-            Self::Object { .. } => true,
+            Self::Object { code, .. } => code.is_unchanged(),
         }
     }
 }
@@ -75,8 +81,8 @@ pub struct FunctionRow {
     pub before: Measurement,
     /// User time in AFTER, per run.
     pub after: Measurement,
-    /// Its part of the whole difference in user time, in per cent; negative when it went the other way.
-    pub share_of_difference: Measurement,
+    /// Its part of the difference; negative when it went the other way.
+    pub share_of_difference: Share,
 }
 
 /// All places with a part of the difference, largest first.
@@ -84,6 +90,7 @@ pub(super) fn rows(
     matches: &[FunctionMatch<'_>],
     heats: &[Heat; 2],
     user: &[Measurement; 2],
+    difference_ns: f64,
 ) -> Vec<FunctionRow> {
     let hits_in =
         |arm: usize, f: Option<&Function>| f.map_or(0, |f| heats[arm].between(f.start, f.end()));
@@ -99,20 +106,36 @@ pub(super) fn rows(
     });
     let names: BTreeSet<&String> = heats.iter().flat_map(|h| h.by_object.keys()).collect();
     let objects = names.into_iter().map(|name| {
-        let hits = |arm: usize| heats[arm].by_object.get(name).copied().unwrap_or(0);
-        (Place::Object { name: name.clone() }, [hits(0), hits(1)])
+        let found = heats.each_ref().map(|heat| heat.by_object.get(name));
+        let place = Place::Object { name: shown_name(found), code: ObjectCode::of(found) };
+        (place, found.map(|object| object.map_or(0, |o| o.hits)))
     });
     let mut rows: Vec<FunctionRow> = functions
         .chain(objects)
         .filter(|(_, hits)| hits.iter().sum::<u64>() > 0)
-        .map(|(place, hits)| row(place, hits, heats, user))
-        .filter(|r| r.share_of_difference.value.abs() >= LEAST_SHARE)
+        .map(|(place, hits)| row(place, hits, heats, user, difference_ns))
+        .filter(|r| r.share_of_difference.percent.value.abs() >= LEAST_SHARE)
         .collect();
-    rows.sort_by(|a, b| b.share_of_difference.value.total_cmp(&a.share_of_difference.value));
+    // What went the other way is as large a part as its amount: left out, the others exceed 100 %.
+    let size = |row: &FunctionRow| row.share_of_difference.percent.value.abs();
+    rows.sort_by(|a, b| size(b).total_cmp(&size(a)));
     rows
 }
 
-fn row(place: Place, hits: [u64; 2], heats: &[Heat; 2], user: &[Measurement; 2]) -> FunctionRow {
+/// The name of a file with its version, as AFTER has it.
+fn shown_name(objects: [Option<&ObjectHeat>; 2]) -> String {
+    let path = objects.into_iter().rev().flatten().map(|o| o.path.as_path()).next();
+    let name = path.and_then(|p| p.file_name().or(Some(p.as_os_str()))).unwrap_or_default();
+    if name.is_empty() { "code without a file".into() } else { name.to_string_lossy().into_owned() }
+}
+
+fn row(
+    place: Place,
+    hits: [u64; 2],
+    heats: &[Heat; 2],
+    user: &[Measurement; 2],
+    difference_ns: f64,
+) -> FunctionRow {
     let time = |arm: usize| {
         let share = heats[arm].share(hits[arm]);
         let of = |percent: f64| user[arm].value * percent / 100.0;
@@ -122,22 +145,12 @@ fn row(place: Place, hits: [u64; 2], heats: &[Heat; 2], user: &[Measurement; 2])
             low: of(share.low),
             high: of(share.high),
             n: share.n,
-            how: "median user time x share of samples, Wilson 95 %".into(),
+            how: "time in user code x share of samples, Wilson 95 %".into(),
         }
     };
     let (before, after) = (time(0), time(1));
-    let whole = user[1].value - user[0].value;
-    let part = |slow: f64, fast: f64| 100.0 * (slow - fast) / whole;
-    // Both ends at their worst: wider than the truth, never narrower.
-    let (x, y) = (part(after.low, before.high), part(after.high, before.low));
-    let share_of_difference = Measurement {
-        value: part(after.value, before.value),
-        unit: Unit::Percent,
-        low: x.min(y),
-        high: x.max(y),
-        n: before.n + after.n,
-        how: "of the difference in user time, ends of both intervals".into(),
-    };
+    let how = "time in user code by share of samples";
+    let share_of_difference = share(&before, &after, difference_ns, how);
     FunctionRow { place, before, after, share_of_difference }
 }
 
@@ -145,7 +158,7 @@ fn row(place: Place, hits: [u64; 2], heats: &[Heat; 2], user: &[Measurement; 2])
 mod tests {
     use super::*;
     use crate::explain::ArmHeat;
-    use crate::model::Svma;
+    use crate::model::{Svma, Unit};
     use crate::trace::sample::Engine;
 
     fn heat(hits: &[(u64, u64)]) -> Heat {
@@ -190,10 +203,31 @@ mod tests {
         let both = |f| FunctionMatch { before: Some(f), after: Some(f), change: Change::Changed };
         // 100 -> 200 in time; cold stays at 20.
         let heats = [heat(&[(0x10, 8000), (0x25, 2000)]), heat(&[(0x1f, 9000), (0x20, 1000)])];
-        let rows = rows(&[both(&hot), both(&cold)], &heats, &[user(100.0), user(200.0)]);
+        let rows = rows(&[both(&hot), both(&cold)], &heats, &[user(100.0), user(200.0)], 100.0);
         assert_eq!(rows[0].place.name(), "hot");
-        assert!((rows[0].share_of_difference.value - 100.0).abs() < 1e-9);
-        assert!(rows[0].share_of_difference.low > 95.0);
+        let share = &rows[0].share_of_difference.percent;
+        assert!((share.value - 100.0).abs() < 1e-9 && share.low > 95.0);
         assert_eq!(rows.len(), 1, "what did not change has no row");
+    }
+
+    #[test]
+    fn parts_that_went_the_other_way_are_listed_so_that_all_are_one_whole() {
+        let f = |symbol: &str, start| Function {
+            symbol: symbol.into(),
+            start: Svma(start),
+            size_bytes: 16,
+            named: true,
+        };
+        let (slower, faster) = (f("slower", 0x10), f("faster", 0x20));
+        let both = |f| FunctionMatch { before: Some(f), after: Some(f), change: Change::Changed };
+        // 20 -> 190 and 80 -> 10: +170 % and -70 % of what the program takes longer.
+        let heats = [heat(&[(0x10, 2000), (0x20, 8000)]), heat(&[(0x10, 19_000), (0x20, 1000)])];
+        let matches = [both(&slower), both(&faster)];
+        let rows = rows(&matches, &heats, &[user(100.0), user(200.0)], 100.0);
+        let shares: Vec<f64> = rows.iter().map(|r| r.share_of_difference.percent.value).collect();
+        assert_eq!(shares.len(), 2);
+        assert!((shares.iter().sum::<f64>() - 100.0).abs() < 1e-9, "{shares:?}");
+        let text = rows[0].share_of_difference.to_string();
+        assert!(text.contains("of the difference in processor time"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! An invented bench with a known truth: two programs, how long they take, where the time goes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Bench;
 use crate::compare::simulate::SimulatedMachine;
@@ -17,8 +17,10 @@ pub struct InventedBench {
     pub settings: Settings,
     /// Per arm: where one run's samples fall in the program.
     pub hits: [Vec<(FileOffset, u64)>; 2],
-    /// Per arm: samples of one run in a library called `libc.so.6`.
+    /// Per arm: samples of one run in the library.
     pub library_hits: [u64; 2],
+    /// Per arm: where the library is.
+    pub library: [PathBuf; 2],
     /// What the sampler has to say.
     pub notes: Vec<String>,
     /// Whether anything may be sampled.
@@ -35,15 +37,15 @@ impl Bench for InventedBench {
             let (perf, ptrace) = ("perf is forbidden".into(), "ptrace is forbidden".into());
             return Err(SampleError::NoEngine { perf, ptrace });
         }
-        let object = |name: &str, is_main_program, hits: Vec<(FileOffset, u64)>| ObjectSamples {
-            path: PathBuf::from(name),
+        let object = |path: &Path, is_main_program, hits: Vec<(FileOffset, u64)>| ObjectSamples {
+            path: path.into(),
             is_main_program,
             hits: hits.into_iter().collect(),
         };
         let library = vec![(FileOffset(0x100), self.library_hits[arm.index()])];
         let samples = vec![
-            object("/programs/invented", true, self.hits[arm.index()].clone()),
-            object("/lib/libc.so.6", false, library),
+            object(Path::new("/programs/invented"), true, self.hits[arm.index()].clone()),
+            object(&self.library[arm.index()], false, library),
         ];
         Ok(SampleRun {
             engine: Engine::PerfClock,
@@ -58,6 +60,7 @@ impl Bench for InventedBench {
                 user_ns: 45_000_000,
                 system_ns: 5_000_000,
                 peak_memory_bytes: 1 << 20,
+                off_processor: crate::trace::child::OffProcessor::default(),
                 status: Status::Code(0),
                 stdout: Output::default(),
                 left_behind: Vec::new(),

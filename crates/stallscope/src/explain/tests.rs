@@ -32,6 +32,7 @@ impl Scene {
             settings: Settings::default(),
             hits: [vec![], vec![]],
             library_hits: [0, 0],
+            library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec![],
             samples: true,
         };
@@ -66,7 +67,7 @@ fn the_first_story_is_explained() {
     assert!(cause.finding.site.text.contains("xmm0, qword ptr"));
     assert_eq!(cause.finding.sets[cause.hottest_set.unwrap()].len(), 2);
     assert_eq!(e.rows[0].place.name(), "decode");
-    assert!((e.rows[0].share_of_difference.value - 100.0).abs() < 15.0, "{:?}", e.rows[0]);
+    assert!((e.rows[0].share_of_difference.percent.value - 100.0).abs() < 15.0, "{:?}", e.rows[0]);
     assert_eq!(e.grade, Some(Grade::Pattern));
     assert!(!e.unexplained.is_empty(), "what is open must be said");
 }
@@ -92,7 +93,9 @@ fn the_same_code_in_both_builds_is_no_cause() {
     let mut scene = Scene::new([true, true], 1.0, [(800, 200), (1800, 200)]);
     let e = scene.explain().unwrap();
     assert_eq!(e.conclusion, Conclusion::NoMechanism);
-    assert!(e.unexplained.iter().any(|s| s.contains("same code in both builds")), "{e:#?}");
+    let said = e.unexplained.join("\n");
+    assert!(said.contains("same code in both builds"), "{said}");
+    assert!(said.contains("how often it is called") && !said.contains("must"), "{said}");
 }
 
 #[test]
@@ -119,8 +122,39 @@ fn time_in_libraries_is_said_to_be_there() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (1000, 0)]);
     scene.bench.library_hits = [0, 1000];
     let e = scene.explain().unwrap();
-    assert_eq!(e.rows[0].place, Place::Object { name: "libc.so.6".into() });
+    let place = Place::Object { name: "libc.so.6".into(), code: ObjectCode::Same };
+    assert_eq!(e.rows[0].place, place);
     assert_eq!(e.conclusion, Conclusion::NoMechanism);
+}
+
+#[test]
+fn a_library_of_another_build_is_named_and_no_placement_is_spoken_of() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (1000, 0)]);
+    scene.bench.library_hits = [1000, 3000];
+    for (arm, folder) in ["old", "new"].into_iter().enumerate() {
+        let path = scene.folder.path().join(folder).join("libbz2.so.1.0");
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        let code = fixture::ring_loop(arm == 1);
+        std::fs::write(&path, fixture::program(&[("compress", &code)])).unwrap();
+        scene.bench.library[arm] = path;
+    }
+    let e = scene.explain().unwrap();
+    assert_eq!(e.rows[0].place.name(), "libbz2.so.1.0");
+    assert!(!e.rows[0].place.is_unchanged());
+    let said = e.unexplained.join("\n") + &e.rows[0].place.change_words();
+    assert!(said.contains("old/libbz2.so.1.0") && said.contains("new/libbz2.so.1.0"), "{said}");
+    for never in ["same code in both", "must differ", "where code and data lie"] {
+        assert!(!said.contains(never), "{never}: {said}");
+    }
+}
+
+#[test]
+fn byte_identical_builds_are_never_explained() {
+    let mut scene = Scene::new([true, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.machine.identical = true;
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.slow_arm), (Conclusion::NothingToExplain, None));
+    assert!(e.rows.is_empty() && e.causes.is_empty());
 }
 
 #[test]
@@ -139,7 +173,65 @@ fn a_difference_outside_user_code_is_not_located_in_it() {
     let e = scene.explain().unwrap();
     assert_eq!(e.conclusion, Conclusion::NoMechanism);
     assert!(e.rows.is_empty() && e.causes.is_empty());
-    assert!(e.unexplained[0].contains("not in user code"), "{:?}", e.unexplained);
+    assert!(e.unexplained[0].contains("is in the kernel"), "{:?}", e.unexplained);
+}
+
+#[test]
+fn without_a_split_that_was_measured_nothing_is_said_to_be_in_the_kernel() {
+    let mut scene = Scene::new([false, true], 1.0, [(200, 50), (450, 50)]);
+    scene.bench.machine.is_split = false;
+    let e = scene.explain().unwrap();
+    let said = e.unexplained.join("\n");
+    assert_eq!(e.rows[0].place.name(), "decode");
+    assert!(!said.contains("system calls") && !said.contains("is in the kernel ("), "{said}");
+    // All rows and what was not sampled are one whole.
+    let shares: f64 = e.rows.iter().map(|r| r.share_of_difference.percent.value).sum();
+    assert!((shares - 100.0).abs() < 15.0, "{shares}");
+}
+
+/// What is said about a difference in wall time, with these times on the processor per pair and arm.
+fn said_about(
+    cpu_ns: impl Fn(u32, Arm) -> u64,
+    change: impl Fn(&mut crate::compare::Amounts),
+) -> String {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 5);
+    machine.effect_log = 0.02_f64.ln_1p();
+    machine.run_sd_log = 0.002;
+    let settings = Settings::default();
+    let mut comparison = crate::compare::compare(&mut machine, &settings, &mut |_| {}).unwrap();
+    for sample in &mut comparison.samples {
+        sample.amounts.cpu_ns = cpu_ns(sample.plan.pair, sample.plan.arm);
+        change(&mut sample.amounts);
+    }
+    let Comparison { arms, settings, samples, .. } = comparison;
+    let comparison = Comparison::new(arms, settings, samples).unwrap();
+    assert_eq!(comparison.analysis.verdict.decision, Decision::Slower);
+    ProcessorTime::of(&comparison).why_not_located(Arm::B).unwrap_or_default()
+}
+
+#[test]
+fn what_is_not_significant_proves_nothing() {
+    // Processor time is so noisy that +2 % may or may not be in it.
+    let noisy = |pair: u32, arm: Arm| {
+        40_000_000 + u64::from((pair * 7 + 3 * arm.index() as u32) % 11) * 800_000
+    };
+    let said = said_about(noisy, |_| {});
+    assert!(said.contains("neither shows nor excludes"), "{said}");
+    for never in ["system calls", "waiting;", "user", "strace"] {
+        assert!(!said.contains(never), "{never}: {said}");
+    }
+}
+
+#[test]
+fn waiting_is_said_where_processor_time_shows_it_and_by_what_was_waited_for() {
+    let steady = |pair: u32, _| 40_000_000 + u64::from(pair) * 1000;
+    let queued =
+        said_about(steady, |a| (a.run_queue_ns, a.involuntary_switches) = (Some(a.wall_ns), 9));
+    assert!(queued.contains("waited for the processor") && !queued.contains("strace"), "{queued}");
+    let blocked = said_about(steady, |a| (a.run_queue_ns, a.voluntary_switches) = (Some(0), 9));
+    assert!(blocked.contains("was blocked") && blocked.contains("strace"), "{blocked}");
+    let unknown = said_about(steady, |_| {});
+    assert!(unknown.contains("does not tell"), "{unknown}");
 }
 
 #[test]

@@ -18,8 +18,12 @@ pub fn benchfmt(comparison: &Comparison) -> String {
             let run = &sample.amounts;
             let operations = run.operations.unwrap_or(1);
             let _ = write!(out, "BenchmarkRun {operations} {} ns/op", run.wall_ns);
-            let _ = write!(out, " {} user-ns/op", run.user_ns);
-            let _ = write!(out, " {} sys-ns/op", run.system_ns);
+            let _ = write!(out, " {} cpu-ns/op", run.cpu_ns);
+            for (part, name) in [(run.user_ns, "user"), (run.system_ns, "sys")] {
+                if let Some(ns) = part {
+                    let _ = write!(out, " {ns} {name}-ns/op");
+                }
+            }
             let _ = write!(out, " {} peak-B", Metric::Memory.of(run));
             if let Some(printed) = run.printed {
                 let _ = write!(out, " {printed} printed");

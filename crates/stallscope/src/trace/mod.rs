@@ -8,6 +8,7 @@ pub mod callgrind;
 pub mod child;
 pub mod counter;
 pub mod engine;
+pub mod look;
 mod maps;
 pub mod perf_data;
 pub mod profile_data;

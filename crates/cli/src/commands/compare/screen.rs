@@ -7,6 +7,7 @@ use stallscope::compare::{
     Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Metric, Severity,
 };
 
+use crate::commands::cpu_args;
 use crate::commands::words::{decimals, percent, rough};
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint, wrap};
 
@@ -98,6 +99,11 @@ fn outlook(comparison: &Comparison) -> Vec<String> {
             "there is a difference, but whether it reaches {effect} is open: more pairs, or a \
              smaller --effect"
         )),
+        Some(Doubt::IdenticalFiles) => lines.push(
+            "the files are byte-identical, so this difference is the machine's, or comes from the path, \
+             the name or the environment: it is no difference between two programs"
+                .into(),
+        ),
         Some(Doubt::TooNoisy) => lines.push(more_pairs(comparison, &effect)),
         _ => {}
     }
@@ -202,7 +208,7 @@ fn three_digits(value: f64) -> String {
 
 fn provenance(comparison: &Comparison) -> String {
     let settings = &comparison.settings;
-    let cpu = settings.cpu.map_or("any cpu".to_owned(), |cpu| format!("cpu {cpu}"));
+    let cpu = cpu_args::words(settings.cpus.as_ref());
     let line = format!(
         "order {}, seed {}, {cpu}, noise of a pair {:.2} % (robust sd)",
         settings.order,
@@ -222,6 +228,7 @@ fn wrapped(label: &str, label_width: usize, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stallscope::clock::Cpus;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
     use stallscope::compare::{Settings, compare};
 
@@ -231,7 +238,8 @@ mod tests {
     fn shown(change: impl Fn(&mut SimulatedMachine), noise: Noise, pairs: u32) -> String {
         let mut machine = SimulatedMachine::new(noise, pairs, 11);
         change(&mut machine);
-        let settings = Settings { pairs, seed: 42, cpu: Some(1), ..Settings::default() };
+        let settings =
+            Settings { pairs, seed: 42, cpus: Some(Cpus::one(1)), ..Settings::default() };
         let result = compare(&mut machine, &settings, &mut |_| {}).unwrap();
         plain(&screen(&result))
     }

@@ -51,12 +51,9 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     let line = |program: &OsString| args.run.line(program.clone(), iter::empty());
     let settings = args.run.settings(context.seed());
     let bar = context.progress(2 * u64::from(settings.pairs), "comparing");
-    let mut bench = ProcessBench {
-        lines: [line(&args.before), line(&args.after)],
-        settings,
-        sampling: SampleSettings::default(),
-        interrupt: context.interrupt(),
-    };
+    let lines = [line(&args.before), line(&args.after)];
+    let mut bench =
+        ProcessBench::new(lines, settings, SampleSettings::default(), context.interrupt())?;
     let text = &mut context.source_text(programs.iter().map(|p| p.as_path()))?;
     let result =
         explain(programs, &mut bench, &chosen.profile, text, &mut |stage| show(&bar, stage));

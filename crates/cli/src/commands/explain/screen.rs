@@ -1,8 +1,8 @@
 //! One screen: the difference, the function, the site, the mechanism, the grade, what is open.
 
 use stallscope::code::SourceText;
-use stallscope::compare::{Comparison, Decision, Metric, Warning};
-use stallscope::explain::{ArmHeat, Cause, Conclusion, Explanation, FunctionRow};
+use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
+use stallscope::explain::{ArmHeat, Cause, Conclusion, Explanation, FunctionRow, Whole};
 use stallscope::layout::ChangeCounts;
 use stallscope::model::Measurement;
 
@@ -12,6 +12,8 @@ use crate::terminal::{STRONG, paint, wrap};
 
 /// Places that are listed when no mechanism was found.
 const MOST_ROWS: usize = 5;
+/// What is left of the difference and is worth a line, in per cent.
+const LEAST_REST: f64 = 0.5;
 /// Where text starts behind the labels.
 const INDENT: usize = 9;
 const NO_LABEL: &str = "         ";
@@ -22,7 +24,11 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
     let mut out = verdict(comparison) + "\n" + &arms(comparison) + "\n";
     match (explanation.conclusion, explanation.causes.first()) {
         (Conclusion::NothingToExplain, _) => {
-            let so = match comparison.analysis.verdict.decision {
+            let verdict = &comparison.analysis.verdict;
+            let so = match verdict.decision {
+                _ if verdict.doubt == Some(Doubt::IdenticalFiles) => {
+                    "the two builds are one and the same, so no cause was looked for in them"
+                }
                 Decision::Inconclusive => "the runs do not decide, so no cause was looked for",
                 _ => "there is nothing to explain, and no cause was looked for",
             };
@@ -34,6 +40,7 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
             for (label, row) in labels.zip(&explanation.rows).take(MOST_ROWS) {
                 out += &row_text(label, row);
             }
+            out += &elsewhere(explanation);
         }
     }
     for open in &explanation.unexplained {
@@ -70,17 +77,24 @@ fn milliseconds(m: &Measurement) -> String {
     format!("{:.1} ms [{:.1}, {:.1}]", m.value / 1e6, m.low / 1e6, m.high / 1e6)
 }
 
-fn percent(m: &Measurement) -> String {
-    format!("{:.1} % [{:.1}, {:.1}]", m.value, m.low, m.high)
-}
-
 fn row_text(label: &str, row: &FunctionRow) -> String {
     let name = site::clip(site::short_name(row.place.name()), 56);
     let (before, after) = (milliseconds(&row.before), milliseconds(&row.after));
-    let share = percent(&row.share_of_difference);
+    let share = &row.share_of_difference;
     format!("{label}{} ({})\n", paint(STRONG, name), row.place.change_words())
         + &wrap(NO_LABEL, &format!("user time {before} -> {after}"))
-        + &wrap(NO_LABEL, &format!("{share} of the difference"))
+        + &wrap(NO_LABEL, &share.to_string())
+}
+
+/// What the listed places leave of the whole, so that what is listed adds up.
+fn elsewhere(explanation: &Explanation) -> String {
+    let shown = explanation.rows.iter().take(MOST_ROWS);
+    let rest = 100.0 - shown.map(|r| r.share_of_difference.percent.value).sum::<f64>();
+    if explanation.rows.is_empty() || rest.abs() < LEAST_REST {
+        return String::new();
+    }
+    let whole = Whole::DifferenceInProcessorTime;
+    wrap(NO_LABEL, &format!("all else, the kernel included: {rest:.1} % of {whole}"))
 }
 
 fn cause_text(explanation: &Explanation, cause: &Cause, text: &mut SourceText) -> String {
@@ -96,10 +110,9 @@ fn cause_text(explanation: &Explanation, cause: &Cause, text: &mut SourceText) -
     let set = cause.hottest_set.unwrap_or(0);
     out += &format!("{NO_LABEL}{}\n", site::store_words(finding, set));
     out += &site::stores(finding, set, INDENT, text);
-    let waiting = percent(&cause.share_behind_site);
     out += &wrap(
         NO_LABEL,
-        &format!("{waiting} of the loop's samples are on the load and the instructions behind it"),
+        &format!("{} are on the load and the instructions behind it", cause.share_behind_site),
     );
     out += &wrap("why      ", &format!("store-to-load forwarding fails: {}", finding.mechanism));
     let other = match cause.in_other_arm {
@@ -117,8 +130,8 @@ fn loop_text(cause: &Cause) -> String {
         Some((first, last)) => format!(" ({first} to {})", last.line),
         None => String::new(),
     };
-    let share = percent(&heat.share_of_function);
-    let place = format!("loop {} to {}{lines}: {share} of its samples", heat.start, heat.end);
+    let share = &heat.share_of_function;
+    let place = format!("loop {} to {}{lines}: {share}", heat.start, heat.end);
     wrap(NO_LABEL, &place)
 }
 
@@ -138,6 +151,7 @@ fn how([before, after]: &[ArmHeat; 2], census: &ChangeCounts) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stallscope::clock::Cpus;
     use stallscope::code::fixture;
     use stallscope::compare::Settings;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
@@ -163,9 +177,10 @@ mod tests {
         machine.effect_log = effect;
         let mut bench = InventedBench {
             machine,
-            settings: Settings { seed: 42, cpu: Some(1), ..Settings::default() },
+            settings: Settings { seed: 42, cpus: Some(Cpus::one(1)), ..Settings::default() },
             hits,
             library_hits: [30, 30],
+            library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],
             samples: true,
         };

@@ -3,9 +3,7 @@
 use std::ffi::OsString;
 
 use anyhow::bail;
-use stallscope::compare::{
-    CommandLine, Comparison, MAX_PAIRS, ProcessRunner, Settings, compare, default_cpu,
-};
+use stallscope::compare::{CommandLine, Comparison, MAX_PAIRS, ProcessRunner, Settings, compare};
 
 use super::LayoutArgs;
 use crate::commands::compare::show;
@@ -35,7 +33,7 @@ pub fn compared(args: &LayoutArgs, context: &Context) -> anyhow::Result<Comparis
     let settings = Settings {
         pairs: MAX_PAIRS,
         seed: context.seed(),
-        cpu: default_cpu(),
+        cpus: args.cpus.cpus(),
         timeout_ms: args.timeout.map(|t| t.as_millis().max(1) as u64),
         budget_ms: Some(args.measure_for.as_millis().max(1) as u64),
         ..Settings::default()

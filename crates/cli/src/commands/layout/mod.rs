@@ -26,6 +26,7 @@ use stallscope::machine::{Machine, MachineProfile, Microarchitecture, start_thre
 use stallscope::report;
 use stallscope::trace::child::resolve_program;
 
+use super::cpu_args::CpuArgs;
 use super::words;
 use crate::context::{Context, Outcome};
 use crate::{output, profile, terminal};
@@ -119,6 +120,9 @@ pub struct LayoutArgs {
     #[arg(long = "for", value_name = "DURATION", default_value = "10s", requires = "measure",
           value_parser = words::duration)]
     measure_for: Duration,
+    /// Where measured runs stay.
+    #[command(flatten)]
+    cpus: CpuArgs,
     /// What was counted took so long before: one call of a window, or the whole run (36us, 1.2s)
     #[arg(long, value_name = "DURATION", requires = "difference", value_parser = judged::time_ns)]
     takes: Option<f64>,

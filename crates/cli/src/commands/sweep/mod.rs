@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, builder::PossibleValuesParser};
+use stallscope::compare::Decision;
 use stallscope::compare::sweep::{Axis, Folders, Knob, Stage, SweepSettings, sweep};
-use stallscope::compare::{Decision, default_cpu};
 
+use super::cpu_args::CpuArgs;
 use super::gate::Gate;
 use super::metric::MetricArgs;
 use super::{plan, words};
@@ -73,9 +74,9 @@ pub struct SweepArgs {
     /// Give up when one run takes longer than this (10s, 500ms, 2m)
     #[arg(long, value_name = "DURATION", value_parser = words::duration)]
     timeout: Option<Duration>,
-    /// Run on this logical processor [default: the last one allowed]
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
+    /// Where they stay.
+    #[command(flatten)]
+    cpus: CpuArgs,
     /// Average in what ran while the machine was disturbed, instead of repeating it
     #[arg(long)]
     keep_disturbed: bool,
@@ -109,7 +110,7 @@ impl SweepArgs {
             effect: self.fail_if.map_or(self.effect, |gate| gate.limit),
             seed,
             timeout_ms: self.timeout.map(|t| t.as_millis().max(1) as u64),
-            cpu: self.cpu.or_else(default_cpu),
+            cpus: self.cpus.cpus(),
             guard: !self.keep_disturbed,
             measure: self.metric.measure()?,
             operations_in_ms: self.metric.operations_in_ms(),

@@ -8,6 +8,7 @@ use stallscope::compare::sweep::{LevelResult, SweepComparison, SweepReport, Swee
 use stallscope::compare::{Decision, Measure};
 use stallscope::model::Unit;
 
+use crate::commands::cpu_args;
 use crate::commands::words::{decimals, percent, rough, signed, style_of};
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
 
@@ -188,7 +189,7 @@ fn provenance(report: &SweepReport) -> String {
     let settings = &report.settings;
     let built = report.cells.iter().filter(|c| c.build_ns > 0).count();
     let kept = report.cells.iter().filter(|c| c.program.is_some()).count() - built;
-    let cpu = settings.cpu.map_or("any cpu".to_owned(), |cpu| format!("cpu {cpu}"));
+    let cpu = cpu_args::words(settings.cpus.as_ref());
     let mut parts = vec![format!("{} runs, random order in rounds, {cpu}", report.runs.len())];
     if settings.measure != Measure::Wall {
         parts.push(format!("judged by {}", settings.measure.noun()));

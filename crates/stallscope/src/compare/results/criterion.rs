@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Better, Format, MOST_BYTES, ResultError, ResultFile, Series, digest};
+use super::{Better, Format, MOST_BYTES, ResultError, ResultFile, Series};
+use crate::compare::fingerprint;
 use crate::foreign;
 
 /// Folders below each other that are searched.
@@ -106,6 +107,6 @@ fn series(file: &ResultFile, root: &Path, folder: &Path) -> Result<(Series, u64)
     let unit = "ns".to_owned();
     Ok((
         Series { name, unit, better: Better::Lower, values, summary: None },
-        digest(text.as_bytes()),
+        fingerprint::of(text.as_bytes()),
     ))
 }

@@ -23,6 +23,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::fingerprint;
 use crate::foreign;
 
 pub use error::ResultError;
@@ -142,7 +143,7 @@ pub fn parse(path: &str, text: &str) -> Result<ResultFile, ResultError> {
     }
     // Of every kind of text, line by line; what stands in JSON as an escape is spelled out where it
     // is read.
-    let digest = digest(text.as_bytes());
+    let digest = fingerprint::of(text.as_bytes());
     let text = &*foreign::plain_lines(text);
     let format = recognise(path, text)?;
     let mut file = ResultFile {
@@ -212,13 +213,6 @@ fn recognise_json(path: &str, text: &str) -> Result<Format, ResultError> {
     } else {
         Err(ResultError::Unknown(path.into()))
     }
-}
-
-/// FNV-1a of 64 bits.
-pub(crate) fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 impl ResultFile {

@@ -1,8 +1,9 @@
 //! Builds, kept by content: the same command over the same sources is not run again.
 //!
-//! The key covers the filled template, the variables that carry flags, and the names and bytes of the
-//! sources. What a build wrote counts only once it is whole: a note beside it says so when the build
-//! has ended well. Cells that differ only in how they are run have one key, and two sweeps may share
+//! The key covers the filled template, the variables that carry flags, the names and bytes of the
+//! sources, the programs that the template names, the environment that compilers read and the folder
+//! that they run in. What a build wrote counts only once it is whole: a note beside it holds its fingerprint when the
+//! build has ended well, and what no longer has it is built again. Cells that differ only in how they are run have one key, and two sweeps may share
 //! the cache: whoever builds a key holds a lock on it, the others wait and take what came out.
 
 use std::fs::{self, File, TryLockError};
@@ -12,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::SweepError;
-use crate::compare::results_digest;
+use super::tools::{Tools, environment};
+use crate::compare::fingerprint;
 use crate::trace::child::{Child, ChildError, Launch, Limits, Streams};
 
 /// Files below a source folder above which the user has to say which ones count.
@@ -48,6 +50,7 @@ pub enum BuildOutcome {
 pub struct Builder {
     folder: PathBuf,
     sources: u64,
+    tools: Tools,
 }
 
 impl Builder {
@@ -56,7 +59,7 @@ impl Builder {
     /// # Errors
     /// When a source cannot be read, or there are too many to be sources.
     pub fn new(folder: &Path, sources: &[PathBuf]) -> Result<Self, SweepError> {
-        let mut print = Print { hash: results_digest(b""), files: 0, bytes: 0 };
+        let mut print = Print { hash: fingerprint::of(b""), files: 0, bytes: 0 };
         for source in sources {
             print.add(source, true)?;
         }
@@ -64,7 +67,7 @@ impl Builder {
             .map_err(|cause| SweepError::File { path: folder.into(), cause })?;
         // Templates change folders as they like: what they are given must not depend on that.
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
-        Ok(Self { folder, sources: print.hash })
+        Ok(Self { folder, sources: print.hash, tools: Tools::default() })
     }
 
     /// Where the build with this `key` puts its program.
@@ -78,7 +81,7 @@ impl Builder {
     /// # Errors
     /// When it cannot be written.
     pub fn keep(&self, name: &str, text: &str) -> Result<PathBuf, SweepError> {
-        let hash = results_digest(text.as_bytes());
+        let hash = fingerprint::of(text.as_bytes());
         let path = self.folder.join(format!("{hash:016x}-{name}"));
         let failed = |cause| SweepError::File { path: path.clone(), cause };
         // Never half there: a build beside this one may be reading it.
@@ -90,8 +93,15 @@ impl Builder {
     /// The key of a template with everything filled in but `{out}`.
     #[must_use]
     pub fn key(&self, command: &str, variables: &[(&'static str, String)]) -> u64 {
-        let words = format!("{command}\0{variables:?}\0{}", self.sources);
-        results_digest(words.as_bytes())
+        let here = std::env::current_dir().unwrap_or_default();
+        let words = format!(
+            "{command}\0{variables:?}\0{}\0{}\0{}\0{}",
+            self.sources,
+            self.tools.of(command),
+            environment(command, &|name| std::env::var_os(name)),
+            here.display()
+        );
+        fingerprint::of(words.as_bytes())
     }
 
     /// Builds, or takes what is there. `command` makes the command from the path for `{out}`.
@@ -109,7 +119,7 @@ impl Builder {
         let program = self.program(key);
         let whole = self.folder.join(format!("{key:016x}")).join("whole");
         let _lock = self.lock(key, interrupt)?;
-        if program.is_file() && whole.is_file() {
+        if is_whole(&program, &whole) {
             return Ok(BuildOutcome::Built { program, build_ns: 0 });
         }
         let last = self.folder.join(format!("{key:016x}"));
@@ -117,7 +127,7 @@ impl Builder {
         // left there counts for nothing: the note that it is whole comes last.
         let _ = fs::remove_dir_all(&last);
         fs::create_dir(&last).map_err(|cause| SweepError::File { path: last.clone(), cause })?;
-        let result = self.run(&command(&program.to_string_lossy())?, variables, interrupt);
+        let result = self.run(&command(&quoted(&program)?)?, variables, interrupt);
         let failed = |why: String, said: &str| -> Result<BuildOutcome, SweepError> {
             let _ = fs::remove_dir_all(&last);
             let log = self.folder.join(format!("{key:016x}.log"));
@@ -132,7 +142,8 @@ impl Builder {
             Ok((Err(why), said, _)) => failed(why, &said),
             Ok((Ok(()), said, build_ns)) => match fs::metadata(&program) {
                 Ok(meta) if meta.is_file() && meta.len() > 0 => {
-                    fs::write(&whole, "")
+                    fingerprint_of(&program)
+                        .and_then(|own| fs::write(&whole, own))
                         .map_err(|cause| SweepError::File { path: whole.clone(), cause })?;
                     Ok(BuildOutcome::Built { program, build_ns })
                 }
@@ -173,9 +184,9 @@ impl Builder {
         let set: String = variables
             .iter()
             .map(|(name, value)| {
-                // What the user has set there already stays, in front.
-                let quoted = value.replace('\'', "'\\''");
-                format!("export {name}=\"${{{name}:-}}${{{name}:+ }}\"'{quoted}'\n")
+                // What the user has set there already stays, in front. A NUL byte is in no flag.
+                let quoted = shlex::try_quote(value).unwrap_or_default();
+                format!("export {name}=\"${{{name}:-}}${{{name}:+ }}\"{quoted}\n")
             })
             .collect();
         let launch = Launch {
@@ -200,6 +211,29 @@ impl Builder {
         };
         Ok((status, said, exit.wall_ns))
     }
+}
+
+/// Whether the note says that what lies there is what the build wrote.
+fn is_whole(program: &Path, note: &Path) -> bool {
+    let own = fingerprint_of(program);
+    fs::read_to_string(note).is_ok_and(|noted| own.is_ok_and(|own| own == noted))
+}
+
+/// What tells the file's content, as text.
+pub(super) fn fingerprint_of(program: &Path) -> io::Result<String> {
+    let (bytes, fnv1a) = fingerprint::of_file(crate::foreign::open(program)?)?;
+    Ok(format!("{bytes} {fnv1a}"))
+}
+
+/// A path as a word for the shell.
+///
+/// # Errors
+/// When no shell can be given it.
+pub(super) fn quoted(path: &Path) -> Result<String, SweepError> {
+    let cause = |_| io::Error::new(io::ErrorKind::InvalidInput, "no shell can be given this path");
+    let text = path.to_string_lossy();
+    let word = shlex::try_quote(&text).map_err(cause);
+    word.map(Into::into).map_err(|cause| SweepError::File { path: path.into(), cause })
 }
 
 /// A running fingerprint of sources.
@@ -238,8 +272,8 @@ impl Print {
                 MOST_BYTES >> 20
             )));
         }
-        let part = results_digest(&content)
-            ^ results_digest(path.to_string_lossy().as_bytes()).rotate_left(7);
+        let part = fingerprint::of(&content)
+            ^ fingerprint::of(path.to_string_lossy().as_bytes()).rotate_left(7);
         self.hash = (self.hash ^ part).wrapping_mul(0x0000_0100_0000_01b3);
         Ok(())
     }

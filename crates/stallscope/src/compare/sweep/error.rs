@@ -51,6 +51,12 @@ pub enum SweepError {
         /// The knob.
         knob: String,
     },
+    /// A file in the cache is no longer the one that was built.
+    #[error(
+        "{0} was replaced or written after it was built: nothing follows from its runs; sweep again, \
+         and let nothing else write into that folder"
+    )]
+    Replaced(PathBuf),
     /// A cell does not run.
     #[error("{cell} does not run: `{command}`: {what}")]
     Run {

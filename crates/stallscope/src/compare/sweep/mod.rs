@@ -17,6 +17,7 @@ mod parallel;
 mod pilot;
 mod report;
 mod run;
+mod tools;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,7 @@ pub use report::{CellRecord, LevelResult, Spread, SweepComparison, SweepNote, Sw
 pub use run::{Folders, Stage, sweep};
 
 use super::{Amounts, Measure, Metric};
+use crate::clock::Cpus;
 
 /// What a sweep is asked to do; kept with its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,8 +55,9 @@ pub struct SweepSettings {
     pub seed: u64,
     /// Longest wall time of one run, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// The logical processor all runs stay on.
-    pub cpu: Option<usize>,
+    /// The logical processors all runs stay on; absent when the scheduler chooses.
+    #[serde(default)]
+    pub cpus: Option<Cpus>,
     /// Repeat runs during which the machine was slower than its best.
     pub guard: bool,
     /// What the answer is about.

@@ -116,7 +116,7 @@ mod tests {
             effect: 0.01,
             seed: 1,
             timeout_ms: None,
-            cpu: None,
+            cpus: None,
             guard: false,
             measure: Measure::Wall,
             operations_in_ms: None,

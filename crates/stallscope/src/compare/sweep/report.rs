@@ -1,12 +1,12 @@
 //! What a sweep found: spread of each variant, the question at each matched level, missing cells.
 
-use std::fs;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Cell, Knob, SweepError, SweepRun, SweepSettings, Variant};
+use crate::compare::identical::COUNTS_NOT_COMPARED;
 use crate::compare::layouts::{
     AS_BUILT, Agreement, LayoutRun, LevelEffect, Matched, Part, Source, Split, agree,
     effect_by_rounds, layout_medians, split, spread_of_cells,
@@ -14,7 +14,7 @@ use crate::compare::layouts::{
 use crate::compare::neighbours::Disturbances;
 use crate::compare::schedule::Arm;
 use crate::compare::verdict::Decision;
-use crate::compare::{Metric, SameHotCode};
+use crate::compare::{Metric, SameHotCode, fingerprint};
 use crate::model::Unit;
 use crate::trace::child::FixedAddresses;
 
@@ -52,15 +52,29 @@ impl CellRecord {
     }
 
     pub(super) fn built(cell: Cell, program: PathBuf, build_ns: u64) -> Result<Self, SweepError> {
-        let bytes = fs::read(&program)
+        let (program_bytes, fingerprint) = crate::foreign::open(&program)
+            .and_then(fingerprint::of_file)
             .map_err(|cause| SweepError::File { path: program.clone(), cause })?;
         Ok(Self {
             program: Some(program),
-            program_bytes: bytes.len() as u64,
-            fingerprint: format!("{:016x}", crate::compare::results_digest(&bytes)),
+            program_bytes,
+            fingerprint,
             build_ns,
             ..Self::unbuilt(cell)
         })
+    }
+
+    /// Whether the file is still what was built.
+    pub(super) fn check(&self) -> Result<(), SweepError> {
+        let Some(program) = &self.program else { return Ok(()) };
+        let now = crate::foreign::open(program).and_then(fingerprint::of_file);
+        let (bytes, print) =
+            now.map_err(|cause| SweepError::File { path: program.clone(), cause })?;
+        if (bytes, &print) == (self.program_bytes, &self.fingerprint) {
+            Ok(())
+        } else {
+            Err(SweepError::Replaced(program.clone()))
+        }
     }
 
     pub(super) fn failed(cell: Cell, why: String, log: PathBuf) -> Self {
@@ -193,7 +207,7 @@ impl std::fmt::Display for SweepNote {
             Self::SameCode { a, b, functions, moved } => write!(
                 f,
                 "all {functions} functions of {a} and {b} as built hold the same code ({moved} lie \
-                 elsewhere): a difference can only be placement, data or environment"
+                 elsewhere); {COUNTS_NOT_COMPARED}"
             ),
             Self::SameHotCode { a, b, same } => write!(f, "A {a}, B {b}: {same}"),
             Self::StackOnly => f.write_str(

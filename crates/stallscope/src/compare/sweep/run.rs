@@ -9,7 +9,7 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::axes::{Variant, fill, variants};
-use super::build::{BuildOutcome, Builder};
+use super::build::{BuildOutcome, Builder, quoted};
 use super::journal::Journal;
 use super::knob::{Knob, joined};
 use super::order_file;
@@ -98,7 +98,10 @@ pub fn sweep(
     for one in &ready {
         plan.run(one, 0, interrupt)?;
     }
+    // Somebody else may share the cache.
+    cells.iter().try_for_each(CellRecord::check)?;
     let (runs, guard) = plan.rounds(&builder, folders, &cells, &ready, interrupt, progress)?;
+    cells.iter().try_for_each(CellRecord::check)?;
     let disturbed = guard.as_ref().map(Guard::counts);
     let erratum = Machine::detect().jcc_erratum;
     let mut result = report(settings, &variants, cells, runs, disturbed, erratum);
@@ -275,8 +278,17 @@ impl<'a> Plan<'a> {
             }
             _ => None,
         };
-        let script = script.map(|p| p.to_string_lossy().into_owned());
-        let (flags, carried) = self.flags(cell, script.as_deref());
+        let word = script.as_deref().map(quoted).transpose()?;
+        let (flags, carried) = self.flags(cell, word.as_deref());
+        // What a variable carries is split at blanks by whoever reads it; quotes do not help there.
+        let is_plain = script.as_ref().map(|p| p.to_string_lossy().into_owned()) == word;
+        if !carried.is_empty() && !is_plain {
+            return Err(SweepError::Templates(
+                "the cache folder's path has characters that no flags variable can carry: put {layout} \
+                 into --build where flags go, or choose another folder"
+                    .into(),
+            ));
+        }
         // Symbols are part of the order, so of the key, by way of the script's own content.
         let key = builder.key(&self.build_command(cell, "", &flags)?, &carried);
         let command = |out: &str| self.build_command(cell, out, &flags);
@@ -362,7 +374,8 @@ impl<'a> Plan<'a> {
         }
         let moves_stack = settings.knob == Knob::Environment;
         let _fixed = moves_stack.then(FixedAddresses::new);
-        let mut guard = settings.guard.then(|| Guard::new(settings.cpu)).flatten();
+        let cpus = settings.cpus.as_ref().filter(|_| settings.guard);
+        let mut guard = cpus.and_then(|cpus| Guard::new(cpus.single()));
         let mut rounds = settings.rounds.unwrap_or(PILOT_ROUNDS);
         let resumed = runs.len();
         let mut round = (resumed / ready.len().max(1)) as u32;
@@ -417,7 +430,7 @@ impl<'a> Plan<'a> {
             program: one.program.clone(),
             args: one.args.clone(),
             environment_padding_bytes: one.padding_bytes.unwrap_or(padding),
-            cpu: self.settings.cpu,
+            cpu: self.settings.cpus.clone(),
             streams: Streams::Captured,
         }
     }
@@ -434,8 +447,12 @@ impl<'a> Plan<'a> {
         interrupt: &AtomicBool,
     ) -> Result<Amounts, SweepError> {
         let unmeasured = |what| SweepError::Unmeasured { cell: self.name(one), what };
-        let result =
-            measured(&self.launch(one, padding), &self.limits(interrupt), &self.settings.measure);
+        let result = measured(
+            &self.launch(one, padding),
+            &self.limits(interrupt),
+            &self.settings.measure,
+            None,
+        );
         let (exit, amounts) = result.map_err(|cause| match cause {
             NoAmounts::Child(ChildError::Interrupted) => SweepError::Interrupted,
             NoAmounts::Child(cause) => self.explain_words(one, cause.to_string()),

@@ -18,7 +18,7 @@ fn settings(build: Option<&str>, run: &str) -> SweepSettings {
         effect: 0.01,
         seed: 5,
         timeout_ms: Some(60_000),
-        cpu: None,
+        cpus: None,
         guard: false,
         measure: Measure::Wall,
         operations_in_ms: None,
@@ -180,4 +180,38 @@ fn matched_axes_are_levels() {
     let levels: Vec<&str> = report.comparisons[0].levels.iter().map(|l| l.level.as_str()).collect();
     assert_eq!(levels, ["n=1", "n=2", "n=3"]);
     assert!(report.comparisons[0].matched.is_some());
+}
+
+#[test]
+fn paths_with_blanks_and_quotes_reach_the_shell_whole() {
+    let place = Place::new();
+    let mut folders = place.folders();
+    folders.cache = place.folder.path().join("it's a $(touch x) cache; rm");
+    let report = sweep(&settings(Some(SCRIPT), "{out}"), &folders, &NEVER, &|_| {}).unwrap();
+    let cache = folders.cache.canonicalize().unwrap();
+    for cell in &report.cells {
+        assert!(cell.program.as_ref().unwrap().starts_with(&cache), "{cell:?}");
+    }
+}
+
+#[test]
+fn what_no_longer_is_what_was_built_is_built_again() {
+    let place = Place::new();
+    let wanted = settings(Some(SCRIPT), "{out}");
+    let first = place.sweep(&wanted).unwrap();
+    assert!(place.sweep(&wanted).unwrap().cells.iter().all(|c| c.build_ns == 0), "from the cache");
+    let program = first.cells[0].program.clone().unwrap();
+    std::fs::write(&program, "#!/bin/sh\n: something else\n").unwrap();
+    let again = place.sweep(&wanted).unwrap();
+    assert!(again.cells[0].build_ns > 0 && again.cells[1].build_ns == 0);
+    assert_eq!(again.cells[0].fingerprint, first.cells[0].fingerprint);
+}
+
+#[test]
+fn a_program_that_is_replaced_during_the_sweep_gives_no_result() {
+    let place = Place::new();
+    // The run of one cell writes over its own file.
+    let run = "sh -c 'echo \"#\" >> \"$0\"' {out}";
+    let said = place.complaint(&settings(Some(SCRIPT), run));
+    assert!(said.contains("was replaced or written after it was built"), "{said}");
 }

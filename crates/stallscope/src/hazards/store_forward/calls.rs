@@ -19,7 +19,7 @@ use crate::model::Svma;
 use super::super::{Candidate, FunctionView, direct_target};
 use super::stores::LoopStores;
 use super::walk::{Blocked, Walk};
-use super::{WINDOW_INSTRUCTIONS, cycles_lost, store_widths, weight};
+use super::{STRADDLING_REMEDY, StoreWidths, WINDOW_INSTRUCTIONS, cycles_lost, weight};
 
 /// Fields further behind the start of a block of arguments are not looked for.
 const FARTHEST_FIELD_BYTES: i64 = 512;
@@ -206,7 +206,7 @@ fn describe(
 ) -> Candidate {
     let code = view.code();
     let stores = blocked.sets.concat();
-    let widths = store_widths(code, &stores);
+    let widths = StoreWidths::of(code, &stores);
     let (bits, count) = (8 * load.size_bytes, stores.len());
     let name = view
         .image
@@ -219,10 +219,14 @@ fn describe(
         if count == 1 { "" } else { "s" },
         blocked.distance_instructions
     );
-    let remedy = format!(
-        "write it in one piece of {bits} bits, load it in pieces of {widths}, or hand it over in \
-         registers"
-    );
+    let remedy = if widths.straddled_by(bits) {
+        format!("{STRADDLING_REMEDY}, or hand it over in registers")
+    } else {
+        format!(
+            "write it in one piece of {bits} bits, load it in pieces of {widths}, or hand it over \
+             in registers"
+        )
+    };
     Candidate {
         site: call,
         weight: weight(code, addresses, call, &blocked),

@@ -187,7 +187,7 @@ fn describe(
     let mut stores: Vec<usize> = blocked.sets.iter().flatten().copied().collect();
     stores.sort_unstable();
     stores.dedup();
-    let widths = store_widths(code, &stores);
+    let widths = StoreWidths::of(code, &stores);
     let distance = match blocked.distance_instructions {
         1 => "1 instruction".to_owned(),
         n => format!("{n} instructions"),
@@ -201,6 +201,11 @@ fn describe(
     let count = stores.len();
     let bits = 8 * load_bytes;
     let mechanism = match blocked.certainty {
+        Certainty::Probable if widths.straddled_by(bits) => format!(
+            "this {bits}-bit load can lie across the edge of what is written {widths} bits at a \
+             time {place}, at least {distance} earlier: when it reads bytes just written, no one \
+             store holds all of them, so it cannot be forwarded and waits until they are in the cache"
+        ),
         Certainty::Definite => format!(
             "this {bits}-bit load reads bytes that {count} store{} of {widths} bits wrote at least \
              {distance} earlier, and none of them holds all of it: it cannot be \
@@ -214,9 +219,13 @@ fn describe(
              waits until they are in the cache"
         ),
     };
-    let remedy = format!(
-        "load it in pieces of {widths} bits, as it is stored, or store it in one piece of {bits}"
-    );
+    let remedy = if widths.straddled_by(bits) {
+        STRADDLING_REMEDY.to_owned()
+    } else {
+        format!(
+            "load it in pieces of {widths} bits, as it is stored, or store it in one piece of {bits}"
+        )
+    };
     let weight = weight(code, addresses, site, &blocked);
     Candidate {
         site,
@@ -251,13 +260,34 @@ fn price(profile: &MachineProfile) -> String {
     text
 }
 
-/// "32", or "32 and 64" when they differ, in bits.
-fn store_widths(code: &FunctionCode, stores: &[usize]) -> String {
-    let mut widths: Vec<u16> =
-        stores.iter().filter_map(|s| code.insns[*s].store).map(|a| 8 * a.size_bytes).collect();
-    widths.sort_unstable();
-    widths.dedup();
-    widths.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+/// What helps a load that no narrower load and no wider store would: its place is what is wrong.
+const STRADDLING_REMEDY: &str = "load from where one store began, no wider than it, and shift the \
+     bytes together in registers, or keep what was stored in a register";
+
+/// The widths of a finding's stores, in bits, each once, ascending. Shown as "32" or "32 and 64".
+struct StoreWidths(Vec<u16>);
+
+impl StoreWidths {
+    fn of(code: &FunctionCode, stores: &[usize]) -> Self {
+        let mut bits: Vec<u16> =
+            stores.iter().filter_map(|s| code.insns[*s].store).map(|a| 8 * a.size_bytes).collect();
+        bits.sort_unstable();
+        bits.dedup();
+        Self(bits)
+    }
+
+    /// Whether one of them is as wide as the load and still does not hold all of it: then the load
+    /// lies across that store's edge, and cutting it to the store's width changes nothing.
+    fn straddled_by(&self, load_bits: u16) -> bool {
+        self.0.last().is_some_and(|widest| *widest >= load_bits)
+    }
+}
+
+impl std::fmt::Display for StoreWidths {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&words.join(" and "))
+    }
 }
 
 /// Nearness, nesting, completeness, and for arrays whether an index is masked: a ring or a small

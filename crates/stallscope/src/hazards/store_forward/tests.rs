@@ -105,6 +105,32 @@ fn a_straddling_load_is_found() {
     let found = candidates(&[0x48, 0x89, 0x07, 0x48, 0x8b, 0x57, 0x04]);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].sets.concat().len(), 1);
+    // As wide as its store: no narrower load would be "as it is stored".
+    assert!(!found[0].remedy.contains("pieces of 64"), "{}", found[0].remedy);
+    assert!(found[0].remedy.contains("from where one store began"), "{}", found[0].remedy);
+}
+
+#[test]
+fn no_remedy_asks_for_the_width_that_is_there() {
+    // Every width of load behind every width of store, at every offset that overlaps.
+    let store: [(u16, &[u8]); 3] =
+        [(16, &[0x66, 0x89, 0x07]), (32, &[0x89, 0x07]), (64, &[0x48, 0x89, 0x07])];
+    let load: [(u16, &[u8]); 3] =
+        [(16, &[0x66, 0x8b, 0x57]), (32, &[0x8b, 0x57]), (64, &[0x48, 0x8b, 0x57])];
+    let mut seen = 0;
+    for ((stored, store), (loaded, load), at) in store
+        .iter()
+        .flat_map(|s| load.iter().map(move |l| (*s, *l)))
+        .flat_map(|(s, l)| (-7_i8..8).map(move |at| (s, l, at)))
+    {
+        for found in candidates(&[store, load, &[at.cast_unsigned()]].concat()) {
+            seen += 1;
+            let same = format!("pieces of {loaded} ");
+            assert!(!found.remedy.contains(&same), "{stored} {loaded} {at}: {}", found.remedy);
+            assert!(stored < loaded || !found.remedy.contains("store it in one piece"));
+        }
+    }
+    assert!(seen > 20, "{seen}");
 }
 
 #[test]

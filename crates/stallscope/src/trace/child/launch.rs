@@ -9,6 +9,7 @@ use nix::errno::Errno;
 
 use super::error::ChildError;
 use super::guardian::VARIABLE;
+use crate::clock::Cpus;
 
 /// What the child's standard streams are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,8 +32,8 @@ pub struct Launch {
     pub args: Vec<OsString>,
     /// Bytes added to the environment, so that the stack starts elsewhere in every run.
     pub environment_padding_bytes: usize,
-    /// The logical processor to stay on; `None` leaves the choice to the scheduler.
-    pub cpu: Option<usize>,
+    /// The logical processors to stay on; `None` leaves the choice to the scheduler.
+    pub cpu: Option<Cpus>,
     /// Where it reads from and writes to.
     pub streams: Streams,
 }
@@ -118,11 +119,13 @@ impl Prepared {
         envp.push(c(format!("{VARIABLE}={marks}").as_bytes())?);
         let padding = "x".repeat(launch.environment_padding_bytes);
         envp.push(c(format!("STALLSCOPE_PADDING={padding}").as_bytes())?);
-        let cpu_set = launch.cpu.map(|cpu| {
+        let cpu_set = launch.cpu.as_ref().map(|cpus| {
             // SAFETY: a cpu_set_t is plain bits, all zero is the empty set; CPU_SET checks the index.
             unsafe {
                 let mut set: libc::cpu_set_t = std::mem::zeroed();
-                libc::CPU_SET(cpu % libc::CPU_SETSIZE as usize, &mut set);
+                for cpu in cpus.iter() {
+                    libc::CPU_SET(cpu % libc::CPU_SETSIZE as usize, &mut set);
+                }
                 set
             }
         });

@@ -79,6 +79,17 @@ impl std::fmt::Display for Status {
     }
 }
 
+/// Why a child was not on the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffProcessor {
+    /// Time in the run queue, of its first thread; absent where the kernel does not tell.
+    pub run_queue_ns: Option<u64>,
+    /// How often it gave the processor up, with all threads and the children it waited for.
+    pub voluntary_switches: u64,
+    /// How often it was taken off, likewise.
+    pub involuntary_switches: u64,
+}
+
 /// A finished child.
 #[derive(Clone, Debug)]
 pub struct Exit {
@@ -91,6 +102,8 @@ pub struct Exit {
     /// The largest resident set, in bytes; never less than our own at the time of the start,
     /// because the kernel counts the child from the fork on.
     pub peak_memory_bytes: u64,
+    /// Why it was not on the processor.
+    pub off_processor: OffProcessor,
     /// How it ended.
     pub status: Status,
     /// What it wrote to standard output.
@@ -314,6 +327,8 @@ impl Child {
         let left_behind = self.run.left_behind();
         // Before the wait, while the number is still ours.
         kill_group(self.pid);
+        // Nothing of this is left once it has been collected.
+        let run_queue_ns = run_queue_ns(self.pid);
         let mut status = 0;
         // SAFETY: an all-zero rusage is valid, wait4 fills it.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -339,6 +354,11 @@ impl Child {
             user_ns: ns(usage.ru_utime),
             system_ns: ns(usage.ru_stime),
             peak_memory_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
+            off_processor: OffProcessor {
+                run_queue_ns,
+                voluntary_switches: u64::try_from(usage.ru_nvcsw).unwrap_or(0),
+                involuntary_switches: u64::try_from(usage.ru_nivcsw).unwrap_or(0),
+            },
             status,
             stdout: self.stdout.finish(),
             stderr: self.stderr.finish(),
@@ -362,6 +382,12 @@ impl Drop for Child {
         }
         self.run.end_orphans();
     }
+}
+
+/// The second number of `schedstat`: nanoseconds in which it could have run and did not.
+fn run_queue_ns(pid: libc::pid_t) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    text.split_whitespace().nth(1)?.parse().ok()
 }
 
 fn kill_group(pid: libc::pid_t) {
@@ -398,6 +424,8 @@ mod tests {
         assert_eq!(exit.stdout.tail, "out\n");
         assert_eq!(exit.stderr.tail, "err\n");
         assert!(exit.wall_ns > 0);
+        let told = std::path::Path::new("/proc/self/schedstat").exists();
+        assert_eq!(exit.off_processor.run_queue_ns.is_some(), told);
     }
 
     #[test]

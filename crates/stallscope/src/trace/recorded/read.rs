@@ -238,6 +238,7 @@ impl<R: BufRead> Reader<R> {
             user_ns: 0,
             system_ns: 0,
             peak_memory_bytes: 0,
+            off_processor: crate::trace::child::OffProcessor::default(),
             status,
             stdout: none(),
             left_behind: Vec::new(),

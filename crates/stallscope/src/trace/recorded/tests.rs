@@ -47,6 +47,7 @@ fn recording() -> Recording {
             user_ns: 0,
             system_ns: 0,
             peak_memory_bytes: 0,
+            off_processor: crate::trace::child::OffProcessor::default(),
             status: Status::Signal(11),
             stdout: Output::default(),
             left_behind: Vec::new(),

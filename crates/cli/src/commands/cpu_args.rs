@@ -1,0 +1,60 @@
+//! Which logical processors runs stay on, as typed: the arguments of every command that pins its runs.
+
+use clap::Args;
+use stallscope::clock::Cpus;
+use stallscope::compare::{allowed_cpus, default_cpu};
+
+/// The processor to run on, as typed.
+#[derive(Clone, Copy, Debug)]
+enum CpuArg {
+    Last,
+    Number(usize),
+    None,
+}
+
+/// Where runs stay.
+#[derive(Debug, Args)]
+pub struct CpuArgs {
+    /// Run on this logical processor, or on any (`none`) [default: the last one allowed]
+    #[arg(long, value_name = "N|none", default_value = "last", hide_default_value = true,
+          value_parser = cpu)]
+    cpu: CpuArg,
+    /// Run on the last N logical processors, for programs with threads
+    #[arg(long, value_name = "N", conflicts_with = "cpu", value_parser = several)]
+    cpus: Option<Cpus>,
+}
+
+impl CpuArgs {
+    /// The processors; none when the scheduler chooses.
+    pub fn cpus(&self) -> Option<Cpus> {
+        match (&self.cpus, self.cpu) {
+            (Some(cpus), _) => Some(cpus.clone()),
+            (None, CpuArg::Last) => default_cpu(),
+            (None, CpuArg::Number(cpu)) => Some(Cpus::one(cpu)),
+            (None, CpuArg::None) => None,
+        }
+    }
+}
+
+/// The processors of a run in words.
+pub fn words(cpus: Option<&Cpus>) -> String {
+    cpus.map_or_else(|| "any cpu".into(), Cpus::to_string)
+}
+
+fn cpu(text: &str) -> Result<CpuArg, String> {
+    match text {
+        "last" => Ok(CpuArg::Last),
+        "none" => Ok(CpuArg::None),
+        number => number.parse().map(CpuArg::Number).map_err(|_| {
+            "write the number of a logical processor, or `none` to leave the choice open".into()
+        }),
+    }
+}
+
+fn several(text: &str) -> Result<Cpus, String> {
+    let allowed = allowed_cpus();
+    let count = text.parse().map_err(|_| "write how many logical processors")?;
+    Cpus::last(count, &allowed).ok_or_else(|| {
+        format!("choose between 1 and {}, as many as are allowed here", allowed.len())
+    })
+}

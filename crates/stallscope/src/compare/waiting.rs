@@ -1,0 +1,71 @@
+//! Where runs were when they were not on the processor: in the queue for it, or blocked.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::amounts::Amounts;
+
+/// Part of the time off the processor that decides what it was spent on.
+const MOST: f64 = 0.5;
+
+/// What the time off the processor was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitedFor {
+    /// For the processor itself: others ran on it.
+    Processor {
+        /// The part of that time that was measured in the run queue, where it was.
+        queue_share: Option<f64>,
+    },
+    /// For files, network, locks, other processes, or sleep.
+    Blocked,
+    /// The kernel did not say.
+    Unknown,
+}
+
+/// What the time that `runs` were not on the processor was spent on.
+///
+/// The kernel tells the time in the run queue of a process' first thread only, and of none of its
+/// children. Where that explains little, the switches of all of them are the witness: who is blocked
+/// gives the processor up, who competes for it is taken off.
+#[must_use]
+pub fn waited_for<'a>(runs: impl IntoIterator<Item = &'a Amounts>) -> WaitedFor {
+    let (mut off_ns, mut queue_ns, mut voluntary, mut involuntary) = (0.0, Some(0.0), 0, 0);
+    for run in runs {
+        off_ns += run.wall_ns.saturating_sub(run.cpu_ns) as f64;
+        queue_ns = queue_ns.zip(run.run_queue_ns).map(|(sum, ns)| sum + ns as f64);
+        voluntary += run.voluntary_switches;
+        involuntary += run.involuntary_switches;
+    }
+    let queue_share = queue_ns.filter(|_| off_ns > 0.0).map(|ns: f64| (ns / off_ns).min(1.0));
+    match queue_share {
+        Some(share) if share >= MOST => WaitedFor::Processor { queue_share },
+        _ if involuntary > voluntary => WaitedFor::Processor { queue_share: None },
+        Some(_) if voluntary > 0 => WaitedFor::Blocked,
+        _ => WaitedFor::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_machine_is_told_from_blocking() {
+        let run = |run_queue_ns, voluntary_switches, involuntary_switches| Amounts {
+            wall_ns: 100,
+            cpu_ns: 30,
+            run_queue_ns,
+            voluntary_switches,
+            involuntary_switches,
+            ..Amounts::default()
+        };
+        // A pure loop beside others; the same where it runs in a child of a script.
+        let queued = waited_for(&[run(Some(60), 1, 20)]);
+        assert!(matches!(queued, WaitedFor::Processor { queue_share: Some(share) } if share > 0.8));
+        assert_eq!(waited_for(&[run(Some(2), 3, 20)]), WaitedFor::Processor { queue_share: None });
+        assert_eq!(waited_for(&[run(Some(2), 40, 3)]), WaitedFor::Blocked);
+        assert_eq!(waited_for(&[run(None, 40, 3)]), WaitedFor::Unknown);
+        assert_eq!(waited_for(&[]), WaitedFor::Unknown);
+    }
+}

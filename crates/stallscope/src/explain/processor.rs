@@ -1,0 +1,199 @@
+//! Is the difference on the processor at all, and how much of it can samples of user code locate?
+//!
+//! Processor time is the one whole that shares of the difference are taken of: the kernel measures it
+//! exactly, and what waits is not in it. A contrast that is not significant proves nothing: "not on the
+//! processor" is said only when the interval of processor time leaves no room for the difference.
+
+use crate::compare::{Arm, Comparison, Contrast, Metric, RunSample, WaitedFor, waited_for};
+use crate::model::{Measurement, Unit};
+use crate::trace::sample::Engine;
+
+use super::heat::{ArmHeat, Heat};
+use super::{Share, Whole};
+
+/// The part of the difference in wall time that processor time may reach before it counts as involved.
+const NOT_INVOLVED: f64 = 0.5;
+/// A part of the difference that is worth a sentence, in per cent.
+const LEAST_PART: f64 = 10.0;
+
+/// Where the difference is, as far as clocks can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Involved {
+    /// Processor time changed as wall time did.
+    Yes,
+    /// It did not, and the interval shows that.
+    No,
+    /// Either may be so.
+    Open,
+}
+
+/// Processor time of both arms, and what can be said of it.
+pub(super) struct ProcessorTime<'a> {
+    comparison: &'a Comparison,
+    cpu: Option<&'a Contrast>,
+    involved: Involved,
+}
+
+fn contrast(comparison: &Comparison, metric: Metric) -> Option<&Contrast> {
+    comparison.analysis.contrasts.iter().find(|c| c.metric == metric)
+}
+
+fn milliseconds(ns: f64) -> String {
+    format!("{:.1} ms", ns / 1e6)
+}
+
+impl<'a> ProcessorTime<'a> {
+    pub fn of(comparison: &'a Comparison) -> Self {
+        let cpu = contrast(comparison, Metric::Cpu);
+        let wall_log = comparison.analysis.wall.log_ratio;
+        let ratio = cpu.and_then(|c| c.ratio.as_ref());
+        let change = cpu.map_or(0.0, |c| c.b.value - c.a.value);
+        let involved = match ratio {
+            Some(r)
+                if r.excludes_zero()
+                    && [r.log_ratio, change].iter().all(|x| x * wall_log > 0.0) =>
+            {
+                Involved::Yes
+            }
+            Some(r) if r.low_log.abs().max(r.high_log.abs()) <= NOT_INVOLVED * wall_log.abs() => {
+                Involved::No
+            }
+            _ => Involved::Open,
+        };
+        Self { comparison, cpu, involved }
+    }
+
+    /// What the slower build spends longer on the processor, in nanoseconds: the whole of all shares.
+    pub fn difference_ns(&self) -> f64 {
+        self.cpu.map_or(0.0, |c| c.b.value - c.a.value)
+    }
+
+    /// Time in user code of one run of each arm. Without a kernel that measures it, the samples do: each
+    /// stands for the time between two.
+    pub fn in_user_code(&self, heats: &[Heat; 2]) -> [Measurement; 2] {
+        if let Some(user) = contrast(self.comparison, Metric::User) {
+            return [user.a.clone(), user.b.clone()];
+        }
+        [0, 1].map(|arm| {
+            let wall = &self.comparison.analysis.wall.estimate;
+            let whole = || self.cpu.map_or(wall, |c| [&c.a, &c.b][arm]).clone();
+            by_samples(&heats[arm].summary).unwrap_or_else(whole)
+        })
+    }
+
+    /// Why nothing is located, where it is not.
+    pub fn why_not_located(&self, slow: Arm) -> Option<String> {
+        let changed = || match self.cpu.and_then(|c| c.ratio.as_ref()) {
+            None => "a run took no processor time that the kernel could see".to_owned(),
+            Some(r) => {
+                let percent = [r.log_ratio, r.low_log, r.high_log].map(|x| 100.0 * x.exp_m1());
+                let [c, low, high] = percent;
+                format!("processor time changes by {c:+.1} % [{low:+.1}, {high:+.1}]")
+            }
+        };
+        match self.involved {
+            Involved::Yes => None,
+            Involved::No => Some(format!(
+                "{}, too little for the difference in wall time: that is in waiting; {}",
+                changed(),
+                self.what_was_waited_for(slow)
+            )),
+            Involved::Open => Some(format!(
+                "{}: that neither shows nor excludes that the difference is in what is executed, so it \
+                 was not located; more pairs narrow it (--pairs)",
+                changed()
+            )),
+        }
+    }
+
+    fn what_was_waited_for(&self, slow: Arm) -> &'static str {
+        let of_arm = |s: &&RunSample| s.plan.arm == slow;
+        match waited_for(self.comparison.samples.iter().filter(of_arm).map(|s| &s.amounts)) {
+            WaitedFor::Processor { .. } => {
+                "the slower build waited for the processor, on which others ran: choose an idle one \
+                 (--cpu) or a quieter moment"
+            }
+            WaitedFor::Blocked => {
+                "the slower build was blocked: look at files, locks, network and sleep (strace -c -w, \
+                 perf trace -s)"
+            }
+            WaitedFor::Unknown => "what for, the kernel does not tell here",
+        }
+    }
+
+    /// What is not in user code, where that was measured and is worth a sentence.
+    pub fn parts_outside(&self, in_user_code: &[Measurement; 2]) -> Vec<String> {
+        let mut said = Vec::new();
+        let whole = self.difference_ns();
+        match contrast(self.comparison, Metric::System) {
+            Some(system) => {
+                let part = share(&system.a, &system.b, whole, "medians and quartiles");
+                let real = system.ratio.as_ref().is_some_and(crate::compare::Ratio::excludes_zero);
+                if real && part.percent.value >= LEAST_PART {
+                    said.push(format!(
+                        "{part} is in the kernel ({} -> {}): look at system calls and page faults \
+                         (strace -c, perf trace)",
+                        milliseconds(system.a.value),
+                        milliseconds(system.b.value)
+                    ));
+                }
+            }
+            None => {
+                let in_user = in_user_code[1].value - in_user_code[0].value;
+                let rest = 100.0 * (1.0 - in_user / whole);
+                if rest.abs() >= LEAST_PART {
+                    said.push(format!(
+                        "the samples of user code hold {:.0} % of {}; the rest is in the kernel or was \
+                         not sampled, which this kernel's accounting does not tell apart",
+                        100.0 - rest,
+                        Whole::DifferenceInProcessorTime
+                    ));
+                }
+            }
+        }
+        if let Some(wall) = contrast(self.comparison, Metric::Wall) {
+            let wall_ns = wall.b.value - wall.a.value;
+            let waiting_ns = wall_ns - whole;
+            if waiting_ns * wall_ns > 0.0 && 100.0 * waiting_ns / wall_ns >= LEAST_PART {
+                let slow = if wall_ns > 0.0 { Arm::B } else { Arm::A };
+                said.push(format!(
+                    "wall time changes by {} more than processor time does: that is waiting; {}",
+                    milliseconds(waiting_ns.abs()),
+                    self.what_was_waited_for(slow)
+                ));
+            }
+        }
+        said
+    }
+}
+
+/// User time of a run by the number of its samples, with the spread of a count.
+fn by_samples(heat: &ArmHeat) -> Option<Measurement> {
+    let runs = f64::from(heat.runs.max(1));
+    let ns = |samples: f64| samples * heat.period_ns as f64 / runs;
+    let n = heat.samples as f64;
+    (heat.engine == Engine::PerfClock && heat.samples > 0).then(|| Measurement {
+        value: ns(n),
+        unit: Unit::Nanoseconds,
+        low: ns((n - 1.96 * n.sqrt()).max(0.0)),
+        high: ns(n + 1.96 * n.sqrt()),
+        n: heat.samples as usize,
+        how: "samples in user code x time between two, 95 % of a count".into(),
+    })
+}
+
+/// What took longer in one place, as a part of what all took longer. Both ends at their worst: wider
+/// than the truth, never narrower.
+pub(super) fn share(before: &Measurement, after: &Measurement, whole_ns: f64, how: &str) -> Share {
+    let part = |slow: f64, fast: f64| 100.0 * (slow - fast) / whole_ns;
+    let (x, y) = (part(after.low, before.high), part(after.high, before.low));
+    let percent = Measurement {
+        value: part(after.value, before.value),
+        unit: Unit::Percent,
+        low: x.min(y),
+        high: x.max(y),
+        n: before.n + after.n,
+        how: format!("{how}, ends of both intervals"),
+    };
+    Share { percent, of: Whole::DifferenceInProcessorTime }
+}
