@@ -76,6 +76,10 @@ bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 
 	@$(or $(BENCH_PIN),taskset -c 1) crates/index-codec/bench/target/release/index-codec-bench \
 		$$(crates/index-codec/bench/model.sh)
 
+.PHONY: bench-foreign
+bench-foreign: build ## Programs of others, alone and traced: the same output, nothing wrongly said, nothing left (RUNS, ONLY)
+	@scripts/bench-foreign
+
 .PHONY: bench-trace
 bench-trace: ## Instructions a second that tracing follows, beside valgrind's tools
 	@scripts/bench-trace
