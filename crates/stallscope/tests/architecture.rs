@@ -182,6 +182,7 @@ const OTHER_DOORS: &[&str] = &[
     "/src/trace/maps.rs",
     "/src/trace/sample/",
     "/src/trace/tracee.rs",
+    "/src/trace/whole_file.rs",
     "/src/compare/",
     "/src/foreign/file.rs",
     "/commands/probe/wide.rs",

@@ -11,6 +11,7 @@
 
 mod ending;
 mod place;
+mod rights;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,6 +28,7 @@ use crate::trace::maps;
 use crate::trace::tracee::{self, News, Slot, State};
 pub(super) use place::offset_of;
 use place::{Place, Wanted};
+use rights::{loses_rights, why_forbidden};
 
 /// Threads are followed, children are not; and the command never outlives us.
 const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
@@ -54,6 +56,8 @@ pub(super) struct Target<'a> {
     held: Option<i32>,
     /// Other threads that are kept stopped, and the signal that each is still to get.
     parked: Vec<(i32, i32)>,
+    /// Whether other threads run since they were stopped.
+    others_run: bool,
     /// When they are let go although the held thread has not come to where it should.
     release_at: Option<Instant>,
     /// Signals of the program that were delivered.
@@ -88,6 +92,7 @@ impl<'a> Target<'a> {
             threads: HashMap::from([(pid, false)]),
             held: None,
             parked: Vec::new(),
+            others_run: false,
             release_at: None,
             signals: 0,
             undelivered: 0,
@@ -176,10 +181,14 @@ impl<'a> Target<'a> {
 
     /// Stops all threads but the held one, and keeps them stopped. How many there are in all.
     pub(super) fn stop_others(&mut self) -> Result<usize, EngineError> {
-        for tid in self.threads.keys().filter(|tid| Some(**tid) != self.held) {
-            // Refused only by a thread that has ended; its end is the next news.
-            let _ = tracee::interrupt(*tid);
-        }
+        self.others_run = false;
+        let (pid, held) = (self.pid, self.held);
+        // Refused only by a thread that has ended: its end is the next news, or was news already.
+        self.threads.retain(|tid, _| {
+            Some(*tid) == held
+                || tracee::interrupt(*tid).is_ok()
+                || Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
+        });
         while self.threads.len() > self.parked.len() + usize::from(self.held.is_some()) {
             match self.next()? {
                 News::Stopped { tid, event: libc::PTRACE_EVENT_EXIT, .. } => self.go(tid, 0),
@@ -207,7 +216,7 @@ impl<'a> Target<'a> {
 
     /// Whether all threads but one have been stopped since [`Target::stop_others`].
     pub(super) fn others_stand_still(&self) -> bool {
-        self.threads.len() <= self.parked.len() + 1
+        !self.others_run
     }
 
     /// How many signals the program was sent and got.
@@ -217,6 +226,7 @@ impl<'a> Target<'a> {
 
     /// Lets the threads that [`Target::stop_others`] stopped run on.
     pub(super) fn release_others(&mut self) {
+        self.others_run |= !self.parked.is_empty();
         for (tid, signal) in std::mem::take(&mut self.parked) {
             self.go(tid, signal);
         }
@@ -436,6 +446,13 @@ impl<'a> Target<'a> {
                 self.signals += 1;
                 self.go(tid, signal);
             }
+            libc::PTRACE_EVENT_CLONE => {
+                // Known from now on, should it be stopped before it has been heard of.
+                if let Ok(new) = tracee::event_message(tid) {
+                    self.threads.entry(new).or_insert(false);
+                }
+                self.go(tid, 0);
+            }
             libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => {
                 // One that was killed meanwhile refuses, and its end is the next news.
                 let _ = tracee::listen(tid);
@@ -506,27 +523,6 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Why tracing would take rights from the program that its owner gave it, if it would.
-fn loses_rights(program: &Path) -> Option<String> {
-    use std::os::unix::fs::MetadataExt;
-    let file = program.metadata().ok()?;
-    // SAFETY: plain integers.
-    let us = unsafe { (libc::geteuid(), libc::getegid()) };
-    lost_rights(file.mode(), (file.uid(), file.gid()), us).then(|| {
-        format!(
-            "{} runs with its owner's rights (set-uid or set-gid), which the kernel takes from it \
-             while another user traces it; run stallscope as root",
-            program.display()
-        )
-    })
-}
-
-fn lost_rights(mode: u32, owner: (u32, u32), us: (u32, u32)) -> bool {
-    us.0 != 0
-        && (mode & libc::S_ISUID != 0 && owner.0 != us.0
-            || mode & libc::S_ISGID != 0 && owner.1 != us.1)
-}
-
 /// Whether a command of ours can be traced here.
 pub(super) fn capability() -> Capability {
     if !cfg!(target_arch = "x86_64") {
@@ -574,39 +570,4 @@ fn no_breakpoints(cause: &io::Error) -> String {
         "the kernel refuses the processor's breakpoints ({cause}), which mark the start and the \
          end of the window"
     )
-}
-
-/// What forbids `ptrace`, and what to do about it.
-fn why_forbidden(cause: &io::Error) -> String {
-    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    match scope.trim() {
-        "2" => format!(
-            "ptrace fails ({cause}): kernel.yama.ptrace_scope is 2; run as root, or set it to 1 \
-             (sysctl kernel.yama.ptrace_scope=1)"
-        ),
-        "3" => format!(
-            "ptrace fails ({cause}): kernel.yama.ptrace_scope is 3, which lasts until the machine \
-             is started anew with another setting"
-        ),
-        _ => format!(
-            "ptrace fails ({cause}): a container's filter or another tracer forbids it; start the \
-             container with --cap-add=SYS_PTRACE --security-opt seccomp=unconfined, and do not run \
-             under a debugger or strace"
-        ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rights_are_lost_by_what_has_others_than_ours() {
-        let root = (0, 0);
-        assert!(lost_rights(0o104_755, root, (1000, 1000)));
-        assert!(lost_rights(0o102_755, (1000, 5), (1000, 1000)));
-        assert!(!lost_rights(0o104_755, (1000, 1000), (1000, 1000)));
-        assert!(!lost_rights(0o100_755, root, (1000, 1000)));
-        assert!(!lost_rights(0o104_755, (1000, 1000), root), "root keeps them");
-    }
 }

@@ -6,8 +6,10 @@
 //! as it tells more than stepping, and then the original is stepped. Last the original runs the
 //! window itself, and what differs from it is reported.
 
+mod check;
+
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::calls::Calls;
 use super::driver::{Counts, DriveError, Driver, FEW_ARRIVALS, Outcome};
@@ -15,13 +17,11 @@ use super::finish::Finish;
 use super::process::{Process, Registers};
 use super::setup::{self, SetupError};
 use super::translator::Translator;
-use super::verify::{self, Comparison, Native, Pace};
 use super::{EngineError, ID, Recording, Sink, Window};
 use crate::model::Avma;
 use crate::trace::child::{Exit, Launch, Limits, Status};
 use crate::trace::engine::target::{self, Target};
 use crate::trace::engine::{Ended, Length, Mapping, step};
-use crate::trace::tracee::State;
 
 /// A window that the copy could not follow to its end is kept if it has so many instructions.
 const ENOUGH_TO_KEEP: u64 = 100_000;
@@ -35,17 +35,6 @@ const SHORTER: u64 = 8;
 
 /// Windows that are tried in a copy.
 const MOST_TRIES: u32 = 6;
-
-/// How fast the native copies run whose differences are excused, one after the other while they are
-/// needed.
-const PACES: [Pace; 4] = [Pace::Full, Pace::Slow, Pace::Full, Pace::Slow];
-
-/// A native copy may take so much longer than the translated one, which is slower, and this long at least.
-const PATIENCE: (u32, Duration) = (4, Duration::from_secs(10));
-
-/// The other threads of a program may be kept waiting so long while the original runs the window
-/// alone.
-const MOST_WAITING: Duration = Duration::from_secs(2);
 
 /// Of the time that a window may take, what is kept for stepping should the copy not be believed.
 const KEPT_FOR_STEPPING: u32 = 4;
@@ -123,16 +112,6 @@ struct Copied {
     /// The instructions before it began to wait for nothing but others.
     waited_since: Option<u64>,
     wall_ns: u64,
-}
-
-/// Native copies at the window's end.
-struct Natives {
-    /// One with its registers; `None` when it did not get there.
-    control: Option<(Process, Registers)>,
-    /// How others differ from it.
-    noise: Vec<Comparison>,
-    /// What of it equals the translated copy.
-    equal: String,
 }
 
 /// What the report will say.
@@ -323,183 +302,6 @@ impl Session<'_> {
         Calls::new(self.target.pid(), self.tid)
     }
 
-    /// Compares the copy with native copies, then with the original. `Ok(None)` when nothing could
-    /// be compared, which a note says.
-    ///
-    /// What differs between two native copies is excused: clocks, random numbers. All copies are
-    /// forks, so what differs between them and the original is not.
-    fn compare(
-        &mut self,
-        thread: &mut Process,
-        copied: Copied,
-    ) -> Result<Result<Option<Result<String, String>>, Refused>, EngineError> {
-        let finish = match &copied.finish {
-            Ok(finish) => finish,
-            Err(reason) => {
-                self.notes.push(format!("not compared with the original: {reason}"));
-                return Ok(Ok(None));
-            }
-        };
-        let natives = match self.confirmed(thread, &copied, finish)? {
-            Ok(natives) => natives,
-            Err(refused) => return Ok(Err(refused)),
-        };
-        let by_native = natives.control.is_some().then(|| Ok(natives.equal.clone()));
-        if by_native.is_none() {
-            self.notes.push("no native copy came to the window's end".into());
-        }
-        if let Finish::Counted { left, .. } = finish {
-            self.notes.push(format!(
-                "compared with a native copy and not with the original, which passes the window's \
-                 end {left} times"
-            ));
-            return Ok(Ok(by_native));
-        }
-        // Started last and not run yet, for what the time of day changes.
-        let mut late = self.fork(thread)?;
-        let signals = self.target.signals_delivered();
-        let Some(at) = self.original_at_end(finish)? else {
-            self.notes
-                .push("not compared with the original: it did not come to the window's end".into());
-            return Ok(Ok(by_native));
-        };
-        let mut found =
-            verify::compare(&copied.copy, &copied.program, thread, &at).map_err(failed)?;
-        let before = found.pages.len();
-        natives.noise.iter().for_each(|two| found.excuse(two));
-        if !found.is_equal()
-            && let (Some((control, its)), Some(late)) = (&natives.control, &mut late)
-            && let Native::Arrived(at) =
-                self.run_native(late, finish, patience(copied.wall_ns), Pace::Full)?
-        {
-            found.excuse(&verify::compare(late, &at, control, its).map_err(failed)?);
-        }
-        let signals = self.target.signals_delivered() - signals;
-        let cause = if signals > 0 {
-            format!("{signals} signals came to it in the window, and copies get none")
-        } else if !self.target.others_stand_still() {
-            "it needed its other threads to come to the window's end".into()
-        } else {
-            let excused = before - found.pages.len();
-            return Ok(Ok(Some(verdict(&found, excused, "the original's"))));
-        };
-        self.notes.push(format!("not compared with the original: {cause}"));
-        Ok(Ok(by_native))
-    }
-
-    /// Whether a signal that ends the translated copy also ends a native one.
-    fn native_dies(
-        &self,
-        thread: &mut Process,
-        signal: i32,
-        wall_ns: u64,
-    ) -> Result<bool, EngineError> {
-        let Some(mut copy) = self.fork(thread)? else { return Ok(true) };
-        let end = self.run_native(&mut copy, &Finish::Never, patience(wall_ns), Pace::Full)?;
-        Ok(matches!(end, Native::Killed(number) if number == signal))
-    }
-
-    /// Whether native copies end as the translated one does. The inner error says how they do not.
-    fn confirmed(
-        &self,
-        thread: &mut Process,
-        copied: &Copied,
-        finish: &Finish,
-    ) -> Result<Result<Natives, Refused>, EngineError> {
-        let patience = patience(copied.wall_ns);
-        let control = self.native(thread, finish, patience, Pace::Full)?;
-        let mut natives = Natives { control: None, noise: Vec::new(), equal: String::new() };
-        let Some((control, at)) = control else { return Ok(Ok(natives)) };
-        let mut found =
-            verify::compare(&copied.copy, &copied.program, &control, &at).map_err(failed)?;
-        let before = found.pages.len();
-        for pace in PACES {
-            if found.is_equal() {
-                break;
-            }
-            if let Some((other, its)) = self.native(thread, finish, patience, pace)? {
-                let two = verify::compare(&other, &its, &control, &at).map_err(failed)?;
-                found.excuse(&two);
-                natives.noise.push(two);
-            }
-        }
-        match verdict(&found, before - found.pages.len(), "a native copy's") {
-            Ok(equal) => natives.equal = equal,
-            Err(_) => {
-                let what = differences(&found);
-                let reason = format!(
-                    "at {:#x} the translated copy is not what a native one is: {what}",
-                    copied.program.rip
-                );
-                let shorter = Some(copied.instructions / SHORTER);
-                return Ok(Err(Refused { reason, shorter }));
-            }
-        }
-        natives.control = Some((control, at));
-        Ok(Ok(natives))
-    }
-
-    /// A copy at the window's start; `None` when it cannot be made as the others were.
-    fn fork(&self, thread: &mut Process) -> Result<Option<Process>, EngineError> {
-        let mut copy = thread.fork().map_err(failed)?;
-        Ok(setup::complete(&mut copy, thread).is_ok().then_some(copy))
-    }
-
-    fn run_native(
-        &self,
-        copy: &mut Process,
-        finish: &Finish,
-        patience: Duration,
-        pace: Pace,
-    ) -> Result<Native, EngineError> {
-        match verify::run_natively(copy, &mut self.calls(), finish.clone(), patience, pace) {
-            Ok(native) => Ok(native),
-            // No room for a counter, or the like.
-            Err(SetupError::Unsuitable(_) | SetupError::Call { .. }) => Ok(Native::Lost),
-            Err(SetupError::System(cause)) => Err(failed(cause)),
-        }
-    }
-
-    /// A copy that ran the window natively, and its registers there; `None` when it got lost.
-    fn native(
-        &self,
-        thread: &mut Process,
-        finish: &Finish,
-        patience: Duration,
-        pace: Pace,
-    ) -> Result<Option<(Process, Registers)>, EngineError> {
-        let Some(mut copy) = self.fork(thread)? else { return Ok(None) };
-        Ok(match self.run_native(&mut copy, finish, patience, pace)? {
-            Native::Arrived(registers) => Some((copy, registers)),
-            Native::Killed(_) | Native::Lost => None,
-        })
-    }
-
-    /// Lets the original run the window; its registers at the end. The other threads stand still as
-    /// they do in the copies, unless it takes too long.
-    fn original_at_end(&mut self, finish: &Finish) -> Result<Option<Registers>, EngineError> {
-        let mut finish = finish.clone();
-        self.target.release_others_after(MOST_WAITING);
-        loop {
-            // From the window's start, or from a stop on the way, without that stop; see `run_natively`.
-            match self.target.step(self.tid, 0, true)? {
-                State::Stopped { signal, event: 0 } if signal != libc::SIGTRAP => {
-                    self.target.deliver_later(signal);
-                }
-                State::Stopped { .. } => {}
-                State::Gone | State::Running => return Ok(None),
-            }
-            if !self.target.run_until(self.tid, &finish.addresses())? {
-                return Ok(None);
-            }
-            let thread = Process::borrowed(self.tid).map_err(failed)?;
-            let registers = thread.registers().map_err(failed)?;
-            if finish.arrived(&registers, &thread) {
-                return Ok(Some(registers));
-            }
-        }
-    }
-
     /// Lets the command run to its end, and reports.
     fn finish(mut self, told: Told) -> Result<Recording, EngineError> {
         let exit = self.target.finish()?;
@@ -564,11 +366,6 @@ fn arrivals_at_end(driver: &Driver<'_>, entry: &Registers) -> Result<Finish, Str
     }
 }
 
-/// How long a native copy of what the translated one did may take.
-fn patience(wall_ns: u64) -> Duration {
-    PATIENCE.1.max(Duration::from_nanos(wall_ns) * PATIENCE.0)
-}
-
 /// Why there is no result from a copy.
 enum Setback {
     /// It cannot be made or driven here; the original can still be stepped.
@@ -591,45 +388,6 @@ impl From<io::Error> for Setback {
 
 fn failed(cause: io::Error) -> EngineError {
     EngineError::Unsupported { engine: ID, reason: cause.to_string() }
-}
-
-fn verdict(found: &Comparison, excused: usize, whose: &str) -> Result<String, String> {
-    if !found.is_equal() {
-        return Err(format!(
-            "at the window's end these differ from {whose}: {}",
-            differences(found)
-        ));
-    }
-    let mut text = format!(
-        "18 registers and {} pages of memory equal {whose} at the window's end",
-        found.compared_pages as usize - excused
-    );
-    if excused > 0 {
-        text.push_str(&format!("; {excused} pages differ as they do between two native runs"));
-    }
-    if found.left_out_bytes > 0 {
-        text.push_str(&format!("; {} MiB were not compared", found.left_out_bytes >> 20));
-    }
-    Ok(text)
-}
-
-fn differences(found: &Comparison) -> String {
-    let registers = found.registers.iter();
-    let mut what = registers
-        .map(|(name, ours, theirs)| format!("{name} ({ours:#x}, not {theirs:#x})"))
-        .collect::<Vec<_>>()
-        .join(", ");
-    if !found.pages.is_empty() {
-        if !what.is_empty() {
-            what.push_str(" and ");
-        }
-        what.push_str(&format!(
-            "{} pages of memory, first at {:#x}",
-            found.pages.len(),
-            found.bytes.first().copied().unwrap_or(0)
-        ));
-    }
-    what
 }
 
 fn note_counts(notes: &mut Vec<String>, counts: &Counts, calls: &Calls) {
