@@ -187,7 +187,11 @@ fn too_few_threads_are_no_panic() {
         fs::copy(assert_cmd::cargo::cargo_bin!("stallscope"), &copy).unwrap();
         fs::set_permissions(here, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let mut command = Command::new(copy);
-        command.args(["scan", "p"]).current_dir(here).env("XDG_CACHE_HOME", here).uid(65_533);
+        command
+            .args(["scan", "p"])
+            .current_dir(here)
+            .env("XDG_CACHE_HOME", here.join("cache"))
+            .uid(65_533);
         let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
         // SAFETY: one system call on memory of our own, between fork and exec.
         unsafe {
