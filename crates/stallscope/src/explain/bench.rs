@@ -1,11 +1,21 @@
 //! The runs that an explanation needs, behind a trait so that tests can invent them.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+use super::{LoadCount, WindowCount};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
 };
+use crate::machine::MachineProfile;
+use crate::model::{Avma, Svma};
+use crate::sim::store_buffer::{StoreBuffer, StoreBufferShape};
+use crate::trace::engine::{self, EngineError, Length, Mapping, Start, Window};
 use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
+
+/// How long a window is in which candidates are counted, and how long it may take.
+const WINDOW_INSTRUCTIONS: u64 = 20_000_000;
+const WINDOW_BUDGET: Duration = Duration::from_secs(10);
 
 /// Something that can run the two programs.
 pub trait Bench {
@@ -20,6 +30,19 @@ pub trait Bench {
     /// # Errors
     /// Whatever the sampler reports.
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError>;
+
+    /// Follows one run of an arm from the arrival at a function of its program that comes behind
+    /// `skip` others, and counts the loads that could not be forwarded under the profile's rule.
+    ///
+    /// # Errors
+    /// Whatever the engine reports; [`EngineError::NeverStarted`] when there are not so many arrivals.
+    fn count(
+        &mut self,
+        arm: Arm,
+        function: Svma,
+        skip: u64,
+        profile: &MachineProfile,
+    ) -> Result<WindowCount, EngineError>;
 
     /// Whether everything that was run is still what it was at the beginning.
     ///
@@ -60,6 +83,41 @@ impl Bench for ProcessBench<'_> {
 
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError> {
         sample(&self.runner.launch(arm, 0), &self.sampling, &self.runner.child_limits())
+    }
+
+    fn count(
+        &mut self,
+        arm: Arm,
+        function: Svma,
+        skip: u64,
+        profile: &MachineProfile,
+    ) -> Result<WindowCount, EngineError> {
+        let launch = self.runner.launch(arm, 0);
+        let program = launch.program.canonicalize().unwrap_or_else(|_| launch.program.clone());
+        let window = Window {
+            start: Start::At { object: None, svma: function },
+            skip,
+            length: Length::Instructions(WINDOW_INSTRUCTIONS),
+            memory: true,
+            budget: Some(WINDOW_BUDGET),
+        };
+        let shape = StoreBufferShape::of(profile);
+        let mut model = StoreBuffer::new(profile.forwarding_rule, shape);
+        let engine = engine::preferred()?;
+        let recording = engine.record(&launch, &window, self.runner.child_limits(), &mut model)?;
+        if let Some(Err(what)) = recording.self_check {
+            return Err(EngineError::Unsupported { engine: recording.engine, reason: what });
+        }
+        let own = |m: &&Mapping| m.path == program;
+        let in_file = |at: Avma| {
+            let holds = |m: &&Mapping| m.start <= at && at < m.end;
+            let mapping = recording.mappings.iter().filter(own).find(holds)?;
+            Some(mapping.file_offset.offset(at.distance_from(mapping.start)?.cast_signed()))
+        };
+        let report = model.report();
+        let loads = report.sites.iter();
+        let loads = loads.filter_map(|site| Some((in_file(site.insn)?, LoadCount::of(site))));
+        Ok(WindowCount { instructions: recording.instructions, loads: loads.collect() })
     }
 
     fn check_files(&self) -> Result<(), CompareError> {

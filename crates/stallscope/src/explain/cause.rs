@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::counts::{Candidate, Counted};
 use super::rows::{FunctionRow, Place};
 use super::{Heat, Share, Whole};
 use crate::code::{DebugInfo, Function, FunctionCode, Image, Loop, SourceText};
@@ -52,6 +53,8 @@ pub struct Cause {
     /// Findings of the same rule in the same function of the other arm; absent when the other arm
     /// has no such function.
     pub in_other_arm: Option<usize>,
+    /// How often it happened in windows of both builds.
+    pub counted: Option<Counted>,
     /// Lines of the function that name the variable which the site touches, for a site without a
     /// line of its own (the compiler made it out of several); from readable sources only.
     pub mentions: Vec<SourceLine>,
@@ -68,7 +71,7 @@ struct Side<'a> {
 /// The rules whose findings can be weighed against a measured difference so far.
 const EXPLAINING: &[&dyn Hazard] = &[&STORE_FORWARD];
 
-/// All causes, most deserving first.
+/// All candidates, most deserving first.
 pub(super) fn find(
     images: &[Image; 2],
     debug: &[DebugInfo<'_>; 2],
@@ -77,7 +80,7 @@ pub(super) fn find(
     slow: Arm,
     profile: &MachineProfile,
     text: &mut SourceText,
-) -> Vec<Cause> {
+) -> Vec<Candidate> {
     let side = |arm: usize| Side { image: &images[arm], heat: &heats[arm] };
     let (slow_side, fast_side) = (side(slow.index()), side(1 - slow.index()));
     let mut causes = Vec::new();
@@ -96,15 +99,16 @@ pub(super) fn find(
         let count = |list: &[Finding], rule: &str| list.iter().filter(|f| f.rule == rule).count();
         for finding in &findings {
             let in_other_arm = others.as_ref().map(|o| count(o, &finding.rule));
-            // As many there as here: they are not what differs.
-            if in_other_arm >= Some(count(&findings, &finding.rule)) {
-                continue;
-            }
             let base = Base { row, function, code: &code, debug: &debug[slow.index()] };
-            causes.extend(weigh(&slow_side, &base, finding.clone(), slow, in_other_arm, text));
+            let cause = weigh(&slow_side, &base, finding.clone(), slow, in_other_arm, text);
+            causes.extend(cause.map(|cause| Candidate {
+                cause,
+                function: function.clone(),
+                other: fast_function.clone(),
+            }));
         }
     }
-    causes.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    causes.sort_by(|a, b| weight(&b.cause).total_cmp(&weight(&a.cause)));
     causes
 }
 
@@ -155,6 +159,7 @@ fn weigh(
         loop_heat,
         share_behind_site,
         in_other_arm,
+        counted: None,
         hottest_set: hottest_set(side.heat, code, &finding),
         finding,
     })

@@ -3,13 +3,15 @@
 //! Comparison first; when it finds no difference there is nothing to explain and nothing is made
 //! up. Then both builds are sampled, the samples are booked on functions, loops and instructions,
 //! the functions of the two builds are matched, and the code that is hot, that differs and that
-//! accounts for the difference is searched for hazards. What is found gets its grade and its share;
-//! what is not explained is said too.
+//! accounts for the difference is searched for hazards. What is found there is a candidate: windows of
+//! both builds are followed, and only what happens in the slow one and not as often in the fast one is
+//! named. What is not explained is said too.
 //!
 //! Processes run behind [`Bench`], so that the whole chain is tested with invented machines.
 
 mod bench;
 mod cause;
+mod counts;
 mod heat;
 mod measured;
 mod object;
@@ -26,6 +28,7 @@ use serde::Serialize;
 
 pub use bench::{Bench, ProcessBench};
 pub use cause::{Cause, LoopHeat};
+pub use counts::{Counted, LoadCount, Tally, WindowCount};
 pub use heat::{ArmHeat, Heat, ObjectHeat};
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
 pub use object::ObjectCode;
@@ -39,6 +42,7 @@ use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
 use crate::layout::{ChangeCounts, match_functions};
 use crate::machine::MachineProfile;
 use crate::model::Grade;
+use crate::trace::engine::EngineError;
 use crate::trace::sample::SampleError;
 
 /// Why there is no explanation at all.
@@ -59,6 +63,9 @@ pub enum ExplainError {
         /// What the sampler reported.
         cause: SampleError,
     },
+    /// The windows were interrupted.
+    #[error(transparent)]
+    Count(#[from] EngineError),
 }
 
 /// How it ended.
@@ -114,6 +121,13 @@ pub enum Stage {
         /// Runs at the most.
         of: u32,
     },
+    /// This many windows of the functions in question have been followed of so many.
+    Counting {
+        /// Windows that have been followed.
+        done: u32,
+        /// Windows in all.
+        of: u32,
+    },
 }
 
 /// Explains the difference between two programs.
@@ -166,13 +180,17 @@ pub fn explain(
     explanation.rows = rows::rows(&matches, &heats, &in_user_code, time.difference_ns());
     explanation.unexplained.extend(outside);
     let debug = images.each_ref().map(DebugInfo::of);
-    explanation.causes =
-        cause::find(&images, &debug, &heats, &explanation.rows, slow, profile, text);
+    let candidates = cause::find(&images, &debug, &heats, &explanation.rows, slow, profile, text);
+    let counting = &mut |done, of| progress(Stage::Counting { done, of });
+    let (causes, acquitted) = counts::confirm(candidates, &images, bench, profile, counting)?;
+    explanation.causes = causes;
     explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();
     if !explanation.causes.is_empty() {
         explanation.conclusion = Conclusion::Mechanism;
     }
+    bench.check_files()?;
     explanation.unexplained.extend(open::what_is_open(&explanation, profile));
+    explanation.unexplained.extend(acquitted);
     for note in heats.iter().flat_map(|h| &h.summary.notes) {
         if !explanation.notes.contains(note) {
             explanation.notes.push(note.clone());

@@ -22,12 +22,12 @@ pub(super) fn not_located(cause: &SampleError) -> String {
 pub(super) fn what_is_open(explanation: &Explanation, profile: &MachineProfile) -> Vec<String> {
     let Some(cause) = explanation.causes.first() else { return without_cause(explanation) };
     let priced = match profile.store_forward_blocked_cycles.origin {
-        PriceOrigin::Probed { .. } => "was not counted",
-        _ => "was not counted and its price was not probed here",
+        PriceOrigin::Probed { .. } => "",
+        _ => " (run `stallscope probe store-forwarding` for this machine's own price)",
     };
     let mut open = vec![format!(
-        "how often it happens {priced}, so how much of the difference it accounts for is not \
-         known; {}",
+        "how much of the difference it accounts for is not known: what a blocked load costs depends \
+         on what runs beside it; {}{priced}",
         profile.blocked_load_sentence()
     )];
     open.extend(elsewhere(explanation, cause));

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Bench;
+use super::{Bench, WindowCount};
 use crate::compare::simulate::SimulatedMachine;
 use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
-use crate::model::FileOffset;
+use crate::machine::MachineProfile;
+use crate::model::{FileOffset, Svma};
 use crate::trace::child::{Exit, Output, Status};
+use crate::trace::engine::EngineError;
 use crate::trace::sample::{Engine, ObjectSamples, SampleError, SampleRun};
 
 /// Runs nothing; answers from what it was given.
@@ -21,6 +23,8 @@ pub struct InventedBench {
     pub library_hits: [u64; 2],
     /// Per arm: where the library is.
     pub library: [PathBuf; 2],
+    /// Per arm: what a window counts; `None` where nothing can be followed.
+    pub counts: [Option<WindowCount>; 2],
     /// What the sampler has to say.
     pub notes: Vec<String>,
     /// Whether anything may be sampled.
@@ -30,6 +34,21 @@ pub struct InventedBench {
 impl Bench for InventedBench {
     fn compare(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Comparison, CompareError> {
         compare(&mut self.machine, &self.settings, progress)
+    }
+
+    fn count(
+        &mut self,
+        arm: Arm,
+        _function: Svma,
+        skip: u64,
+        _profile: &MachineProfile,
+    ) -> Result<WindowCount, EngineError> {
+        let count = self.counts[arm.index()].clone();
+        match (count, skip) {
+            (Some(count), 0) => Ok(count),
+            (Some(_), _) => Err(EngineError::NeverStarted("it is called once".into())),
+            (None, _) => Err(EngineError::Forbidden("ptrace is forbidden".into())),
+        }
     }
 
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError> {

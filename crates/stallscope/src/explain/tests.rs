@@ -21,6 +21,12 @@ fn offset(svma: Svma) -> FileOffset {
     file.offset((svma.0 - start.0) as i64)
 }
 
+/// A window in which the decoder's load was blocked so often.
+fn counted(blocked: u64) -> WindowCount {
+    let load = LoadCount { executions: 1000, blocked };
+    WindowCount { instructions: 20_000, loads: vec![(offset(fixture::CODE_START.0.offset(7)), load)] }
+}
+
 impl Scene {
     /// `hits` per arm: in the decoder, right behind its load, and in the helper.
     fn new(wide: [bool; 2], effect: f64, hits: [(u64, u64); 2]) -> Self {
@@ -35,6 +41,7 @@ impl Scene {
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec![],
             samples: true,
+            counts: wide.map(|wide| Some(counted(if wide { 1000 } else { 0 }))),
         };
         for (arm, name) in ["before", "after"].iter().enumerate() {
             let decoder = fixture::ring_loop(wide[arm]);
@@ -68,7 +75,11 @@ fn the_first_story_is_explained() {
     assert_eq!(cause.finding.sets[cause.hottest_set.unwrap()].len(), 2);
     assert_eq!(e.rows[0].place.name(), "decode");
     assert!((e.rows[0].share_of_difference.percent.value - 100.0).abs() < 15.0, "{:?}", e.rows[0]);
-    assert_eq!(e.grade, Some(Grade::Pattern));
+    assert_eq!(e.grade, Some(Grade::Counted));
+    let counted = cause.counted.as_ref().unwrap();
+    assert_eq!((counted.blocked, counted.executions), (1000, 1000));
+    assert_eq!((counted.here.windows, counted.here.per_thousand()), (1, 50.0));
+    assert_eq!(counted.there.as_ref().unwrap().blocked, 0);
     assert!(!e.unexplained.is_empty(), "what is open must be said");
 }
 
@@ -78,6 +89,36 @@ fn a_faster_build_is_explained_by_what_it_no_longer_has() {
     let e = scene.explain().unwrap();
     assert_eq!((e.conclusion, e.slow_arm), (Conclusion::Mechanism, Some(Arm::A)));
     assert_eq!(e.causes[0].arm, Arm::A);
+}
+
+#[test]
+fn a_shape_that_the_run_does_not_have_is_no_cause() {
+    // The load is there, hot and in the slow build alone; in the run it never meets its stores.
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.counts[1] = Some(counted(3));
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None));
+    let said = e.unexplained.join("\n");
+    assert!(said.contains("not named as the cause: it was blocked in 3 of 1000"), "{said}");
+}
+
+#[test]
+fn what_happens_as_often_in_both_builds_is_no_cause() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.counts[0] = Some(counted(900));
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+    assert!(e.unexplained.join("\n").contains("both builds have such loads"));
+}
+
+#[test]
+fn what_could_not_be_counted_is_not_named() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.counts[1] = None;
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+    let said = e.unexplained.join("\n");
+    assert!(said.contains("could not be counted: cannot trace: ptrace is forbidden"), "{said}");
 }
 
 #[test]

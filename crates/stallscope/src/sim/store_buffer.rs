@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::ForwardingRule;
+use crate::machine::{ForwardingRule, MachineProfile};
 use crate::model::Avma;
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 
@@ -45,6 +45,16 @@ impl Default for StoreBufferShape {
     /// builds of the first story's decoder exactly.
     fn default() -> Self {
         Self { depth: 56, window_instructions: 200 }
+    }
+}
+
+impl StoreBufferShape {
+    /// The entries that the profile's design has, where that is known.
+    #[must_use]
+    pub fn of(profile: &MachineProfile) -> Self {
+        let usual = Self::default();
+        let depth = profile.microarchitecture.store_buffer_entries().unwrap_or(usual.depth);
+        Self { depth, ..usual }
     }
 }
 

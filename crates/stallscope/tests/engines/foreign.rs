@@ -127,10 +127,7 @@ fn the_merged_load_is_blocked_on_neoverse_too() {
             budget: None,
         };
         let profile = MachineProfile::for_microarchitecture(Microarchitecture::NeoverseV2);
-        let mut shape = StoreBufferShape::default();
-        if let Some(depth) = profile.microarchitecture.store_buffer_entries() {
-            shape.depth = depth;
-        }
+        let shape = StoreBufferShape::of(&profile);
         let mut model = StoreBuffer::new(profile.forwarding_rule, shape);
         let mut visits = Visits::default();
         let limits = Limits { timeout: None, interrupt: &NEVER };

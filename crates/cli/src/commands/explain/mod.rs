@@ -75,5 +75,10 @@ fn show(bar: &ProgressBar, stage: Stage) {
             bar.set_length(u64::from(of));
             bar.set_position(u64::from(done));
         }
+        Stage::Counting { done, of } => {
+            bar.set_message("counting");
+            bar.set_length(u64::from(of));
+            bar.set_position(u64::from(done));
+        }
     }
 }

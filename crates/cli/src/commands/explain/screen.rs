@@ -2,7 +2,9 @@
 
 use stallscope::code::SourceText;
 use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
-use stallscope::explain::{ArmHeat, Cause, Conclusion, Explanation, FunctionRow, Whole};
+use stallscope::explain::{
+    ArmHeat, Cause, Conclusion, Explanation, FunctionRow, Tally, Whole,
+};
 use stallscope::layout::ChangeCounts;
 use stallscope::model::Measurement;
 
@@ -120,8 +122,37 @@ fn cause_text(explanation: &Explanation, cause: &Cause, text: &mut SourceText) -
         Some(0) => "the other build's function has no such site".to_owned(),
         Some(n) => format!("but the other build's function has {n} such sites too"),
     };
+    out += &counts(cause);
     out += &wrap("grade    ", &format!("{}: {}; {other}", finding.grade, finding.grade.meaning()));
     out + &wrap("try      ", &finding.remedy)
+}
+
+/// How often it happened in windows of both builds.
+fn counts(cause: &Cause) -> String {
+    let Some(counted) = &cause.counted else { return String::new() };
+    let names = ["BEFORE", "AFTER"];
+    let (here, there) = (names[cause.arm.index()], names[1 - cause.arm.index()]);
+    let tally = |name: &str, tally: &Tally| {
+        format!(
+            "{name} {:.1} of 1000 instructions ({} in {} windows)",
+            tally.per_thousand(),
+            grouped(tally.instructions),
+            tally.windows
+        )
+    };
+    let other = match &counted.there {
+        Some(other) => format!(", in {}", tally(there, other)),
+        None => format!("; {there} has no such function"),
+    };
+    wrap(
+        "counted  ",
+        &format!(
+            "blocked in {:.1} % of {} executions; all blocked loads of the function: in {}{other}",
+            100.0 * counted.blocked_share(),
+            grouped(counted.executions),
+            tally(here, &counted.here),
+        ),
+    )
 }
 
 fn loop_text(cause: &Cause) -> String {
@@ -155,7 +186,7 @@ mod tests {
     use stallscope::code::fixture;
     use stallscope::compare::Settings;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
-    use stallscope::explain::{explain, simulate::InventedBench};
+    use stallscope::explain::{LoadCount, WindowCount, explain, simulate::InventedBench};
     use stallscope::machine::{MachineProfile, Microarchitecture};
     use stallscope::model::FileOffset;
 
@@ -183,6 +214,12 @@ mod tests {
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],
             samples: true,
+            counts: wide.map(|wide| {
+                let blocked = if wide { 3_996 } else { 0 };
+                let load = LoadCount { executions: 4000, blocked };
+                let at = FileOffset(fixture::CODE_START.1.0 + 7);
+                Some(WindowCount { instructions: 80_000, loads: vec![(at, load)] })
+            }),
         };
         let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
         let mut text = SourceText::default();

@@ -145,10 +145,7 @@ fn modelled(args: &TraceArgs, context: &Context) -> anyhow::Result<Modelled> {
             (chosen.profile, machine.jcc_erratum, announcement)
         }
     };
-    let mut store_buffer = StoreBufferShape::default();
-    if let Some(depth) = profile.microarchitecture.store_buffer_entries() {
-        store_buffer.depth = depth;
-    }
+    let store_buffer = StoreBufferShape::of(&profile);
     let subject = Subject { rule: profile.forwarding_rule, store_buffer, l1i };
     Ok(Modelled { subject, profile, erratum, announcement })
 }
@@ -251,21 +248,16 @@ pub(in crate::commands) fn choose(asked: Option<&str>) -> anyhow::Result<&'stati
             Capability::Absent { cause } => bail!("engine {id} does not work here: {cause}"),
         };
     }
-    let mut causes = Vec::new();
-    let (emulators, engines): (Vec<_>, Vec<_>) =
-        ENGINES.iter().copied().partition(|engine| engine.is_emulator());
-    for engine in engines {
-        match engine.available() {
-            Capability::Present => return Ok(engine),
-            Capability::Absent { cause } => causes.push(format!("{}: {cause}", engine.id())),
-        }
-    }
-    let instead = emulators.iter().find(|engine| engine.available().is_present());
+    let causes = match engine::preferred() {
+        Ok(engine) => return Ok(engine),
+        Err(error) => error,
+    };
+    let instead = ENGINES.iter().find(|e| e.is_emulator() && e.available().is_present());
     let instead = instead.map_or(String::new(), |engine| {
         format!(
             " (--engine {} runs the command on an emulated processor and works here)",
             engine.id()
         )
     });
-    bail!("no engine works here: {}{instead}", causes.join("; "))
+    bail!("no engine works here: {causes}{instead}")
 }

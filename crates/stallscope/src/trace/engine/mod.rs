@@ -235,6 +235,21 @@ pub fn engine(id: &str) -> Option<&'static dyn Engine> {
     ENGINES.iter().copied().find(|engine| engine.id() == id)
 }
 
+/// The first engine that works here and runs programs on this processor.
+///
+/// # Errors
+/// [`EngineError::Forbidden`] with why each does not.
+pub fn preferred() -> Result<&'static dyn Engine, EngineError> {
+    let mut causes = Vec::new();
+    for engine in ENGINES.iter().copied().filter(|engine| !engine.is_emulator()) {
+        match engine.available() {
+            Capability::Present => return Ok(engine),
+            Capability::Absent { cause } => causes.push(format!("{}: {cause}", engine.id())),
+        }
+    }
+    Err(EngineError::Forbidden(causes.join("; ")))
+}
+
 /// Why a window could not be followed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
