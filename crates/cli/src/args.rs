@@ -79,7 +79,7 @@ pub enum Command {
     /// Find out why AFTER runs slower or faster than BEFORE: the main job
     Explain(ExplainArgs),
     /// See what moved between two builds and which cache sets became crowded
-    Layout(LayoutArgs),
+    Layout(Box<LayoutArgs>),
     /// List the probes, hazard rules, trace engines and cases
     List(ListArgs),
     /// Ask this processor what it charges

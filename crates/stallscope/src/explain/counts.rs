@@ -139,7 +139,7 @@ pub(super) fn confirm(
     const MOST_FUNCTIONS: usize = 2;
     const MOST_SENTENCES: usize = 3;
     let (mut causes, mut sentences) = (Vec::new(), Vec::new());
-    let mut counted: Vec<(Svma, Result<[Option<Windows>; 2], String>)> = Vec::new();
+    let mut counted: Vec<(Svma, BothArms)> = Vec::new();
     for Candidate { mut cause, function, other } in candidates {
         let known = counted.iter().position(|(start, _)| *start == function.start);
         let at = match known {
@@ -189,6 +189,9 @@ pub(super) fn confirm(
     Ok((causes, sentences))
 }
 
+/// The windows of a function in each arm that has it, or why there are none.
+type BothArms = Result<[Option<Windows>; 2], String>;
+
 /// All windows of one function in one arm.
 struct Windows {
     tally: Tally,
@@ -212,7 +215,7 @@ fn windows(
     bench: &mut dyn Bench,
     profile: &MachineProfile,
     progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<[Option<Windows>; 2], String>, EngineError> {
+) -> Result<BothArms, EngineError> {
     let of = (SKIPS.len() * functions.iter().flatten().count()) as u32;
     let mut done = 0;
     let mut both = [None, None];

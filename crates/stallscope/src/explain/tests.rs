@@ -24,7 +24,10 @@ fn offset(svma: Svma) -> FileOffset {
 /// A window in which the decoder's load was blocked so often.
 fn counted(blocked: u64) -> WindowCount {
     let load = LoadCount { executions: 1000, blocked };
-    WindowCount { instructions: 20_000, loads: vec![(offset(fixture::CODE_START.0.offset(7)), load)] }
+    WindowCount {
+        instructions: 20_000,
+        loads: vec![(offset(fixture::CODE_START.0.offset(7)), load)],
+    }
 }
 
 impl Scene {

@@ -2,14 +2,12 @@
 
 use stallscope::code::SourceText;
 use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
-use stallscope::explain::{
-    ArmHeat, Cause, Conclusion, Explanation, FunctionRow, Tally, Whole,
-};
+use stallscope::explain::{ArmHeat, Cause, Conclusion, Explanation, FunctionRow, Tally, Whole};
 use stallscope::layout::ChangeCounts;
 use stallscope::model::Measurement;
 
 use crate::commands::compare::screen::verdict;
-use crate::commands::site;
+use crate::commands::{site, words};
 use crate::terminal::{STRONG, paint, wrap};
 
 /// Places that are listed when no mechanism was found.
@@ -136,7 +134,7 @@ fn counts(cause: &Cause) -> String {
         format!(
             "{name} {:.1} of 1000 instructions ({} in {} windows)",
             tally.per_thousand(),
-            grouped(tally.instructions),
+            words::grouped(tally.instructions),
             tally.windows
         )
     };
@@ -149,7 +147,7 @@ fn counts(cause: &Cause) -> String {
         &format!(
             "blocked in {:.1} % of {} executions; all blocked loads of the function: in {}{other}",
             100.0 * counted.blocked_share(),
-            grouped(counted.executions),
+            words::grouped(counted.executions),
             tally(here, &counted.here),
         ),
     )

@@ -21,7 +21,9 @@ use stallscope::model::Capability;
 use stallscope::sim::store_buffer::StoreBufferShape;
 use stallscope::sim::{Fan, Models, Subject, TraceReport};
 use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
-use stallscope::trace::engine::{ENGINES, Engine, Length, Recording, Sink, Window, engine};
+use stallscope::trace::engine::{
+    ENGINES, Engine, Length, Recording, Sink, Window, engine, preferred,
+};
 use stallscope::trace::recorded;
 
 use super::words;
@@ -248,7 +250,7 @@ pub(in crate::commands) fn choose(asked: Option<&str>) -> anyhow::Result<&'stati
             Capability::Absent { cause } => bail!("engine {id} does not work here: {cause}"),
         };
     }
-    let causes = match engine::preferred() {
+    let causes = match preferred() {
         Ok(engine) => return Ok(engine),
         Err(error) => error,
     };

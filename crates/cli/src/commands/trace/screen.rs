@@ -35,7 +35,7 @@ fn window(report: &TraceReport) -> String {
     let window = &report.window;
     let mut out = wrap(
         "window   ",
-        &format!("{} instructions, ended {}", grouped(window.instructions), window.ended),
+        &format!("{} instructions, ended {}", words::grouped(window.instructions), window.ended),
     );
     let pace = window.instructions as f64 / (window.wall_ns.max(1) as f64 / 1e9);
     out += &wrap(
@@ -44,7 +44,7 @@ fn window(report: &TraceReport) -> String {
             "{}, {} in the window ({} instructions a second)",
             window.engine,
             words::rough(window.wall_ns),
-            grouped(pace as u64)
+            words::grouped(pace as u64)
         ),
     );
     let check = match (&window.self_check, window.self_check_passed) {
@@ -65,11 +65,11 @@ fn loads(report: &TraceReport, text: &mut SourceText) -> String {
         &format!(
             "{} of {} could not be forwarded, {:.1} per 1000 instructions; {} were, {} met a store \
              only in the low 12 bits of its address",
-            grouped(counted.blocked),
-            grouped(counted.loads),
+            words::grouped(counted.blocked),
+            words::grouped(counted.loads),
             report.blocked_per_thousand(),
-            grouped(counted.forwarded),
-            grouped(counted.aliased),
+            words::grouped(counted.forwarded),
+            words::grouped(counted.aliased),
         ),
     );
     out += &wrap(
@@ -93,7 +93,7 @@ fn loads(report: &TraceReport, text: &mut SourceText) -> String {
 
 fn one_load(report: &TraceReport, load: &LoadSite, text: &mut SourceText) -> String {
     let share = percent(load.blocked, load.executions);
-    let title = format!("blocked {share} of {} times", grouped(load.executions));
+    let title = format!("blocked {share} of {} times", words::grouped(load.executions));
     let mut out = format!("\n  {}\n", paint(STRONG, title));
     out += &place(report, load.insn, text);
     if let Some(first) = load.blockers.first() {
@@ -159,8 +159,8 @@ fn sets(report: &TraceReport) -> String {
             geometry.sets,
             geometry.ways,
             geometry.line_bytes,
-            grouped(l1i.cold_misses),
-            grouped(l1i.misses)
+            words::grouped(l1i.cold_misses),
+            words::grouped(l1i.misses)
         ),
     );
     for set in overfull.iter().take(MOST_SETS) {
@@ -169,7 +169,7 @@ fn sets(report: &TraceReport) -> String {
             "set {}: {} lines, {} misses: {fighters}",
             set.set,
             set.lines.len(),
-            grouped(set.misses)
+            words::grouped(set.misses)
         );
         out += &wrap("         ", &line);
     }
@@ -209,8 +209,8 @@ fn jumps(report: &TraceReport) -> String {
         "jumps    ",
         &format!(
             "{} of {} cross a 32-byte boundary or end at one; {least:.0} to {most:.1} cycles each",
-            grouped(counted.on_boundary),
-            grouped(counted.jumps)
+            words::grouped(counted.on_boundary),
+            words::grouped(counted.jumps)
         ),
     );
     for jump in counted.sites.iter().take(MOST_JUMPS) {
@@ -223,7 +223,7 @@ fn jumps(report: &TraceReport) -> String {
         };
         out += &paint(
             FAINT,
-            format!("         {} times {}\n", grouped(jump.executions), site::clip(&at, 55)),
+            format!("         {} times {}\n", words::grouped(jump.executions), site::clip(&at, 55)),
         );
     }
     out
@@ -233,28 +233,15 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// 1234567 as `1,234,567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn numbers_are_grouped() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1000), "1,000");
-        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(words::grouped(0), "0");
+        assert_eq!(words::grouped(999), "999");
+        assert_eq!(words::grouped(1000), "1,000");
+        assert_eq!(words::grouped(1_234_567), "1,234,567");
     }
 }

@@ -191,7 +191,7 @@ pub(super) fn pages(map: &File, at: u64, pages: u64) -> io::Result<Vec<u64>> {
 /// How a native run of the window ended.
 pub(super) enum Native {
     /// At the window's end, with these registers.
-    Arrived(Registers),
+    Arrived(Box<Registers>),
     /// This signal ended it.
     Killed(i32),
     /// Not in time, or it cannot be told.
@@ -253,7 +253,7 @@ pub(super) fn run_natively(
                 if let Some(counter) = &counter
                     && let Some(registers) = counter.finish(copy, &at)?
                 {
-                    return Ok(Native::Arrived(registers));
+                    return Ok(Native::Arrived(Box::new(registers)));
                 }
                 if is_own_trap(copy)? {
                     signal = libc::SIGTRAP;
@@ -263,7 +263,7 @@ pub(super) fn run_natively(
                 if finish.addresses().into_iter().any(is_there) {
                     let registers = copy.registers()?;
                     if finish.arrived(&registers, copy) {
-                        return Ok(Native::Arrived(registers));
+                        return Ok(Native::Arrived(Box::new(registers)));
                     }
                     passing = true;
                 }

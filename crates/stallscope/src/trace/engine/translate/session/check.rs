@@ -179,7 +179,7 @@ impl Session<'_> {
     ) -> Result<Option<(Process, Registers)>, EngineError> {
         let Some(mut copy) = self.fork(thread)? else { return Ok(None) };
         Ok(match self.run_native(&mut copy, finish, patience, pace)? {
-            Native::Arrived(registers) => Some((copy, registers)),
+            Native::Arrived(registers) => Some((copy, *registers)),
             Native::Killed(_) | Native::Lost => None,
         })
     }
