@@ -179,6 +179,7 @@ const OTHER_DOORS: &[&str] = &[
     "/src/trace/child/",
     "/src/trace/counter.rs",
     "/src/trace/engine/",
+    "/src/trace/look.rs",
     "/src/trace/maps.rs",
     "/src/trace/sample/",
     "/src/trace/tracee.rs",
