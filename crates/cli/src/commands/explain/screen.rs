@@ -40,7 +40,7 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
             for (label, row) in labels.zip(&explanation.rows).take(MOST_ROWS) {
                 out += &row_text(label, row);
             }
-            out += &elsewhere(explanation);
+            out += &elsewhere(explanation.rows.iter().take(MOST_ROWS));
         }
     }
     for open in &explanation.unexplained {
@@ -87,10 +87,10 @@ fn row_text(label: &str, row: &FunctionRow) -> String {
 }
 
 /// What the listed places leave of the whole, so that what is listed adds up.
-fn elsewhere(explanation: &Explanation) -> String {
-    let shown = explanation.rows.iter().take(MOST_ROWS);
-    let rest = 100.0 - shown.map(|r| r.share_of_difference.percent.value).sum::<f64>();
-    if explanation.rows.is_empty() || rest.abs() < LEAST_REST {
+fn elsewhere<'a>(shown: impl Iterator<Item = &'a FunctionRow>) -> String {
+    let shares: Vec<f64> = shown.map(|r| r.share_of_difference.percent.value).collect();
+    let rest = 100.0 - shares.iter().sum::<f64>();
+    if shares.is_empty() || rest.abs() < LEAST_REST {
         return String::new();
     }
     let whole = Whole::DifferenceInProcessorTime;
@@ -101,6 +101,7 @@ fn cause_text(explanation: &Explanation, cause: &Cause, text: &mut SourceText) -
     let finding = &cause.finding;
     let row = explanation.rows.iter().find(|r| r.place.name() == finding.site.function);
     let mut out = row.map(|r| row_text("where    ", r)).unwrap_or_default();
+    out += &elsewhere(row.into_iter());
     out += &loop_text(cause);
     out += &format!("site     {}\n", site::load_words(&finding.site));
     out += &site::site(&finding.site, INDENT, text);
