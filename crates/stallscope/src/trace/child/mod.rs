@@ -6,8 +6,8 @@
 //! die, waits for one byte, then executes. Wall time runs from that byte to the exit, so the fork
 //! itself is not in it. Output goes through pipes into a running digest, so that a program which
 //! prints gigabytes costs no memory. A limit, an interrupt or a dropped value kills the whole group;
-//! what has left the group is found among our own children ([`leftovers`]), and should we be killed
-//! ourselves, a guardian ends what is left ([`guardian`]).
+//! what has left the group is found among our own children (`leftovers`), and should we be killed
+//! ourselves, a guardian ends what is left (`guardian`).
 
 mod addresses;
 mod error;

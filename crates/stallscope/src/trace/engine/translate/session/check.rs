@@ -59,8 +59,7 @@ impl Session<'_> {
         }
         if let Finish::Counted { left, .. } = finish {
             self.notes.push(format!(
-                "compared with a native copy and not with the original, which passes the window's \
-                 end {left} times"
+                "not compared with the original: it passes the window's end {left} times"
             ));
             return Ok(Ok(by_native));
         }
@@ -84,11 +83,16 @@ impl Session<'_> {
             found.excuse(&verify::compare(late, &at, control, its).map_err(failed)?);
         }
         let signals = self.target.signals_delivered() - signals;
-        let cause = if signals > 0 {
-            format!("{signals} signals came to it in the window, and copies get none")
+        let cause = if found.is_equal() {
+            None
+        } else if signals > 0 {
+            Some(format!("{signals} signals came to it in the window, and copies get none"))
         } else if !self.target.others_stand_still() {
-            "it needed its other threads to come to the window's end".into()
+            Some("it needed its other threads to come to the window's end".to_owned())
         } else {
+            None
+        };
+        let Some(cause) = cause else {
             let excused = before - found.pages.len();
             return Ok(Ok(Some(verdict(&found, excused, "the original's"))));
         };
