@@ -38,7 +38,8 @@ build: setup ## Build target/release/stallscope
 .PHONY: demo
 demo: build cases ## Price a mechanism here, then explain the first story; a few minutes from a clone
 	target/release/stallscope probe --quiet store-forwarding
-	target/release/stallscope explain $(DECODER)-19 $(DECODER)-16 -- strips
+	target/release/stallscope explain $(DECODER)-19 $(DECODER)-16 \
+		--source-root $(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src -- strips
 
 .PHONY: bench-aa
 bench-aa: build cases ## How often do comparisons of a program with itself cry wolf?
