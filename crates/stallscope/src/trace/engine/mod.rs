@@ -152,6 +152,9 @@ pub struct Mapping {
     pub file_offset: FileOffset,
 }
 
+/// Why a window is shorter than it was to be, in words, when its [`Window::budget`] was used up.
+const OUT_OF_TIME: &str = "its budget of time is used up (--budget)";
+
 /// Why a window ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {

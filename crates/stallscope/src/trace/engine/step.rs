@@ -21,7 +21,7 @@ use super::calls::Calls;
 use super::operands::{Before, needs_extended, repeats, stretch, touches};
 use super::state::Extended;
 use super::target::{self, Target};
-use super::{Ended, Engine, EngineError, Length, Mapping, Recording, Sink, Window};
+use super::{Ended, Engine, EngineError, Length, Mapping, OUT_OF_TIME, Recording, Sink, Window};
 use crate::model::{Avma, Capability};
 use crate::trace::child::{Launch, Limits, Status};
 use crate::trace::tracee::{self, State};
@@ -420,7 +420,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.out_of_time {
-            notes.push("the window ends early: its budget of time is used up (--budget)".into());
+            notes.push(format!("the window ends early: {OUT_OF_TIME}"));
         }
         if self.most_threads > 1 {
             notes.push(format!(

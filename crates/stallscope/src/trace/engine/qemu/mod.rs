@@ -231,7 +231,7 @@ fn notes(follower: &Follower<'_>, channel: &Channel, guest: &Guest) -> Vec<Strin
         guest.architecture
     )];
     if follower.ended_early() {
-        notes.push("the window ends early: its budget of time is used up (--budget)".into());
+        notes.push(format!("the window ends early: {}", crate::trace::engine::OUT_OF_TIME));
     }
     let others = channel.most_threads().saturating_sub(1);
     if others > 0 {

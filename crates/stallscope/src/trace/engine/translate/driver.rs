@@ -15,7 +15,7 @@ use super::translator::{Full, JUMP_REGISTERS, Stop, Translator};
 use crate::model::Avma;
 use crate::trace::engine::calls::Calls as Watch;
 use crate::trace::engine::state::Extended;
-use crate::trace::engine::{Length, Sink};
+use crate::trace::engine::{Length, OUT_OF_TIME, Sink};
 
 /// The original can be stopped this often on its way to the window's end: each costs some microseconds.
 pub(super) const FEW_ARRIVALS: u64 = 20_000;
@@ -277,7 +277,7 @@ impl<'a> Driver<'a> {
     }
 
     pub(super) fn short_of_time(&self) -> Outcome {
-        Outcome::Short("its budget of time is used up (--budget)".into())
+        Outcome::Short(OUT_OF_TIME.into())
     }
 
     pub(super) fn is_enough(&self) -> bool {

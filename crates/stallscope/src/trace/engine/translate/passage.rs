@@ -29,13 +29,12 @@ use iced_x86::{
 use super::block::{Memories, goes_on};
 use super::emit::{Address, Emitter, Gpr};
 use super::process::{Process, Registers};
-use super::setup::{self, SetupError};
+use super::setup::{self, PAGE_BYTES, SetupError};
 
 /// A jump to anywhere near.
 const JUMP_BYTES: u64 = 5;
 /// As far as the counter may be from what it counts, with room to spare.
 const NEAR_BYTES: u64 = 1 << 30;
-const PAGE_BYTES: u64 = 4096;
 /// Keeps the number that the decoder gives to the moved instruction apart from real addresses.
 const MOVED: u64 = 1;
 
@@ -103,7 +102,12 @@ impl Passage {
         setup::map_pages(copy, home, PAGE_BYTES, setup::READ | setup::EXEC)?;
         let data = home + PAGE_BYTES;
         setup::map_pages(copy, data, PAGE_BYTES, setup::READ | setup::WRITE)?;
-        let (code, stop) = self.encode(home, data).map_err(io::Error::other)?;
+        // Else this native copy is lost, and nothing more: the original must go on.
+        let (code, stop) = self.encode(home, data).map_err(|cause| {
+            SetupError::Unsuitable(format!(
+                "what stands at the window's end cannot be moved: {cause}"
+            ))
+        })?;
         let mut original = [0; JUMP_BYTES as usize];
         if copy.read(self.at, &mut original) < original.len() {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());

@@ -73,7 +73,7 @@ pub(super) fn is_ours(path: &str) -> bool {
     path.starts_with("/memfd:stallscope")
 }
 
-const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
 pub(super) const READ: u64 = libc::PROT_READ as u64;
 pub(super) const WRITE: u64 = libc::PROT_WRITE as u64;
 pub(super) const EXEC: u64 = libc::PROT_EXEC as u64;
