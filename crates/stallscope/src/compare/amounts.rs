@@ -40,6 +40,9 @@ pub struct Amounts {
     /// How often it was taken off the processor, likewise.
     #[serde(default)]
     pub involuntary_switches: u64,
+    /// Pages that it touched and the kernel had to provide, likewise.
+    #[serde(default)]
+    pub page_faults: u64,
     /// The largest resident set, in bytes; never less than that of the program that measured.
     #[serde(default)]
     pub peak_memory_bytes: u64,
@@ -99,6 +102,7 @@ pub(super) fn measured(
         run_queue_ns: exit.off_processor.run_queue_ns,
         voluntary_switches: exit.off_processor.voluntary_switches,
         involuntary_switches: exit.off_processor.involuntary_switches,
+        page_faults: exit.page_faults,
         peak_memory_bytes: exit.peak_memory_bytes,
         ..Amounts::default()
     };
@@ -132,11 +136,12 @@ impl Amounts {
         const PARTS: [Optional; 4] =
             [|a| &mut a.user_ns, |a| &mut a.system_ns, |a| &mut a.run_queue_ns, |a| &mut a.counted];
         type Total = fn(&mut Amounts) -> &mut u64;
-        const TOTALS: [Total; 4] = [
+        const TOTALS: [Total; 5] = [
             |a| &mut a.wall_ns,
             |a| &mut a.cpu_ns,
             |a| &mut a.voluntary_switches,
             |a| &mut a.involuntary_switches,
+            |a| &mut a.page_faults,
         ];
         let mut sum = one()?;
         let Some(time) = time else {

@@ -146,6 +146,7 @@ mod tests {
             system_ns: 0,
             peak_memory_bytes: 0,
             off_processor: crate::trace::child::OffProcessor::default(),
+            page_faults: 0,
             status: Status::Code(0),
             stdout: Output { tail: text.into(), ..Output::default() },
             left_behind: Vec::new(),

@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{LoadCount, WindowCount};
+use super::work::BlockCounter;
+use super::{LoadCount, WindowCount, WorkCount};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
 };
@@ -16,6 +17,11 @@ use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
 /// How long a window is in which candidates are counted, and how long it may take.
 const WINDOW_INSTRUCTIONS: u64 = 20_000_000;
 const WINDOW_BUDGET: Duration = Duration::from_secs(10);
+
+/// How long a whole run may take while it is followed.
+const WHOLE_RUN_BUDGET: Duration = Duration::from_secs(20);
+/// More instructions than any run within that time has.
+const WHOLE_RUN_INSTRUCTIONS: u64 = 1 << 50;
 
 /// Something that can run the two programs.
 pub trait Bench {
@@ -43,6 +49,12 @@ pub trait Bench {
         skip: u64,
         profile: &MachineProfile,
     ) -> Result<WindowCount, EngineError>;
+
+    /// Follows one whole run of an arm and counts what it executes.
+    ///
+    /// # Errors
+    /// Whatever the engine reports; [`EngineError::Unsupported`] when the run cannot be followed to its end.
+    fn work(&mut self, arm: Arm) -> Result<WorkCount, EngineError>;
 
     /// Whether everything that was run is still what it was at the beginning.
     ///
@@ -118,6 +130,24 @@ impl Bench for ProcessBench<'_> {
         let loads = report.sites.iter();
         let loads = loads.filter_map(|site| Some((in_file(site.insn)?, LoadCount::of(site))));
         Ok(WindowCount { instructions: recording.instructions, loads: loads.collect() })
+    }
+
+    fn work(&mut self, arm: Arm) -> Result<WorkCount, EngineError> {
+        let window = Window {
+            start: Start::Entry,
+            skip: 0,
+            length: Length::Instructions(WHOLE_RUN_INSTRUCTIONS),
+            memory: false,
+            budget: Some(WHOLE_RUN_BUDGET),
+        };
+        let mut blocks = BlockCounter::default();
+        let engine = engine::preferred()?;
+        let limits = self.runner.child_limits();
+        let launch = self.runner.launch(arm, 0);
+        let program = launch.program.canonicalize().unwrap_or_else(|_| launch.program.clone());
+        let recording = engine.record(&launch, &window, limits, &mut blocks)?;
+        let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
+        blocks.work(&program, &recording).map_err(unsupported)
     }
 
     fn check_files(&self) -> Result<(), CompareError> {

@@ -13,7 +13,7 @@ use crate::machine::MachineProfile;
 use crate::model::{Finding, Site, SourceLine, Svma};
 
 /// A function must hold this part of the difference, in per cent, to be searched.
-const LEAST_PART: f64 = 10.0;
+pub(super) const LEAST_PART: f64 = 10.0;
 /// A loop must hold this share of its function's samples, in per cent, to be the cause.
 const LEAST_LOOP_SHARE: f64 = 10.0;
 /// A blocked load shows on the instructions that wait for it: those close behind.

@@ -247,7 +247,7 @@ fn windows(
     Ok(Ok(both))
 }
 
-fn is_interrupt(error: &EngineError) -> bool {
+pub(super) fn is_interrupt(error: &EngineError) -> bool {
     use crate::trace::child::ChildError;
     matches!(error, EngineError::Child(ChildError::Interrupted))
 }

@@ -20,6 +20,7 @@ mod processor;
 mod rows;
 mod share;
 pub mod simulate;
+mod work;
 
 use std::path::PathBuf;
 
@@ -34,6 +35,7 @@ pub use measured::{MeasuredLayout, measured_difference, shows_difference};
 pub use object::ObjectCode;
 pub use rows::{FunctionRow, Place};
 pub use share::{Share, Whole};
+pub use work::{Counts, Work, WorkCount};
 
 use processor::ProcessorTime;
 
@@ -76,6 +78,10 @@ pub enum Conclusion {
     NothingToExplain,
     /// A mechanism was found where the difference is.
     Mechanism,
+    /// The slower build executes more instructions, and that is most of the difference.
+    MoreWork,
+    /// The slower build asks more of the kernel, and most of the difference is not in user code.
+    Kernel,
     /// The difference is real, and no rule knows the cause.
     NoMechanism,
     /// The difference is real, and nothing here may look at where it is.
@@ -97,6 +103,10 @@ pub struct Explanation {
     pub census: ChangeCounts,
     /// How the time was located in each arm; absent when there was nothing to locate.
     pub heat: Option<[ArmHeat; 2]>,
+    /// What each build executes; absent where a run could not be followed to its end.
+    pub work: Option<Work>,
+    /// Page faults of the compared runs, where the builds differ in them.
+    pub page_faults: Option<Counts>,
     /// Where the difference is, largest share first.
     pub rows: Vec<FunctionRow>,
     /// What causes it, most deserving first.
@@ -150,6 +160,8 @@ pub fn explain(
         slow_arm: slow_arm(&comparison),
         census: ChangeCounts::of(&matches),
         heat: None,
+        work: None,
+        page_faults: work::page_faults(&comparison),
         rows: Vec::new(),
         causes: Vec::new(),
         grade: None,
@@ -179,14 +191,29 @@ pub fn explain(
     let outside = time.parts_outside(&in_user_code);
     explanation.rows = rows::rows(&matches, &heats, &in_user_code, time.difference_ns());
     explanation.unexplained.extend(outside);
+    let counting = &mut |done, of| progress(Stage::Counting { done, of });
+    match work::count(bench, &images, &explanation.rows, counting)? {
+        Ok(work) => explanation.work = Some(work),
+        Err(why) => explanation
+            .unexplained
+            .push(format!("how many instructions each build executes was not counted: {why}")),
+    }
     let debug = images.each_ref().map(DebugInfo::of);
     let candidates = cause::find(&images, &debug, &heats, &explanation.rows, slow, profile, text);
-    let counting = &mut |done, of| progress(Stage::Counting { done, of });
-    let (causes, acquitted) = counts::confirm(candidates, &images, bench, profile, counting)?;
+    let (causes, acquitted) = match &explanation.work {
+        Some(work) if work.leaves_less_than(cause::LEAST_PART) => (Vec::new(), Vec::new()),
+        _ => counts::confirm(candidates, &images, bench, profile, counting)?,
+    };
     explanation.causes = causes;
     explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();
     if !explanation.causes.is_empty() {
         explanation.conclusion = Conclusion::Mechanism;
+    } else if explanation.work.as_ref().is_some_and(Work::is_the_cause) {
+        explanation.conclusion = Conclusion::MoreWork;
+    } else if let Some(work) = &explanation.work
+        && work.leaves_it_to_the_kernel(explanation.page_faults.as_ref())
+    {
+        explanation.conclusion = Conclusion::Kernel;
     }
     bench.check_files()?;
     explanation.unexplained.extend(open::what_is_open(&explanation, profile));

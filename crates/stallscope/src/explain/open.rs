@@ -1,6 +1,6 @@
 //! What an explanation leaves open, said as plainly as what it found.
 
-use super::{Cause, Explanation, FunctionRow, ObjectCode, Place};
+use super::{Cause, Conclusion, Explanation, FunctionRow, ObjectCode, Place};
 use crate::machine::{MachineProfile, PriceOrigin};
 use crate::trace::sample::SampleError;
 
@@ -54,6 +54,19 @@ fn elsewhere(explanation: &Explanation, cause: &Cause) -> Vec<String> {
 }
 
 fn without_cause(explanation: &Explanation) -> Vec<String> {
+    if explanation.conclusion == Conclusion::Kernel {
+        return vec![
+            "which system calls or pages these are was not looked for (strace -c, perf trace)"
+                .to_owned(),
+        ];
+    }
+    if explanation.conclusion == Conclusion::MoreWork {
+        return vec![
+            "why it executes more was not looked for: other source, other flags (compare what \
+             `readelf -p .comment` and the build logs say), or more calls with the same code"
+                .to_owned(),
+        ];
+    }
     let mut open = vec![
         "no known mechanism was found in the code that is hot and differs; what there is to see \
          is where the difference lies"

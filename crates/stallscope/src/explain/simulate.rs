@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Bench, WindowCount};
+use super::{Bench, WindowCount, WorkCount};
 use crate::compare::simulate::SimulatedMachine;
 use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
 use crate::machine::MachineProfile;
@@ -25,6 +25,8 @@ pub struct InventedBench {
     pub library: [PathBuf; 2],
     /// Per arm: what a window counts; `None` where nothing can be followed.
     pub counts: [Option<WindowCount>; 2],
+    /// Per arm: what a whole run executes; `None` where it cannot be followed to its end.
+    pub work: [Option<WorkCount>; 2],
     /// What the sampler has to say.
     pub notes: Vec<String>,
     /// Whether anything may be sampled.
@@ -49,6 +51,12 @@ impl Bench for InventedBench {
             (Some(_), _) => Err(EngineError::NeverStarted("it is called once".into())),
             (None, _) => Err(EngineError::Forbidden("ptrace is forbidden".into())),
         }
+    }
+
+    fn work(&mut self, arm: Arm) -> Result<WorkCount, EngineError> {
+        self.work[arm.index()]
+            .clone()
+            .ok_or_else(|| EngineError::Forbidden("ptrace is forbidden".into()))
     }
 
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError> {
@@ -80,6 +88,7 @@ impl Bench for InventedBench {
                 system_ns: 5_000_000,
                 peak_memory_bytes: 1 << 20,
                 off_processor: crate::trace::child::OffProcessor::default(),
+                page_faults: 0,
                 status: Status::Code(0),
                 stdout: Output::default(),
                 left_behind: Vec::new(),

@@ -44,6 +44,7 @@ impl Scene {
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec![],
             samples: true,
+            work: [None, None],
             counts: wide.map(|wide| Some(counted(if wide { 1000 } else { 0 }))),
         };
         for (arm, name) in ["before", "after"].iter().enumerate() {
@@ -122,6 +123,46 @@ fn what_could_not_be_counted_is_not_named() {
     assert_eq!(e.conclusion, Conclusion::NoMechanism);
     let said = e.unexplained.join("\n");
     assert!(said.contains("could not be counted: cannot trace: ptrace is forbidden"), "{said}");
+}
+
+/// So many instructions, all in the decoder.
+fn executes(instructions: [u64; 2]) -> [Option<WorkCount>; 2] {
+    instructions.map(|instructions| {
+        let program = vec![(offset(fixture::CODE_START.0), instructions)];
+        Some(WorkCount { instructions, program, ..WorkCount::default() })
+    })
+}
+
+#[test]
+fn more_instructions_are_the_cause_before_any_mechanism() {
+    // The slow build's load is blocked each time, and yet it is twice the instructions that take the time.
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.work = executes([1_000_000_000, 2_000_000_000]);
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::MoreWork, None));
+    let work = e.work.unwrap();
+    assert!((work.instructions.ratio() - 2.0).abs() < 1e-9);
+    assert!((work.more_instructions.percent.value - 100.0).abs() < 15.0, "{work:?}");
+    assert!(e.causes.is_empty());
+}
+
+#[test]
+fn a_mechanism_is_named_where_the_instructions_are_as_many_and_take_longer() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.work = executes([1_000_000_000, 980_000_000]);
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Counted)));
+    assert!(e.work.unwrap().slower_instructions.percent.value > 90.0);
+}
+
+#[test]
+fn work_that_could_not_be_counted_is_said_and_decides_nothing() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::Mechanism);
+    assert!(e.work.is_none());
+    let said = e.unexplained.join("\n");
+    assert!(said.contains("was not counted: cannot trace: ptrace is forbidden"), "{said}");
 }
 
 #[test]

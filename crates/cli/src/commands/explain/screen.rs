@@ -2,7 +2,9 @@
 
 use stallscope::code::SourceText;
 use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
-use stallscope::explain::{ArmHeat, Cause, Conclusion, Explanation, FunctionRow, Tally, Whole};
+use stallscope::explain::{
+    ArmHeat, Cause, Conclusion, Counts, Explanation, FunctionRow, Tally, Whole, Work,
+};
 use stallscope::layout::ChangeCounts;
 use stallscope::model::Measurement;
 
@@ -22,6 +24,8 @@ const NO_LABEL: &str = "         ";
 pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
     let comparison = &explanation.comparison;
     let mut out = verdict(comparison) + "\n" + &arms(comparison) + "\n";
+    out += &explanation.work.as_ref().map(work).unwrap_or_default();
+    out += &kernel(explanation);
     match (explanation.conclusion, explanation.causes.first()) {
         (Conclusion::NothingToExplain, _) => {
             let verdict = &comparison.analysis.verdict;
@@ -71,6 +75,47 @@ fn arms(comparison: &Comparison) -> String {
         wrap(name, &format!("{} {command}", milliseconds(time)))
     };
     line("BEFORE   ", 0, &contrast.a) + &line("AFTER    ", 1, &contrast.b)
+}
+
+/// Whether the difference is in how much is executed, or in how long it takes.
+fn work(work: &Work) -> String {
+    let counts = counts_words(&work.instructions);
+    let text = if work.is_the_same() {
+        format!(
+            "both execute the same number of instructions, {counts}; they take longer: {}",
+            work.slower_instructions
+        )
+    } else {
+        format!(
+            "AFTER executes {:.3} times the instructions, {counts}. Places with more of them (or fewer): \
+             {}; instructions that take longer (or shorter): {:.1} % [{:.1}, {:.1}]",
+            work.instructions.ratio(),
+            work.more_instructions,
+            work.slower_instructions.percent.value,
+            work.slower_instructions.percent.low,
+            work.slower_instructions.percent.high,
+        )
+    };
+    wrap("work     ", &text)
+}
+
+fn counts_words(counts: &Counts) -> String {
+    let span = |[low, high]: [u64; 2]| match low == high {
+        true => words::grouped(low),
+        false => format!("{} to {}", words::grouped(low), words::grouped(high)),
+    };
+    format!("{} -> {} ({} runs of each)", span(counts.before), span(counts.after), counts.runs)
+}
+
+/// What the two ask of the kernel, where that differs.
+fn kernel(explanation: &Explanation) -> String {
+    let calls = explanation.work.as_ref().map(|work| work.system_calls);
+    let events = [("system calls", calls), ("page faults", explanation.page_faults)];
+    let lines = events.into_iter().filter_map(|(what, counts)| {
+        let counts = counts.filter(|counts| counts.shows_events())?;
+        Some(wrap("kernel   ", &format!("{what}: {}", counts_words(&counts))))
+    });
+    lines.collect()
 }
 
 fn milliseconds(m: &Measurement) -> String {
@@ -185,15 +230,18 @@ mod tests {
     use stallscope::code::fixture;
     use stallscope::compare::Settings;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
-    use stallscope::explain::{LoadCount, WindowCount, explain, simulate::InventedBench};
+    use stallscope::explain::{
+        LoadCount, WindowCount, WorkCount, explain, simulate::InventedBench,
+    };
     use stallscope::machine::{MachineProfile, Microarchitecture};
     use stallscope::model::FileOffset;
 
     use super::*;
     use crate::terminal::plain;
 
-    /// A decoder that is slower by `effect` in AFTER; `wide` says which arm has the merged load.
-    fn shown(wide: [bool; 2], effect: f64) -> String {
+    /// A decoder that is slower by `effect` in AFTER; `wide` says which arm has the merged load, and
+    /// `millions` how many instructions the arms execute, if that can be counted.
+    fn shown(wide: [bool; 2], effect: f64, millions: Option<[u64; 2]>) -> String {
         let folder = tempfile::tempdir().unwrap();
         let programs = ["before", "after"].map(|name| folder.path().join(name));
         let mut hits = [vec![], vec![]];
@@ -213,6 +261,7 @@ mod tests {
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],
             samples: true,
+            work: [0, 1].map(|arm| millions.and_then(|m| executed(m[arm]))),
             counts: wide.map(|wide| {
                 let blocked = if wide { 3_996 } else { 0 };
                 let load = LoadCount { executions: 4000, blocked };
@@ -226,18 +275,29 @@ mod tests {
         plain(&screen(&explanation, &mut text))
     }
 
+    fn executed(millions: u64) -> Option<WorkCount> {
+        let instructions = millions * 1_000_000;
+        let program = vec![(FileOffset(fixture::CODE_START.1.0), instructions)];
+        Some(WorkCount { instructions, system_calls: 31, program, ..WorkCount::default() })
+    }
+
     #[test]
     fn the_first_story() {
-        insta::assert_snapshot!(shown([false, true], 0.7));
+        insta::assert_snapshot!(shown([false, true], 0.7, Some([1000, 960])));
     }
 
     #[test]
     fn no_mechanism() {
-        insta::assert_snapshot!(shown([false, false], 0.05));
+        insta::assert_snapshot!(shown([false, false], 0.05, None));
+    }
+
+    #[test]
+    fn more_work() {
+        insta::assert_snapshot!(shown([false, false], 0.7, Some([1000, 2000])));
     }
 
     #[test]
     fn nothing_to_explain() {
-        insta::assert_snapshot!(shown([false, true], 0.0));
+        insta::assert_snapshot!(shown([false, true], 0.0, None));
     }
 }

@@ -104,6 +104,8 @@ pub struct Exit {
     pub peak_memory_bytes: u64,
     /// Why it was not on the processor.
     pub off_processor: OffProcessor,
+    /// Pages that it touched and the kernel had to provide, with the children it waited for.
+    pub page_faults: u64,
     /// How it ended.
     pub status: Status,
     /// What it wrote to standard output.
@@ -354,6 +356,8 @@ impl Child {
             user_ns: ns(usage.ru_utime),
             system_ns: ns(usage.ru_stime),
             peak_memory_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
+            page_faults: u64::try_from(usage.ru_minflt.saturating_add(usage.ru_majflt))
+                .unwrap_or(0),
             off_processor: OffProcessor {
                 run_queue_ns,
                 voluntary_switches: u64::try_from(usage.ru_nvcsw).unwrap_or(0),

@@ -239,6 +239,7 @@ impl<R: BufRead> Reader<R> {
             system_ns: 0,
             peak_memory_bytes: 0,
             off_processor: crate::trace::child::OffProcessor::default(),
+            page_faults: 0,
             status,
             stdout: none(),
             left_behind: Vec::new(),

@@ -48,6 +48,7 @@ fn recording() -> Recording {
             system_ns: 0,
             peak_memory_bytes: 0,
             off_processor: crate::trace::child::OffProcessor::default(),
+            page_faults: 0,
             status: Status::Signal(11),
             stdout: Output::default(),
             left_behind: Vec::new(),

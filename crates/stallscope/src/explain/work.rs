@@ -1,0 +1,391 @@
+//! How much each build executes: plain causes come before mechanisms.
+//!
+//! A run is followed from its first instruction to its end, without memory, so that its instructions
+//! and system calls are counted and not estimated. Each place's part of the difference is its time, by
+//! samples; the counts say what it is made of: time is instructions times the time of one, so a change of
+//! either, at the mean of the other, is its part. More instructions never make up more than what the place
+//! takes longer: instructions that cost nothing are no cause. A run that cannot be followed to its end
+//! (threads, pipes that it reads, more instructions than fit into the budget) is not counted at all: half
+//! a run of one build says nothing about half a run of another.
+
+use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Bench, FunctionRow, Place, Share};
+use crate::code::{Function, Image};
+use crate::compare::{Arm, Comparison, library_name};
+use crate::foreign;
+use crate::model::{Avma, FileOffset, Measurement};
+use crate::trace::engine::{
+    Block, BlockId, Ended, EngineError, Mapping, MemoryAccess, Recording, Sink,
+};
+
+/// Runs of each arm that are followed, to see whether they execute the same each time.
+const RUNS: usize = 2;
+/// Counts that differ by less than this part are called the same.
+const LEAST_CHANGE: f64 = 0.005;
+/// More than this part of the difference is most of it, in per cent.
+const MOST: f64 = 50.0;
+/// Fewer system calls or page faults more than this are not worth a word.
+const LEAST_EVENTS: u64 = 50;
+
+/// What one whole run executed in user code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkCount {
+    /// Instructions; a `rep` counts once.
+    pub instructions: u64,
+    /// Instructions that call the kernel.
+    pub system_calls: u64,
+    /// Instructions of the program's own file, by the place of the first of their block.
+    pub program: Vec<(FileOffset, u64)>,
+    /// Instructions of other files, by what [`library_name`] calls them.
+    pub objects: HashMap<String, u64>,
+}
+
+impl WorkCount {
+    fn in_function(&self, image: &Image, function: Option<&Function>) -> u64 {
+        let Some(function) = function else { return 0 };
+        let range = function.start..function.end();
+        let inside =
+            |(at, _): &&(FileOffset, u64)| image.svma_of(*at).is_some_and(|at| range.contains(&at));
+        self.program.iter().filter(inside).map(|(_, n)| n).sum()
+    }
+
+    fn in_place(&self, arm: Arm, image: &Image, place: &Place) -> u64 {
+        match (place, arm) {
+            (Place::Function { before, .. }, Arm::A) => self.in_function(image, before.as_ref()),
+            (Place::Function { after, .. }, Arm::B) => self.in_function(image, after.as_ref()),
+            (Place::Object { name, .. }, _) => {
+                self.objects.get(&library_name(Path::new(name))).copied().unwrap_or(0)
+            }
+        }
+    }
+}
+
+/// Something counted in several runs of each arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Counts {
+    /// The least and the most in BEFORE.
+    pub before: [u64; 2],
+    /// The least and the most in AFTER.
+    pub after: [u64; 2],
+    /// Runs of each arm.
+    pub runs: usize,
+}
+
+impl Counts {
+    fn of(runs: [&[u64]; 2]) -> Option<Self> {
+        let ends = |runs: &[u64]| Some([*runs.iter().min()?, *runs.iter().max()?]);
+        let count = runs[0].len().min(runs[1].len());
+        Some(Self { before: ends(runs[0])?, after: ends(runs[1])?, runs: count })
+    }
+
+    fn middle([low, high]: [u64; 2]) -> f64 {
+        (low as f64 + high as f64) / 2.0
+    }
+
+    /// What AFTER has for one of BEFORE.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        Self::middle(self.after) / Self::middle(self.before).max(1.0)
+    }
+
+    /// Whether no run of one arm has as few as any of the other.
+    fn is_apart(&self) -> bool {
+        self.before[1] < self.after[0] || self.after[1] < self.before[0]
+    }
+
+    /// Whether the arms differ by enough events to be worth a word.
+    #[must_use]
+    pub fn shows_events(&self) -> bool {
+        let change = (Self::middle(self.after) - Self::middle(self.before)).abs();
+        self.is_apart()
+            && change >= LEAST_EVENTS as f64
+            && change > LEAST_CHANGE * Self::middle(self.before)
+    }
+}
+
+/// The difference as more work and as slower work.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Work {
+    /// Instructions in user code, whole runs.
+    pub instructions: Counts,
+    /// Calls of the kernel, whole runs.
+    pub system_calls: Counts,
+    /// The part that is in places which execute more (or, negative, fewer) instructions than in the other
+    /// build, as far as that explains what they take longer.
+    pub more_instructions: Share,
+    /// The rest of the difference in user code: instructions that take longer.
+    pub slower_instructions: Share,
+}
+
+impl Work {
+    /// Whether the number of instructions is the same in both.
+    #[must_use]
+    pub fn is_the_same(&self) -> bool {
+        (self.instructions.ratio() - 1.0).abs() < LEAST_CHANGE || !self.instructions.is_apart()
+    }
+
+    /// Whether more instructions are most of the difference, with all of the interval.
+    #[must_use]
+    pub fn is_the_cause(&self) -> bool {
+        !self.is_the_same() && self.more_instructions.percent.low >= MOST
+    }
+
+    /// Whether what is asked of the kernel differs and user code holds less than half of the difference,
+    /// with all of both intervals.
+    #[must_use]
+    pub fn leaves_it_to_the_kernel(&self, page_faults: Option<&Counts>) -> bool {
+        let [more, slower] = [&self.more_instructions, &self.slower_instructions];
+        let asks_more = self.system_calls.shows_events() || page_faults.is_some();
+        asks_more && more.percent.high + slower.percent.high < MOST
+    }
+
+    /// Whether instructions that take longer cannot be a part of the difference that is worth naming,
+    /// in per cent.
+    pub(super) fn leaves_less_than(&self, percent: f64) -> bool {
+        !self.is_the_same() && self.slower_instructions.percent.high < percent
+    }
+}
+
+/// Counts the work of both arms and splits the parts of the rows by it; the inner error says why it could
+/// not be counted.
+///
+/// # Errors
+/// Only when the user wants an end.
+pub(super) fn count(
+    bench: &mut dyn Bench,
+    images: &[Image; 2],
+    rows: &[FunctionRow],
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<Work, String>, EngineError> {
+    let mut runs: [Vec<WorkCount>; 2] = [Vec::new(), Vec::new()];
+    for n in 0..2 * RUNS {
+        progress(n as u32, 2 * RUNS as u32);
+        let arm = if n % 2 == 0 { Arm::A } else { Arm::B };
+        match bench.work(arm) {
+            Ok(count) if count.instructions > 0 => runs[arm.index()].push(count),
+            Ok(_) => return Ok(Err("nothing was executed".into())),
+            Err(error) if super::counts::is_interrupt(&error) => return Err(error),
+            Err(error) => return Ok(Err(error.to_string())),
+        }
+    }
+    let parts = rows.iter().map(|row| {
+        let [a, b] = [Arm::A, Arm::B].map(|arm| {
+            let in_place = |run: &WorkCount| run.in_place(arm, &images[arm.index()], &row.place);
+            runs[arm.index()].first().map_or(0, in_place) as f64
+        });
+        split(row, [a, b])
+    });
+    let counts = |what: fn(&WorkCount) -> u64| {
+        let [a, b] = runs.each_ref().map(|runs| runs.iter().map(what).collect::<Vec<u64>>());
+        Counts::of([&a, &b])
+    };
+    let (Some(instructions), Some(system_calls), Some([more, slower])) = (
+        counts(|run| run.instructions),
+        counts(|run| run.system_calls),
+        parts.reduce(|sum, part| [0, 1].map(|n| plus(&sum[n], &part[n]))),
+    ) else {
+        return Ok(Err("no place holds a part of the difference".into()));
+    };
+    Ok(Ok(Work {
+        instructions,
+        system_calls,
+        more_instructions: more,
+        slower_instructions: slower,
+    }))
+}
+
+/// What a row takes longer, as more instructions and as slower ones, by those it executes in each arm.
+fn split(row: &FunctionRow, [a, b]: [f64; 2]) -> [Share; 2] {
+    let whole = &row.share_of_difference;
+    let (fast, slow) = (row.before.value, row.after.value);
+    let each = |time: f64, instructions: f64| {
+        if instructions > 0.0 { time / instructions } else { 0.0 }
+    };
+    // What only one build has costs what it costs there.
+    let mean = match (a > 0.0, b > 0.0) {
+        (true, true) => (each(fast, a) + each(slow, b)) / 2.0,
+        _ => each(fast, a) + each(slow, b),
+    };
+    let change = slow - fast;
+    let by_work = if change == 0.0 { 0.0 } else { ((b - a) * mean / change).clamp(0.0, 1.0) };
+    [by_work, 1.0 - by_work].map(|part| {
+        let Measurement { value, low, high, .. } = whole.percent;
+        let percent = Measurement {
+            value: part * value,
+            low: part * low,
+            high: part * high,
+            how: format!("{}; counted instructions x time of one", whole.percent.how),
+            ..whole.percent.clone()
+        };
+        Share { percent, of: whole.of }
+    })
+}
+
+fn plus(a: &Share, b: &Share) -> Share {
+    let (x, y) = (&a.percent, &b.percent);
+    let percent = Measurement {
+        value: x.value + y.value,
+        low: x.low + y.low,
+        high: x.high + y.high,
+        n: x.n.max(y.n),
+        ..x.clone()
+    };
+    Share { percent, of: a.of }
+}
+
+/// Page faults of the compared runs, where they differ.
+pub(super) fn page_faults(comparison: &Comparison) -> Option<Counts> {
+    let of = |arm: Arm| {
+        let mut all: Vec<u64> = comparison
+            .samples
+            .iter()
+            .filter(|sample| sample.plan.arm == arm)
+            .map(|sample| sample.amounts.page_faults)
+            .collect();
+        all.sort_unstable();
+        // One run in ten at either end may be anything: a file that was not in memory.
+        let spare = all.len() / 10;
+        all[spare..all.len() - spare].to_vec()
+    };
+    Counts::of([&of(Arm::A), &of(Arm::B)]).filter(Counts::shows_events)
+}
+
+/// Counts how often each block runs.
+#[derive(Default)]
+pub(super) struct BlockCounter {
+    runs: Vec<(Block, u64)>,
+}
+
+impl Sink for BlockCounter {
+    fn describe(&mut self, _id: BlockId, block: &Block) {
+        self.runs.push((block.clone(), 0));
+    }
+
+    fn restart(&mut self) {
+        self.runs.clear();
+    }
+
+    fn run(&mut self, id: BlockId, _accesses: &[MemoryAccess]) {
+        self.runs[id.0 as usize].1 += 1;
+    }
+}
+
+impl BlockCounter {
+    /// What a recording of a whole run says, or why it is none.
+    pub(super) fn work(&self, program: &Path, recording: &Recording) -> Result<WorkCount, String> {
+        if recording.ended != Ended::Exit || matches!(recording.self_check, Some(Err(_))) {
+            let why = recording.notes.first().map_or("it ended otherwise", String::as_str);
+            return Err(format!("the run was not followed to its end: {why}"));
+        }
+        let mut work = WorkCount { instructions: recording.instructions, ..WorkCount::default() };
+        let mut files: HashMap<&Path, Option<std::fs::File>> = HashMap::new();
+        for (block, runs) in self.runs.iter().filter(|(_, runs)| *runs > 0) {
+            let Some((first, last)) = block.insns.first().zip(block.insns.last()) else { continue };
+            let holds = |m: &&Mapping| (m.start..m.end).contains(&first.address);
+            let Some(mapping) = recording.mappings.iter().find(holds) else { continue };
+            let in_file = |at: Avma| {
+                let distance = at.distance_from(mapping.start).unwrap_or(0);
+                mapping.file_offset.offset(distance.cast_signed())
+            };
+            let instructions = runs * block.insns.len() as u64;
+            match mapping.path == program {
+                true => work.program.push((in_file(first.address), instructions)),
+                false => {
+                    *work.objects.entry(library_name(&mapping.path)).or_default() += instructions
+                }
+            }
+            if usize::from(last.size_bytes) == SYSCALL.len() {
+                let file = files.entry(&mapping.path).or_insert_with(|| open(&mapping.path));
+                let mut bytes = [0; SYSCALL.len()];
+                let at = in_file(last.address).0;
+                let read = file.as_ref().is_some_and(|f| f.read_exact_at(&mut bytes, at).is_ok());
+                work.system_calls += if read && bytes == SYSCALL { *runs } else { 0 };
+            }
+        }
+        Ok(work)
+    }
+}
+
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+
+fn open(path: &Path) -> Option<std::fs::File> {
+    foreign::open(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::{ObjectCode, Whole};
+    use crate::model::Unit;
+
+    fn row(ms: [f64; 2], percent: f64) -> FunctionRow {
+        let measured = |value: f64, unit| {
+            let (low, high) = (0.98 * value, 1.02 * value);
+            Measurement { value, unit, low, high, n: 10, how: String::new() }
+        };
+        let [before, after] = ms.map(|ms| measured(ms * 1e6, Unit::Nanoseconds));
+        let percent = measured(percent, Unit::Percent);
+        FunctionRow {
+            place: Place::Object { name: "libc.so.6".into(), code: ObjectCode::NotCompared },
+            before,
+            after,
+            share_of_difference: Share { percent, of: Whole::DifferenceInProcessorTime },
+        }
+    }
+
+    fn parts(ms: [f64; 2], instructions: [f64; 2]) -> [f64; 2] {
+        split(&row(ms, 90.0), instructions).map(|share| share.percent.value.round())
+    }
+
+    #[test]
+    fn a_places_part_is_split_by_what_it_executes() {
+        assert_eq!(parts([100.0, 200.0], [1e6, 2e6]), [90.0, 0.0]);
+        assert_eq!(parts([100.0, 200.0], [1e6, 1e6]), [0.0, 90.0]);
+        // A third of the change is more instructions at the mean price of both.
+        assert_eq!(parts([100.0, 200.0], [1e6, 1.2e6]), [24.0, 66.0]);
+        // What only AFTER has is more work.
+        assert_eq!(parts([0.0, 14.0], [0.0, 4e6]), [90.0, 0.0]);
+        // Faster, because it executes less.
+        assert_eq!(parts([200.0, 100.0], [2e6, 1e6]), [90.0, 0.0]);
+    }
+
+    #[test]
+    fn instructions_that_cost_nothing_make_up_no_more_than_the_place_takes_longer() {
+        assert_eq!(parts([100.0, 104.0], [1e6, 1.5e6]), [90.0, 0.0]);
+        // Fewer instructions and yet slower: all of it is slower instructions.
+        assert_eq!(parts([100.0, 150.0], [1e6, 0.9e6]), [0.0, 90.0]);
+    }
+
+    #[test]
+    fn the_kernel_is_the_cause_only_where_it_is_asked_for_more_and_user_code_holds_little() {
+        let share = |value| row([1.0, 1.0], value).share_of_difference;
+        let counts = |n| Counts { before: [9, 9], after: [n, n], runs: 2 };
+        let work = |more, slower, calls| Work {
+            instructions: counts(900_000),
+            system_calls: counts(calls),
+            more_instructions: share(more),
+            slower_instructions: share(slower),
+        };
+        assert!(work(20.0, 20.0, 400_000).leaves_it_to_the_kernel(None));
+        assert!(!work(20.0, 20.0, 9).leaves_it_to_the_kernel(None));
+        assert!(work(20.0, 20.0, 9).leaves_it_to_the_kernel(Some(&counts(4000))));
+        assert!(!work(40.0, 20.0, 400_000).leaves_it_to_the_kernel(None));
+        assert!(work(60.0, 5.0, 9).is_the_cause() && work(60.0, 5.0, 9).leaves_less_than(10.0));
+        assert!(!work(45.0, 15.0, 9).is_the_cause() && !work(45.0, 15.0, 9).leaves_less_than(10.0));
+    }
+
+    #[test]
+    fn counts_that_overlap_or_are_few_are_no_change() {
+        let counts = |before, after| Counts { before, after, runs: 2 };
+        assert!(counts([100, 100], [1100, 1100]).shows_events());
+        assert!(!counts([100, 200], [190, 1100]).shows_events());
+        assert!(!counts([100, 100], [149, 149]).shows_events());
+        assert!(!counts([100_000, 100_000], [100_400, 100_400]).shows_events());
+    }
+}
