@@ -26,7 +26,6 @@ mod perf;
 pub mod pin;
 pub mod pmu;
 mod sample;
-pub(crate) mod stats;
 mod survey;
 mod tick;
 

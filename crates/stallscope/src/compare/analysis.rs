@@ -12,14 +12,14 @@ use super::measure::Measure;
 use super::runner::RunSample;
 use super::schedule::Arm;
 use super::sequential;
-use super::stats::robust::quartiles;
-use super::stats::signed_rank::{self, Interval, SignedRank};
-use super::stats::student::{PairedT, paired_t};
 use super::verdict::{Decision, Verdict, judge};
 use super::waiting::{WaitedFor, waited_for};
 use super::warning::Warning;
 use super::{MAX_PAIRS, Settings};
 use crate::model::{Measurement, Unit};
+use crate::stats::robust::quartiles;
+use crate::stats::signed_rank::{self, Interval, SignedRank};
+use crate::stats::student::{PairedT, paired_t};
 
 /// Below this p-value a disturbance is mentioned; low, because several are looked for.
 const ALARM_P: f64 = 0.01;
@@ -356,7 +356,7 @@ fn statistical_warnings(
         return warnings;
     };
     let pairs = wall.a.n;
-    if pairs < super::stats::power::FEWEST_PAIRS {
+    if pairs < crate::stats::power::FEWEST_PAIRS {
         warnings.push(Warning::FewPairs { pairs: pairs as u32 });
     }
     let median_ns = wall.a.value.min(wall.b.value);
@@ -369,7 +369,7 @@ fn statistical_warnings(
     }
     machine_warnings(found, ratio, &mut warnings);
     if let Some(t) = ratio.paired_t
-        && (t.p_value < super::stats::ALPHA) != ratio.excludes_zero()
+        && (t.p_value < crate::stats::ALPHA) != ratio.excludes_zero()
     {
         warnings.push(Warning::TestsDisagree {
             signed_rank_p: ratio.signed_rank.p_value,

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schedule::Slot;
-use super::stats::ranks::{correlation_p, rank_sum_p, spearman};
-use super::stats::robust::{MAD_TO_SD, mad, median, robust_sd};
+use crate::stats::rank_sum;
+use crate::stats::ranks::{correlation_p, spearman};
+use crate::stats::robust::{MAD_TO_SD, mad, median, robust_sd};
 
 /// A run is a spike when it is this many robust standard deviations above its neighbours.
 const SPIKE_SD: f64 = 5.0;
@@ -98,7 +99,8 @@ fn slot_effect(pairs: &[LogPair]) -> SlotEffect {
         (Some(first), Some(second)) => 0.5 * (second - first),
         _ => 0.0,
     };
-    SlotEffect { second_over_first_log: size, p_value: rank_sum_p(&b_first, &b_second) }
+    let p_value = rank_sum::p_value(&b_first, &b_second).unwrap_or(1.0);
+    SlotEffect { second_over_first_log: size, p_value }
 }
 
 fn autocorrelation(ratios: &[f64]) -> Autocorrelation {

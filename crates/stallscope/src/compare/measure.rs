@@ -5,10 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::results::{self, Better, ResultFile};
-use super::stats::robust::median;
 use crate::clock::{LinuxPerf, Pmu};
 use crate::machine::Machine;
 use crate::model::Capability;
+use crate::stats::robust::median;
 use crate::trace::child::Exit;
 use crate::trace::counter::CounterEvent;
 

@@ -24,7 +24,6 @@ mod runner;
 pub mod schedule;
 pub mod sequential;
 pub mod simulate;
-pub mod stats;
 pub mod sweep;
 mod verdict;
 mod waiting;
@@ -255,7 +254,7 @@ pub fn compare(
 fn is_enough(samples: &[RunSample], settings: &Settings, started: Instant) -> bool {
     let pairs = samples.len() / 2;
     let over = settings.budget_ms.is_some_and(|ms| started.elapsed() >= Duration::from_millis(ms));
-    if over && pairs >= stats::power::FEWEST_PAIRS {
+    if over && pairs >= crate::stats::power::FEWEST_PAIRS {
         return true;
     }
     // The look costs time in the square of the pairs; every pair up to 50, then every tenth.

@@ -14,9 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schedule::below;
-use super::stats::signed_rank::interval;
 use crate::clock::{Canary, Clock, Reading, canary};
 use crate::model::{Measurement, Unit};
+use crate::stats::signed_rank::interval;
 
 /// Rounds that are tried for each one that is wanted.
 const MOST_TRIES: u32 = 3;

@@ -16,10 +16,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stats::ALPHA;
-use super::stats::robust::{median, robust_sd};
-use super::stats::signed_rank::Interval;
-use super::stats::student::mean_and_sd;
+use crate::stats::ALPHA;
+use crate::stats::robust::{median, robust_sd};
+use crate::stats::signed_rank::Interval;
+use crate::stats::student::mean_and_sd;
 
 /// Pairs before the first look.
 pub const BURN_IN_PAIRS: usize = 10;

@@ -12,10 +12,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stats::ALPHA;
-use super::stats::power::{FEWEST_PAIRS, detectable, pairs_needed};
-use super::stats::signed_rank::Interval;
-use super::stats::student::t_quantile;
+use crate::stats::ALPHA;
+use crate::stats::power::{FEWEST_PAIRS, detectable, pairs_needed};
+use crate::stats::signed_rank::Interval;
+use crate::stats::student::t_quantile;
 
 /// The word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

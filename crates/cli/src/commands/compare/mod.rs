@@ -11,12 +11,12 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use stallscope::compare::results::looks_like_results;
-use stallscope::compare::stats::families::Adjustment;
 use stallscope::compare::{
     CommandLine, Comparison, Decision, MAX_PAIRS, ProcessRunner, Progress, Settings, Until,
     Warning, compare, same_code,
 };
 use stallscope::report;
+use stallscope::stats::families::Adjustment;
 
 use super::gate::Gate;
 use super::metric::MetricArgs;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::LayoutRun;
 use super::split::Part;
 use crate::compare::schedule::Arm;
-use crate::compare::stats::signed_rank;
-use crate::compare::stats::student::{PairedT, paired_t};
+use crate::stats::signed_rank;
+use crate::stats::student::{PairedT, paired_t};
 
 /// B over A at one level of the knobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -8,8 +8,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::stats::POWER;
-use crate::compare::stats::power::two_sample_power;
+use crate::stats::POWER;
+use crate::stats::power::two_sample_power;
 
 /// More layouts than this are not planned: the spread has to go down instead.
 const MOST_LAYOUTS: usize = 100_000;

@@ -9,11 +9,11 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 use super::planning::{detectable, layouts_needed};
 use super::{AS_BUILT, FEWEST_LAYOUTS, LayoutError, LayoutRun};
 use crate::compare::schedule::Arm;
-use crate::compare::stats::ALPHA;
-use crate::compare::stats::robust::{median, robust_sd, sorted};
-use crate::compare::stats::student::{mean_and_sd, t_quantile};
-use crate::compare::stats::welch::{Welch, from_parts, welch};
 use crate::compare::verdict::Decision;
+use crate::stats::ALPHA;
+use crate::stats::robust::{median, robust_sd, sorted};
+use crate::stats::student::{mean_and_sd, t_quantile};
+use crate::stats::welch::{Welch, from_parts, welch};
 
 /// Variance of a median over the variance of a mean, for normal noise and many runs.
 const MEDIAN_PRICE: f64 = std::f64::consts::FRAC_PI_2;

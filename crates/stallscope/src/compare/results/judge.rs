@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::threats::{of_files, of_series};
 use super::units::convert;
 use super::{Better, Format, ResultError, ResultFile, Series, Threat};
-use crate::compare::stats::ALPHA;
-use crate::compare::stats::families::{Adjustment, adjust};
-use crate::compare::stats::rank_sum;
-use crate::compare::stats::robust::{quartiles, sorted};
-use crate::compare::stats::student::mean_and_sd;
-use crate::compare::stats::welch::from_parts;
 use crate::compare::verdict::Decision;
+use crate::stats::ALPHA;
+use crate::stats::families::{Adjustment, adjust};
+use crate::stats::rank_sum;
+use crate::stats::robust::{quartiles, sorted};
+use crate::stats::student::mean_and_sd;
+use crate::stats::welch::from_parts;
 
 /// Samples on each side from which "equivalent" may be said.
 const FEWEST_FOR_EQUIVALENCE: usize = 6;

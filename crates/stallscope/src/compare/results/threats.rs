@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Format, ResultFile, Series};
-use crate::compare::stats::ranks::{correlation_p, spearman};
-use crate::compare::stats::robust::sorted;
-use crate::compare::stats::student::mean_and_sd;
+use crate::stats::ranks::{correlation_p, spearman};
+use crate::stats::robust::sorted;
+use crate::stats::student::mean_and_sd;
 
 /// Below this p-value a drift is mentioned; low, because many series are looked at.
 const ALARM_P: f64 = 0.001;

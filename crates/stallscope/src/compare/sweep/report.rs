@@ -290,7 +290,7 @@ fn spread(
     placed.sort_by(f64::total_cmp);
     let all: Vec<f64> =
         if placed.is_empty() { medians.into_values().collect() } else { placed.clone() };
-    let typical = crate::compare::stats::robust::median(&all)?;
+    let typical = crate::stats::robust::median(&all)?;
     let [layout_sd_log, run_sd_log] = spread_of_cells(mine.into_iter());
     Some(Spread {
         variant: variants.get(variant as usize)?.label(),
