@@ -40,9 +40,8 @@ impl Places {
     }
 
     fn locate(&self, address: Avma) -> Option<(PathBuf, FileOffset)> {
-        let mapping = self.mappings.iter().find(|m| m.start <= address && address < m.end)?;
-        let offset = mapping.file_offset.0.checked_add(address.distance_from(mapping.start)?)?;
-        mapping.path.is_absolute().then(|| (mapping.path.clone(), FileOffset(offset)))
+        let find = |mapping: &Mapping| Some((mapping.path.clone(), mapping.offset_of(address)?));
+        self.mappings.iter().find_map(find).filter(|(path, _)| path.is_absolute())
     }
 
     /// The bytes of an instruction; empty where no file holds them.

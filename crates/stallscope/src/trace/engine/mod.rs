@@ -40,8 +40,9 @@ pub mod translate;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::model::{Avma, Capability, FileOffset, Svma};
+use crate::model::{Avma, Capability, Svma};
 use crate::trace::child::{Exit, Launch, Limits};
+pub use crate::trace::maps::Mapping;
 
 /// Number of a block within one recording, counted from 0 in the order of description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,19 +138,6 @@ pub struct Window {
     /// The longest time from its start to its end, as slow as the engine makes it; the window ends
     /// there, [`Ended::Short`]. `None`: as long as it takes.
     pub budget: Option<Duration>,
-}
-
-/// A file or region that code of the window came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// First byte in the process.
-    pub start: Avma,
-    /// One behind the last byte.
-    pub end: Avma,
-    /// The file, or the kernel's name for a region without file, such as `[vdso]`.
-    pub path: PathBuf,
-    /// Position in the file of the first byte.
-    pub file_offset: FileOffset,
 }
 
 /// Why a window is shorter than it was to be, in words, when its [`Window::budget`] was used up.

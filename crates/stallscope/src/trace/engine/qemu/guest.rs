@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object};
 
-use super::channel::Mapped;
 use super::failed;
 use crate::code::Architecture;
 use crate::model::{Avma, FileOffset, Svma};
 use crate::trace::child::Launch;
 use crate::trace::engine::target::offset_of;
-use crate::trace::engine::{EngineError, Start};
+use crate::trace::engine::{EngineError, Mapping, Start};
 
 /// Scripts that are run by scripts, at the most.
 const MOST_INTERPRETERS: usize = 4;
@@ -143,7 +142,7 @@ impl Wanted {
     }
 
     /// Where the start is, once a mapping has it.
-    pub(super) fn look_in(&mut self, mapped: &Mapped) -> Option<Avma> {
+    pub(super) fn look_in(&mut self, mapped: &Mapping) -> Option<Avma> {
         if self.found.is_none() && self.is_it(&mapped.path) {
             let data = fs::read(&mapped.path).unwrap_or_default();
             let inside = position_of(&data, self.svma)?.distance_from(mapped.file_offset)?;

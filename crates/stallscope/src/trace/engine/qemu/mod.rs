@@ -30,7 +30,7 @@ use super::{Ended, Engine, EngineError, Mapping, Recording, Sink, Window};
 use crate::code::Architecture;
 use crate::model::Capability;
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Status, resolve_program};
-use channel::{Channel, Mapped};
+use channel::Channel;
 use follower::Follower;
 use guest::{Guest, Wanted};
 
@@ -126,7 +126,7 @@ impl Engine for Qemu {
             instructions: follower.instructions(),
             wall_ns: follower.wall_ns(),
             ended: ended(&follower, &channel, &exit),
-            mappings: mapped.into_iter().map(mapping).collect(),
+            mappings: mapped,
             self_check: None,
             notes: notes(&follower, &channel, &guest),
             exit,
@@ -138,7 +138,7 @@ impl Engine for Qemu {
 fn look(
     channel: &mut Channel,
     wanted: &mut Wanted,
-    mapped: &mut Vec<Mapped>,
+    mapped: &mut Vec<Mapping>,
     follower: &mut Follower<'_>,
 ) {
     if let Some(question) = channel.question() {
@@ -217,11 +217,6 @@ fn ended(follower: &Follower<'_>, channel: &Channel, exit: &Exit) -> Ended {
         Status::Signal(signal) => Ended::Signal(signal),
         Status::Code(_) => Ended::Exit,
     }
-}
-
-fn mapping(mapped: Mapped) -> Mapping {
-    let Mapped { start, end, file_offset, path } = mapped;
-    Mapping { start, end, path, file_offset }
 }
 
 fn notes(follower: &Follower<'_>, channel: &Channel, guest: &Guest) -> Vec<String> {

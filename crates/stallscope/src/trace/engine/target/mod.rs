@@ -545,18 +545,8 @@ pub(super) fn capability() -> Capability {
 
 /// Whatever a process has mapped executable now.
 pub(super) fn mappings(pid: i32) -> Vec<Mapping> {
-    let bytes = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    String::from_utf8_lossy(&bytes)
-        .lines()
-        .filter_map(maps::parse_line)
-        .filter(|line| line.executable)
-        .map(|line| Mapping {
-            start: line.start,
-            end: line.end,
-            path: line.path.into(),
-            file_offset: line.file_offset,
-        })
-        .collect()
+    let lines = maps::read(pid).unwrap_or_default();
+    lines.into_iter().filter(|line| line.executable).map(|line| line.mapping).collect()
 }
 
 /// Whether a stopped thread came to a breakpoint of the processor's here.

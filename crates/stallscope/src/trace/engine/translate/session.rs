@@ -18,6 +18,7 @@ use super::process::{Process, Registers};
 use super::setup::{self, SetupError};
 use super::translator::Translator;
 use super::{EngineError, ID, Recording, Sink, Window};
+use crate::foreign::has_filter;
 use crate::model::Avma;
 use crate::trace::child::{Exit, Launch, Limits, Status};
 use crate::trace::engine::target::{self, Target};
@@ -132,7 +133,7 @@ impl Session<'_> {
         threads: usize,
         sink: &mut dyn Sink,
     ) -> Result<Result<Told, String>, EngineError> {
-        if setup::has_filter(self.tid) {
+        if has_filter(self.tid) {
             return Ok(Err(
                 "it runs under a filter of system calls (seccomp), which may kill it for \
                            a call that is put into it"
@@ -241,7 +242,7 @@ impl Session<'_> {
             }
         };
         let mut mappings = target::mappings(copied.copy.pid);
-        mappings.retain(|m| !setup::is_ours(&m.path.to_string_lossy()));
+        mappings.retain(|m| !setup::is_ours(m));
         let mut told = Told {
             instructions: copied.instructions,
             wall_ns: copied.wall_ns,
