@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::files::FileRole;
+use super::measure::MeasureError;
 use super::schedule::Arm;
 use crate::trace::child::ChildError;
 
@@ -71,7 +72,7 @@ pub enum CompareError {
         /// Which arm.
         arm: Arm,
         /// What is missing.
-        what: String,
+        what: MeasureError,
     },
     /// A file that the runs rest on is no longer the one that it was.
     #[error(
@@ -98,6 +99,9 @@ pub enum CompareError {
         /// What may be asked for.
         allowed: String,
     },
+    /// What the verdict is to be about does not exist here.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
     /// A setting that makes no sense.
     #[error("{0}")]
     Settings(String),

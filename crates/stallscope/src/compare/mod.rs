@@ -43,7 +43,7 @@ pub use files::{
     FileRole, UsedFile, are_identical, different_libraries, hold_the_same, library_name,
 };
 pub use identical::{SameCode, SameHotCode, same_code, same_hot_code};
-pub use measure::Measure;
+pub use measure::{Measure, MeasureError};
 pub use neighbours::Disturbances;
 pub use pilot::PairPlan;
 pub use program::{ArmRecord, CommandLine};

@@ -149,7 +149,7 @@ impl<'a> ProcessRunner<'a> {
     /// # Errors
     /// When an expression is not valid.
     pub fn measuring(mut self, settings: &Settings) -> Result<Self, CompareError> {
-        settings.measure.check().map_err(CompareError::Settings)?;
+        settings.measure.check()?;
         self.measure = settings.measure.clone();
         self.operations_in = settings.operations_in_ms.map(Duration::from_millis);
         self.guard = self

@@ -75,6 +75,14 @@ pub struct Protocol {
     pub raw: Option<Vec<RawVisit>>,
 }
 
+/// What the measurements say, when no control speaks against them.
+pub(super) enum Answer {
+    /// The answer in words.
+    Found(String),
+    /// Why there is none.
+    Open(String),
+}
+
 impl Protocol {
     /// An empty one for `machine`.
     #[must_use]
@@ -106,20 +114,19 @@ impl Protocol {
         (self.samples, self.clean_percent) = (sampled.taken, Some(sampled.clean_percent));
     }
 
-    /// The verdict, unless a control speaks against the method. `found` is the answer in words, or
-    /// the reason why there is none.
-    pub(super) fn conclude(&mut self, found: Result<String, String>) {
+    /// The verdict, unless a control speaks against the method.
+    pub(super) fn conclude(&mut self, answer: Answer) {
         let failed = self.controls.iter().find(|c| c.passed != Some(true));
         let clean =
             self.clean_percent.map_or(String::new(), |p| format!(" ({p:.0} % clean samples)"));
-        (self.conclusive, self.verdict) = match (failed, found) {
+        (self.conclusive, self.verdict) = match (failed, answer) {
             (Some(c), _) => {
                 let how = if c.passed.is_none() { "undecided" } else { "failed" };
                 let words = format!("{} control {how}: {}{clean}", c.kind, c.words);
                 (false, format!("inconclusive: {words}"))
             }
-            (None, Err(reason)) => (false, format!("inconclusive: {reason}{clean}")),
-            (None, Ok(words)) => (true, words),
+            (None, Answer::Open(reason)) => (false, format!("inconclusive: {reason}{clean}")),
+            (None, Answer::Found(words)) => (true, words),
         };
     }
 }

@@ -10,7 +10,7 @@ use super::places::{Place, Places};
 use super::store_buffer::{LoadSite, StoreBuffer, StoreBufferReport, StoreBufferShape};
 use crate::machine::{CodeCache, ForwardingRule, MachineProfile, PriceRange};
 use crate::model::Avma;
-use crate::trace::engine::{Block, BlockId, Ended, MemoryAccess, Recording, Sink};
+use crate::trace::engine::{Block, BlockId, Ended, MemoryAccess, Recording, SelfCheck, Sink};
 
 /// Blocked loads whose places are looked up.
 const MOST_SITES: usize = 50;
@@ -118,13 +118,18 @@ impl Models {
         profile: &MachineProfile,
         jump_erratum: bool,
     ) -> TraceReport {
+        let (self_check_passed, self_check) = match recording.self_check {
+            SelfCheck::NotCompared => (None, None),
+            SelfCheck::Equal(what) => (Some(true), Some(what)),
+            SelfCheck::Differs(what) => (Some(false), Some(what)),
+        };
         let window = TraceWindow {
             engine: recording.engine.to_owned(),
             instructions: recording.instructions,
             wall_ns: recording.wall_ns,
             ended: ended(recording.ended),
-            self_check_passed: recording.self_check.as_ref().map(Result::is_ok),
-            self_check: recording.self_check.map(|check| check.unwrap_or_else(|e| e)),
+            self_check_passed,
+            self_check,
             command: recording.exit.status.to_string(),
         };
         let mut notes = recording.notes;

@@ -24,7 +24,7 @@ use programs::{ASSEMBLY, COMPILED, Program};
 use recorder::{Step, function, record, window};
 use stallscope::code::{Flow, Image, x86};
 use stallscope::model::Svma;
-use stallscope::trace::engine::Ended;
+use stallscope::trace::engine::{Ended, SelfCheck};
 use truth::Place;
 
 /// The distance from stated addresses to those in the process.
@@ -109,7 +109,11 @@ fn run(program: &Program) {
         let steps_instead = program.steps && engine.id() == "translate";
         let by = if steps_instead { "step" } else { engine.id() };
         assert_eq!(recording.engine, by, "{}: {:?}", program.name, recording.notes);
-        assert!(!matches!(recording.self_check, Some(Err(_))), "{:?}", recording.self_check);
+        assert!(
+            !matches!(recording.self_check, SelfCheck::Differs(_)),
+            "{:?}",
+            recording.self_check
+        );
         assert!(recording.exit.status.success(), "{}: {}", program.name, recording.exit.status);
         assert_eq!(recording.exit.stdout.tail, program.output, "{}", program.name);
         if program.is_assembly() {

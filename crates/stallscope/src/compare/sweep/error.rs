@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::compare::MeasureError;
 use crate::trace::child::ChildError;
 
 /// Why a sweep has no result.
@@ -73,11 +74,11 @@ pub enum SweepError {
         /// Variant and layout in words.
         cell: String,
         /// What is missing.
-        what: String,
+        what: MeasureError,
     },
     /// What the answer should be about does not exist here.
-    #[error("{0}")]
-    Measure(String),
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
     /// A child could not be started or watched.
     #[error(transparent)]
     Child(#[from] ChildError),

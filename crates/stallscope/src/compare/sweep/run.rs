@@ -87,7 +87,7 @@ pub fn sweep(
     progress: &(dyn Fn(Stage) + Sync),
 ) -> Result<SweepReport, SweepError> {
     let variants = variants(&settings.axes)?;
-    settings.measure.check().map_err(SweepError::Measure)?;
+    settings.measure.check()?;
     let plan = Plan::new(settings, &variants)?;
     let builder = Builder::new(&folders.cache.join("builds"), &folders.sources)?;
     let mut cells = plan.build(&builder, interrupt, progress)?;

@@ -158,6 +158,17 @@ pub enum Ended {
     Signal(i32),
 }
 
+/// Whether what an engine followed ended as the original did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelfCheck {
+    /// Nothing was compared: the engine follows the original, or a note says why it could not be.
+    NotCompared,
+    /// What was compared, all of it equal.
+    Equal(String),
+    /// What differed.
+    Differs(String),
+}
+
 /// What an engine says of a finished recording.
 #[derive(Clone, Debug)]
 pub struct Recording {
@@ -171,9 +182,8 @@ pub struct Recording {
     pub ended: Ended,
     /// What was mapped executable at the window's end.
     pub mappings: Vec<Mapping>,
-    /// Whether the engine's check of itself succeeded, and what was compared; `None` for an engine
-    /// that follows the original and has nothing to compare.
-    pub self_check: Option<Result<String, String>>,
+    /// What came of the engine's check of itself.
+    pub self_check: SelfCheck,
     /// What the reader must know: a fallback, a suppressed system call, threads not followed.
     pub notes: Vec<String>,
     /// How the command itself ended, with its output.

@@ -21,7 +21,9 @@ use super::calls::Calls;
 use super::operands::{Before, needs_extended, repeats, stretch, touches};
 use super::state::Extended;
 use super::target::{self, Target};
-use super::{Ended, Engine, EngineError, Length, Mapping, OUT_OF_TIME, Recording, Sink, Window};
+use super::{
+    Ended, Engine, EngineError, Length, Mapping, OUT_OF_TIME, Recording, SelfCheck, Sink, Window,
+};
 use crate::model::{Avma, Capability};
 use crate::trace::child::{Launch, Limits, Status};
 use crate::trace::tracee::{self, State};
@@ -99,7 +101,7 @@ pub(super) fn record_from(
         wall_ns,
         ended,
         mappings,
-        self_check: None,
+        self_check: SelfCheck::NotCompared,
         notes,
         exit,
     })

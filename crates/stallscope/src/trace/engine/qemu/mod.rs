@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{Ended, Engine, EngineError, Mapping, Recording, Sink, Window};
+use super::{Ended, Engine, EngineError, Mapping, Recording, SelfCheck, Sink, Window};
 use crate::code::Architecture;
 use crate::model::Capability;
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Status, resolve_program};
@@ -127,7 +127,7 @@ impl Engine for Qemu {
             wall_ns: follower.wall_ns(),
             ended: ended(&follower, &channel, &exit),
             mappings: mapped,
-            self_check: None,
+            self_check: SelfCheck::NotCompared,
             notes: notes(&follower, &channel, &guest),
             exit,
         })
