@@ -13,7 +13,7 @@ use super::{ADDS_PER_GROUP, Clock};
 /// Relative difference of two readings of the core clock above which it moved in between.
 pub const MOVED_CLOCK: f64 = 0.008;
 
-/// Throughput kernel slower than its best by more than this factor: somebody shares the core.
+/// Throughput kernel slower than its best by more than this factor: another process shares the core.
 pub const SHARED_CORE: f64 = 1.15;
 
 /// How long the kernels of one sample are.

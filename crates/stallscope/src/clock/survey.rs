@@ -99,7 +99,7 @@ pub struct Summary {
     pub clean_percent: f64,
     /// Clock moved or thread interrupted within the sample, percent.
     pub interrupted_percent: f64,
-    /// Steady samples in which somebody shared the core, percent of all.
+    /// Steady samples in which another process shared the core, percent of all.
     pub shared_percent: f64,
 }
 

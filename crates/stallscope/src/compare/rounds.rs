@@ -42,7 +42,7 @@ pub struct Round {
     /// How long each arm took, by arm, in ticks of the time stamp counter.
     pub ticks: Vec<u64>,
     /// What a tick was worth in core cycles; absent when the guards before and after disagree, or
-    /// somebody shared the core.
+    /// another process shared the core.
     pub cycles_per_tick: Option<f64>,
 }
 

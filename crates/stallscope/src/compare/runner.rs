@@ -62,7 +62,7 @@ pub trait Runner {
     /// What the two arms are.
     fn arms(&self) -> [ArmRecord; 2];
 
-    /// Runs once without measuring; whoever can takes a look at what is run.
+    /// Runs once without measuring; takes a look at what is run where that is possible.
     ///
     /// # Errors
     /// As [`Runner::run`].
@@ -325,7 +325,7 @@ pub fn allowed_cpus() -> Vec<usize> {
     crate::clock::allowed_cpus().unwrap_or_default()
 }
 
-/// The processor to run on when nobody chose one: the last allowed, because interrupts and
+/// The processor to run on by default: the last allowed, because interrupts and
 /// everything that starts at boot gather on the first.
 #[must_use]
 pub fn default_cpu() -> Option<Cpus> {

@@ -65,9 +65,9 @@ pub struct MeasuredDifference {
     pub operation_cycles: f64,
     /// By how much it takes longer (or, below 0, shorter), as a share of that.
     pub share: f64,
-    /// The interval of that share; absent where nobody said one.
+    /// The interval of that share; absent where none was given.
     pub interval: Option<[f64; 2]>,
-    /// Whether the runs show a difference; absent where nobody judged that.
+    /// Whether the runs show a difference; absent where that was not judged.
     pub differs: Option<bool>,
     /// That judgement in a word, such as `slower`.
     pub verdict: Option<String>,
@@ -76,7 +76,7 @@ pub struct MeasuredDifference {
 }
 
 impl MeasuredDifference {
-    /// A difference that somebody states.
+    /// A difference that the user states.
     #[must_use]
     pub fn stated(operation_cycles: f64, share: f64) -> Self {
         Self { operation_cycles, share, interval: None, differs: None, verdict: None, pairs: None }

@@ -22,7 +22,7 @@ pub struct Samples {
     pub hits: BTreeMap<Svma, u64>,
     /// Whether `hits` are executions of every instruction and not samples of some.
     pub is_complete: bool,
-    /// Simulated misses of the instruction cache by address, where somebody simulated them.
+    /// Simulated misses of the instruction cache by address, where they were simulated.
     pub misses: Option<BTreeMap<Svma, u64>>,
     /// What the reader must know about them.
     pub notes: Vec<String>,

@@ -140,9 +140,9 @@ fn gaps(
     [positions(left, &partner_of_left), positions(right, &partner_of_right)]
 }
 
-fn positions(lonely: &[&Function], partners: &BTreeMap<Svma, Svma>) -> BTreeMap<Svma, Gap> {
+fn positions(unmatched: &[&Function], partners: &BTreeMap<Svma, Svma>) -> BTreeMap<Svma, Gap> {
     let mut by_gap: BTreeMap<Svma, Vec<Svma>> = BTreeMap::new();
-    for function in lonely.iter().filter(|f| !f.named) {
+    for function in unmatched.iter().filter(|f| !f.named) {
         let behind = partners.range(..function.start).next_back().map(|(_, partner)| *partner);
         by_gap.entry(behind.unwrap_or_default()).or_default().push(function.start);
     }

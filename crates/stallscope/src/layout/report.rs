@@ -27,7 +27,7 @@ pub struct HeatSummary {
     pub lines: usize,
     /// Sets with more lines in use than the cache has ways.
     pub overfull_sets: u32,
-    /// Simulated misses of the instruction cache, where somebody simulated them.
+    /// Simulated misses of the instruction cache, where they were simulated.
     pub misses: Option<u64>,
     /// Jumps at 32-byte boundaries in the functions that were seen running.
     pub jumps: JumpCounts,

@@ -32,7 +32,7 @@ pub struct SetHeat {
     pub peers: u64,
     /// Lines in use; with samples, a lower bound.
     pub lines: u32,
-    /// Simulated misses of its lines, where somebody simulated them.
+    /// Simulated misses of its lines, where they were simulated.
     pub misses: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ pub struct Occupant {
     pub line: Svma,
     /// Its samples, or the executions of its instructions.
     pub samples: u64,
-    /// Its simulated misses, where somebody simulated them.
+    /// Its simulated misses, where they were simulated.
     pub misses: Option<u64>,
     /// The demangled function that has most of them; absent for code outside functions.
     pub function: Option<String>,

@@ -157,7 +157,7 @@ pub struct ShiftRow {
     pub changed: usize,
     /// Their bytes in the second build.
     pub code_bytes: u64,
-    /// The remainder of the distance by 16, 32, 64 and 4096; nought keeps that alignment.
+    /// The remainder of the distance by 16, 32, 64 and 4096; zero keeps that alignment.
     pub remainders_bytes: [u64; 4],
 }
 
@@ -288,7 +288,7 @@ fn histogram(pairs: &[(&Function, &Function, Change)]) -> Vec<ShiftRow> {
 }
 
 fn runs(pairs: &[(&Function, &Function, Change)], matches: &[FunctionMatch<'_>]) -> Vec<ShiftRun> {
-    let lonely = Lonely::of(matches);
+    let unmatched = Unmatched::of(matches);
     let mut previous: Option<(&Function, &Function)> = None;
     pairs
         .chunk_by(|x, y| distance(x.0, x.1) == distance(y.0, y.1))
@@ -296,7 +296,7 @@ fn runs(pairs: &[(&Function, &Function, Change)], matches: &[FunctionMatch<'_>])
             let (first, last) = (run.first()?, run.last()?);
             let by_bytes = distance(first.0, first.1);
             let cause = (previous.is_some() || by_bytes != 0)
-                .then(|| lonely.cause(previous, (first.0, first.1)));
+                .then(|| unmatched.cause(previous, (first.0, first.1)));
             previous = Some((last.0, last.1));
             Some(ShiftRun {
                 by_bytes,
@@ -310,12 +310,12 @@ fn runs(pairs: &[(&Function, &Function, Change)], matches: &[FunctionMatch<'_>])
 }
 
 /// Functions of one build only, by address.
-struct Lonely<'a> {
+struct Unmatched<'a> {
     gone: BTreeMap<Svma, &'a Function>,
     new: BTreeMap<Svma, &'a Function>,
 }
 
-impl<'a> Lonely<'a> {
+impl<'a> Unmatched<'a> {
     fn of(matches: &[FunctionMatch<'a>]) -> Self {
         let only = |this: Option<&'a Function>, other: Option<&'a Function>| {
             this.filter(|_| other.is_none()).map(|f| (f.start, f))

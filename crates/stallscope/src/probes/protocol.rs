@@ -140,7 +140,7 @@ fn lacks(feature: &str, what: &str) -> String {
 pub(super) const CUT_ANSWER: &str = "512-bit vectors: the child's answer is cut";
 
 /// A chosen processor, pinned to until dropped.
-pub(super) struct Seat {
+pub(super) struct PinnedCore {
     pub clock: HardwareClock,
     pub machine: Machine,
     pub cpu: usize,
@@ -148,7 +148,7 @@ pub(super) struct Seat {
     _pin: Pin,
 }
 
-impl Seat {
+impl PinnedCore {
     /// Chooses a quiet processor and stays there.
     pub fn take(bench: &Bench<'_>) -> Result<Self, ProbeError> {
         let start = Instant::now();

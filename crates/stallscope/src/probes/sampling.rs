@@ -90,7 +90,7 @@ pub struct Sampled {
     pub clean_percent: f64,
 }
 
-/// One visit as it was taken, for whoever wants to analyse it again.
+/// One visit as it was taken, for another analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RawVisit {
     /// Position of the case in the report.

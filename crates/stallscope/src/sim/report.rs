@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::jumps::{BlockCounts, JumpReport};
 use super::l1i::{InstructionCache, L1iReport, Replacement};
 use super::pairs::{self, LoadPrice};
-use super::places::{Place, Places};
+use super::places::{Location, Places};
 use super::store_buffer::{LoadSite, StoreBuffer, StoreBufferReport, StoreBufferShape};
 use crate::machine::{CodeCache, ForwardingRule, MachineProfile, PriceRange};
 use crate::model::Avma;
@@ -49,11 +49,11 @@ pub struct TraceReport {
     pub l1i: Option<L1iReport>,
     /// Jumps on 32-byte boundaries.
     pub jumps: JumpReport,
-    /// Whether the processor that is modelled has the erratum that makes them dear.
+    /// Whether the processor that is modelled has the erratum that makes them expensive.
     pub jump_erratum: bool,
     /// What stands at the addresses above: of the loads blocked most often, their stores, the
     /// lines of overfull sets and the jumps.
-    pub places: Vec<Place>,
+    pub places: Vec<Location>,
     /// What the reader must know.
     pub notes: Vec<String>,
 }
@@ -61,7 +61,7 @@ pub struct TraceReport {
 impl TraceReport {
     /// What stands at an address that the report names.
     #[must_use]
-    pub fn place(&self, address: Avma) -> Option<&Place> {
+    pub fn place(&self, address: Avma) -> Option<&Location> {
         let at = self.places.binary_search_by_key(&address, |p| p.avma).ok()?;
         self.places.get(at)
     }

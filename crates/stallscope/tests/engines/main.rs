@@ -25,7 +25,7 @@ use recorder::{Step, function, record, window};
 use stallscope::code::{Flow, Image, x86};
 use stallscope::model::Svma;
 use stallscope::trace::engine::{Ended, SelfCheck};
-use truth::Place;
+use truth::ExpectedAddress;
 
 /// The distance from stated addresses to those in the process.
 fn bias(path: &Path, steps: &[Step]) -> u64 {
@@ -38,9 +38,9 @@ fn check_assembly(engine: &str, program: &Program, path: &Path, steps: &[Step]) 
     let symbols = truth::symbols(path);
     // The window's last instruction takes its return address from where the entry's pointer shows.
     let stack = steps.last().and_then(|s| s.accesses.last()).expect("a window ends with ret").2;
-    let absolute = |place: &Place| match place {
-        Place::Symbol(name, offset) => symbols[name].wrapping_add_signed(*offset),
-        Place::Stack(offset) => stack.wrapping_add_signed(*offset),
+    let absolute = |place: &ExpectedAddress| match place {
+        ExpectedAddress::Symbol(name, offset) => symbols[name].wrapping_add_signed(*offset),
+        ExpectedAddress::Stack(offset) => stack.wrapping_add_signed(*offset),
     };
     for (index, (step, expected)) in steps.iter().zip(&expected).enumerate() {
         let expected: Vec<_> = expected.iter().map(|(k, n, p)| (*k, *n, absolute(p))).collect();

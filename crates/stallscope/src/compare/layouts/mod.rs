@@ -34,7 +34,7 @@ pub use split::{
     CellRun, LayoutValue, Part, Source, Split, layout_medians, split, spread_of_cells,
 };
 
-/// The layout that the toolchain makes when nobody asks for another.
+/// The layout that the toolchain makes by default.
 pub const AS_BUILT: u32 = 0;
 
 /// Layouts per arm below which no verdict about the code is given.

@@ -60,7 +60,7 @@ pub enum ResultError {
         /// What stands there.
         value: f64,
     },
-    /// A unit of time that nobody knows.
+    /// An unknown unit of time.
     #[error("{path}, {place}: the unit `{unit}` is not known (ns, us, ms or s)")]
     Unit {
         /// The file.

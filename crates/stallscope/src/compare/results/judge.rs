@@ -159,14 +159,14 @@ fn pair_up<'a>(
     new: &ResultFile,
 ) -> Result<(Pairs<'a>, [Vec<String>; 2]), ResultError> {
     // Two files with one nameless thing each are about that thing, whatever it is called.
-    let lonely = matches!(old.format, Format::Hyperfine | Format::Numbers | Format::Csv)
+    let is_one_series = matches!(old.format, Format::Hyperfine | Format::Numbers | Format::Csv)
         && old.series.len() == 1
         && new.series.len() == 1;
     let mut pairs = Vec::new();
     let mut taken = vec![false; new.series.len()];
     let mut only_old = Vec::new();
     for a in &old.series {
-        let named = |b: &Series| b.name == a.name || lonely;
+        let named = |b: &Series| b.name == a.name || is_one_series;
         let fits = |b: &Series| named(b) && convert(&b.unit, &a.unit).is_some();
         if let Some(at) = new.series.iter().position(fits) {
             let (b, scale) = (&new.series[at], convert(&new.series[at].unit, &a.unit));

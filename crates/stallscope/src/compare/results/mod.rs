@@ -3,7 +3,7 @@
 //! One reader per format, each from text to [`Series`]; [`judge`] compares two files series by
 //! series with the test that benchstat uses; [`Threat`] names what a careful reader would hold
 //! against the numbers. Readers are tolerant of what they do not know and strict about what they
-//! use: a number that is none, a unit nobody knows and a file cut in half are errors with a place.
+//! use: a number that is none, an unknown unit and a file cut in half are errors with a place.
 
 mod columns;
 mod criterion;
@@ -30,7 +30,7 @@ pub use error::ResultError;
 pub use judge::{Centre, Change, FileRecord, Geomean, Judgement, Row, judge};
 pub use threats::Threat;
 
-/// Files above this are refused: nobody measured that much by hand.
+/// Files above this are refused: no benchmark writes that much.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// Who wrote a file of results.

@@ -4,7 +4,7 @@
 //! sources, the programs that the template names, the environment that compilers read and the folder
 //! that they run in. What a build wrote counts only once it is whole: a note beside it holds its fingerprint when the
 //! build has ended well, and what no longer has it is built again. Cells that differ only in how they are run have one key, and two sweeps may share
-//! the cache: whoever builds a key holds a lock on it, the others wait and take what came out.
+//! the cache: a builder holds a lock on its key, the others wait and take what came out.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -156,7 +156,7 @@ impl Builder {
         }
     }
 
-    /// Waits until nobody else builds this key, in this process or another. The lock goes with the
+    /// Waits until no other builds this key, in this process or another. The lock goes with the
     /// file, so with a process that is killed.
     fn lock(&self, key: u64, interrupt: &AtomicBool) -> Result<File, SweepError> {
         let path = self.folder.join(format!("{key:016x}.lock"));

@@ -17,7 +17,7 @@ pub enum SweepError {
         /// What is wrong.
         what: String,
     },
-    /// A template with a name in braces that nobody defined.
+    /// A template with a name in braces that is not defined.
     #[error(
         "`{{{name}}}` in `{template}` is no axis (known: {known}); write `{{{{{name}}}}}` for the \
          braces themselves"
@@ -33,7 +33,7 @@ pub enum SweepError {
     /// A template that cannot be split into words, or is empty.
     #[error("the run template `{0}` is empty or has a quote that is not closed")]
     RunTemplate(String),
-    /// A file is built and nobody runs it, or the other way round.
+    /// A file is built and not run, or run and not built.
     #[error("{0}")]
     Templates(String),
     /// Not one variant could be built.

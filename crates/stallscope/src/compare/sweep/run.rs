@@ -98,7 +98,7 @@ pub fn sweep(
     for one in &ready {
         plan.run(one, 0, interrupt)?;
     }
-    // Somebody else may share the cache.
+    // Another sweep may share the cache.
     cells.iter().try_for_each(CellRecord::check)?;
     let (runs, guard) = plan.rounds(&builder, folders, &cells, &ready, interrupt, progress)?;
     cells.iter().try_for_each(CellRecord::check)?;
@@ -280,7 +280,7 @@ impl<'a> Plan<'a> {
         };
         let word = script.as_deref().map(quoted).transpose()?;
         let (flags, carried) = self.flags(cell, word.as_deref());
-        // What a variable carries is split at blanks by whoever reads it; quotes do not help there.
+        // What a variable carries is split at blanks by its reader; quotes do not help there.
         let is_plain = script.as_ref().map(|p| p.to_string_lossy().into_owned()) == word;
         if !carried.is_empty() && !is_plain {
             return Err(SweepError::Templates(

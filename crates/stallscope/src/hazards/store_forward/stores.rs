@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::code::{Addresses, Flow, FunctionCode, Loop, SymbolicAddress};
 
-use super::kin::Suspects;
+use super::aliases::Suspects;
 
 /// One store; half a pair counts as one, as the strictest processors see it.
 #[derive(Clone, Copy, Debug)]

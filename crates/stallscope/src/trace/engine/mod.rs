@@ -201,7 +201,7 @@ pub trait Engine: Sync {
     /// Whether it works here, and why not.
     fn available(&self) -> Capability;
 
-    /// Whether the program runs on a made-up processor, which nobody should get unasked.
+    /// Whether the program runs on a made-up processor, which must be asked for.
     fn is_emulator(&self) -> bool {
         false
     }

@@ -199,7 +199,7 @@ impl Sampler {
         }
     }
 
-    /// Enters the child's threads that nobody told us of: one that was made in the moment in which its
+    /// Enters the child's threads that were not announced: one that was made in the moment in which its
     /// maker was killed is ours, and unless we collect it the child never ends.
     fn adopt_unknown(&mut self) {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child)).into_iter().flatten();

@@ -27,7 +27,7 @@ use crate::trace::child::{Child, ChildError, Launch, Limits};
 use crate::trace::maps;
 use crate::trace::tracee::{self, News, Slot, State};
 pub(super) use place::offset_of;
-use place::{Place, Wanted};
+use place::{StartAddress, Wanted};
 use rights::{loses_rights, why_forbidden};
 
 /// Threads are followed, children are not; and the command never outlives us.
@@ -133,8 +133,8 @@ impl<'a> Target<'a> {
     /// [`EngineError::NeverStarted`] when the command ends before.
     pub(super) fn run_to(&mut self, start: &Start, skip: u64) -> Result<i32, EngineError> {
         match place::find(self.pid, start).map_err(EngineError::NeverStarted)? {
-            Place::At(address) => self.breakpoint = Some(address),
-            Place::NotLoaded(wanted) => self.awaited = Some(wanted),
+            StartAddress::At(address) => self.breakpoint = Some(address),
+            StartAddress::NotLoaded(wanted) => self.awaited = Some(wanted),
         }
         let mut arrivals = 0_u64;
         if let Some(tid) = self.held.take() {

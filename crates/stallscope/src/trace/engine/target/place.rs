@@ -17,7 +17,7 @@ use crate::model::{Avma, FileOffset, Svma};
 use crate::trace::maps::{self, Mapping};
 
 /// A start that was looked for.
-pub(super) enum Place {
+pub(super) enum StartAddress {
     /// It is here.
     At(Avma),
     /// Its object is not mapped yet.
@@ -45,7 +45,7 @@ impl Wanted {
 
 /// Looks for a start in a process that has just executed its program. An error is the sentence to
 /// show.
-pub(super) fn find(pid: i32, start: &Start) -> Result<Place, String> {
+pub(super) fn find(pid: i32, start: &Start) -> Result<StartAddress, String> {
     let link = PathBuf::from(format!("/proc/{pid}/exe"));
     let program = fs::read_link(&link).map_err(|e| format!("cannot tell what was started: {e}"))?;
     let (object, svma) = match start {
@@ -57,8 +57,8 @@ pub(super) fn find(pid: i32, start: &Start) -> Result<Place, String> {
     if let (Some(object), Some(svma)) = (object, svma) {
         let wanted = Wanted { object: object.into(), svma };
         return Ok(match find_mapped(pid, object, svma)? {
-            Some(address) => Place::At(address),
-            None => Place::NotLoaded(wanted),
+            Some(address) => StartAddress::At(address),
+            None => StartAddress::NotLoaded(wanted),
         });
     }
     // The link leads to the file even when it has been replaced or removed meanwhile.
@@ -67,7 +67,7 @@ pub(super) fn find(pid: i32, start: &Start) -> Result<Place, String> {
     let svma = svma.unwrap_or_else(|| Svma(file.entry()));
     let offset = offset_of(&file, svma).ok_or_else(|| no_code(&program, svma))?;
     mapped_at(pid, |path| path == program, offset)
-        .map(Place::At)
+        .map(StartAddress::At)
         .ok_or_else(|| no_code(&program, svma))
 }
 

@@ -30,9 +30,9 @@ const ENOUGH_TO_KEEP: u64 = 100_000;
 /// The original is stepped for so many instructions at most, which takes half a minute.
 const MOST_STEPPED: u64 = 1_000_000;
 
-/// Whoever is not believed at one length may be at this part of it: less time goes by, in which
-/// threads and clocks can interfere.
-const SHORTER: u64 = 8;
+/// A copy that is refused at one length is tried again at this part of it: less time goes by, in
+/// which threads and clocks can interfere.
+const RETRY_DIVISOR: u64 = 8;
 
 /// Windows that are tried in a copy.
 const MOST_TRIES: u32 = 6;
@@ -235,7 +235,7 @@ impl Session<'_> {
                         "signal {number} ends the translated copy at {:#x} and not a native one",
                         copied.program.rip
                     );
-                    let shorter = Some(copied.instructions / SHORTER);
+                    let shorter = Some(copied.instructions / RETRY_DIVISOR);
                     return Err(Refused { reason, shorter }.into());
                 }
                 (Ended::Signal(*number), None)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Copied, Failure, Refused, SHORTER, Session, failed};
+use super::{Copied, Failure, RETRY_DIVISOR, Refused, Session, failed};
 use crate::trace::engine::translate::finish::Finish;
 use crate::trace::engine::translate::process::{Process, Registers};
 use crate::trace::engine::translate::setup::{self, SetupError};
@@ -138,7 +138,7 @@ impl Session<'_> {
                 copied.program.rip,
                 differences(&found)
             );
-            let shorter = Some(copied.instructions / SHORTER);
+            let shorter = Some(copied.instructions / RETRY_DIVISOR);
             return Err(Refused { reason, shorter }.into());
         }
         natives.equal = verdict(&found, before - found.pages.len(), "a native copy's");
