@@ -124,6 +124,13 @@ mod tests {
     }
 
     #[test]
+    fn an_effect_far_larger_than_the_noise_is_not_bounded_away() {
+        let values: Vec<f64> = (0..20).map(|i| 0.5 + 0.001 * f64::from(i % 5)).collect();
+        assert_eq!(bounded(&values), values);
+        assert!((interval(&values).unwrap().centre - 0.502).abs() < 1e-9);
+    }
+
+    #[test]
     fn without_spread_in_the_burn_in_nothing_is_bounded() {
         let mut values = vec![0.0; 10];
         values.extend([0.1; 5]);
