@@ -99,7 +99,7 @@ pub trait HoldsClock {
     /// The clock inside.
     type Held: Clock;
 
-    /// The clock inside.
+    /// The wrapped clock.
     fn held_clock(&mut self) -> &mut Self::Held;
 }
 

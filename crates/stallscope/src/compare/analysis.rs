@@ -44,9 +44,9 @@ pub enum Metric {
     User,
     /// Processor time in the kernel.
     System,
-    /// The largest resident set.
+    /// Largest resident set of a run, bytes.
     Memory,
-    /// What the program prints.
+    /// The number that the program prints about itself.
     Printed,
     /// What a performance counter says.
     Counted,
@@ -123,7 +123,7 @@ impl Metric {
 pub struct Ratio {
     /// The ratio with its interval.
     pub estimate: Measurement,
-    /// Its natural logarithm.
+    /// Natural logarithm of `ratio`.
     pub log_ratio: f64,
     /// Lower end of the interval of the logarithm.
     pub low_log: f64,
@@ -152,7 +152,7 @@ impl Ratio {
 /// One metric of both arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contrast {
-    /// Which time.
+    /// Which amount of the runs is compared.
     pub metric: Metric,
     /// Median and quartiles of A.
     pub a: Measurement,
@@ -167,9 +167,9 @@ pub struct Contrast {
 pub struct Sequence {
     /// Mean of the log ratios.
     pub log_ratio: f64,
-    /// Lower end.
+    /// Lower end of the interval, natural logarithm of the ratio.
     pub low_log: f64,
-    /// Upper end.
+    /// Upper end of the interval, natural logarithm of the ratio.
     pub high_log: f64,
 }
 

@@ -32,7 +32,7 @@ pub struct Drift {
     pub change_log: f64,
 }
 
-/// What running second changes.
+/// How much running second in a pair changes the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotEffect {
     /// Second over first, as a log ratio, with the effect of the arms taken out.
@@ -57,7 +57,7 @@ pub struct Diagnostics {
     pub pair_sd_log: f64,
     /// Whether everything became slower or faster.
     pub drift: Drift,
-    /// Whether running second matters.
+    /// How much running second in a pair changes the time.
     pub slot: SlotEffect,
     /// Whether neighbouring pairs resemble each other.
     pub autocorrelation: Autocorrelation,

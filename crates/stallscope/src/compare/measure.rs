@@ -45,24 +45,24 @@ pub enum MeasureError {
     Absent(&'static str),
 }
 
-/// What is compared.
+/// The amount of a run that a verdict is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// From start to end.
+    /// Wall time from start to end of the process.
     #[default]
     Wall,
     /// Processor time in user mode.
     User,
     /// Processor time in the kernel.
     System,
-    /// User plus system.
+    /// Processor time, user plus system.
     Cpu,
-    /// The largest resident set.
+    /// Largest resident set.
     PeakMemory,
     /// A performance counter, in user mode.
     Counter {
-        /// Which.
+        /// Event that is counted.
         event: CounterEvent,
     },
     /// `ns/op` of Go benchmarks that the program prints (geometric mean of the medians).
@@ -71,7 +71,7 @@ pub enum Measure {
     GoogleBench,
     /// The first group (or the whole) of the first match in what it prints.
     Regex {
-        /// The expression.
+        /// Regular expression that the output is searched for.
         pattern: String,
         /// Whether more is better, as for rates.
         higher_is_better: bool,
@@ -79,7 +79,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// What changes, in words.
+    /// The amount as a noun for sentences, such as "wall time".
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self {

@@ -148,7 +148,7 @@ impl Settings {
 /// A finished comparison: what was run, every sample, and what follows from them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// What was asked for.
+    /// Settings of the comparison.
     pub settings: Settings,
     /// What was run as A and as B.
     pub arms: [ArmRecord; 2],
@@ -193,10 +193,10 @@ impl Comparison {
 pub enum Progress {
     /// One unmeasured run of an arm has begun.
     WarmingUp {
-        /// Which arm.
+        /// Arm that is warmed up.
         arm: Arm,
     },
-    /// The measured runs begin.
+    /// The warm-up is over and the number of runs is known.
     Planned {
         /// How many runs there will be.
         runs: u64,
@@ -207,7 +207,7 @@ pub enum Progress {
     Piloted(PairPlan),
     /// A measured run has ended.
     Ran {
-        /// Runs that have ended.
+        /// Number of runs that have ended.
         done: u64,
     },
 }

@@ -36,7 +36,7 @@ const FIRST_LOOKS: usize = 8;
 /// What the guard has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Disturbances {
-    /// Runs that were kept.
+    /// Number of runs that were kept.
     pub runs: u64,
     /// Runs that were thrown away and done again.
     pub repeated: u64,

@@ -23,13 +23,13 @@ use crate::trace::look::Seen;
 /// Lines of a failed program's standard error that are shown.
 const SHOWN_LINES: usize = 5;
 
-/// One finished run.
+/// A run that has ended, with its place in the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSample {
     /// Where it stood in the schedule.
     #[serde(flatten)]
     pub plan: PlannedRun,
-    /// What it took.
+    /// Times, memory and counts of the run.
     #[serde(flatten)]
     pub amounts: Amounts,
     /// How often it was repeated because the machine was disturbed.

@@ -2,7 +2,6 @@
 
 use std::{fs, io};
 
-/// The text of `/proc/PID/status`.
 pub(crate) struct Status(String);
 
 impl Status {

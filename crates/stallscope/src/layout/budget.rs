@@ -31,7 +31,7 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// Its events, in words.
+    /// The events that are counted, as a plural noun.
     #[must_use]
     pub fn events(self) -> &'static str {
         match self {
@@ -47,14 +47,14 @@ impl EffectKind {
 /// Events of one kind per operation in both builds, and what one costs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct EventCount {
-    /// Which.
+    /// Effect of the placement.
     pub kind: EffectKind,
     /// Events per operation before: as two models count them that stand for the least and the most
     /// there may be; twice the same where there is no doubt.
     pub before: [f64; 2],
     /// Events per operation after, by the same two models.
     pub after: [f64; 2],
-    /// What one event costs.
+    /// Price of one event, core cycles.
     pub each: PriceRange,
 }
 
@@ -118,14 +118,14 @@ pub enum Payment {
 /// One effect with what it is predicted to do.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Effect {
-    /// Counts and price.
+    /// Events of both builds and the price of one.
     pub count: EventCount,
     /// Cycles per operation that the change of the count adds: least and most, below 0 where it saves.
     pub added_cycles: [f64; 2],
     /// The same as a share of the measured difference: of the largest and of the smallest that it may
     /// be.
     pub paid_share: Option<[f64; 2]>,
-    /// What follows.
+    /// Whether the effect can pay for the difference.
     pub payment: Payment,
 }
 

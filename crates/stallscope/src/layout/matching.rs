@@ -20,12 +20,12 @@ use crate::model::Svma;
 pub enum Change {
     /// The same code at the same address.
     Same,
-    /// The same code elsewhere.
+    /// The same code at another address.
     Moved {
         /// By how much; positive is towards higher addresses.
         by_bytes: i64,
     },
-    /// Other code.
+    /// The instructions differ.
     Changed,
     /// Only in the second build.
     New,
@@ -52,7 +52,7 @@ pub struct FunctionMatch<'a> {
     pub before: Option<&'a Function>,
     /// It, in the second build.
     pub after: Option<&'a Function>,
-    /// What became of it.
+    /// Whether the function changed, moved, came or went.
     pub change: Change,
 }
 

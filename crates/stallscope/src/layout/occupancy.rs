@@ -50,7 +50,7 @@ pub struct ResidentLine {
 /// A set of which more lines are used than it keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OverfullSet {
-    /// Its number.
+    /// Number of the set.
     pub set: u32,
     /// Lines fetched into it.
     pub lines: usize,
@@ -73,7 +73,7 @@ pub struct Occupancy {
     pub lines: usize,
     /// Simulated misses in the window.
     pub misses: u64,
-    /// Those of one operation.
+    /// Simulated misses of one operation.
     pub misses_per_operation: f64,
     /// Whether the model went over all of the window; else over its first 16 million blocks.
     pub is_whole: bool,

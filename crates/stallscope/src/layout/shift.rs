@@ -33,9 +33,9 @@ pub enum LayoutError {
          functions of the larger one belong together; name two builds of the same program"
     )]
     Unrelated {
-        /// The first program.
+        /// Path of BEFORE.
         before: String,
-        /// The second program.
+        /// Path of AFTER.
         after: String,
         /// Functions that have a partner.
         matched: usize,
@@ -44,12 +44,12 @@ pub enum LayoutError {
     },
 }
 
-/// Where a function stands.
+/// Address and length of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Placement {
-    /// Its first byte.
+    /// Address of the first byte.
     pub start: Svma,
-    /// Its length.
+    /// Length, bytes.
     pub size_bytes: u64,
     /// The remainder of its address by 16, 32, 64 and 4096.
     pub remainders_bytes: [u64; 4],
@@ -70,20 +70,20 @@ impl Placement {
 /// One function of either build or of both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ShiftedFunction {
-    /// Its demangled name.
+    /// Demangled name of the function.
     pub name: String,
-    /// What became of it.
+    /// Whether the function changed, moved, came or went.
     pub change: Change,
-    /// Where it stood.
+    /// Placement in BEFORE; absent where it is new.
     pub before: Option<Placement>,
-    /// Where it stands now.
+    /// Placement in AFTER; absent where it is gone.
     pub after: Option<Placement>,
 }
 
-/// One program.
+/// File, functions and code size of one build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BuildSummary {
-    /// The file.
+    /// Path of the program.
     pub program: String,
     /// The linker's build id, where there is one.
     pub build_id: Option<String>,
@@ -118,9 +118,9 @@ impl BuildSummary {
 pub struct ChangeCounts {
     /// The same code at the same address.
     pub same: usize,
-    /// The same code elsewhere.
+    /// Functions with the same code at another address.
     pub moved: usize,
-    /// Other code.
+    /// Functions whose instructions differ.
     pub changed: usize,
     /// Only in the second build.
     pub new: usize,
@@ -167,7 +167,7 @@ pub struct ShiftRow {
 pub enum ShiftCause {
     /// Functions before it have another size, are new or are gone.
     Sizes {
-        /// The first of them.
+        /// Demangled name of the first such function.
         function: String,
         /// What became of the first.
         change: Change,
@@ -185,13 +185,13 @@ pub enum ShiftCause {
 /// Functions one behind the other that moved by the same distance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ShiftRun {
-    /// How far.
+    /// Distance, bytes; negative towards lower addresses.
     pub by_bytes: i64,
-    /// How many functions.
+    /// Number of functions in the run.
     pub functions: usize,
-    /// The first of them.
+    /// Demangled name of the first function of the run.
     pub first: String,
-    /// The last of them.
+    /// Demangled name of the last function of the run.
     pub last: String,
     /// What pushed it away from the run before; absent for a first run that did not move.
     pub cause: Option<ShiftCause>,
@@ -200,9 +200,9 @@ pub struct ShiftRun {
 /// What became of the functions of a program between two builds.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ShiftMap {
-    /// The first build.
+    /// Summary of BEFORE.
     pub before: BuildSummary,
-    /// The second build.
+    /// Summary of AFTER.
     pub after: BuildSummary,
     /// Functions by what became of them.
     pub counts: ChangeCounts,

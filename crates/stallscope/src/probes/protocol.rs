@@ -187,7 +187,6 @@ mod tests {
     use crate::probes::Isolated;
     use std::sync::atomic::AtomicBool;
 
-    /// Must not be asked.
     #[derive(Debug)]
     struct Nobody;
 

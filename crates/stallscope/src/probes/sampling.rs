@@ -57,7 +57,6 @@ const SLOPES_APART: f64 = 0.10;
 /// Ticks beyond a slope that looking at the counter and entering the loop may take.
 const FIXED_TICKS: f64 = 600.0;
 
-/// One visit.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     case: usize,

@@ -37,7 +37,7 @@ pub struct TraceWindow {
 /// What the models say of a window.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TraceReport {
-    /// The window.
+    /// Extent of the window, and how it was followed.
     pub window: TraceWindow,
     /// Loads and the store buffer.
     pub store_buffer: StoreBufferReport,
@@ -80,18 +80,18 @@ impl TraceReport {
     }
 }
 
-/// What to model.
+/// The processor that is modelled.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     /// When a store may serve a load.
     pub rule: ForwardingRule,
-    /// The store buffer.
+    /// Size of the store buffer.
     pub store_buffer: StoreBufferShape,
     /// The instruction cache, if its shape is known.
     pub l1i: Option<CodeCache>,
 }
 
-/// All models, fed together.
+/// All models, fed with the same events.
 pub struct Models {
     store_buffer: StoreBuffer,
     l1i: Option<InstructionCache>,

@@ -87,11 +87,11 @@ pub struct Blockers {
 /// What became of one load instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LoadSite {
-    /// The instruction.
+    /// Address of the load.
     pub insn: Avma,
     /// Width of its latest execution.
     pub size_bytes: u32,
-    /// Loads that were judged.
+    /// Number of its executions that were judged.
     pub executions: u64,
     /// Served by a store in flight.
     pub forwarded: u64,
@@ -105,24 +105,24 @@ pub struct LoadSite {
     pub distances: Distances,
 }
 
-/// What the model counted.
+/// Loads of a window and what the modelled store buffer did for them.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StoreBufferReport {
     /// When a store may serve a load.
     pub rule: ForwardingRule,
     /// The buffer that was modelled.
     pub shape: StoreBufferShape,
-    /// Instructions seen.
+    /// Instructions of the window.
     pub instructions: u64,
-    /// Loads judged.
+    /// Loads that were judged.
     pub loads: u64,
     /// Loads and stores wider than 64 bytes, which were not judged.
     pub unjudged: u64,
-    /// Of all loads.
+    /// Loads that were served from the store buffer.
     pub forwarded: u64,
-    /// Of all loads.
+    /// Loads that could not be forwarded and waited for the cache.
     pub blocked: u64,
-    /// Of all loads.
+    /// Loads that met a store only in the low 12 bits of its address.
     pub aliased: u64,
     /// Load instructions that met any store in flight, most often blocked first.
     pub sites: Vec<LoadSite>,
@@ -156,7 +156,7 @@ struct Counts {
 /// The stores that blocked one load: how many, and the youngest of them.
 type BlockingStores = ([SiteNumber; MOST_STORES], u8);
 
-/// What a load met.
+/// What a load found in the store buffer.
 enum Meeting {
     Forwarded,
     Blocked { blocking: BlockingStores, youngest: Entry },
@@ -164,7 +164,7 @@ enum Meeting {
     Nothing,
 }
 
-/// The model.
+/// A model of the store buffer, fed with the accesses of a trace.
 pub struct StoreBuffer {
     rule: ForwardingRule,
     shape: StoreBufferShape,

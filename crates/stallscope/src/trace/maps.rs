@@ -21,7 +21,6 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Its size.
     pub(in crate::trace) fn bytes(&self) -> u64 {
         self.end.0 - self.start.0
     }

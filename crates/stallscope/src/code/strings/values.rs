@@ -28,7 +28,6 @@ pub(super) struct Linear {
     pub constant: i64,
 }
 
-/// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Linear(Linear),

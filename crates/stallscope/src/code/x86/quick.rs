@@ -127,7 +127,6 @@ struct ModRm {
     place: RmOperand,
 }
 
-/// One instruction on its way.
 struct One<'a, 'i> {
     cursor: Cursor<'a>,
     prefixes: Prefixes,
@@ -204,7 +203,6 @@ impl One<'_, '_> {
         self.insn.store = Some(Access { size_bytes, address });
     }
 
-    /// Reads the operand.
     fn read(&mut self, place: RmOperand, bytes: u16) {
         if let RmOperand::Memory(address) = place {
             self.load(address, bytes);

@@ -43,7 +43,7 @@ pub struct LayoutValue {
 /// A part of the difference, as a log ratio of B over A, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
-    /// The estimate.
+    /// Estimate of the part, natural logarithm of the ratio.
     pub log_ratio: f64,
     /// Lower end of the interval.
     pub low_log: f64,
@@ -97,7 +97,7 @@ pub struct Split {
     pub observed: Option<Part>,
     /// What stays over random placements.
     pub code: Option<Part>,
-    /// The test behind `code`.
+    /// Welch's test of the layout values, which `code` rests on.
     pub welch: Option<Welch>,
     /// What the builds as they come owe to their placement: observed minus code.
     pub placement: Option<Part>,

@@ -67,13 +67,13 @@ impl std::fmt::Display for Format {
     }
 }
 
-/// Which way is better.
+/// Whether lower or higher values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Times, bytes, misses.
+    /// Lower is better: times, bytes, misses.
     Lower,
-    /// Rates.
+    /// Higher is better: rates.
     Higher,
 }
 
@@ -91,11 +91,11 @@ pub struct Summary {
 /// The samples of one benchmark in one unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// The benchmark.
+    /// Name of the benchmark.
     pub name: String,
     /// The unit as it is shown; times of files that mix units are in nanoseconds.
     pub unit: String,
-    /// Which way is better.
+    /// Whether lower or higher values are better.
     pub better: Better,
     /// The samples in the order of the file.
     pub values: Vec<f64>,
@@ -106,15 +106,15 @@ pub struct Series {
 /// Everything that was read from one file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultFile {
-    /// As it was named.
+    /// Path of the file as the user named it.
     pub path: String,
-    /// Who wrote it.
+    /// Format of the file, by the tool that writes it.
     pub format: Format,
     /// Its series, in the order of the file.
     pub series: Vec<Series>,
     /// What the file says about its circumstances: machine, package, library.
     pub config: BTreeMap<String, String>,
-    /// Equal for equal content.
+    /// Fingerprint of the content: equal for equal content.
     pub digest: u64,
 }
 

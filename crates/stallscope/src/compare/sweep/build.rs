@@ -26,21 +26,21 @@ const SKIPPED: [&str; 4] = ["target", "node_modules", "build", "__pycache__"];
 /// How long one who waits for another's build sleeps before it looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// How a build ended.
+/// Whether a build left a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildOutcome {
-    /// There is a file.
+    /// The build left a program.
     Built {
-        /// It.
+        /// Path of the program in the cache.
         program: PathBuf,
         /// Time the build took; 0 when it came from the cache.
         build_ns: u64,
     },
     /// There is none, and this is why.
     Failed {
-        /// One sentence.
+        /// Why it failed, as a sentence.
         why: String,
-        /// What the build said.
+        /// File with the output of the build.
         log: PathBuf,
     },
 }
@@ -236,7 +236,6 @@ pub(super) fn quoted(path: &Path) -> Result<String, SweepError> {
     word.map(Into::into).map_err(|cause| SweepError::File { path: path.into(), cause })
 }
 
-/// A running fingerprint of sources.
 struct Print {
     hash: u64,
     files: usize,

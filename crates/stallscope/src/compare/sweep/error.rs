@@ -12,9 +12,9 @@ pub enum SweepError {
     /// An axis without a name, without values, or twice.
     #[error("axis `{name}`: {what}")]
     Axis {
-        /// Its name.
+        /// Name of the axis.
         name: String,
-        /// What is wrong.
+        /// Why it is refused.
         what: String,
     },
     /// A template with a name in braces that is not defined.
@@ -23,11 +23,11 @@ pub enum SweepError {
          braces themselves"
     )]
     Placeholder {
-        /// The unknown name.
+        /// The name that is not defined.
         name: String,
-        /// Where it stands.
+        /// Template that holds the name.
         template: String,
-        /// What there is.
+        /// Names that are defined.
         known: String,
     },
     /// A template that cannot be split into words, or is empty.
@@ -45,11 +45,11 @@ pub enum SweepError {
          linker; put `{{layout}}` into --build where flags go, or choose another --knob"
     )]
     KnobWithoutEffect {
-        /// The variant.
+        /// Variant in words.
         variant: String,
-        /// How many layouts.
+        /// Number of layouts that were asked for.
         layouts: u32,
-        /// The knob.
+        /// Knob that was asked for.
         knob: String,
     },
     /// A file in the cache is no longer the one that was built.
@@ -63,9 +63,9 @@ pub enum SweepError {
     Run {
         /// Variant and layout in words.
         cell: String,
-        /// What was started.
+        /// Command that was run.
         command: String,
-        /// What happened.
+        /// How the command failed.
         what: String,
     },
     /// A run has nothing of what the answer is about.
@@ -73,7 +73,7 @@ pub enum SweepError {
     Unmeasured {
         /// Variant and layout in words.
         cell: String,
-        /// What is missing.
+        /// Why the run has no amount.
         what: MeasureError,
     },
     /// What the answer should be about does not exist here.

@@ -41,25 +41,25 @@ pub struct Folders {
 /// How far a sweep has come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stage {
-    /// Builds have ended.
+    /// Programs are being built.
     Building {
-        /// So many.
+        /// Number that have ended.
         done: u64,
-        /// Of so many.
+        /// Number of all of them.
         of: u64,
     },
     /// Runs of an interrupted sweep are used.
     Resumed {
-        /// So many.
+        /// Number of runs that are used again.
         runs: u64,
     },
     /// Something is known before anything runs.
     Known(SweepNote),
     /// The first rounds are over: what they promise. Not when nothing is left to plan.
     Piloted(LayoutPlan),
-    /// A run has ended.
+    /// Programs are being run.
     Running {
-        /// So many.
+        /// Number that have ended.
         done: u64,
         /// Of so many, as planned so far.
         of: u64,

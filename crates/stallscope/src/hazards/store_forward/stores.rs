@@ -31,7 +31,6 @@ struct Body {
     end_call: usize,
 }
 
-/// See the module.
 pub(super) struct LoopStores {
     /// Block after block, in each from its end to its start.
     all: Vec<Store>,
@@ -154,7 +153,6 @@ impl LoopStores {
     }
 }
 
-/// The stores of one instruction.
 fn stores_of(
     code: &FunctionCode,
     addresses: &Addresses,

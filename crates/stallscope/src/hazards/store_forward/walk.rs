@@ -93,7 +93,6 @@ type Stores = BTreeMap<usize, (u32, i64)>;
 /// how many elements further on.
 type Group = (Option<Root>, i64);
 
-/// The stores met so far.
 #[derive(Default)]
 struct Met {
     /// They overlap the load for certain.
@@ -102,7 +101,6 @@ struct Met {
     pieces: BTreeMap<Group, Stores>,
 }
 
-/// Walks within one outermost loop.
 pub(super) struct Walk<'a> {
     code: &'a FunctionCode,
     addresses: &'a Addresses,

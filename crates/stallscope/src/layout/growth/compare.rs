@@ -16,13 +16,12 @@ pub(super) struct Builds<'a> {
     pub defined_after: BTreeSet<&'a str>,
 }
 
-/// What became of one function.
 pub(super) enum Outcome {
     /// The same code, perhaps elsewhere.
     Same { rep_sites: usize },
     /// Nothing but padding under a name.
     Padding { change_bytes: i64 },
-    /// Other code.
+    /// The instructions differ.
     Changed(Box<FunctionGrowth>),
 }
 

@@ -132,7 +132,7 @@ fn family(section: &str) -> &str {
 }
 
 impl SizeDifference {
-    /// Compares two builds.
+    /// What grew and shrank from one build to the other.
     #[must_use]
     pub fn of(before: &Build<'_>, after: &Build<'_>) -> Self {
         let pairs = pairing::pairs(before, after);

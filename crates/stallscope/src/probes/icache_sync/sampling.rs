@@ -16,11 +16,9 @@ use crate::stats::robust::{finite, median_interval_99, quantile};
 pub trait Rig: Clock {
     /// Thinks of a function of so many bytes; the sum that it returns.
     fn prepare(&mut self, bytes: usize, salt: u32) -> u64;
-    /// Writes it.
     fn write(&mut self);
     /// Makes it known.
     fn sync(&mut self, method: Method);
-    /// Reads it as data.
     fn read_back(&mut self);
     /// Runs it; its sum.
     fn execute(&mut self) -> u64;

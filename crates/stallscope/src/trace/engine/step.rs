@@ -34,7 +34,6 @@ const STEPS_PER_LOOK: u32 = 64;
 const FEW_REPETITIONS: u64 = 3;
 /// No instruction is longer.
 const LONGEST_BYTES: usize = 15;
-/// The trap flag.
 const TRAP_FLAG: u64 = 0x100;
 /// `si_code` of a stop that the kernel makes at the entry of a signal handler.
 const HANDLER_ENTRY: i32 = libc::SIGTRAP;
@@ -42,7 +41,6 @@ const HANDLER_ENTRY: i32 = libc::SIGTRAP;
 /// call, of our own breakpoint.
 const STEP_TRAPS: [i32; 3] = [2, 1, 4];
 
-/// The engine.
 pub(super) struct Step;
 
 impl Engine for Step {
@@ -107,7 +105,6 @@ pub(super) fn record_from(
     })
 }
 
-/// How a step came out.
 enum Outcome {
     /// The instruction is done; a signal may have come behind it.
     Executed { signal: i32 },

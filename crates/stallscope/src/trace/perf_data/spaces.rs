@@ -22,7 +22,6 @@ const MISC_EXEC: u16 = 1 << 13;
 const MISC_BUILD_ID: u16 = 1 << 14;
 const PROTECTION_EXECUTE: u32 = 4;
 
-/// Number of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct SpaceId(pub u32);
 

@@ -243,7 +243,6 @@ fn ptrace_cause(cause: &io::Error) -> String {
     format!("the command cannot be stopped to look at it: ptrace fails ({cause})")
 }
 
-/// What an engine brings home.
 struct Collected {
     engine: Engine,
     tally: Tally,

@@ -68,7 +68,6 @@ impl Tally {
         (if is_vdso { FileOffset(0) } else { offset }, Some(id))
     }
 
-    /// Counts one sample.
     pub(super) fn count(&mut self, place: Located) {
         let file = place.and_then(|(object, offset)| Some((self.hits.get_mut(object?.0)?, offset)));
         match file {
@@ -77,7 +76,6 @@ impl Tally {
         }
     }
 
-    /// Samples in no file.
     pub(super) fn unmapped(&self) -> u64 {
         self.unmapped
     }

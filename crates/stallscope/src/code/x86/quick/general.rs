@@ -200,7 +200,6 @@ impl One<'_, '_> {
         Some(())
     }
 
-    /// Jumps, calls and returns.
     pub(super) fn flow(&mut self, op: u8) -> Option<()> {
         if self.prefixes.narrow {
             return None;

@@ -21,7 +21,6 @@ const MOST_INTERPRETERS: usize = 4;
 /// Where Debian's cross compilers keep the libraries of AArch64.
 const AARCH64_ROOT: &str = "/usr/aarch64-linux-gnu";
 
-/// A program to be emulated.
 pub(super) struct Guest {
     /// Its processor.
     pub architecture: Architecture,
@@ -89,7 +88,6 @@ impl Guest {
         Ok(Self { architecture, program, args, entry, loader })
     }
 
-    /// The name of the emulator.
     pub(super) fn emulator(&self) -> &'static str {
         match self.architecture {
             Architecture::X86_64 => "qemu-x86_64",

@@ -41,7 +41,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The emulators, by the processor of the program.
 const EMULATORS: [&str; 2] = ["qemu-x86_64", "qemu-aarch64"];
 
-/// The engine.
 pub(super) struct Qemu;
 
 fn failed(reason: &str) -> EngineError {

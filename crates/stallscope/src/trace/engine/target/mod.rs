@@ -360,7 +360,6 @@ impl<'a> Target<'a> {
         mappings(self.pid)
     }
 
-    /// How many threads it has.
     pub(super) fn thread_count(&self) -> usize {
         self.threads.len()
     }
@@ -405,7 +404,6 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The process.
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }
