@@ -186,6 +186,7 @@ const OTHER_DOORS: &[&str] = &[
     "/src/trace/whole_file.rs",
     "/src/compare/",
     "/src/foreign/file.rs",
+    "/src/foreign/process.rs",
     "/commands/probe/wide.rs",
 ];
 
