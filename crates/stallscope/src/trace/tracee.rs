@@ -266,7 +266,7 @@ pub(in crate::trace) fn extended_state(tid: i32, area: &mut [u8]) -> io::Result<
 }
 
 /// The signals that a stopped thread has blocked, one bit each.
-fn signal_mask(tid: i32) -> io::Result<u64> {
+pub(in crate::trace) fn signal_mask(tid: i32) -> io::Result<u64> {
     const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
     let mut mask = 0_u64;
     // SAFETY: the kernel writes one word to a local that outlives the call.
@@ -285,8 +285,20 @@ pub(in crate::trace) fn blocks_traps(tid: i32) -> bool {
 /// Blocks `SIGTRAP` again in a stopped thread. A trap of ours has unblocked it: the kernel lets no
 /// processor's trap wait.
 pub(in crate::trace) fn block_traps(tid: i32) -> io::Result<()> {
+    set_signal_mask(tid, signal_mask(tid)? | TRAP_BIT)
+}
+
+/// Has a stopped thread block all signals that it can but `SIGTRAP`, which our steps raise; the signals
+/// that it blocked before.
+pub(in crate::trace) fn block_all_but_traps(tid: i32) -> io::Result<u64> {
+    let before = signal_mask(tid)?;
+    set_signal_mask(tid, !TRAP_BIT | before)?;
+    Ok(before)
+}
+
+/// Has a stopped thread block these signals and no others.
+pub(in crate::trace) fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
     const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
-    let mask = signal_mask(tid)? | TRAP_BIT;
     // SAFETY: the kernel reads one word from a local that outlives the call.
     let result = unsafe { libc::ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw const mask) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -331,6 +343,40 @@ pub(in crate::trace) fn signal_code(tid: i32) -> io::Result<i32> {
     Ok(unsafe { info.assume_init() }.si_code)
 }
 
+/// Whether a thread stopped for a trap that the program asked for or was sent. All others are ours, from
+/// a breakpoint or a step, whatever code they have: a guest's processor sometimes raises them with its
+/// record of the cause (DR6) empty or old, and a breakpoint is then reached once more on the way on.
+#[cfg(target_arch = "x86_64")]
+pub(in crate::trace) fn is_own_trap(tid: i32) -> bool {
+    let (Ok(code), Ok(registers)) = (signal_code(tid), registers(tid)) else { return false };
+    own_trap(code, registers.eflags, || {
+        Errno::clear();
+        let at = registers.rip.wrapping_sub(1) as usize;
+        // SAFETY: reads a word of the stopped thread, no memory of ours.
+        let word = unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, tid, at, 0_usize) };
+        (Errno::last_raw() == 0).then_some(word as u8)
+    })
+}
+
+/// `behind` reads the byte before the program's next instruction.
+fn own_trap(code: i32, eflags: u64, behind: impl FnOnce() -> Option<u8>) -> bool {
+    const TRAP_BRKPT: i32 = 1;
+    const TRAP_TRACE: i32 = 2;
+    const TRAP_BRANCH: i32 = 3;
+    const TRAP_HWBKPT: i32 = 4;
+    /// The flag by which a program steps itself; the kernel hides ours.
+    const TRAP_FLAG: u64 = 1 << 8;
+    const INT1: u8 = 0xf1;
+    match code {
+        TRAP_TRACE => eflags & TRAP_FLAG != 0,
+        TRAP_BRKPT => behind() == Some(INT1),
+        // The last is the kernel's stop at the entry of a signal handler, while stepping.
+        TRAP_BRANCH | TRAP_HWBKPT | libc::SIGTRAP => false,
+        // `int3`, or sent.
+        _ => true,
+    }
+}
+
 /// Which of the processor's four breakpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::trace) struct Slot(pub usize);
@@ -372,4 +418,26 @@ pub(in crate::trace) fn set_breakpoints(tid: i32, addresses: &[Avma]) -> io::Res
     let mut addresses = addresses.iter().copied();
     set_breakpoint(tid, Slot(2), addresses.next())?;
     set_breakpoint(tid, Slot(3), addresses.next())
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::own_trap;
+
+    #[test]
+    fn a_trap_is_the_programs_only_if_the_program_can_have_raised_it() {
+        let int1 = || Some(0xf1);
+        let other = || Some(0x90);
+        // Ours, with the code that the kernel read from a DR6 that says so, or not.
+        for code in [1, 2, 3, 4, 5] {
+            assert!(!own_trap(code, 0x202, other), "{code}");
+        }
+        assert!(!own_trap(1, 0x202, || None));
+        assert!(own_trap(1, 0x202, int1));
+        assert!(own_trap(2, 0x302, other));
+        // int3, kill, sigqueue, a counter's trap.
+        for code in [128, 0, -1, -6, 6] {
+            assert!(own_trap(code, 0x202, other), "{code}");
+        }
+    }
 }

@@ -39,8 +39,6 @@ const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
 
 /// A stop at a system call, told from a trap by this bit.
 const SYSTEM_CALL_STOP: i32 = libc::SIGTRAP | 0x80;
-/// `si_code` of a processor's breakpoint.
-const TRAP_HWBKPT: i32 = 4;
 /// Looks without news after which we sleep between looks.
 const EAGER_LOOKS: u32 = 100;
 /// The first and the longest sleep between looks.
@@ -437,9 +435,7 @@ impl<'a> Target<'a> {
                 self.go(tid, 0);
             }
             // Another thread came to where the window started, or will: not the program's business.
-            0 if signal == libc::SIGTRAP && tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT) => {
-                self.go(tid, 0);
-            }
+            0 if self.is_ours(tid, signal) => self.go(tid, 0),
             0 => {
                 self.signals += 1;
                 self.go(tid, signal);
@@ -516,8 +512,7 @@ impl<'a> Target<'a> {
 
     /// Whether a thread stopped with this signal for a reason that the program knows nothing of.
     fn is_ours(&self, tid: i32, signal: i32) -> bool {
-        signal == SYSTEM_CALL_STOP
-            || (signal == libc::SIGTRAP && tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT))
+        signal == SYSTEM_CALL_STOP || (signal == libc::SIGTRAP && !tracee::is_own_trap(tid))
     }
 }
 
@@ -549,6 +544,7 @@ pub(super) fn mappings(pid: i32) -> Vec<Mapping> {
 
 /// Whether a stopped thread came to a breakpoint of the processor's here.
 pub(super) fn is_at(tid: i32, address: Avma) -> bool {
+    const TRAP_HWBKPT: i32 = 4;
     tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT)
         && tracee::registers(tid).is_ok_and(|r| Avma(r.rip) == address)
 }

@@ -320,15 +320,19 @@ impl Process {
     }
 
     /// Forks it. The copy has this thread alone, is traced and stopped as this one is, dies with
-    /// us, and is our child rather than this process's, which never hears of it.
+    /// us, and is our child rather than this process's, which never hears of it. Signals that come
+    /// meanwhile wait, with all that they say, until this one runs on.
     pub(super) fn fork(&mut self) -> io::Result<Self> {
         // Without a signal among the flags this is a clone to the tracer, not a fork.
         let flags = libc::CLONE_PARENT as u64;
         let mut child = None;
+        let blocked = tracee::block_all_but_traps(self.pid)?;
         let answer = self.call_with(libc::SYS_clone, [flags, 0, 0, 0, 0, 0], |process| {
             child = Some(tracee::event_message(process.pid)?);
             Ok(())
-        })?;
+        });
+        tracee::set_signal_mask(self.pid, blocked)?;
+        let answer = answer?;
         if answer < 0 {
             return Err(io::Error::from_raw_os_error(-answer as i32));
         }
@@ -346,6 +350,7 @@ impl Process {
         let copy =
             Self { pid, memory, gadget: self.gadget, held: Vec::new(), ours: Cell::new(true) };
         copy.set_registers(&registers)?;
+        tracee::set_signal_mask(pid, blocked)?;
         // What the original is asked to tell does not matter here.
         let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
         request(libc::PTRACE_SETOPTIONS, pid, 0, options as usize)?;

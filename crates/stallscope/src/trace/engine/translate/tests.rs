@@ -276,3 +276,32 @@ fn a_window_ends_where_waiting_begins() {
         assert_eq!((recording.exit.status, recording.exit.stdout), native);
     }
 }
+
+#[test]
+fn signals_that_come_while_copies_are_made_wait_for_the_original() {
+    let launch = launch(Path::new("/bin/sleep"), &["1000"]);
+    let limits = Limits { timeout: None, interrupt: &NEVER };
+    let mut target = target::Target::start(&launch, limits).unwrap();
+    let tid = target.run_to(&Start::Entry, 0).unwrap();
+    let mut original = process::Process::borrowed_for_calls(tid).unwrap();
+    let signals = |pid: i32, field: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    let blocked = signals(original.pid, "SigBlk:");
+    for signal in [libc::SIGUSR1, libc::SIGRTMIN(), libc::SIGRTMIN() + 1] {
+        // SAFETY: plain integers; the process is ours.
+        assert_eq!(unsafe { libc::kill(original.pid, signal) }, 0);
+    }
+    let sent = signals(original.pid, "ShdPnd:");
+    assert_eq!(sent.count_ones(), 3);
+    for _ in 0..2 {
+        let copy = original.fork().unwrap();
+        assert_eq!(signals(copy.pid, "SigBlk:"), blocked);
+        assert_eq!(signals(copy.pid, "ShdPnd:") | signals(copy.pid, "SigPnd:"), 0);
+    }
+    assert_eq!(signals(original.pid, "ShdPnd:"), sent);
+    assert_eq!(signals(original.pid, "SigBlk:"), blocked);
+    assert!(original.held.is_empty());
+}

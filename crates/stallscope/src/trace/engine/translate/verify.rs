@@ -14,7 +14,6 @@ use super::calls::{Calls, Verdict};
 use super::finish::Finish;
 use super::process::{CALL_STOP, Process, Registers, Stopped};
 use super::setup::SetupError;
-use super::signals::SI_KERNEL;
 use crate::trace::engine::target;
 use crate::trace::maps::{self, Line};
 use crate::trace::tracee;
@@ -256,7 +255,7 @@ pub(super) fn run_natively(
                 {
                     return Ok(Native::Arrived(Box::new(registers)));
                 }
-                if is_own_trap(copy)? {
+                if tracee::is_own_trap(copy.pid) {
                     signal = libc::SIGTRAP;
                     continue;
                 }
@@ -273,12 +272,6 @@ pub(super) fn run_natively(
         }
     }
     Ok(Native::Lost)
-}
-
-/// Whether it stopped for a trap that the program asked for or was sent, not for one of ours.
-fn is_own_trap(copy: &Process) -> io::Result<bool> {
-    let code = copy.signal_info()?.1;
-    Ok(code == SI_KERNEL || code <= 0)
 }
 
 /// How fast a native copy runs.
