@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use stallscope::compare::results::{judge, parse};
-use stallscope::compare::stats::families::Adjustment;
+use stallscope::stats::families::Adjustment;
 
 fuzz_target!(|text: &str| {
     if let Ok(file) = parse("input", text) {

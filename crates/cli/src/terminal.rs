@@ -58,7 +58,7 @@ pub fn print(text: &str) -> std::io::Result<()> {
 
 /// Writes `text` to standard error: for a command whose standard output belongs to the
 /// program that it runs.
-pub fn print_beside(text: &str) {
+pub fn print_to_stderr(text: &str) {
     let _ = anstream::stderr().lock().write_all(safe(text).as_bytes());
 }
 

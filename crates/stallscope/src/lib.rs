@@ -6,6 +6,7 @@
 //!
 //! * [`foreign`]: files and text that others wrote
 //! * [`model`]: the nouns
+//! * [`stats`]: quantiles, ranks, intervals, tests
 //! * [`machine`]: which processor this is
 //! * [`clock`]: how time and events are counted
 //! * [`probes`]: experiments on the hardware
@@ -14,7 +15,7 @@
 //! * [`trace`]: watching a run
 //! * [`sim`]: models fed by the events of a trace
 //! * [`layout`]: where code sits, which functions of two builds belong together
-//! * [`compare`]: runs of two programs and their statistics
+//! * [`compare`]: runs of two programs, how they differ and how sure that is
 //! * [`explain`]: joins all of it
 //! * [`report`]: says it
 //!
@@ -37,5 +38,6 @@ pub mod model;
 pub mod probes;
 pub mod report;
 pub mod sim;
+pub mod stats;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports))]
 pub mod trace;

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use stallscope::compare::layouts::simulate::LayoutMachine;
 use stallscope::compare::layouts::{AS_BUILT, LayoutRun, Split, split};
 use stallscope::compare::simulate::Noise;
-use stallscope::compare::stats::rank_sum;
 use stallscope::compare::{Arm, Decision};
+use stallscope::stats::rank_sum;
 
 /// Ensembles per figure in an ordinary test run; `make bench-verdict` asks for 1000.
 const FEW: u64 = 200;

@@ -176,7 +176,7 @@ fn the_promised_smallest_effect_is_seen_in_four_of_five_comparisons() {
     let detectable =
         comparison(Noise::Quiet, 40, Order::Random, 1, 0.0, 0.0).verdict.detectable_log;
     let (sd, n) = (0.01 * std::f64::consts::SQRT_2, 40);
-    let exact = stallscope::compare::stats::power::detectable(n, sd).expect("enough pairs");
+    let exact = stallscope::stats::power::detectable(n, sd).expect("enough pairs");
     let r = rates(Noise::Quiet, n as u32, Order::Random, exact.exp_m1(), 0.0);
     println!("40 pairs, {:.2} %: seen in {:.1} %", 100.0 * exact, r.excludes_zero);
     assert!((77.0..=84.0).contains(&r.excludes_zero), "{r:?}");

@@ -55,7 +55,7 @@ fn measure(text: &str) -> Result<Measure, String> {
         _ => match text.split_once(':') {
             Some(("regex", pattern)) => {
                 let wanted = Measure::Regex { pattern: pattern.into(), higher_is_better: false };
-                wanted.check()?;
+                wanted.check().map_err(|e| e.to_string())?;
                 wanted
             }
             Some(("counter", name)) => match CounterEvent::named(name) {

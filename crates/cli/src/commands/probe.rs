@@ -45,7 +45,6 @@ enum ProbeCommand {
     Diff(diff::DiffArgs),
 }
 
-/// What goes into the JSON.
 #[derive(Serialize)]
 struct Answers<'a> {
     seed: u64,

@@ -9,7 +9,7 @@ use stallscope::machine::{MachineProfile, Microarchitecture};
 
 use crate::terminal::wrap;
 
-/// The AArch64 design that is assumed when nobody names one: of the documented ones the strictest,
+/// The AArch64 design that is assumed by default: of the documented ones the strictest,
 /// so that what it forwards every other forwards too. A load needs one store that holds all of it.
 const ASSUMED_AARCH64: Microarchitecture = Microarchitecture::AmpereSkylark;
 

@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sample::{MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, take_sample};
-use super::stats::{median, percent, quantile, sorted};
 use super::{Clock, TickReading};
+use crate::stats::percent;
+use crate::stats::robust::{finite, quantile};
 
 /// Samples in each of the two passes.
 const SAMPLES: usize = 8;
@@ -36,11 +37,11 @@ pub fn canary<C: Clock + ?Sized>(clock: &mut C) -> Canary {
     }
     let samples: Vec<Sample> = (0..SAMPLES).map(|_| take_sample(clock, &plan)).collect();
     let steady: Vec<&Sample> = samples.iter().filter(|s| s.is_steady()).collect();
-    let finite = |x: f64| x.is_finite().then_some(x);
-    let throughput = sorted(steady.iter().map(|s| s.throughput_cycles));
+    let known = |x: f64| x.is_finite().then_some(x);
+    let throughput = finite(steady.iter().map(|s| s.throughput_cycles));
     Canary {
-        cycles_per_tick: finite(median(steady.iter().map(|s| s.cycles_per_tick))),
-        throughput_cycles: finite(quantile(&throughput, 0.25)),
+        cycles_per_tick: known(quantile(&finite(steady.iter().map(|s| s.cycles_per_tick)), 0.5)),
+        throughput_cycles: known(quantile(&throughput, 0.25)),
         clean_percent: percent(steady.len(), samples.len()),
     }
 }

@@ -56,7 +56,7 @@ impl FakeClock {
         self
     }
 
-    /// For this share of every millisecond somebody else uses the core's issue width.
+    /// For this share of every millisecond another process uses the core's issue width.
     #[must_use]
     pub fn busy_sibling(mut self, share: f64) -> Self {
         self.sibling_share = share;

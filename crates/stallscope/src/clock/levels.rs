@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sample::MOVED_CLOCK;
-use super::stats::{percent, quantile, sorted};
+use crate::stats::percent;
+use crate::stats::robust::{finite, quantile};
 
 /// One level of the core clock.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,7 +29,7 @@ const LEAST_SHARE: f64 = 0.01;
 /// The levels, largest share first. Empty without a finite reading.
 #[must_use]
 pub fn levels(cycles_per_tick: impl IntoIterator<Item = f64>) -> Vec<Level> {
-    let mut rest = sorted(cycles_per_tick);
+    let mut rest = finite(cycles_per_tick);
     let all = rest.len();
     let least = ((all as f64 * LEAST_SHARE) as usize).max(2);
     let mut found: Vec<Level> = Vec::new();

@@ -8,7 +8,7 @@
 //!
 //! *Measurable sign.* A chain of dependent additions takes one core cycle each, whatever else
 //! goes on, so ticks per addition is the core clock *at that moment*; a loop of no-ops fills the
-//! issue width, so it slows down when somebody shares the core. Both are run around every sample.
+//! issue width, so it slows down when another process shares the core. Both are run around every sample.
 //!
 //! *Literature.* Intel SDM vol. 3 "Invariant TSC"; G. Paoloni, "How to Benchmark Code Execution
 //! Times" (Intel, 2010); T. Downs, uarch-bench (dependent-add calibration) and "Gathering Intel on
@@ -26,7 +26,6 @@ mod perf;
 pub mod pin;
 pub mod pmu;
 mod sample;
-pub(crate) mod stats;
 mod survey;
 mod tick;
 
@@ -100,7 +99,7 @@ pub trait HoldsClock {
     /// The clock inside.
     type Held: Clock;
 
-    /// The clock inside.
+    /// The wrapped clock.
     fn held_clock(&mut self) -> &mut Self::Held;
 }
 

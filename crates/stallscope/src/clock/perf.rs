@@ -44,9 +44,7 @@ impl PerfKernel for LinuxPerf {
     }
 
     fn is_filtered(&self) -> bool {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let mode = status.lines().find_map(|l| l.strip_prefix("Seccomp:"));
-        mode.is_some_and(|m| m.trim() != "0")
+        crate::foreign::has_filter("self")
     }
 }
 

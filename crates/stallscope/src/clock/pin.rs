@@ -11,8 +11,8 @@ use nix::unistd::Pid;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stats::percent;
 use super::{Clock, ClockError, SamplePlan, TickReading, take_sample};
+use crate::stats::percent;
 
 /// This thread, held on one processor until the value is dropped.
 #[derive(Debug)]
@@ -147,9 +147,9 @@ pub fn choose_cpu<C: Clock + ?Sized>(
             (0..SAMPLES).map(|_| take_sample(clock, &plan)).skip(SAMPLES / 4).collect();
         let steady = samples.iter().filter(|s| s.is_steady());
         let speeds = steady.map(|s| s.cycles_per_tick);
-        let speeds = super::stats::sorted(speeds);
+        let speeds = crate::stats::robust::finite(speeds);
         let steady_steps = (percent(speeds.len(), samples.len()) / 5.0) as i64;
-        let speed_steps = (super::stats::quantile(&speeds, 0.5) * 20.0).round() as i64;
+        let speed_steps = (crate::stats::robust::quantile(&speeds, 0.5) * 20.0).round() as i64;
         let score = (steady_steps, speed_steps);
         if best.is_none_or(|(s, _)| score >= s) {
             best = Some((score, cpu));

@@ -8,13 +8,12 @@
 //! that is left over (one length minus one slope) must be as small as a look at the counter is. Interrupts come every few milliseconds and cost about 4 us,
 //! so at this length most samples are clean, and at 2 ms none would be.
 
-use super::stats::median;
 use super::{ADDS_PER_GROUP, Clock};
 
 /// Relative difference of two readings of the core clock above which it moved in between.
 pub const MOVED_CLOCK: f64 = 0.008;
 
-/// Throughput kernel slower than its best by more than this factor: somebody shares the core.
+/// Throughput kernel slower than its best by more than this factor: another process shares the core.
 pub const SHARED_CORE: f64 = 1.15;
 
 /// How long the kernels of one sample are.
@@ -140,7 +139,7 @@ pub(super) fn adds_per_multiply<C: Clock + ?Sized>(clock: &mut C, plan: &SampleP
     let multiply = slope(clock, C::run_multiply_chain, m);
     let add_again = slope(clock, C::run_latency_chain, k);
     let steady = (add - add_again).abs() <= MOVED_CLOCK * add;
-    if steady && multiply > 0.0 { multiply / median([add, add_again]) } else { f64::NAN }
+    if steady && multiply > 0.0 { multiply / (0.5 * (add + add_again)) } else { f64::NAN }
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use super::levels::{Level, levels};
 use super::sample::{Sample, SamplePlan, adds_per_multiply, take_sample};
-use super::stats::{measurement, median, percent, quantile, sorted};
 use super::tick::Moment;
 use super::{Clock, Reading, TickReading};
 use crate::model::{Measurement, Unit};
+use crate::stats::percent;
+use crate::stats::robust::{finite, quantile};
 
 /// Fewer steady samples than this, or a smaller share, and there is no number.
 const LEAST_SAMPLES: usize = 20;
@@ -98,7 +99,7 @@ pub struct Summary {
     pub clean_percent: f64,
     /// Clock moved or thread interrupted within the sample, percent.
     pub interrupted_percent: f64,
-    /// Steady samples in which somebody shared the core, percent of all.
+    /// Steady samples in which another process shared the core, percent of all.
     pub shared_percent: f64,
 }
 
@@ -113,11 +114,11 @@ impl Survey {
     pub fn summary(&self) -> Summary {
         let taken = self.samples.len();
         let steady: Vec<&Sample> = self.steady().collect();
-        let throughput = sorted(steady.iter().map(|s| s.throughput_cycles));
+        let throughput = finite(steady.iter().map(|s| s.throughput_cycles));
         // Not the minimum: one sample with a lucky start would brand all others as shared.
         let best = quantile(&throughput, 0.02);
         let shared = steady.iter().filter(|s| s.is_shared(best)).count();
-        let rates = sorted(self.tick_mhz.iter().copied());
+        let rates = finite(self.tick_mhz.iter().copied());
         let spread = quantile(&rates, 1.0) - quantile(&rates, 0.0);
         let all_levels = levels(steady.iter().map(|s| s.cycles_per_tick));
         Summary {
@@ -145,6 +146,19 @@ impl Survey {
             shared_percent: percent(shared, taken),
         }
     }
+}
+
+/// Median with the 5th and 95th percentiles; `None` without a finite value.
+fn measurement(values: impl IntoIterator<Item = f64>, unit: Unit, of: &str) -> Option<Measurement> {
+    let v = finite(values);
+    (!v.is_empty()).then(|| Measurement {
+        value: quantile(&v, 0.5),
+        unit,
+        low: quantile(&v, 0.05),
+        high: quantile(&v, 0.95),
+        n: v.len(),
+        how: format!("median and 5-95 % of {of}"),
+    })
 }
 
 /// Few windows have no percentiles worth the name: median and range.
@@ -187,7 +201,7 @@ fn finite_or_zero(x: f64) -> f64 {
 }
 
 fn wander_percent(steady: &[&Sample]) -> f64 {
-    let all = sorted(steady.iter().map(|s| s.cycles_per_tick));
+    let all = finite(steady.iter().map(|s| s.cycles_per_tick));
     100.0 * (quantile(&all, 0.95) - quantile(&all, 0.05)) / quantile(&all, 0.5)
 }
 
@@ -196,7 +210,7 @@ fn drift_percent(steady: &[&Sample]) -> f64 {
     if quarter == 0 {
         return 0.0;
     }
-    let middle = |part: &[&Sample]| median(part.iter().map(|s| s.cycles_per_tick));
+    let middle = |part: &[&Sample]| quantile(&finite(part.iter().map(|s| s.cycles_per_tick)), 0.5);
     let first = middle(&steady[..quarter]);
     let last = middle(&steady[steady.len() - quarter..]);
     100.0 * (last / first - 1.0)

@@ -8,7 +8,7 @@
 //! with the same roots differ by a known constant; with different roots nothing is known about
 //! them, unless they share base and scale (the same array).
 //!
-//! A root names the *latest* value of its kind. Whoever walks a path backwards has to replace the
+//! A root names the *latest* value of its kind. A walk backwards along a path has to replace the
 //! roots of a block's start by the values at the end of the predecessor ([`Addresses::before`]).
 
 mod order;

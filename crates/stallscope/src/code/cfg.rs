@@ -169,7 +169,6 @@ impl Places {
         self.words.iter_mut().zip(&others.words).for_each(|(word, other)| *word &= other);
     }
 
-    /// Counts what was added.
     fn count(mut self) -> Self {
         let mut total = 0;
         self.before.extend(self.words.iter().map(|word| {

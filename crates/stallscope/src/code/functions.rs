@@ -61,7 +61,7 @@ pub fn demangle(symbol: &str) -> String {
     plain(&demangled(symbol).unwrap_or_else(|| symbol.to_owned())).into_owned()
 }
 
-/// Text that takes no more once it is too long, so that whoever writes it stops.
+/// Text that takes no more once it is too long, so that the writer stops.
 struct Short(String);
 
 impl fmt::Write for Short {

@@ -37,7 +37,7 @@ pub enum FunctionSource {
 
 /// A stretch of the file that is mapped at an address.
 #[derive(Clone, Debug)]
-struct Mapping {
+struct Segment {
     svma: Svma,
     file_offset: u64,
     size_bytes: u64,
@@ -60,7 +60,7 @@ pub struct Image {
     path: PathBuf,
     architecture: Architecture,
     /// Of what has segments; an object file has none.
-    segments: Vec<Mapping>,
+    segments: Vec<Segment>,
     code: Vec<Code>,
     functions: Vec<Function>,
     source: FunctionSource,
@@ -292,8 +292,8 @@ impl Image {
     }
 }
 
-fn mapping(address: u64, (file_offset, size_bytes): (u64, u64)) -> Option<Mapping> {
-    (size_bytes > 0).then_some(Mapping { svma: Svma(address), file_offset, size_bytes })
+fn mapping(address: u64, (file_offset, size_bytes): (u64, u64)) -> Option<Segment> {
+    (size_bytes > 0).then_some(Segment { svma: Svma(address), file_offset, size_bytes })
 }
 
 fn read_code(
@@ -437,7 +437,7 @@ mod tests {
         let image = own();
         let function = &image.functions()[image.functions().len() / 2];
         let whole = std::fs::read(image.path()).unwrap();
-        let position = |m: &Mapping| {
+        let position = |m: &Segment| {
             let skip = function.start.distance_from(m.svma)?;
             (skip < m.size_bytes).then_some((m.file_offset + skip) as usize)
         };

@@ -1,4 +1,4 @@
-//! The parts of a file that somebody asked for.
+//! The parts of a file that are asked for.
 //!
 //! Of a kernel image of 600 MB a scan needs 20; the rest is debug information that it looks at for a
 //! few addresses, if at all. Nothing is mapped, so a file that shrinks while we look at it cannot

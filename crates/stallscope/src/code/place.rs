@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use super::parts::{Parts, ProgramFile};
 use crate::model::Svma;
 
-/// Room for each thing that is defined elsewhere: nobody knows its size.
+/// Room for each thing that is defined elsewhere: its size is not known.
 pub(super) const ROOM_BYTES: u64 = 1 << 16;
 /// Sections start at multiples of this at least.
 const LEAST_ALIGNMENT: u64 = 16;

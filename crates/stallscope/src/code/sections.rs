@@ -21,7 +21,7 @@ pub enum SectionRole {
     ReadOnly,
     /// Variables that start with a value.
     Data,
-    /// Variables that start at nought: no bytes in the file.
+    /// Variables that start at zero: no bytes in the file.
     Zeroed,
 }
 

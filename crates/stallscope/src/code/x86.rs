@@ -44,7 +44,6 @@ pub fn decode(bytes: &[u8], start: Svma) -> Vec<Insn> {
     insns
 }
 
-/// The decoder of everything.
 struct FullDecoder<'a> {
     decoder: Decoder<'a>,
     info: InstructionInfoFactory,

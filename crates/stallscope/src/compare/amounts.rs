@@ -1,12 +1,13 @@
 //! What one run took, and how it is measured: one definition for comparisons and sweeps.
 
+use std::io;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::analysis::Metric;
-use super::measure::Measure;
+use super::measure::{Measure, MeasureError};
 use crate::clock::tells_user_from_system;
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
 use crate::trace::counter::Counter;
@@ -63,7 +64,7 @@ pub(super) enum NoAmounts {
     /// It did not start, or did not end by itself.
     Child(ChildError),
     /// What the verdict is about could not be found out.
-    Unmeasured(String),
+    Unmeasured(MeasureError),
 }
 
 /// Runs one process to its end with what `measure` needs around it; looks at it where `seen` is given,
@@ -77,7 +78,9 @@ pub(super) fn measured(
     let child = Child::hold(launch).map_err(NoAmounts::Child)?;
     let counter = match measure {
         Measure::Counter { event } => {
-            let refused = |cause| NoAmounts::Unmeasured(format!("cannot count {event}: {cause}"));
+            let refused = |cause: io::Error| {
+                NoAmounts::Unmeasured(MeasureError::NotCounted(*event, cause.to_string()))
+            };
             Some(Counter::attach(child.pid(), *event).map_err(refused)?)
         }
         _ => None,
@@ -107,7 +110,7 @@ pub(super) fn measured(
         ..Amounts::default()
     };
     if let Some(counter) = counter {
-        amounts.counted = Some(counter.read().map_err(NoAmounts::Unmeasured)?);
+        amounts.counted = Some(counter.read().map_err(|e| NoAmounts::Unmeasured(e.into()))?);
     }
     // What a program that failed has printed is nobody's number; who tolerates failures sees none.
     if exit.status.success() {
@@ -120,11 +123,11 @@ impl Amounts {
     /// The amount that a verdict about `measure` needs, or why there is none above zero.
     ///
     /// # Errors
-    /// A sentence: only amounts above zero have ratios.
-    pub fn judged(&self, measure: &Measure) -> Result<f64, String> {
+    /// [`MeasureError::Absent`].
+    pub fn judged(&self, measure: &Measure) -> Result<f64, MeasureError> {
         let metric = Metric::for_verdict(measure);
         let amount = metric.of(self);
-        if amount > 0.0 { Ok(amount) } else { Err(metric.absence().into()) }
+        if amount > 0.0 { Ok(amount) } else { Err(MeasureError::Absent(metric.absence())) }
     }
 
     /// One operation, or as many as fit into a fixed `time`, as what one of them took.
@@ -193,14 +196,14 @@ mod tests {
     #[test]
     fn what_has_no_amount_says_why() {
         let run = Amounts { wall_ns: 5, ..Amounts::default() };
-        assert_eq!(run.judged(&Measure::Wall), Ok(5.0));
+        assert_eq!(run.judged(&Measure::Wall).unwrap(), 5.0);
         for (measure, want) in [
             (Measure::User, "by its clock's ticks"),
             (Measure::Cpu, "processor time"),
             (Measure::PeakMemory, "no size"),
             (Measure::GoBench, "no number"),
         ] {
-            assert!(run.judged(&measure).unwrap_err().contains(want), "{want}");
+            assert!(run.judged(&measure).unwrap_err().to_string().contains(want), "{want}");
         }
     }
 }

@@ -12,14 +12,14 @@ use super::measure::Measure;
 use super::runner::RunSample;
 use super::schedule::Arm;
 use super::sequential;
-use super::stats::robust::quartiles;
-use super::stats::signed_rank::{self, Interval, SignedRank};
-use super::stats::student::{PairedT, paired_t};
 use super::verdict::{Decision, Verdict, judge};
 use super::waiting::{WaitedFor, waited_for};
 use super::warning::Warning;
 use super::{MAX_PAIRS, Settings};
 use crate::model::{Measurement, Unit};
+use crate::stats::robust::quartiles;
+use crate::stats::signed_rank::{self, Interval, SignedRank};
+use crate::stats::student::{PairedT, paired_t};
 
 /// Below this p-value a disturbance is mentioned; low, because several are looked for.
 const ALARM_P: f64 = 0.01;
@@ -44,9 +44,9 @@ pub enum Metric {
     User,
     /// Processor time in the kernel.
     System,
-    /// The largest resident set.
+    /// Largest resident set of a run, bytes.
     Memory,
-    /// What the program prints.
+    /// The number that the program prints about itself.
     Printed,
     /// What a performance counter says.
     Counted,
@@ -123,7 +123,7 @@ impl Metric {
 pub struct Ratio {
     /// The ratio with its interval.
     pub estimate: Measurement,
-    /// Its natural logarithm.
+    /// Natural logarithm of `ratio`.
     pub log_ratio: f64,
     /// Lower end of the interval of the logarithm.
     pub low_log: f64,
@@ -152,7 +152,7 @@ impl Ratio {
 /// One metric of both arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Contrast {
-    /// Which time.
+    /// Which amount of the runs is compared.
     pub metric: Metric,
     /// Median and quartiles of A.
     pub a: Measurement,
@@ -167,9 +167,9 @@ pub struct Contrast {
 pub struct Sequence {
     /// Mean of the log ratios.
     pub log_ratio: f64,
-    /// Lower end.
+    /// Lower end of the interval, natural logarithm of the ratio.
     pub low_log: f64,
-    /// Upper end.
+    /// Upper end of the interval, natural logarithm of the ratio.
     pub high_log: f64,
 }
 
@@ -356,7 +356,7 @@ fn statistical_warnings(
         return warnings;
     };
     let pairs = wall.a.n;
-    if pairs < super::stats::power::FEWEST_PAIRS {
+    if pairs < crate::stats::power::FEWEST_PAIRS {
         warnings.push(Warning::FewPairs { pairs: pairs as u32 });
     }
     let median_ns = wall.a.value.min(wall.b.value);
@@ -369,7 +369,7 @@ fn statistical_warnings(
     }
     machine_warnings(found, ratio, &mut warnings);
     if let Some(t) = ratio.paired_t
-        && (t.p_value < super::stats::ALPHA) != ratio.excludes_zero()
+        && (t.p_value < crate::stats::ALPHA) != ratio.excludes_zero()
     {
         warnings.push(Warning::TestsDisagree {
             signed_rank_p: ratio.signed_rank.p_value,

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schedule::Slot;
-use super::stats::ranks::{correlation_p, rank_sum_p, spearman};
-use super::stats::robust::{MAD_TO_SD, mad, median, robust_sd};
+use crate::stats::rank_sum;
+use crate::stats::ranks::{correlation_p, spearman};
+use crate::stats::robust::{MAD_TO_SD, mad, median, robust_sd};
 
 /// A run is a spike when it is this many robust standard deviations above its neighbours.
 const SPIKE_SD: f64 = 5.0;
@@ -31,7 +32,7 @@ pub struct Drift {
     pub change_log: f64,
 }
 
-/// What running second changes.
+/// How much running second in a pair changes the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlotEffect {
     /// Second over first, as a log ratio, with the effect of the arms taken out.
@@ -56,7 +57,7 @@ pub struct Diagnostics {
     pub pair_sd_log: f64,
     /// Whether everything became slower or faster.
     pub drift: Drift,
-    /// Whether running second matters.
+    /// How much running second in a pair changes the time.
     pub slot: SlotEffect,
     /// Whether neighbouring pairs resemble each other.
     pub autocorrelation: Autocorrelation,
@@ -98,7 +99,8 @@ fn slot_effect(pairs: &[LogPair]) -> SlotEffect {
         (Some(first), Some(second)) => 0.5 * (second - first),
         _ => 0.0,
     };
-    SlotEffect { second_over_first_log: size, p_value: rank_sum_p(&b_first, &b_second) }
+    let p_value = rank_sum::p_value(&b_first, &b_second).unwrap_or(1.0);
+    SlotEffect { second_over_first_log: size, p_value }
 }
 
 fn autocorrelation(ratios: &[f64]) -> Autocorrelation {

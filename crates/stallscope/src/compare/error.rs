@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::files::FileRole;
+use super::measure::MeasureError;
 use super::schedule::Arm;
 use crate::trace::child::ChildError;
 
@@ -13,9 +14,9 @@ pub enum CompareError {
     /// The program of one arm is missing or is no program.
     #[error("arm {arm}: {cause}{seems}")]
     Program {
-        /// Which arm.
+        /// Arm whose run failed.
         arm: Arm,
-        /// What the system said.
+        /// Why the process did not start or end.
         cause: ChildError,
         /// What the file seems to be; starts with a separator, or is empty.
         seems: String,
@@ -23,7 +24,7 @@ pub enum CompareError {
     /// The program file of one arm cannot be read.
     #[error("arm {arm}: cannot read {path}: {cause}")]
     Unreadable {
-        /// Which arm.
+        /// Arm whose run failed.
         arm: Arm,
         /// The file.
         path: PathBuf,
@@ -33,9 +34,9 @@ pub enum CompareError {
     /// The program of one arm is a directory or a device.
     #[error("arm {arm}: {path} is {what}, not a program")]
     NoProgram {
-        /// Which arm.
+        /// Arm whose run failed.
         arm: Arm,
-        /// What was named.
+        /// Path as the user named it.
         path: PathBuf,
         /// What it is, with its article.
         what: &'static str,
@@ -46,9 +47,9 @@ pub enum CompareError {
          --ignore-failure){said}"
     )]
     Failed {
-        /// Which arm.
+        /// Arm whose run failed.
         arm: Arm,
-        /// Its command line.
+        /// Command line of the run.
         command: String,
         /// Exit code or signal, in words.
         status: String,
@@ -60,7 +61,7 @@ pub enum CompareError {
     /// One arm did not end in time.
     #[error("arm {arm}: {cause}")]
     Child {
-        /// Which arm.
+        /// Arm whose run failed.
         arm: Arm,
         /// What the child process reported.
         cause: ChildError,
@@ -68,10 +69,10 @@ pub enum CompareError {
     /// The number that the verdict is about was not printed.
     #[error("arm {arm}: {what}")]
     Printed {
-        /// Which arm.
+        /// Arm whose run failed.
         arm: Arm,
-        /// What is missing.
-        what: String,
+        /// Why the run has no amount.
+        what: MeasureError,
     },
     /// A file that the runs rest on is no longer the one that it was.
     #[error(
@@ -80,7 +81,7 @@ pub enum CompareError {
          compare again"
     )]
     Replaced {
-        /// Which arm.
+        /// Arm whose run failed.
         arm: Arm,
         /// What it is to the run.
         role: FileRole,
@@ -93,11 +94,14 @@ pub enum CompareError {
     /// A processor was asked for that this process may not use.
     #[error("logical processor {cpu} is not available (choose one of {allowed}, or `none`)")]
     NoSuchCpu {
-        /// What was asked for.
+        /// Number of the processor that was asked for.
         cpu: usize,
         /// What may be asked for.
         allowed: String,
     },
+    /// What the verdict is to be about does not exist here.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
     /// A setting that makes no sense.
     #[error("{0}")]
     Settings(String),

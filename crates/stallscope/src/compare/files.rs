@@ -47,11 +47,11 @@ impl std::fmt::Display for FileRole {
 /// A file that one arm uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsedFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
     /// What it is to the run.
     pub role: FileRole,
-    /// Its length in bytes.
+    /// Length of the file, bytes.
     pub bytes: u64,
     /// Its fingerprint as in [`ArmRecord::program_fnv1a`]; empty for one that cannot be read or is
     /// larger than a gibibyte.

@@ -36,7 +36,7 @@ pub(crate) const COUNTS_NOT_COMPARED: &str = "how often each is called, and on w
 /// The code of two builds is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SameCode {
-    /// Functions that both have.
+    /// Functions that both programs have.
     pub functions: u64,
     /// Of these, how many lie elsewhere.
     pub moved: u64,

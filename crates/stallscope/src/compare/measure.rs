@@ -5,31 +5,64 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::results::{self, Better, ResultFile};
-use super::stats::robust::median;
 use crate::clock::{LinuxPerf, Pmu};
 use crate::machine::Machine;
 use crate::model::Capability;
+use crate::stats::robust::median;
 use crate::trace::child::Exit;
-use crate::trace::counter::CounterEvent;
+use crate::trace::counter::{CounterError, CounterEvent};
 
-/// What is compared.
+/// Why there is no number to compare.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MeasureError {
+    /// This machine or its kernel has no such counter for us.
+    #[error("cannot count {0}: {1}")]
+    NotCounted(CounterEvent, String),
+    /// The counter did not see the whole run.
+    #[error(transparent)]
+    Counter(#[from] CounterError),
+    /// The pattern, and what is wrong with it.
+    #[error("the expression `{0}` is not valid: {1}")]
+    Expression(String, regex_lite::Error),
+    /// The pattern that was looked for.
+    #[error("nothing that it printed matches `{0}`")]
+    NoMatch(String),
+    /// The pattern and the text that it matched.
+    #[error("`{0}` matched `{1}`, which is no number")]
+    NoNumber(String, String),
+    /// The output is not that of the benchmark library.
+    #[error(transparent)]
+    Results(#[from] results::ResultError),
+    /// The unit that was looked for.
+    #[error("it printed no benchmark in {0}")]
+    NoBenchmark(&'static str),
+    /// Zero, a negative number, or none that is finite.
+    #[error("it printed {0}, which is no amount above zero")]
+    NotPositive(f64),
+    /// Only amounts above zero have ratios; why there is none.
+    #[error("{0}")]
+    Absent(&'static str),
+}
+
+/// The amount of a run that a verdict is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// From start to end.
+    /// Wall time from start to end of the process.
     #[default]
     Wall,
     /// Processor time in user mode.
     User,
     /// Processor time in the kernel.
     System,
-    /// User plus system.
+    /// Processor time, user plus system.
     Cpu,
-    /// The largest resident set.
+    /// Largest resident set.
     PeakMemory,
     /// A performance counter, in user mode.
     Counter {
-        /// Which.
+        /// Event that is counted.
         event: CounterEvent,
     },
     /// `ns/op` of Go benchmarks that the program prints (geometric mean of the medians).
@@ -38,7 +71,7 @@ pub enum Measure {
     GoogleBench,
     /// The first group (or the whole) of the first match in what it prints.
     Regex {
-        /// The expression.
+        /// Regular expression that the output is searched for.
         pattern: String,
         /// Whether more is better, as for rates.
         higher_is_better: bool,
@@ -46,7 +79,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// What changes, in words.
+    /// The amount as a noun for sentences, such as "wall time".
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self {
@@ -70,17 +103,15 @@ impl Measure {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), MeasureError> {
         match self {
             Self::Counter { event } if event.is_hardware() => {
                 match Pmu::detect(&mut LinuxPerf, &Machine::detect()).hardware {
                     Capability::Present => Ok(()),
-                    Capability::Absent { cause } => Err(format!("cannot count {event}: {cause}")),
+                    Capability::Absent { cause } => Err(MeasureError::NotCounted(*event, cause)),
                 }
             }
-            Self::Regex { pattern, .. } => Regex::new(pattern)
-                .map(|_| ())
-                .map_err(|e| format!("the expression `{pattern}` is not valid: {e}")),
+            Self::Regex { pattern, .. } => compiled(pattern).map(drop),
             _ => Ok(()),
         }
     }
@@ -90,7 +121,7 @@ impl Measure {
     ///
     /// # Errors
     /// When there is no such number in its output.
-    pub fn printed(&self, exit: &Exit) -> Result<Option<f64>, String> {
+    pub fn printed(&self, exit: &Exit) -> Result<Option<f64>, MeasureError> {
         let text = &exit.stdout.tail;
         let number = match self {
             Self::GoBench => of_series(results::parse("its output", text), "ns/op")?,
@@ -104,24 +135,30 @@ impl Measure {
         if number.is_finite() && number > 0.0 {
             Ok(Some(number))
         } else {
-            Err(format!("it printed {number}, which is no amount above zero"))
+            Err(MeasureError::NotPositive(number))
         }
     }
 }
 
-fn matched(pattern: &str, text: &str) -> Result<f64, String> {
-    let regex = Regex::new(pattern).map_err(|e| e.to_string())?;
-    let found = regex
-        .captures(text)
-        .and_then(|groups| groups.get(1).or_else(|| groups.get(0)))
-        .ok_or_else(|| format!("nothing that it printed matches `{pattern}`"))?;
-    let word = found.as_str();
-    word.trim().parse().map_err(|_| format!("`{pattern}` matched `{word}`, which is no number"))
+fn compiled(pattern: &str) -> Result<Regex, MeasureError> {
+    Regex::new(pattern).map_err(|cause| MeasureError::Expression(pattern.into(), cause))
 }
 
-fn of_series(read: Result<ResultFile, results::ResultError>, unit: &str) -> Result<f64, String> {
-    let file = read.map_err(|e| e.to_string())?;
-    let logs: Vec<f64> = file
+fn matched(pattern: &str, text: &str) -> Result<f64, MeasureError> {
+    let word = compiled(pattern)?
+        .captures(text)
+        .and_then(|groups| groups.get(1).or_else(|| groups.get(0)))
+        .map(|found| found.as_str())
+        .ok_or_else(|| MeasureError::NoMatch(pattern.into()))?;
+    let number = word.trim().parse();
+    number.map_err(|_| MeasureError::NoNumber(pattern.into(), word.into()))
+}
+
+fn of_series(
+    read: Result<ResultFile, results::ResultError>,
+    unit: &'static str,
+) -> Result<f64, MeasureError> {
+    let logs: Vec<f64> = read?
         .series
         .iter()
         .filter(|s| s.unit == unit && s.better == Better::Lower)
@@ -129,7 +166,7 @@ fn of_series(read: Result<ResultFile, results::ResultError>, unit: &str) -> Resu
         .map(f64::ln)
         .collect();
     if logs.is_empty() {
-        return Err(format!("it printed no benchmark in {unit}"));
+        return Err(MeasureError::NoBenchmark(unit));
     }
     Ok((logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
@@ -161,16 +198,16 @@ mod tests {
         let regex =
             |p: &str, higher_is_better| Measure::Regex { pattern: p.into(), higher_is_better };
         let rate = exit("rate: 250 op/s\n");
-        assert_eq!(regex(r"rate: (\d+)", false).printed(&rate), Ok(Some(250.0)));
-        assert_eq!(regex(r"rate: (\d+)", true).printed(&rate), Ok(Some(0.004)));
-        assert_eq!(Measure::Wall.printed(&rate), Ok(None));
+        assert_eq!(regex(r"rate: (\d+)", false).printed(&rate).unwrap(), Some(250.0));
+        assert_eq!(regex(r"rate: (\d+)", true).printed(&rate).unwrap(), Some(0.004));
+        assert_eq!(Measure::Wall.printed(&rate).unwrap(), None);
         for (measure, want) in [
             (regex("speed", false), "nothing that it printed matches"),
             (regex("rate", false), "is no number"),
             (Measure::GoBench, "in no format"),
         ] {
-            assert!(measure.printed(&rate).unwrap_err().contains(want), "{want}");
+            assert!(measure.printed(&rate).unwrap_err().to_string().contains(want), "{want}");
         }
-        assert!(regex("(", false).check().unwrap_err().contains("not valid"));
+        assert!(regex("(", false).check().unwrap_err().to_string().contains("not valid"));
     }
 }

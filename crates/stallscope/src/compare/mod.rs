@@ -24,7 +24,6 @@ mod runner;
 pub mod schedule;
 pub mod sequential;
 pub mod simulate;
-pub mod stats;
 pub mod sweep;
 mod verdict;
 mod waiting;
@@ -44,7 +43,7 @@ pub use files::{
     FileRole, UsedFile, are_identical, different_libraries, hold_the_same, library_name,
 };
 pub use identical::{SameCode, SameHotCode, same_code, same_hot_code};
-pub use measure::Measure;
+pub use measure::{Measure, MeasureError};
 pub use neighbours::Disturbances;
 pub use pilot::PairPlan;
 pub use program::{ArmRecord, CommandLine};
@@ -149,7 +148,7 @@ impl Settings {
 /// A finished comparison: what was run, every sample, and what follows from them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// What was asked for.
+    /// Settings of the comparison.
     pub settings: Settings,
     /// What was run as A and as B.
     pub arms: [ArmRecord; 2],
@@ -194,10 +193,10 @@ impl Comparison {
 pub enum Progress {
     /// One unmeasured run of an arm has begun.
     WarmingUp {
-        /// Which arm.
+        /// Arm that is warmed up.
         arm: Arm,
     },
-    /// The measured runs begin.
+    /// The warm-up is over and the number of runs is known.
     Planned {
         /// How many runs there will be.
         runs: u64,
@@ -208,7 +207,7 @@ pub enum Progress {
     Piloted(PairPlan),
     /// A measured run has ended.
     Ran {
-        /// Runs that have ended.
+        /// Number of runs that have ended.
         done: u64,
     },
 }
@@ -255,7 +254,7 @@ pub fn compare(
 fn is_enough(samples: &[RunSample], settings: &Settings, started: Instant) -> bool {
     let pairs = samples.len() / 2;
     let over = settings.budget_ms.is_some_and(|ms| started.elapsed() >= Duration::from_millis(ms));
-    if over && pairs >= stats::power::FEWEST_PAIRS {
+    if over && pairs >= crate::stats::power::FEWEST_PAIRS {
         return true;
     }
     // The look costs time in the square of the pairs; every pair up to 50, then every tenth.

@@ -16,8 +16,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stats::robust::quantile_of_sorted;
 use crate::clock::{Canary, Clock, HardwareClock, Pin, SHARED_CORE, canary};
+use crate::stats::robust::quantile;
 
 /// Share of the usual clock below which a run is done again: it cut run-to-run spread from 26 to 3 %.
 const CLEAN_CLOCK: f64 = 0.97;
@@ -36,7 +36,7 @@ const FIRST_LOOKS: usize = 8;
 /// What the guard has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Disturbances {
-    /// Runs that were kept.
+    /// Number of runs that were kept.
     pub runs: u64,
     /// Runs that were thrown away and done again.
     pub repeated: u64,
@@ -115,13 +115,12 @@ impl<C: Clock> Guard<C> {
     }
 
     fn is_clean(&self, now: &Canary) -> bool {
-        let usual = quantile_of_sorted(&self.clocks, USUAL_CLOCK);
-        let (Some(clock), Some(usual)) = (now.cycles_per_tick, usual) else {
+        let Some(clock) = now.cycles_per_tick else {
             return false;
         };
         // The throughput kernel varies a little from look to look; a neighbour takes half of it.
         let alone = now.throughput_ratio(&self.best).is_none_or(|ratio| ratio <= SHARED_CORE);
-        clock >= CLEAN_CLOCK * usual && alone
+        clock >= CLEAN_CLOCK * quantile(&self.clocks, USUAL_CLOCK) && alone
     }
 
     fn is_hopeless(&self) -> bool {

@@ -20,7 +20,7 @@ use crate::trace::child::{ChildError, resolve_program};
 pub struct CommandLine {
     /// The program as it was typed.
     pub program: OsString,
-    /// Its arguments.
+    /// Arguments of the program, its name not among them.
     pub args: Vec<OsString>,
 }
 
@@ -40,7 +40,7 @@ pub struct ArmRecord {
     pub command: Vec<String>,
     /// The file that was executed.
     pub program: String,
-    /// Its length in bytes.
+    /// Length of the program's file, bytes.
     pub program_bytes: u64,
     /// Its fingerprint: FNV-1a of 64 bits over all bytes, in hexadecimal. For telling files apart,
     /// not for security.

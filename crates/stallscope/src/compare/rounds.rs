@@ -14,35 +14,35 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::schedule::below;
-use super::stats::signed_rank::interval;
 use crate::clock::{Canary, Clock, Reading, canary};
 use crate::model::{Measurement, Unit};
+use crate::stats::signed_rank::interval;
 
 /// Rounds that are tried for each one that is wanted.
 const MOST_TRIES: u32 = 3;
 /// Below this there is no 95 % interval.
 const LEAST_ROUNDS: usize = 6;
 
-/// What to time.
+/// How many rounds of which contestants to time.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundsPlan {
     /// How many pieces of code there are.
     pub arms: usize,
     /// How many undisturbed rounds are wanted.
     pub rounds: u32,
-    /// Seed of the orders.
+    /// Seed of the order within each round.
     pub seed: u64,
 }
 
-/// One round.
+/// Times of all contestants, one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Round {
-    /// Which arm ran when.
+    /// Contestants by number, in the order in which they ran.
     pub order: Vec<usize>,
     /// How long each arm took, by arm, in ticks of the time stamp counter.
     pub ticks: Vec<u64>,
     /// What a tick was worth in core cycles; absent when the guards before and after disagree, or
-    /// somebody shared the core.
+    /// another process shared the core.
     pub cycles_per_tick: Option<f64>,
 }
 
@@ -51,7 +51,7 @@ pub struct Round {
 pub struct Rounds {
     /// Nanoseconds per tick, over the whole stretch.
     pub ns_per_tick: f64,
-    /// In order of time.
+    /// Rounds in order of time.
     pub rounds: Vec<Round>,
 }
 
@@ -132,7 +132,7 @@ impl Rounds {
         }
     }
 
-    /// Undisturbed rounds.
+    /// Number of rounds that no guard speaks against.
     #[must_use]
     pub fn undisturbed(&self) -> usize {
         self.rounds.iter().filter(|r| r.cycles_per_tick.is_some()).count()

@@ -23,13 +23,13 @@ use crate::trace::look::Seen;
 /// Lines of a failed program's standard error that are shown.
 const SHOWN_LINES: usize = 5;
 
-/// One finished run.
+/// A run that has ended, with its place in the plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSample {
     /// Where it stood in the schedule.
     #[serde(flatten)]
     pub plan: PlannedRun,
-    /// What it took.
+    /// Times, memory and counts of the run.
     #[serde(flatten)]
     pub amounts: Amounts,
     /// How often it was repeated because the machine was disturbed.
@@ -62,7 +62,7 @@ pub trait Runner {
     /// What the two arms are.
     fn arms(&self) -> [ArmRecord; 2];
 
-    /// Runs once without measuring; whoever can takes a look at what is run.
+    /// Runs once without measuring; takes a look at what is run where that is possible.
     ///
     /// # Errors
     /// As [`Runner::run`].
@@ -149,7 +149,7 @@ impl<'a> ProcessRunner<'a> {
     /// # Errors
     /// When an expression is not valid.
     pub fn measuring(mut self, settings: &Settings) -> Result<Self, CompareError> {
-        settings.measure.check().map_err(CompareError::Settings)?;
+        settings.measure.check()?;
         self.measure = settings.measure.clone();
         self.operations_in = settings.operations_in_ms.map(Duration::from_millis);
         self.guard = self
@@ -325,7 +325,7 @@ pub fn allowed_cpus() -> Vec<usize> {
     crate::clock::allowed_cpus().unwrap_or_default()
 }
 
-/// The processor to run on when nobody chose one: the last allowed, because interrupts and
+/// The processor to run on by default: the last allowed, because interrupts and
 /// everything that starts at boot gather on the first.
 #[must_use]
 pub fn default_cpu() -> Option<Cpus> {

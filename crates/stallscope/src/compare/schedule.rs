@@ -82,7 +82,7 @@ pub struct PlannedRun {
     pub block: u32,
     /// First or second of its pair.
     pub slot: Slot,
-    /// What is run.
+    /// Arm that is run.
     pub arm: Arm,
     /// Bytes added to the environment, so that the stack starts elsewhere in every run.
     pub environment_padding_bytes: u32,

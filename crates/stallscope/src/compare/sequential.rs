@@ -16,10 +16,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stats::ALPHA;
-use super::stats::robust::{median, robust_sd};
-use super::stats::signed_rank::Interval;
-use super::stats::student::mean_and_sd;
+use crate::stats::ALPHA;
+use crate::stats::robust::{median, robust_sd};
+use crate::stats::signed_rank::Interval;
+use crate::stats::student::mean_and_sd;
 
 /// Pairs before the first look.
 pub const BURN_IN_PAIRS: usize = 10;
@@ -121,6 +121,13 @@ mod tests {
         }
         assert!(wrong <= 60, "{wrong} of 1000 null comparisons were called");
         assert!(found > 850 && found > found_without_bound + 200, "{found} {found_without_bound}");
+    }
+
+    #[test]
+    fn an_effect_far_larger_than_the_noise_is_not_bounded_away() {
+        let values: Vec<f64> = (0..20).map(|i| 0.5 + 0.001 * f64::from(i % 5)).collect();
+        assert_eq!(bounded(&values), values);
+        assert!((interval(&values).unwrap().centre - 0.502).abs() < 1e-9);
     }
 
     #[test]

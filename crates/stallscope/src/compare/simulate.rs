@@ -16,7 +16,7 @@ use super::schedule::{Arm, PlannedRun, Slot};
 /// What the machine adds to the noise of single runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Noise {
-    /// Nothing.
+    /// No noise at all.
     Quiet,
     /// Slows down by this much (log) from the first run to the last.
     LinearDrift(f64),
@@ -89,7 +89,7 @@ pub struct SimulatedMachine {
     pub slot_effect_log: f64,
     /// Standard deviation of a single run (log).
     pub run_sd_log: f64,
-    /// What else happens.
+    /// Noise of the invented machine.
     pub noise: Noise,
     /// Typical wall time of A, in nanoseconds.
     pub base_ns: f64,

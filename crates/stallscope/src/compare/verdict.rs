@@ -12,12 +12,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::stats::ALPHA;
-use super::stats::power::{FEWEST_PAIRS, detectable, pairs_needed};
-use super::stats::signed_rank::Interval;
-use super::stats::student::t_quantile;
+use crate::stats::ALPHA;
+use crate::stats::power::{FEWEST_PAIRS, detectable, pairs_needed};
+use crate::stats::signed_rank::Interval;
+use crate::stats::student::t_quantile;
 
-/// The word.
+/// The verdict in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
@@ -47,7 +47,7 @@ impl std::fmt::Display for Decision {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Doubt {
-    /// Fewer than six pairs.
+    /// Fewer than six pairs: no exact test can reach p < 0.05.
     TooFewPairs,
     /// The interval holds zero and also effects that matter.
     TooNoisy,
@@ -60,7 +60,7 @@ pub enum Doubt {
 /// The word with its reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// The word.
+    /// The verdict in one word.
     pub decision: Decision,
     /// Why there is none, when inconclusive.
     pub doubt: Option<Doubt>,
@@ -132,13 +132,14 @@ mod tests {
         assert_eq!(word(0.011, 0.02, 0.03, 20), (Decision::Slower, None));
         assert_eq!(word(0.002, 0.012, 0.03, 20), (Decision::Slower, None));
         assert_eq!(word(-0.03, -0.02, -0.011, 20), (Decision::Faster, None));
+        // Faster and slower have one threshold.
+        assert_eq!(word(-0.03, -0.012, -0.002, 20), (Decision::Faster, None));
+        let small = (Decision::Inconclusive, Some(Doubt::RealButSmall));
+        assert_eq!(word(-0.02, -0.007, -0.002, 20), small);
         assert_eq!(word(-0.004, 0.0, 0.004, 20), (Decision::Equivalent, None));
         assert_eq!(word(0.002, 0.004, 0.006, 20), (Decision::Equivalent, None));
         assert_eq!(word(-0.02, 0.0, 0.004, 20), (Decision::Inconclusive, Some(Doubt::TooNoisy)));
-        assert_eq!(
-            word(0.002, 0.007, 0.02, 20),
-            (Decision::Inconclusive, Some(Doubt::RealButSmall))
-        );
+        assert_eq!(word(0.002, 0.007, 0.02, 20), small);
         assert_eq!(word(0.5, 0.6, 0.7, 5), (Decision::Inconclusive, Some(Doubt::TooFewPairs)));
     }
 

@@ -12,7 +12,7 @@ use super::waiting::WaitedFor;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know.
+    /// Information; the conclusion stands.
     Note,
     /// May change the conclusion.
     Caution,
@@ -28,7 +28,7 @@ pub enum Warning {
     OneBuildEach,
     /// Too few pairs for any exact test.
     FewPairs {
-        /// How many there are.
+        /// Number of pairs that were measured.
         pairs: u32,
     },
     /// The runs are so short that starting a process is most of them.
@@ -69,16 +69,16 @@ pub enum Warning {
     },
     /// Signed ranks and the paired t-test come to different conclusions.
     TestsDisagree {
-        /// Of the signed-rank test.
+        /// p-value of the signed-rank test.
         signed_rank_p: f64,
-        /// Of the paired t-test.
+        /// p-value of the paired t-test.
         t_p: f64,
     },
     /// Wall time and processor time come to different conclusions.
     CpuTimeDisagrees {
-        /// Of wall time.
+        /// Log ratio of wall times.
         wall_log_ratio: f64,
-        /// Of processor time.
+        /// Log ratio of processor times.
         cpu_log_ratio: f64,
     },
     /// Wall time is far noisier than processor time: others compete for the processor.
@@ -90,7 +90,7 @@ pub enum Warning {
     },
     /// Many pairs show no difference at all: the timer's steps are coarser than the noise.
     CoarseTimer {
-        /// How many pairs.
+        /// Number of pairs without any difference.
         zeros: u32,
     },
     /// Both arms run the same bytes with the same arguments.
@@ -102,7 +102,7 @@ pub enum Warning {
     },
     /// The arms map libraries of one name that do not hold the same bytes.
     DifferentLibraries {
-        /// Their names without versions.
+        /// Names of the libraries, without versions.
         names: Vec<String>,
     },
     /// Every function of both programs holds the same code.
@@ -115,14 +115,14 @@ pub enum Warning {
     OutputDiffers,
     /// The output of an arm changes from run to run.
     OutputVaries {
-        /// Which arms.
+        /// Arms that it is about.
         arms: Vec<Arm>,
     },
     /// Processes were still running when their run had ended, and were killed.
     LeftBehind {
         /// How many runs left any.
         runs: u32,
-        /// Their names.
+        /// Names of the processes.
         names: Vec<String>,
     },
     /// Runs that failed were counted.
@@ -135,7 +135,7 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// How much it matters.
+    /// Whether the warning may change the conclusion.
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {

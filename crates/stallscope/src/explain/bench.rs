@@ -11,7 +11,7 @@ use crate::compare::{
 use crate::machine::MachineProfile;
 use crate::model::{Avma, Svma};
 use crate::sim::store_buffer::{StoreBuffer, StoreBufferShape};
-use crate::trace::engine::{self, EngineError, Length, Mapping, Start, Window};
+use crate::trace::engine::{self, EngineError, Length, Mapping, SelfCheck, Start, Window};
 use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
 
 /// How long a window is in which candidates are counted, and how long it may take.
@@ -117,7 +117,7 @@ impl Bench for ProcessBench<'_> {
         let mut model = StoreBuffer::new(profile.forwarding_rule, shape);
         let engine = engine::preferred()?;
         let recording = engine.record(&launch, &window, self.runner.child_limits(), &mut model)?;
-        if let Some(Err(what)) = recording.self_check {
+        if let SelfCheck::Differs(what) = recording.self_check {
             return Err(EngineError::Unsupported { engine: recording.engine, reason: what });
         }
         let own = |m: &&Mapping| m.path == program;

@@ -1,5 +1,5 @@
-//! What others wrote: the door through which files are opened, the budget of what is unpacked, and
-//! text that is safe to show.
+//! What others wrote: the door through which files are opened, the budget of what is unpacked, text
+//! that is safe to show, and what the kernel says of a process.
 //!
 //! A scanned program, its debug information, a profile or a baseline can come from anybody. None of
 //! them decides what else is opened, how much memory that takes, or what a terminal does.
@@ -7,11 +7,13 @@
 mod budget;
 mod file;
 mod json;
+mod process;
 mod source;
 mod text;
 
 pub use budget::Budget;
 pub use file::{open, read, read_text};
 pub use json::{escape_json, from_json};
+pub(crate) use process::{Status, children, has_filter};
 pub use source::SourceRoots;
 pub use text::{Text, plain, plain_bytes, plain_lines};

@@ -54,7 +54,7 @@ pub struct FindingsDifference {
 }
 
 /// One finding of a build that has no partner yet.
-struct Lonely<'a> {
+struct Unmatched<'a> {
     object: Option<&'a str>,
     finding: &'a Finding,
 }
@@ -80,13 +80,13 @@ impl FindingsDifference {
     /// Takes what has the same key out of both lists, in order.
     fn pair(
         &mut self,
-        left: &mut Vec<Lonely<'_>>,
-        right: &mut Vec<Lonely<'_>>,
-        key: impl Fn(&Lonely<'_>) -> (Option<String>, String),
+        left: &mut Vec<Unmatched<'_>>,
+        right: &mut Vec<Unmatched<'_>>,
+        key: impl Fn(&Unmatched<'_>) -> (Option<String>, String),
     ) {
         let mut waiting: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-        for (index, lonely) in right.iter().enumerate().rev() {
-            waiting.entry(key(lonely)).or_default().push(index);
+        for (index, unmatched) in right.iter().enumerate().rev() {
+            waiting.entry(key(unmatched)).or_default().push(index);
         }
         let mut taken = vec![false; right.len()];
         left.retain(|old| {
@@ -102,7 +102,7 @@ impl FindingsDifference {
         });
     }
 
-    fn book(&mut self, old: &Lonely<'_>, new: &Lonely<'_>) {
+    fn book(&mut self, old: &Unmatched<'_>, new: &Unmatched<'_>) {
         let (from, to) = (old.finding.site.svma, new.finding.site.svma);
         if from == to && old.object == new.object {
             self.same += 1;
@@ -119,26 +119,26 @@ impl FindingsDifference {
     }
 }
 
-fn id(lonely: &Lonely<'_>) -> String {
-    lonely.finding.id.0.clone()
+fn id(unmatched: &Unmatched<'_>) -> String {
+    unmatched.finding.id.0.clone()
 }
 
-fn all(reports: &[(Option<String>, ScanReport)]) -> Vec<Lonely<'_>> {
+fn all(reports: &[(Option<String>, ScanReport)]) -> Vec<Unmatched<'_>> {
     let mut list = Vec::new();
     for (object, report) in reports {
         list.extend(
-            report.findings.iter().map(|finding| Lonely { object: object.as_deref(), finding }),
+            report.findings.iter().map(|finding| Unmatched { object: object.as_deref(), finding }),
         );
     }
     list
 }
 
-fn ranked(lonely: Vec<Lonely<'_>>) -> Vec<PlacedFinding> {
-    let owned = |l: Lonely<'_>| PlacedFinding {
+fn ranked(unmatched: Vec<Unmatched<'_>>) -> Vec<PlacedFinding> {
+    let owned = |l: Unmatched<'_>| PlacedFinding {
         object: l.object.map(str::to_owned),
         finding: l.finding.clone(),
     };
-    let mut list: Vec<PlacedFinding> = lonely.into_iter().map(owned).collect();
+    let mut list: Vec<PlacedFinding> = unmatched.into_iter().map(owned).collect();
     list.sort_by(|a, b| {
         let (a, b) = (&a.finding, &b.finding);
         b.score.total_cmp(&a.score).then(a.site.svma.cmp(&b.site.svma))

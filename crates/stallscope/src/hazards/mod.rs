@@ -93,7 +93,7 @@ pub trait Hazard: Sync {
 }
 
 /// How much more often code runs for standing in loops: judgement, not a count. Code outside loops
-/// runs at least where it is called from, which nobody sees here.
+/// runs at least where it is called from, which is not seen here.
 #[must_use]
 pub fn loop_weight(depth: u32) -> f64 {
     if depth == 0 { 0.25 } else { f64::from(depth).sqrt() }

@@ -128,7 +128,6 @@ pub fn scan(
     }
 }
 
-/// What one function gave.
 struct Part {
     findings: Vec<Finding>,
     strings: Vec<StringEntry>,

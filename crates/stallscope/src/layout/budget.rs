@@ -31,7 +31,7 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// Its events, in words.
+    /// The events that are counted, as a plural noun.
     #[must_use]
     pub fn events(self) -> &'static str {
         match self {
@@ -47,14 +47,14 @@ impl EffectKind {
 /// Events of one kind per operation in both builds, and what one costs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct EventCount {
-    /// Which.
+    /// Effect of the placement.
     pub kind: EffectKind,
     /// Events per operation before: as two models count them that stand for the least and the most
     /// there may be; twice the same where there is no doubt.
     pub before: [f64; 2],
     /// Events per operation after, by the same two models.
     pub after: [f64; 2],
-    /// What one event costs.
+    /// Price of one event, core cycles.
     pub each: PriceRange,
 }
 
@@ -65,9 +65,9 @@ pub struct MeasuredDifference {
     pub operation_cycles: f64,
     /// By how much it takes longer (or, below 0, shorter), as a share of that.
     pub share: f64,
-    /// The interval of that share; absent where nobody said one.
+    /// The interval of that share; absent where none was given.
     pub interval: Option<[f64; 2]>,
-    /// Whether the runs show a difference; absent where nobody judged that.
+    /// Whether the runs show a difference; absent where that was not judged.
     pub differs: Option<bool>,
     /// That judgement in a word, such as `slower`.
     pub verdict: Option<String>,
@@ -76,7 +76,7 @@ pub struct MeasuredDifference {
 }
 
 impl MeasuredDifference {
-    /// A difference that somebody states.
+    /// A difference that the user states.
     #[must_use]
     pub fn stated(operation_cycles: f64, share: f64) -> Self {
         Self { operation_cycles, share, interval: None, differs: None, verdict: None, pairs: None }
@@ -118,14 +118,14 @@ pub enum Payment {
 /// One effect with what it is predicted to do.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Effect {
-    /// Counts and price.
+    /// Events of both builds and the price of one.
     pub count: EventCount,
     /// Cycles per operation that the change of the count adds: least and most, below 0 where it saves.
     pub added_cycles: [f64; 2],
     /// The same as a share of the measured difference: of the largest and of the smallest that it may
     /// be.
     pub paid_share: Option<[f64; 2]>,
-    /// What follows.
+    /// Whether the effect can pay for the difference.
     pub payment: Payment,
 }
 

@@ -26,15 +26,15 @@ const HOT_SHARE: f64 = 0.001;
 /// A hot loop that lies over more windows than its size needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SpreadLoop {
-    /// Its function.
+    /// Function that the loop is in.
     pub function: String,
     /// Where in it the loop starts.
     pub offset_bytes: u64,
-    /// Its size.
+    /// Length of the loop, bytes.
     pub size_bytes: u64,
     /// Windows that it lies in.
     pub windows: u64,
-    /// Windows that would do.
+    /// Fewest windows that could hold the loop.
     pub needed: u64,
     /// Turns, or samples where executions were not counted.
     pub turns: u64,
@@ -43,7 +43,7 @@ pub struct SpreadLoop {
 /// A hot function of less than a page that lies in two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Straddler {
-    /// The function.
+    /// Name of the function.
     pub function: String,
     /// Samples or executions on its first page.
     pub first_page: u64,
@@ -76,7 +76,7 @@ pub struct FrontEnd {
     pub decoded: Option<DecodedUse>,
 }
 
-/// Looks at one build.
+/// Finds the loops of one build that their placement can slow down in the front end.
 #[must_use]
 pub fn front_end(
     image: &Image,

@@ -22,7 +22,7 @@ pub struct Samples {
     pub hits: BTreeMap<Svma, u64>,
     /// Whether `hits` are executions of every instruction and not samples of some.
     pub is_complete: bool,
-    /// Simulated misses of the instruction cache by address, where somebody simulated them.
+    /// Simulated misses of the instruction cache by address, where they were simulated.
     pub misses: Option<BTreeMap<Svma, u64>>,
     /// What the reader must know about them.
     pub notes: Vec<String>,
@@ -52,7 +52,7 @@ impl Samples {
 pub struct HotLine {
     /// Its samples or executions; 0 for a line that holds only the end of an instruction.
     pub samples: u64,
-    /// Simulated misses.
+    /// Simulated misses of the line.
     pub misses: u64,
     /// Which function (by position in [`Image::functions`]) has most of them; `None` for code
     /// that no function covers.
@@ -62,10 +62,10 @@ pub struct HotLine {
     most: u64,
 }
 
-/// One build by lines.
+/// Samples of one build by cache line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineHeat {
-    /// By the line's address.
+    /// Lines that were seen, by their address.
     pub lines: BTreeMap<Svma, HotLine>,
     /// Samples of each function, by position in [`Image::functions`].
     pub functions: BTreeMap<usize, u64>,

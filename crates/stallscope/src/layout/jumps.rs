@@ -82,7 +82,7 @@ fn is_on_boundary(start: Svma, end: Svma) -> bool {
 /// A jump on a boundary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BoundaryJump {
-    /// Its function.
+    /// Function that the jump is in.
     pub function: String,
     /// Where in it the jump is, or what is fused with it.
     pub offset_bytes: u64,

@@ -20,12 +20,12 @@ use crate::model::Svma;
 pub enum Change {
     /// The same code at the same address.
     Same,
-    /// The same code elsewhere.
+    /// The same code at another address.
     Moved {
         /// By how much; positive is towards higher addresses.
         by_bytes: i64,
     },
-    /// Other code.
+    /// The instructions differ.
     Changed,
     /// Only in the second build.
     New,
@@ -52,7 +52,7 @@ pub struct FunctionMatch<'a> {
     pub before: Option<&'a Function>,
     /// It, in the second build.
     pub after: Option<&'a Function>,
-    /// What became of it.
+    /// Whether the function changed, moved, came or went.
     pub change: Change,
 }
 
@@ -140,9 +140,9 @@ fn gaps(
     [positions(left, &partner_of_left), positions(right, &partner_of_right)]
 }
 
-fn positions(lonely: &[&Function], partners: &BTreeMap<Svma, Svma>) -> BTreeMap<Svma, Gap> {
+fn positions(unmatched: &[&Function], partners: &BTreeMap<Svma, Svma>) -> BTreeMap<Svma, Gap> {
     let mut by_gap: BTreeMap<Svma, Vec<Svma>> = BTreeMap::new();
-    for function in lonely.iter().filter(|f| !f.named) {
+    for function in unmatched.iter().filter(|f| !f.named) {
         let behind = partners.range(..function.start).next_back().map(|(_, partner)| *partner);
         by_gap.entry(behind.unwrap_or_default()).or_default().push(function.start);
     }

@@ -34,7 +34,7 @@ pub use heat::{HotLine, LineHeat, Samples, function_index};
 pub use jumps::{BoundaryJump, JumpCounts, boundary_jumps};
 pub use matching::{Change, FunctionMatch, match_functions};
 pub use named::named_spots;
-pub use occupancy::{Occupancy, OverfullSet, Rival, Tenant, occupancy};
+pub use occupancy::{EvictedLine, Occupancy, OverfullSet, ResidentLine, occupancy};
 pub use report::{FocusError, HeatSummary, LayoutReport, SetReport, set_report};
 pub use sets::{Cluster, HotBuild, Occupant, SetChange, SetHeat, SetRow, clusters, set_rows};
 pub use shift::{

@@ -18,23 +18,23 @@ use crate::model::{Avma, Svma};
 use crate::sim::l1i::{InstructionCache, L1iReport, Replacement};
 use crate::trace::engine::{Block, BlockId, BlockInsn, Sink};
 
-/// Victims and evictors named for one line.
-const MOST_RIVALS: usize = 4;
+/// Evicted lines that are named for one line.
+const MOST_VICTIMS: usize = 4;
 
-/// Another line of the set, and how often.
+/// A line of the set that another pushed out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Rival {
+pub struct EvictedLine {
     /// Its function, or the file where none is known.
     pub function: String,
     /// Where in the function its line is.
     pub offset_bytes: u64,
-    /// How often.
+    /// Evictions in the window.
     pub count: u64,
 }
 
-/// One line that takes a place in a set.
+/// One line that competes for the ways of a set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Tenant {
+pub struct ResidentLine {
     /// The line in the program; absent for lines of libraries.
     pub line: Option<Svma>,
     /// Its function, or the file where none is known.
@@ -44,20 +44,20 @@ pub struct Tenant {
     /// Simulated misses of the line in the window.
     pub misses: u64,
     /// Lines that it pushed out, most often first.
-    pub evicts: Vec<Rival>,
+    pub evicts: Vec<EvictedLine>,
 }
 
 /// A set of which more lines are used than it keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OverfullSet {
-    /// Its number.
+    /// Number of the set.
     pub set: u32,
     /// Lines fetched into it.
     pub lines: usize,
     /// Simulated misses in the window.
     pub misses: u64,
     /// Its lines: those with most misses first.
-    pub tenants: Vec<Tenant>,
+    pub residents: Vec<ResidentLine>,
 }
 
 /// A window in the modelled cache.
@@ -73,7 +73,7 @@ pub struct Occupancy {
     pub lines: usize,
     /// Simulated misses in the window.
     pub misses: u64,
-    /// Those of one operation.
+    /// Simulated misses of one operation.
     pub misses_per_operation: f64,
     /// Whether the model went over all of the window; else over its first 16 million blocks.
     pub is_whole: bool,
@@ -213,11 +213,11 @@ pub fn occupancy(
         .iter()
         .filter(|set| set.lines.len() > geometry.ways as usize)
         .map(|set| {
-            let mut tenants: Vec<Tenant> =
-                set.lines.iter().map(|l| tenant(&lines, &simulated, l.line)).collect();
-            tenants.sort_by_key(|t| (std::cmp::Reverse(t.misses), t.line));
+            let mut residents: Vec<ResidentLine> =
+                set.lines.iter().map(|l| resident(&lines, &simulated, l.line)).collect();
+            residents.sort_by_key(|t| (std::cmp::Reverse(t.misses), t.line));
             let misses = set.lines.iter().map(|l| misses(l.line)).sum();
-            OverfullSet { set: set.set, lines: set.lines.len(), misses, tenants }
+            OverfullSet { set: set.set, lines: set.lines.len(), misses, residents }
         })
         .collect();
     overfull.sort_by_key(|s| (std::cmp::Reverse((s.misses, s.lines)), s.set));
@@ -239,14 +239,14 @@ pub fn occupancy(
     Some((occupancy, of_program))
 }
 
-fn tenant(lines: &Lines<'_>, simulated: &Simulated, line: Avma) -> Tenant {
+fn resident(lines: &Lines<'_>, simulated: &Simulated, line: Avma) -> ResidentLine {
     let victims = simulated.evictions.get(&line).map(Vec::as_slice).unwrap_or_default();
-    let evicts = victims.iter().take(MOST_RIVALS).map(|(victim, count)| {
+    let evicts = victims.iter().take(MOST_VICTIMS).map(|(victim, count)| {
         let (function, offset_bytes) = lines.name(*victim);
-        Rival { function, offset_bytes, count: *count }
+        EvictedLine { function, offset_bytes, count: *count }
     });
     let (function, offset_bytes) = lines.name(line);
-    Tenant {
+    ResidentLine {
         line: lines.svma(line),
         function,
         offset_bytes,
@@ -277,8 +277,8 @@ mod tests {
         assert_eq!((found.operations, found.lines, found.misses), (2, 9, 18));
         assert!((found.misses_per_operation - 9.0).abs() < 1e-9);
         let [set] = found.overfull.as_slice() else { panic!("{:?}", found.overfull) };
-        assert_eq!((set.lines, set.misses, set.tenants.len()), (9, 18, 9));
-        let first = set.tenants.iter().find(|t| t.function == "f0").unwrap();
+        assert_eq!((set.lines, set.misses, set.residents.len()), (9, 18, 9));
+        let first = set.residents.iter().find(|t| t.function == "f0").unwrap();
         assert_eq!((first.misses, first.offset_bytes), (2, 0));
         assert_eq!((first.evicts[0].function.as_str(), first.evicts[0].count), ("f1", 2));
         assert_eq!(misses.values().sum::<u64>(), 18);

@@ -17,7 +17,7 @@ const FEW_SAMPLES: u64 = 2000;
 /// The samples of one build, summed up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HeatSummary {
-    /// Where they came from.
+    /// File or engine that the samples came from.
     pub source: String,
     /// Whether every execution was counted, and not only samples taken.
     pub is_complete: bool,
@@ -27,7 +27,7 @@ pub struct HeatSummary {
     pub lines: usize,
     /// Sets with more lines in use than the cache has ways.
     pub overfull_sets: u32,
-    /// Simulated misses of the instruction cache, where somebody simulated them.
+    /// Simulated misses of the instruction cache, where they were simulated.
     pub misses: Option<u64>,
     /// Jumps at 32-byte boundaries in the functions that were seen running.
     pub jumps: JumpCounts,
@@ -36,13 +36,13 @@ pub struct HeatSummary {
 /// Sets of the instruction cache and who is in them.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SetReport {
-    /// The cache.
+    /// Geometry of the instruction cache.
     pub geometry: Geometry,
     /// The samples of the first build, and of the second where there is one.
     pub heat: Vec<HeatSummary>,
     /// The function that is held against all others.
     pub function: Option<String>,
-    /// Every set.
+    /// All sets of the cache.
     pub sets: Vec<SetRow>,
     /// Functions whose hot lines stand at one offset, in the last build.
     pub clusters: Vec<Cluster>,

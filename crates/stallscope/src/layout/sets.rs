@@ -26,13 +26,13 @@ const CLUSTER_EXCESS: f64 = 2.0;
 /// Samples in one set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SetHeat {
-    /// Of the function in question.
+    /// Samples of the function in question.
     pub function: u64,
-    /// Of all others.
+    /// Samples of all other lines of the set.
     pub peers: u64,
     /// Lines in use; with samples, a lower bound.
     pub lines: u32,
-    /// Simulated misses of its lines, where somebody simulated them.
+    /// Simulated misses of its lines, where they were simulated.
     pub misses: Option<u64>,
 }
 
@@ -48,18 +48,18 @@ pub enum SetChange {
     CalmedDown,
     /// The function's heat came here, where nothing else is hot.
     MovedHere,
-    /// Nothing clear.
+    /// No clear change.
     Unchanged,
 }
 
 /// One line that occupies a set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Occupant {
-    /// The line's address.
+    /// Address of the line.
     pub line: Svma,
     /// Its samples, or the executions of its instructions.
     pub samples: u64,
-    /// Its simulated misses, where somebody simulated them.
+    /// Its simulated misses, where they were simulated.
     pub misses: Option<u64>,
     /// The demangled function that has most of them; absent for code outside functions.
     pub function: Option<String>,
@@ -70,13 +70,13 @@ pub struct Occupant {
 /// One set, in both builds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SetRow {
-    /// Its number.
+    /// Number of the set.
     pub set: u32,
-    /// Before.
+    /// Samples of the set in BEFORE.
     pub before: SetHeat,
     /// After; the same as before when there is one build.
     pub after: SetHeat,
-    /// What became of it.
+    /// Whether the set became more or less crowded.
     pub change: SetChange,
     /// The lines of the first build: those with most misses first, then the hottest.
     pub occupants_before: Vec<Occupant>,
@@ -87,11 +87,11 @@ pub struct SetRow {
 /// Functions whose hot lines stand at the same offset from a multiple of a power of two.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Cluster {
-    /// The power of two.
+    /// Distance at which addresses collide, bytes; a power of two.
     pub modulus_bytes: u64,
     /// The offset that they share.
     pub offset_bytes: u64,
-    /// The functions, hottest first.
+    /// Functions at that distance, hottest first.
     pub functions: Vec<String>,
     /// Samples in their lines at that offset.
     pub samples: u64,

@@ -33,9 +33,9 @@ pub enum LayoutError {
          functions of the larger one belong together; name two builds of the same program"
     )]
     Unrelated {
-        /// The first program.
+        /// Path of BEFORE.
         before: String,
-        /// The second program.
+        /// Path of AFTER.
         after: String,
         /// Functions that have a partner.
         matched: usize,
@@ -44,12 +44,12 @@ pub enum LayoutError {
     },
 }
 
-/// Where a function stands.
+/// Address and length of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Placement {
-    /// Its first byte.
+    /// Address of the first byte.
     pub start: Svma,
-    /// Its length.
+    /// Length, bytes.
     pub size_bytes: u64,
     /// The remainder of its address by 16, 32, 64 and 4096.
     pub remainders_bytes: [u64; 4],
@@ -70,20 +70,20 @@ impl Placement {
 /// One function of either build or of both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ShiftedFunction {
-    /// Its demangled name.
+    /// Demangled name of the function.
     pub name: String,
-    /// What became of it.
+    /// Whether the function changed, moved, came or went.
     pub change: Change,
-    /// Where it stood.
+    /// Placement in BEFORE; absent where it is new.
     pub before: Option<Placement>,
-    /// Where it stands now.
+    /// Placement in AFTER; absent where it is gone.
     pub after: Option<Placement>,
 }
 
-/// One program.
+/// File, functions and code size of one build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BuildSummary {
-    /// The file.
+    /// Path of the program.
     pub program: String,
     /// The linker's build id, where there is one.
     pub build_id: Option<String>,
@@ -118,9 +118,9 @@ impl BuildSummary {
 pub struct ChangeCounts {
     /// The same code at the same address.
     pub same: usize,
-    /// The same code elsewhere.
+    /// Functions with the same code at another address.
     pub moved: usize,
-    /// Other code.
+    /// Functions whose instructions differ.
     pub changed: usize,
     /// Only in the second build.
     pub new: usize,
@@ -157,7 +157,7 @@ pub struct ShiftRow {
     pub changed: usize,
     /// Their bytes in the second build.
     pub code_bytes: u64,
-    /// The remainder of the distance by 16, 32, 64 and 4096; nought keeps that alignment.
+    /// The remainder of the distance by 16, 32, 64 and 4096; zero keeps that alignment.
     pub remainders_bytes: [u64; 4],
 }
 
@@ -167,7 +167,7 @@ pub struct ShiftRow {
 pub enum ShiftCause {
     /// Functions before it have another size, are new or are gone.
     Sizes {
-        /// The first of them.
+        /// Demangled name of the first such function.
         function: String,
         /// What became of the first.
         change: Change,
@@ -185,13 +185,13 @@ pub enum ShiftCause {
 /// Functions one behind the other that moved by the same distance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ShiftRun {
-    /// How far.
+    /// Distance, bytes; negative towards lower addresses.
     pub by_bytes: i64,
-    /// How many functions.
+    /// Number of functions in the run.
     pub functions: usize,
-    /// The first of them.
+    /// Demangled name of the first function of the run.
     pub first: String,
-    /// The last of them.
+    /// Demangled name of the last function of the run.
     pub last: String,
     /// What pushed it away from the run before; absent for a first run that did not move.
     pub cause: Option<ShiftCause>,
@@ -200,9 +200,9 @@ pub struct ShiftRun {
 /// What became of the functions of a program between two builds.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ShiftMap {
-    /// The first build.
+    /// Summary of BEFORE.
     pub before: BuildSummary,
-    /// The second build.
+    /// Summary of AFTER.
     pub after: BuildSummary,
     /// Functions by what became of them.
     pub counts: ChangeCounts,
@@ -288,7 +288,7 @@ fn histogram(pairs: &[(&Function, &Function, Change)]) -> Vec<ShiftRow> {
 }
 
 fn runs(pairs: &[(&Function, &Function, Change)], matches: &[FunctionMatch<'_>]) -> Vec<ShiftRun> {
-    let lonely = Lonely::of(matches);
+    let unmatched = Unmatched::of(matches);
     let mut previous: Option<(&Function, &Function)> = None;
     pairs
         .chunk_by(|x, y| distance(x.0, x.1) == distance(y.0, y.1))
@@ -296,7 +296,7 @@ fn runs(pairs: &[(&Function, &Function, Change)], matches: &[FunctionMatch<'_>])
             let (first, last) = (run.first()?, run.last()?);
             let by_bytes = distance(first.0, first.1);
             let cause = (previous.is_some() || by_bytes != 0)
-                .then(|| lonely.cause(previous, (first.0, first.1)));
+                .then(|| unmatched.cause(previous, (first.0, first.1)));
             previous = Some((last.0, last.1));
             Some(ShiftRun {
                 by_bytes,
@@ -310,12 +310,12 @@ fn runs(pairs: &[(&Function, &Function, Change)], matches: &[FunctionMatch<'_>])
 }
 
 /// Functions of one build only, by address.
-struct Lonely<'a> {
+struct Unmatched<'a> {
     gone: BTreeMap<Svma, &'a Function>,
     new: BTreeMap<Svma, &'a Function>,
 }
 
-impl<'a> Lonely<'a> {
+impl<'a> Unmatched<'a> {
     fn of(matches: &[FunctionMatch<'a>]) -> Self {
         let only = |this: Option<&'a Function>, other: Option<&'a Function>| {
             this.filter(|_| other.is_none()).map(|f| (f.start, f))

@@ -32,13 +32,13 @@ pub enum Toolchain {
     C,
 }
 
-/// Where to put functions.
+/// A placement of functions to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrangement {
     /// In the order of now, at multiples of so many bytes.
     Aligned {
-        /// So many.
+        /// Alignment of every function, bytes.
         bytes: u64,
     },
     /// Those of the window one behind the other, in the order in which they first run.
@@ -48,7 +48,7 @@ pub enum Arrangement {
 /// One arrangement and what it is predicted to do.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Suggestion {
-    /// Where to put functions.
+    /// Placement of functions to try.
     pub arrangement: Arrangement,
     /// What to tell the toolchain.
     pub option: String,
@@ -63,7 +63,7 @@ pub struct Suggestion {
 /// All arrangements of one build.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Suggestions {
-    /// What built it.
+    /// Toolchain that built the program.
     pub toolchain: Toolchain,
     /// The alignment of its functions now.
     pub alignment_bytes: u64,

@@ -40,7 +40,7 @@ pub struct DecodedUse {
     pub too_dense_windows: [usize; 2],
     /// Windows decoded anew, once the cache is warm.
     pub misses: [u64; 2],
-    /// Those of one operation.
+    /// Misses of one operation.
     pub misses_per_operation: [f64; 2],
 }
 
@@ -145,7 +145,6 @@ fn most_entries(shape: DecodedCache) -> u32 {
     shape.most_entries.unwrap_or(shape.ways)
 }
 
-/// What each key needs.
 type Needs = FxHashMap<u64, Held>;
 
 /// Goes over the window twice with each model and counts the second time.

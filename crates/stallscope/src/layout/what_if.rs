@@ -26,9 +26,9 @@ const MOST_SHIFTS: u64 = 4096;
 /// Shifts to try: `0..4096:32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Shifts {
-    /// The first.
+    /// First shift, bytes.
     pub from_bytes: u64,
-    /// One behind the last.
+    /// One behind the last shift, bytes.
     pub to_bytes: u64,
     /// From one to the next.
     pub step_bytes: u64,
@@ -76,9 +76,9 @@ pub struct ShiftOutcome {
 pub struct WhatIf {
     /// The function from which on everything moves.
     pub function: String,
-    /// As it is.
+    /// Outcome without a shift.
     pub now: ShiftOutcome,
-    /// Every shift.
+    /// Outcomes of all shifts, ascending.
     pub outcomes: Vec<ShiftOutcome>,
     /// Fragility: the share of shifts that give more misses than there are now, or more excess lines
     /// where misses are not known; from 0 to 1.

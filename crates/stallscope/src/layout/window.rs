@@ -54,11 +54,11 @@ impl Sink for WindowLog {
 /// Where an instruction of a window stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowInsn {
-    /// In the process.
+    /// Address in the process.
     pub avma: Avma,
     /// In the program; `None` in a library or where no file is.
     pub svma: Option<Svma>,
-    /// Its length.
+    /// Length of the instruction, bytes.
     pub size_bytes: u8,
 }
 
@@ -70,7 +70,7 @@ pub struct TracedWindow {
     /// How often the window's first instruction ran: whole operations when it starts at a function. For
     /// a function of Go that asks for stack first, how often it got behind that.
     pub operations: u64,
-    /// Instructions, all of them.
+    /// Instructions of the whole window.
     pub instructions: u64,
     /// Whether all of the order is kept; else its beginning.
     pub is_whole: bool,

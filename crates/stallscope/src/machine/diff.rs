@@ -17,7 +17,7 @@ pub struct Entry {
     pub text: String,
     /// Least and largest, in the unit of the row; absent for what is no number.
     pub range: Option<(f64, f64)>,
-    /// Who says so; absent where a profile does not say.
+    /// Source of this price; absent where a profile does not say.
     pub origin: Option<PriceOrigin>,
 }
 

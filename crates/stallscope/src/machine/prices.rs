@@ -31,7 +31,7 @@ pub struct StringCosts {
     pub crossover_bytes: u64,
     /// Measured or assumed sizes, ascending.
     pub points: Vec<StringPoint>,
-    /// Who says so.
+    /// Source of this price.
     pub origin: PriceOrigin,
 }
 
@@ -42,7 +42,7 @@ pub struct LoopWindow {
     pub window_bytes: u32,
     /// What a loop pays per turn for one more window, core cycles.
     pub extra_cycles: f64,
-    /// Who says so.
+    /// Source of this price.
     pub origin: PriceOrigin,
 }
 

@@ -60,7 +60,7 @@ pub struct PriceRange {
     pub low_cycles: f64,
     /// Largest plausible price, core cycles.
     pub high_cycles: f64,
-    /// Who says so.
+    /// Source of this price.
     pub origin: PriceOrigin,
     /// The typical case with its interval and count, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]

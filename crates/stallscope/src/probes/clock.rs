@@ -60,7 +60,7 @@ pub struct ClockReport {
     pub clean_percent: f64,
     /// Samples in which the clock moved or the thread was interrupted, percent.
     pub interrupted_percent: f64,
-    /// Samples in which somebody else used the core, percent.
+    /// Samples in which another process used the core, percent.
     pub shared_percent: f64,
     /// Which events can be counted.
     pub pmu: Pmu,
@@ -124,7 +124,7 @@ impl Probe for ClockProbe {
         if bench.interrupt.load(Ordering::Relaxed) {
             return Err(ProbeError::Interrupted);
         }
-        let place = Place { cpu, cpus_allowed: cpus.len() };
+        let place = CpuChoice { cpu, cpus_allowed: cpus.len() };
         let report = ClockReport::new(machine, place, pmu, &seen.summary(), &around);
         Ok(ProbeReport::Clock(Box::new(report)))
     }
@@ -132,7 +132,7 @@ impl Probe for ClockProbe {
 
 /// Where it was measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct CpuChoice {
     /// The logical processor.
     pub cpu: usize,
     /// How many the thread may use.
@@ -144,7 +144,7 @@ impl ClockReport {
     #[must_use]
     pub fn new(
         machine: Machine,
-        place: Place,
+        place: CpuChoice,
         pmu: Pmu,
         summary: &Summary,
         around: &Surroundings,
@@ -217,7 +217,7 @@ fn advice(s: &Summary, pmu: &Pmu, machine: &Machine) -> Vec<String> {
     }
     if s.shared_percent > 2.0 {
         advice.push(
-            "Somebody shares the core: keep its sibling thread idle, or in a guest reject \
+            "Another process shares the core: keep its sibling thread idle, or in a guest reject \
              the samples that the throughput canary marks."
                 .to_owned(),
         );
@@ -253,7 +253,7 @@ mod tests {
             hardware: Capability::absent("no perf"),
             sampling: Capability::Present,
         };
-        let place = Place { cpu: 1, cpus_allowed: 2 };
+        let place = CpuChoice { cpu: 1, cpus_allowed: 2 };
         let summary = survey(&mut clock, &plan).summary();
         ClockReport::new(machine, place, pmu, &summary, &Surroundings::default())
     }

@@ -49,12 +49,12 @@ pub struct Entry(usize);
 
 /// A mapping that is given back when dropped.
 #[derive(Debug)]
-struct Mapping {
+struct OwnedPages {
     base: NonNull<c_void>,
     bytes: usize,
 }
 
-impl Drop for Mapping {
+impl Drop for OwnedPages {
     fn drop(&mut self) {
         // SAFETY: `base` and `bytes` are what `mmap` gave to this value alone, and every reference
         // into the pages borrows from their owner. A failure would leak pages, nothing worse.
@@ -65,7 +65,7 @@ impl Drop for Mapping {
 /// Pages under construction: writable, not executable.
 #[derive(Debug)]
 pub struct CodeWriter {
-    mapping: Mapping,
+    mapping: OwnedPages,
     capacity_bytes: usize,
     used_bytes: usize,
 }
@@ -85,7 +85,7 @@ impl CodeWriter {
         // can refer to it.
         let base = unsafe { mmap_anonymous(None, length, writable, MapFlags::MAP_PRIVATE) }
             .map_err(failed("map"))?;
-        let mapping = Mapping { base, bytes };
+        let mapping = OwnedPages { base, bytes };
         // SAFETY: the last page lies inside the mapping just made, and holds nothing yet.
         unsafe {
             let guard = mapping.base.byte_add(capacity_bytes);
@@ -181,7 +181,7 @@ impl CodeWriter {
 /// Finished kernels: executable, not writable.
 #[derive(Debug)]
 pub struct CodePages {
-    mapping: Mapping,
+    mapping: OwnedPages,
 }
 
 impl CodePages {

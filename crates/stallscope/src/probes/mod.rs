@@ -99,7 +99,7 @@ impl<'a> Bench<'a> {
 /// Runs the part of a probe that must not run in this process: 512-bit vectors lower the clock of
 /// everything after them, even when they are only speculated.
 ///
-/// Probes start no processes; whoever calls them may.
+/// Probes start no processes; their caller may.
 pub trait Isolated: std::fmt::Debug + Sync {
     /// The answer of [`Probe::wide`] in a process of its own, as JSON.
     ///

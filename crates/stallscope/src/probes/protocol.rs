@@ -75,6 +75,14 @@ pub struct Protocol {
     pub raw: Option<Vec<RawVisit>>,
 }
 
+/// What the measurements say, when no control speaks against them.
+pub(super) enum Answer {
+    /// The answer in words.
+    Found(String),
+    /// Why there is none.
+    Open(String),
+}
+
 impl Protocol {
     /// An empty one for `machine`.
     #[must_use]
@@ -106,20 +114,19 @@ impl Protocol {
         (self.samples, self.clean_percent) = (sampled.taken, Some(sampled.clean_percent));
     }
 
-    /// The verdict, unless a control speaks against the method. `found` is the answer in words, or
-    /// the reason why there is none.
-    pub(super) fn conclude(&mut self, found: Result<String, String>) {
+    /// The verdict, unless a control speaks against the method.
+    pub(super) fn conclude(&mut self, answer: Answer) {
         let failed = self.controls.iter().find(|c| c.passed != Some(true));
         let clean =
             self.clean_percent.map_or(String::new(), |p| format!(" ({p:.0} % clean samples)"));
-        (self.conclusive, self.verdict) = match (failed, found) {
+        (self.conclusive, self.verdict) = match (failed, answer) {
             (Some(c), _) => {
                 let how = if c.passed.is_none() { "undecided" } else { "failed" };
                 let words = format!("{} control {how}: {}{clean}", c.kind, c.words);
                 (false, format!("inconclusive: {words}"))
             }
-            (None, Err(reason)) => (false, format!("inconclusive: {reason}{clean}")),
-            (None, Ok(words)) => (true, words),
+            (None, Answer::Open(reason)) => (false, format!("inconclusive: {reason}{clean}")),
+            (None, Answer::Found(words)) => (true, words),
         };
     }
 }
@@ -133,7 +140,7 @@ fn lacks(feature: &str, what: &str) -> String {
 pub(super) const CUT_ANSWER: &str = "512-bit vectors: the child's answer is cut";
 
 /// A chosen processor, pinned to until dropped.
-pub(super) struct Seat {
+pub(super) struct PinnedCore {
     pub clock: HardwareClock,
     pub machine: Machine,
     pub cpu: usize,
@@ -141,7 +148,7 @@ pub(super) struct Seat {
     _pin: Pin,
 }
 
-impl Seat {
+impl PinnedCore {
     /// Chooses a quiet processor and stays there.
     pub fn take(bench: &Bench<'_>) -> Result<Self, ProbeError> {
         let start = Instant::now();
@@ -180,7 +187,6 @@ mod tests {
     use crate::probes::Isolated;
     use std::sync::atomic::AtomicBool;
 
-    /// Must not be asked.
     #[derive(Debug)]
     struct Nobody;
 

@@ -19,7 +19,7 @@ pub enum Evidence {
     Measured,
     /// Said by the vendor.
     Vendor,
-    /// Quoted by somebody else.
+    /// Quoted in another publication.
     Quoted,
 }
 

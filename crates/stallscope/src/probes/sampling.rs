@@ -22,9 +22,10 @@ use super::rig::Rig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::stats::{percent, quantile, sorted};
 use crate::clock::{MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, TickReading, take_sample};
 use crate::model::{Measurement, Unit};
+use crate::stats::percent;
+use crate::stats::robust::{finite, median_interval_99, quantile};
 
 /// How long to look.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +57,6 @@ const SLOPES_APART: f64 = 0.10;
 /// Ticks beyond a slope that looking at the counter and entering the loop may take.
 const FIXED_TICKS: f64 = 600.0;
 
-/// One visit.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     case: usize,
@@ -89,7 +89,7 @@ pub struct Sampled {
     pub clean_percent: f64,
 }
 
-/// One visit as it was taken, for whoever wants to analyse it again.
+/// One visit as it was taken, for another analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RawVisit {
     /// Position of the case in the report.
@@ -226,7 +226,7 @@ impl Sampler {
     /// Every visit with its cycles, if it was clean.
     fn clean(&self) -> impl Iterator<Item = (&Visit, Option<f64>)> {
         let steady = self.guards.iter().filter(|g| g.is_steady());
-        let throughput = sorted(steady.map(|g| g.throughput_cycles));
+        let throughput = finite(steady.map(|g| g.throughput_cycles));
         // Not the minimum: one guard with a lucky start would brand all others as shared.
         let best = quantile(&throughput, 0.02);
         self.visits.iter().map(move |v| {
@@ -255,14 +255,14 @@ impl Sampler {
 
 /// One case from the clean samples of each placement.
 fn cell(placements: &[Vec<f64>], taken: usize) -> Cell {
-    let all = sorted(placements.iter().flatten().copied());
+    let all = finite(placements.iter().flatten().copied());
     let of_each = placements.iter().filter(|p| p.len() >= 2);
-    let medians = sorted(of_each.map(|p| quantile(&sorted(p.iter().copied()), 0.5)));
+    let medians = finite(of_each.map(|p| quantile(&finite(p.iter().copied()), 0.5)));
     let clean_percent = percent(all.len(), taken);
     if all.len() < LEAST_SAMPLES || medians.len() < 2 {
         return Cell { cycles: None, clean_percent, taken };
     }
-    let (low, high) = order_interval(&all);
+    let (low, high) = median_interval_99(&all);
     let cycles = Measurement {
         value: quantile(&medians, 0.5),
         unit: Unit::Cycles,
@@ -272,14 +272,4 @@ fn cell(placements: &[Vec<f64>], taken: usize) -> Cell {
         how: "median of placements; lowest to highest placement".to_owned(),
     };
     Cell { cycles: Some(cycles), clean_percent, taken }
-}
-
-/// The 99 % interval of the median of ascending values, from the binomial by its normal
-/// approximation, rounded outwards.
-fn order_interval(ascending: &[f64]) -> (f64, f64) {
-    let n = ascending.len() as f64;
-    let half = 2.576 * n.sqrt() / 2.0;
-    let low = (n / 2.0 - half - 1.0).floor().max(0.0) as usize;
-    let high = ((n / 2.0 + half).ceil() as usize).min(ascending.len() - 1);
-    (ascending[low], ascending[high])
 }

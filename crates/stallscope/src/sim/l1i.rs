@@ -16,7 +16,7 @@ use crate::machine::CodeCache;
 use crate::model::Avma;
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 
-/// Which line makes room.
+/// Replacement policy of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Replacement {
@@ -49,18 +49,18 @@ pub struct LineUse {
 /// How often one line pushed out another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Eviction {
-    /// The line that came.
+    /// Address of the line that was fetched.
     pub by: Avma,
-    /// The line that went.
+    /// Address of the line that was evicted.
     pub victim: Avma,
-    /// How often.
+    /// Number of such evictions.
     pub count: u64,
 }
 
-/// One set.
+/// Lines and misses of one set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SetUse {
-    /// Its number.
+    /// Number of the set.
     pub set: u32,
     /// Lines that were fetched into it, by address.
     pub lines: Vec<LineUse>,
@@ -78,12 +78,12 @@ impl SetUse {
     }
 }
 
-/// What the model counted.
+/// Fetches and misses of the modelled instruction cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct L1iReport {
     /// The cache that was modelled.
     pub geometry: CodeCache,
-    /// How it replaces.
+    /// Replacement policy that was modelled.
     pub replacement: Replacement,
     /// Fetches of a line other than the one fetched just before.
     pub fetches: u64,
@@ -117,7 +117,7 @@ struct Seen {
     misses: u64,
 }
 
-/// The model.
+/// A model of the instruction cache, fed with the blocks of a trace.
 pub struct InstructionCache {
     geometry: CodeCache,
     replacement: Replacement,

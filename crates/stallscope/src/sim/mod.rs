@@ -14,7 +14,7 @@ mod report;
 pub mod store_buffer;
 
 pub use pairs::LoadPrice;
-pub use places::{Place, Places};
+pub use places::{Location, Places};
 pub use price::{IterationPrice, blocked_iteration};
 pub use report::{Models, Subject, TraceReport, TraceWindow};
 

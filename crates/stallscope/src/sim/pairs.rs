@@ -15,7 +15,7 @@ use crate::model::Avma;
 /// What one load instruction pays when it is blocked.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LoadPrice {
-    /// The load.
+    /// Address of the load.
     pub insn: Avma,
     /// It and each kind of store that blocks it most often.
     pub kinds: Vec<PairKind>,

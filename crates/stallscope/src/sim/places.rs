@@ -12,7 +12,7 @@ use crate::trace::engine::Mapping;
 
 /// What stands at an address of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Place {
+pub struct Location {
     /// The address in the process.
     pub avma: Avma,
     /// The file that is mapped there; absent for code that no file holds.
@@ -40,9 +40,8 @@ impl Places {
     }
 
     fn locate(&self, address: Avma) -> Option<(PathBuf, FileOffset)> {
-        let mapping = self.mappings.iter().find(|m| m.start <= address && address < m.end)?;
-        let offset = mapping.file_offset.0.checked_add(address.distance_from(mapping.start)?)?;
-        mapping.path.is_absolute().then(|| (mapping.path.clone(), FileOffset(offset)))
+        let find = |mapping: &Mapping| Some((mapping.path.clone(), mapping.offset_of(address)?));
+        self.mappings.iter().find_map(find).filter(|(path, _)| path.is_absolute())
     }
 
     /// The bytes of an instruction; empty where no file holds them.
@@ -68,7 +67,7 @@ impl Places {
 
     /// What stands at these addresses, each named once, by address. Debug information of a file
     /// is read once for all addresses in it, and a function decoded once.
-    pub fn places(&mut self, mut addresses: Vec<Avma>) -> Vec<Place> {
+    pub fn places(&mut self, mut addresses: Vec<Avma>) -> Vec<Location> {
         addresses.sort_unstable();
         addresses.dedup();
         let mut of_object: BTreeMap<PathBuf, Vec<(Avma, FileOffset)>> = BTreeMap::new();
@@ -76,14 +75,14 @@ impl Places {
         for avma in addresses {
             match self.locate(avma) {
                 Some((path, offset)) => of_object.entry(path).or_default().push((avma, offset)),
-                None => places.push(Place { avma, object: None, site: None }),
+                None => places.push(Location { avma, object: None, site: None }),
             }
         }
         for (path, addresses) in of_object {
             let mut object = self.object(&path).map(Sites::of);
             for (avma, offset) in addresses {
                 let site = object.as_mut().and_then(|sites| sites.site(offset));
-                places.push(Place { avma, object: Some(path.clone()), site });
+                places.push(Location { avma, object: Some(path.clone()), site });
             }
         }
         places.sort_by_key(|place| place.avma);

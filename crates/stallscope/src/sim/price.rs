@@ -16,7 +16,7 @@ use crate::machine::PriceRange;
 /// Core cycles that one iteration takes, with and without the blocked load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct IterationPrice {
-    /// Without it.
+    /// Cycles of a turn when every load is forwarded.
     pub own_cycles: f64,
     /// With it, at the low end of the penalty.
     pub low_cycles: f64,

@@ -6,11 +6,11 @@ use serde::Serialize;
 use super::jumps::{BlockCounts, JumpReport};
 use super::l1i::{InstructionCache, L1iReport, Replacement};
 use super::pairs::{self, LoadPrice};
-use super::places::{Place, Places};
+use super::places::{Location, Places};
 use super::store_buffer::{LoadSite, StoreBuffer, StoreBufferReport, StoreBufferShape};
 use crate::machine::{CodeCache, ForwardingRule, MachineProfile, PriceRange};
 use crate::model::Avma;
-use crate::trace::engine::{Block, BlockId, Ended, MemoryAccess, Recording, Sink};
+use crate::trace::engine::{Block, BlockId, Ended, MemoryAccess, Recording, SelfCheck, Sink};
 
 /// Blocked loads whose places are looked up.
 const MOST_SITES: usize = 50;
@@ -37,7 +37,7 @@ pub struct TraceWindow {
 /// What the models say of a window.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TraceReport {
-    /// The window.
+    /// Extent of the window, and how it was followed.
     pub window: TraceWindow,
     /// Loads and the store buffer.
     pub store_buffer: StoreBufferReport,
@@ -49,11 +49,11 @@ pub struct TraceReport {
     pub l1i: Option<L1iReport>,
     /// Jumps on 32-byte boundaries.
     pub jumps: JumpReport,
-    /// Whether the processor that is modelled has the erratum that makes them dear.
+    /// Whether the processor that is modelled has the erratum that makes them expensive.
     pub jump_erratum: bool,
     /// What stands at the addresses above: of the loads blocked most often, their stores, the
     /// lines of overfull sets and the jumps.
-    pub places: Vec<Place>,
+    pub places: Vec<Location>,
     /// What the reader must know.
     pub notes: Vec<String>,
 }
@@ -61,7 +61,7 @@ pub struct TraceReport {
 impl TraceReport {
     /// What stands at an address that the report names.
     #[must_use]
-    pub fn place(&self, address: Avma) -> Option<&Place> {
+    pub fn place(&self, address: Avma) -> Option<&Location> {
         let at = self.places.binary_search_by_key(&address, |p| p.avma).ok()?;
         self.places.get(at)
     }
@@ -80,18 +80,18 @@ impl TraceReport {
     }
 }
 
-/// What to model.
+/// The processor that is modelled.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     /// When a store may serve a load.
     pub rule: ForwardingRule,
-    /// The store buffer.
+    /// Size of the store buffer.
     pub store_buffer: StoreBufferShape,
     /// The instruction cache, if its shape is known.
     pub l1i: Option<CodeCache>,
 }
 
-/// All models, fed together.
+/// All models, fed with the same events.
 pub struct Models {
     store_buffer: StoreBuffer,
     l1i: Option<InstructionCache>,
@@ -118,13 +118,18 @@ impl Models {
         profile: &MachineProfile,
         jump_erratum: bool,
     ) -> TraceReport {
+        let (self_check_passed, self_check) = match recording.self_check {
+            SelfCheck::NotCompared => (None, None),
+            SelfCheck::Equal(what) => (Some(true), Some(what)),
+            SelfCheck::Differs(what) => (Some(false), Some(what)),
+        };
         let window = TraceWindow {
             engine: recording.engine.to_owned(),
             instructions: recording.instructions,
             wall_ns: recording.wall_ns,
             ended: ended(recording.ended),
-            self_check_passed: recording.self_check.as_ref().map(Result::is_ok),
-            self_check: recording.self_check.map(|check| check.unwrap_or_else(|e| e)),
+            self_check_passed,
+            self_check,
             command: recording.exit.status.to_string(),
         };
         let mut notes = recording.notes;

@@ -87,11 +87,11 @@ pub struct Blockers {
 /// What became of one load instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LoadSite {
-    /// The instruction.
+    /// Address of the load.
     pub insn: Avma,
     /// Width of its latest execution.
     pub size_bytes: u32,
-    /// Loads that were judged.
+    /// Number of its executions that were judged.
     pub executions: u64,
     /// Served by a store in flight.
     pub forwarded: u64,
@@ -105,24 +105,24 @@ pub struct LoadSite {
     pub distances: Distances,
 }
 
-/// What the model counted.
+/// Loads of a window and what the modelled store buffer did for them.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StoreBufferReport {
     /// When a store may serve a load.
     pub rule: ForwardingRule,
     /// The buffer that was modelled.
     pub shape: StoreBufferShape,
-    /// Instructions seen.
+    /// Instructions of the window.
     pub instructions: u64,
-    /// Loads judged.
+    /// Loads that were judged.
     pub loads: u64,
     /// Loads and stores wider than 64 bytes, which were not judged.
     pub unjudged: u64,
-    /// Of all loads.
+    /// Loads that were served from the store buffer.
     pub forwarded: u64,
-    /// Of all loads.
+    /// Loads that could not be forwarded and waited for the cache.
     pub blocked: u64,
-    /// Of all loads.
+    /// Loads that met a store only in the low 12 bits of its address.
     pub aliased: u64,
     /// Load instructions that met any store in flight, most often blocked first.
     pub sites: Vec<LoadSite>,
@@ -154,17 +154,17 @@ struct Counts {
 }
 
 /// The stores that blocked one load: how many, and the youngest of them.
-type Guilty = ([SiteNumber; MOST_STORES], u8);
+type BlockingStores = ([SiteNumber; MOST_STORES], u8);
 
-/// What a load met.
+/// What a load found in the store buffer.
 enum Meeting {
     Forwarded,
-    Blocked { guilty: Guilty, youngest: Entry },
+    Blocked { blocking: BlockingStores, youngest: Entry },
     Aliased,
     Nothing,
 }
 
-/// The model.
+/// A model of the store buffer, fed with the accesses of a trace.
 pub struct StoreBuffer {
     rule: ForwardingRule,
     shape: StoreBufferShape,
@@ -180,7 +180,7 @@ pub struct StoreBuffer {
     counts: Vec<Counts>,
     /// Sites of each block's instructions.
     blocks: Vec<Vec<SiteNumber>>,
-    guilty: FxHashMap<(SiteNumber, Guilty), u64>,
+    blocking: FxHashMap<(SiteNumber, BlockingStores), u64>,
 }
 
 impl StoreBuffer {
@@ -200,7 +200,7 @@ impl StoreBuffer {
             insns: Vec::new(),
             counts: Vec::new(),
             blocks: Vec::new(),
-            guilty: FxHashMap::default(),
+            blocking: FxHashMap::default(),
         }
     }
 
@@ -233,11 +233,11 @@ impl StoreBuffer {
             Meeting::Nothing => {}
             Meeting::Forwarded => counts.forwarded += 1,
             Meeting::Aliased => counts.aliased += 1,
-            Meeting::Blocked { guilty, youngest } => {
+            Meeting::Blocked { blocking, youngest } => {
                 counts.blocked += 1;
                 let reuse = self.counts[youngest.site as usize].stores - 1 - youngest.ordinal;
                 self.counts[site as usize].distances.count(at - youngest.at, reuse);
-                *self.guilty.entry((site, guilty)).or_default() += 1;
+                *self.blocking.entry((site, blocking)).or_default() += 1;
             }
         }
     }
@@ -251,7 +251,7 @@ impl StoreBuffer {
         }
         let every_byte = u64::MAX >> (64 - size_bytes);
         let (mut missing, mut aliased) = (every_byte, false);
-        let mut guilty: Guilty = ([SiteNumber::MAX; MOST_STORES], 0);
+        let mut blocking: BlockingStores = ([SiteNumber::MAX; MOST_STORES], 0);
         let mut youngest = None;
         for number in (oldest..newest_near).rev() {
             let store = self.ring[(number % self.ring.len() as u64) as usize];
@@ -271,9 +271,9 @@ impl StoreBuffer {
                 }
                 youngest = Some(store);
             }
-            if usize::from(guilty.1) < MOST_STORES {
-                guilty.0[usize::from(guilty.1)] = store.site;
-                guilty.1 += 1;
+            if usize::from(blocking.1) < MOST_STORES {
+                blocking.0[usize::from(blocking.1)] = store.site;
+                blocking.1 += 1;
             }
             missing &= !covered;
             if missing == 0 {
@@ -281,7 +281,7 @@ impl StoreBuffer {
             }
         }
         match youngest {
-            Some(youngest) => Meeting::Blocked { guilty, youngest },
+            Some(youngest) => Meeting::Blocked { blocking, youngest },
             None if aliased => Meeting::Aliased,
             None => Meeting::Nothing,
         }
@@ -291,7 +291,7 @@ impl StoreBuffer {
     #[must_use]
     pub fn report(&self) -> StoreBufferReport {
         let mut blockers: FxHashMap<SiteNumber, Vec<Blockers>> = FxHashMap::default();
-        for ((site, (stores, many)), count) in &self.guilty {
+        for ((site, (stores, many)), count) in &self.blocking {
             let stores = stores[..usize::from(*many)].iter().map(|s| self.insns[*s as usize]);
             let entry = Blockers { stores: stores.collect(), count: *count };
             blockers.entry(*site).or_default().push(entry);

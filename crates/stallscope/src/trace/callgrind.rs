@@ -161,7 +161,7 @@ pub fn is_start(bytes: &[u8]) -> bool {
 
 /// What the costs of a line are booked on: an address, or where there is none a function.
 #[derive(PartialEq, Eq, Hash)]
-enum Place {
+enum CostTarget {
     At(Svma),
     In(Rc<str>),
 }
@@ -172,10 +172,11 @@ enum Place {
 /// # Errors
 /// As [`Callgrind::read`], but for the addresses.
 pub fn hot_spots(path: &Path, text: impl BufRead) -> Result<Vec<HotSpot>, CallgrindError> {
-    let mut sums: FxHashMap<(Rc<str>, Place), u64> = FxHashMap::default();
+    let mut sums: FxHashMap<(Rc<str>, CostTarget), u64> = FxHashMap::default();
     each_cost(path, text, |_, cost| {
         let weight = cost.counts.first().copied().unwrap_or(0);
-        let place = cost.address.map_or_else(|| Place::In(cost.function.clone()), Place::At);
+        let place =
+            cost.address.map_or_else(|| CostTarget::In(cost.function.clone()), CostTarget::At);
         if weight > 0 {
             let sum = sums.entry((cost.object.clone(), place)).or_default();
             *sum = sum.saturating_add(weight);
@@ -184,9 +185,11 @@ pub fn hot_spots(path: &Path, text: impl BufRead) -> Result<Vec<HotSpot>, Callgr
     let mut spots = Vec::new();
     for ((object, place), weight) in sums {
         let place = match place {
-            Place::At(at) => HotPlace::Stated(at),
-            Place::In(name) if name.is_empty() => continue,
-            Place::In(name) => HotPlace::Function { name: name.to_string(), offset_bytes: None },
+            CostTarget::At(at) => HotPlace::Stated(at),
+            CostTarget::In(name) if name.is_empty() => continue,
+            CostTarget::In(name) => {
+                HotPlace::Function { name: name.to_string(), offset_bytes: None }
+            }
         };
         let object = Some(object.to_string()).filter(|o| !o.is_empty());
         spots.push(HotSpot { object, place, weight: weight as f64 });

@@ -13,6 +13,21 @@ use perf_event_open_sys::bindings as sys;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Why there is no count of a run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CounterError {
+    /// The kernel does not hand it out.
+    #[error("cannot read the counter of {0}: {1}")]
+    Unreadable(CounterEvent, io::Error),
+    /// The event, and the percentage of the run that was counted.
+    #[error(
+        "the counter of {0} saw only {1:.0} % of the run, others use the counters too: stop them \
+         and try again"
+    )]
+    Shared(CounterEvent, f64),
+}
+
 /// What can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -110,23 +125,19 @@ impl Counter {
     /// The count after the process has ended.
     ///
     /// # Errors
-    /// A sentence, when the counter cannot be read or did not see the whole run.
-    pub fn read(mut self) -> Result<u64, String> {
+    /// When the counter cannot be read or did not see the whole run.
+    pub fn read(mut self) -> Result<u64, CounterError> {
         let mut bytes = [0_u8; 24];
         self.file
             .read_exact(&mut bytes)
-            .map_err(|cause| format!("cannot read the counter of {}: {cause}", self.event))?;
+            .map_err(|cause| CounterError::Unreadable(self.event, cause))?;
         let word = |i: usize| {
             bytes[8 * i..8 * i + 8].iter().rev().fold(0, |n: u64, b| n << 8 | u64::from(*b))
         };
         let [count, enabled, running] = [word(0), word(1), word(2)];
         if running < enabled {
-            return Err(format!(
-                "the counter of {} saw only {:.0} % of the run, others use the counters too: stop \
-                 them and try again",
-                self.event,
-                100.0 * running as f64 / enabled as f64
-            ));
+            let percent = 100.0 * running as f64 / enabled as f64;
+            return Err(CounterError::Shared(self.event, percent));
         }
         Ok(count)
     }

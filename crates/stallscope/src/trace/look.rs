@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::maps;
+use crate::foreign::children;
 
 /// Processes of one run that are looked at, at the most.
 const MOST_PROCESSES: usize = 64;
@@ -36,26 +37,21 @@ impl Seen {
             return;
         }
         // A process that has ended meanwhile has nothing to show.
-        let read =
-            |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let maps = read("maps");
-        if maps.is_empty() {
+        let lines = maps::read(pid).unwrap_or_default();
+        if lines.is_empty() {
             return;
         }
-        self.read_maps(&maps);
+        self.enter(lines);
         let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
         self.threads = self.threads.max(u32::try_from(threads).unwrap_or(u32::MAX));
-        for child in read(&format!("task/{pid}/children")).split_whitespace() {
-            if let Ok(child) = child.parse() {
-                self.look_at(child, visited);
-            }
+        for child in children(pid) {
+            self.look_at(child, visited);
         }
     }
 
-    fn read_maps(&mut self, text: &str) {
-        let mapped = text.lines().filter_map(maps::parse_line).filter(|m| m.executable);
-        let files = mapped.filter(|m| m.path.is_absolute()).map(|m| m.path.to_owned());
-        self.files.extend(files);
+    fn enter(&mut self, lines: Vec<maps::Line>) {
+        let files = lines.into_iter().filter(|line| line.executable).map(|line| line.mapping.path);
+        self.files.extend(files.filter(|path| path.is_absolute()));
     }
 }
 
@@ -66,12 +62,11 @@ mod tests {
     #[test]
     fn files_with_code_are_seen_and_other_memory_is_not() {
         let mut seen = Seen::default();
-        seen.read_maps(
-            "1000-2000 r-xp 00000000 fe:00 12     /bin/a b\n\
-             2000-3000 r--p 00001000 fe:00 12     /usr/share/locale\n\
-             3000-4000 r-xp 00000000 00:00 0      [vdso]\n\
-             4000-5000 r-xp 00000000 fe:00 13     /lib/libc.so.6\n",
-        );
+        let text = "1000-2000 r-xp 00000000 fe:00 12     /bin/a b\n\
+         2000-3000 r--p 00001000 fe:00 12     /usr/share/locale\n\
+         3000-4000 r-xp 00000000 00:00 0      [vdso]\n\
+         4000-5000 r-xp 00000000 fe:00 13     /lib/libc.so.6\n";
+        seen.enter(text.lines().filter_map(maps::parse_line).collect());
         let files: Vec<_> = seen.files.iter().filter_map(|f| f.to_str()).collect();
         assert_eq!(files, ["/bin/a b", "/lib/libc.so.6"]);
     }

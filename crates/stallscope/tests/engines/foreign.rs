@@ -14,7 +14,7 @@ use stallscope::trace::engine::{Ended, Engine, Length, Start, Window, engine};
 use crate::decoder::{Visits, triangles};
 use crate::programs::{COMPILED, Program};
 use crate::recorder::{function, launch, record, window};
-use crate::truth::{self, Place};
+use crate::truth::{self, ExpectedAddress};
 
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 
@@ -56,10 +56,10 @@ fn every_form_of_access_is_what_stands_beside_it() {
         let expected: Vec<_> = expected
             .iter()
             .map(|(kind, size, place)| match place {
-                Place::Symbol(name, offset) => {
+                ExpectedAddress::Symbol(name, offset) => {
                     (*kind, *size, symbols[name].wrapping_add_signed(*offset))
                 }
-                Place::Stack(_) => unreachable!("no register is known"),
+                ExpectedAddress::Stack(_) => unreachable!("no register is known"),
             })
             .collect();
         assert_eq!(step.accesses, expected, "step {index} at {:#x}", step.address);

@@ -24,8 +24,8 @@ use programs::{ASSEMBLY, COMPILED, Program};
 use recorder::{Step, function, record, window};
 use stallscope::code::{Flow, Image, x86};
 use stallscope::model::Svma;
-use stallscope::trace::engine::Ended;
-use truth::Place;
+use stallscope::trace::engine::{Ended, SelfCheck};
+use truth::ExpectedAddress;
 
 /// The distance from stated addresses to those in the process.
 fn bias(path: &Path, steps: &[Step]) -> u64 {
@@ -38,9 +38,9 @@ fn check_assembly(engine: &str, program: &Program, path: &Path, steps: &[Step]) 
     let symbols = truth::symbols(path);
     // The window's last instruction takes its return address from where the entry's pointer shows.
     let stack = steps.last().and_then(|s| s.accesses.last()).expect("a window ends with ret").2;
-    let absolute = |place: &Place| match place {
-        Place::Symbol(name, offset) => symbols[name].wrapping_add_signed(*offset),
-        Place::Stack(offset) => stack.wrapping_add_signed(*offset),
+    let absolute = |place: &ExpectedAddress| match place {
+        ExpectedAddress::Symbol(name, offset) => symbols[name].wrapping_add_signed(*offset),
+        ExpectedAddress::Stack(offset) => stack.wrapping_add_signed(*offset),
     };
     for (index, (step, expected)) in steps.iter().zip(&expected).enumerate() {
         let expected: Vec<_> = expected.iter().map(|(k, n, p)| (*k, *n, absolute(p))).collect();
@@ -109,7 +109,11 @@ fn run(program: &Program) {
         let steps_instead = program.steps && engine.id() == "translate";
         let by = if steps_instead { "step" } else { engine.id() };
         assert_eq!(recording.engine, by, "{}: {:?}", program.name, recording.notes);
-        assert!(!matches!(recording.self_check, Some(Err(_))), "{:?}", recording.self_check);
+        assert!(
+            !matches!(recording.self_check, SelfCheck::Differs(_)),
+            "{:?}",
+            recording.self_check
+        );
         assert!(recording.exit.status.success(), "{}: {}", program.name, recording.exit.status);
         assert_eq!(recording.exit.stdout.tail, program.output, "{}", program.name);
         if program.is_assembly() {

@@ -13,11 +13,11 @@ use std::path::Path;
 use stallscope::trace::engine::AccessKind;
 
 /// An access as (kind, size, place).
-pub type Access = (AccessKind, u32, Place);
+pub type Access = (AccessKind, u32, ExpectedAddress);
 
 /// Where an access must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ExpectedAddress {
     /// So far behind a symbol.
     Symbol(String, i64),
     /// So far above the stack pointer at the entry.
@@ -65,12 +65,15 @@ fn flush(out: &mut Vec<Vec<Access>>, group: &mut (usize, Vec<Vec<Access>>)) {
     group.1.clear();
 }
 
-fn place(word: &str) -> Place {
+fn place(word: &str) -> ExpectedAddress {
     if let Some(offset) = word.strip_prefix('@') {
-        return Place::Stack(offset.parse().unwrap());
+        return ExpectedAddress::Stack(offset.parse().unwrap());
     }
     let at = word.find(['+', '-']).unwrap_or(word.len());
-    Place::Symbol(word[..at].into(), word[at..].trim_start_matches('+').parse().unwrap_or(0))
+    ExpectedAddress::Symbol(
+        word[..at].into(),
+        word[at..].trim_start_matches('+').parse().unwrap_or(0),
+    )
 }
 
 /// Addresses of the symbols of a program that is not moved when it is loaded.

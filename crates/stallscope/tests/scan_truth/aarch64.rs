@@ -6,7 +6,7 @@ use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use super::shape::{Base, Index, Op, Place, Shape};
+use super::shape::{Base, Index, MemoryOperand, Op, Shape};
 
 pub const HEAD: &str = ".text\n";
 
@@ -107,7 +107,7 @@ impl Writer<'_> {
     }
 
     /// A register and a constant that together are the place.
-    fn plain(&mut self, place: Place) -> (String, i32) {
+    fn plain(&mut self, place: MemoryOperand) -> (String, i32) {
         let base = match place.base {
             Base::Pointer => self.x(POINTER),
             Base::Moving => self.x(MOVING),
@@ -145,7 +145,7 @@ impl Writer<'_> {
         }
     }
 
-    fn operand(&mut self, place: Place, bytes: u32) -> String {
+    fn operand(&mut self, place: MemoryOperand, bytes: u32) -> String {
         let index = match place.index {
             Index::Written => Some(WRITTEN),
             Index::Read => Some(READ),
@@ -249,7 +249,7 @@ impl Writer<'_> {
         }
     }
 
-    fn fill(&mut self, place: Place, bytes: u32, count: u32) {
+    fn fill(&mut self, place: MemoryOperand, bytes: u32, count: u32) {
         let (register, offset) = self.plain(place);
         let (spare, value) = (self.x(SPARE), self.value(bytes));
         self.line(&format!("add {spare}, {register}, {offset}"));
@@ -260,7 +260,7 @@ impl Writer<'_> {
         self.line("b.ne 7b");
     }
 
-    fn callee(&mut self, caller: &str, place: Place, bytes: u32) {
+    fn callee(&mut self, caller: &str, place: MemoryOperand, bytes: u32) {
         let _ = writeln!(
             self.text,
             ".globl {caller}_in\n.type {caller}_in, %function\n.p2align 4\n{caller}_in:"

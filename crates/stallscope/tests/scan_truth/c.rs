@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::shape::{Base, Index, Op, Place, Shape};
+use super::shape::{Base, Index, MemoryOperand, Op, Shape};
 
 /// What every file starts with.
 pub const HEAD: &str = "\
@@ -60,7 +60,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn address(&self, place: Place) -> String {
+    fn address(&self, place: MemoryOperand) -> String {
         let base = match place.base {
             Base::Pointer => "p",
             Base::Stack => "at",
@@ -77,7 +77,7 @@ impl Writer<'_> {
         format!("({base}{index} + ({}))", place.offset_bytes)
     }
 
-    fn access(&self, place: Place, bytes: u32) -> String {
+    fn access(&self, place: MemoryOperand, bytes: u32) -> String {
         format!("*({}U{bytes} *){}", self.volatile, self.address(place))
     }
 
@@ -145,7 +145,7 @@ impl Writer<'_> {
         (self.shape.style >> 4 & 3) as i32 * 8
     }
 
-    fn callee(&self, name: &str, place: Place, bytes: u32) -> String {
+    fn callee(&self, name: &str, place: MemoryOperand, bytes: u32) -> String {
         let volatile = self.volatile;
         let load = if bytes == 16 { "w[0] ^ w[1]" } else { "w" };
         if place.base == Base::Arguments {

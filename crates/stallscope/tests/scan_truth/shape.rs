@@ -34,14 +34,14 @@ pub enum Index {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct MemoryOperand {
     pub base: Base,
     pub index: Index,
     pub element_bytes: u32,
     pub offset_bytes: i32,
 }
 
-impl Place {
+impl MemoryOperand {
     pub fn moved(self, bytes: i32) -> Self {
         Self { offset_bytes: self.offset_bytes + bytes, ..self }
     }
@@ -50,16 +50,16 @@ impl Place {
 #[derive(Clone, Debug)]
 pub enum Op {
     Store {
-        place: Place,
+        place: MemoryOperand,
         bytes: u32,
     },
     Load {
-        place: Place,
+        place: MemoryOperand,
         bytes: u32,
     },
     /// Stores one behind the other; only the run knows how many.
     Fill {
-        place: Place,
+        place: MemoryOperand,
         bytes: u32,
         count: u32,
     },
@@ -69,7 +69,7 @@ pub enum Op {
     Choose(Vec<Op>, Vec<Op>),
     /// A function is called that loads what its argument points to, or its arguments themselves.
     Call {
-        place: Place,
+        place: MemoryOperand,
         bytes: u32,
     },
 }
@@ -256,10 +256,10 @@ fn places(
     element_bytes: u32,
     offset: i32,
     lag: i32,
-) -> (Place, Place) {
-    let place = |base, index| Place { base, index, element_bytes, offset_bytes: offset };
+) -> (MemoryOperand, MemoryOperand) {
+    let place = |base, index| MemoryOperand { base, index, element_bytes, offset_bytes: offset };
     if relation == CallBlock {
-        let block = Place { offset_bytes: 0, ..place(Base::Arguments, Index::None) };
+        let block = MemoryOperand { offset_bytes: 0, ..place(Base::Arguments, Index::None) };
         return (block, block);
     }
     match at {
@@ -277,13 +277,19 @@ fn places(
     }
 }
 
-fn tiles(place: Place, store: u32, load: u32, upwards: bool) -> Vec<Op> {
+fn tiles(place: MemoryOperand, store: u32, load: u32, upwards: bool) -> Vec<Op> {
     let one = |n: u32| Op::Store { place: place.moved((n * store) as i32), bytes: store };
     let count = load / store;
     if upwards { (0..count).map(one).collect() } else { (0..count).rev().map(one).collect() }
 }
 
-fn stores(rng: &mut Pcg64, relation: Relation, place: Place, store: u32, load: u32) -> Vec<Op> {
+fn stores(
+    rng: &mut Pcg64,
+    relation: Relation,
+    place: MemoryOperand,
+    store: u32,
+    load: u32,
+) -> Vec<Op> {
     let up = rng.random_ratio(2, 3);
     let whole = |bytes| Op::Store { place, bytes };
     let tiled = || tiles(place, store, load, up);
@@ -307,7 +313,13 @@ fn stores(rng: &mut Pcg64, relation: Relation, place: Place, store: u32, load: u
     }
 }
 
-fn loads(rng: &mut Pcg64, relation: Relation, place: Place, store: u32, load: u32) -> Vec<Op> {
+fn loads(
+    rng: &mut Pcg64,
+    relation: Relation,
+    place: MemoryOperand,
+    store: u32,
+    load: u32,
+) -> Vec<Op> {
     let narrow = |n: u32| Op::Load { place: place.moved((n * store) as i32), bytes: store };
     match relation {
         FromMiddle => {

@@ -6,7 +6,7 @@ use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
-use super::shape::{Base, Index, Op, Place, Shape};
+use super::shape::{Base, Index, MemoryOperand, Op, Shape};
 
 pub const HEAD: &str = ".intel_syntax noprefix\n.text\n";
 
@@ -151,7 +151,7 @@ impl Writer<'_> {
     }
 
     /// The operand of a place; what it takes to make it is written before.
-    fn operand(&mut self, place: Place) -> String {
+    fn operand(&mut self, place: MemoryOperand) -> String {
         let hoisted = self.shape.style >> 8 & 3 == 0 && self.rng.random::<bool>();
         let (base, extra) = match place.base {
             Base::Moving => (name(self.moving, 8), 0),
@@ -233,7 +233,7 @@ impl Writer<'_> {
         }
     }
 
-    fn store(&mut self, place: Place, bytes: u32) {
+    fn store(&mut self, place: MemoryOperand, bytes: u32) {
         let operand = self.operand(place);
         let value = name(self.value, bytes.min(8));
         match bytes {
@@ -265,7 +265,7 @@ impl Writer<'_> {
         }
     }
 
-    fn fill(&mut self, place: Place, bytes: u32, count: u32) {
+    fn fill(&mut self, place: MemoryOperand, bytes: u32, count: u32) {
         let operand = self.operand(place);
         let (spare, value) = (name(self.spare, 8), name(self.value, bytes));
         self.line(&format!("lea {spare}, {operand}"));
@@ -286,7 +286,7 @@ impl Writer<'_> {
         }
     }
 
-    fn callee(&mut self, caller: &str, place: Place, bytes: u32) {
+    fn callee(&mut self, caller: &str, place: MemoryOperand, bytes: u32) {
         let _ = writeln!(
             self.text,
             ".globl {caller}_in\n.type {caller}_in, @function\n.p2align 4\n{caller}_in:"

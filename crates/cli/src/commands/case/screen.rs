@@ -64,7 +64,6 @@ fn table(mesh: &MeshReport, scans: &[ScanOfVariant]) -> String {
     out + "\n"
 }
 
-/// "9.65 [9.60, 9.70]".
 fn number(reading: &Reading, digits: usize) -> String {
     match reading {
         Reading::Measured(m) => {

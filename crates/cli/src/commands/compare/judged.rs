@@ -171,7 +171,7 @@ fn threats(judgement: &Judgement) -> String {
 #[cfg(test)]
 mod tests {
     use stallscope::compare::results::parse;
-    use stallscope::compare::stats::families::Adjustment;
+    use stallscope::stats::families::Adjustment;
 
     use super::*;
     use crate::terminal::plain;

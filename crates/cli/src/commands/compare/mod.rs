@@ -11,12 +11,12 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use stallscope::compare::results::looks_like_results;
-use stallscope::compare::stats::families::Adjustment;
 use stallscope::compare::{
     CommandLine, Comparison, Decision, MAX_PAIRS, ProcessRunner, Progress, Settings, Until,
     Warning, compare, same_code,
 };
 use stallscope::report;
+use stallscope::stats::families::Adjustment;
 
 use super::gate::Gate;
 use super::metric::MetricArgs;
@@ -43,7 +43,7 @@ Examples:
   perf stat, CSV, a column of numbers
     stallscope compare old.txt new.txt
 
-Two files that nobody may execute (or two criterion folders) are results; anything
+Two files that are not executable (or two criterion folders) are results; anything
 else is run. --as says it when that guess is wrong.
 
 Exit codes: 0 compared (with --fail-if: not slower), 1 slower (--fail-if), 2 bad
@@ -93,7 +93,7 @@ pub struct CompareArgs {
     /// Compare BEFORE with itself and keep what nothing looks like here
     #[arg(long, conflicts_with = "after")]
     aa: bool,
-    /// What BEFORE and AFTER are [default: results, if both are files that nobody may execute]
+    /// What BEFORE and AFTER are [default: results, if both are files that are not executable]
     #[arg(long = "as", value_enum, value_name = "KIND")]
     kind: Option<Kind>,
     /// Stop when this is known (a confidence sequence, from 10 pairs on; --pairs is then the most)

@@ -314,7 +314,6 @@ fn judge(
     Ok(())
 }
 
-/// Samples of every program.
 fn samples(args: &LayoutArgs, context: &Context, images: &[Image]) -> anyhow::Result<Vec<Samples>> {
     if args.samples.is_empty() {
         let bar = context.progress(images.len() as u64, "sampling");

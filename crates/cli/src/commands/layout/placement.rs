@@ -61,23 +61,23 @@ fn fighters(label: &str, set: &OverfullSet, ways: u32) -> String {
         set.set, set.lines, set.misses
     );
     let mut out = paint(STRONG, head);
-    for tenant in set.tenants.iter().take(MOST_LINES) {
-        let line = tenant.line.map(|l| format!("{l}  ")).unwrap_or_default();
-        let evicts = tenant.evicts.first().map(|rival| {
-            let name = clip(short_name(&rival.function), NAME_WIDTH);
-            format!(" evicts {name}+{:#x}", rival.offset_bytes)
+    for resident in set.residents.iter().take(MOST_LINES) {
+        let line = resident.line.map(|l| format!("{l}  ")).unwrap_or_default();
+        let evicts = resident.evicts.first().map(|evicted| {
+            let name = clip(short_name(&evicted.function), NAME_WIDTH);
+            format!(" evicts {name}+{:#x}", evicted.offset_bytes)
         });
-        let name = clip(short_name(&tenant.function), NAME_WIDTH);
+        let name = clip(short_name(&resident.function), NAME_WIDTH);
         let text = format!(
             "{:>9}  {line}{name}+{:#x}{}",
-            tenant.misses,
-            tenant.offset_bytes,
+            resident.misses,
+            resident.offset_bytes,
             evicts.unwrap_or_default()
         );
         out += &clip(&text, WIDTH);
         out.push('\n');
     }
-    let more = set.tenants.len().saturating_sub(MOST_LINES);
+    let more = set.residents.len().saturating_sub(MOST_LINES);
     if more > 0 {
         out += &paint(FAINT, format!("           and {more} more lines\n"));
     }

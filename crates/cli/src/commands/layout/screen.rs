@@ -11,7 +11,6 @@ use super::placement;
 use crate::commands::site::{clip, short_name};
 use crate::terminal::{CAUTION, FAINT, STRONG, WIDTH, paint, wrap};
 
-/// Occupants shown per set.
 const MOST_OCCUPANTS: usize = 5;
 
 /// The whole screen; at most `most` rows in each table.

@@ -194,16 +194,16 @@ fn fighters(report: &LayoutReport) -> Table {
     ])];
     for (build, window) in BUILDS.iter().zip(&report.windows) {
         for set in &window.overfull {
-            for tenant in &set.tenants {
-                let first = tenant.evicts.first();
+            for resident in &set.residents {
+                let first = resident.evicts.first();
                 table.push(vec![
                     (*build).to_owned(),
                     set.set.to_string(),
                     set.lines.to_string(),
-                    tenant.line.map(|l| l.to_string()).unwrap_or_default(),
-                    tenant.function.clone(),
-                    tenant.offset_bytes.to_string(),
-                    tenant.misses.to_string(),
+                    resident.line.map(|l| l.to_string()).unwrap_or_default(),
+                    resident.function.clone(),
+                    resident.offset_bytes.to_string(),
+                    resident.misses.to_string(),
                     first
                         .map(|r| format!("{}+{:#x}", r.function, r.offset_bytes))
                         .unwrap_or_default(),

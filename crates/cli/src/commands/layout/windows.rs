@@ -103,7 +103,7 @@ fn whole(
     }
     if toolchain(image) == Toolchain::Go {
         window.notes.push(
-            "a Go program that is followed step by step meets its scheduler far oftener per \
+            "a Go program that is followed step by step meets its scheduler far more often per \
              operation than on its own: lines of runtime.findRunnable and the like, and their \
              misses, may be of that"
                 .to_owned(),

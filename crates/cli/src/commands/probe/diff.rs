@@ -22,7 +22,6 @@ pub struct DiffArgs {
     b: PathBuf,
 }
 
-/// What goes into the JSON.
 #[derive(Serialize)]
 struct SideBySide<'a> {
     files: [&'a PathBuf; 2],

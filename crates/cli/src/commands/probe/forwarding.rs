@@ -247,7 +247,7 @@ fn trust(page: &mut Page, report: &ForwardingReport) {
 
 fn references(page: &mut Page, report: &ForwardingReport) {
     if report.references.is_empty() {
-        page.line("published", "unknown core: nobody's figures to compare with");
+        page.line("published", "unknown core: no published figures to compare with");
     }
     for r in &report.references {
         let word = match r.agrees {

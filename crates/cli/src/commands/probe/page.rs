@@ -64,7 +64,7 @@ impl Page {
     pub fn trust(&mut self, protocol: &Protocol) {
         protocol.controls.iter().for_each(|c| self.control(c));
         if protocol.published.is_empty() {
-            self.line("published", "unknown core: nobody's figures to compare with");
+            self.line("published", "unknown core: no published figures to compare with");
         }
         protocol.published.iter().for_each(|p| self.published(p));
         self.left_out(protocol);

@@ -254,7 +254,6 @@ fn names(what: &str, all: &[String]) -> Option<String> {
     }
 }
 
-/// "+12", "-3", "0".
 fn signed(n: i64) -> String {
     if n > 0 { format!("+{n}") } else { n.to_string() }
 }

@@ -119,10 +119,10 @@ fn finish(
 ) -> anyhow::Result<Outcome> {
     output::json(context, "trace", report)?;
     if context.shows_screen() {
-        terminal::print_beside(announcement);
+        terminal::print_to_stderr(announcement);
         // Of no program's folder: a recording names the programs, and anybody can have made it.
         let text = &mut context.source_text([])?;
-        terminal::print_beside(&screen::screen(report, title, text));
+        terminal::print_to_stderr(&screen::screen(report, title, text));
     }
     Ok(Outcome::Fine)
 }

@@ -9,13 +9,10 @@ use stallscope::sim::store_buffer::LoadSite;
 use super::super::{site, words};
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
 
-/// Blocked loads that are shown.
 const MOST_LOADS: usize = 3;
-/// Crowded sets that are shown.
 const MOST_SETS: usize = 3;
 /// Functions named for one set.
 const MOST_FIGHTERS: usize = 6;
-/// Jumps that are shown.
 const MOST_JUMPS: usize = 3;
 
 /// Everything, ready to print.

@@ -99,6 +99,23 @@ fn a_mask_is_remembered() {
 }
 
 #[test]
+fn a_zero_extension_is_no_mask() {
+    // mov ecx, ecx or movzx ecx, cl or movzx ecx, cx; mov eax, [rsp+rcx*8]
+    for extension in [&[0x89, 0xc9][..], &[0x0f, 0xb6, 0xc9], &[0x0f, 0xb7, 0xc9]] {
+        let (code, a) = addresses(&[extension, &[0x8b, 0x04, 0xcc]].concat());
+        assert_eq!(index_mask(&code, &a.load(&code, 1).unwrap()), None, "{extension:x?}");
+    }
+}
+
+#[test]
+fn a_copy_loads_from_its_source_and_stores_to_its_destination() {
+    // movsq
+    let (code, a) = addresses(&[0x48, 0xa5]);
+    assert_eq!(a.load(&code, 0).unwrap().base, Some(Root::entry(Reg(6))));
+    assert_eq!(a.store(&code, 0).unwrap().base, Some(Root::entry(Reg(7))));
+}
+
+#[test]
 fn constants_beyond_four_bytes_are_kept() {
     // add rdi, 0x7fffffff (twice); mov rax, [rdi]; mov rax, [rdi-0x7fffffff]
     let add = [0x48, 0x81, 0xc7, 0xff, 0xff, 0xff, 0x7f];

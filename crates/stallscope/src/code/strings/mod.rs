@@ -109,7 +109,7 @@ pub fn string_sites(bytes: &[u8], code: &FunctionCode) -> Vec<StringSite> {
 /// The register that holds how often.
 const COUNT: Reg = Reg(1);
 
-/// The count, where the same block sets it to a constant, as most do: for these nobody needs to
+/// The count, where the same block sets it to a constant, as most do: for these there is no need to
 /// follow values through the function.
 fn set_near(code: &FunctionCode, site: usize) -> Option<Value> {
     let block = &code.blocks[code.block_of(site)];

@@ -28,7 +28,6 @@ pub(super) struct Linear {
     pub constant: i64,
 }
 
-/// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Linear(Linear),
@@ -244,7 +243,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The values at the start of every block that leads to where somebody asks, and that a path
+    /// The values at the start of every block that leads to where a value is asked for, and that a path
     /// leads to. Each register of each block changes at most twice, and slots only get fewer.
     fn block_starts(&self, leads: &[bool]) -> Vec<Option<State>> {
         let blocks = &self.code.blocks;

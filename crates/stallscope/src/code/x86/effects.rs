@@ -36,7 +36,6 @@ const ASK: u64 = 1 << 62;
 const FIRST_OPERAND_BIT: u32 = 16;
 const BITS_OF_OPERAND: u32 = 4;
 
-/// The effects of one instruction.
 pub(super) fn effects(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Effects {
     let has_memory = (0..raw.op_count()).any(|o| raw.op_kind(o) == OpKind::Memory);
     let kind = 2 * raw.code() as usize + usize::from(has_memory);

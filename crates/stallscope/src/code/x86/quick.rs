@@ -115,7 +115,7 @@ impl Prefixes {
 
 /// The operand that a ModRM byte names.
 #[derive(Clone, Copy)]
-enum Place {
+enum RmOperand {
     Register(u8),
     Memory(RawAddress),
 }
@@ -124,10 +124,9 @@ enum Place {
 #[derive(Clone, Copy)]
 struct ModRm {
     reg: u8,
-    place: Place,
+    place: RmOperand,
 }
 
-/// One instruction on its way.
 struct One<'a, 'i> {
     cursor: Cursor<'a>,
     prefixes: Prefixes,
@@ -145,7 +144,7 @@ impl One<'_, '_> {
         let reg = byte >> 3 & 7 | (rex & 4) << 1;
         let (mode, low) = (byte >> 6, byte & 7);
         if mode == 3 {
-            return Some(ModRm { reg, place: Place::Register(low | (rex & 1) << 3) });
+            return Some(ModRm { reg, place: RmOperand::Register(low | (rex & 1) << 3) });
         }
         let mut raw = RawAddress { scale: 1, ..RawAddress::default() };
         if low == 4 {
@@ -155,14 +154,14 @@ impl One<'_, '_> {
             raw.index = (index != 4).then_some(Reg(index));
             if sib & 7 == 5 && mode == 0 {
                 raw.displacement = self.cursor.signed32()?;
-                return Some(ModRm { reg, place: Place::Memory(raw) });
+                return Some(ModRm { reg, place: RmOperand::Memory(raw) });
             }
             raw.base = Some(Reg(sib & 7 | (rex & 1) << 3));
         } else if low == 5 && mode == 0 {
             let distance = self.cursor.signed32()?;
             let end = self.address.wrapping_add((self.cursor.at + immediate_bytes) as u64);
             raw.displacement = end.wrapping_add_signed(distance) as i64;
-            return Some(ModRm { reg, place: Place::Memory(raw) });
+            return Some(ModRm { reg, place: RmOperand::Memory(raw) });
         } else {
             raw.base = Some(Reg(low | (rex & 1) << 3));
         }
@@ -171,7 +170,7 @@ impl One<'_, '_> {
             1 => self.cursor.signed8()?,
             _ => self.cursor.signed32()?,
         };
-        Some(ModRm { reg, place: Place::Memory(raw) })
+        Some(ModRm { reg, place: RmOperand::Memory(raw) })
     }
 
     /// The register with this number in an operand of one byte: without REX, 4 to 7 are the second
@@ -204,23 +203,22 @@ impl One<'_, '_> {
         self.insn.store = Some(Access { size_bytes, address });
     }
 
-    /// Reads the operand.
-    fn read(&mut self, place: Place, bytes: u16) {
-        if let Place::Memory(address) = place {
+    fn read(&mut self, place: RmOperand, bytes: u16) {
+        if let RmOperand::Memory(address) = place {
             self.load(address, bytes);
         }
     }
 
     /// Overwrites the operand with something unknown.
-    fn write(&mut self, place: Place, bytes: u16) {
+    fn write(&mut self, place: RmOperand, bytes: u16) {
         match place {
-            Place::Register(number) => self.clobber(number, bytes),
-            Place::Memory(address) => self.store(address, bytes),
+            RmOperand::Register(number) => self.clobber(number, bytes),
+            RmOperand::Memory(address) => self.store(address, bytes),
         }
     }
 
     /// Changes the operand to something unknown.
-    fn change(&mut self, place: Place, bytes: u16) {
+    fn change(&mut self, place: RmOperand, bytes: u16) {
         self.read(place, bytes);
         self.write(place, bytes);
     }

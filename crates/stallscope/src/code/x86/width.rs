@@ -4,7 +4,7 @@
 /// The widest plain access there is.
 const MOST_BYTES: u64 = 64;
 
-/// At the most so many bytes; nought for what touches none.
+/// At the most so many bytes; zero for what touches none.
 pub(super) fn widest_bytes(insn: &[u8]) -> u64 {
     let (mut narrow, mut repeat, mut long) = (false, 0, false);
     for (at, op) in insn.iter().enumerate() {

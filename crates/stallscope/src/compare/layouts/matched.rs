@@ -12,19 +12,19 @@ use serde::{Deserialize, Serialize};
 use super::LayoutRun;
 use super::split::Part;
 use crate::compare::schedule::Arm;
-use crate::compare::stats::signed_rank;
-use crate::compare::stats::student::{PairedT, paired_t};
+use crate::stats::signed_rank;
+use crate::stats::student::{PairedT, paired_t};
 
 /// B over A at one level of the knobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LevelEffect {
     /// The level in words, for example `align=32`.
     pub level: String,
-    /// B over A there.
+    /// Ratio of B over A at this level of the condition.
     pub effect: Part,
 }
 
-/// How the levels agree.
+/// Whether the effect is the same at every level of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
@@ -34,16 +34,16 @@ pub enum Agreement {
     ChangesSign,
     /// Beyond noise at some levels, and never against them.
     Partly,
-    /// Beyond noise nowhere.
+    /// No level shows an effect beyond noise.
     Nowhere,
 }
 
-/// All levels together.
+/// The effect at each level of a condition, and over all levels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matched {
     /// The effect at each level.
     pub levels: Vec<LevelEffect>,
-    /// How they agree.
+    /// Whether the levels show the same effect.
     pub agreement: Agreement,
     /// Levels as pairs: the mean over them; absent for one level, or without any spread.
     pub over_levels: Option<PairedT>,

@@ -34,7 +34,7 @@ pub use split::{
     CellRun, LayoutValue, Part, Source, Split, layout_medians, split, spread_of_cells,
 };
 
-/// The layout that the toolchain makes when nobody asks for another.
+/// The layout that the toolchain makes by default.
 pub const AS_BUILT: u32 = 0;
 
 /// Layouts per arm below which no verdict about the code is given.
@@ -43,7 +43,7 @@ pub const FEWEST_LAYOUTS: usize = 3;
 /// One run of one layout.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayoutRun {
-    /// Which program.
+    /// Arm that was run.
     pub arm: Arm,
     /// Which placement of it; 0 is the build as it comes, see [`AS_BUILT`].
     pub layout: u32,
@@ -62,11 +62,11 @@ pub enum LayoutError {
         "layout {layout} of arm {arm} has the value {value}; only amounts above zero have ratios"
     )]
     Value {
-        /// Which arm.
+        /// Arm of the layout.
         arm: Arm,
-        /// Which layout.
+        /// Number of the layout; 0 is the build as it comes.
         layout: u32,
-        /// What was found.
+        /// The amount that is not above zero.
         value: f64,
     },
     /// One arm has no random layout with a run.

@@ -8,8 +8,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::stats::POWER;
-use crate::compare::stats::power::two_sample_power;
+use crate::stats::POWER;
+use crate::stats::power::{least_count, two_sample_power};
 
 /// More layouts than this are not planned: the spread has to go down instead.
 const MOST_LAYOUTS: usize = 100_000;
@@ -21,20 +21,20 @@ const MOST_RUNS: u32 = 50;
 pub struct Pilot {
     /// Spread of a run within its layout (log).
     pub run_sd_log: f64,
-    /// Spread between layouts (log).
+    /// Standard deviation between layouts, natural logarithm.
     pub layout_sd_log: f64,
     /// Time to make one layout, on as many processors as builds use together.
     pub build_ns: f64,
-    /// Time of one run.
+    /// Wall time of one run, ns.
     pub run_ns: f64,
 }
 
 /// What to do, and what it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
-    /// Layouts of each arm.
+    /// Layouts to build of each arm.
     pub layouts_per_arm: u64,
-    /// Runs of each layout.
+    /// Runs to make of each layout.
     pub runs_per_layout: u32,
     /// Builds and runs of both arms together, in nanoseconds.
     pub expected_ns: f64,
@@ -67,20 +67,7 @@ impl Pilot {
 /// Layouts per arm that show `effect_log` with 80 % power; `None` for no effect or absurd numbers.
 #[must_use]
 pub fn layouts_needed(layout_sd_log: f64, effect_log: f64) -> Option<usize> {
-    let size = effect_log.abs() / layout_sd_log;
-    if size.is_nan() || size <= 0.0 {
-        return None;
-    }
-    let enough = |n| two_sample_power(n, size) >= POWER;
-    if !enough(MOST_LAYOUTS) {
-        return None;
-    }
-    let (mut low, mut high) = (1, MOST_LAYOUTS);
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if enough(middle) { high = middle } else { low = middle }
-    }
-    Some(high)
+    least_count(MOST_LAYOUTS, |n| two_sample_power(n, effect_log.abs() / layout_sd_log))
 }
 
 /// The smallest effect (log) that so many layouts per arm show with 80 % power.

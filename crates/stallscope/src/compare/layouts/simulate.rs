@@ -19,7 +19,7 @@ pub struct LayoutMachine {
     pub run_sd_log: f64,
     /// What the builds as they come owe to their placement (log), for A and B.
     pub as_built_log: [f64; 2],
-    /// What else happens.
+    /// Noise of the invented machine.
     pub noise: Noise,
     /// Whether a calibration chain around each run sees the neighbour, so that the run is repeated.
     pub guarded: bool,

@@ -9,11 +9,11 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 use super::planning::{detectable, layouts_needed};
 use super::{AS_BUILT, FEWEST_LAYOUTS, LayoutError, LayoutRun};
 use crate::compare::schedule::Arm;
-use crate::compare::stats::ALPHA;
-use crate::compare::stats::robust::{median, robust_sd, sorted};
-use crate::compare::stats::student::{mean_and_sd, t_quantile};
-use crate::compare::stats::welch::{Welch, from_parts, welch};
 use crate::compare::verdict::Decision;
+use crate::stats::ALPHA;
+use crate::stats::robust::{median, robust_sd, sorted};
+use crate::stats::student::{mean_and_sd, t_quantile};
+use crate::stats::welch::{Welch, from_parts, welch};
 
 /// Variance of a median over the variance of a mean, for normal noise and many runs.
 const MEDIAN_PRICE: f64 = std::f64::consts::FRAC_PI_2;
@@ -43,7 +43,7 @@ pub struct LayoutValue {
 /// A part of the difference, as a log ratio of B over A, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
-    /// The estimate.
+    /// Estimate of the part, natural logarithm of the ratio.
     pub log_ratio: f64,
     /// Lower end of the interval.
     pub low_log: f64,
@@ -97,7 +97,7 @@ pub struct Split {
     pub observed: Option<Part>,
     /// What stays over random placements.
     pub code: Option<Part>,
-    /// The test behind `code`.
+    /// Welch's test of the layout values, which `code` rests on.
     pub welch: Option<Welch>,
     /// What the builds as they come owe to their placement: observed minus code.
     pub placement: Option<Part>,

@@ -19,7 +19,7 @@ pub enum ResultError {
         "{0} is no text: expected results of a benchmark (is it a program? then mark it executable)"
     )]
     NotText(String),
-    /// Nothing in it.
+    /// The file has no measurement.
     #[error("{0} is empty: the benchmark wrote no results")]
     Empty(String),
     /// In no format that we know.
@@ -33,7 +33,7 @@ pub enum ResultError {
     Json {
         /// The file.
         path: String,
-        /// What it should be.
+        /// Name of the format.
         what: String,
         /// What the parser said, with line and column.
         cause: serde_json::Error,
@@ -43,7 +43,7 @@ pub enum ResultError {
     Line {
         /// The file.
         path: String,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: usize,
         /// What is wrong with it, and what was expected.
         what: String,
@@ -55,25 +55,25 @@ pub enum ResultError {
     Value {
         /// The file.
         path: String,
-        /// Where in it.
+        /// Line or benchmark in the file.
         place: String,
-        /// What stands there.
+        /// The value that stands there.
         value: f64,
     },
-    /// A unit of time that nobody knows.
+    /// An unknown unit of time.
     #[error("{path}, {place}: the unit `{unit}` is not known (ns, us, ms or s)")]
     Unit {
         /// The file.
         path: String,
-        /// Where in it.
+        /// Line or benchmark in the file.
         place: String,
-        /// What stands there.
+        /// The unit that stands there.
         unit: String,
     },
     /// One benchmark in units that do not convert.
     #[error("`{name}` is in {old} in one file and in {new} in the other; the same unit is needed")]
     MixedUnits {
-        /// The benchmark.
+        /// Name of the benchmark.
         name: String,
         /// The unit in the first file.
         old: String,

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::threats::{of_files, of_series};
 use super::units::convert;
 use super::{Better, Format, ResultError, ResultFile, Series, Threat};
-use crate::compare::stats::ALPHA;
-use crate::compare::stats::families::{Adjustment, adjust};
-use crate::compare::stats::rank_sum;
-use crate::compare::stats::robust::{quartiles, sorted};
-use crate::compare::stats::student::mean_and_sd;
-use crate::compare::stats::welch::from_parts;
 use crate::compare::verdict::Decision;
+use crate::stats::ALPHA;
+use crate::stats::families::{Adjustment, adjust};
+use crate::stats::rank_sum;
+use crate::stats::robust::{quartiles, sorted};
+use crate::stats::student::mean_and_sd;
+use crate::stats::welch::from_parts;
 
 /// Samples on each side from which "equivalent" may be said.
 const FEWEST_FOR_EQUIVALENCE: usize = 6;
@@ -22,9 +22,9 @@ const FEWEST_FOR_EQUIVALENCE: usize = 6;
 /// What is said about a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileRecord {
-    /// As it was named.
+    /// Path of the file as the user named it.
     pub path: String,
-    /// Who wrote it.
+    /// Format of the file, by the tool that writes it.
     pub format: Format,
     /// What it says about its circumstances.
     pub config: BTreeMap<String, String>,
@@ -35,9 +35,9 @@ pub struct FileRecord {
 pub struct Centre {
     /// Median; the mean where no samples were kept.
     pub value: f64,
-    /// Lower quartile.
+    /// Lower quartile of the samples.
     pub low: f64,
-    /// Upper quartile.
+    /// Upper quartile of the samples.
     pub high: f64,
     /// Samples; 0 where none were kept.
     pub n: u64,
@@ -48,9 +48,9 @@ pub struct Centre {
 pub struct Change {
     /// The estimate (Hodges–Lehmann of logs).
     pub log_ratio: f64,
-    /// Lower end.
+    /// Lower end of the interval, natural logarithm of the ratio.
     pub low_log: f64,
-    /// Upper end.
+    /// Upper end of the interval, natural logarithm of the ratio.
     pub high_log: f64,
     /// What the interval really covers.
     pub confidence: f64,
@@ -59,15 +59,15 @@ pub struct Change {
 /// One benchmark in one unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
-    /// The benchmark.
+    /// Name of the benchmark.
     pub name: String,
-    /// The unit of both.
+    /// Unit in which both centres are given.
     pub unit: String,
-    /// Which way is better.
+    /// Whether lower or higher values are better.
     pub better: Better,
-    /// OLD.
+    /// Centre of the samples of OLD.
     pub old: Centre,
-    /// NEW.
+    /// Centre of the samples of NEW.
     pub new: Centre,
     /// NEW over OLD by the medians; absent when OLD is zero.
     pub median_ratio: Option<f64>,
@@ -86,19 +86,19 @@ pub struct Row {
 /// All rows of one unit as one number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Geomean {
-    /// The unit.
+    /// Unit of the rows that are averaged.
     pub unit: String,
-    /// Rows behind it.
+    /// Number of rows in the mean.
     pub rows: u64,
     /// Geometric mean of the ratios of medians, as a log ratio, with an interval for these
     /// benchmarks (not for others like them).
     pub change: Change,
 }
 
-/// Two files, judged.
+/// What two files of results show, row by row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
-    /// OLD and NEW.
+    /// The files, OLD first.
     pub files: [FileRecord; 2],
     /// The smallest effect of interest as a share.
     pub effect: f64,
@@ -159,14 +159,14 @@ fn pair_up<'a>(
     new: &ResultFile,
 ) -> Result<(Pairs<'a>, [Vec<String>; 2]), ResultError> {
     // Two files with one nameless thing each are about that thing, whatever it is called.
-    let lonely = matches!(old.format, Format::Hyperfine | Format::Numbers | Format::Csv)
+    let is_one_series = matches!(old.format, Format::Hyperfine | Format::Numbers | Format::Csv)
         && old.series.len() == 1
         && new.series.len() == 1;
     let mut pairs = Vec::new();
     let mut taken = vec![false; new.series.len()];
     let mut only_old = Vec::new();
     for a in &old.series {
-        let named = |b: &Series| b.name == a.name || lonely;
+        let named = |b: &Series| b.name == a.name || is_one_series;
         let fits = |b: &Series| named(b) && convert(&b.unit, &a.unit).is_some();
         if let Some(at) = new.series.iter().position(fits) {
             let (b, scale) = (&new.series[at], convert(&new.series[at].unit, &a.unit));

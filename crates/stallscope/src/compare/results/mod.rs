@@ -3,7 +3,7 @@
 //! One reader per format, each from text to [`Series`]; [`judge`] compares two files series by
 //! series with the test that benchstat uses; [`Threat`] names what a careful reader would hold
 //! against the numbers. Readers are tolerant of what they do not know and strict about what they
-//! use: a number that is none, a unit nobody knows and a file cut in half are errors with a place.
+//! use: a number that is none, an unknown unit and a file cut in half are errors with a place.
 
 mod columns;
 mod criterion;
@@ -30,7 +30,7 @@ pub use error::ResultError;
 pub use judge::{Centre, Change, FileRecord, Geomean, Judgement, Row, judge};
 pub use threats::Threat;
 
-/// Files above this are refused: nobody measured that much by hand.
+/// Files above this are refused: no benchmark writes that much.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// Who wrote a file of results.
@@ -67,13 +67,13 @@ impl std::fmt::Display for Format {
     }
 }
 
-/// Which way is better.
+/// Whether lower or higher values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Times, bytes, misses.
+    /// Lower is better: times, bytes, misses.
     Lower,
-    /// Rates.
+    /// Higher is better: rates.
     Higher,
 }
 
@@ -91,11 +91,11 @@ pub struct Summary {
 /// The samples of one benchmark in one unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// The benchmark.
+    /// Name of the benchmark.
     pub name: String,
     /// The unit as it is shown; times of files that mix units are in nanoseconds.
     pub unit: String,
-    /// Which way is better.
+    /// Whether lower or higher values are better.
     pub better: Better,
     /// The samples in the order of the file.
     pub values: Vec<f64>,
@@ -106,15 +106,15 @@ pub struct Series {
 /// Everything that was read from one file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultFile {
-    /// As it was named.
+    /// Path of the file as the user named it.
     pub path: String,
-    /// Who wrote it.
+    /// Format of the file, by the tool that writes it.
     pub format: Format,
     /// Its series, in the order of the file.
     pub series: Vec<Series>,
     /// What the file says about its circumstances: machine, package, library.
     pub config: BTreeMap<String, String>,
-    /// Equal for equal content.
+    /// Fingerprint of the content: equal for equal content.
     pub digest: u64,
 }
 

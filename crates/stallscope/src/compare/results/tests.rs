@@ -1,8 +1,8 @@
 //! Every format, every way to be broken, and benchstat's own numbers.
 
 use super::*;
-use crate::compare::stats::families::Adjustment;
 use crate::compare::verdict::Decision;
+use crate::stats::families::Adjustment;
 
 const OLD: &str = include_str!("../../../tests/results/old.txt");
 const NEW: &str = include_str!("../../../tests/results/new.txt");

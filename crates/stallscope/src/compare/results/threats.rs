@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Format, ResultFile, Series};
-use crate::compare::stats::ranks::{correlation_p, spearman};
-use crate::compare::stats::robust::sorted;
-use crate::compare::stats::student::mean_and_sd;
+use crate::stats::ranks::{correlation_p, spearman};
+use crate::stats::robust::sorted;
+use crate::stats::student::mean_and_sd;
 
 /// Below this p-value a drift is mentioned; low, because many series are looked at.
 const ALARM_P: f64 = 0.001;
@@ -32,54 +32,54 @@ pub enum Threat {
     },
     /// The samples of a series move with their order.
     Drift {
-        /// The series.
+        /// Name of the series.
         name: String,
-        /// Which file.
+        /// File that the series is from.
         file: String,
         /// Rank correlation of value and order.
         spearman: f64,
     },
-    /// One build each.
+    /// Each file is about one build, so code and layout cannot be told apart.
     OneLayout,
-    /// Only means were kept.
+    /// The file keeps a mean and no samples.
     NoRawSamples {
-        /// The series.
+        /// Name of the series.
         name: String,
     },
     /// Too few samples for a test at 5 %.
     TooFew {
-        /// The series.
+        /// Name of the series.
         name: String,
-        /// Samples of both sides.
+        /// Number of samples in OLD and NEW.
         samples: [usize; 2],
     },
-    /// Two humps.
+    /// The samples lie around two centres.
     Bimodal {
-        /// The series.
+        /// Name of the series.
         name: String,
-        /// Which file.
+        /// File that the series is from.
         file: String,
-        /// Centres of the humps.
+        /// The two centres, lower first.
         centres: [f64; 2],
         /// Share of samples in the upper hump.
         upper_share: f64,
     },
     /// Every sample is the same.
     NoVariance {
-        /// The series.
+        /// Name of the series.
         name: String,
-        /// Which file.
+        /// File that the series is from.
         file: String,
     },
     /// Samples of one process are not independent.
     OneProcess,
     /// The files say that circumstances differ.
     Circumstances {
-        /// What.
+        /// Circumstance that differs, such as the processor.
         key: String,
-        /// In the first file.
+        /// Its value in OLD.
         old: String,
-        /// In the second file.
+        /// Its value in NEW.
         new: String,
     },
     /// Both files hold the same bytes.

@@ -11,7 +11,7 @@ const MOST_VARIANTS: usize = 1000;
 /// Names that templates have besides the axes.
 const RESERVED: [&str; 3] = ["out", "layout", "seed"];
 
-/// One thing that varies.
+/// A name in the templates and the values that it takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Axis {
     /// Its name in templates, without braces.
@@ -46,7 +46,7 @@ impl Axis {
     }
 }
 
-/// One combination of values.
+/// One value of every axis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Variant {
     /// Name and value of every axis, in order.

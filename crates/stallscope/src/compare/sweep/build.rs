@@ -4,7 +4,7 @@
 //! sources, the programs that the template names, the environment that compilers read and the folder
 //! that they run in. What a build wrote counts only once it is whole: a note beside it holds its fingerprint when the
 //! build has ended well, and what no longer has it is built again. Cells that differ only in how they are run have one key, and two sweeps may share
-//! the cache: whoever builds a key holds a lock on it, the others wait and take what came out.
+//! the cache: a builder holds a lock on its key, the others wait and take what came out.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -26,21 +26,21 @@ const SKIPPED: [&str; 4] = ["target", "node_modules", "build", "__pycache__"];
 /// How long one who waits for another's build sleeps before it looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// How a build ended.
+/// Whether a build left a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildOutcome {
-    /// There is a file.
+    /// The build left a program.
     Built {
-        /// It.
+        /// Path of the program in the cache.
         program: PathBuf,
         /// Time the build took; 0 when it came from the cache.
         build_ns: u64,
     },
     /// There is none, and this is why.
     Failed {
-        /// One sentence.
+        /// Why it failed, as a sentence.
         why: String,
-        /// What the build said.
+        /// File with the output of the build.
         log: PathBuf,
     },
 }
@@ -156,7 +156,7 @@ impl Builder {
         }
     }
 
-    /// Waits until nobody else builds this key, in this process or another. The lock goes with the
+    /// Waits until no other builds this key, in this process or another. The lock goes with the
     /// file, so with a process that is killed.
     fn lock(&self, key: u64, interrupt: &AtomicBool) -> Result<File, SweepError> {
         let path = self.folder.join(format!("{key:016x}.lock"));
@@ -236,7 +236,6 @@ pub(super) fn quoted(path: &Path) -> Result<String, SweepError> {
     word.map(Into::into).map_err(|cause| SweepError::File { path: path.into(), cause })
 }
 
-/// A running fingerprint of sources.
 struct Print {
     hash: u64,
     files: usize,

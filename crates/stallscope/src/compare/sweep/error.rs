@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::compare::MeasureError;
 use crate::trace::child::ChildError;
 
 /// Why a sweep has no result.
@@ -11,28 +12,28 @@ pub enum SweepError {
     /// An axis without a name, without values, or twice.
     #[error("axis `{name}`: {what}")]
     Axis {
-        /// Its name.
+        /// Name of the axis.
         name: String,
-        /// What is wrong.
+        /// Why it is refused.
         what: String,
     },
-    /// A template with a name in braces that nobody defined.
+    /// A template with a name in braces that is not defined.
     #[error(
         "`{{{name}}}` in `{template}` is no axis (known: {known}); write `{{{{{name}}}}}` for the \
          braces themselves"
     )]
     Placeholder {
-        /// The unknown name.
+        /// The name that is not defined.
         name: String,
-        /// Where it stands.
+        /// Template that holds the name.
         template: String,
-        /// What there is.
+        /// Names that are defined.
         known: String,
     },
     /// A template that cannot be split into words, or is empty.
     #[error("the run template `{0}` is empty or has a quote that is not closed")]
     RunTemplate(String),
-    /// A file is built and nobody runs it, or the other way round.
+    /// A file is built and not run, or run and not built.
     #[error("{0}")]
     Templates(String),
     /// Not one variant could be built.
@@ -44,11 +45,11 @@ pub enum SweepError {
          linker; put `{{layout}}` into --build where flags go, or choose another --knob"
     )]
     KnobWithoutEffect {
-        /// The variant.
+        /// Variant in words.
         variant: String,
-        /// How many layouts.
+        /// Number of layouts that were asked for.
         layouts: u32,
-        /// The knob.
+        /// Knob that was asked for.
         knob: String,
     },
     /// A file in the cache is no longer the one that was built.
@@ -62,9 +63,9 @@ pub enum SweepError {
     Run {
         /// Variant and layout in words.
         cell: String,
-        /// What was started.
+        /// Command that was run.
         command: String,
-        /// What happened.
+        /// How the command failed.
         what: String,
     },
     /// A run has nothing of what the answer is about.
@@ -72,12 +73,12 @@ pub enum SweepError {
     Unmeasured {
         /// Variant and layout in words.
         cell: String,
-        /// What is missing.
-        what: String,
+        /// Why the run has no amount.
+        what: MeasureError,
     },
     /// What the answer should be about does not exist here.
-    #[error("{0}")]
-    Measure(String),
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
     /// A child could not be started or watched.
     #[error(transparent)]
     Child(#[from] ChildError),

@@ -41,7 +41,7 @@ pub struct SweepSettings {
     pub axes: Vec<Axis>,
     /// Random placements of each variant, besides the build as it comes.
     pub layouts: u32,
-    /// What makes the placements.
+    /// Knob that makes the placements.
     pub knob: Knob,
     /// How a variant is built, by a shell; absent when the run template needs no build.
     pub build: Option<String>,
@@ -73,7 +73,7 @@ pub struct SweepSettings {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Cell {
-    /// Which variant, from 0.
+    /// Number of the variant, from 0.
     pub variant: u32,
     /// Which placement; 0 is the build as it comes.
     pub layout: u32,
@@ -82,12 +82,12 @@ pub struct Cell {
 /// One run of one cell.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepRun {
-    /// What was run.
+    /// Variant and placement that was run.
     #[serde(flatten)]
     pub cell: Cell,
-    /// In which round.
+    /// Number of the round, from 0.
     pub round: u32,
-    /// What it took.
+    /// Times, memory and counts of the run.
     #[serde(flatten)]
     pub amounts: Amounts,
     /// How often it was repeated because the machine was disturbed.

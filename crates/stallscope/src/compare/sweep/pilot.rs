@@ -8,7 +8,7 @@ use super::report::CellRecord;
 use super::{SweepRun, SweepSettings};
 use crate::compare::layouts::planning::Pilot;
 use crate::compare::layouts::spread_of_cells;
-use crate::compare::stats::power::pairs_needed;
+use crate::stats::power::pairs_needed;
 
 /// Rounds before the number of rounds is decided.
 pub const PILOT_ROUNDS: u32 = 3;

@@ -26,13 +26,13 @@ pub struct CellRecord {
     pub cell: Cell,
     /// The file; absent when nothing is built or the build failed.
     pub program: Option<PathBuf>,
-    /// Its length.
+    /// Length of the program's file, bytes.
     pub program_bytes: u64,
-    /// Equal for equal files.
+    /// Fingerprint of the program: equal for equal files.
     pub fingerprint: String,
     /// How long the build took; 0 when it was there already.
     pub build_ns: u64,
-    /// Why there is none.
+    /// Why there is no program, as a sentence.
     pub failure: Option<String>,
     /// What the failed build said.
     pub log: Option<PathBuf>,
@@ -85,7 +85,7 @@ impl CellRecord {
 /// How far placements of one variant lie apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
-    /// The variant in words.
+    /// Variant in words.
     pub variant: String,
     /// The unit of the amounts.
     pub unit: Unit,
@@ -93,7 +93,7 @@ pub struct Spread {
     pub as_built: Option<f64>,
     /// Random placements that were run.
     pub layouts: u32,
-    /// Median of their medians.
+    /// Median of the medians of the placements.
     pub typical: f64,
     /// The fastest placement against the typical one (log).
     pub best_log: f64,
@@ -114,14 +114,14 @@ pub struct LevelResult {
     pub split: Option<Split>,
     /// The difference of the builds as they come, by rounds; absent with fewer than six.
     pub by_rounds: Option<Part>,
-    /// The word.
+    /// Verdict about the variant.
     pub decision: Decision,
 }
 
 /// One value of the first axis against the first value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepComparison {
-    /// The base, in words.
+    /// Variant that it is compared with, in words.
     pub base: String,
     /// What is held against it.
     pub candidate: String,
@@ -144,38 +144,38 @@ pub enum SweepNote {
     JumpErratum,
     /// Some placements are the same file.
     SameFiles {
-        /// The variant.
+        /// Variant in words.
         variant: String,
-        /// Placements.
+        /// Number of placements that were asked for.
         layouts: u32,
-        /// Different files among them.
+        /// Number of different files among them.
         different: u32,
     },
     /// Two variants are the same file.
     SameVariants {
-        /// One.
+        /// First variant, in words.
         a: String,
-        /// The other.
+        /// Second variant, in words.
         b: String,
     },
     /// Two variants hold the same code in all of their functions.
     SameCode {
-        /// One.
+        /// First variant, in words.
         a: String,
-        /// The other.
+        /// Second variant, in words.
         b: String,
-        /// Functions that both have.
+        /// Functions that both programs have.
         functions: u64,
         /// Of these, how many lie elsewhere.
         moved: u64,
     },
     /// Two variants take different time in code that is the same.
     SameHotCode {
-        /// One, called A.
+        /// First variant, called A, in words.
         a: String,
-        /// The other, called B.
+        /// Second variant, called B, in words.
         b: String,
-        /// What was looked at.
+        /// The functions that were compared.
         same: SameHotCode,
     },
     /// Only the stack moved, not the code.
@@ -228,14 +228,14 @@ impl std::fmt::Display for SweepNote {
     }
 }
 
-/// Everything about a sweep.
+/// The result of `sweep`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepReport {
-    /// What was asked for.
+    /// Settings of the sweep.
     pub settings: SweepSettings,
     /// All combinations of the axes, in the order that cells number them.
     pub variants: Vec<Variant>,
-    /// Every build.
+    /// Every build, in the order of variants and placements.
     pub cells: Vec<CellRecord>,
     /// How far placements lie apart, per variant.
     pub spreads: Vec<Spread>,
@@ -243,7 +243,7 @@ pub struct SweepReport {
     pub comparisons: Vec<SweepComparison>,
     /// What the calibration chain saw.
     pub disturbances: Option<Disturbances>,
-    /// What to know.
+    /// Circumstances that limit the conclusions.
     pub notes: Vec<SweepNote>,
     /// Every run in order of time.
     pub runs: Vec<SweepRun>,
@@ -290,7 +290,7 @@ fn spread(
     placed.sort_by(f64::total_cmp);
     let all: Vec<f64> =
         if placed.is_empty() { medians.into_values().collect() } else { placed.clone() };
-    let typical = crate::compare::stats::robust::median(&all)?;
+    let typical = crate::stats::robust::median(&all)?;
     let [layout_sd_log, run_sd_log] = spread_of_cells(mine.into_iter());
     Some(Spread {
         variant: variants.get(variant as usize)?.label(),

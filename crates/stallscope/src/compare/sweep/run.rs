@@ -41,25 +41,25 @@ pub struct Folders {
 /// How far a sweep has come.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stage {
-    /// Builds have ended.
+    /// Programs are being built.
     Building {
-        /// So many.
+        /// Number that have ended.
         done: u64,
-        /// Of so many.
+        /// Number of all of them.
         of: u64,
     },
     /// Runs of an interrupted sweep are used.
     Resumed {
-        /// So many.
+        /// Number of runs that are used again.
         runs: u64,
     },
     /// Something is known before anything runs.
     Known(SweepNote),
     /// The first rounds are over: what they promise. Not when nothing is left to plan.
     Piloted(LayoutPlan),
-    /// A run has ended.
+    /// Programs are being run.
     Running {
-        /// So many.
+        /// Number that have ended.
         done: u64,
         /// Of so many, as planned so far.
         of: u64,
@@ -87,7 +87,7 @@ pub fn sweep(
     progress: &(dyn Fn(Stage) + Sync),
 ) -> Result<SweepReport, SweepError> {
     let variants = variants(&settings.axes)?;
-    settings.measure.check().map_err(SweepError::Measure)?;
+    settings.measure.check()?;
     let plan = Plan::new(settings, &variants)?;
     let builder = Builder::new(&folders.cache.join("builds"), &folders.sources)?;
     let mut cells = plan.build(&builder, interrupt, progress)?;
@@ -98,7 +98,7 @@ pub fn sweep(
     for one in &ready {
         plan.run(one, 0, interrupt)?;
     }
-    // Somebody else may share the cache.
+    // Another sweep may share the cache.
     cells.iter().try_for_each(CellRecord::check)?;
     let (runs, guard) = plan.rounds(&builder, folders, &cells, &ready, interrupt, progress)?;
     cells.iter().try_for_each(CellRecord::check)?;
@@ -280,7 +280,7 @@ impl<'a> Plan<'a> {
         };
         let word = script.as_deref().map(quoted).transpose()?;
         let (flags, carried) = self.flags(cell, word.as_deref());
-        // What a variable carries is split at blanks by whoever reads it; quotes do not help there.
+        // What a variable carries is split at blanks by its reader; quotes do not help there.
         let is_plain = script.as_ref().map(|p| p.to_string_lossy().into_owned()) == word;
         if !carried.is_empty() && !is_plain {
             return Err(SweepError::Templates(

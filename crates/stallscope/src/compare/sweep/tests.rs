@@ -25,11 +25,11 @@ fn settings(build: Option<&str>, run: &str) -> SweepSettings {
     }
 }
 
-struct Place {
+struct Workspace {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl Workspace {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
@@ -53,7 +53,7 @@ const SCRIPT: &str = "printf '#!/bin/sh\\n: {word} {layout}\\n' > {out} && chmod
 
 #[test]
 fn every_cell_is_built_and_run_in_every_round() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut wanted = settings(Some(SCRIPT), "{out}");
     wanted.layouts = 3;
     let built = Mutex::new(0);
@@ -85,7 +85,7 @@ fn every_cell_is_built_and_run_in_every_round() {
 
 #[test]
 fn a_failing_build_is_a_missing_cell_with_its_log() {
-    let place = Place::new();
+    let place = Workspace::new();
     let build = "test {word} = one || { echo no such flag >&2; exit 3; }; ".to_owned() + SCRIPT;
     let report = place.sweep(&settings(Some(&build), "{out}")).unwrap();
     let failed: Vec<&CellRecord> = report.cells.iter().filter(|c| c.failure.is_some()).collect();
@@ -98,7 +98,7 @@ fn a_failing_build_is_a_missing_cell_with_its_log() {
 
 #[test]
 fn templates_that_cannot_work_are_refused_before_anything_is_built() {
-    let place = Place::new();
+    let place = Workspace::new();
     let said = |build: Option<&str>, run: &str| place.complaint(&settings(build, run));
     assert!(said(Some("true"), "{out}").contains("does not name {out}"));
     assert!(said(Some(SCRIPT), "true").contains("would not be run"));
@@ -119,7 +119,7 @@ fn templates_that_cannot_work_are_refused_before_anything_is_built() {
 
 #[test]
 fn cells_of_one_build_build_it_once() {
-    let place = Place::new();
+    let place = Workspace::new();
     let built = place.folder.path().join("built");
     // The axis is in the run alone: all of its values are one file, asked for at the same time.
     let build = format!(
@@ -136,7 +136,7 @@ fn cells_of_one_build_build_it_once() {
 
 #[test]
 fn a_sweep_that_was_stopped_goes_on_where_it_was() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut wanted = settings(None, "true {word}");
     wanted.rounds = Some(5);
     let stop = AtomicBool::new(false);
@@ -160,7 +160,7 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
 
 #[test]
 fn stack_placements_need_no_build() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut wanted = settings(None, "true {word}");
     (wanted.knob, wanted.layouts) = (Knob::Environment, 4);
     let report = place.sweep(&wanted).unwrap();
@@ -172,7 +172,7 @@ fn stack_placements_need_no_build() {
 
 #[test]
 fn matched_axes_are_levels() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut wanted = settings(None, "true {word} {n}");
     wanted.axes.push(Axis::parse("n", "1,2,3").unwrap());
     wanted.rounds = Some(7);
@@ -184,7 +184,7 @@ fn matched_axes_are_levels() {
 
 #[test]
 fn paths_with_blanks_and_quotes_reach_the_shell_whole() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut folders = place.folders();
     folders.cache = place.folder.path().join("it's a $(touch x) cache; rm");
     let report = sweep(&settings(Some(SCRIPT), "{out}"), &folders, &NEVER, &|_| {}).unwrap();
@@ -196,7 +196,7 @@ fn paths_with_blanks_and_quotes_reach_the_shell_whole() {
 
 #[test]
 fn what_no_longer_is_what_was_built_is_built_again() {
-    let place = Place::new();
+    let place = Workspace::new();
     let wanted = settings(Some(SCRIPT), "{out}");
     let first = place.sweep(&wanted).unwrap();
     assert!(place.sweep(&wanted).unwrap().cells.iter().all(|c| c.build_ns == 0), "from the cache");
@@ -209,7 +209,7 @@ fn what_no_longer_is_what_was_built_is_built_again() {
 
 #[test]
 fn a_program_that_is_replaced_during_the_sweep_gives_no_result() {
-    let place = Place::new();
+    let place = Workspace::new();
     // The run of one cell writes over its own file.
     let run = "sh -c 'echo \"#\" >> \"$0\"' {out}";
     let said = place.complaint(&settings(Some(SCRIPT), run));

@@ -25,8 +25,8 @@
 //! Manual, store forwarding; AMD Software Optimization Guides, load-store unit; H. Wong,
 //! "Store-to-Load Forwarding and Memory Disambiguation in x86 Processors" (2014).
 
+mod aliases;
 mod calls;
-mod kin;
 mod reached;
 mod rounds;
 mod stores;
@@ -242,7 +242,7 @@ fn describe(
 
 /// What a blocked load waits longer than a forwarded one; nothing when its stores are old enough.
 fn cycles_lost(profile: &MachineProfile) -> CyclesLost {
-    // Where nobody measured it: what the published measurements of all x86-64 designs span.
+    // Where it was not measured: what the published measurements of all x86-64 designs span.
     let forwarded = profile.store_forward_cycles.as_ref().map_or(4.0, |p| p.low_cycles);
     let blocked = &profile.store_forward_blocked_cycles;
     CyclesLost { low: 0.0, high: (blocked.high_cycles - forwarded).max(0.0) }
@@ -296,7 +296,7 @@ impl std::fmt::Display for StoreWidths {
 ///
 /// The weights are judgement, not a fit: the one for a mask was doubled after the merged load of
 /// the index decoder, the case this rule was made for, ranked below cold code of the same program.
-/// Nobody has checked the order on programs whose costly sites are known beforehand.
+/// The order has not been checked on programs whose costly sites are known beforehand.
 fn weight(code: &FunctionCode, addresses: &Addresses, site: usize, blocked: &Blocked) -> f64 {
     let depth = code.innermost_loop(code.block_of(site)).map_or(0, |l| l.depth);
     let window = f64::from(WINDOW_INSTRUCTIONS);

@@ -1,7 +1,7 @@
 //! Stores of inner loops, in their first round: where a loop that fills a buffer piece by piece
 //! begins.
 //!
-//! Inside such a loop an address counts from what moves, and nobody behind the loop knows how often
+//! Inside such a loop an address counts from what moves, and behind the loop it is not known how often
 //! it moved. But the first round happens whenever the loop is entered, and where its first block
 //! stores can be said in terms of what came before the loop.
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::code::{Addresses, Flow, FunctionCode, Loop, SymbolicAddress};
 
-use super::kin::Suspects;
+use super::aliases::Suspects;
 
 /// One store; half a pair counts as one, as the strictest processors see it.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,6 @@ struct Body {
     end_call: usize,
 }
 
-/// See the module.
 pub(super) struct LoopStores {
     /// Block after block, in each from its end to its start.
     all: Vec<Store>,
@@ -154,7 +153,6 @@ impl LoopStores {
     }
 }
 
-/// The stores of one instruction.
 fn stores_of(
     code: &FunctionCode,
     addresses: &Addresses,

@@ -1,10 +1,20 @@
 //! The shapes of the first story, its innocent neighbours, and a naive byte-by-byte model.
 
 use super::*;
+use crate::machine::{ForwardingRule, Microarchitecture};
 use crate::model::Svma;
 
 /// One loop around `body`: `body; dec r15; jnz body; ret`.
 fn candidates(body: &[u8]) -> Vec<Candidate> {
+    candidates_by(&MachineProfile::for_microarchitecture(Microarchitecture::Zen5), body)
+}
+
+fn by_rule(forwarding_rule: ForwardingRule, body: &[u8]) -> Vec<Candidate> {
+    let zen_5 = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+    candidates_by(&MachineProfile { forwarding_rule, ..zen_5 }, body)
+}
+
+fn candidates_by(profile: &MachineProfile, body: &[u8]) -> Vec<Candidate> {
     let mut bytes = body.to_vec();
     bytes.extend([0x49, 0xff, 0xcf, 0x0f, 0x85]);
     let back = -(bytes.len() as i32 + 4);
@@ -13,11 +23,7 @@ fn candidates(body: &[u8]) -> Vec<Candidate> {
     let code = FunctionCode::decode(&bytes, Svma(0x1000));
     assert_eq!(code.loops.len(), 1);
     let addresses = Addresses::of(&code);
-    STORE_FORWARD.check(
-        &code,
-        &addresses,
-        &MachineProfile::for_microarchitecture(crate::machine::Microarchitecture::Zen5),
-    )
+    STORE_FORWARD.check(&code, &addresses, profile)
 }
 
 // Building blocks, written as an assembler would.
@@ -97,6 +103,35 @@ fn a_covering_store_in_between_serves_the_load() {
     // mov [rdi], eax; mov [rdi+4], ecx; mov [rdi], rbx; mov rdx, [rdi]
     let body = [0x89, 0x07, 0x89, 0x4f, 0x04, 0x48, 0x89, 0x1f, 0x48, 0x8b, 0x17];
     assert!(candidates(&body).is_empty());
+}
+
+#[test]
+fn a_covering_store_that_cannot_serve_hides_older_ones() {
+    // mov [rdi], eax; mov [rdi+4], ecx; movups [rdi-8], xmm0; mov rdx, [rdi]
+    let body = [0x89, 0x07, 0x89, 0x4f, 0x04, 0x0f, 0x11, 0x47, 0xf8, 0x48, 0x8b, 0x17];
+    let found = by_rule(ForwardingRule::SameStart, &body);
+    assert_eq!((found.len(), found[0].sets.concat()), (1, vec![2]));
+}
+
+#[test]
+fn stores_count_up_to_64_instructions_ahead_of_the_load() {
+    // mov [rdi], eax; mov [rdi+4], ecx; nops; mov rdx, [rdi]
+    let stores = |nops| {
+        let body = [&[0x89, 0x07, 0x89, 0x4f, 0x04][..], &vec![0x90; nops], &[0x48, 0x8b, 0x17]];
+        candidates(&body.concat()).first().map_or(0, |found| found.sets.concat().len())
+    };
+    assert_eq!([62, 63, 64].map(stores), [2, 1, 0]);
+}
+
+#[test]
+fn two_halves_serve_a_load_where_the_design_joins_them() {
+    // mov [rdi], eax; mov [rdi+4], ecx; mov rdx, [rdi]
+    let fields = vec![0x89, 0x07, 0x89, 0x4f, 0x04, 0x48, 0x8b, 0x17];
+    let array = [OTHER, LOAD_PAIR, NEXT, STORE_LOW, STORE_HIGH].concat();
+    for body in [fields, array] {
+        assert_eq!(by_rule(ForwardingRule::StartOrMiddle, &body).len(), 1);
+        assert!(by_rule(ForwardingRule::StartOrMiddleOrHalves, &body).is_empty());
+    }
 }
 
 #[test]
@@ -280,7 +315,6 @@ mod against_a_naive_model {
 
 #[test]
 fn a_probed_price_raises_the_grade_and_a_merging_core_has_no_such_finding() {
-    use crate::machine::{ForwardingRule, Microarchitecture};
     let mut profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
     assert_eq!(STORE_FORWARD.grade(&profile), Grade::Pattern);
     profile.store_forward_blocked_cycles.origin = PriceOrigin::Probed { probe: "p".into() };
@@ -290,13 +324,7 @@ fn a_probed_price_raises_the_grade_and_a_merging_core_has_no_such_finding() {
     let price = STORE_FORWARD.card(&profile).price;
     assert!(price.contains("measured here") && price.contains("9 cycles behind"), "{price}");
 
-    let mut bytes = [OTHER, LOAD_PAIR, NEXT, STORE_LOW, STORE_HIGH].concat();
-    bytes.extend([0x49, 0xff, 0xcf, 0x0f, 0x85]);
-    let back = -(bytes.len() as i32 + 4);
-    bytes.extend(back.to_le_bytes());
-    let code = FunctionCode::decode(&bytes, Svma(0x1000));
-    let addresses = Addresses::of(&code);
-    assert_eq!(STORE_FORWARD.check(&code, &addresses, &profile).len(), 1);
-    profile.forwarding_rule = ForwardingRule::AnyOverlap;
-    assert!(STORE_FORWARD.check(&code, &addresses, &profile).is_empty());
+    let body = [OTHER, LOAD_PAIR, NEXT, STORE_LOW, STORE_HIGH].concat();
+    assert_eq!(candidates_by(&profile, &body).len(), 1);
+    assert!(by_rule(ForwardingRule::AnyOverlap, &body).is_empty());
 }

@@ -16,7 +16,7 @@ use crate::machine::ForwardingRule;
 use crate::model::Certainty;
 
 use super::WINDOW_INSTRUCTIONS;
-use super::kin::{Kin, Suspects};
+use super::aliases::{AliasClasses, Suspects};
 use super::reached::Reached;
 use super::rounds::FirstRounds;
 use super::stores::{LoopStores, Store};
@@ -93,7 +93,6 @@ type Stores = BTreeMap<usize, (u32, i64)>;
 /// how many elements further on.
 type Group = (Option<Root>, i64);
 
-/// The stores met so far.
 #[derive(Default)]
 struct Met {
     /// They overlap the load for certain.
@@ -102,7 +101,6 @@ struct Met {
     pieces: BTreeMap<Group, Stores>,
 }
 
-/// Walks within one outermost loop.
 pub(super) struct Walk<'a> {
     code: &'a FunctionCode,
     addresses: &'a Addresses,
@@ -111,7 +109,7 @@ pub(super) struct Walk<'a> {
     stores: LoopStores,
     rounds: FirstRounds<'a>,
     /// None walks from every load, for tests.
-    kin: Option<Kin>,
+    aliases: Option<AliasClasses>,
     reached: RefCell<Reached>,
 }
 
@@ -126,16 +124,16 @@ impl<'a> Walk<'a> {
         asked: &[SymbolicAddress],
     ) -> Self {
         let rounds = FirstRounds::of(code, addresses, outer);
-        let kin = Some(Kin::of(code, addresses, outer, &mut stores, &rounds, asked));
+        let aliases = Some(AliasClasses::of(code, addresses, outer, &mut stores, &rounds, asked));
         let reached = RefCell::default();
-        Self { code, addresses, outer, rule, stores, rounds, kin, reached }
+        Self { code, addresses, outer, rule, stores, rounds, aliases, reached }
     }
 
     /// The same, without a look before each walk.
     #[cfg(test)]
-    pub fn without_kin(mut self) -> Self {
+    pub fn without_aliases(mut self) -> Self {
         self.stores.mark(|_| Suspects::MAX);
-        Self { kin: None, ..self }
+        Self { aliases: None, ..self }
     }
 
     /// The stores that keep the load at `index` from being forwarded, if there are any.
@@ -176,8 +174,8 @@ impl<'a> Walk<'a> {
 
     /// Which stores of the loop may block such a load: no others can.
     fn suspects(&self, address: &SymbolicAddress, size_bytes: u16) -> Suspects {
-        let kin = self.kin.as_ref();
-        kin.map_or(Suspects::MAX, |kin| kin.suspects(address, size_bytes, self.rule))
+        let aliases = self.aliases.as_ref();
+        aliases.map_or(Suspects::MAX, |aliases| aliases.suspects(address, size_bytes, self.rule))
     }
 
     fn blocked(&self, index: usize, address: SymbolicAddress, size_bytes: u16) -> Option<Blocked> {

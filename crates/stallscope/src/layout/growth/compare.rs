@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::measure::{self, Measured, Strings};
 use super::pairing::{Group, Key, Pair};
 use super::report::{CallChange, FunctionGrowth, FunctionSize, Growth, Reasons, StringChange};
-use super::{Build, Place};
+use super::{Build, TextSection};
 use crate::code::{Function, Image, demangle};
 
 /// Two builds, with the names of their functions.
@@ -16,13 +16,12 @@ pub(super) struct Builds<'a> {
     pub defined_after: BTreeSet<&'a str>,
 }
 
-/// What became of one function.
 pub(super) enum Outcome {
     /// The same code, perhaps elsewhere.
     Same { rep_sites: usize },
     /// Nothing but padding under a name.
     Padding { change_bytes: i64 },
-    /// Other code.
+    /// The instructions differ.
     Changed(Box<FunctionGrowth>),
 }
 
@@ -165,9 +164,9 @@ fn measured(build: &Build<'_>, group: &Group<'_>) -> (FunctionSize, Measured) {
         let member = &build.members[*index];
         let part = Measured::of(member.image, &member.origins, function);
         *match member.place(function) {
-            Place::Hot => &mut size.hot_bytes,
-            Place::Cold => &mut size.cold_bytes,
-            Place::Init => &mut size.init_bytes,
+            TextSection::Hot => &mut size.hot_bytes,
+            TextSection::Cold => &mut size.cold_bytes,
+            TextSection::Init => &mut size.init_bytes,
         } += part.code_bytes;
         sum.add(&part);
     }

@@ -43,7 +43,7 @@ struct Member<'a> {
 
 /// Where the compiler put a piece of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TextSection {
     Hot,
     Cold,
     Init,
@@ -88,20 +88,20 @@ impl<'a> Build<'a> {
 }
 
 impl Member<'_> {
-    fn place(&self, function: &Function) -> Place {
+    fn place(&self, function: &Function) -> TextSection {
         let symbol = &function.symbol;
         if symbol.ends_with(".cold") || symbol.contains(".cold.") {
-            return Place::Cold;
+            return TextSection::Cold;
         }
         let holds = |s: &&Section| {
             function.start.distance_from(s.start).is_some_and(|skip| skip < s.size_bytes)
         };
         match self.sections.iter().find(holds).map(|s| family(&s.name)) {
-            Some(".text.unlikely") => Place::Cold,
+            Some(".text.unlikely") => TextSection::Cold,
             Some(
                 ".text.startup" | ".text.exit" | ".init.text" | ".exit.text" | ".init" | ".fini",
-            ) => Place::Init,
-            _ => Place::Hot,
+            ) => TextSection::Init,
+            _ => TextSection::Hot,
         }
     }
 }
@@ -132,7 +132,7 @@ fn family(section: &str) -> &str {
 }
 
 impl SizeDifference {
-    /// Compares two builds.
+    /// What grew and shrank from one build to the other.
     #[must_use]
     pub fn of(before: &Build<'_>, after: &Build<'_>) -> Self {
         let pairs = pairing::pairs(before, after);

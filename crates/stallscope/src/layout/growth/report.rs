@@ -55,7 +55,7 @@ pub struct StringChange {
     pub instruction: String,
     /// Bytes moved; `None` where only the run knows.
     pub size_bytes: Option<u64>,
-    /// How many.
+    /// Number of call sites.
     pub sites: usize,
 }
 
@@ -64,7 +64,7 @@ pub struct StringChange {
 pub struct CallChange {
     /// Who is called, clones folded.
     pub callee: String,
-    /// How many calls.
+    /// Number of calls.
     pub calls: usize,
 }
 
@@ -96,7 +96,7 @@ pub struct FunctionGrowth {
     pub object: Option<String>,
     /// Its name in the first build, where that was another.
     pub renamed_from: Option<String>,
-    /// What became of it.
+    /// Whether the function grew, shrank, came or went.
     pub growth: Growth,
     /// By how many bytes of code, alignment not counted.
     pub change_bytes: i64,
@@ -104,7 +104,7 @@ pub struct FunctionGrowth {
     pub before: Option<FunctionSize>,
     /// It, in the second build.
     pub after: Option<FunctionSize>,
-    /// Why.
+    /// What the change in size consists of.
     pub why: Reasons,
 }
 
@@ -113,7 +113,7 @@ pub struct FunctionGrowth {
 pub struct SectionGrowth {
     /// The name, `.text.f` counted as `.text`.
     pub name: String,
-    /// What it holds.
+    /// Kind of content of the section.
     pub role: SectionRole,
     /// Its bytes in both builds.
     pub section_bytes: [u64; 2],
@@ -124,9 +124,9 @@ pub struct SectionGrowth {
 /// How many functions of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct GrowthCounts {
-    /// More code.
+    /// Functions with more code.
     pub grew: usize,
-    /// Less code.
+    /// Functions with less code.
     pub shrank: usize,
     /// Other code of the same size.
     pub rewritten: usize,
@@ -134,14 +134,14 @@ pub struct GrowthCounts {
     pub new: usize,
     /// Only in the first build.
     pub gone: usize,
-    /// The same code.
+    /// Functions with the same code.
     pub same: usize,
 }
 
 /// Functions that lost (or gained) string instructions, and what became of their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StringEffect {
-    /// How many functions.
+    /// Number of functions.
     pub functions: usize,
     /// String instructions that they lost (or gained).
     pub sites: usize,

@@ -128,11 +128,11 @@ impl Probe for CodeAlignmentProbe {
 
     #[cfg(target_arch = "x86_64")]
     fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{Protocol, Seat};
+        use super::protocol::{PinnedCore, Protocol};
         use super::rig::{KernelRig, Shape};
         use super::sampling::{GaveUp, Plan, Sampler};
-        let seat = Seat::take(bench)?;
-        let mut protocol = Protocol::new(seat.machine, seat.cpu);
+        let core = PinnedCore::take(bench)?;
+        let mut protocol = Protocol::new(core.machine, core.cpu);
         let cases = all_cases();
         // Copies of a loop lie in other lines, all at the offset that the case asks for.
         let shape = Shape {
@@ -144,14 +144,14 @@ impl Probe for CodeAlignmentProbe {
         let repetitions = vec![4096; cases.len()];
         // SAFETY: the loops touch no memory and no register but `rax` and `rsi`.
         let mut rig = unsafe {
-            KernelRig::new(seat.clock, shape, repetitions, |case, _, a| assemble(&cases[case], a))?
+            KernelRig::new(core.clock, shape, repetitions, |case, _, a| assemble(&cases[case], a))?
         };
         let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
         let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
         sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
         protocol.raw = bench.raw.then(|| sampler.raw());
         let mut report = AlignmentReport::new(&cases, &sampler.sampled(), protocol);
-        report.protocol.took_ms = seat.start.elapsed().as_millis() as u64;
+        report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
         Ok(ProbeReport::CodeAlignment(Box::new(report)))
     }
 

@@ -7,7 +7,7 @@ use super::fit::{Explanation, best};
 use super::{Body, Case, LOOPS, NEGATIVE, OFFSETS, POSITIVE, TWICE};
 use crate::machine::{LoopWindow, MachineProfile, PriceOrigin, ProfileEnvironment};
 use crate::model::Measurement;
-use crate::probes::protocol::{Control, Protocol};
+use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::published;
 use crate::probes::sampling::Sampled;
 
@@ -147,7 +147,7 @@ fn controls(look: impl Fn(Case) -> Option<Measurement>) -> Vec<Control> {
     ]
 }
 
-fn answer(loops: &[LoopReport]) -> Result<String, String> {
+fn answer(loops: &[LoopReport]) -> Answer {
     let mut words = Vec::new();
     for l in loops {
         match (l.depends, &l.best, &l.worst) {
@@ -171,8 +171,8 @@ fn answer(loops: &[LoopReport]) -> Result<String, String> {
         }
     }
     if words.is_empty() {
-        Err("too few offsets have clean samples".to_owned())
+        Answer::Open("too few offsets have clean samples".to_owned())
     } else {
-        Ok(words.join(". "))
+        Answer::Found(words.join(". "))
     }
 }

@@ -120,12 +120,12 @@ impl Probe for IcacheSetsProbe {
 
     #[cfg(target_arch = "x86_64")]
     fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{Protocol, Seat};
+        use super::protocol::{PinnedCore, Protocol};
         use super::sampling::{GaveUp, Plan, Sampler};
-        let seat = Seat::take(bench)?;
-        let protocol = Protocol::new(seat.machine, seat.cpu);
+        let core = PinnedCore::take(bench)?;
+        let protocol = Protocol::new(core.machine, core.cpu);
         let cases = all_cases();
-        let mut rig = rig::DispatchRig::new(seat.clock, &cases)?;
+        let mut rig = rig::DispatchRig::new(core.clock, &cases)?;
         // The step at the knee is a cycle and a half: medians of fewer samples scatter by half of
         // it.
         let plan = Plan { rounds: 24, limit_ns: 4_000_000_000, ..Plan::new(bench.seed) };
@@ -142,7 +142,7 @@ impl Probe for IcacheSetsProbe {
             report = IcacheReport::new(&cases, &sampler.sampled(), protocol.clone());
         }
         report.protocol.raw = bench.raw.then(|| sampler.raw());
-        report.protocol.took_ms = seat.start.elapsed().as_millis() as u64;
+        report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
         Ok(ProbeReport::IcacheSets(Box::new(report)))
     }
 

@@ -9,7 +9,7 @@ use super::line::line;
 use super::{BLOCKS, Case, LINE_STRIDE, Layout, ODD, STRIDES};
 use crate::machine::{CacheKind, CodeCache, MachineProfile, ProfileEnvironment};
 use crate::model::{Measurement, Unit};
-use crate::probes::protocol::{Control, Protocol};
+use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::published;
 use crate::probes::sampling::Sampled;
 
@@ -109,24 +109,27 @@ impl IcacheReport {
                     _ => None,
                 }
             });
-        let found = found.and_then(|words| report.against_what_is_presented(words));
+        let found = match found {
+            Answer::Found(words) => report.against_what_is_presented(words),
+            open => open,
+        };
         report.protocol.conclude(found);
         report
     }
 
     /// A curve that contradicts the processor's own word decides nothing: a guest may be lied to,
     /// but what holds decoded instructions bends the curve as well.
-    fn against_what_is_presented(&self, words: String) -> Result<String, String> {
+    fn against_what_is_presented(&self, words: String) -> Answer {
         let (Some((ways, sets, line)), Some(found), Some(found_sets)) =
             (self.presented, &self.ways, &self.sets)
         else {
-            return Ok(words);
+            return Answer::Found(words);
         };
         let (found, found_sets) = (found.value as u32, found_sets.value as u32);
         if (found, found_sets) == (ways, sets) {
-            return Ok(words);
+            return Answer::Found(words);
         }
-        Err(format!(
+        Answer::Open(format!(
             "the curve fits {found} ways of {found_sets} sets, and the processor says {ways} of \
              {sets} with lines of {line} bytes: one of the two is wrong, and nothing is kept"
         ))
@@ -134,9 +137,9 @@ impl IcacheReport {
 
     /// Ways, and the bytes of one, are those of the cache that explains all strides at once; a line
     /// is where blocks part. Sets follow.
-    fn infer(&mut self) -> Result<String, String> {
+    fn infer(&mut self) -> Answer {
         if let Some(open) = self.strides.iter().chain(&self.lines).find(|s| !s.decided) {
-            return Err(format!(
+            return Answer::Open(format!(
                 "too few clean samples at a stride of {} bytes",
                 open.stride_bytes
             ));
@@ -144,24 +147,29 @@ impl IcacheReport {
         let curve = |s: &StrideReport| Curve { layout: s.layout(), points: s.excess() };
         self.joint = joint(&self.strides.iter().map(curve).collect::<Vec<_>>());
         let Some(found) = self.joint.clone() else {
-            return Err("no cache explains the strides better than none".to_owned());
+            return Answer::Open("no cache explains the strides better than none".to_owned());
         };
         let (ways, span) = (found.ways, found.way_bytes);
         if found.rival_worse_by <= DECISIVE {
-            return Err(format!(
+            return Answer::Open(format!(
                 "{ways} ways of {span} bytes and {} of {} explain the strides equally well",
                 found.rival.0, found.rival.1
             ));
         }
         if found.cycles_at_the_top() < 3.0 * found.residual_cycles {
-            return Err(format!("the strides scatter by {:.1} cycles", found.residual_cycles));
+            return Answer::Open(format!(
+                "the strides scatter by {:.1} cycles",
+                found.residual_cycles
+            ));
         }
         // Without a measured line the usual 64 bytes would be a guess, and sets would be too.
         let Some(line) = self.line(&found) else {
-            return Err(format!("{ways} ways of {span} bytes, but the size of a line is open"));
+            return Answer::Open(format!(
+                "{ways} ways of {span} bytes, but the size of a line is open"
+            ));
         };
         self.accept(&found, line);
-        Ok(format!(
+        Answer::Found(format!(
             "{ways} ways, {} sets of {line}-byte lines ({} KiB); a line that was evicted costs \
              {:.0} cycles when nothing hides it",
             span / line,

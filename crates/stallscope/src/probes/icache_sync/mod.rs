@@ -142,16 +142,16 @@ impl Probe for IcacheSyncProbe {
 
     #[cfg(target_arch = "x86_64")]
     fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{Protocol, Seat};
-        let seat = Seat::take(bench)?;
-        let mut protocol = Protocol::new(seat.machine, seat.cpu);
+        use super::protocol::{PinnedCore, Protocol};
+        let core = PinnedCore::take(bench)?;
+        let mut protocol = Protocol::new(core.machine, core.cpu);
         let methods = there(&mut protocol);
         protocol.skipped.push("code that another thread is executing: not asked".to_owned());
-        let mut rig = rig::HardwareRig::new(seat.clock, &methods)?;
+        let mut rig = rig::HardwareRig::new(core.clock, &methods)?;
         let plan = sampling::Plan { seed: bench.seed, rounds: 25, limit_ns: 4_000_000_000 };
         let sampled = sampling::sample(&mut rig, &methods, plan, bench.interrupt)?;
         let mut report = SyncReport::new(&sampled, protocol);
-        report.protocol.took_ms = seat.start.elapsed().as_millis() as u64;
+        report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
         Ok(ProbeReport::IcacheSync(Box::new(report)))
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::sampling::Sampled;
 use super::{Method, SIZES};
 use crate::model::{Measurement, Unit};
-use crate::probes::protocol::{Control, Protocol};
+use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::published;
 
 /// One method and size.
@@ -156,11 +156,11 @@ impl SyncReport {
         ]
     }
 
-    fn answer(&self) -> Result<String, String> {
+    fn answer(&self) -> Answer {
         let serial = [Method::Serialize, Method::Iret, Method::Cpuid];
         let known = serial.into_iter().filter_map(|m| Some((m, self.sync(m, SIZES[0])?)));
         let Some((best, price)) = known.min_by(|a, b| a.1.value.total_cmp(&b.1.value)) else {
-            return Err("no serialising instruction has enough visits".to_owned());
+            return Answer::Open("no serialising instruction has enough visits".to_owned());
         };
         let mut words = format!(
             "no synchronisation ran old code in {} executions; the cheapest serialising \
@@ -182,7 +182,7 @@ impl SyncReport {
                 words += &format!("; cheaper than {} from {bytes} B on", even.flush.name());
             }
         }
-        Ok(words)
+        Answer::Found(words)
     }
 }
 

@@ -8,19 +8,17 @@ use rand_pcg::Pcg64Mcg;
 
 use super::{Method, SIZES};
 use crate::clock::Clock;
-use crate::clock::stats::{quantile, sorted};
 use crate::model::{Measurement, Unit};
 use crate::probes::ProbeError;
+use crate::stats::robust::{finite, median_interval_99, quantile};
 
 /// Where code is written and run: on this processor, or on an invented one.
 pub trait Rig: Clock {
     /// Thinks of a function of so many bytes; the sum that it returns.
     fn prepare(&mut self, bytes: usize, salt: u32) -> u64;
-    /// Writes it.
     fn write(&mut self);
     /// Makes it known.
     fn sync(&mut self, method: Method);
-    /// Reads it as data.
     fn read_back(&mut self);
     /// Runs it; its sum.
     fn execute(&mut self) -> u64;
@@ -77,7 +75,7 @@ pub fn sample<R: Rig>(
 ) -> Result<Sampled, ProbeError> {
     let mut random = Pcg64Mcg::seed_from_u64(plan.seed);
     let look_ticks =
-        quantile(&sorted(crate::clock::TickReading::take(rig, 64).overheads_ticks), 0.1);
+        quantile(&finite(crate::clock::TickReading::take(rig, 64).overheads_ticks), 0.1);
     let (start_ns, start_ticks) = (rig.now_raw_ns(), rig.now_ticks());
     let mut cells: Vec<(Method, usize, Times)> = methods
         .iter()
@@ -148,19 +146,16 @@ impl Sampled {
     /// Nanoseconds: the median with its order-statistic interval (99 %). One look at the counter
     /// is taken off.
     pub fn ns(&self, ticks: &[f64]) -> Option<Measurement> {
-        let v = sorted(ticks.iter().map(|t| (t - self.look_ticks).max(0.0) / self.ticks_per_ns));
+        let v = finite(ticks.iter().map(|t| (t - self.look_ticks).max(0.0) / self.ticks_per_ns));
         if v.len() < LEAST {
             return None;
         }
-        let n = v.len() as f64;
-        let half = 2.576 * n.sqrt() / 2.0;
-        let low = (n / 2.0 - half - 1.0).floor().max(0.0) as usize;
-        let high = ((n / 2.0 + half).ceil() as usize).min(v.len() - 1);
+        let (low, high) = median_interval_99(&v);
         Some(Measurement {
             value: quantile(&v, 0.5),
             unit: Unit::Nanoseconds,
-            low: v[low],
-            high: v[high],
+            low,
+            high,
             n: v.len(),
             how: "median; order statistics (99 %)".to_owned(),
         })

@@ -90,15 +90,15 @@ impl Probe for StoreEliminationProbe {
 
     #[cfg(target_arch = "x86_64")]
     fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{Protocol, Seat, ask_wide};
+        use super::protocol::{PinnedCore, Protocol, ask_wide};
         use crate::clock::counters::Role;
         use crate::clock::{LinuxPerf, UncorePerf};
-        let seat = Seat::take(bench)?;
-        let mut protocol = Protocol::new(seat.machine.clone(), seat.cpu);
+        let core = PinnedCore::take(bench)?;
+        let mut protocol = Protocol::new(core.machine.clone(), core.cpu);
         let avx2 = protocol.machine.features.avx2;
         protocol.leave_out_without("AVX2", avx2, "32-byte stores (filled by 16 bytes)");
         let width = if avx2 { rig::Width::Avx2 } else { rig::Width::Sse };
-        let mut filler = rig::HardwareFiller::new(seat.clock, width)?;
+        let mut filler = rig::HardwareFiller::new(core.clock, width)?;
         let plan = sampling::Plan::new(bench.seed);
         let regions = sampling::all(&mut filler, &SIZES, plan, bench.interrupt)?;
         let design = protocol.machine.microarchitecture;
@@ -120,7 +120,7 @@ impl Probe for StoreEliminationProbe {
         }
         let mut report = EliminationReport::new(&regions, wide.as_deref(), protocol);
         report.counted = counted;
-        report.protocol.took_ms = seat.start.elapsed().as_millis() as u64;
+        report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
         Ok(ProbeReport::StoreElimination(Box::new(report)))
     }
 
@@ -132,8 +132,8 @@ impl Probe for StoreEliminationProbe {
     /// Zeros over ones, then twos over ones, in the order of [`WIDE_SIZES`].
     #[cfg(target_arch = "x86_64")]
     fn wide(&self, bench: &Bench<'_>) -> Result<Option<super::Sampled>, ProbeError> {
-        let seat = super::protocol::Seat::take(bench)?;
-        let mut filler = rig::HardwareFiller::new(seat.clock, rig::Width::Avx512)?;
+        let core = super::protocol::PinnedCore::take(bench)?;
+        let mut filler = rig::HardwareFiller::new(core.clock, rig::Width::Avx512)?;
         let plan = sampling::Plan::new(bench.seed);
         let regions = sampling::all(&mut filler, &WIDE_SIZES, plan, bench.interrupt)?;
         let cells = regions.iter().flat_map(|r| {

@@ -8,7 +8,7 @@ use super::sampling::Region;
 use super::{Fill, WIDE_SIZES};
 use crate::machine::{CacheKind, Machine};
 use crate::model::Measurement;
-use crate::probes::protocol::{Control, Protocol};
+use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::{Cell, published};
 
 /// Where a region of this size lives.
@@ -221,17 +221,17 @@ fn controls(regions: &[RegionReport]) -> Vec<Control> {
     ]
 }
 
-fn answer(regions: &[RegionReport]) -> Result<String, String> {
+fn answer(regions: &[RegionReport]) -> Answer {
     let large = || regions.iter().filter(|r| matches!(r.level, Level::L3 | Level::Memory));
     let all: Vec<String> = large()
         .map(|r| format!("{} MiB ({}): {}", r.bytes >> 20, r.level.word(), finding(r)))
         .collect();
     if large().any(|r| r.eliminated.is_some()) {
-        Ok(all.join("; "))
+        Answer::Found(all.join("; "))
     } else if all.is_empty() {
-        Err("the sizes of the caches are not known".to_owned())
+        Answer::Open("the sizes of the caches are not known".to_owned())
     } else {
-        Err(all.join("; "))
+        Answer::Open(all.join("; "))
     }
 }
 

@@ -8,9 +8,9 @@ use rand_pcg::Pcg64Mcg;
 
 use super::{CHUNK_BYTES, FILLS, Fill};
 use crate::clock::Clock;
-use crate::clock::stats::{median, quantile, sorted};
 use crate::model::{Measurement, Unit};
 use crate::probes::ProbeError;
+use crate::stats::robust::{finite, median_interval_99, quantile};
 
 /// Where regions are filled: on this processor, or on an invented one.
 pub trait Filler: Clock {
@@ -135,21 +135,18 @@ impl Region {
     pub fn speed_over(&self, fill: Fill, base: Fill) -> Option<Measurement> {
         let of_block = |block: &Vec<Vec<f64>>| {
             let (a, b) = (self.ticks(block, fill), self.ticks(block, base));
-            median(a.iter().zip(&b).map(|(a, b)| (b / a).ln()))
+            quantile(&finite(a.iter().zip(&b).map(|(a, b)| (b / a).ln())), 0.5)
         };
-        let logs = sorted(self.blocks.iter().map(of_block));
+        let logs = finite(self.blocks.iter().map(of_block));
         if logs.len() < LEAST_BLOCKS {
             return None;
         }
-        let n = logs.len() as f64;
-        let half = 2.576 * n.sqrt() / 2.0;
-        let low = (n / 2.0 - half - 1.0).floor().max(0.0) as usize;
-        let high = ((n / 2.0 + half).ceil() as usize).min(logs.len() - 1);
+        let (low, high) = median_interval_99(&logs);
         Some(Measurement {
             value: quantile(&logs, 0.5).exp(),
             unit: Unit::Ratio,
-            low: logs[low].exp(),
-            high: logs[high].exp(),
+            low: low.exp(),
+            high: high.exp(),
             n: logs.len(),
             how: "median of blocks, paired by chunk; order statistics of blocks".to_owned(),
         })
@@ -159,7 +156,7 @@ impl Region {
     pub fn speed(&self, fill: Fill) -> Option<Measurement> {
         let chunk = self.bytes.min(CHUNK_BYTES) as f64;
         let all = self.blocks.iter().flat_map(|b| self.ticks(b, fill));
-        let v = sorted(all.map(|ticks| chunk / (ticks / self.ticks_per_ns)));
+        let v = finite(all.map(|ticks| chunk / (ticks / self.ticks_per_ns)));
         (!v.is_empty()).then(|| Measurement {
             value: quantile(&v, 0.5),
             unit: Unit::GigabytesPerSecond,

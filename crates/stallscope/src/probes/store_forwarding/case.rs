@@ -325,7 +325,7 @@ fn delays() -> Vec<Case> {
 /// Who serves the load of a point on the delay curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// Nobody can: two narrow stores hold its halves.
+    /// No store can: two narrow stores hold its halves.
     Blocked,
     /// The store buffer: one store holds it.
     Forwarded,

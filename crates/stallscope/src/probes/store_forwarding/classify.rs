@@ -7,7 +7,7 @@
 //!
 //! A core that puts several stores together for one load may take a few cycles more for it, which
 //! looks like a gap. A second witness decides: loads that wait for stores to reach the cache follow
-//! each other at that distance even when nobody needs their results, because the next store cannot
+//! each other at that distance even when their results are not used, because the next store cannot
 //! retire before them; loads that are merely put together overlap.
 
 use schemars::JsonSchema;

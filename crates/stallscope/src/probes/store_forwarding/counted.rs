@@ -12,7 +12,7 @@ use crate::probes::rig::Rig;
 /// Round trips under the counter: far more than what entering and leaving it may raise.
 const REPETITIONS: u64 = 20_000;
 
-/// What became of the event on this machine; `None` where nobody publishes one for the design, or
+/// What became of the event on this machine; `None` where none is published for the design, or
 /// the contrast is not among the cases.
 pub fn counted<R: Rig>(
     rig: &mut R,

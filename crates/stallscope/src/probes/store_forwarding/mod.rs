@@ -6,7 +6,7 @@
 //! store has left it when it cannot. *Sign.* The time of one store-load round trip: the loaded
 //! value is the next one to be stored. *Contrast.* 4-byte store and 8-byte load against 8-byte
 //! store and 4-byte load. *Placebo.* Two cells asked twice. *Negative control.* A load of bytes
-//! that nobody wrote. *Positive control.* The contrast must separate.
+//! that no store wrote. *Positive control.* The contrast must separate.
 //!
 //! *Literature.* H. Wong, "Store-to-Load Forwarding and Memory Disambiguation in x86 Processors"
 //! (2014); T. Downs, uarch-bench; clamchowder, Microbenchmarks; Jiajie Chen (jiegec), articles on
@@ -39,7 +39,7 @@ pub use report::{CellReport, ForwardingReport};
 use std::sync::atomic::AtomicBool;
 
 #[cfg(target_arch = "x86_64")]
-use super::protocol::{CUT_ANSWER, Seat, ask_wide};
+use super::protocol::{CUT_ANSWER, PinnedCore, ask_wide};
 use super::rig::Rig;
 use super::sampling::{GaveUp, Plan, Sampled, Sampler};
 use super::{Bench, Probe, ProbeError, ProbeReport, Protocol};
@@ -64,12 +64,12 @@ impl Probe for StoreForwardingProbe {
 
     #[cfg(target_arch = "x86_64")]
     fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        let seat = Seat::take(bench)?;
-        let mut protocol = Protocol::new(seat.machine, seat.cpu);
+        let core = PinnedCore::take(bench)?;
+        let mut protocol = Protocol::new(core.machine, core.cpu);
         let features = protocol.machine.features;
         protocol.leave_out_without("AVX", features.avx, "vector registers");
         let mut cases = case::all_cases(features.avx);
-        let mut rig = rig::hardware_rig(seat.clock, &cases)?;
+        let mut rig = rig::hardware_rig(core.clock, &cases)?;
         let mut sampler = Sampler::new(&mut rig, cases.len(), Plan::new(bench.seed));
         sample(&mut rig, &mut sampler, &cases, &protocol, bench.interrupt)
             .map_err(|GaveUp| ProbeError::Interrupted)?;
@@ -86,7 +86,7 @@ impl Probe for StoreForwardingProbe {
             Ok(_) => protocol.skipped.push(CUT_ANSWER.to_owned()),
             Err(reason) => protocol.skipped.push(reason),
         }
-        protocol.took_ms = seat.start.elapsed().as_millis() as u64;
+        protocol.took_ms = core.start.elapsed().as_millis() as u64;
         let report = ForwardingReport::new(&cases, &sampled, protocol);
         let report = ForwardingReport { counter, ..report };
         Ok(ProbeReport::StoreForwarding(Box::new(report)))
@@ -99,9 +99,9 @@ impl Probe for StoreForwardingProbe {
 
     #[cfg(target_arch = "x86_64")]
     fn wide(&self, bench: &Bench<'_>) -> Result<Option<Sampled>, ProbeError> {
-        let seat = Seat::take(bench)?;
+        let core = PinnedCore::take(bench)?;
         let cases = case::wide_cases();
-        let mut rig = rig::hardware_rig(seat.clock, &cases)?;
+        let mut rig = rig::hardware_rig(core.clock, &cases)?;
         let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
         let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
         sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;

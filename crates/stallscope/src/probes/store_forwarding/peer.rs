@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Registers};
 use super::report::ForwardingReport;
-use crate::clock::stats::{quantile, sorted};
 use crate::model::Measurement;
+use crate::stats::robust::{finite, quantile};
 
 /// Bytes of a line, rows and columns of the table.
 const LINE: usize = 64;
@@ -79,7 +79,7 @@ impl PeerMatrix {
             let load = load_of(store).filter(|load| load + load_bytes <= LINE)?;
             Some(self.nanoseconds[store][load])
         });
-        let times = sorted(times);
+        let times = finite(times);
         (!times.is_empty()).then(|| (quantile(&times, 0.5), times.len()))
     }
 

@@ -12,7 +12,6 @@ use crate::machine::Microarchitecture;
 use crate::model::Measurement;
 use crate::probes::published::{Evidence, Published};
 
-/// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
     /// 8 bytes stored, the same 8 loaded, same base register.

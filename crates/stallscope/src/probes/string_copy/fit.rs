@@ -53,7 +53,6 @@ pub struct Advice {
 
 /// Cells by question.
 pub trait Look {
-    /// The answer to one question.
     fn cycles(&self, case: &Case) -> Option<&Measurement>;
 }
 

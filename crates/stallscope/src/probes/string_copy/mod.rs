@@ -47,13 +47,13 @@ impl Probe for StringCopyProbe {
 
     #[cfg(target_arch = "x86_64")]
     fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{CUT_ANSWER, Protocol, Seat, ask_wide};
-        let seat = Seat::take(bench)?;
-        let mut protocol = Protocol::new(seat.machine.clone(), seat.cpu);
+        use super::protocol::{CUT_ANSWER, PinnedCore, Protocol, ask_wide};
+        let core = PinnedCore::take(bench)?;
+        let mut protocol = Protocol::new(core.machine.clone(), core.cpu);
         let features = protocol.machine.features;
         protocol.leave_out_without("AVX2", features.avx2, "32-byte moves");
         let mut cases = case::all_cases(features.avx2);
-        let mut sampler_rig = rig::hardware_rig(seat.clock, &cases)?;
+        let mut sampler_rig = rig::hardware_rig(core.clock, &cases)?;
         let plan = Plan { limit_ns: 5_000_000_000, ..Plan::new(bench.seed) };
         let (mut sampled, raw) = sample(&mut sampler_rig, &cases, plan, bench)?;
         match ask_wide(bench, &protocol.machine, ID) {
@@ -66,7 +66,7 @@ impl Probe for StringCopyProbe {
         }
         protocol.raw = raw;
         let mut report = StringReport::new(&cases, &sampled, protocol);
-        report.protocol.took_ms = seat.start.elapsed().as_millis() as u64;
+        report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
         Ok(ProbeReport::StringCopy(Box::new(report)))
     }
 
@@ -77,9 +77,9 @@ impl Probe for StringCopyProbe {
 
     #[cfg(target_arch = "x86_64")]
     fn wide(&self, bench: &Bench<'_>) -> Result<Option<Sampled>, ProbeError> {
-        let seat = super::protocol::Seat::take(bench)?;
+        let core = super::protocol::PinnedCore::take(bench)?;
         let cases = case::wide_cases();
-        let mut rig = rig::hardware_rig(seat.clock, &cases)?;
+        let mut rig = rig::hardware_rig(core.clock, &cases)?;
         let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
         Ok(Some(sample(&mut rig, &cases, plan, bench)?.0))
     }

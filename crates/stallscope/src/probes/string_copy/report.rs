@@ -7,7 +7,7 @@ use super::case::{CHAIN, Case, Form, Job, Method, SIZES, TWICE};
 use super::fit::{Advice, Crossover, Look, Outcome, advise, crossover, exposed};
 use crate::machine::{MachineProfile, PriceOrigin, ProfileEnvironment, StringCosts, StringPoint};
 use crate::model::Measurement;
-use crate::probes::protocol::{Control, Protocol};
+use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::published;
 use crate::probes::sampling::Sampled;
 
@@ -169,7 +169,7 @@ fn controls(cells: &Vec<StringCell>) -> Vec<Control> {
 }
 
 /// The sentence about the two pairs that compilers choose between.
-fn answer(crossovers: &[Crossover]) -> Result<String, String> {
+fn answer(crossovers: &[Crossover]) -> Answer {
     let main = |job| {
         let wanted = move |c: &&Crossover| {
             (c.job, c.rep, c.against) == (job, Method::RepQuads, Method::Moves8)
@@ -191,7 +191,9 @@ fn answer(crossovers: &[Crossover]) -> Result<String, String> {
             None => open.push(format!("{rep} was not measured")),
         }
     }
-    if words.is_empty() { Err(open.join("; ")) } else { Ok([words, open].concat().join("; ")) }
+    let is_open = words.is_empty();
+    let all = [words, open].concat().join("; ");
+    if is_open { Answer::Open(all) } else { Answer::Found(all) }
 }
 
 /// The measured value of a published quantity.

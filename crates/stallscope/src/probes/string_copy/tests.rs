@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::machine::{Machine, MachineProfile, PriceOrigin, invented};
 use crate::probes::fake::{FakeRig, disturbed, quiet};
-use crate::probes::protocol::Protocol;
+use crate::probes::protocol::{Answer, Protocol};
 
 /// Start-up and bytes per cycle of the string instructions.
 #[derive(Clone, Copy)]
@@ -109,7 +109,7 @@ fn what_was_found_becomes_probed_prices() {
 fn a_failed_control_takes_the_verdict_away() {
     let mut report = report_of(quiet(), LAKE, 0.0);
     report.protocol.controls[0].passed = Some(false);
-    report.protocol.conclude(Ok("anything".into()));
+    report.protocol.conclude(Answer::Found("anything".into()));
     assert!(report.protocol.verdict.starts_with("inconclusive"));
     let mut profile = MachineProfile::for_machine(&report.protocol.machine);
     let before = profile.clone();

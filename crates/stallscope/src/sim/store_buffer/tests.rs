@@ -62,6 +62,14 @@ fn a_covering_store_hides_older_ones() {
 }
 
 #[test]
+fn bytes_that_a_younger_store_wrote_are_not_taken_from_an_older_one() {
+    let runs = [store(1, 0x1000, 4), store(2, 0x1000, 4), store(3, 0x1004, 4), load(7, 0x1000, 8)];
+    let report = after(CONTAINS, &[&runs]);
+    let named = &report.sites[0].blockers;
+    assert_eq!(*named, [Blockers { stores: vec![Avma(12), Avma(8)], count: 1 }]);
+}
+
+#[test]
 fn a_store_that_was_committed_blocks_nothing() {
     let first = [store(2, 0x1000, 4), store(3, 0x1004, 4)];
     let mut runs: Vec<&[MemoryAccess]> = vec![&first];

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::guardian;
-use crate::foreign::plain;
+use crate::foreign::{children, plain};
 
 /// How long the end of what was killed may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ impl Run {
 
     fn orphans(&self) -> Vec<Process> {
         let only_run = live().len() <= 1;
-        children()
+        children(std::process::id() as i32)
             .into_iter()
             .filter(|pid| !live().contains(pid) && guardian::pid() != Some(*pid))
             .filter_map(Process::read)
@@ -142,31 +142,6 @@ impl Process {
     }
 }
 
-/// All our children.
-fn children() -> Vec<i32> {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let lists = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")));
-    let lists: Vec<String> = lists.filter_map(Result::ok).collect();
-    if lists.is_empty() {
-        // A kernel that does not keep such lists.
-        return children_by_parent();
-    }
-    lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|p| p.parse().ok()).collect()
-}
-
-fn children_by_parent() -> Vec<i32> {
-    let us = std::process::id().to_string();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid: &i32| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
-            parent == Some(us.as_str())
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,14 +173,5 @@ mod tests {
         assert!(run.owns(&process("", 5, ours + 1), true));
         assert!(!run.owns(&process("", 5, ours + 1), false));
         assert!(!run.owns(&process("", 5, ours), true));
-    }
-
-    #[test]
-    fn both_ways_to_list_children_agree() {
-        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let pid = child.id() as i32;
-        assert!(children().contains(&pid) && children_by_parent().contains(&pid));
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }

@@ -40,8 +40,9 @@ pub mod translate;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::model::{Avma, Capability, FileOffset, Svma};
+use crate::model::{Avma, Capability, Svma};
 use crate::trace::child::{Exit, Launch, Limits};
+pub use crate::trace::maps::Mapping;
 
 /// Number of a block within one recording, counted from 0 in the order of description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,19 +140,6 @@ pub struct Window {
     pub budget: Option<Duration>,
 }
 
-/// A file or region that code of the window came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// First byte in the process.
-    pub start: Avma,
-    /// One behind the last byte.
-    pub end: Avma,
-    /// The file, or the kernel's name for a region without file, such as `[vdso]`.
-    pub path: PathBuf,
-    /// Position in the file of the first byte.
-    pub file_offset: FileOffset,
-}
-
 /// Why a window is shorter than it was to be, in words, when its [`Window::budget`] was used up.
 const OUT_OF_TIME: &str = "its budget of time is used up (--budget)";
 
@@ -170,6 +158,17 @@ pub enum Ended {
     Signal(i32),
 }
 
+/// Whether what an engine followed ended as the original did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelfCheck {
+    /// Nothing was compared: the engine follows the original, or a note says why it could not be.
+    NotCompared,
+    /// What was compared, all of it equal.
+    Equal(String),
+    /// What differed.
+    Differs(String),
+}
+
 /// What an engine says of a finished recording.
 #[derive(Clone, Debug)]
 pub struct Recording {
@@ -183,9 +182,8 @@ pub struct Recording {
     pub ended: Ended,
     /// What was mapped executable at the window's end.
     pub mappings: Vec<Mapping>,
-    /// Whether the engine's check of itself succeeded, and what was compared; `None` for an engine
-    /// that follows the original and has nothing to compare.
-    pub self_check: Option<Result<String, String>>,
+    /// What came of the engine's check of itself.
+    pub self_check: SelfCheck,
     /// What the reader must know: a fallback, a suppressed system call, threads not followed.
     pub notes: Vec<String>,
     /// How the command itself ended, with its output.
@@ -203,7 +201,7 @@ pub trait Engine: Sync {
     /// Whether it works here, and why not.
     fn available(&self) -> Capability;
 
-    /// Whether the program runs on a made-up processor, which nobody should get unasked.
+    /// Whether the program runs on a made-up processor, which must be asked for.
     fn is_emulator(&self) -> bool {
         false
     }

@@ -87,7 +87,6 @@ impl Extended {
         (byte(ROWS_OF_TILES + tile).into(), u16::from_le_bytes(bytes).into())
     }
 
-    /// A mask register.
     pub(super) fn mask(&self, register: Register) -> u64 {
         let bytes = self.part(OPMASK, register.number(), 8);
         bytes.try_into().map_or(0, u64::from_le_bytes)

@@ -21,7 +21,9 @@ use super::calls::Calls;
 use super::operands::{Before, needs_extended, repeats, stretch, touches};
 use super::state::Extended;
 use super::target::{self, Target};
-use super::{Ended, Engine, EngineError, Length, Mapping, OUT_OF_TIME, Recording, Sink, Window};
+use super::{
+    Ended, Engine, EngineError, Length, Mapping, OUT_OF_TIME, Recording, SelfCheck, Sink, Window,
+};
 use crate::model::{Avma, Capability};
 use crate::trace::child::{Launch, Limits, Status};
 use crate::trace::tracee::{self, State};
@@ -32,7 +34,6 @@ const STEPS_PER_LOOK: u32 = 64;
 const FEW_REPETITIONS: u64 = 3;
 /// No instruction is longer.
 const LONGEST_BYTES: usize = 15;
-/// The trap flag.
 const TRAP_FLAG: u64 = 0x100;
 /// `si_code` of a stop that the kernel makes at the entry of a signal handler.
 const HANDLER_ENTRY: i32 = libc::SIGTRAP;
@@ -40,7 +41,6 @@ const HANDLER_ENTRY: i32 = libc::SIGTRAP;
 /// call, of our own breakpoint.
 const STEP_TRAPS: [i32; 3] = [2, 1, 4];
 
-/// The engine.
 pub(super) struct Step;
 
 impl Engine for Step {
@@ -99,13 +99,12 @@ pub(super) fn record_from(
         wall_ns,
         ended,
         mappings,
-        self_check: None,
+        self_check: SelfCheck::NotCompared,
         notes,
         exit,
     })
 }
 
-/// How a step came out.
 enum Outcome {
     /// The instruction is done; a signal may have come behind it.
     Executed { signal: i32 },

@@ -30,7 +30,6 @@ struct Sums {
     in_kernel: FxHashMap<u64, u64>,
 }
 
-/// The walk.
 pub(super) struct Counter<'a> {
     spaces: &'a Spaces,
     event_of_id: &'a HashMap<u64, usize>,

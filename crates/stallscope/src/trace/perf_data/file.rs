@@ -42,7 +42,6 @@ pub(super) struct Frame {
     pub data: (u64, Option<u64>),
 }
 
-/// A stretch of the file.
 #[derive(Clone, Copy, Debug)]
 struct Section {
     offset: u64,

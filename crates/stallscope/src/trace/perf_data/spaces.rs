@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use super::bytes::Bytes;
 use super::file::{hex, path_of};
 use super::walk::Record;
-use crate::model::FileOffset;
+use crate::model::{Avma, FileOffset};
+use crate::trace::maps::AddressSpace;
 
 const MMAP: u32 = 1;
 const COMM: u32 = 3;
@@ -21,28 +22,19 @@ const MISC_EXEC: u16 = 1 << 13;
 const MISC_BUILD_ID: u16 = 1 << 14;
 const PROTECTION_EXECUTE: u32 = 4;
 
-/// Number of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct SpaceId(pub u32);
 
-#[derive(Clone, Copy, Debug)]
-struct Map {
-    start: u64,
-    end: u64,
-    file_offset: u64,
-    object: usize,
-}
-
 #[derive(Debug)]
 enum Change {
-    Map(Map),
+    Map { start: u64, length: u64, file_offset: u64, object: usize },
     Exec,
     Fork { parent: u32 },
 }
 
 /// A file that was mapped, as the kernel names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mapped {
+pub(super) struct MappedFile {
     pub path: PathBuf,
     pub build_id: Option<String>,
 }
@@ -51,7 +43,7 @@ pub(super) struct Mapped {
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     all: Vec<(u64, u32, Change)>,
-    objects: Vec<Mapped>,
+    objects: Vec<MappedFile>,
     by_path: HashMap<PathBuf, usize>,
 }
 
@@ -77,9 +69,7 @@ impl Changes {
                     }
                 }
                 let object = self.object(path_of(body.text()), build_id);
-                let end = start.saturating_add(length);
-                let map = Map { start, end, file_offset, object };
-                self.all.push((time_ns, pid, Change::Map(map)));
+                self.all.push((time_ns, pid, Change::Map { start, length, file_offset, object }));
             }
             COMM if record.misc & MISC_EXEC != 0 => {
                 self.all.push((time_ns, body.u32()?, Change::Exec));
@@ -99,7 +89,7 @@ impl Changes {
         let next = self.objects.len();
         let index = *self.by_path.entry(path.clone()).or_insert(next);
         if index == next {
-            self.objects.push(Mapped { path, build_id });
+            self.objects.push(MappedFile { path, build_id });
         } else if self.objects[index].build_id.is_none() {
             self.objects[index].build_id = build_id;
         }
@@ -112,9 +102,10 @@ impl Changes {
         let mut spaces = Spaces { objects: self.objects, ..Spaces::default() };
         for (time, pid, change) in self.all {
             match change {
-                Change::Map(map) => {
+                Change::Map { start, length, file_offset, object } => {
                     let id = spaces.latest(pid);
-                    spaces.all[id.0 as usize].maps.push(map);
+                    let maps = &mut spaces.all[id.0 as usize].maps;
+                    maps.map(Avma(start), length, FileOffset(file_offset), object);
                 }
                 Change::Exec => drop(spaces.begin(pid, time, None)),
                 Change::Fork { parent } => {
@@ -129,7 +120,7 @@ impl Changes {
 
 #[derive(Debug, Default)]
 struct Space {
-    maps: Vec<Map>,
+    maps: AddressSpace<usize>,
     parent: Option<SpaceId>,
 }
 
@@ -138,13 +129,13 @@ struct Space {
 pub(super) struct Spaces {
     all: Vec<Space>,
     by_pid: HashMap<u32, Vec<(u64, SpaceId)>>,
-    pub objects: Vec<Mapped>,
+    pub objects: Vec<MappedFile>,
 }
 
 impl Spaces {
     fn begin(&mut self, pid: u32, time: u64, parent: Option<SpaceId>) -> SpaceId {
         let id = SpaceId(self.all.len() as u32);
-        self.all.push(Space { maps: Vec::new(), parent });
+        self.all.push(Space { maps: AddressSpace::default(), parent });
         self.by_pid.entry(pid).or_default().push((time, id));
         id
     }
@@ -173,10 +164,8 @@ impl Spaces {
         // A chain of parents is no longer than there are spaces.
         for _ in 0..self.all.len() {
             let space = self.all.get(next?.0 as usize)?;
-            let hit = space.maps.iter().rev().find(|m| m.start <= address && address < m.end);
-            if let Some(map) = hit {
-                let offset = map.file_offset.wrapping_add(address - map.start);
-                return Some((map.object, FileOffset(offset)));
+            if let Some(found) = space.maps.locate(Avma(address)) {
+                return Some(found);
             }
             next = space.parent;
         }

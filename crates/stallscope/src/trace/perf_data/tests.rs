@@ -45,7 +45,7 @@ fn hit(ip: u64) -> Vec<u8> {
     record(SAMPLE, MODE_USER, &body)
 }
 
-/// A mapping, a thousand samples on four addresses, and records that nobody knows.
+/// A mapping, a thousand samples on four addresses, and records of unknown types.
 fn records() -> Vec<u8> {
     let mut out = map(7, PROGRAM);
     out.extend(record(60, 0, &[0; 40]));

@@ -12,7 +12,6 @@ pub(super) const HEADER_BYTES: usize = 8;
 const TRACING_DATA: u32 = 66;
 const AUXTRACE: u32 = 71;
 
-/// One record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
     pub kind: u32,

@@ -71,7 +71,6 @@ struct Function {
     name: i64,
 }
 
-/// A compressed profile.
 pub(super) fn read_compressed(bytes: &[u8]) -> Result<Vec<HotSpot>, String> {
     let mut plain = Vec::new();
     let most_bytes = Budget::of(bytes.len() as u64).left_bytes();
@@ -83,7 +82,6 @@ pub(super) fn read_compressed(bytes: &[u8]) -> Result<Vec<HotSpot>, String> {
     read(&plain)
 }
 
-/// A plain one.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<HotSpot>, String> {
     let profile = Profile::decode(bytes).map_err(|e| e.to_string())?;
     let text = |index: i64| {

@@ -1,6 +1,5 @@
 //! Whole numbers of one to ten bytes, seven bits in each, the lowest first.
 
-/// Appends a number.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

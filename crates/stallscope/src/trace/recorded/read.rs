@@ -12,7 +12,7 @@ use crate::foreign::plain_bytes;
 use crate::model::{Avma, FileOffset};
 use crate::trace::child::{Exit, Output, Status};
 use crate::trace::engine::{
-    AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, Sink,
+    AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
 };
 
 /// Why a file could not be replayed.
@@ -220,9 +220,9 @@ impl<R: BufRead> Reader<R> {
         let kind = self.byte()?;
         let words = self.words()?;
         let self_check = match kind {
-            0 => None,
-            1 => Some(Ok(words)),
-            2 => Some(Err(words)),
+            0 => SelfCheck::NotCompared,
+            1 => SelfCheck::Equal(words),
+            2 => SelfCheck::Differs(words),
             _ => return Err(self.damaged("a check of unknown kind")),
         };
         let (mappings, notes) = (self.mappings()?, self.notes()?);

@@ -6,7 +6,7 @@ use super::*;
 use crate::model::{Avma, FileOffset};
 use crate::trace::child::{Exit, Output, Status};
 use crate::trace::engine::{
-    AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, Sink,
+    AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
 };
 
 #[derive(Default, Debug, PartialEq)]
@@ -40,7 +40,7 @@ fn recording() -> Recording {
             path,
             file_offset: FileOffset(5),
         }],
-        self_check: Some(Err("rax differs".into())),
+        self_check: SelfCheck::Differs("rax differs".into()),
         notes: vec!["a note".into(), String::new()],
         exit: Exit {
             wall_ns: 0,

@@ -7,7 +7,9 @@ use std::path::Path;
 use super::number::{put, put_difference};
 use super::{DESCRIBE, END, MAGIC, RESTART, RUN};
 use crate::trace::child::Status;
-use crate::trace::engine::{AccessKind, Block, BlockId, Ended, MemoryAccess, Recording, Sink};
+use crate::trace::engine::{
+    AccessKind, Block, BlockId, Ended, MemoryAccess, Recording, SelfCheck, Sink,
+};
 use crate::trace::whole_file::WholeFile;
 
 /// Bytes that are gathered before they are written.
@@ -64,9 +66,9 @@ impl<W: Write> Writer<W> {
         out.push(kind);
         put(out, u64::from(number.cast_unsigned()));
         let (kind, words) = match &recording.self_check {
-            None => (0, ""),
-            Some(Ok(words)) => (1, words.as_str()),
-            Some(Err(words)) => (2, words.as_str()),
+            SelfCheck::NotCompared => (0, ""),
+            SelfCheck::Equal(words) => (1, words.as_str()),
+            SelfCheck::Differs(words) => (2, words.as_str()),
         };
         out.push(kind);
         text(out, words.as_bytes());

@@ -6,9 +6,9 @@
 //! why, is part of the result. Addresses come back as positions in files, so that they can be
 //! joined with the code room whatever address space randomisation did.
 //!
-//! Cost: an interrupt takes 2 to 17 µs of the command's time (virtual machines are dear), a `ptrace`
+//! Cost: an interrupt takes 2 to 17 µs of the command's time (virtual machines are expensive), a `ptrace`
 //! stop about 20 µs. So a sampled run shows *where* time goes; how much time a command takes is
-//! measured in runs that nobody samples.
+//! measured in runs without sampling.
 
 mod perf;
 mod ptrace;
@@ -32,7 +32,7 @@ use space::Tally;
 
 /// The kernel does not fire its clock more often than this.
 const LEAST_PERF_PERIOD_NS: u64 = 10_000;
-/// A stop and a look cost some ten microseconds; oftener than this, they would be the run.
+/// A stop and a look cost some ten microseconds; more often than this, they would be the run.
 const LEAST_PTRACE_PERIOD_NS: u64 = 1_000_000;
 /// Below this the picture is too coarse to rank instructions by.
 const FEW_SAMPLES: u64 = 100;
@@ -125,7 +125,7 @@ pub struct SampleRun {
     pub lost: u64,
     /// Samples in code that no file holds, such as a just-in-time compiler's.
     pub unmapped: u64,
-    /// Samples outside user code. `perf` was asked to leave these out, so with it this is nought.
+    /// Samples outside user code. `perf` was asked to leave these out, so with it this is zero.
     pub kernel: u64,
     /// How the command ended. Its times include what the sampling cost.
     #[serde(skip)]
@@ -219,7 +219,7 @@ fn at_least(asked_ns: u64, least_ns: u64, notes: &mut Vec<String>) -> u64 {
     if asked_ns >= least_ns {
         return asked_ns;
     }
-    notes.push(format!("sampled every {} µs: the engine cannot do it oftener", least_ns / 1000));
+    notes.push(format!("sampled every {} µs: the engine cannot do it more often", least_ns / 1000));
     least_ns
 }
 
@@ -243,7 +243,6 @@ fn ptrace_cause(cause: &io::Error) -> String {
     format!("the command cannot be stopped to look at it: ptrace fails ({cause})")
 }
 
-/// What an engine brings home.
 struct Collected {
     engine: Engine,
     tally: Tally,

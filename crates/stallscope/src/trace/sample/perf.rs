@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::records::{Record, Timed, records};
 use super::ring::Ring;
-use super::space::{AddressSpace, Place, Tally};
+use super::space::{AddressSpace, Tally};
 use super::{Collected, Engine, SampleError};
 use crate::trace::child::{Child, Exit, Limits};
 
@@ -116,7 +116,7 @@ impl Book {
             Record::Sample { in_kernel: true, .. } => self.kernel += 1,
             Record::Sample { pid, address, .. } => {
                 let space = self.spaces.get(&pid);
-                let place = space.map_or(Place::Unknown, |space| space.locate(address));
+                let place = space.and_then(|space| space.locate(address));
                 self.tally.count(place);
             }
             Record::Map { pid, start, len, offset, path } => {

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::space::{AddressSpace, Place, Tally};
+use super::space::{self, AddressSpace, Tally};
 use super::{Collected, Engine, SampleError};
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
 use crate::trace::tracee::{self, State};
@@ -199,7 +199,7 @@ impl Sampler {
         }
     }
 
-    /// Enters the child's threads that nobody told us of: one that was made in the moment in which its
+    /// Enters the child's threads that were not announced: one that was made in the moment in which its
     /// maker was killed is ours, and unless we collect it the child never ends.
     fn adopt_unknown(&mut self) {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child)).into_iter().flatten();
@@ -224,11 +224,8 @@ impl Sampler {
             return;
         }
         let mut place = thread.space.locate(position.address);
-        if place == Place::Unknown || thread.looks_until_reading == 0 {
-            let path = format!("/proc/{}/maps", thread.tid);
-            let bytes = std::fs::read(path).unwrap_or_default();
-            let text = String::from_utf8_lossy(&bytes);
-            thread.space = AddressSpace::read_maps(&text, &mut self.tally);
+        if place.is_none() || thread.looks_until_reading == 0 {
+            thread.space = space::read(thread.tid, &mut self.tally);
             thread.looks_until_reading = LOOKS_PER_READING;
             place = thread.space.locate(position.address);
         }

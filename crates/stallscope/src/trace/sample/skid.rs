@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{Engine, SampleRun};
 use crate::model::{Avma, FileOffset};
-use crate::trace::maps::parse_line;
+use crate::trace::maps::{self, Line};
 
 /// Fewer samples in the loop tell nothing.
 const LEAST_SAMPLES: u64 = 100;
@@ -105,7 +105,7 @@ pub fn skid_of(run: &SampleRun) -> Option<Skid> {
         return None;
     }
     let marks = divide(0)?;
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let maps = maps::read("self").ok()?;
     let own = run.samples.iter().find(|object| object.is_main_program)?;
     let place = |at: Avma| offset_of(&maps, at, &own.path);
     let (slow, behind, end) = (place(marks.slow)?, place(marks.behind)?, place(marks.end)?);
@@ -124,10 +124,9 @@ fn judged(slow: u64, behind: u64, all: u64) -> Skid {
     Skid { instructions, share, samples: all }
 }
 
-fn offset_of(maps: &str, at: Avma, program: &Path) -> Option<FileOffset> {
-    let line = maps.lines().filter_map(parse_line).find(|l| l.start <= at && at < l.end)?;
-    let behind = at.distance_from(line.start)?;
-    (line.path == program).then(|| FileOffset(line.file_offset.0 + behind))
+fn offset_of(maps: &[Line], at: Avma, program: &Path) -> Option<FileOffset> {
+    let own = maps.iter().map(|line| &line.mapping).filter(|m| m.path == program);
+    own.filter_map(|mapping| mapping.offset_of(at)).next()
 }
 
 #[cfg(test)]
@@ -155,7 +154,7 @@ mod tests {
     fn the_landmarks_stand_in_this_program() {
         let marks = divide(10).unwrap();
         assert!(marks.slow < marks.behind && marks.behind < marks.end, "{marks:?}");
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let maps = maps::read("self").unwrap();
         let own = std::env::current_exe().unwrap().canonicalize().unwrap();
         assert!(offset_of(&maps, marks.slow, &own).is_some());
         assert_eq!(divide(0), Some(marks));

@@ -12,96 +12,25 @@ use crate::trace::maps;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ObjectId(usize);
 
-/// Where an address lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In this file at this position.
-    File(ObjectId, FileOffset),
-    /// In memory that no file backs.
-    Anonymous,
-    /// In no mapping that we know of.
-    Unknown,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Mapping {
-    end: u64,
-    file_offset: u64,
-    object: Option<ObjectId>,
-}
+/// Where an address lies: in a file at a position, in memory that no file backs (`None`), or in no
+/// mapping that we know of.
+pub(super) type Located = Option<(Option<ObjectId>, FileOffset)>;
 
 /// The executable mappings of one process.
-#[derive(Clone, Debug, Default)]
-pub(super) struct AddressSpace {
-    by_start: BTreeMap<u64, Mapping>,
+pub(super) type AddressSpace = maps::AddressSpace<Option<ObjectId>>;
+
+/// Reads what a process has mapped now; nothing of one that has ended.
+pub(super) fn read(pid: i32, tally: &mut Tally) -> AddressSpace {
+    enter(maps::read(pid).unwrap_or_default(), tally)
 }
 
-impl AddressSpace {
-    /// Enters a mapping; what it covers is gone, as in the kernel.
-    pub(super) fn map(
-        &mut self,
-        start: Avma,
-        len: u64,
-        offset: FileOffset,
-        object: Option<ObjectId>,
-    ) {
-        let (start, end) = (start.0, start.0.saturating_add(len));
-        if end <= start {
-            return;
-        }
-        let covered: Vec<(u64, Mapping)> = self
-            .by_start
-            .range(..end)
-            .rev()
-            // Mappings do not overlap each other, so the first that ends too early is the last.
-            .take_while(|(_, old)| old.end > start)
-            .map(|(old_start, old)| (*old_start, *old))
-            .collect();
-        for (old_start, old) in covered {
-            self.by_start.remove(&old_start);
-            if old_start < start {
-                self.by_start.insert(old_start, Mapping { end: start, ..old });
-            }
-            if old.end > end {
-                let file_offset = old.file_offset.wrapping_add(end - old_start);
-                self.by_start.insert(end, Mapping { file_offset, ..old });
-            }
-        }
-        let mapping = Mapping { end, file_offset: offset.0, object };
-        self.by_start.insert(start, mapping);
+fn enter(lines: Vec<maps::Line>, tally: &mut Tally) -> AddressSpace {
+    let mut space = AddressSpace::default();
+    for m in lines.into_iter().filter(|line| line.executable).map(|line| line.mapping) {
+        let (offset, object) = tally.object(&m.path, m.start, m.file_offset);
+        space.map(m.start, m.bytes(), offset, object);
     }
-
-    /// Forgets everything, as an exec does.
-    pub(super) fn clear(&mut self) {
-        self.by_start.clear();
-    }
-
-    /// Where an address lies.
-    pub(super) fn locate(&self, address: Avma) -> Place {
-        let Some((start, mapping)) = self.by_start.range(..=address.0).next_back() else {
-            return Place::Unknown;
-        };
-        if address.0 >= mapping.end {
-            return Place::Unknown;
-        }
-        let offset = mapping.file_offset.wrapping_add(address.0 - start);
-        match mapping.object {
-            Some(object) => Place::File(object, FileOffset(offset)),
-            None => Place::Anonymous,
-        }
-    }
-
-    /// Reads the text of `/proc/PID/maps`; lines that cannot be read are left out.
-    pub(super) fn read_maps(text: &str, tally: &mut Tally) -> Self {
-        let mut space = Self::default();
-        for line in text.lines() {
-            if let Some(m) = maps::parse_line(line).filter(|m| m.executable) {
-                let (offset, object) = tally.object(m.path, m.start, m.file_offset);
-                space.map(m.start, m.end.0 - m.start.0, offset, object);
-            }
-        }
-        space
-    }
+    space
 }
 
 /// The files seen so far and the hits in each.
@@ -139,18 +68,14 @@ impl Tally {
         (if is_vdso { FileOffset(0) } else { offset }, Some(id))
     }
 
-    /// Counts one sample.
-    pub(super) fn count(&mut self, place: Place) {
-        match place {
-            Place::File(ObjectId(id), offset) => match self.hits.get_mut(id) {
-                Some(hits) => *hits.entry(offset).or_default() += 1,
-                None => self.unmapped += 1,
-            },
-            Place::Anonymous | Place::Unknown => self.unmapped += 1,
+    pub(super) fn count(&mut self, place: Located) {
+        let file = place.and_then(|(object, offset)| Some((self.hits.get_mut(object?.0)?, offset)));
+        match file {
+            Some((hits, offset)) => *hits.entry(offset).or_default() += 1,
+            None => self.unmapped += 1,
         }
     }
 
-    /// Samples in no file.
     pub(super) fn unmapped(&self) -> u64 {
         self.unmapped
     }
@@ -190,30 +115,14 @@ mod tests {
 7fff2000-7fff3000 r-xp 00000000 00:00 0                  [vdso]
 nonsense
 ";
-        let space = AddressSpace::read_maps(text, &mut tally);
+        let space = enter(text.lines().filter_map(maps::parse_line).collect(), &mut tally);
         let main = object(&mut tally, "/bin/a b").unwrap();
         let at = |address| space.locate(Avma(address));
-        assert_eq!(at(0x5555_1234), Place::File(main, FileOffset(0x1234)));
-        assert_eq!(at(0x5555_0000), Place::Unknown);
-        assert_eq!(at(0x5555_3000), Place::Unknown);
-        assert_eq!(at(0x7fff_0010), Place::Anonymous);
+        assert_eq!(at(0x5555_1234), Some((Some(main), FileOffset(0x1234))));
+        assert_eq!((at(0x5555_0000), at(0x5555_3000)), (None, None));
+        assert_eq!(at(0x7fff_0010).unwrap().0, None);
         let vdso = object(&mut tally, "[vdso]").unwrap();
-        assert_eq!(at(0x7fff_2010), Place::File(vdso, FileOffset(0x10)));
-    }
-
-    #[test]
-    fn a_new_mapping_cuts_the_old_one() {
-        let mut tally = Tally::default();
-        let (old, new) = (object(&mut tally, "/old"), object(&mut tally, "/new"));
-        let mut space = AddressSpace::default();
-        space.map(Avma(0x1000), 0x3000, FileOffset(0x100), old);
-        space.map(Avma(0x2000), 0x1000, FileOffset(0), new);
-        let at = |address| space.locate(Avma(address));
-        assert_eq!(at(0x1fff), Place::File(old.unwrap(), FileOffset(0x10ff)));
-        assert_eq!(at(0x2001), Place::File(new.unwrap(), FileOffset(1)));
-        assert_eq!(at(0x3000), Place::File(old.unwrap(), FileOffset(0x2100)));
-        space.map(Avma(0), u64::MAX, FileOffset(0), None);
-        assert_eq!(space.locate(Avma(0x2001)), Place::Anonymous);
+        assert_eq!(at(0x7fff_2010), Some((Some(vdso), FileOffset(0x10))));
     }
 
     #[test]
@@ -229,10 +138,10 @@ nonsense
         let mut tally = Tally::default();
         let names = ["/few", "/none", "/many"];
         let ids = names.map(|name| object(&mut tally, name).unwrap());
-        tally.count(Place::File(ids[0], FileOffset(1)));
-        tally.count(Place::File(ids[2], FileOffset(1)));
-        tally.count(Place::File(ids[2], FileOffset(1)));
-        tally.count(Place::Unknown);
+        tally.count(Some((Some(ids[0]), FileOffset(1))));
+        tally.count(Some((Some(ids[2]), FileOffset(1))));
+        tally.count(Some((Some(ids[2]), FileOffset(1))));
+        tally.count(None);
         assert_eq!(tally.unmapped(), 1);
         let objects = tally.into_objects(Some(Path::new("/few")));
         let paths: Vec<_> = objects.iter().map(|o| o.path.to_str().unwrap()).collect();

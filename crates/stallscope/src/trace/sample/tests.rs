@@ -183,7 +183,7 @@ fn a_period_that_is_too_short_is_raised_and_said() {
     match sample(&shell("exit 0"), &settings, &limits(None)) {
         Ok(run) => {
             assert!(run.period_ns >= LEAST_PERF_PERIOD_NS);
-            assert!(run.notes.iter().any(|n| n.contains("oftener")), "{}", brief(&run));
+            assert!(run.notes.iter().any(|n| n.contains("more often")), "{}", brief(&run));
         }
         Err(error) => assert!(matches!(error, SampleError::NoEngine { .. }), "{error}"),
     }

@@ -44,7 +44,7 @@ impl One<'_, '_> {
             0x88..=0x8b => self.move_between(op, bytes),
             0x8d => {
                 let operands = self.mod_rm(0)?;
-                let Place::Memory(address) = operands.place else { return None };
+                let RmOperand::Memory(address) = operands.place else { return None };
                 self.define(operands.reg, wide, Value::Address(address));
                 Some(())
             }
@@ -74,12 +74,12 @@ impl One<'_, '_> {
             0..=3 => {
                 let operands = self.mod_rm(0)?;
                 let (to, from) = match op & 2 {
-                    0 => (operands.place, Place::Register(operands.reg)),
-                    _ => (Place::Register(operands.reg), operands.place),
+                    0 => (operands.place, RmOperand::Register(operands.reg)),
+                    _ => (RmOperand::Register(operands.reg), operands.place),
                 };
                 let source = match from {
-                    Place::Register(number) => Source::Register(number),
-                    Place::Memory(address) => {
+                    RmOperand::Register(number) => Source::Register(number),
+                    RmOperand::Memory(address) => {
                         self.load(address, bytes);
                         Source::Memory
                     }
@@ -89,12 +89,12 @@ impl One<'_, '_> {
             }
             4 => {
                 let constant = self.constant(1, true)?;
-                self.operate(kind, Place::Register(0), Source::Constant(constant), 1);
+                self.operate(kind, RmOperand::Register(0), Source::Constant(constant), 1);
                 Some(())
             }
             5 => {
                 let constant = self.constant(bytes, false)?;
-                self.operate(kind, Place::Register(0), Source::Constant(constant), bytes);
+                self.operate(kind, RmOperand::Register(0), Source::Constant(constant), bytes);
                 Some(())
             }
             _ => None,
@@ -124,11 +124,11 @@ impl One<'_, '_> {
     }
 
     /// One of the eight two-operand operations.
-    fn operate(&mut self, kind: u8, to: Place, from: Source, bytes: u16) {
+    fn operate(&mut self, kind: u8, to: RmOperand, from: Source, bytes: u16) {
         if kind == COMPARE {
             return self.read(to, bytes);
         }
-        let Place::Register(number) = to else { return self.change(to, bytes) };
+        let RmOperand::Register(number) = to else { return self.change(to, bytes) };
         let reg = Reg(number);
         let value = match (kind, from) {
             (ADD, Source::Register(from)) => Value::Address(RawAddress {
@@ -187,7 +187,7 @@ impl One<'_, '_> {
         let factor = self.constant(bytes, is_short)?;
         let scale = u8::try_from(factor).ok().filter(|scale| *scale > 1);
         match (operands.place, scale) {
-            (Place::Register(from), Some(scale)) => {
+            (RmOperand::Register(from), Some(scale)) => {
                 let index = Some(Reg(from));
                 let value = RawAddress { base: None, index, scale, displacement: 0 };
                 self.define(operands.reg, bytes, Value::Address(value));
@@ -200,7 +200,6 @@ impl One<'_, '_> {
         Some(())
     }
 
-    /// Jumps, calls and returns.
     pub(super) fn flow(&mut self, op: u8) -> Option<()> {
         if self.prefixes.narrow {
             return None;
@@ -254,11 +253,11 @@ impl One<'_, '_> {
     fn move_between(&mut self, op: u8, bytes: u16) -> Option<()> {
         let operands = self.mod_rm(0)?;
         let (to, from) = match op & 2 {
-            0 => (operands.place, Place::Register(operands.reg)),
-            _ => (Place::Register(operands.reg), operands.place),
+            0 => (operands.place, RmOperand::Register(operands.reg)),
+            _ => (RmOperand::Register(operands.reg), operands.place),
         };
         match (to, from) {
-            (Place::Register(to), Place::Register(from)) => {
+            (RmOperand::Register(to), RmOperand::Register(from)) => {
                 self.define(to, bytes, sum(Reg(from), 0));
             }
             _ => {
@@ -290,8 +289,8 @@ impl One<'_, '_> {
         }
         let constant = self.constant(bytes, bytes == 1)?;
         match operands.place {
-            Place::Register(to) => self.define(to, bytes, constant_value(constant as i64)),
-            Place::Memory(address) => self.store(address, bytes),
+            RmOperand::Register(to) => self.define(to, bytes, constant_value(constant as i64)),
+            RmOperand::Memory(address) => self.store(address, bytes),
         }
         Some(())
     }
@@ -312,7 +311,7 @@ impl One<'_, '_> {
             return None;
         }
         match (operands.place, by) {
-            (Place::Register(to), Some(by @ 1..=7)) if kind == LEFT => {
+            (RmOperand::Register(to), Some(by @ 1..=7)) if kind == LEFT => {
                 let index = Some(Reg(to));
                 let value = RawAddress { base: None, index, scale: 1 << by, displacement: 0 };
                 self.define(to, bytes, Value::Address(value));
@@ -346,7 +345,7 @@ impl One<'_, '_> {
     fn step(&mut self, op: u8, bytes: u16) -> Option<()> {
         let operands = self.mod_rm(0)?;
         match (operands.reg & 7, operands.place) {
-            (kind @ (0 | 1), Place::Register(number)) => {
+            (kind @ (0 | 1), RmOperand::Register(number)) => {
                 let by = if kind == 0 { 1 } else { -1 };
                 self.define(number, bytes, sum(Reg(number), by));
             }
@@ -380,7 +379,7 @@ impl One<'_, '_> {
             0x40..=0x4f => {
                 let operands = self.mod_rm(0)?;
                 // Whether memory is read depends on the condition.
-                let Place::Register(_) = operands.place else { return None };
+                let RmOperand::Register(_) = operands.place else { return None };
                 self.clobber(operands.reg, bytes);
             }
             0x80..=0x8f => self.flow(op)?,
@@ -404,7 +403,7 @@ impl One<'_, '_> {
         let from_bytes = if op & 1 == 0 { 1 } else { 2 };
         let keeps_sign = op >= 0xbe;
         match operands.place {
-            Place::Register(from)
+            RmOperand::Register(from)
                 if !keeps_sign && (from_bytes == 2 || self.byte_register(from) == from) =>
             {
                 let mask = (1 << (8 * from_bytes)) - 1;

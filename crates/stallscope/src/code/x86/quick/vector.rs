@@ -109,15 +109,15 @@ impl One<'_, '_> {
         }
         let general = if self.prefixes.is_long() { 8 } else { 4 };
         match (does, operands.place) {
-            (Does::LoadsGeneral, Place::Memory(address)) => self.load(address, general),
+            (Does::LoadsGeneral, RmOperand::Memory(address)) => self.load(address, general),
             (Does::StoresGeneral, place) => self.write(place, general),
-            (Does::Loads(bytes) | Does::LoadsOnly(bytes), Place::Memory(address)) => {
+            (Does::Loads(bytes) | Does::LoadsOnly(bytes), RmOperand::Memory(address)) => {
                 self.load(address, bytes);
             }
-            (Does::Stores(bytes) | Does::StoresOnly(bytes), Place::Memory(address)) => {
+            (Does::Stores(bytes) | Does::StoresOnly(bytes), RmOperand::Memory(address)) => {
                 self.store(address, bytes);
             }
-            (Does::LoadsOnly(_) | Does::StoresOnly(_), Place::Register(_)) => return None,
+            (Does::LoadsOnly(_) | Does::StoresOnly(_), RmOperand::Register(_)) => return None,
             (Does::Converts(bytes), place) => {
                 self.read(place, bytes);
                 self.clobber(operands.reg, general);

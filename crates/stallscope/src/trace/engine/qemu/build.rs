@@ -103,7 +103,6 @@ fn compile(
         .map_err(|e| failed(&format!("cannot write {}: {e}", path.display())))
 }
 
-/// The C compiler.
 pub(super) fn compiler() -> Option<PathBuf> {
     resolve_program(OsStr::new("cc")).ok()
 }

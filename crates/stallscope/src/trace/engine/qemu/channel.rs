@@ -10,11 +10,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::{Avma, FileOffset};
+use crate::trace::engine::Mapping;
 
 /// Words of the ring: 32 MiB.
 const RING_WORDS: usize = 1 << 22;
@@ -43,19 +43,6 @@ mod at {
     pub const MOST_THREADS: usize = 40;
     pub const EXECUTING: usize = 41;
     pub const PATH: usize = 64;
-}
-
-/// A stretch of memory with code, and the file that lies there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mapped {
-    /// First byte, as the program sees it.
-    pub start: Avma,
-    /// One behind the last byte.
-    pub end: Avma,
-    /// Position in the file of the first byte.
-    pub file_offset: FileOffset,
-    /// The file, or what the kernel calls a region without one.
-    pub path: PathBuf,
 }
 
 /// Our side of the shared memory.
@@ -131,14 +118,14 @@ impl Channel {
     }
 
     /// What the plugin has found mapped, if it waits for an answer.
-    pub(super) fn question(&self) -> Option<Mapped> {
+    pub(super) fn question(&self) -> Option<Mapping> {
         if self.get(at::REQUEST) == self.get(at::ANSWER) {
             return None;
         }
         let length = (self.get(at::PATH_BYTES) as usize).min((CONTROL_WORDS - at::PATH) * 8);
         let bytes = (at::PATH..CONTROL_WORDS).flat_map(|i| self.get(i).to_le_bytes());
         let path: Vec<u8> = bytes.take(length).collect();
-        Some(Mapped {
+        Some(Mapping {
             start: Avma(self.get(at::MAP_START)),
             end: Avma(self.get(at::MAP_END)),
             file_offset: FileOffset(self.get(at::MAP_OFFSET)),
@@ -214,7 +201,7 @@ mod tests {
         channel.set(at::REQUEST, 1);
         let mapped = channel.question().unwrap();
         assert_eq!((mapped.start, mapped.end), (Avma(0x1000), Avma(0x3000)));
-        assert_eq!(mapped.path, PathBuf::from("/a b"));
+        assert_eq!(mapped.path, std::path::Path::new("/a b"));
         channel.answer(Some(Avma(0x1234)));
         assert!(channel.question().is_none());
         assert_eq!(channel.get(at::START), 0x1234);

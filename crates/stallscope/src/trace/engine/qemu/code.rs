@@ -6,7 +6,6 @@ use crate::code::Architecture;
 use crate::model::Avma;
 use crate::trace::engine::{AccessKind, Block, BlockId, BlockInsn};
 
-/// Words for each described instruction.
 const WORDS_EACH: usize = 3;
 /// Words behind the announcement of the start.
 const WORDS_OF_START: usize = 3;
@@ -46,7 +45,6 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// Takes the next word.
     pub(super) fn take(&mut self, word: u64) -> Record {
         if self.wanted > 0 {
             self.words.push(word);
@@ -93,7 +91,6 @@ impl Parser {
     }
 }
 
-/// A translated block.
 pub(super) struct Code {
     /// Its instructions.
     pub block: Block,
@@ -142,7 +139,6 @@ impl Code {
         }
     }
 
-    /// How many instructions.
     pub(super) fn len(&self) -> i64 {
         self.known.len() as i64
     }

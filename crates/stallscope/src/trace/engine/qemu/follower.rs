@@ -77,7 +77,6 @@ impl<'s> Follower<'s> {
         }
     }
 
-    /// Whether the window has begun.
     pub(super) fn has_begun(&self) -> bool {
         self.began.is_some()
     }

@@ -8,7 +8,6 @@ use crate::model::Avma;
 
 /// The first frame's place where calls store nothing.
 const MADE_UP_STACK: u64 = 1 << 47;
-/// A made-up frame's size.
 const MADE_UP_FRAME: u64 = 16;
 /// Deeper ones are forgotten from the outside.
 const MOST_FRAMES: usize = 1 << 16;
@@ -69,7 +68,6 @@ impl Frames {
         }
     }
 
-    /// The stack pointer.
     pub(super) fn pointer(&self) -> u64 {
         self.pointer
     }

@@ -9,20 +9,18 @@ use std::path::{Path, PathBuf};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object};
 
-use super::channel::Mapped;
 use super::failed;
 use crate::code::Architecture;
 use crate::model::{Avma, FileOffset, Svma};
 use crate::trace::child::Launch;
 use crate::trace::engine::target::offset_of;
-use crate::trace::engine::{EngineError, Start};
+use crate::trace::engine::{EngineError, Mapping, Start};
 
 /// Scripts that are run by scripts, at the most.
 const MOST_INTERPRETERS: usize = 4;
 /// Where Debian's cross compilers keep the libraries of AArch64.
 const AARCH64_ROOT: &str = "/usr/aarch64-linux-gnu";
 
-/// A program to be emulated.
 pub(super) struct Guest {
     /// Its processor.
     pub architecture: Architecture,
@@ -90,7 +88,6 @@ impl Guest {
         Ok(Self { architecture, program, args, entry, loader })
     }
 
-    /// The name of the emulator.
     pub(super) fn emulator(&self) -> &'static str {
         match self.architecture {
             Architecture::X86_64 => "qemu-x86_64",
@@ -143,7 +140,7 @@ impl Wanted {
     }
 
     /// Where the start is, once a mapping has it.
-    pub(super) fn look_in(&mut self, mapped: &Mapped) -> Option<Avma> {
+    pub(super) fn look_in(&mut self, mapped: &Mapping) -> Option<Avma> {
         if self.found.is_none() && self.is_it(&mapped.path) {
             let data = fs::read(&mapped.path).unwrap_or_default();
             let inside = position_of(&data, self.svma)?.distance_from(mapped.file_offset)?;

@@ -26,11 +26,11 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{Ended, Engine, EngineError, Mapping, Recording, Sink, Window};
+use super::{Ended, Engine, EngineError, Mapping, Recording, SelfCheck, Sink, Window};
 use crate::code::Architecture;
 use crate::model::Capability;
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits, Status, resolve_program};
-use channel::{Channel, Mapped};
+use channel::Channel;
 use follower::Follower;
 use guest::{Guest, Wanted};
 
@@ -41,7 +41,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The emulators, by the processor of the program.
 const EMULATORS: [&str; 2] = ["qemu-x86_64", "qemu-aarch64"];
 
-/// The engine.
 pub(super) struct Qemu;
 
 fn failed(reason: &str) -> EngineError {
@@ -126,8 +125,8 @@ impl Engine for Qemu {
             instructions: follower.instructions(),
             wall_ns: follower.wall_ns(),
             ended: ended(&follower, &channel, &exit),
-            mappings: mapped.into_iter().map(mapping).collect(),
-            self_check: None,
+            mappings: mapped,
+            self_check: SelfCheck::NotCompared,
             notes: notes(&follower, &channel, &guest),
             exit,
         })
@@ -138,7 +137,7 @@ impl Engine for Qemu {
 fn look(
     channel: &mut Channel,
     wanted: &mut Wanted,
-    mapped: &mut Vec<Mapped>,
+    mapped: &mut Vec<Mapping>,
     follower: &mut Follower<'_>,
 ) {
     if let Some(question) = channel.question() {
@@ -217,11 +216,6 @@ fn ended(follower: &Follower<'_>, channel: &Channel, exit: &Exit) -> Ended {
         Status::Signal(signal) => Ended::Signal(signal),
         Status::Code(_) => Ended::Exit,
     }
-}
-
-fn mapping(mapped: Mapped) -> Mapping {
-    let Mapped { start, end, file_offset, path } = mapped;
-    Mapping { start, end, path, file_offset }
 }
 
 fn notes(follower: &Follower<'_>, channel: &Channel, guest: &Guest) -> Vec<String> {

@@ -3,7 +3,6 @@
 
 use crate::trace::engine::AccessKind;
 
-/// One reported access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     /// Index of the instruction in its block.
@@ -17,7 +16,6 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// One behind the last byte.
     pub(super) fn end(&self) -> u64 {
         self.address.wrapping_add(u64::from(self.size_bytes))
     }

@@ -27,7 +27,7 @@ use crate::trace::child::{Child, ChildError, Launch, Limits};
 use crate::trace::maps;
 use crate::trace::tracee::{self, News, Slot, State};
 pub(super) use place::offset_of;
-use place::{Place, Wanted};
+use place::{StartAddress, Wanted};
 use rights::{loses_rights, why_forbidden};
 
 /// Threads are followed, children are not; and the command never outlives us.
@@ -131,8 +131,8 @@ impl<'a> Target<'a> {
     /// [`EngineError::NeverStarted`] when the command ends before.
     pub(super) fn run_to(&mut self, start: &Start, skip: u64) -> Result<i32, EngineError> {
         match place::find(self.pid, start).map_err(EngineError::NeverStarted)? {
-            Place::At(address) => self.breakpoint = Some(address),
-            Place::NotLoaded(wanted) => self.awaited = Some(wanted),
+            StartAddress::At(address) => self.breakpoint = Some(address),
+            StartAddress::NotLoaded(wanted) => self.awaited = Some(wanted),
         }
         let mut arrivals = 0_u64;
         if let Some(tid) = self.held.take() {
@@ -358,7 +358,6 @@ impl<'a> Target<'a> {
         mappings(self.pid)
     }
 
-    /// How many threads it has.
     pub(super) fn thread_count(&self) -> usize {
         self.threads.len()
     }
@@ -403,7 +402,6 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The process.
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }
@@ -540,18 +538,8 @@ pub(super) fn capability() -> Capability {
 
 /// Whatever a process has mapped executable now.
 pub(super) fn mappings(pid: i32) -> Vec<Mapping> {
-    let bytes = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    String::from_utf8_lossy(&bytes)
-        .lines()
-        .filter_map(maps::parse_line)
-        .filter(|line| line.executable)
-        .map(|line| Mapping {
-            start: line.start,
-            end: line.end,
-            path: line.path.into(),
-            file_offset: line.file_offset,
-        })
-        .collect()
+    let lines = maps::read(pid).unwrap_or_default();
+    lines.into_iter().filter(|line| line.executable).map(|line| line.mapping).collect()
 }
 
 /// Whether a stopped thread came to a breakpoint of the processor's here.

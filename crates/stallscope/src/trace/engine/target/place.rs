@@ -14,10 +14,10 @@ use object::{Endianness, Object, ObjectSegment};
 
 use super::super::Start;
 use crate::model::{Avma, FileOffset, Svma};
-use crate::trace::maps;
+use crate::trace::maps::{self, Mapping};
 
 /// A start that was looked for.
-pub(super) enum Place {
+pub(super) enum StartAddress {
     /// It is here.
     At(Avma),
     /// Its object is not mapped yet.
@@ -45,7 +45,7 @@ impl Wanted {
 
 /// Looks for a start in a process that has just executed its program. An error is the sentence to
 /// show.
-pub(super) fn find(pid: i32, start: &Start) -> Result<Place, String> {
+pub(super) fn find(pid: i32, start: &Start) -> Result<StartAddress, String> {
     let link = PathBuf::from(format!("/proc/{pid}/exe"));
     let program = fs::read_link(&link).map_err(|e| format!("cannot tell what was started: {e}"))?;
     let (object, svma) = match start {
@@ -57,8 +57,8 @@ pub(super) fn find(pid: i32, start: &Start) -> Result<Place, String> {
     if let (Some(object), Some(svma)) = (object, svma) {
         let wanted = Wanted { object: object.into(), svma };
         return Ok(match find_mapped(pid, object, svma)? {
-            Some(address) => Place::At(address),
-            None => Place::NotLoaded(wanted),
+            Some(address) => StartAddress::At(address),
+            None => StartAddress::NotLoaded(wanted),
         });
     }
     // The link leads to the file even when it has been replaced or removed meanwhile.
@@ -67,7 +67,7 @@ pub(super) fn find(pid: i32, start: &Start) -> Result<Place, String> {
     let svma = svma.unwrap_or_else(|| Svma(file.entry()));
     let offset = offset_of(&file, svma).ok_or_else(|| no_code(&program, svma))?;
     mapped_at(pid, |path| path == program, offset)
-        .map(Place::At)
+        .map(StartAddress::At)
         .ok_or_else(|| no_code(&program, svma))
 }
 
@@ -83,8 +83,8 @@ fn same(asked: &Path, mapped: &Path) -> bool {
 }
 
 fn find_mapped(pid: i32, object: &Path, svma: Svma) -> Result<Option<Avma>, String> {
-    let maps = read_maps(pid);
-    let Some(path) = lines(&maps).find(|l| same(object, l.path)).map(|l| l.path.to_owned()) else {
+    let mapped = mappings(pid).map(|m| m.path).find(|path| same(object, path));
+    let Some(path) = mapped else {
         return Ok(None);
     };
     let data = fs::read(&path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
@@ -115,18 +115,14 @@ pub(in crate::trace::engine) fn offset_of(
 }
 
 fn mapped_at(pid: i32, is_it: impl Fn(&Path) -> bool, offset: FileOffset) -> Option<Avma> {
-    let maps = read_maps(pid);
-    lines(&maps).filter(|line| line.executable && is_it(line.path)).find_map(|line| {
-        let inside = offset.distance_from(line.file_offset)?;
-        (inside < line.end.0 - line.start.0).then(|| Avma(line.start.0 + inside))
-    })
+    let code = super::mappings(pid).into_iter().filter(|mapping| is_it(&mapping.path));
+    let mut found = code.filter_map(|mapping| {
+        let inside = offset.distance_from(mapping.file_offset)?;
+        (inside < mapping.bytes()).then(|| Avma(mapping.start.0 + inside))
+    });
+    found.next()
 }
 
-fn read_maps(pid: i32) -> String {
-    let bytes = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn lines(maps: &str) -> impl Iterator<Item = maps::Line<'_>> {
-    maps.lines().filter_map(maps::parse_line)
+fn mappings(pid: i32) -> impl Iterator<Item = Mapping> {
+    maps::read(pid).unwrap_or_default().into_iter().map(|line| line.mapping)
 }

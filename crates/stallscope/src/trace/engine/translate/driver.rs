@@ -9,13 +9,14 @@ use rustc_hash::FxHashMap;
 use super::calls::Calls;
 use super::process::{Process, Registers, Stopped};
 use super::region::{GUARD_BYTES, LOG_BYTES, Slot};
-use super::setup::{self, MapLine};
+use super::setup;
 use super::translation::Borrowed;
 use super::translator::{Full, JUMP_REGISTERS, Stop, Translator};
 use crate::model::Avma;
 use crate::trace::engine::calls::Calls as Watch;
 use crate::trace::engine::state::Extended;
 use crate::trace::engine::{Length, OUT_OF_TIME, Sink};
+use crate::trace::maps::{self, Line};
 
 /// The original can be stopped this often on its way to the window's end: each costs some microseconds.
 pub(super) const FEW_ARRIVALS: u64 = 20_000;
@@ -82,7 +83,7 @@ pub(super) struct Driver<'a> {
     armed: Vec<Armed>,
     /// The watched address whose arrival has been dealt with and that is now to be executed.
     passing: Option<u64>,
-    maps: Vec<MapLine>,
+    maps: Vec<Line>,
     pub(super) maps_are_old: bool,
     /// When it is given up for waiting for others: the instructions before that began.
     pub(super) waited_since: Option<u64>,
@@ -266,9 +267,11 @@ impl<'a> Driver<'a> {
         if !std::mem::take(&mut self.maps_are_old) {
             return Ok(());
         }
-        self.maps = setup::maps(self.copy.pid)?;
-        let code = self.maps.iter().filter(|m| m.executable && !setup::is_ours(&m.path));
-        self.translator.pages.set_executable(code.map(|m| m.start..m.end).collect());
+        self.maps = maps::read(self.copy.pid)?;
+        let code = self.maps.iter().filter(|m| m.executable && !setup::is_ours(&m.mapping));
+        self.translator
+            .pages
+            .set_executable(code.map(|m| m.mapping.start.0..m.mapping.end.0).collect());
         Ok(())
     }
 
@@ -508,8 +511,8 @@ impl<'a> Driver<'a> {
             .take_fresh()
             .into_iter()
             .filter_map(|page| {
-                let line = self.maps.iter().find(|m| m.start <= page && page < m.end)?;
-                (line.writable && line.readable).then_some((page, line.rights()))
+                let line = self.maps.iter().find(|m| m.mapping.overlaps(page..page + 1))?;
+                (line.writable && line.readable).then_some((page, setup::rights(line)))
             })
             .collect();
         for (page, rights) in guarded {

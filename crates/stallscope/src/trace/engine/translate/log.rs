@@ -53,7 +53,7 @@ struct Cold {
 
 /// An instruction of the program in the code cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct CachedInsn {
     /// Where the block is in the program.
     pub(super) block: u64,
     /// Where its translation starts in the code cache.
@@ -307,13 +307,13 @@ impl Blocks {
     }
 
     /// What of the program is at this offset of the code cache.
-    pub(super) fn place(&self, offset: u32) -> Option<Place> {
+    pub(super) fn place(&self, offset: u32) -> Option<CachedInsn> {
         let id = self.cold.partition_point(|c| c.code.start <= offset).checked_sub(1)?;
         let cold = self.cold.get(id).filter(|c| offset < c.code.end)?;
         let behind = cold.shape.points.partition_point(|p| *p <= offset);
         let exact = behind.checked_sub(1).filter(|k| cold.shape.points[*k] == offset);
         let insn = exact.or(behind.checked_sub(1)).unwrap_or(0);
-        Some(Place {
+        Some(CachedInsn {
             block: cold.insns.first().map_or(0, |i| i.address.0),
             start: cold.code.start,
             record_words: 1 + u32::from(self.hot.get(id).map_or(0, |h| h.words)),

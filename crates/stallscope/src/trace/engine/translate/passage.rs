@@ -30,6 +30,7 @@ use super::block::{Memories, goes_on};
 use super::emit::{Address, Emitter, Gpr};
 use super::process::{Process, Registers};
 use super::setup::{self, PAGE_BYTES, SetupError};
+use crate::trace::maps;
 
 /// A jump to anywhere near.
 const JUMP_BYTES: u64 = 5;
@@ -88,9 +89,8 @@ impl Passage {
 
     /// Lets `copy` stop when it comes there for the `arrivals`-th time.
     pub(super) fn count(&self, copy: &mut Process, arrivals: u64) -> Result<Counter, SetupError> {
-        let maps = setup::maps(copy.pid)?;
-        let is_free =
-            |at: &u64| maps.iter().all(|m| m.end <= *at || at + 2 * PAGE_BYTES <= m.start);
+        let maps = maps::read(copy.pid)?;
+        let is_free = |at: &u64| maps.iter().all(|m| !m.mapping.overlaps(*at..at + 2 * PAGE_BYTES));
         // Far from where the kernel would put the program's own next mapping.
         let page = self.at & !(PAGE_BYTES - 1);
         let below = (0..8).filter_map(|n| page.checked_sub(NEAR_BYTES + (n << 24)));

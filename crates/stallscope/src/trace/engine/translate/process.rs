@@ -6,11 +6,13 @@ use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
 use super::block::Memories;
+use crate::trace::maps::{self, Line};
 use crate::trace::tracee;
 
 /// The signal that a stop before a system call looks like.
@@ -121,17 +123,11 @@ impl Process {
     /// A `syscall` instruction that exists already, so that no code needs to be changed under the
     /// feet of other threads: the vdso has one, and so has any file with code that makes calls.
     fn find_syscall(&self) -> io::Result<u64> {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
-        let mut candidates: Vec<(u64, u64, bool)> = maps
-            .lines()
-            .filter_map(|line| {
-                let mut words = line.split_whitespace();
-                let (start, end) = words.next()?.split_once('-')?;
-                words.next().filter(|rights| rights.contains("r-x"))?;
-                let start = u64::from_str_radix(start, 16).ok()?;
-                let end = u64::from_str_radix(end, 16).ok()?;
-                (start < 1 << 47).then_some((start, end, line.ends_with("[vdso]")))
-            })
+        let lines = maps::read(self.pid)?.into_iter();
+        let mut candidates: Vec<(u64, u64, bool)> = lines
+            .filter(|line| line.readable && !line.writable && line.executable)
+            .map(|Line { mapping: m, .. }| (m.start.0, m.end.0, m.path == Path::new("[vdso]")))
+            .filter(|(start, ..)| *start < 1 << 47)
             .collect();
         candidates.sort_by_key(|c| !c.2);
         for (start, end, _) in candidates {

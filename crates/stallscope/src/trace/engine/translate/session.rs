@@ -18,10 +18,11 @@ use super::process::{Process, Registers};
 use super::setup::{self, SetupError};
 use super::translator::Translator;
 use super::{EngineError, ID, Recording, Sink, Window};
+use crate::foreign::has_filter;
 use crate::model::Avma;
 use crate::trace::child::{Exit, Launch, Limits, Status};
 use crate::trace::engine::target::{self, Target};
-use crate::trace::engine::{Ended, Length, Mapping, step};
+use crate::trace::engine::{Ended, Length, Mapping, SelfCheck, step};
 
 /// A window that the copy could not follow to its end is kept if it has so many instructions.
 const ENOUGH_TO_KEEP: u64 = 100_000;
@@ -29,9 +30,9 @@ const ENOUGH_TO_KEEP: u64 = 100_000;
 /// The original is stepped for so many instructions at most, which takes half a minute.
 const MOST_STEPPED: u64 = 1_000_000;
 
-/// Whoever is not believed at one length may be at this part of it: less time goes by, in which
-/// threads and clocks can interfere.
-const SHORTER: u64 = 8;
+/// A copy that is refused at one length is tried again at this part of it: less time goes by, in
+/// which threads and clocks can interfere.
+const RETRY_DIVISOR: u64 = 8;
 
 /// Windows that are tried in a copy.
 const MOST_TRIES: u32 = 6;
@@ -51,9 +52,10 @@ pub(super) fn record(
     let began = Instant::now();
     let mut session = Session { target, tid, window, limits, began, notes: Vec::new() };
     let threads = session.target.stop_others()?;
-    let reason = match session.in_copies(threads, sink)? {
+    let reason = match session.in_copies(threads, sink) {
         Ok(told) => return session.finish(told),
-        Err(reason) => reason,
+        Err(Failure::Engine(error)) => return Err(error),
+        Err(Failure::Refused(refused)) => refused.reason,
     };
     sink.restart();
     session.target.release_others();
@@ -82,6 +84,26 @@ struct Refused {
     reason: String,
     /// Instructions from the window's start among which a copy may do better.
     shorter: Option<u64>,
+}
+
+/// Why copies tell nothing.
+enum Failure {
+    /// This copy does not count; the original still stands at the window's start.
+    Refused(Refused),
+    /// Nothing can be followed any more.
+    Engine(EngineError),
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
 }
 
 impl From<String> for Refused {
@@ -121,48 +143,40 @@ struct Told {
     ended: Ended,
     exit_code: Option<i32>,
     mappings: Vec<Mapping>,
-    self_check: Option<Result<String, String>>,
+    self_check: SelfCheck,
 }
 
 impl Session<'_> {
-    /// Follows the window in copies, shorter and shorter while they are not believed. The inner
-    /// error says why no copy is; the original then still stands at the window's start.
-    fn in_copies(
-        &mut self,
-        threads: usize,
-        sink: &mut dyn Sink,
-    ) -> Result<Result<Told, String>, EngineError> {
-        if setup::has_filter(self.tid) {
-            return Ok(Err(
-                "it runs under a filter of system calls (seccomp), which may kill it for \
-                           a call that is put into it"
-                    .into(),
-            ));
+    /// Follows the window in copies, shorter and shorter while they are not believed.
+    fn in_copies(&mut self, threads: usize, sink: &mut dyn Sink) -> Result<Told, Failure> {
+        if has_filter(self.tid) {
+            let reason = "it runs under a filter of system calls (seccomp), which may kill it for a \
+                          call that is put into it";
+            return Err(Refused::from(reason.to_owned()).into());
         }
-        let mut thread = match Process::borrowed_for_calls(self.tid) {
-            Ok(thread) => thread,
-            Err(cause) => return Ok(Err(cause.to_string())),
-        };
+        let mut thread = Process::borrowed_for_calls(self.tid)
+            .map_err(|cause| Refused::from(cause.to_string()))?;
         let mut length = self.window.length;
         let (mut tries, mut reason) = (0, None);
         loop {
             self.notes.clear();
             self.note_threads(threads);
-            let refused = match self.follow(&mut thread, length, sink)? {
+            let refused = match self.follow(&mut thread, length, sink) {
                 Ok(mut told) => {
                     if let Some(reason) = reason {
                         self.end_early(&mut told, reason);
                     }
-                    return Ok(Ok(told));
+                    return Ok(told);
                 }
-                Err(refused) => refused,
+                Err(Failure::Refused(refused)) => refused,
+                Err(error) => return Err(error),
             };
             tries += 1;
             let in_time = self.copies_until().is_none_or(|until| Instant::now() < until);
             match refused.shorter.filter(|n| *n >= ENOUGH_TO_KEEP && tries < MOST_TRIES && in_time)
             {
                 Some(shorter) => length = Length::Instructions(shorter),
-                None => return Ok(Err(refused.reason)),
+                None => return Err(refused.into()),
             }
             sink.restart();
             reason = Some(refused.reason);
@@ -192,20 +206,19 @@ impl Session<'_> {
             .push(format!("the window ends early, for at its whole length it failed: {reason}"));
     }
 
-    /// Follows `length` from the window's start in a copy, and compares. The inner error says why
-    /// that does not count; the original then still stands at the window's start.
+    /// Follows `length` from the window's start in a copy, and compares.
     fn follow(
         &mut self,
         thread: &mut Process,
         length: Length,
         sink: &mut dyn Sink,
-    ) -> Result<Result<Told, Refused>, EngineError> {
+    ) -> Result<Told, Failure> {
         let copied = match self.in_copy(thread, length, sink) {
             Ok(copied) => copied,
-            Err(Setback::Setup(error)) => return Ok(Err(error.to_string().into())),
+            Err(Setback::Setup(error)) => return Err(Refused::from(error.to_string()).into()),
             Err(Setback::Over) => {
                 self.target.check_limits()?;
-                return Err(failed(io::Error::from(io::ErrorKind::Interrupted)));
+                return Err(failed(io::Error::from(io::ErrorKind::Interrupted)).into());
             }
         };
         if let Some(signal) = std::mem::take(&mut thread.held).pop() {
@@ -222,41 +235,38 @@ impl Session<'_> {
                         "signal {number} ends the translated copy at {:#x} and not a native one",
                         copied.program.rip
                     );
-                    let shorter = Some(copied.instructions / SHORTER);
-                    return Ok(Err(Refused { reason, shorter }));
+                    let shorter = Some(copied.instructions / RETRY_DIVISOR);
+                    return Err(Refused { reason, shorter }.into());
                 }
                 (Ended::Signal(*number), None)
             }
             Outcome::Short(reason) if copied.waited_since.is_some() => {
                 // What follows is the waiting itself, and a window may end behind its length.
                 let shorter = copied.waited_since.map(|n| n - n / 4);
-                return Ok(Err(Refused { reason: reason.clone(), shorter }));
+                return Err(Refused { reason: reason.clone(), shorter }.into());
             }
             Outcome::Short(reason) if keeps => {
                 self.notes.push(format!("the window ends early: {reason}"));
                 (Ended::Short, None)
             }
             Outcome::Short(reason) | Outcome::Lost(reason) => {
-                return Ok(Err(reason.clone().into()));
+                return Err(Refused::from(reason.clone()).into());
             }
         };
         let mut mappings = target::mappings(copied.copy.pid);
-        mappings.retain(|m| !setup::is_ours(&m.path.to_string_lossy()));
+        mappings.retain(|m| !setup::is_ours(m));
         let mut told = Told {
             instructions: copied.instructions,
             wall_ns: copied.wall_ns,
             ended,
             exit_code,
             mappings,
-            self_check: None,
+            self_check: SelfCheck::NotCompared,
         };
         if matches!(ended, Ended::Length | Ended::Short) {
-            match self.compare(thread, copied)? {
-                Ok(check) => told.self_check = check,
-                Err(refused) => return Ok(Err(refused)),
-            }
+            told.self_check = self.compare(thread, copied)?;
         }
-        Ok(Ok(told))
+        Ok(told)
     }
 
     /// Runs the window in a copy.
@@ -307,14 +317,18 @@ impl Session<'_> {
         let exit = self.target.finish()?;
         let by_exit = told.compared_by_exit(&exit);
         // How a copy ends is not how the command ended.
-        let ended = if matches!(by_exit, Some(Err(_))) { Ended::Short } else { told.ended };
+        let ended =
+            if matches!(by_exit, SelfCheck::Differs(_)) { Ended::Short } else { told.ended };
         Ok(Recording {
             engine: ID,
             instructions: told.instructions,
             wall_ns: told.wall_ns,
             ended,
             mappings: told.mappings,
-            self_check: told.self_check.or(by_exit),
+            self_check: match told.self_check {
+                SelfCheck::NotCompared => by_exit,
+                compared => compared,
+            },
             notes: self.notes,
             exit,
         })
@@ -323,27 +337,24 @@ impl Session<'_> {
 
 impl Told {
     /// Where the window is the rest of the run, the ways in which copy and original end.
-    fn compared_by_exit(&self, exit: &Exit) -> Option<Result<String, String>> {
-        match (self.ended, exit.status) {
-            (Ended::Exit, Status::Code(code)) => {
-                let copy = self.exit_code?;
-                Some(if copy == code {
-                    Ok(format!("copy and original both exit with code {code}"))
-                } else {
-                    Err(format!("the copy exits with code {copy}, the original with {code}"))
-                })
+    fn compared_by_exit(&self, exit: &Exit) -> SelfCheck {
+        match (self.ended, self.exit_code, exit.status) {
+            (Ended::Exit, Some(copy), Status::Code(code)) if copy == code => {
+                SelfCheck::Equal(format!("copy and original both exit with code {code}"))
             }
-            (Ended::Signal(copy), Status::Signal(original)) if copy == original => {
-                Some(Ok(format!("signal {copy} ends copy and original")))
+            (Ended::Exit, Some(copy), Status::Code(code)) => SelfCheck::Differs(format!(
+                "the copy exits with code {copy}, the original with {code}"
+            )),
+            (Ended::Exit, Some(copy), status) => SelfCheck::Differs(format!(
+                "the copy exits with code {copy}, the original: {status}"
+            )),
+            (Ended::Signal(copy), _, Status::Signal(original)) if copy == original => {
+                SelfCheck::Equal(format!("signal {copy} ends copy and original"))
             }
-            (Ended::Exit, _) => {
-                let code = self.exit_code?;
-                Some(Err(format!("the copy exits with code {code}, the original: {}", exit.status)))
+            (Ended::Signal(copy), _, status) => {
+                SelfCheck::Differs(format!("signal {copy} ends the copy, the original: {status}"))
             }
-            (Ended::Signal(copy), _) => {
-                Some(Err(format!("signal {copy} ends the copy, the original: {}", exit.status)))
-            }
-            _ => None,
+            _ => SelfCheck::NotCompared,
         }
     }
 }

@@ -2,59 +2,18 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 
 use super::block::Memories;
 use super::process::Process;
 use super::region::{CODE_BYTES, GUARD_BYTES, Region, SHARED_BYTES, TOTAL_BYTES};
 use super::verify;
+use crate::trace::maps::{self, Line, Mapping, parse_line};
 
-/// One line of `/proc/PID/maps`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MapLine {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) readable: bool,
-    pub(super) writable: bool,
-    pub(super) executable: bool,
-    pub(super) shared: bool,
-    pub(super) offset: u64,
-    /// Device and inode; zero without a file.
-    pub(super) file: (String, u64),
-    pub(super) path: String,
-}
-
-impl MapLine {
-    /// As `mmap` and `mprotect` want them.
-    pub(super) fn rights(&self) -> u64 {
-        let right = |set: bool, bit: u64| if set { bit } else { 0 };
-        right(self.readable, READ) | right(self.writable, WRITE) | right(self.executable, EXEC)
-    }
-}
-
-/// What is mapped in a process.
-pub(super) fn maps(pid: i32) -> io::Result<Vec<MapLine>> {
-    let bytes = std::fs::read(format!("/proc/{pid}/maps"))?;
-    Ok(String::from_utf8_lossy(&bytes).lines().filter_map(parse).collect())
-}
-
-fn parse(line: &str) -> Option<MapLine> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let rights = words.next()?.as_bytes();
-    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
-    let device = words.next()?.to_owned();
-    let inode = words.next()?.parse().ok()?;
-    Some(MapLine {
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
-        readable: rights.first() == Some(&b'r'),
-        writable: rights.get(1) == Some(&b'w'),
-        executable: rights.get(2) == Some(&b'x'),
-        shared: rights.get(3) == Some(&b's'),
-        offset,
-        file: (device, inode),
-        path: words.next().unwrap_or_default().trim_start().to_owned(),
-    })
+/// The rights of a mapping as `mmap` and `mprotect` want them.
+pub(super) fn rights(line: &Line) -> u64 {
+    let right = |set: bool, bit: u64| if set { bit } else { 0 };
+    right(line.readable, READ) | right(line.writable, WRITE) | right(line.executable, EXEC)
 }
 
 /// Why a copy cannot be made ready.
@@ -69,8 +28,8 @@ pub(super) enum SetupError {
 }
 
 /// Whether a mapping of the copy is part of the region.
-pub(super) fn is_ours(path: &str) -> bool {
-    path.starts_with("/memfd:stallscope")
+pub(super) fn is_ours(mapping: &Mapping) -> bool {
+    mapping.path.as_os_str().as_bytes().starts_with(b"/memfd:stallscope")
 }
 
 pub(super) const PAGE_BYTES: u64 = 4096;
@@ -115,7 +74,7 @@ pub(super) fn unmap_pages(copy: &mut Process, at: u64, bytes: u64) -> Result<(),
 
 /// Gives the copy a region near its program and maps it here too.
 pub(super) fn make_region(copy: &mut Process) -> Result<Region, SetupError> {
-    let base = place(&maps(copy.pid)?).ok_or_else(|| {
+    let base = place(&maps::read(copy.pid)?).ok_or_else(|| {
         SetupError::Unsuitable("the program leaves no room for a code cache".into())
     })?;
     let file = shared_file(copy)?;
@@ -155,24 +114,18 @@ fn shared_file(copy: &mut Process) -> Result<(u64, File), SetupError> {
 /// Where the region goes: below the lowest file, else far enough above everything low that the
 /// heap can grow. Not where the kernel would put the program's own next mapping, which would
 /// then get another address than in the original.
-fn place(maps: &[MapLine]) -> Option<u64> {
+fn place(maps: &[Line]) -> Option<u64> {
     const SPACING: u64 = 16 << 20;
     const HEAP_ROOM: u64 = 1 << 30;
     let total = TOTAL_BYTES as u64;
-    let image = maps.iter().find(|m| !m.path.is_empty())?.start & !0xffff;
+    let image =
+        maps.iter().find(|m| !m.mapping.path.as_os_str().is_empty())?.mapping.start.0 & !0xffff;
     let mut candidates = Vec::new();
     if let Some(below) = image.checked_sub(total + SPACING).filter(|at| *at >= 1 << 20) {
         candidates.push(below & !0xffff);
     }
     candidates.extend((1..8).map(|n| image + n * HEAP_ROOM));
-    candidates.into_iter().find(|at| maps.iter().all(|m| m.end <= *at || at + total <= m.start))
-}
-
-/// Whether the kernel judges the thread's system calls by a filter of the program's or its parent's.
-pub(super) fn has_filter(tid: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
-    mode.is_some_and(|mode| mode.trim() != "0")
+    candidates.into_iter().find(|at| maps.iter().all(|m| !m.mapping.overlaps(*at..at + total)))
 }
 
 /// Makes a fork of `original`, which stands still, what it is not yet: the same memory, and none of
@@ -192,7 +145,7 @@ enum Lost {
 }
 
 /// The mappings that a fork of the process lacks or finds empty, from the text of its `smaps`.
-fn lost_by_forks(smaps: &str) -> Vec<(MapLine, Lost)> {
+fn lost_by_forks(smaps: &str) -> Vec<(Line, Lost)> {
     let mut lost = Vec::new();
     let mut mapping = None;
     for line in smaps.lines() {
@@ -204,7 +157,7 @@ fn lost_by_forks(smaps: &str) -> Vec<(MapLine, Lost)> {
                 (false, false) => None,
             };
             lost.extend(mapping.take().zip(what));
-        } else if let Some(header) = parse(line) {
+        } else if let Some(header) = parse_line(line) {
             mapping = Some(header);
         }
     }
@@ -217,9 +170,9 @@ fn bring_what_forks_lose(copy: &mut Process, original: &Process) -> Result<(), S
     let smaps = std::fs::read(format!("/proc/{}/smaps", original.pid))?;
     let lost = lost_by_forks(&String::from_utf8_lossy(&smaps));
     for (line, what) in lost {
-        let length = line.end - line.start;
+        let length = line.mapping.bytes();
         if what == Lost::Mapping {
-            map_pages(copy, line.start, length, line.rights())?;
+            map_pages(copy, line.mapping.start.0, length, rights(&line))?;
         }
         bring(copy, original, &line)?;
     }
@@ -228,13 +181,13 @@ fn bring_what_forks_lose(copy: &mut Process, original: &Process) -> Result<(), S
 
 /// Copies the content of a mapping from the original. Of memory without a file only what was
 /// written: the rest is zero in both.
-fn bring(copy: &Process, original: &Process, line: &MapLine) -> Result<(), SetupError> {
+fn bring(copy: &Process, original: &Process, line: &Line) -> Result<(), SetupError> {
     const CHUNK_PAGES: u64 = 512;
     let map = File::open(format!("/proc/{}/pagemap", original.pid))?;
     let mut content = Vec::new();
-    let mut at = line.start;
-    while at < line.end {
-        let pages = ((line.end - at) / PAGE_BYTES).min(CHUNK_PAGES);
+    let mut at = line.mapping.start.0;
+    while at < line.mapping.end.0 {
+        let pages = ((line.mapping.end.0 - at) / PAGE_BYTES).min(CHUNK_PAGES);
         let bytes = pages * PAGE_BYTES;
         let was_written = verify::pages(&map, at, pages)?.iter().any(|entry| entry >> 62 != 0);
         if was_written || line.file.1 != 0 {
@@ -244,7 +197,7 @@ fn bring(copy: &Process, original: &Process, line: &MapLine) -> Result<(), Setup
             if got < content.len() && line.readable {
                 return Err(SetupError::Unsuitable(format!(
                     "it has a device mapped that a copy must not touch ({})",
-                    line.path
+                    line.mapping.path.display()
                 )));
             }
             copy.write(at, &content[..got])?;
@@ -257,10 +210,9 @@ fn bring(copy: &Process, original: &Process, line: &MapLine) -> Result<(), Setup
 /// Gives the copy its own twin of all memory that it shares with others for writing, so that
 /// what it writes stays its own.
 fn unshare(copy: &mut Process) -> Result<(), SetupError> {
-    let maps = maps(copy.pid)?;
-    let shared: Vec<&MapLine> =
-        maps.iter().filter(|m| m.shared && m.writable && m.readable).collect();
-    let bytes = shared.iter().map(|m| m.end - m.start).sum::<u64>();
+    let maps = maps::read(copy.pid)?;
+    let shared: Vec<&Line> = maps.iter().filter(|m| m.shared && m.writable && m.readable).collect();
+    let bytes = shared.iter().map(|m| m.mapping.bytes()).sum::<u64>();
     if bytes > LARGEST_SHARED_BYTES {
         return Err(SetupError::Unsuitable(format!(
             "it shares {} MiB with other processes for writing",
@@ -268,26 +220,30 @@ fn unshare(copy: &mut Process) -> Result<(), SetupError> {
         )));
     }
     for line in shared {
-        let twins =
-            |m: &&MapLine| m.start != line.start && m.file == line.file && m.offset == line.offset;
+        let start = line.mapping.start.0;
+        let twins = |m: &&Line| {
+            m.mapping.start.0 != start
+                && m.file == line.file
+                && m.mapping.file_offset == line.mapping.file_offset
+        };
         if line.file.1 != 0 && maps.iter().any(|m| twins(&m)) {
             return Err(SetupError::Unsuitable(format!(
                 "it has {} mapped twice, which a copy cannot keep in step",
-                line.path
+                line.mapping.path.display()
             )));
         }
-        let length = line.end - line.start;
+        let length = line.mapping.bytes();
         let mut content = vec![0; length as usize];
-        if copy.read(line.start, &mut content) < content.len() {
+        if copy.read(start, &mut content) < content.len() {
             return Err(SetupError::Unsuitable(format!(
                 "it has a device mapped that a copy must not touch ({})",
-                line.path
+                line.mapping.path.display()
             )));
         }
         let flags = ANONYMOUS | libc::MAP_FIXED as u64;
-        let arguments = [line.start, length, line.rights(), flags, NONE, 0];
+        let arguments = [start, length, rights(line), flags, NONE, 0];
         call(copy, "replace shared memory", libc::SYS_mmap, arguments)?;
-        copy.write(line.start, &content)?;
+        copy.write(start, &content)?;
     }
     Ok(())
 }
@@ -297,33 +253,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_map_is_read() {
-        let line = parse("7f00-8000 rwxs 00001000 08:01 42                 /tmp/a file (deleted)")
-            .unwrap();
-        assert_eq!((line.start, line.end, line.offset), (0x7f00, 0x8000, 0x1000));
-        assert!(line.readable && line.writable && line.executable && line.shared);
-        assert_eq!(line.file, ("08:01".to_owned(), 42));
-        assert_eq!(line.path, "/tmp/a file (deleted)");
-        assert!(parse("nonsense").is_none());
-    }
-
-    #[test]
     fn what_forks_lose_is_found_by_its_flags() {
         let smaps = "1000-2000 rw-p 0 0:0 0\nRss: 4 kB\nVmFlags: rd wr mr wf \n\
                      2000-3000 r--p 0 0:0 0 /f\nVmFlags: rd mr \n\
                      3000-5000 ---p 0 0:0 0\nVmFlags: mr dc wf \n";
         let lost = lost_by_forks(smaps);
-        let found: Vec<_> = lost.iter().map(|(line, what)| (line.start, *what)).collect();
+        let found: Vec<_> = lost.iter().map(|(line, what)| (line.mapping.start.0, *what)).collect();
         assert_eq!(found, [(0x1000, Lost::Content), (0x3000, Lost::Mapping)]);
-        assert_eq!(lost[0].0.rights(), READ | WRITE);
-        assert_eq!(lost[1].0.rights(), 0);
+        assert_eq!(rights(&lost[0].0), READ | WRITE);
+        assert_eq!(rights(&lost[1].0), 0);
     }
 
     #[test]
     fn the_region_goes_where_nothing_is() {
-        let line = |start: u64, end: u64| MapLine {
-            path: "/bin/x".into(),
-            ..parse(&format!("{start:x}-{end:x} r-xp 0 0:0 0")).unwrap()
+        let line = |start: u64, end: u64| {
+            parse_line(&format!("{start:x}-{end:x} r-xp 0 0:0 0 /bin/x")).unwrap()
         };
         let high = 0x5555_5555_0000;
         let at = place(&[line(high, high + 0x1000)]).unwrap();

@@ -7,6 +7,7 @@ use std::io;
 
 use super::driver::{DriveError, Driver, Next, Outcome};
 use super::process::{Registers, Stopped};
+use crate::foreign::Status;
 
 impl Driver<'_> {
     /// The copy stopped for a signal, somewhere. Finds out where the program is.
@@ -88,13 +89,9 @@ pub(super) enum Disposition {
 
 /// What this signal would do to it now.
 pub(super) fn disposition(pid: i32, signal: i32) -> io::Result<Disposition> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let set = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
-    };
+    let status = Status::of(pid)?;
     let bit = 1_u64 << (signal - 1).clamp(0, 63);
-    if set("SigCgt:") & bit != 0 {
+    if status.signals("SigCgt") & bit != 0 {
         return Ok(Disposition::Caught);
     }
     let harmless = matches!(
@@ -108,6 +105,6 @@ pub(super) fn disposition(pid: i32, signal: i32) -> io::Result<Disposition> {
             | libc::SIGTTIN
             | libc::SIGTTOU
     );
-    let ignored = harmless || set("SigIgn:") & bit != 0;
+    let ignored = harmless || status.signals("SigIgn") & bit != 0;
     Ok(if ignored { Disposition::Ignored } else { Disposition::Ends })
 }

@@ -13,8 +13,9 @@ use super::block::Memories;
 use super::calls::{Calls, Verdict};
 use super::finish::Finish;
 use super::process::{CALL_STOP, Process, Registers, Stopped};
-use super::setup::{self, MapLine, SetupError};
+use super::setup::SetupError;
 use crate::trace::engine::target;
+use crate::trace::maps::{self, Line};
 use crate::trace::tracee;
 
 const PAGE_BYTES: u64 = 4096;
@@ -92,7 +93,7 @@ pub(super) fn compare(
     // signal frames with the kernel's notes about the last fault.
     let excluded =
         Excluded { alive: program.rsp.saturating_sub(128), notes: original.processor_notes() };
-    for line in setup::maps(original.pid)? {
+    for line in maps::read(original.pid)? {
         if line.writable && line.readable && !line.shared {
             let both = (copy, original);
             compare_range(&mut found, both, &present, &line, &excluded, &mut left)?;
@@ -134,16 +135,16 @@ fn compare_range(
     found: &mut Comparison,
     (copy, original): (&Process, &Process),
     present: &(File, File),
-    line: &MapLine,
+    line: &Line,
     excluded: &Excluded,
     left: &mut u64,
 ) -> io::Result<()> {
     const CHUNK_PAGES: u64 = 512;
-    let is_stack = (line.start..line.end).contains(&excluded.alive);
-    let mut at = line.start;
+    let (mut at, end) = (line.mapping.start.0, line.mapping.end.0);
+    let is_stack = (at..end).contains(&excluded.alive);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    while at < line.end {
-        let pages = ((line.end - at) / PAGE_BYTES).min(CHUNK_PAGES);
+    while at < end {
+        let pages = ((end - at) / PAGE_BYTES).min(CHUNK_PAGES);
         let next = at + pages * PAGE_BYTES;
         let (a, b) = (self::pages(&present.0, at, pages)?, self::pages(&present.1, at, pages)?);
         // In memory or swapped out, in one of them; a page in neither was never written.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Copied, Refused, SHORTER, Session, failed};
-use crate::trace::engine::EngineError;
+use super::{Copied, Failure, RETRY_DIVISOR, Refused, Session, failed};
 use crate::trace::engine::translate::finish::Finish;
 use crate::trace::engine::translate::process::{Process, Registers};
 use crate::trace::engine::translate::setup::{self, SetupError};
 use crate::trace::engine::translate::verify::{self, Comparison, Native, Pace};
+use crate::trace::engine::{EngineError, SelfCheck};
 use crate::trace::tracee::State;
 
 /// How fast the native copies run whose differences are excused, one after the other while they are
@@ -28,12 +28,11 @@ struct Natives {
     /// How others differ from it.
     noise: Vec<Comparison>,
     /// What of it equals the translated copy.
-    equal: String,
+    equal: SelfCheck,
 }
 
 impl Session<'_> {
-    /// Compares the copy with native copies, then with the original. `Ok(None)` when nothing could
-    /// be compared, which a note says.
+    /// Compares the copy with native copies, then with the original.
     ///
     /// What differs between two native copies is excused: clocks, random numbers. All copies are
     /// forks, so what differs between them and the original is not.
@@ -41,27 +40,23 @@ impl Session<'_> {
         &mut self,
         thread: &mut Process,
         copied: Copied,
-    ) -> Result<Result<Option<Result<String, String>>, Refused>, EngineError> {
+    ) -> Result<SelfCheck, Failure> {
         let finish = match &copied.finish {
             Ok(finish) => finish,
             Err(reason) => {
                 self.notes.push(format!("not compared with the original: {reason}"));
-                return Ok(Ok(None));
+                return Ok(SelfCheck::NotCompared);
             }
         };
-        let natives = match self.confirmed(thread, &copied, finish)? {
-            Ok(natives) => natives,
-            Err(refused) => return Ok(Err(refused)),
-        };
-        let by_native = natives.control.is_some().then(|| Ok(natives.equal.clone()));
-        if by_native.is_none() {
+        let natives = self.confirmed(thread, &copied, finish)?;
+        if natives.equal == SelfCheck::NotCompared {
             self.notes.push("no native copy came to the window's end".into());
         }
         if let Finish::Counted { left, .. } = finish {
             self.notes.push(format!(
                 "not compared with the original: it passes the window's end {left} times"
             ));
-            return Ok(Ok(by_native));
+            return Ok(natives.equal);
         }
         // Started last and not run yet, for what the time of day changes.
         let mut late = self.fork(thread)?;
@@ -69,7 +64,7 @@ impl Session<'_> {
         let Some(at) = self.original_at_end(finish)? else {
             self.notes
                 .push("not compared with the original: it did not come to the window's end".into());
-            return Ok(Ok(by_native));
+            return Ok(natives.equal);
         };
         let mut found =
             verify::compare(&copied.copy, &copied.program, thread, &at).map_err(failed)?;
@@ -94,10 +89,10 @@ impl Session<'_> {
         };
         let Some(cause) = cause else {
             let excused = before - found.pages.len();
-            return Ok(Ok(Some(verdict(&found, excused, "the original's"))));
+            return Ok(verdict(&found, excused, "the original's"));
         };
         self.notes.push(format!("not compared with the original: {cause}"));
-        Ok(Ok(by_native))
+        Ok(natives.equal)
     }
 
     /// Whether a signal that ends the translated copy also ends a native one.
@@ -112,17 +107,18 @@ impl Session<'_> {
         Ok(matches!(end, Native::Killed(number) if number == signal))
     }
 
-    /// Whether native copies end as the translated one does. The inner error says how they do not.
+    /// Refuses the translated copy when native copies do not end as it does.
     fn confirmed(
         &self,
         thread: &mut Process,
         copied: &Copied,
         finish: &Finish,
-    ) -> Result<Result<Natives, Refused>, EngineError> {
+    ) -> Result<Natives, Failure> {
         let patience = patience(copied.wall_ns);
         let control = self.native(thread, finish, patience, Pace::Full)?;
-        let mut natives = Natives { control: None, noise: Vec::new(), equal: String::new() };
-        let Some((control, at)) = control else { return Ok(Ok(natives)) };
+        let mut natives =
+            Natives { control: None, noise: Vec::new(), equal: SelfCheck::NotCompared };
+        let Some((control, at)) = control else { return Ok(natives) };
         let mut found =
             verify::compare(&copied.copy, &copied.program, &control, &at).map_err(failed)?;
         let before = found.pages.len();
@@ -136,20 +132,18 @@ impl Session<'_> {
                 natives.noise.push(two);
             }
         }
-        match verdict(&found, before - found.pages.len(), "a native copy's") {
-            Ok(equal) => natives.equal = equal,
-            Err(_) => {
-                let what = differences(&found);
-                let reason = format!(
-                    "at {:#x} the translated copy is not what a native one is: {what}",
-                    copied.program.rip
-                );
-                let shorter = Some(copied.instructions / SHORTER);
-                return Ok(Err(Refused { reason, shorter }));
-            }
+        if !found.is_equal() {
+            let reason = format!(
+                "at {:#x} the translated copy is not what a native one is: {}",
+                copied.program.rip,
+                differences(&found)
+            );
+            let shorter = Some(copied.instructions / RETRY_DIVISOR);
+            return Err(Refused { reason, shorter }.into());
         }
+        natives.equal = verdict(&found, before - found.pages.len(), "a native copy's");
         natives.control = Some((control, at));
-        Ok(Ok(natives))
+        Ok(natives)
     }
 
     /// A copy at the window's start; `None` when it cannot be made as the others were.
@@ -219,9 +213,9 @@ fn patience(wall_ns: u64) -> Duration {
     PATIENCE.1.max(Duration::from_nanos(wall_ns) * PATIENCE.0)
 }
 
-fn verdict(found: &Comparison, excused: usize, whose: &str) -> Result<String, String> {
+fn verdict(found: &Comparison, excused: usize, whose: &str) -> SelfCheck {
     if !found.is_equal() {
-        return Err(format!(
+        return SelfCheck::Differs(format!(
             "at the window's end these differ from {whose}: {}",
             differences(found)
         ));
@@ -236,7 +230,7 @@ fn verdict(found: &Comparison, excused: usize, whose: &str) -> Result<String, St
     if found.left_out_bytes > 0 {
         text.push_str(&format!("; {} MiB were not compared", found.left_out_bytes >> 20));
     }
-    Ok(text)
+    SelfCheck::Equal(text)
 }
 
 fn differences(found: &Comparison) -> String {

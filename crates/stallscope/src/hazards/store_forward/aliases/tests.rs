@@ -30,7 +30,7 @@ fn compare(code: &FunctionCode, what: &str) -> usize {
                 let stores = LoopStores::of(code, &addresses, outer);
                 Walk::new(code, &addresses, outer, rule, stores, &[])
             };
-            let (quick, thorough) = (walk(), walk().without_kin());
+            let (quick, thorough) = (walk(), walk().without_aliases());
             let insns =
                 outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
             for insn in insns {

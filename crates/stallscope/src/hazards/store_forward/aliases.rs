@@ -1,10 +1,11 @@
 //! Which accesses of a loop can be about the same memory at all: a look before the walk.
 //!
 //! On its way backwards a walk replaces the roots of a load's address by what they were made of in
-//! the block before. All roots that can replace each other so are kin. A store can only meet a load
-//! when both count from the same kin, and it can only block the load when it is narrower, or when
-//! the constants in play can bring the two to a partial overlap. Most loads have no such store and
-//! need no walk. An address whose roots nothing replaces (a slot of the frame) is compared at once.
+//! the block before. Roots that can replace each other form a class. A store can only meet a load
+//! when both count from the same classes, and it can only block the load when it is narrower, or
+//! when the constants in play can bring the two to a partial overlap. Most loads have no such store
+//! and need no walk. An address whose roots nothing replaces (a slot of the frame) is compared at
+//! once.
 
 use rustc_hash::FxHashMap;
 
@@ -14,20 +15,21 @@ use crate::machine::ForwardingRule;
 use super::rounds::FirstRounds;
 use super::stores::{LoopStores, Store};
 
-/// The kinds of kin that an address counts from, least first; what may be constant counts for none.
-type Family = [u32; 2];
-const NOBODY: u32 = u32::MAX;
-/// The kind of everything that may turn into a constant.
+/// The classes of roots that an address counts from, least first; what may be constant counts for
+/// none.
+type AliasClass = [u32; 2];
+const NO_ROOT: u32 = u32::MAX;
+/// The class of everything that may turn into a constant.
 const CONSTANT: u32 = 0;
 /// No access is wider.
 const WIDEST_BYTES: i64 = 64;
 
-/// A set of stores: a bit each for those of one family and manner, shared when there are many.
+/// A set of stores: a bit each for those of one alias class and shape, shared when there are many.
 pub(super) type Suspects = u64;
 
-/// What is known about a store beside its family.
+/// What is known about an access beside its alias class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Manner {
+struct AccessShape {
     size_bytes: u16,
     /// Constant part of its address.
     offset_bytes: i64,
@@ -41,20 +43,20 @@ struct Manner {
 type Slot = (i64, u16, Suspects);
 
 /// The stores of a loop, by what they can meet.
-pub(super) struct Kin {
+pub(super) struct AliasClasses {
     number: FxHashMap<Root, u32>,
-    /// Union-find: towards the kind's name.
+    /// Union-find over classes of roots: towards the number of the class.
     parent: Vec<u32>,
-    /// Per kind, what divides all constants that are added on the way from one root to another.
+    /// Per class, what divides all constants that are added on the way from one root to another.
     step: Vec<u64>,
     /// Stores at addresses that no walk changes, by their roots, sorted.
     fixed: FxHashMap<[Option<Root>; 2], Vec<Slot>>,
-    families: FxHashMap<Family, Vec<(Manner, Suspects)>>,
-    classes: FxHashMap<(Family, Manner), u32>,
+    by_alias: FxHashMap<AliasClass, Vec<(AccessShape, Suspects)>>,
+    shapes: FxHashMap<(AliasClass, AccessShape), u32>,
 }
 
-impl Kin {
-    /// Sorts the accesses of a loop, and tells the stores who they are. `asked` are addresses that
+impl AliasClasses {
+    /// Sorts the accesses of a loop, and tells the stores their class. `asked` are addresses that
     /// functions load from which the loop calls.
     pub fn of(
         code: &FunctionCode,
@@ -64,13 +66,13 @@ impl Kin {
         rounds: &FirstRounds<'_>,
         asked: &[SymbolicAddress],
     ) -> Self {
-        let mut kin = Self {
+        let mut classes = Self {
             number: FxHashMap::default(),
             parent: vec![CONSTANT],
             step: vec![0],
             fixed: FxHashMap::default(),
-            families: FxHashMap::default(),
-            classes: FxHashMap::default(),
+            by_alias: FxHashMap::default(),
+            shapes: FxHashMap::default(),
         };
         let insns = outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
         let is_wide = |i: &usize| code.insns[*i].load.is_some_and(|a| a.size_bytes > 1);
@@ -81,7 +83,7 @@ impl Kin {
         let mut sums = Vec::new();
         for address in written.chain(loads).chain(asked.iter().copied()) {
             for root in address.roots() {
-                if kin.number_of(root).1 {
+                if classes.number_of(root).1 {
                     work.push(root);
                 }
             }
@@ -89,28 +91,28 @@ impl Kin {
                 sums.push(address);
             }
         }
-        kin.join_all(code, addresses, outer, work);
+        classes.join_all(code, addresses, outer, work);
         sums.sort_unstable();
         sums.dedup();
-        sums.iter().for_each(|address| kin.join_doubles(address));
-        stores.mark(|store| kin.enter(store));
+        sums.iter().for_each(|address| classes.join_doubles(address));
+        stores.mark(|store| classes.enter(store));
         for store in &firsts {
-            let class = kin.enter(store);
+            let class = classes.enter(store);
             stores.mark_also(store.insn, class);
         }
-        kin.fixed.values_mut().for_each(|slots| slots.sort_unstable());
-        kin
+        classes.fixed.values_mut().for_each(|slots| slots.sort_unstable());
+        classes
     }
 
     /// Enters a store among those that loads are held against.
     fn enter(&mut self, store: &Store) -> Suspects {
-        let family = self.family(&store.address);
-        let manner = self.manner(&store.address, store.size_bytes);
-        let next = self.classes.len() as u32;
-        let number = *self.classes.entry((family, manner)).or_insert(next);
+        let alias = self.alias(&store.address);
+        let shape = self.shape(&store.address, store.size_bytes);
+        let next = self.shapes.len() as u32;
+        let number = *self.shapes.entry((alias, shape)).or_insert(next);
         let class = 1 << (number % Suspects::BITS);
         if number == next {
-            self.families.entry(family).or_default().push((manner, class));
+            self.by_alias.entry(alias).or_default().push((shape, class));
         }
         if store.address.index.is_none() {
             let slot = self.fixed.entry(starts(&store.address)).or_default();
@@ -166,7 +168,7 @@ impl Kin {
 
     fn join(&mut self, a: u32, b: u32, step: u64) {
         let (a, b) = (self.find(a), self.find(b));
-        // The constants keep their name.
+        // The constants keep their number.
         let (above, below) = (a.min(b), a.max(b));
         self.parent[below as usize] = above;
         let steps = greatest_divisor(self.step[above as usize], self.step[below as usize]);
@@ -180,9 +182,9 @@ impl Kin {
         number
     }
 
-    fn manner(&self, address: &SymbolicAddress, size_bytes: u16) -> Manner {
-        let floats = |root: Root| self.kind(root) == CONSTANT;
-        Manner {
+    fn shape(&self, address: &SymbolicAddress, size_bytes: u16) -> AccessShape {
+        let floats = |root: Root| self.class_of(root) == CONSTANT;
+        AccessShape {
             size_bytes,
             offset_bytes: address.offset_bytes,
             scale: address.index.map_or(0, |(_, scale)| scale),
@@ -190,31 +192,31 @@ impl Kin {
         }
     }
 
-    fn kind(&self, root: Root) -> u32 {
+    fn class_of(&self, root: Root) -> u32 {
         self.number.get(&root).map_or(CONSTANT, |number| self.find(*number))
     }
 
     /// Two roots of an address that may turn out to be one and the same become a scaled index, and
     /// then nothing is left that the address starts from.
     fn join_doubles(&mut self, address: &SymbolicAddress) {
-        let kinds: Vec<u32> = address.roots().map(|root| self.kind(root)).collect();
-        let start = kinds.first().copied().filter(|_| address.base.is_some());
-        let twice = |kind: u32| kinds.iter().filter(|k| **k == kind).count() > 1;
-        for kind in start.into_iter().chain(address.also.and(kinds.get(1).copied())) {
+        let roots: Vec<u32> = address.roots().map(|root| self.class_of(root)).collect();
+        let start = roots.first().copied().filter(|_| address.base.is_some());
+        let twice = |kind: u32| roots.iter().filter(|k| **k == kind).count() > 1;
+        for kind in start.into_iter().chain(address.also.and(roots.get(1).copied())) {
             if twice(kind) {
                 self.join(kind, CONSTANT, 0);
             }
         }
     }
 
-    fn family(&self, address: &SymbolicAddress) -> Family {
+    fn alias(&self, address: &SymbolicAddress) -> AliasClass {
         let kind = |root: Option<Root>| {
-            let number = root.map_or(CONSTANT, |root| self.kind(root));
-            if number == CONSTANT { NOBODY } else { number }
+            let number = root.map_or(CONSTANT, |root| self.class_of(root));
+            if number == CONSTANT { NO_ROOT } else { number }
         };
         let [a, b] = starts(address).map(kind);
         // Equal ones count once: one may come from the other.
-        if a == b { [a, NOBODY] } else { [a.min(b), a.max(b)] }
+        if a == b { [a, NO_ROOT] } else { [a.min(b), a.max(b)] }
     }
 
     /// Which stores of the loop may keep this load from being forwarded: no others can.
@@ -237,12 +239,12 @@ impl Kin {
                 })
                 .fold(0, |all, (.., class)| all | class);
         }
-        let family = self.family(load);
-        let Some(stores) = self.families.get(&family) else { return 0 };
-        let load = self.manner(load, size_bytes);
-        let step = family
+        let alias = self.alias(load);
+        let Some(stores) = self.by_alias.get(&alias) else { return 0 };
+        let load = self.shape(load, size_bytes);
+        let step = alias
             .iter()
-            .filter(|kind| **kind != NOBODY)
+            .filter(|kind| **kind != NO_ROOT)
             .fold(0, |step, kind| greatest_divisor(step, self.step[*kind as usize]));
         let floating = greatest_divisor(step, self.step[CONSTANT as usize]);
         let dangerous = stores.iter().filter(|(store, _)| {
@@ -255,7 +257,7 @@ impl Kin {
 
 /// Whether the two can only miss each other or be forwarded, wherever the constants lead: multiples
 /// of `step` come and go on the way.
-fn keeps_clear(load: Manner, store: Manner, step: u64, rule: &ForwardingRule) -> bool {
+fn keeps_clear(load: AccessShape, store: AccessShape, step: u64, rule: &ForwardingRule) -> bool {
     let width = load.size_bytes;
     let scales = greatest_divisor(u64::from(load.scale), u64::from(store.scale));
     let step = greatest_divisor(step, scales);

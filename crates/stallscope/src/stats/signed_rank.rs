@@ -7,15 +7,12 @@
 //! of the distribution without ties and includes its ends, which under ties can only make it wider.
 
 use super::ranks::{midranks, tie_sizes};
-use super::{ALPHA, normal_cdf};
+use super::{ALPHA, Z, normal_cdf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Pairs up to which the distribution is enumerated.
 const EXACT_LIMIT: usize = 30;
-
-/// The 97.5 % point of the normal distribution.
-const Z: f64 = 1.959_963_984_540_054;
 
 /// The signed-rank test against zero.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -57,19 +57,21 @@ fn upper_tail(critical: f64, freedom: f64, shift: f64) -> f64 {
 /// Pairs that the t-test needs to see `effect` with 80 % power; `None` beyond a million or for no effect.
 #[must_use]
 pub fn pairs_for_t(pair_sd: f64, effect: f64) -> Option<usize> {
-    let size = effect.abs() / pair_sd;
     if pair_sd <= 0.0 && effect != 0.0 {
         return Some(2);
     }
-    if size.is_nan() || power(MOST_PAIRS, size) < POWER {
-        return None;
-    }
-    let (mut low, mut high) = (1, MOST_PAIRS);
+    least_count(MOST_PAIRS, |n| power(n, effect.abs() / pair_sd))
+}
+
+/// The least number up to `most` with which `power` reaches 80 %; `power` must not fall.
+#[must_use]
+pub fn least_count(most: usize, power: impl Fn(usize) -> f64) -> Option<usize> {
+    let (mut low, mut high) = (1, most);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
-        if power(middle, size) >= POWER { high = middle } else { low = middle }
+        if power(middle) >= POWER { high = middle } else { low = middle }
     }
-    Some(high)
+    (power(most) >= POWER).then_some(high)
 }
 
 /// Pairs that this room needs to see `effect` (a log ratio) with 80 % power.

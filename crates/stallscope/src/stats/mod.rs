@@ -1,6 +1,7 @@
-//! The arithmetic of paired comparisons; no clocks, no processes, no opinions.
+//! The arithmetic of samples; no clocks, no processes, no opinions. The one place for quantiles,
+//! ranks and tests.
 //!
-//! Everything here works on log ratios of pairs, `ln(t_B / t_A)`: a program that is twice as fast
+//! Comparisons work on log ratios of pairs, `ln(t_B / t_A)`: a program that is twice as fast
 //! and one that is twice as slow are equally far from zero, and what both runs of a pair share (a
 //! drifting clock, a busy neighbour) cancels. The estimate is Hodges–Lehmann's pseudo-median with
 //! the interval that belongs to the signed-rank test: it keeps its coverage under spikes, where
@@ -15,10 +16,19 @@ pub mod signed_rank;
 pub mod student;
 pub mod welch;
 
-/// The error probability of every interval and test in this room, two-sided.
+/// The error probability of every interval and test of a comparison, two-sided.
 pub const ALPHA: f64 = 0.05;
 /// The power that planning asks for.
 pub const POWER: f64 = 0.80;
+
+/// The 97.5 % point of the normal distribution.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// `part` of `whole` in percent; 0 of nothing.
+#[must_use]
+pub fn percent(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
 
 /// The standard normal distribution function.
 #[must_use]

@@ -11,30 +11,49 @@ pub fn sorted(values: &[f64]) -> Vec<f64> {
     copy
 }
 
-/// The quantile `q` of ascending values, linear between neighbours (type 7, as NumPy and R).
-/// `None` when there are no values.
+/// The finite ones of `values` in ascending order.
+pub fn finite(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
+    sorted(&values.into_iter().filter(|v| v.is_finite()).collect::<Vec<_>>())
+}
+
+/// The quantile `q` (0 to 1) of ascending values, linear between neighbours (type 7, as NumPy and
+/// R); NaN when there are no values.
 #[must_use]
-pub fn quantile_of_sorted(ascending: &[f64], q: f64) -> Option<f64> {
-    let last = ascending.len().checked_sub(1)?;
+pub fn quantile(ascending: &[f64], q: f64) -> f64 {
+    let Some(last) = ascending.len().checked_sub(1) else {
+        return f64::NAN;
+    };
     let at = q.clamp(0.0, 1.0) * last as f64;
-    let (below, share) = (at.floor() as usize, at.fract());
-    let low = ascending.get(below)?;
-    let high = ascending.get(below + 1).unwrap_or(low);
-    Some(low + (high - low) * share)
+    let (low, high) = (ascending[at.floor() as usize], ascending[at.ceil() as usize]);
+    low + (high - low) * at.fract()
 }
 
 /// The median; `None` when there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
-    quantile_of_sorted(&sorted(values), 0.5)
+    (!values.is_empty()).then(|| quantile(&sorted(values), 0.5))
 }
 
 /// Lower quartile, median, upper quartile; `None` when there are no values.
 #[must_use]
 pub fn quartiles(values: &[f64]) -> Option<[f64; 3]> {
     let ascending = sorted(values);
-    let at = |q| quantile_of_sorted(&ascending, q);
-    Some([at(0.25)?, at(0.5)?, at(0.75)?])
+    (!values.is_empty()).then(|| [0.25, 0.5, 0.75].map(|q| quantile(&ascending, q)))
+}
+
+/// The 99 % interval of the median of ascending values, from the binomial by its normal
+/// approximation, rounded outwards.
+///
+/// # Panics
+///
+/// When there are no values.
+#[must_use]
+pub fn median_interval_99(ascending: &[f64]) -> (f64, f64) {
+    let n = ascending.len() as f64;
+    let half = 2.576 * n.sqrt() / 2.0;
+    let low = (n / 2.0 - half - 1.0).floor().max(0.0) as usize;
+    let high = ((n / 2.0 + half).ceil() as usize).min(ascending.len() - 1);
+    (ascending[low], ascending[high])
 }
 
 /// The median distance from the median; `None` when there are no values.
@@ -70,6 +89,9 @@ mod tests {
         assert_eq!([low, mid, high], [1.75, 3.5, 5.25]);
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[7.0]), Some(7.0));
+        let v = finite([3.0, f64::NAN, 1.0, f64::INFINITY, 2.0]);
+        assert_eq!((quantile(&v, 0.5), quantile(&v, 0.25)), (2.0, 1.5));
+        assert!(quantile(&[], 0.5).is_nan());
     }
 
     #[test]
