@@ -21,7 +21,7 @@ use crate::compare::{Arm, Comparison, library_name};
 use crate::foreign;
 use crate::model::{Avma, FileOffset, Measurement};
 use crate::trace::engine::{
-    Block, BlockId, Ended, EngineError, Mapping, MemoryAccess, Recording, Sink,
+    Block, BlockId, Ended, EngineError, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
 };
 
 /// Runs of each arm that are followed, to see whether they execute the same each time.
@@ -279,7 +279,7 @@ impl Sink for BlockCounter {
 impl BlockCounter {
     /// What a recording of a whole run says, or why it is none.
     pub(super) fn work(&self, program: &Path, recording: &Recording) -> Result<WorkCount, String> {
-        if recording.ended != Ended::Exit || matches!(recording.self_check, Some(Err(_))) {
+        if recording.ended != Ended::Exit || matches!(recording.self_check, SelfCheck::Differs(_)) {
             let why = recording.notes.first().map_or("it ended otherwise", String::as_str);
             return Err(format!("the run was not followed to its end: {why}"));
         }
