@@ -33,7 +33,7 @@ pub use strings::{InstructionCount, SizeClass, StringEntry, StringSummary};
 pub use view::{FunctionView, Needs};
 
 use crate::code::Architecture;
-use crate::machine::MachineProfile;
+use crate::machine::Design;
 use crate::model::{Certainty, CyclesLost, Grade, Svma};
 
 /// What a rule has found, in terms of one function's instructions.
@@ -64,10 +64,10 @@ pub trait Hazard: Sync {
     /// Its stable id, for example `store-forward`.
     fn id(&self) -> &'static str;
     /// The card that `rule ID` shows.
-    fn card(&self, profile: &MachineProfile) -> RuleCard;
+    fn card(&self, design: &Design) -> RuleCard;
     /// What is known about a candidate before any run: `priced` where the profile holds a price
     /// that was measured on this machine.
-    fn grade(&self, profile: &MachineProfile) -> Grade;
+    fn grade(&self, design: &Design) -> Grade;
     /// Whether the rule knows what it reads in code for this processor.
     fn understands(&self, architecture: Architecture) -> bool {
         architecture == Architecture::X86_64
@@ -80,13 +80,13 @@ pub trait Hazard: Sync {
         true
     }
     /// All candidates in one function.
-    fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate>;
+    fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate>;
     /// All candidates that take several functions to see: the function that holds the site, the
     /// candidate, and the first instructions of the other functions involved.
     fn look_at_program(
         &self,
         _graph: &CallGraph<'_>,
-        _profile: &MachineProfile,
+        _design: &Design,
     ) -> Vec<(Svma, Candidate, Vec<Svma>)> {
         Vec::new()
     }

@@ -19,7 +19,7 @@
 //! instructions.
 
 use crate::code::{StringKind, StringSite};
-use crate::machine::{MachineProfile, PriceOrigin, StringCosts};
+use crate::machine::{Design, PriceOrigin, StringCosts};
 use crate::model::{Certainty, CyclesLost, Grade};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
@@ -35,7 +35,7 @@ impl Hazard for RepString {
         "rep-string"
     }
 
-    fn card(&self, profile: &MachineProfile) -> RuleCard {
+    fn card(&self, design: &Design) -> RuleCard {
         RuleCard {
             id: self.id(),
             title: "a short copy or fill done by a string instruction",
@@ -46,7 +46,7 @@ impl Hazard for RepString {
             picture: "  mov ecx, 21      21 x 8 = 168 bytes\n  \
                       rep movsq        start-up |################|  bytes |#####|\n  \
                       21 x mov, mov                                       |##########|\n",
-            price: price(profile),
+            price: price(design),
             detection: "Every rep movs and rep stos. The size: a constant count, also from another \
                         block or computed from constants; or hidden by gcc's prologue, which \
                         stores the first and the last piece and rounds the pointer up. Below the \
@@ -68,9 +68,9 @@ impl Hazard for RepString {
         }
     }
 
-    fn grade(&self, profile: &MachineProfile) -> Grade {
+    fn grade(&self, design: &Design) -> Grade {
         let probed = |costs: &StringCosts| matches!(costs.origin, PriceOrigin::Probed { .. });
-        let both = probed(&profile.string_move_costs()) && probed(&profile.string_store_costs());
+        let both = probed(&design.string_move_costs()) && probed(&design.string_store_costs());
         if both { Grade::Priced } else { Grade::Pattern }
     }
 
@@ -78,8 +78,8 @@ impl Hazard for RepString {
         Needs::Strings
     }
 
-    fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
-        let costs = [profile.string_move_costs(), profile.string_store_costs()];
+    fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate> {
+        let costs = [design.string_move_costs(), design.string_store_costs()];
         view.strings()
             .iter()
             .filter_map(|site| {
@@ -124,7 +124,7 @@ fn candidate(view: &FunctionView<'_>, site: &StringSite, costs: &StringCosts) ->
     })
 }
 
-fn price(profile: &MachineProfile) -> String {
+fn price(design: &Design) -> String {
     let one = |name: &str, costs: &StringCosts| {
         let origin = match &costs.origin {
             PriceOrigin::Probed { probe } => format!("measured here by probe {probe}"),
@@ -142,8 +142,8 @@ fn price(profile: &MachineProfile) -> String {
     };
     format!(
         "{}; {}",
-        one("rep movs", &profile.string_move_costs()),
-        one("rep stos", &profile.string_store_costs())
+        one("rep movs", &design.string_move_costs()),
+        one("rep stos", &design.string_store_costs())
     )
 }
 
@@ -159,7 +159,7 @@ mod tests {
         let program = fixture::program(&[("f", code)]);
         let image = Image::parse(Path::new("p"), program).unwrap();
         let view = FunctionView::of(&image, &image.functions()[0]);
-        REP_STRING.look(&view, &MachineProfile::for_microarchitecture(design))
+        REP_STRING.look(&view, &Design::of(design))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Static rules and the simulator ask the same object, so they cannot disagree.
 
-use super::profile::{ForwardingRule, MachineProfile, PriceOrigin, PriceRange};
+use super::design::{Design, ForwardingRule, PriceOrigin, PriceRange};
 
 impl ForwardingRule {
     /// Whether a store of `store_bytes` can serve a load of `load_bytes` that starts
@@ -96,7 +96,7 @@ impl PriceRange {
     }
 }
 
-impl MachineProfile {
+impl Design {
     /// What a blocked load costs here, as a sentence without final stop.
     #[must_use]
     pub fn blocked_load_sentence(&self) -> String {
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn the_price_of_a_blocked_load_says_who_measured_it() {
         use super::super::Microarchitecture;
-        let mut profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let mut profile = Design::of(Microarchitecture::Zen5);
         assert!(!profile.blocked_load_is_probed());
         assert!(profile.blocked_load_sentence().contains("not probed on this machine"));
         let probed = |low_cycles, high_cycles| PriceRange {

@@ -16,7 +16,7 @@ pub mod store_buffer;
 pub use pairs::LoadPrice;
 pub use places::{Place, Places};
 pub use price::{IterationPrice, blocked_iteration};
-pub use report::{Models, Subject, TraceReport, TraceWindow};
+pub use report::{Models, TraceReport, TraceWindow};
 
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 

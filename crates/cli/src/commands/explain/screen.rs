@@ -186,7 +186,7 @@ mod tests {
     use stallscope::compare::Settings;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
     use stallscope::explain::{LoadCount, WindowCount, explain, simulate::InventedBench};
-    use stallscope::machine::{MachineProfile, Microarchitecture};
+    use stallscope::machine::{Design, Microarchitecture};
     use stallscope::model::FileOffset;
 
     use super::*;
@@ -220,7 +220,7 @@ mod tests {
                 Some(WindowCount { instructions: 80_000, loads: vec![(at, load)] })
             }),
         };
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let profile = Design::of(Microarchitecture::Zen5);
         let mut text = SourceText::default();
         let explanation = explain(programs, &mut bench, &profile, &mut text, &mut |_| {}).unwrap();
         plain(&screen(&explanation, &mut text))

@@ -2,7 +2,7 @@
 
 use stallscope::layout::{
     BuildSummary, Change, HeatSummary, LayoutReport, STRIDES_BYTES, SetChange, SetReport, SetRow,
-    ShiftCause, ShiftMap, ShiftOutcome, ShiftRun, WhatIf, erratum_sentence,
+    ShiftCause, ShiftMap, ShiftOutcome, ShiftRun, WhatIf,
 };
 use stallscope::machine::Microarchitecture;
 
@@ -246,20 +246,23 @@ fn jump_words(sets: &SetReport, report: &LayoutReport) -> String {
             }
         })
         .collect();
-    let here = match (report.jump_erratum, report.design) {
-        (true, Microarchitecture::Unknown) | (false, Microarchitecture::Unknown) => {
-            erratum_words(report.jump_erratum)
-        }
-        (_, design) => erratum_sentence(design),
-    };
+    let here = erratum_words(report.design, report.jump_erratum);
     format!("that cross or end at a 32-byte boundary: {}; {here}", shares.join(" -> "))
 }
 
-fn erratum_words(erratum: bool) -> String {
-    if erratum {
-        "this processor has the erratum that makes each of them decode anew".to_owned()
-    } else {
-        "this processor is not known to have the erratum that makes them slow".to_owned()
+fn erratum_words(design: Microarchitecture, erratum: bool) -> String {
+    let name = match design {
+        Microarchitecture::Unknown => "this processor".to_owned(),
+        design => design.to_string(),
+    };
+    match (design, erratum) {
+        (_, true) => format!("{name} has the erratum that makes each of them decode anew"),
+        (Microarchitecture::Unknown, false) => {
+            format!("{name} is not known to have the erratum that makes them slow")
+        }
+        _ => format!(
+            "{name} does not have the erratum that makes them slow: no cause of a difference there"
+        ),
     }
 }
 

@@ -13,11 +13,7 @@ fn candidates(body: &[u8]) -> Vec<Candidate> {
     let code = FunctionCode::decode(&bytes, Svma(0x1000));
     assert_eq!(code.loops.len(), 1);
     let addresses = Addresses::of(&code);
-    STORE_FORWARD.check(
-        &code,
-        &addresses,
-        &MachineProfile::for_microarchitecture(crate::machine::Microarchitecture::Zen5),
-    )
+    STORE_FORWARD.check(&code, &addresses, &Design::of(crate::machine::Microarchitecture::Zen5))
 }
 
 // Building blocks, written as an assembler would.
@@ -206,7 +202,7 @@ fn filled(load: &[u8]) -> Vec<Candidate> {
     bytes.extend([(-(bytes.len() as i8 + 1)) as u8, 0xc3]);
     let code = FunctionCode::decode(&bytes, Svma(0x1000));
     assert_eq!(code.loops.len(), 2);
-    let profile = MachineProfile::for_microarchitecture(crate::machine::Microarchitecture::Zen5);
+    let profile = Design::of(crate::machine::Microarchitecture::Zen5);
     STORE_FORWARD.check(&code, &Addresses::of(&code), &profile)
 }
 
@@ -281,7 +277,7 @@ mod against_a_naive_model {
 #[test]
 fn a_probed_price_raises_the_grade_and_a_merging_core_has_no_such_finding() {
     use crate::machine::{ForwardingRule, Microarchitecture};
-    let mut profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+    let mut profile = Design::of(Microarchitecture::Zen5);
     assert_eq!(STORE_FORWARD.grade(&profile), Grade::Pattern);
     profile.store_forward_blocked_cycles.origin = PriceOrigin::Probed { probe: "p".into() };
     profile.forwarding_rule_origin = PriceOrigin::Probed { probe: "p".into() };

@@ -10,7 +10,7 @@ use super::infer::{RuleFinding, infer};
 use super::pairs;
 use super::reference::{self, Comparison};
 use crate::clock::counters::CounterCheck;
-use crate::machine::{MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment};
+use crate::machine::{Design, PriceOrigin, PriceRange, ProfileEnvironment};
 use crate::model::Measurement;
 use crate::probes::protocol::{Control, Protocol};
 use crate::probes::sampling::Sampled;
@@ -119,7 +119,7 @@ impl ForwardingReport {
     }
 
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut MachineProfile) {
+    pub fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {
             return;
         }
