@@ -1,10 +1,10 @@
 //! `stallscope list`: every probe, hazard rule, trace engine, case and processor design.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::json;
 use stallscope::hazards::HAZARDS;
 use stallscope::machine::diff::{self, Entry};
-use stallscope::machine::{Design, Machine, Microarchitecture, PriceOrigin};
+use stallscope::machine::{Design, Machine, Microarchitecture};
 use stallscope::probes::{self, PROBES};
 use stallscope::trace::engine::ENGINES;
 
@@ -17,24 +17,14 @@ use crate::{output, profile, terminal};
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Only these; of designs, all that is known with its origin (--as and --profile show one)
-    #[arg(value_enum, value_name = "WHAT")]
-    what: Option<What>,
-}
-
-/// What can be listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum What {
-    Probes,
-    Hazards,
-    Engines,
-    Cases,
-    Designs,
+    #[arg(value_name = "WHAT", value_parser = ["probes", "hazards", "engines", "cases", "designs"])]
+    what: Option<String>,
 }
 
 /// Runs the command.
 pub fn run(args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    if args.what == Some(What::Designs) {
+    if args.what.as_deref() == Some("designs") {
         return designs(context);
     }
     let profile = Design::of_machine(&Machine::detect());
@@ -48,19 +38,9 @@ pub fn run(args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     let names: Vec<(String, &str)> =
         Microarchitecture::ALL.iter().map(|d| (d.slug(), d.name())).collect();
     let designs = names.iter().map(|(slug, name)| (slug.as_str(), *name)).collect();
-    let sections = [
-        (What::Probes, "probes", probes),
-        (What::Hazards, "hazards", hazards),
-        (What::Engines, "engines", engines),
-        (What::Cases, "cases", cases),
-        (What::Designs, "designs", designs),
-    ];
-    let wanted = |what| args.what.is_none_or(|asked| asked == what);
-    let sections: Vec<(&str, Vec<(&str, &str)>)> = sections
-        .into_iter()
-        .filter(|(what, ..)| wanted(*what))
-        .map(|(_, title, rows)| (title, rows))
-        .collect();
+    let mut sections = vec![("probes", probes), ("hazards", hazards), ("engines", engines)];
+    sections.extend([("cases", cases), ("designs", designs)]);
+    sections.retain(|(title, _)| args.what.as_ref().is_none_or(|asked| asked == title));
     if context.shows_screen() {
         let mut text = String::new();
         for (title, entries) in &sections {
@@ -98,11 +78,7 @@ fn designs(context: &Context) -> anyhow::Result<Outcome> {
         let known = diff::rows(design).into_iter().filter_map(|(id, _, entry)| Some((id, entry?)));
         let facts: Vec<(&str, Entry)> = known.filter(|(_, e)| e.origin.is_some()).collect();
         for (id, entry) in &facts {
-            let origin = match &entry.origin {
-                Some(PriceOrigin::Probed { probe }) => format!("measured by probe {probe}"),
-                Some(PriceOrigin::Documented { source }) => format!("documented: {source}"),
-                _ => "assumed".to_owned(),
-            };
+            let origin = entry.origin.as_ref().map_or(String::new(), ToString::to_string);
             text += &wrap(&format!("  {id:<29}"), &format!("{} ({origin})", entry.text));
         }
         value.insert(name.slug(), facts.into_iter().map(|(id, e)| (id, json!(e))).collect());
@@ -110,7 +86,7 @@ fn designs(context: &Context) -> anyhow::Result<Outcome> {
     if context.shows_screen() {
         terminal::print(&text)?;
     }
-    output::json(context, "designs", &value)?;
+    output::json(context, "list", &json!({ "designs": value }))?;
     Ok(Outcome::Fine)
 }
 

@@ -106,7 +106,7 @@ impl Hazard for LoopAlignment {
 }
 
 /// First and last address of a loop that is one piece of code without calls.
-pub(crate) fn extent(code: &FunctionCode, of: &Loop) -> Option<(Svma, Svma)> {
+fn extent(code: &FunctionCode, of: &Loop) -> Option<(Svma, Svma)> {
     let blocks = || code.bodies(of);
     let in_one_piece = blocks().zip(blocks().skip(1)).all(|(one, next)| one.end == next.first);
     let calls = blocks().any(|b| code.insns[b.first..b.end].iter().any(|i| i.flow == Flow::Call));
@@ -114,17 +114,36 @@ pub(crate) fn extent(code: &FunctionCode, of: &Loop) -> Option<(Svma, Svma)> {
     (in_one_piece && !calls).then(|| (code.insns[first.first].svma, code.insns[last.end - 1].end()))
 }
 
+/// A small loop that touches more windows than its size needs.
+pub(crate) struct Spread {
+    /// Its first address.
+    pub start: Svma,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Windows that it touches.
+    pub windows: u64,
+    /// Windows that would do.
+    pub needed: u64,
+}
+
+impl Spread {
+    /// `None` for a loop that is in pieces, calls, is large, or touches no more than it needs.
+    pub fn of(code: &FunctionCode, of: &Loop, design: &Design) -> Option<Self> {
+        let (start, end) = extent(code, of)?;
+        // Also leaves out what would wrap around the end of the address space.
+        let size_bytes = end.distance_from(start);
+        let size_bytes = size_bytes.filter(|n| (1..=design.small_loop_bytes()).contains(n))?;
+        let window = design.fetch_window_bytes().value;
+        let windows = ((end.0 - 1) / window).saturating_sub(start.0 / window) + 1;
+        let needed = size_bytes.div_ceil(window);
+        (windows > needed).then_some(Self { start, size_bytes, windows, needed })
+    }
+}
+
 fn across_windows(view: &FunctionView<'_>, of: &Loop, design: &Design) -> Option<Candidate> {
     let code = view.code();
-    let (start, end) = extent(code, of)?;
-    // Also leaves out what would wrap around the end of the address space.
-    let size = end.distance_from(start).filter(|n| (1..=design.small_loop_bytes()).contains(n))?;
+    let Spread { start, size_bytes, windows, needed } = Spread::of(code, of, design)?;
     let window = design.fetch_window_bytes().value;
-    let touched = ((end.0 - 1) / window).saturating_sub(start.0 / window) + 1;
-    let needed = size.div_ceil(window);
-    if touched <= needed {
-        return None;
-    }
     let price = design.extra_window_price();
     let before = start.0 % window;
     Some(Candidate {
@@ -136,8 +155,8 @@ fn across_windows(view: &FunctionView<'_>, of: &Loop, design: &Design) -> Option
         cycles_lost: CyclesLost { low: price.low_cycles, high: price.high_cycles },
         weight: loop_weight(of.depth),
         mechanism: format!(
-            "this loop of {size} bytes starts {before} bytes into a window of {window} and touches \
-             {touched} of them where {needed} would do: each turn may wait for one more"
+            "this loop of {size_bytes} bytes starts {before} bytes into a window of {window} and touches \
+             {windows} of them where {needed} would do: each turn may wait for one more"
         ),
         remedy: format!("align the loop to {window} bytes (gcc: -falign-loops={window})"),
     })

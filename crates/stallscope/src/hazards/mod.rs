@@ -24,7 +24,7 @@ pub use crowded_set::CROWDED_SET;
 pub use difference::{FindingsDifference, MovedFinding, PlacedFinding};
 pub use heat::Heat;
 pub use loop_alignment::LOOP_ALIGNMENT;
-pub(crate) use loop_alignment::extent as loop_extent;
+pub(crate) use loop_alignment::Spread;
 pub use rep_string::REP_STRING;
 pub use scan::{RuleSet, ScanFilter, ScanReport, describe_sites, scan, scan_function};
 pub use split_access::SPLIT_ACCESS;

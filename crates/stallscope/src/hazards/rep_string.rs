@@ -19,7 +19,7 @@
 //! instructions.
 
 use crate::code::{StringKind, StringSite};
-use crate::machine::{Design, PriceOrigin, StringCosts};
+use crate::machine::{Design, StringCosts};
 use crate::model::{Certainty, CyclesLost, Grade};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
@@ -69,8 +69,8 @@ impl Hazard for RepString {
     }
 
     fn grade(&self, design: &Design) -> Grade {
-        let probed = |costs: &StringCosts| matches!(costs.origin, PriceOrigin::Probed { .. });
-        let both = probed(&design.string_move_costs()) && probed(&design.string_store_costs());
+        let both = [design.string_move_costs(), design.string_store_costs()];
+        let both = both.iter().all(|costs| costs.origin.is_probed());
         if both { Grade::Priced } else { Grade::Pattern }
     }
 
@@ -126,18 +126,14 @@ fn candidate(view: &FunctionView<'_>, site: &StringSite, costs: &StringCosts) ->
 
 fn price(design: &Design) -> String {
     let one = |name: &str, costs: &StringCosts| {
-        let origin = match &costs.origin {
-            PriceOrigin::Probed { probe } => format!("measured here by probe {probe}"),
-            PriceOrigin::Documented { source } => format!("documented: {source}"),
-            PriceOrigin::Assumed => "assumed: nothing is known about this design".to_owned(),
-        };
         let lost = |size| costs.lost_cycles(size).1;
         format!(
             "{name} loses up to {:.0} cycles at 48 bytes and {:.0} at 168 and wins from {} bytes \
-             on ({origin})",
+             on ({})",
             lost(48),
             lost(168),
-            costs.crossover_bytes
+            costs.crossover_bytes,
+            costs.origin.sentence()
         )
     };
     format!(

@@ -15,7 +15,7 @@
 //! Guides, load-store unit.
 
 use crate::code::{Access, FunctionCode, Insn, Reg, RootKind, SymbolicAddress, Value};
-use crate::machine::{Design, PriceOrigin};
+use crate::machine::Design;
 use crate::model::{Certainty, CyclesLost, Grade, Svma};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
@@ -67,7 +67,7 @@ impl Hazard for SplitAccess {
     }
 
     fn grade(&self, design: &Design) -> Grade {
-        let probed = matches!(design.line_split_price().origin, PriceOrigin::Probed { .. });
+        let probed = design.line_split_price().origin.is_probed();
         if probed { Grade::Priced } else { Grade::Pattern }
     }
 

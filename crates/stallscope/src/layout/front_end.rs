@@ -13,7 +13,7 @@ use super::occupancy::misses_placed;
 use super::uop_cache::{DecodedUse, decoded_use};
 use super::{JumpCounts, Samples, TracedWindow};
 use crate::code::{Function, FunctionCode, Image};
-use crate::hazards::loop_extent;
+use crate::hazards::Spread;
 use crate::machine::{CacheGeometry, Design};
 use crate::model::Svma;
 
@@ -137,20 +137,16 @@ fn spread_loops(
     design: &Design,
     least: u64,
 ) -> Vec<SpreadLoop> {
-    let window_bytes = design.fetch_window_bytes().value;
     let code = FunctionCode::of(image, function);
     let spread = code.loops.iter().filter(|l| code.is_innermost(l)).filter_map(|l| {
-        let (start, end) = loop_extent(&code, l)?;
-        let size_bytes =
-            end.distance_from(start).filter(|n| (1..=design.small_loop_bytes()).contains(n))?;
-        let windows = ((end.0 - 1) / window_bytes).saturating_sub(start.0 / window_bytes) + 1;
-        let needed = size_bytes.div_ceil(window_bytes);
+        let Spread { start, size_bytes, windows, needed } = Spread::of(&code, l, design)?;
+        let end = start.offset(size_bytes as i64);
         let turns = match samples.is_complete {
             true => samples.hits.get(&code.insns[code.blocks[l.header].first].svma).copied()?,
             false => in_range(samples, start, end),
         };
         let is_hot = in_range(samples, start, end) >= least;
-        (windows > needed && is_hot).then(|| SpreadLoop {
+        is_hot.then(|| SpreadLoop {
             function: function.name(),
             offset_bytes: start.distance_from(function.start).unwrap_or(0),
             size_bytes,

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::sets::{Cluster, HotBuild, SetRow, clusters, set_rows};
 use super::{
-    Budget, BuildSummary, FrontEnd, JumpCounts, LineHeat, Occupancy, Samples, ShiftMap, Shifts,
-    Suggestions, TracedWindow, WhatIf, match_functions,
+    Budget, BuildSummary, FrontEnd, LineHeat, Occupancy, Samples, ShiftMap, Shifts, Suggestions,
+    TracedWindow, WhatIf, match_functions,
 };
 use crate::code::{Function, Image};
 use crate::machine::{CacheGeometry, Design, Microarchitecture};
@@ -29,8 +29,6 @@ pub struct HeatSummary {
     pub overfull_sets: u32,
     /// Simulated misses of the instruction cache, where somebody simulated them.
     pub misses: Option<u64>,
-    /// Jumps at 32-byte boundaries in the functions that were seen running.
-    pub jumps: JumpCounts,
 }
 
 /// Sets of the instruction cache and who is in them.
@@ -119,7 +117,6 @@ pub fn set_report(
         samples: heat.samples,
         lines: heat.lines.values().filter(|l| l.is_in_use).count(),
         misses: heat.misses,
-        jumps: JumpCounts::of(builds[arm].0, samples, design.fusion().value),
         overfull_sets: overfull(&sets, arm, geometry),
     });
     Ok(SetReport {

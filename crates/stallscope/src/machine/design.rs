@@ -13,7 +13,7 @@ use super::Machine;
 use super::geometry::CacheGeometry;
 use super::known::Microarchitecture;
 use super::pairs::PairPrice;
-use super::prices::{LoopWindow, StringCosts};
+use super::prices::{LoopWindow, StringCosts, assumed, documented};
 use crate::foreign;
 use crate::model::Measurement;
 
@@ -182,7 +182,7 @@ pub struct Design {
     /// When forwarding works.
     pub forwarding_rule: ForwardingRule,
     /// Where the rule comes from; assumed in profiles of version 1 that do not say.
-    #[serde(default = "assumed")]
+    #[serde(default = "assumed_origin")]
     pub forwarding_rule_origin: PriceOrigin,
     /// What `rep movs` costs; absent where nobody measured it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,7 +212,7 @@ pub struct Design {
     pub environment: Option<ProfileEnvironment>,
 }
 
-fn assumed() -> PriceOrigin {
+fn assumed_origin() -> PriceOrigin {
     PriceOrigin::Assumed
 }
 
@@ -271,30 +271,24 @@ impl Design {
     /// With everything that was measured for `profile`. What its machine only presents counts where
     /// both are one design.
     #[must_use]
-    pub fn with_measured(mut self, profile: Self) -> Self {
-        let is_probed = |origin: &PriceOrigin| matches!(origin, PriceOrigin::Probed { .. });
-        if is_probed(&profile.store_forward_blocked_cycles.origin) {
-            self.store_forward_blocked_cycles = profile.store_forward_blocked_cycles;
+    pub fn with_measured(self, mut profile: Self) -> Self {
+        if !profile.store_forward_blocked_cycles.origin.is_probed() {
+            profile.store_forward_blocked_cycles = self.store_forward_blocked_cycles;
         }
-        if is_probed(&profile.forwarding_rule_origin) {
-            self.forwarding_rule = profile.forwarding_rule;
-            self.forwarding_rule_origin = profile.forwarding_rule_origin;
+        if !profile.forwarding_rule_origin.is_probed() {
+            profile.forwarding_rule = self.forwarding_rule;
+            profile.forwarding_rule_origin = self.forwarding_rule_origin;
         }
         let is_same = self.microarchitecture == profile.microarchitecture;
-        if is_same || profile.code_cache_origin.as_ref().is_some_and(is_probed) {
-            self.code_cache = profile.code_cache.or(self.code_cache);
-            self.code_cache_origin = profile.code_cache_origin;
+        if !is_same && !profile.code_cache_origin.as_ref().is_some_and(PriceOrigin::is_probed) {
+            profile.code_cache = None;
         }
-        self.jump_erratum = self.jump_erratum.or(profile.jump_erratum.filter(|_| is_same));
-        self.store_forward_blocked_pairs = profile.store_forward_blocked_pairs;
-        self.store_forward_cycles = profile.store_forward_cycles;
-        self.store_forward_free_after_cycles = profile.store_forward_free_after_cycles;
-        self.rep_moves = profile.rep_moves;
-        self.rep_stores = profile.rep_stores;
-        self.line_split_cycles = profile.line_split_cycles;
-        self.loop_window = profile.loop_window;
-        self.environment = profile.environment;
-        self
+        Self {
+            microarchitecture: self.microarchitecture,
+            code_cache: profile.code_cache.or(self.code_cache),
+            jump_erratum: self.jump_erratum.or(profile.jump_erratum.filter(|_| is_same)),
+            ..profile
+        }
     }
 
     /// The design that `profile` is of, with what it measured: `machine` where both are one, else the
@@ -319,22 +313,12 @@ impl Design {
     /// The same from the design alone, for a binary that will run elsewhere.
     #[must_use]
     pub fn of(design: Microarchitecture) -> Self {
-        let row = STORE_FORWARD_BLOCKED.iter().find(|r| r.0 == design);
-        let blocked = match row {
-            Some((_, low, high, source)) => PriceRange {
-                low_cycles: *low,
-                high_cycles: *high,
-                origin: PriceOrigin::Documented { source: (*source).to_owned() },
-                measured: None,
-            },
-            None => PriceRange {
-                low_cycles: 10.0,
-                high_cycles: 20.0,
-                origin: PriceOrigin::Assumed,
-                measured: None,
-            },
+        let blocked = STORE_FORWARD_BLOCKED.iter().find(|row| row.0 == design);
+        let blocked = match blocked {
+            Some((_, low, high, source)) => documented(*low, *high, source),
+            None => assumed(10.0, 20.0),
         };
-        let rule = FORWARDING_RULES.iter().find(|r| r.0 == design);
+        let rule = FORWARDING_RULES.iter().find(|row| row.0 == design);
         let (forwarding_rule, forwarding_rule_origin) = match rule {
             Some((_, rule, source)) => {
                 (*rule, PriceOrigin::Documented { source: (*source).to_owned() })

@@ -101,7 +101,6 @@ pub fn rows(p: &Design) -> Vec<Row> {
     let (window, fusion, erratum) = (p.fetch_window_bytes(), p.fusion(), p.jump_erratum());
     let (stores, reorder) = (p.store_queue(), p.reorder_window());
     let erratum_word = if erratum.value { "expensive" } else { "cost nothing more" };
-    let extra = p.extra_window_price();
     vec![
         ("machine.design", "", words(Some(p.microarchitecture.name().to_owned()))),
         ("machine.brand", "", words(environment.map(|e| e.brand.clone()))),
@@ -122,7 +121,7 @@ pub fn rows(p: &Design) -> Vec<Row> {
             "bytes",
             Some(number(window.value as f64, "bytes", &window.origin)),
         ),
-        ("code-alignment.extra", "cycles", Some(price(&extra))),
+        ("code-alignment.extra", "cycles", Some(price(&p.extra_window_price()))),
         ("decoded-cache.shape", "", decoded),
         ("fusion.pairs", "", Some(word(fusion.value.sentence().to_owned(), fusion.origin))),
         ("jumps.at-boundary", "", Some(word(erratum_word.to_owned(), erratum.origin))),

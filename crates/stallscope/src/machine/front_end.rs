@@ -145,27 +145,16 @@ impl Design {
     /// The cache of decoded instructions; `None` where its shape is not published.
     #[must_use]
     pub fn decoded_cache(&self) -> Option<Sourced<DecodedCache>> {
-        let shape = |sets, ways, entry_operations, window_bytes, most_entries| DecodedCache {
-            sets,
-            ways,
-            entry_operations,
-            window_bytes,
-            most_entries,
-        };
-        let value = match self.microarchitecture {
-            M::SandyBridge
-            | M::IvyBridge
-            | M::Haswell
-            | M::Broadwell
-            | M::Skylake
-            | M::SkylakeServer
-            | M::CascadeLake => shape(32, 8, 6, 32, Some(3)),
-            M::Zen1 | M::ZenPlus => shape(32, 8, 8, 64, None),
-            M::Zen2 | M::Zen3 => shape(64, 8, 8, 64, None),
-            M::Zen4 => shape(64, 12, 9, 64, None),
-            M::Zen5 => shape(64, 16, 6, 64, None),
-            _ => return None,
-        };
+        let (sets, ways, entry_operations, window_bytes, most_entries) =
+            match self.microarchitecture {
+                m if (M::SandyBridge..=M::CascadeLake).contains(&m) => (32, 8, 6, 32, Some(3)),
+                M::Zen1 | M::ZenPlus => (32, 8, 8, 64, None),
+                M::Zen2 | M::Zen3 => (64, 8, 8, 64, None),
+                M::Zen4 => (64, 12, 9, 64, None),
+                M::Zen5 => (64, 16, 6, 64, None),
+                _ => return None,
+            };
+        let value = DecodedCache { sets, ways, entry_operations, window_bytes, most_entries };
         Some(Sourced { value, origin: documented() })
     }
 

@@ -33,7 +33,7 @@ pub use design::{
 pub use facts::{Facts, SysfsCache};
 pub use features::{CounterLeaf, Features};
 pub use front_end::{DecodedCache, JUMP_BOUNDARY_BYTES, Sourced};
-pub use fusion::{Condition, FlagSetter, Fusion, SetterOperands};
+pub use fusion::Fusion;
 pub use geometry::{CacheGeometry, GeometryError};
 pub use known::{Microarchitecture, UnknownDesign};
 pub use pairs::{PairKind, PairPrice, RegisterFile};

@@ -123,12 +123,12 @@ fn string_costs(
     StringCosts { crossover_bytes, points, origin }
 }
 
-fn documented(low_cycles: f64, high_cycles: f64, source: &str) -> PriceRange {
+pub(super) fn documented(low_cycles: f64, high_cycles: f64, source: &str) -> PriceRange {
     let origin = PriceOrigin::Documented { source: source.to_owned() };
     PriceRange { low_cycles, high_cycles, origin, measured: None }
 }
 
-fn assumed(low_cycles: f64, high_cycles: f64) -> PriceRange {
+pub(super) fn assumed(low_cycles: f64, high_cycles: f64) -> PriceRange {
     PriceRange { low_cycles, high_cycles, origin: PriceOrigin::Assumed, measured: None }
 }
 

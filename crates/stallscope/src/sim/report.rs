@@ -49,9 +49,7 @@ pub struct TraceReport {
     pub l1i: Option<L1iReport>,
     /// Jumps on 32-byte boundaries.
     pub jumps: JumpReport,
-    /// Whether the processor that is modelled has the erratum that makes them expensive.
-    pub jump_erratum: bool,
-    /// What each of them costs there; absent without the erratum.
+    /// What each of them costs on the design that is modelled; absent without the erratum.
     pub boundary_jump_cycles: Option<PriceRange>,
     /// What stands at the addresses above: of the loads blocked most often, their stores, the
     /// lines of overfull sets and the jumps.
@@ -136,7 +134,6 @@ impl Models {
             load_prices,
             l1i,
             jumps,
-            jump_erratum: design.jump_erratum().value,
             boundary_jump_cycles: design.jump_at_boundary_price(),
             places: named,
             notes,

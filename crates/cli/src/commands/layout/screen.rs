@@ -177,7 +177,7 @@ fn judgement(report: &LayoutReport, sets: &SetReport) -> String {
     if let Some(what_if) = &sets.what_if {
         out += &wrap("what if  ", &what_if_words(what_if));
     }
-    out += &wrap("jumps    ", &jump_words(sets, report));
+    out += &wrap("jumps    ", &jump_words(report));
     out += &placement::front_end(report);
     if let Some(budget) = &report.budget {
         out += &placement::budget(budget, report.windows.is_empty());
@@ -232,20 +232,16 @@ fn what_if_words(what_if: &WhatIf) -> String {
 }
 
 /// Jumps at 32-byte boundaries, and whether that can cost anything here.
-fn jump_words(sets: &SetReport, report: &LayoutReport) -> String {
-    let shares: Vec<String> = sets
-        .heat
-        .iter()
-        .map(|h| match (h.jumps.executed, h.jumps.executed_on_boundary) {
-            (Some(all), Some(some)) => {
-                format!("{some} of {all} executed ({:.1} %)", share(some, all))
-            }
-            _ => {
-                let (some, all) = (h.jumps.on_boundary, h.jumps.jumps);
-                format!("{some} of {all} ({:.1} %)", share(some, all))
-            }
-        })
-        .collect();
+fn jump_words(report: &LayoutReport) -> String {
+    let jumps = report.front_end.iter().map(|f| f.jumps);
+    let words = jumps.map(|jumps| match (jumps.executed, jumps.executed_on_boundary) {
+        (Some(all), Some(some)) => format!("{some} of {all} executed ({:.1} %)", share(some, all)),
+        _ => {
+            let (some, all) = (jumps.on_boundary, jumps.jumps);
+            format!("{some} of {all} ({:.1} %)", share(some, all))
+        }
+    });
+    let shares: Vec<String> = words.collect();
     let here = erratum_words(report.design, report.jump_erratum);
     format!("that cross or end at a 32-byte boundary: {}; {here}", shares.join(" -> "))
 }

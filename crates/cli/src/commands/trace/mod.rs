@@ -17,7 +17,7 @@ use clap::Args;
 use stallscope::code::{Architecture, CodeError, Image};
 use stallscope::foreign;
 use stallscope::model::Capability;
-use stallscope::sim::{Fan, Models, TraceReport};
+use stallscope::sim::{Fan, Models};
 use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
 use stallscope::trace::engine::{
     ENGINES, Engine, Length, Recording, Sink, Window, engine, preferred,
@@ -95,21 +95,12 @@ pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
         None => follow(args, context, &mut models)?,
     };
     let report = models.report(recording, &chosen.design);
-    finish(context, &report, &title, &chosen.announcement())
-}
-
-fn finish(
-    context: &Context,
-    report: &TraceReport,
-    title: &str,
-    announcement: &str,
-) -> anyhow::Result<Outcome> {
-    output::json(context, "trace", report)?;
+    output::json(context, "trace", &report)?;
     if context.shows_screen() {
-        terminal::print_beside(announcement);
+        terminal::print_beside(&chosen.announcement());
         // Of no program's folder: a recording names the programs, and anybody can have made it.
         let text = &mut context.source_text([])?;
-        terminal::print_beside(&screen::screen(report, title, text));
+        terminal::print_beside(&screen::screen(&report, &title, text));
     }
     Ok(Outcome::Fine)
 }

@@ -33,7 +33,7 @@ mod stores;
 mod walk;
 
 use crate::code::{Addresses, Architecture, Flow, FunctionCode, Loop, SymbolicAddress, index_mask};
-use crate::machine::{Design, PriceOrigin};
+use crate::machine::Design;
 use crate::model::{Certainty, CyclesLost, Grade};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard};
@@ -254,7 +254,7 @@ fn price(design: &Design) -> String {
     if let Some(cycles) = design.store_forward_free_after_cycles {
         text += &format!("; {cycles} cycles behind the store it costs no more than that");
     }
-    if matches!(design.forwarding_rule_origin, PriceOrigin::Probed { .. }) {
+    if design.forwarding_rule_origin.is_probed() {
         text += &format!("; rule inferred here: {}", design.forwarding_rule.sentence());
     }
     text

@@ -279,8 +279,9 @@ fn a_probed_price_raises_the_grade_and_a_merging_core_has_no_such_finding() {
     use crate::machine::{ForwardingRule, Microarchitecture};
     let mut profile = Design::of(Microarchitecture::Zen5);
     assert_eq!(STORE_FORWARD.grade(&profile), Grade::Pattern);
-    profile.store_forward_blocked_cycles.origin = PriceOrigin::Probed { probe: "p".into() };
-    profile.forwarding_rule_origin = PriceOrigin::Probed { probe: "p".into() };
+    profile.store_forward_blocked_cycles.origin =
+        crate::machine::PriceOrigin::Probed { probe: "p".into() };
+    profile.forwarding_rule_origin = crate::machine::PriceOrigin::Probed { probe: "p".into() };
     profile.store_forward_free_after_cycles = Some(9);
     assert_eq!(STORE_FORWARD.grade(&profile), Grade::Priced);
     let price = STORE_FORWARD.card(&profile).price;

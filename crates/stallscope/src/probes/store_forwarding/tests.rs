@@ -454,3 +454,14 @@ fn the_hardware_path_ends_in_a_report() {
     };
     assert!(report.protocol.samples > 0 && !report.protocol.verdict.is_empty());
 }
+
+#[test]
+fn what_is_published_is_about_cases_that_are_measured() {
+    let cases: Vec<String> = case::all_cases(true).iter().map(ToString::to_string).collect();
+    for design in crate::machine::Microarchitecture::ALL {
+        for row in crate::probes::published::compare(*design, report::ID, |_| None) {
+            let named = cases.iter().filter(|case| **case == row.quantity).count();
+            assert_eq!(named, 1, "{design}: {}", row.quantity);
+        }
+    }
+}
