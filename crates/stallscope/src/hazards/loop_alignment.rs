@@ -10,8 +10,8 @@
 //! **Sign.** The same loop takes another time after unrelated code before it has changed its size.
 //!
 //! **What is looked for.** Innermost loops without calls, of at most four windows in one piece, whose
-//! start makes them touch more windows than their size needs. And, where the machine profile says
-//! that the design has the erratum, jumps in innermost loops (with the compare that is fused with
+//! start makes them touch more windows than their size needs. And, where the design
+//! has the erratum, jumps in innermost loops (with the compare that is fused with
 //! them) that touch a boundary. Whether the loop is hot the code does not say: without a profile
 //! these findings rank low.
 //!

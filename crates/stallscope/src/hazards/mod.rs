@@ -1,6 +1,6 @@
 //! Shapes in machine code that cost, one rule a file.
 //!
-//! A rule reads a decoded function and names sites; it runs nothing and asks the machine profile
+//! A rule reads a decoded function and names sites; it runs nothing and asks the design
 //! for prices. What a rule finds is a *pattern*: whether the code runs, and whether its data make
 //! the accesses meet, is for a run to say.
 
@@ -49,7 +49,7 @@ pub struct Candidate {
     pub certainty: Certainty,
     /// Instructions on the shortest path from the nearest of them to the site.
     pub distance_instructions: u32,
-    /// What one execution loses, by the machine profile.
+    /// What one execution loses, by the design.
     pub cycles_lost: CyclesLost,
     /// How often and how surely that may happen, as far as code alone says: a factor of the rank.
     pub weight: f64,

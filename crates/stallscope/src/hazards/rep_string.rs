@@ -11,7 +11,7 @@
 //!
 //! **What is looked for.** Every `rep movs` and `rep stos`. The size from a constant count, through
 //! blocks, and from behind gcc's alignment prologue ([`crate::code::string_sites`]). Below the
-//! crossover that the machine profile knows it is a finding; what it loses per execution is asked
+//! crossover that the design knows it is a finding; what it loses per execution is asked
 //! there as well. Sites of unknown size are counted, not blamed.
 //!
 //! **Literature.** M. Guzik, "x86: prevent gcc from emitting rep movsq/stosq for inlined ops"

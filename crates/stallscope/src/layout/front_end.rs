@@ -1,7 +1,7 @@
 //! Where code sits in what the front end cuts it into: windows of 32 or 64 bytes, pages, and sets of
 //! the cache of decoded instructions.
 //!
-//! Each of these is a count. What one event can cost is the machine profile's, and whether it can
+//! Each of these is a count. What one event can cost is the design's, and whether it can
 //! pay for a difference is the [`super::Budget`]'s business.
 
 use rayon::prelude::*;

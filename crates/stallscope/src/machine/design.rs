@@ -257,7 +257,7 @@ const SKYLAKE_RULE: ForwardingRule =
 const SKYLAKE_SOURCE: &str = "own feasibility study on Cascade Lake; uarch-bench agrees";
 
 impl Design {
-    /// The profile of a machine that nobody has probed yet.
+    /// The design of a machine that nobody has probed yet.
     #[must_use]
     pub fn of_machine(machine: &Machine) -> Self {
         let is_known = machine.microarchitecture != Microarchitecture::Unknown;
@@ -281,7 +281,7 @@ impl Design {
         }
         let is_same = self.microarchitecture == profile.microarchitecture;
         if !is_same && !profile.code_cache_origin.as_ref().is_some_and(PriceOrigin::is_probed) {
-            profile.code_cache = None;
+            (profile.code_cache, profile.code_cache_origin) = (None, None);
         }
         Self {
             microarchitecture: self.microarchitecture,
@@ -310,7 +310,7 @@ impl Design {
         self.environment.as_ref().is_none_or(|e| e.key == machine.profile_key())
     }
 
-    /// The same from the design alone, for a binary that will run elsewhere.
+    /// The same from the tables alone, for a binary that will run elsewhere.
     #[must_use]
     pub fn of(design: Microarchitecture) -> Self {
         let blocked = STORE_FORWARD_BLOCKED.iter().find(|row| row.0 == design);

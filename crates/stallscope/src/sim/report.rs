@@ -41,7 +41,7 @@ pub struct TraceReport {
     pub window: TraceWindow,
     /// Loads and the store buffer.
     pub store_buffer: StoreBufferReport,
-    /// What a blocked load costs from store to load, by the machine profile.
+    /// What a blocked load costs from store to load, by the design.
     pub blocked_load_cycles: PriceRange,
     /// The same for the loads above whose kind the profile prices by itself, by address.
     pub load_prices: Vec<LoadPrice>,
