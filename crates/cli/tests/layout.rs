@@ -103,7 +103,7 @@ fn what_cannot_be_used_is_refused_in_one_sentence() {
         &["layout", "./before", "-f", "work"],
         &["--function, --shift and --measured need samples"],
     );
-    refused(here, &["layout", "./before", "--l1i", "1,2"], &["bytes,ways,line"]);
+    refused(here, &["layout", "./before", "--l1i", "1,2"], &["expected SIZE,WAYS,LINE"]);
     refused(here, &["layout", "./before", "--suggest"], &["--suggest needs a window"]);
     refused(
         here,
