@@ -160,7 +160,7 @@ fn page_bytes() -> Option<u64> {
 }
 
 /// A processor as every room asks for it: prices and rules as they stand, shapes and sizes by method
-/// (see [`super::front_end`] and [`super::prices`]).
+/// (`front_end` and `prices` of this room).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
     /// Version of this form, [`PROFILE_VERSION`] when written by this program.

@@ -94,7 +94,7 @@ fn operands_fit(first: &Instruction, is_amd: bool) -> bool {
     let compares = matches!(first.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
     let stores = memory && !compares && first.op0_kind() == OpKind::Memory;
     let too_long = if is_amd { first.memory_displ_size() > 0 } else { memory };
-    !stores && !first.is_ip_rel_memory_operand() && !(immediate && too_long)
+    !(stores || first.is_ip_rel_memory_operand() || immediate && too_long)
 }
 
 #[cfg(test)]
