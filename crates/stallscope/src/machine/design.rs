@@ -163,7 +163,7 @@ fn page_bytes() -> Option<u64> {
 /// (`front_end` and `prices` of this room).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
-    /// Version of this form, [`PROFILE_VERSION`] when written by this program.
+    /// Version of this form, `PROFILE_VERSION` when written by this program.
     pub version: u32,
     /// The core design it was made for.
     pub microarchitecture: Microarchitecture,
