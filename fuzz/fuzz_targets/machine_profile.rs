@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stallscope::machine::MachineProfile;
+use stallscope::machine::Design;
 
 fuzz_target!(|text: &str| {
-    if let Ok(profile) = MachineProfile::from_json(text) {
+    if let Ok(profile) = Design::from_json(text) {
         let _ = profile.to_json();
     }
 });

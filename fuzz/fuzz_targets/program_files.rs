@@ -11,7 +11,7 @@ use stallscope::code::{DebugInfo, Images, SourceText};
 use stallscope::foreign::SourceRoots;
 use stallscope::hazards::{ScanFilter, describe_sites, scan};
 use stallscope::layout::match_functions;
-use stallscope::machine::{MachineProfile, Microarchitecture};
+use stallscope::machine::{Design, Microarchitecture};
 use tempfile::TempDir;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
         fs::write(FOLDER.path().join(name), &bytes[program_bytes..]).expect("room");
     }
     let Ok(images) = Images::open(&path) else { return };
-    let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+    let profile = Design::of(Microarchitecture::Zen5);
     let mut text = SourceText::below(SourceRoots::of(&[]).expect("no folder is named"));
     for image in images.take(10).flatten() {
         let mut report = scan(&image, &ScanFilter::default(), &profile, None);

@@ -7,11 +7,11 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use stallscope::code::{DebugInfo, Image};
 use stallscope::hazards::{ScanFilter, describe_sites, scan};
-use stallscope::machine::{MachineProfile, Microarchitecture};
+use stallscope::machine::{Design, Microarchitecture};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(image) = Image::parse(Path::new("/no/such/file"), bytes.to_vec()) else { return };
-    let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+    let profile = Design::of(Microarchitecture::Zen5);
     let mut report = scan(&image, &ScanFilter::default(), &profile, None);
     describe_sites(&image, &DebugInfo::of(&image), &mut report.findings);
 });

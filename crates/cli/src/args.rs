@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use stallscope::machine::Microarchitecture;
 
 pub use crate::commands::case::CaseArgs;
 pub use crate::commands::compare::CompareArgs;
@@ -57,6 +58,10 @@ pub struct CommonArgs {
     /// Read and write this machine profile, not the cached one
     #[arg(long, value_name = "FILE", global = true)]
     pub profile: Option<PathBuf>,
+    /// Judge for this processor design, such as cascade-lake or zen-4, not for the one at hand; with
+    /// --profile, what that file measured goes first (`stallscope list designs` shows them all)
+    #[arg(long = "as", value_name = "NAME", global = true)]
+    pub design: Option<Microarchitecture>,
     /// Leave the arguments of programs out of the JSON: they can be secrets
     #[arg(long, global = true)]
     pub redact_args: bool,

@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use stallscope::code::SourceText;
 use stallscope::foreign::SourceRoots;
+use stallscope::machine::Microarchitecture;
 
 use crate::args::CommonArgs;
 
@@ -46,6 +47,7 @@ pub struct Context {
     interrupt: OnceLock<Arc<AtomicBool>>,
     json: Option<PathBuf>,
     profile: Option<PathBuf>,
+    design: Option<Microarchitecture>,
     quiet: bool,
     progress: bool,
     seed: Option<u64>,
@@ -60,6 +62,7 @@ impl Context {
             interrupt: OnceLock::new(),
             json: common.json.clone(),
             profile: common.profile.clone(),
+            design: common.design,
             quiet: common.quiet,
             progress: !common.no_progress && !common.quiet,
             seed: common.seed,
@@ -113,6 +116,11 @@ impl Context {
     /// The machine profile that the user named.
     pub fn profile(&self) -> Option<&Path> {
         self.profile.as_deref()
+    }
+
+    /// The processor design that the user named.
+    pub fn design(&self) -> Option<Microarchitecture> {
+        self.design
     }
 
     /// Whether the screen is wanted: not with `--quiet`, and not when JSON owns standard output.

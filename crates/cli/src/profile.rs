@@ -1,5 +1,5 @@
-//! Which machine profile a command uses: the file that the user names, else the cached one of this
-//! kind of processor, else what is documented or assumed.
+//! By which design a command judges: the one that the user names, the profile that the user names,
+//! both, else the cached profile of this kind of processor, else the processor at hand.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use stallscope::foreign;
-use stallscope::machine::{Machine, MachineProfile, ProfileError};
+use stallscope::machine::{Design, Machine, ProfileError};
 use stallscope::report;
 
 use crate::context::Context;
@@ -16,16 +16,19 @@ use crate::terminal::{self, FAINT, paint, wrap};
 /// No profile has so much.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// A profile and the file that it came from.
+/// A design and the file that measured it.
 #[derive(Debug)]
 pub struct Chosen {
-    /// The profile.
-    pub profile: MachineProfile,
-    file: Option<PathBuf>,
+    /// The design.
+    pub design: Design,
+    /// Whether the user named it: then it need not be the processor at hand.
+    pub named: bool,
+    /// The file, where there is one.
+    pub file: Option<PathBuf>,
 }
 
 impl Chosen {
-    /// Says on the screen which file it is, unless it is the built-in one. To be called when there
+    /// Says on the screen which file it is, unless there is none. To be called when there
     /// is a result to show: a refusal leaves standard output empty.
     ///
     /// # Errors
@@ -37,7 +40,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// The line of [`Chosen::announce`]; empty for the built-in profile.
+    /// The line of [`Chosen::announce`]; empty where there is no file.
     pub fn announcement(&self) -> String {
         let Some(file) = &self.file else { return String::new() };
         let line = wrap("profile  ", &file.display().to_string());
@@ -45,28 +48,33 @@ impl Chosen {
     }
 }
 
-/// The profile to judge with.
+/// The design to judge by. What was measured goes before the table.
 ///
 /// # Errors
 /// When a file was named and is not there, or a file is there and is no profile that this program
 /// reads; the message names it and says what to do.
 pub fn load(context: &Context) -> anyhow::Result<Chosen> {
     let machine = Machine::detect();
-    if let Some(named) = context.profile() {
-        let Some(profile) = read(named)? else {
-            bail!(
-                "there is no machine profile {0}; `stallscope probe --profile {0}` makes one",
-                named.display()
-            );
-        };
-        return Ok(Chosen { profile: profile.quoted_on(&machine), file: Some(named.to_owned()) });
+    let named = context.design();
+    let file = match context.profile() {
+        Some(file) => Some(file.to_owned()),
+        None => cached_path(&machine).filter(|_| named.is_none()),
+    };
+    let profile = file.as_deref().map(read).transpose()?.flatten();
+    if let (Some(file), None) = (context.profile(), &profile) {
+        bail!(
+            "there is no machine profile {0}; `stallscope probe --profile {0}` makes one",
+            file.display()
+        );
     }
-    if let Some(file) = cached_path(&machine)
-        && let Some(profile) = read(&file)?
-    {
-        return Ok(Chosen { profile: profile.quoted_on(&machine), file: Some(file) });
-    }
-    Ok(Chosen { profile: MachineProfile::for_machine(&machine), file: None })
+    let file = file.filter(|_| profile.is_some());
+    let design = match (named, profile) {
+        (Some(name), Some(profile)) => Design::of(name).with_measured(profile).quoted_on(&machine),
+        (Some(name), None) => Design::of(name),
+        (None, Some(profile)) => Design::of_profile(profile, &machine),
+        (None, None) => Design::of_machine(&machine),
+    };
+    Ok(Chosen { design, named: named.is_some(), file })
 }
 
 /// Where a probe writes, and what it adds to: a profile that is there already, else the built-in
@@ -74,13 +82,12 @@ pub fn load(context: &Context) -> anyhow::Result<Chosen> {
 ///
 /// # Errors
 /// When the file is from a newer program or cannot be read. `None`: there is no place for one.
-pub fn to_update(context: &Context) -> anyhow::Result<Option<(PathBuf, MachineProfile)>> {
+pub fn to_update(context: &Context) -> anyhow::Result<Option<(PathBuf, Design)>> {
     let machine = Machine::detect();
     let path = context.profile().map(Path::to_owned).or_else(|| cached_path(&machine));
     let Some(path) = path else { return Ok(None) };
-    let fresh = MachineProfile::for_machine(&machine);
-    let ours =
-        |p: &MachineProfile| p.environment.as_ref().is_none_or(|e| e.key == machine.profile_key());
+    let fresh = Design::of_machine(&machine);
+    let ours = |p: &Design| p.environment.as_ref().is_none_or(|e| e.key == machine.profile_key());
     let profile = match parse(&path) {
         Ok(Some(profile)) if ours(&profile) => profile,
         // Another processor's prices have no business in this one's profile.
@@ -98,7 +105,7 @@ pub fn to_update(context: &Context) -> anyhow::Result<Option<(PathBuf, MachinePr
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn write(path: &Path, profile: &MachineProfile) -> anyhow::Result<()> {
+pub fn write(path: &Path, profile: &Design) -> anyhow::Result<()> {
     if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -113,9 +120,9 @@ enum Trouble {
     Profile(ProfileError),
 }
 
-fn parse(path: &Path) -> Result<Option<MachineProfile>, Trouble> {
+fn parse(path: &Path) -> Result<Option<Design>, Trouble> {
     match foreign::read_text(path, MOST_BYTES) {
-        Ok(text) => MachineProfile::from_json(&text).map(Some).map_err(Trouble::Profile),
+        Ok(text) => Design::from_json(&text).map(Some).map_err(Trouble::Profile),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Trouble::Io(error)),
     }
@@ -125,7 +132,7 @@ fn parse(path: &Path) -> Result<Option<MachineProfile>, Trouble> {
 ///
 /// # Errors
 /// When it is no profile that this program reads; the message names it and says what to do.
-pub fn read(path: &Path) -> anyhow::Result<Option<MachineProfile>> {
+pub fn read(path: &Path) -> anyhow::Result<Option<Design>> {
     parse(path).map_err(|trouble| match trouble {
         Trouble::Io(error) => refuse(path, error.into()),
         Trouble::Profile(error) => refuse(path, error.into()),
@@ -193,7 +200,7 @@ mod tests {
     fn what_is_written_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/p.json");
-        let profile = MachineProfile::for_machine(&Machine::detect());
+        let profile = Design::of_machine(&Machine::detect());
         write(&path, &profile).unwrap();
         assert_eq!(read(&path).unwrap(), Some(profile));
     }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use stallscope::machine::{MachineProfile, Microarchitecture};
+use stallscope::machine::{Design, Microarchitecture};
 use support::{program, refused, run, stallscope};
 
 /// Compiles a C program; the C compiler is there wherever Rust links.
@@ -63,7 +63,7 @@ fn files_that_are_no_programs_are_said_in_their_own_words() {
 fn a_refusal_says_nothing_on_standard_output_even_with_a_profile_at_hand() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+    let profile = Design::of(Microarchitecture::Zen5);
     fs::write(here.join("p.json"), profile.to_json().unwrap()).unwrap();
     let with = ["--profile", "p.json"];
     refused(here, &[&["scan"], &with[..], &["/no/such/file"]].concat(), &["no such file"]);

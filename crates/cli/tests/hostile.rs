@@ -92,7 +92,7 @@ fn names_of_others_reach_no_terminal_and_no_file_raw() {
         &["scan", "--diff", "p", &q],
         &["layout", "p", &q],
         &["layout", "--json", "-", "p", "p"],
-        &["compare", "--as", "results", "--markdown", "r.json", "r.json"],
+        &["compare", "--kind", "results", "--markdown", "r.json", "r.json"],
         &["scan", &format!("none{ESCAPES}")],
     ];
     for command in commands {

@@ -103,9 +103,13 @@ fn what_cannot_be_used_is_refused_in_one_sentence() {
         &["layout", "./before", "-f", "work"],
         &["--function, --shift and --measured need samples"],
     );
-    refused(here, &["layout", "./before", "--l1i", "1,2"], &["bytes,ways,line"]);
+    refused(here, &["layout", "./before", "--l1i", "1,2"], &["expected SIZE,WAYS,LINE"]);
     refused(here, &["layout", "./before", "--suggest"], &["--suggest needs a window"]);
-    refused(here, &["layout", "./before", "--as", "pentium"], &["no processor design is called"]);
+    refused(
+        here,
+        &["layout", "./before", "--as", "pentium"],
+        &["unknown design `pentium`; known: nehalem"],
+    );
     let measured = |text| ["layout", "./before", "./after", "--run", "--measured", text];
     refused(here, &measured("15"), &["neither a difference like 15%"]);
     refused(here, &measured("15%"), &["executions were counted"]);

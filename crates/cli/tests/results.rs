@@ -52,11 +52,11 @@ fn what_is_run_and_what_is_read_is_not_a_guess() {
     // Marked executable, so it is a program, whatever its content.
     program(here, "old-program", OLD.as_bytes());
     refused(here, &["compare", "./old-program", "./old-program"], &["arm", "cannot be executed"]);
-    let both = ["compare", "-q", "--as", "results", "./old-program", "new.txt"];
+    let both = ["compare", "-q", "--kind", "results", "./old-program", "new.txt"];
     assert_eq!(said(here, &both).0, Some(0));
     // One of each is a pair of programs, one of which cannot be run.
     refused(here, &["compare", "./old.txt", "true"], &["arm A", "./old.txt"]);
-    refused(here, &["compare", "--as", "programs", "./old.txt", "./new.txt"], &["arm"]);
+    refused(here, &["compare", "--kind", "programs", "./old.txt", "./new.txt"], &["arm"]);
 }
 
 #[test]

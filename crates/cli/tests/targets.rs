@@ -119,9 +119,9 @@ fn only_clang_16_merges_the_decoders_loads_for_aarch64_too() {
         let found = scan(&[]);
         assert_eq!(found.iter().filter(merged).count(), usize::from(version == 16), "{found:#?}");
         // A core that puts the bytes of all stores together has nothing to wait for.
-        assert!(scan(&["--cpu", "apple-firestorm"]).is_empty());
+        assert!(scan(&["--as", "apple-firestorm"]).is_empty());
         let shown = screen(&support::run(folder.path(), &["scan", object]));
-        assert!(shown.contains("Ampere Skylark") && shown.contains("--cpu"), "{shown}");
+        assert!(shown.contains("Ampere Skylark") && shown.contains("--as"), "{shown}");
     }
 }
 

@@ -106,7 +106,11 @@ fn what_cannot_be_traced_is_refused() {
     let by = |args: &[&'static str]| [&["trace"], args].concat();
     refused(folder, &by(&["--", "/no/such/program"]), &["no such program"]);
     refused(folder, &by(&["--engine", "magic", "--", "/bin/true"]), &["no engine", "step"]);
-    refused(folder, &by(&["--as", "6502", "--", "/bin/true"]), &["6502"]);
+    refused(
+        folder,
+        &by(&["--as", "6502", "--", "/bin/true"]),
+        &["unknown design `6502`; known: nehalem"],
+    );
     refused(folder, &by(&["--json", "-", "--", "/bin/true"]), &["the command's own"]);
     refused(folder, &by(&["--replay", "text"]), &["not a recorded trace"]);
     refused(folder, &by(&["--replay", "none"]), &["cannot open none"]);

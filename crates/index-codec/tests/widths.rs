@@ -11,7 +11,7 @@ use index_codec::variants::{Narrow, Paired, WideLoad, WideStore, decode_by_table
 use index_codec::{Error, Version, encode_triangles};
 use stallscope::code::{Addresses, Function, FunctionCode, Image, index_mask};
 use stallscope::hazards::{STORE_FORWARD, scan_function};
-use stallscope::machine::{MachineProfile, Microarchitecture};
+use stallscope::machine::{Design, Microarchitecture};
 
 type Decode = fn(&[u8], &mut [u32]) -> Result<(), Error>;
 
@@ -90,7 +90,7 @@ fn each_variant_uses_its_widths() {
 #[test]
 fn scan_finds_the_conflict_and_only_it() {
     let image = own_image();
-    let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+    let profile = Design::of(Microarchitecture::Zen5);
     for (symbol, _) in PLAIN.iter().chain(TABLE) {
         let findings = scan_function(&image, function(&image, symbol), &[&STORE_FORWARD], &profile);
         let found = findings.iter().any(|finding| finding.rule == "store-forward");

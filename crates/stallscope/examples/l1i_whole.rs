@@ -12,13 +12,13 @@ use std::sync::atomic::AtomicBool;
 
 use object::Object;
 use object::read::elf::{ElfFile64, ProgramHeader};
-use stallscope::machine::CodeCache;
+use stallscope::machine::CacheGeometry;
 use stallscope::model::Svma;
 use stallscope::sim::l1i::{InstructionCache, Replacement};
 use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
 use stallscope::trace::engine::{Length, Start, Window, engine};
 
-const L1I: CodeCache = CodeCache { sets: 64, ways: 8, line_bytes: 64 };
+const L1I: CacheGeometry = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };
 
 /// The first instruction of all: the dynamic loader's, or the program's own.
 fn first_instruction(program: &PathBuf) -> Result<Start, Box<dyn Error>> {
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         cpu: None,
         streams: Streams::Captured,
     };
-    let mut cache = InstructionCache::new(L1I, Replacement::Lru)?;
+    let mut cache = InstructionCache::new(L1I, Replacement::Lru).ok_or("no such cache")?;
     let limits = Limits { timeout: None, interrupt: &NEVER };
     let engine = engine("qemu").ok_or("no engine qemu for this processor")?;
     let recording = engine.record(&launch, &window, limits, &mut cache)?;

@@ -6,10 +6,10 @@ use std::path::Path;
 use proptest::prelude::*;
 use stallscope::code::{DebugInfo, Image, fixture};
 use stallscope::hazards::{ScanFilter, describe_sites, scan};
-use stallscope::machine::{MachineProfile, Microarchitecture};
+use stallscope::machine::{Design, Microarchitecture};
 
 fn scan_bytes(bytes: Vec<u8>) {
-    let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+    let profile = Design::of(Microarchitecture::Zen5);
     if let Ok(image) = Image::parse(Path::new("mutated"), bytes) {
         let mut report = scan(&image, &ScanFilter::default(), &profile, None);
         describe_sites(&image, &DebugInfo::of(&image), &mut report.findings);

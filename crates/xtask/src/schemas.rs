@@ -11,7 +11,7 @@ use stallscope::compare::results::Judgement;
 use stallscope::compare::sweep::SweepReport;
 use stallscope::explain::{Explanation, MeasuredLayout};
 use stallscope::hazards::ScanReport;
-use stallscope::machine::MachineProfile;
+use stallscope::machine::Design;
 use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
 use stallscope::sim::TraceReport;
@@ -32,7 +32,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "finding", make: schema_of::<Finding> },
     Entry { name: "judgement", make: schema_of::<Judgement> },
     Entry { name: "layout-report", make: schema_of::<MeasuredLayout> },
-    Entry { name: "machine-profile", make: schema_of::<MachineProfile> },
+    Entry { name: "machine-profile", make: schema_of::<Design> },
     Entry { name: "probe-report", make: schema_of::<ProbeReport> },
     Entry { name: "sample-run", make: schema_of::<SampleRun> },
     Entry { name: "scan-difference", make: schema_of::<ScanDifference> },

@@ -1,25 +1,33 @@
-//! `stallscope list`: every probe, hazard rule, trace engine and case.
+//! `stallscope list`: every probe, hazard rule, trace engine, case and processor design.
 
 use clap::Args;
 use serde_json::json;
 use stallscope::hazards::HAZARDS;
-use stallscope::machine::{Machine, MachineProfile};
+use stallscope::machine::diff::{self, Entry};
+use stallscope::machine::{Design, Machine, Microarchitecture};
 use stallscope::probes::{self, PROBES};
 use stallscope::trace::engine::ENGINES;
 
 use super::case::CASES;
 use crate::context::{Context, Outcome};
-use crate::terminal::{STRONG, paint};
-use crate::{output, terminal};
+use crate::terminal::{STRONG, paint, wrap};
+use crate::{output, profile, terminal};
 
 /// Arguments of `list`.
 #[derive(Debug, Args)]
-pub struct ListArgs {}
+pub struct ListArgs {
+    /// Only these; of designs, all that is known with its origin (--as and --profile show one)
+    #[arg(value_name = "WHAT", value_parser = ["probes", "hazards", "engines", "cases", "designs"])]
+    what: Option<String>,
+}
 
 /// Runs the command.
-pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
+pub fn run(args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let profile = MachineProfile::for_machine(&Machine::detect());
+    if args.what.as_deref() == Some("designs") {
+        return designs(context);
+    }
+    let profile = Design::of_machine(&Machine::detect());
     let hazards: Vec<(&str, &str)> =
         HAZARDS.iter().map(|h| (h.id(), h.card(&profile).title)).collect();
     let probes = probes(std::env::consts::ARCH);
@@ -27,8 +35,12 @@ pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
         probes.iter().map(|(id, title)| (*id, title.as_str())).collect();
     let cases: Vec<(&str, &str)> = CASES.iter().map(|c| (c.id(), c.title())).collect();
     let engines: Vec<(&str, &str)> = ENGINES.iter().map(|e| (e.id(), e.summary())).collect();
-    let sections =
-        [("probes", probes), ("hazards", hazards), ("engines", engines), ("cases", cases)];
+    let names: Vec<(String, &str)> =
+        Microarchitecture::ALL.iter().map(|d| (d.slug(), d.name())).collect();
+    let designs = names.iter().map(|(slug, name)| (slug.as_str(), *name)).collect();
+    let mut sections = vec![("probes", probes), ("hazards", hazards), ("engines", engines)];
+    sections.extend([("cases", cases), ("designs", designs)]);
+    sections.retain(|(title, _)| args.what.as_ref().is_none_or(|asked| asked == title));
     if context.shows_screen() {
         let mut text = String::new();
         for (title, entries) in &sections {
@@ -48,6 +60,33 @@ pub fn run(_args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
         })
         .collect();
     output::json(context, "list", &value)?;
+    Ok(Outcome::Fine)
+}
+
+/// Every design with what is known of it and where that comes from; the one that was named, if any.
+fn designs(context: &Context) -> anyhow::Result<Outcome> {
+    let one = context.design().is_some() || context.profile().is_some();
+    let all: Vec<Design> = match one {
+        true => vec![profile::load(context)?.design],
+        false => Microarchitecture::ALL.iter().map(|name| Design::of(*name)).collect(),
+    };
+    let mut text = String::new();
+    let mut value = serde_json::Map::new();
+    for design in &all {
+        let name = design.microarchitecture;
+        text += &format!("{}  {name}\n", paint(STRONG, name.slug()));
+        let known = diff::rows(design).into_iter().filter_map(|(id, _, entry)| Some((id, entry?)));
+        let facts: Vec<(&str, Entry)> = known.filter(|(_, e)| e.origin.is_some()).collect();
+        for (id, entry) in &facts {
+            let origin = entry.origin.as_ref().map_or(String::new(), ToString::to_string);
+            text += &wrap(&format!("  {id:<29}"), &format!("{} ({origin})", entry.text));
+        }
+        value.insert(name.slug(), facts.into_iter().map(|(id, e)| (id, json!(e))).collect());
+    }
+    if context.shows_screen() {
+        terminal::print(&text)?;
+    }
+    output::json(context, "list", &json!({ "designs": value }))?;
     Ok(Outcome::Fine)
 }
 

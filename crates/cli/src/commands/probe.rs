@@ -12,10 +12,10 @@ pub mod wide;
 
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use stallscope::machine::MachineProfile;
+use stallscope::machine::Design;
 use stallscope::probes::{self, Bench, PROBES, Probe, ProbeReport};
 
 use crate::context::{Context, Outcome};
@@ -64,6 +64,9 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     probes::check_architecture(std::env::consts::ARCH)?;
     // Before anything runs: a profile that must not be replaced should not cost the probes first.
     let wanted = chosen.iter().any(|p| prices(p.id()));
+    if context.design().is_some() {
+        bail!("--as names a design, and a probe measures the processor at hand");
+    }
     let target = if wanted { profile::to_update(context)? } else { None };
     if wanted && target.is_none() {
         terminal::warning(
@@ -107,7 +110,7 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
 fn keep(
     context: &Context,
     path: &Path,
-    before: MachineProfile,
+    before: Design,
     reports: &[ProbeReport],
 ) -> anyhow::Result<String> {
     let mut profile = before.clone();

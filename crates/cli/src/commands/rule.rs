@@ -22,7 +22,7 @@ pub fn run(args: &RuleArgs, context: &Context) -> anyhow::Result<Outcome> {
         anyhow::bail!("there is no rule `{}`; the rules are: {}", args.id, known.join(", "));
     };
     let chosen = profile::load(context)?;
-    let card = rule.card(&chosen.profile);
+    let card = rule.card(&chosen.design);
     chosen.announce(context)?;
     if context.shows_screen() {
         terminal::print(&screen(&card))?;

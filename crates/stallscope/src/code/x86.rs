@@ -7,11 +7,13 @@
 //! times.
 
 mod effects;
+mod fused;
 mod jumps;
 mod quick;
 mod survey;
 mod width;
 
+pub use fused::{Jump, jumps};
 pub use survey::Survey;
 
 use iced_x86::{
@@ -118,68 +120,6 @@ pub fn normalised(bytes: &[u8], start: Svma) -> Vec<u8> {
         }
     }
     out
-}
-
-/// A jump, call or return, together with what the decoder fuses with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jump {
-    /// First byte, of the fused instruction if there is one.
-    pub start: Svma,
-    /// The jump itself.
-    pub insn: Svma,
-    /// The address behind it.
-    pub end: Svma,
-}
-
-/// All jumps of a stretch of code, in order.
-#[must_use]
-pub fn jumps(bytes: &[u8], start: Svma) -> Vec<Jump> {
-    let mut decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
-    let mut raw = Instruction::default();
-    let mut fusable: Option<u64> = None;
-    let mut found = Vec::new();
-    while decoder.can_decode() {
-        decoder.decode_out(&mut raw);
-        let conditional = raw.flow_control() == FlowControl::ConditionalBranch;
-        if conditional || raw.is_jmp_near() || raw.is_jmp_short() || leaves(&raw) {
-            let first = fusable.filter(|_| raw.is_jcc_short_or_near()).unwrap_or(raw.ip());
-            let (insn, end) = (Svma(raw.ip()), Svma(raw.next_ip()));
-            found.push(Jump { start: Svma(first), insn, end });
-        }
-        fusable = can_fuse(&raw).then(|| raw.ip());
-    }
-    found
-}
-
-fn leaves(raw: &Instruction) -> bool {
-    matches!(
-        raw.flow_control(),
-        FlowControl::IndirectBranch
-            | FlowControl::Call
-            | FlowControl::IndirectCall
-            | FlowControl::Return
-    ) && !matches!(raw.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter)
-}
-
-/// Whether a conditional jump right behind it may become one operation with it. Not with an
-/// immediate and a memory operand both, nor with an address relative to the instruction pointer.
-fn can_fuse(raw: &Instruction) -> bool {
-    let fuses = matches!(
-        raw.mnemonic(),
-        Mnemonic::Cmp
-            | Mnemonic::Test
-            | Mnemonic::Add
-            | Mnemonic::Sub
-            | Mnemonic::And
-            | Mnemonic::Inc
-            | Mnemonic::Dec
-    );
-    let memory = (0..raw.op_count()).any(|i| raw.op_kind(i) == OpKind::Memory);
-    let writes_memory = raw.op_count() > 0
-        && raw.op0_kind() == OpKind::Memory
-        && !matches!(raw.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
-    let immediate = (0..raw.op_count()).any(|i| raw.try_immediate(i).is_ok());
-    fuses && !writes_memory && !(memory && (immediate || raw.is_ip_rel_memory_operand()))
 }
 
 fn neutral(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Insn {

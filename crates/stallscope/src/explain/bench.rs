@@ -8,7 +8,7 @@ use super::{LoadCount, WindowCount, WorkCount};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
 };
-use crate::machine::MachineProfile;
+use crate::machine::Design;
 use crate::model::{Avma, Svma};
 use crate::sim::store_buffer::{StoreBuffer, StoreBufferShape};
 use crate::trace::engine::{self, EngineError, Length, Mapping, SelfCheck, Start, Window};
@@ -47,7 +47,7 @@ pub trait Bench {
         arm: Arm,
         function: Svma,
         skip: u64,
-        profile: &MachineProfile,
+        profile: &Design,
     ) -> Result<WindowCount, EngineError>;
 
     /// Follows one whole run of an arm and counts what it executes.
@@ -102,7 +102,7 @@ impl Bench for ProcessBench<'_> {
         arm: Arm,
         function: Svma,
         skip: u64,
-        profile: &MachineProfile,
+        profile: &Design,
     ) -> Result<WindowCount, EngineError> {
         let launch = self.runner.launch(arm, 0);
         let program = launch.program.canonicalize().unwrap_or_else(|_| launch.program.clone());

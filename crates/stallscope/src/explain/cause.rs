@@ -9,7 +9,7 @@ use super::{Heat, Share, Whole};
 use crate::code::{DebugInfo, Function, FunctionCode, Image, Loop, SourceText};
 use crate::compare::Arm;
 use crate::hazards::{Hazard, STORE_FORWARD, describe_sites, scan_function};
-use crate::machine::MachineProfile;
+use crate::machine::Design;
 use crate::model::{Finding, Site, SourceLine, Svma};
 
 /// A function must hold this part of the difference, in per cent, to be searched.
@@ -78,7 +78,7 @@ pub(super) fn find(
     heats: &[Heat; 2],
     rows: &[FunctionRow],
     slow: Arm,
-    profile: &MachineProfile,
+    profile: &Design,
     text: &mut SourceText,
 ) -> Vec<Candidate> {
     let side = |arm: usize| Side { image: &images[arm], heat: &heats[arm] };

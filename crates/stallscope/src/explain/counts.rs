@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{Bench, Cause};
 use crate::code::{Function, Image};
 use crate::compare::Arm;
-use crate::machine::MachineProfile;
+use crate::machine::Design;
 use crate::model::{FileOffset, Grade, Svma};
 use crate::sim::store_buffer::LoadSite;
 use crate::trace::engine::EngineError;
@@ -133,7 +133,7 @@ pub(super) fn confirm(
     candidates: Vec<Candidate>,
     images: &[Image; 2],
     bench: &mut dyn Bench,
-    profile: &MachineProfile,
+    profile: &Design,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<(Vec<Cause>, Vec<String>), EngineError> {
     const MOST_FUNCTIONS: usize = 2;
@@ -213,7 +213,7 @@ fn windows(
     functions: [Option<&Function>; 2],
     images: &[Image; 2],
     bench: &mut dyn Bench,
-    profile: &MachineProfile,
+    profile: &Design,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<BothArms, EngineError> {
     let of = (SKIPS.len() * functions.iter().flatten().count()) as u32;

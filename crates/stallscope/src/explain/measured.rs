@@ -43,12 +43,12 @@ mod tests {
     use crate::compare::simulate::{Noise, SimulatedMachine};
     use crate::compare::{Settings, compare};
     use crate::layout::{Budget, EffectKind, EventCount, Payment};
-    use crate::machine::{MachineProfile, Microarchitecture};
+    use crate::machine::{Design, Microarchitecture};
 
     /// An invented machine on which AFTER takes 15 % more, through the whole comparison.
     #[test]
     fn what_a_comparison_finds_is_held_against_the_counts() {
-        let lake = MachineProfile::for_microarchitecture(Microarchitecture::CascadeLake);
+        let lake = Design::of(Microarchitecture::CascadeLake);
         let judged = |effect_log: f64, after: f64| {
             let settings = Settings::default();
             let mut machine = SimulatedMachine::new(Noise::Quiet, settings.pairs, 7);

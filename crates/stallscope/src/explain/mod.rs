@@ -42,7 +42,7 @@ use processor::ProcessorTime;
 use crate::code::{CodeError, DebugInfo, FunctionSource, Image, SourceText};
 use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
 use crate::layout::{ChangeCounts, match_functions};
-use crate::machine::MachineProfile;
+use crate::machine::Design;
 use crate::model::Grade;
 use crate::trace::engine::EngineError;
 use crate::trace::sample::SampleError;
@@ -147,7 +147,7 @@ pub enum Stage {
 pub fn explain(
     programs: [PathBuf; 2],
     bench: &mut dyn Bench,
-    profile: &MachineProfile,
+    profile: &Design,
     text: &mut SourceText,
     progress: &mut dyn FnMut(Stage),
 ) -> Result<Explanation, ExplainError> {

@@ -1,7 +1,7 @@
 //! What an explanation leaves open, said as plainly as what it found.
 
 use super::{Cause, Conclusion, Explanation, FunctionRow, ObjectCode, Place};
-use crate::machine::{MachineProfile, PriceOrigin};
+use crate::machine::{Design, PriceOrigin};
 use crate::trace::sample::SampleError;
 
 /// Rows outside the cause's function that are named.
@@ -19,7 +19,7 @@ pub(super) fn not_located(cause: &SampleError) -> String {
 }
 
 /// What the causes leave open.
-pub(super) fn what_is_open(explanation: &Explanation, profile: &MachineProfile) -> Vec<String> {
+pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<String> {
     let Some(cause) = explanation.causes.first() else { return without_cause(explanation) };
     let priced = match profile.store_forward_blocked_cycles.origin {
         PriceOrigin::Probed { .. } => "",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{Bench, WindowCount, WorkCount};
 use crate::compare::simulate::SimulatedMachine;
 use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
-use crate::machine::MachineProfile;
+use crate::machine::Design;
 use crate::model::{FileOffset, Svma};
 use crate::trace::child::{Exit, Output, Status};
 use crate::trace::engine::EngineError;
@@ -43,7 +43,7 @@ impl Bench for InventedBench {
         arm: Arm,
         _function: Svma,
         skip: u64,
-        _profile: &MachineProfile,
+        _profile: &Design,
     ) -> Result<WindowCount, EngineError> {
         let count = self.counts[arm.index()].clone();
         match (count, skip) {

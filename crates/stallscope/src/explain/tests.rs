@@ -61,7 +61,7 @@ impl Scene {
     }
 
     fn explain(&mut self) -> Result<Explanation, ExplainError> {
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let profile = Design::of(Microarchitecture::Zen5);
         let programs = ["before", "after"].map(|name| self.folder.path().join(name));
         explain(programs, &mut self.bench, &profile, &mut SourceText::default(), &mut |_| {})
     }

@@ -23,7 +23,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::code::Function;
-use crate::machine::{CodeCache, MachineProfile};
+use crate::machine::{CacheGeometry, Design};
 use crate::model::{Certainty, CyclesLost, Grade, Svma};
 
 use super::calls::{CallGraph, CallingLoop};
@@ -53,8 +53,8 @@ impl Hazard for CrowdedSet {
         "crowded-set"
     }
 
-    fn card(&self, profile: &MachineProfile) -> RuleCard {
-        let CodeCache { sets, ways, line_bytes } = profile.code_cache();
+    fn card(&self, design: &Design) -> RuleCard {
+        let CacheGeometry { sets, ways, line_bytes } = design.code_cache().value;
         RuleCard {
             id: self.id(),
             title: "a loop whose code piles up in few sets of the instruction cache",
@@ -68,7 +68,7 @@ impl Hazard for CrowdedSet {
             price: format!(
                 "{sets} sets of {ways} lines of {line_bytes} bytes here; a line from the second \
                  level costs {}",
-                profile.code_miss_price().sentence()
+                design.code_miss_price().sentence()
             ),
             detection: "Outermost loops with direct calls: the lines of the loop and of all that \
                         it reaches within three calls, by set. A set with at least two lines too \
@@ -89,7 +89,7 @@ impl Hazard for CrowdedSet {
     }
 
     /// No probe prices the front end yet.
-    fn grade(&self, _profile: &MachineProfile) -> Grade {
+    fn grade(&self, _design: &Design) -> Grade {
         Grade::Pattern
     }
 
@@ -101,21 +101,21 @@ impl Hazard for CrowdedSet {
         false
     }
 
-    fn look(&self, _view: &FunctionView<'_>, _profile: &MachineProfile) -> Vec<Candidate> {
+    fn look(&self, _view: &FunctionView<'_>, _design: &Design) -> Vec<Candidate> {
         Vec::new()
     }
 
     fn look_at_program(
         &self,
         graph: &CallGraph<'_>,
-        profile: &MachineProfile,
+        design: &Design,
     ) -> Vec<(Svma, Candidate, Vec<Svma>)> {
         let loops = graph.calls().values().flat_map(|c| c.loops.iter().map(|l| (c.function, l)));
         loops
             .collect::<Vec<_>>()
             .into_par_iter()
             .filter_map(|(caller, l)| {
-                let (candidate, others) = crowd(graph, l, profile)?;
+                let (candidate, others) = crowd(graph, l, design)?;
                 Some((caller, candidate, others))
             })
             .collect()
@@ -125,11 +125,11 @@ impl Hazard for CrowdedSet {
 fn crowd(
     graph: &CallGraph<'_>,
     of: &CallingLoop,
-    profile: &MachineProfile,
+    design: &Design,
 ) -> Option<(Candidate, Vec<Svma>)> {
-    let cache = profile.code_cache();
+    let cache = design.code_cache().value;
     let line = u64::from(cache.line_bytes);
-    let capacity = line * u64::from(cache.sets) * u64::from(cache.ways);
+    let capacity = cache.size_bytes();
     let functions = graph.reachable(of, LEVELS, MOST_FUNCTIONS, capacity)?;
     let lines_of = |start: Svma, end: Svma| start.0 / line..end.0.div_ceil(line);
     let own = of.code.iter().map(|range| (lines_of(range.start, range.end), None));
@@ -154,7 +154,7 @@ fn crowd(
     let of_crowd = lines.iter().filter(|(number, _)| set_of(*number) == fullest);
     let others: BTreeSet<Svma> = of_crowd.filter_map(|(_, function)| *function).collect();
     let names = names(&functions, &others);
-    let price = profile.code_miss_price();
+    let price = design.code_miss_price();
     let candidate = Candidate {
         site: of.calls.first()?.insn,
         sets: Vec::new(),
@@ -186,7 +186,7 @@ fn each_once(ranges: impl Iterator<Item = (Range<u64>, Option<Svma>)>) -> Vec<(u
 
 /// Whether a set may be asked for too many lines: most loops crowd nothing, even if every line that
 /// two functions have in common counts twice.
-fn may_crowd(cache: &CodeCache, ranges: impl Iterator<Item = Range<u64>>) -> bool {
+fn may_crowd(cache: &CacheGeometry, ranges: impl Iterator<Item = Range<u64>>) -> bool {
     let mut counts = vec![0_usize; cache.sets as usize];
     for lines in ranges {
         let first = (lines.start % u64::from(cache.sets)) as usize;
@@ -247,8 +247,8 @@ mod tests {
         let image = Image::parse(Path::new("p"), fixture::program(&functions)).unwrap();
         let views = image.functions().iter().map(|f| FunctionView::of(&image, f));
         let calls = views.filter_map(|v| Calls::of(&v)).map(|c| (c.function, c)).collect();
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
-        CROWDED_SET.look_at_program(&CallGraph::of(&image, calls), &profile)
+        let design = Design::of(Microarchitecture::Zen5);
+        CROWDED_SET.look_at_program(&CallGraph::of(&image, calls), &design)
     }
 
     fn caller_size(count: usize) -> usize {

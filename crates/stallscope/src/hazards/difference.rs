@@ -155,11 +155,11 @@ mod tests {
     use super::*;
     use crate::code::{Image, fixture};
     use crate::hazards::{ScanFilter, scan};
-    use crate::machine::{MachineProfile, Microarchitecture};
+    use crate::machine::{Design, Microarchitecture};
 
     fn report(functions: &[(&str, &[u8])]) -> ScanReport {
         let image = Image::parse(Path::new("p"), fixture::program(functions)).unwrap();
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let profile = Design::of(Microarchitecture::Zen5);
         let filter = ScanFilter { function: None, rules: vec![&crate::hazards::STORE_FORWARD] };
         scan(&image, &filter, &profile, None)
     }

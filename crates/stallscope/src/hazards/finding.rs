@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::{Candidate, FunctionView, Hazard, Heat};
 use crate::code::{Image, Insn, LONGEST_INSN_BYTES};
-use crate::machine::MachineProfile;
+use crate::machine::Design;
 use crate::model::{Finding, FindingId, Site, Svma};
 
 /// What a finding keeps of its rank when a profile was given and has no sample there: enough for an
@@ -16,7 +16,7 @@ const COLD: f64 = 0.001;
 /// Turns the candidates of one function into findings.
 pub(super) struct Describer<'a> {
     pub view: &'a FunctionView<'a>,
-    pub profile: &'a MachineProfile,
+    pub design: &'a Design,
     pub heat: Option<&'a Heat>,
     pub repeats: HashMap<u64, u32>,
 }
@@ -46,7 +46,7 @@ impl Describer<'_> {
             others,
             sets,
             certainty: candidate.certainty,
-            grade: rule.grade(self.profile),
+            grade: rule.grade(self.design),
             distance_instructions: candidate.distance_instructions,
             score: candidate.cycles_lost.middle() * candidate.weight * heat,
             cycles_lost: candidate.cycles_lost,

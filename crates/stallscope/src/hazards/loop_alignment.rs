@@ -9,17 +9,17 @@
 //!
 //! **Sign.** The same loop takes another time after unrelated code before it has changed its size.
 //!
-//! **What is looked for.** Innermost loops without calls, of at most 128 bytes in one piece, whose
-//! start makes them touch more windows than their size needs. And, where the machine profile says
-//! that the design has the erratum, jumps in innermost loops (with the compare that is fused with
+//! **What is looked for.** Innermost loops without calls, of at most four windows in one piece, whose
+//! start makes them touch more windows than their size needs. And, where the design
+//! has the erratum, jumps in innermost loops (with the compare that is fused with
 //! them) that touch a boundary. Whether the loop is hot the code does not say: without a profile
 //! these findings rank low.
 //!
 //! **Literature.** Intel, "Mitigations for Jump Conditional Code Erratum" (2019); A. Fog, The
 //! microarchitecture of Intel, AMD and VIA CPUs; D. Bakhvalov, code alignment (2018).
 
-use crate::code::{Flow, FunctionCode, Loop, fuses_with_jump};
-use crate::machine::{MachineProfile, PriceRange};
+use crate::code::{Flow, FunctionCode, Loop, x86};
+use crate::machine::{Design, Fusion, PriceRange};
 use crate::model::{Certainty, CyclesLost, Grade, Svma};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
@@ -30,19 +30,14 @@ pub static LOOP_ALIGNMENT: LoopAlignment = LoopAlignment;
 /// See the module.
 pub struct LoopAlignment;
 
-/// Loops above this are limited by other things than the windows that they touch.
-const LARGEST_LOOP_BYTES: u64 = 128;
-/// The boundary of the erratum, whatever the window.
-const JUMP_BOUNDARY_BYTES: u64 = 32;
-
 impl Hazard for LoopAlignment {
     fn id(&self) -> &'static str {
         "loop-alignment"
     }
 
-    fn card(&self, profile: &MachineProfile) -> RuleCard {
-        let window = profile.fetch_window_bytes();
-        let jumps = match profile.jump_at_boundary_price() {
+    fn card(&self, design: &Design) -> RuleCard {
+        let window = design.fetch_window_bytes().value;
+        let jumps = match design.jump_at_boundary_price() {
             Some(price) => {
                 format!("a jump at a 32-byte boundary costs {} each time", price.sentence())
             }
@@ -60,10 +55,10 @@ impl Hazard for LoopAlignment {
                       aligned       |LLLLLLLLLLLLLLL|LLLLL\n",
             price: format!(
                 "windows of {window} bytes here; one more per turn costs {}; {jumps}",
-                profile.extra_window_price().sentence()
+                design.extra_window_price().sentence()
             ),
-            detection: "Innermost loops without calls of at most 128 bytes in one piece that touch \
-                        more windows than their size needs; on designs with the erratum also \
+            detection: "Innermost loops without calls of at most four windows in one piece that \
+                        touch more windows than their size needs; on designs with the erratum also \
                         jumps in innermost loops at 32-byte boundaries. Whether the loop is hot \
                         only a profile says (--profile-data).",
             remedies: &[
@@ -83,7 +78,7 @@ impl Hazard for LoopAlignment {
     }
 
     /// No probe prices the front end yet.
-    fn grade(&self, _profile: &MachineProfile) -> Grade {
+    fn grade(&self, _design: &Design) -> Grade {
         Grade::Pattern
     }
 
@@ -95,22 +90,23 @@ impl Hazard for LoopAlignment {
         false
     }
 
-    fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
+    fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate> {
         let code = view.code();
         code.loops
             .iter()
             .filter(|l| code.is_innermost(l))
             .filter_map(|l| {
-                let jumps = profile.jump_at_boundary_price();
-                let jumps = jumps.and_then(|price| jumps_at_boundaries(view, l, &price));
-                jumps.or_else(|| across_windows(view, l, profile))
+                let jumps = design.jump_at_boundary_price();
+                let fusion = design.fusion().value;
+                let jumps = jumps.and_then(|price| jumps_at_boundaries(view, l, &price, fusion));
+                jumps.or_else(|| across_windows(view, l, design))
             })
             .collect()
     }
 }
 
 /// First and last address of a loop that is one piece of code without calls.
-pub(crate) fn extent(code: &FunctionCode, of: &Loop) -> Option<(Svma, Svma)> {
+fn extent(code: &FunctionCode, of: &Loop) -> Option<(Svma, Svma)> {
     let blocks = || code.bodies(of);
     let in_one_piece = blocks().zip(blocks().skip(1)).all(|(one, next)| one.end == next.first);
     let calls = blocks().any(|b| code.insns[b.first..b.end].iter().any(|i| i.flow == Flow::Call));
@@ -118,22 +114,37 @@ pub(crate) fn extent(code: &FunctionCode, of: &Loop) -> Option<(Svma, Svma)> {
     (in_one_piece && !calls).then(|| (code.insns[first.first].svma, code.insns[last.end - 1].end()))
 }
 
-fn across_windows(
-    view: &FunctionView<'_>,
-    of: &Loop,
-    profile: &MachineProfile,
-) -> Option<Candidate> {
-    let code = view.code();
-    let (start, end) = extent(code, of)?;
-    // Also leaves out what would wrap around the end of the address space.
-    let size = end.distance_from(start).filter(|n| *n > 0 && *n <= LARGEST_LOOP_BYTES)?;
-    let window = profile.fetch_window_bytes();
-    let touched = ((end.0 - 1) / window).saturating_sub(start.0 / window) + 1;
-    let needed = size.div_ceil(window);
-    if touched <= needed {
-        return None;
+/// A small loop that touches more windows than its size needs.
+pub(crate) struct Spread {
+    /// Its first address.
+    pub start: Svma,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Windows that it touches.
+    pub windows: u64,
+    /// Windows that would do.
+    pub needed: u64,
+}
+
+impl Spread {
+    /// `None` for a loop that is in pieces, calls, is large, or touches no more than it needs.
+    pub fn of(code: &FunctionCode, of: &Loop, design: &Design) -> Option<Self> {
+        let (start, end) = extent(code, of)?;
+        // Also leaves out what would wrap around the end of the address space.
+        let size_bytes = end.distance_from(start);
+        let size_bytes = size_bytes.filter(|n| (1..=design.small_loop_bytes()).contains(n))?;
+        let window = design.fetch_window_bytes().value;
+        let windows = ((end.0 - 1) / window).saturating_sub(start.0 / window) + 1;
+        let needed = size_bytes.div_ceil(window);
+        (windows > needed).then_some(Self { start, size_bytes, windows, needed })
     }
-    let price = profile.extra_window_price();
+}
+
+fn across_windows(view: &FunctionView<'_>, of: &Loop, design: &Design) -> Option<Candidate> {
+    let code = view.code();
+    let Spread { start, size_bytes, windows, needed } = Spread::of(code, of, design)?;
+    let window = design.fetch_window_bytes().value;
+    let price = design.extra_window_price();
     let before = start.0 % window;
     Some(Candidate {
         site: code.blocks[*of.blocks.first()?].first,
@@ -144,8 +155,8 @@ fn across_windows(
         cycles_lost: CyclesLost { low: price.low_cycles, high: price.high_cycles },
         weight: loop_weight(of.depth),
         mechanism: format!(
-            "this loop of {size} bytes starts {before} bytes into a window of {window} and touches \
-             {touched} of them where {needed} would do: each turn may wait for one more"
+            "this loop of {size_bytes} bytes starts {before} bytes into a window of {window} and touches \
+             {windows} of them where {needed} would do: each turn may wait for one more"
         ),
         remedy: format!("align the loop to {window} bytes (gcc: -falign-loops={window})"),
     })
@@ -155,12 +166,13 @@ fn jumps_at_boundaries(
     view: &FunctionView<'_>,
     of: &Loop,
     price: &PriceRange,
+    fusion: Fusion,
 ) -> Option<Candidate> {
     let code = view.code();
     let jumps: Vec<usize> = code
         .bodies(of)
         .flat_map(|b| b.first..b.end)
-        .filter(|i| touches_boundary(view, *i))
+        .filter(|i| touches_boundary(view, *i, fusion))
         .collect();
     let (site, count) = (*jumps.first()?, jumps.len());
     Some(Candidate {
@@ -183,23 +195,14 @@ fn jumps_at_boundaries(
     })
 }
 
-/// Whether an instruction is a jump that crosses or ends at a boundary, together with the compare
-/// that is fused with it.
-fn touches_boundary(view: &FunctionView<'_>, index: usize) -> bool {
-    let insns = &view.code().insns;
-    let insn = &insns[index];
-    if matches!(insn.flow, Flow::Next | Flow::Stop) {
-        return false;
-    }
-    let fused = index.checked_sub(1).map(|i| &insns[i]).filter(|before| {
-        matches!(insn.flow, Flow::Branch(_))
-            && before.flow == Flow::Next
-            && fuses_with_jump(view.bytes_of(before))
-    });
-    let start = fused.map_or(insn.svma, |before| before.svma);
-    let end = insn.end();
-    start.0 / JUMP_BOUNDARY_BYTES != end.offset(-1).0 / JUMP_BOUNDARY_BYTES
-        || end.0.is_multiple_of(JUMP_BOUNDARY_BYTES)
+/// Whether an instruction is a jump that crosses or ends at a boundary, together with what is fused
+/// with it.
+fn touches_boundary(view: &FunctionView<'_>, index: usize, fusion: Fusion) -> bool {
+    let pair = &view.code().insns[index.saturating_sub(1)..=index];
+    let Some(insn) = pair.last().filter(|insn| insn.flow != Flow::Next) else { return false };
+    let bytes: Vec<u8> = pair.iter().flat_map(|i| view.bytes_of(i)).copied().collect();
+    let jumps = x86::jumps(&bytes, pair[0].svma, fusion);
+    jumps.last().is_some_and(|jump| jump.insn == insn.svma && jump.is_on_boundary())
 }
 
 #[cfg(test)]
@@ -216,7 +219,7 @@ mod tests {
         code.extend([0xff, 0xcf, 0x75, (-(body as i8) - 4) as u8, 0xc3]);
         let image = Image::parse(Path::new("p"), fixture::program(&[("f", &code)])).unwrap();
         let view = FunctionView::of(&image, &image.functions()[0]);
-        LOOP_ALIGNMENT.look(&view, &MachineProfile::for_microarchitecture(design))
+        LOOP_ALIGNMENT.look(&view, &Design::of(design))
     }
 
     #[test]

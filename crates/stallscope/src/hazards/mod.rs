@@ -1,6 +1,6 @@
 //! Shapes in machine code that cost, one rule a file.
 //!
-//! A rule reads a decoded function and names sites; it runs nothing and asks the machine profile
+//! A rule reads a decoded function and names sites; it runs nothing and asks the design
 //! for prices. What a rule finds is a *pattern*: whether the code runs, and whether its data make
 //! the accesses meet, is for a run to say.
 
@@ -24,7 +24,7 @@ pub use crowded_set::CROWDED_SET;
 pub use difference::{FindingsDifference, MovedFinding, PlacedFinding};
 pub use heat::Heat;
 pub use loop_alignment::LOOP_ALIGNMENT;
-pub(crate) use loop_alignment::extent as loop_extent;
+pub(crate) use loop_alignment::Spread;
 pub use rep_string::REP_STRING;
 pub use scan::{RuleSet, ScanFilter, ScanReport, describe_sites, scan, scan_function};
 pub use split_access::SPLIT_ACCESS;
@@ -33,7 +33,7 @@ pub use strings::{InstructionCount, SizeClass, StringEntry, StringSummary};
 pub use view::{FunctionView, Needs};
 
 use crate::code::Architecture;
-use crate::machine::MachineProfile;
+use crate::machine::Design;
 use crate::model::{Certainty, CyclesLost, Grade, Svma};
 
 /// What a rule has found, in terms of one function's instructions.
@@ -49,7 +49,7 @@ pub struct Candidate {
     pub certainty: Certainty,
     /// Instructions on the shortest path from the nearest of them to the site.
     pub distance_instructions: u32,
-    /// What one execution loses, by the machine profile.
+    /// What one execution loses, by the design.
     pub cycles_lost: CyclesLost,
     /// How often and how surely that may happen, as far as code alone says: a factor of the rank.
     pub weight: f64,
@@ -64,10 +64,10 @@ pub trait Hazard: Sync {
     /// Its stable id, for example `store-forward`.
     fn id(&self) -> &'static str;
     /// The card that `rule ID` shows.
-    fn card(&self, profile: &MachineProfile) -> RuleCard;
+    fn card(&self, design: &Design) -> RuleCard;
     /// What is known about a candidate before any run: `priced` where the profile holds a price
     /// that was measured on this machine.
-    fn grade(&self, profile: &MachineProfile) -> Grade;
+    fn grade(&self, design: &Design) -> Grade;
     /// Whether the rule knows what it reads in code for this processor.
     fn understands(&self, architecture: Architecture) -> bool {
         architecture == Architecture::X86_64
@@ -80,13 +80,13 @@ pub trait Hazard: Sync {
         true
     }
     /// All candidates in one function.
-    fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate>;
+    fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate>;
     /// All candidates that take several functions to see: the function that holds the site, the
     /// candidate, and the first instructions of the other functions involved.
     fn look_at_program(
         &self,
         _graph: &CallGraph<'_>,
-        _profile: &MachineProfile,
+        _design: &Design,
     ) -> Vec<(Svma, Candidate, Vec<Svma>)> {
         Vec::new()
     }

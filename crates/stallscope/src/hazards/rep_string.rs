@@ -11,7 +11,7 @@
 //!
 //! **What is looked for.** Every `rep movs` and `rep stos`. The size from a constant count, through
 //! blocks, and from behind gcc's alignment prologue ([`crate::code::string_sites`]). Below the
-//! crossover that the machine profile knows it is a finding; what it loses per execution is asked
+//! crossover that the design knows it is a finding; what it loses per execution is asked
 //! there as well. Sites of unknown size are counted, not blamed.
 //!
 //! **Literature.** M. Guzik, "x86: prevent gcc from emitting rep movsq/stosq for inlined ops"
@@ -19,7 +19,7 @@
 //! instructions.
 
 use crate::code::{StringKind, StringSite};
-use crate::machine::{MachineProfile, PriceOrigin, StringCosts};
+use crate::machine::{Design, StringCosts};
 use crate::model::{Certainty, CyclesLost, Grade};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
@@ -35,7 +35,7 @@ impl Hazard for RepString {
         "rep-string"
     }
 
-    fn card(&self, profile: &MachineProfile) -> RuleCard {
+    fn card(&self, design: &Design) -> RuleCard {
         RuleCard {
             id: self.id(),
             title: "a short copy or fill done by a string instruction",
@@ -46,7 +46,7 @@ impl Hazard for RepString {
             picture: "  mov ecx, 21      21 x 8 = 168 bytes\n  \
                       rep movsq        start-up |################|  bytes |#####|\n  \
                       21 x mov, mov                                       |##########|\n",
-            price: price(profile),
+            price: price(design),
             detection: "Every rep movs and rep stos. The size: a constant count, also from another \
                         block or computed from constants; or hidden by gcc's prologue, which \
                         stores the first and the last piece and rounds the pointer up. Below the \
@@ -68,9 +68,9 @@ impl Hazard for RepString {
         }
     }
 
-    fn grade(&self, profile: &MachineProfile) -> Grade {
-        let probed = |costs: &StringCosts| matches!(costs.origin, PriceOrigin::Probed { .. });
-        let both = probed(&profile.string_move_costs()) && probed(&profile.string_store_costs());
+    fn grade(&self, design: &Design) -> Grade {
+        let both = [design.string_move_costs(), design.string_store_costs()];
+        let both = both.iter().all(|costs| costs.origin.is_probed());
         if both { Grade::Priced } else { Grade::Pattern }
     }
 
@@ -78,8 +78,8 @@ impl Hazard for RepString {
         Needs::Strings
     }
 
-    fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
-        let costs = [profile.string_move_costs(), profile.string_store_costs()];
+    fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate> {
+        let costs = [design.string_move_costs(), design.string_store_costs()];
         view.strings()
             .iter()
             .filter_map(|site| {
@@ -124,26 +124,22 @@ fn candidate(view: &FunctionView<'_>, site: &StringSite, costs: &StringCosts) ->
     })
 }
 
-fn price(profile: &MachineProfile) -> String {
+fn price(design: &Design) -> String {
     let one = |name: &str, costs: &StringCosts| {
-        let origin = match &costs.origin {
-            PriceOrigin::Probed { probe } => format!("measured here by probe {probe}"),
-            PriceOrigin::Documented { source } => format!("documented: {source}"),
-            PriceOrigin::Assumed => "assumed: nothing is known about this design".to_owned(),
-        };
         let lost = |size| costs.lost_cycles(size).1;
         format!(
             "{name} loses up to {:.0} cycles at 48 bytes and {:.0} at 168 and wins from {} bytes \
-             on ({origin})",
+             on ({})",
             lost(48),
             lost(168),
-            costs.crossover_bytes
+            costs.crossover_bytes,
+            costs.origin.sentence()
         )
     };
     format!(
         "{}; {}",
-        one("rep movs", &profile.string_move_costs()),
-        one("rep stos", &profile.string_store_costs())
+        one("rep movs", &design.string_move_costs()),
+        one("rep stos", &design.string_store_costs())
     )
 }
 
@@ -159,7 +155,7 @@ mod tests {
         let program = fixture::program(&[("f", code)]);
         let image = Image::parse(Path::new("p"), program).unwrap();
         let view = FunctionView::of(&image, &image.functions()[0]);
-        REP_STRING.look(&view, &MachineProfile::for_microarchitecture(design))
+        REP_STRING.look(&view, &Design::of(design))
     }
 
     #[test]

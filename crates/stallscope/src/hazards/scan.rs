@@ -13,7 +13,7 @@ use super::strings::{self, StringEntry, StringSummary};
 use super::{CallGraph, Callees, Calls, Candidate, FunctionView, HAZARDS, Hazard, Heat, Needs};
 use crate::code::{Addresses, DebugInfo, Function, FunctionCode, FunctionSource, Image};
 use crate::foreign::plain;
-use crate::machine::MachineProfile;
+use crate::machine::Design;
 use crate::model::{Finding, Site, Svma};
 
 /// Rules to look with.
@@ -76,7 +76,7 @@ pub struct ScanReport {
 pub fn scan(
     image: &Image,
     filter: &ScanFilter,
-    profile: &MachineProfile,
+    design: &Design,
     heat: Option<&Heat>,
 ) -> ScanReport {
     let chosen: Vec<&Function> = image.functions().iter().filter(|f| filter.takes(f)).collect();
@@ -87,7 +87,7 @@ pub fn scan(
         .par_iter()
         .map(|f| {
             let view = FunctionView::of(image, f).knowing(&callees);
-            let mut part = look(&view, &filter.rules, profile, heat);
+            let mut part = look(&view, &filter.rules, design, heat);
             let asked = of_program.iter().any(|r| r.understands(image.architecture()));
             part.calls = if asked { Calls::of(&view) } else { None };
             part
@@ -105,7 +105,7 @@ pub fn scan(
     }
     let graph = CallGraph::of(image, calls.into_iter().collect());
     for rule in of_program {
-        findings.extend(look_around(&graph, rule, profile, heat));
+        findings.extend(look_around(&graph, rule, design, heat));
     }
     findings
         .sort_by(|a: &Finding, b| b.score.total_cmp(&a.score).then(a.site.svma.cmp(&b.site.svma)));
@@ -144,12 +144,12 @@ impl Part {
 fn look_around(
     graph: &CallGraph<'_>,
     rule: &'static dyn Hazard,
-    profile: &MachineProfile,
+    design: &Design,
     heat: Option<&Heat>,
 ) -> Vec<Finding> {
     let view_of =
         |start: Svma| graph.image.function_at(start).map(|f| FunctionView::of(graph.image, f));
-    let found = rule.look_at_program(graph, profile);
+    let found = rule.look_at_program(graph, design);
     // Many loops call the same functions.
     let mut starts: Vec<Svma> = found.iter().flat_map(|(.., others)| others).copied().collect();
     starts.sort_unstable();
@@ -164,7 +164,7 @@ fn look_around(
         .into_par_iter()
         .filter_map(|group| Some((view_of(group.first()?.0)?, group)))
         .flat_map_iter(|(view, group)| {
-            let mut describer = Describer { view: &view, profile, heat, repeats: HashMap::new() };
+            let mut describer = Describer { view: &view, design, heat, repeats: HashMap::new() };
             let describe = |(_, candidate, others): &(Svma, Candidate, Vec<Svma>)| {
                 let mut finding = describer.finding(rule, candidate.clone());
                 let sites = others.iter().filter_map(|start| first_sites.get(start));
@@ -182,22 +182,22 @@ pub fn scan_function(
     image: &Image,
     function: &Function,
     rules: &[&'static dyn Hazard],
-    profile: &MachineProfile,
+    design: &Design,
 ) -> Vec<Finding> {
-    look(&FunctionView::of(image, function), rules, profile, None).findings
+    look(&FunctionView::of(image, function), rules, design, None).findings
 }
 
 fn look(
     view: &FunctionView<'_>,
     rules: &[&'static dyn Hazard],
-    profile: &MachineProfile,
+    design: &Design,
     heat: Option<&Heat>,
 ) -> Part {
-    let mut describer = Describer { view, profile, heat, repeats: HashMap::new() };
+    let mut describer = Describer { view, design, heat, repeats: HashMap::new() };
     let mut part = Part { findings: Vec::new(), strings: Vec::new(), calls: None };
     let architecture = view.image.architecture();
     for rule in rules.iter().filter(|r| r.understands(architecture) && view.has(r.needs())) {
-        for candidate in rule.look(view, profile) {
+        for candidate in rule.look(view, design) {
             part.findings.push(describer.finding(*rule, candidate));
         }
         if rule.id() == super::REP_STRING.id() {

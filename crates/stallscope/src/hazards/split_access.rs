@@ -15,7 +15,7 @@
 //! Guides, load-store unit.
 
 use crate::code::{Access, FunctionCode, Insn, Reg, RootKind, SymbolicAddress, Value};
-use crate::machine::{MachineProfile, PriceOrigin};
+use crate::machine::Design;
 use crate::model::{Certainty, CyclesLost, Grade, Svma};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
@@ -36,7 +36,7 @@ impl Hazard for SplitAccess {
         "split-access"
     }
 
-    fn card(&self, profile: &MachineProfile) -> RuleCard {
+    fn card(&self, design: &Design) -> RuleCard {
         RuleCard {
             id: self.id(),
             title: "an access at a known address that crosses a cache line",
@@ -48,7 +48,7 @@ impl Hazard for SplitAccess {
                       .                       8 bytes at offset 60\n",
             price: format!(
                 "an access across a line takes {} more",
-                profile.line_split_price().sentence()
+                design.line_split_price().sentence()
             ),
             detection: "Globals at constant addresses, and constant offsets in frames that the \
                         function aligns to 64 bytes or more. Frames with the ordinary 16 bytes of \
@@ -66,8 +66,8 @@ impl Hazard for SplitAccess {
         }
     }
 
-    fn grade(&self, profile: &MachineProfile) -> Grade {
-        let probed = matches!(profile.line_split_price().origin, PriceOrigin::Probed { .. });
+    fn grade(&self, design: &Design) -> Grade {
+        let probed = design.line_split_price().origin.is_probed();
         if probed { Grade::Priced } else { Grade::Pattern }
     }
 
@@ -75,7 +75,7 @@ impl Hazard for SplitAccess {
         Needs::FixedAddresses
     }
 
-    fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
+    fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate> {
         let code = view.code();
         let frames = aligned_frames(code);
         let mut found = Vec::new();
@@ -92,7 +92,7 @@ impl Hazard for SplitAccess {
             };
             let into_line = offset.rem_euclid(LINE_BYTES);
             if into_line + i64::from(access.size_bytes) > LINE_BYTES {
-                found.push(candidate(view, profile, index, &access, place, into_line));
+                found.push(candidate(view, design, index, &access, place, into_line));
             }
         }
         found
@@ -135,7 +135,7 @@ fn in_frame(view: &FunctionView<'_>, index: usize, frames: &[u32]) -> Option<i64
 
 fn candidate(
     view: &FunctionView<'_>,
-    profile: &MachineProfile,
+    design: &Design,
     site: usize,
     access: &Access,
     place: &str,
@@ -155,7 +155,7 @@ fn candidate(
         elsewhere: Vec::new(),
         certainty: Certainty::Definite,
         distance_instructions: 0,
-        cycles_lost: CyclesLost { low: 0.0, high: profile.line_split_price().high_cycles },
+        cycles_lost: CyclesLost { low: 0.0, high: design.line_split_price().high_cycles },
         weight: loop_weight(view.loop_depth(site)),
         mechanism: format!(
             "this {what} of {size} bytes in {place} begins {into_line} bytes into a cache line \
@@ -177,7 +177,7 @@ mod tests {
         let program = fixture::program(&[("f", code)]);
         let image = Image::parse(Path::new("p"), program).unwrap();
         let view = FunctionView::of(&image, &image.functions()[0]);
-        SPLIT_ACCESS.look(&view, &MachineProfile::for_microarchitecture(Microarchitecture::Zen5))
+        SPLIT_ACCESS.look(&view, &Design::of(Microarchitecture::Zen5))
     }
 
     /// mov rax, [rip + to - end]; ret, where the fixture puts its first function.

@@ -202,10 +202,10 @@ pub fn origin_word(origin: &PriceOrigin) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{MachineProfile, Microarchitecture};
+    use crate::machine::{Design, Microarchitecture};
 
     fn count(kind: EffectKind, before: f64, after: f64) -> EventCount {
-        let lake = MachineProfile::for_microarchitecture(Microarchitecture::CascadeLake);
+        let lake = Design::of(Microarchitecture::CascadeLake);
         let each = match kind {
             EffectKind::BoundaryJumps => lake.jump_at_boundary_price().unwrap(),
             EffectKind::CodeMisses => lake.code_miss_price(),

@@ -1,7 +1,7 @@
 //! Where code sits in what the front end cuts it into: windows of 32 or 64 bytes, pages, and sets of
 //! the cache of decoded instructions.
 //!
-//! Each of these is a count. What one event can cost is the machine profile's, and whether it can
+//! Each of these is a count. What one event can cost is the design's, and whether it can
 //! pay for a difference is the [`super::Budget`]'s business.
 
 use rayon::prelude::*;
@@ -11,15 +11,13 @@ use serde::Serialize;
 use super::jumps::{BoundaryJump, boundary_jumps};
 use super::occupancy::misses_placed;
 use super::uop_cache::{DecodedUse, decoded_use};
-use super::{Geometry, JumpCounts, Samples, TracedWindow};
+use super::{JumpCounts, Samples, TracedWindow};
 use crate::code::{Function, FunctionCode, Image};
-use crate::hazards::loop_extent;
-use crate::machine::{CodeTlb, DecodedCache, MachineProfile, Microarchitecture};
+use crate::hazards::Spread;
+use crate::machine::{CacheGeometry, Design};
 use crate::model::Svma;
 
 const PAGE_BYTES: u64 = 4096;
-/// A loop that is larger takes many windows anyway.
-const LARGEST_LOOP_BYTES: u64 = 256;
 /// Loops and functions with a smaller share of samples are not looked at.
 const HOT_SHARE: f64 = 0.001;
 
@@ -82,9 +80,10 @@ pub fn front_end(
     image: &Image,
     samples: &Samples,
     window: Option<&TracedWindow>,
-    profile: &MachineProfile,
+    design: &Design,
 ) -> FrontEnd {
-    let window_bytes = profile.fetch_window_bytes();
+    let window_bytes = design.fetch_window_bytes().value;
+    let fusion = design.fusion().value;
     let all: u64 = samples.hits.values().sum();
     let least = ((all as f64 * HOT_SHARE) as u64).max(1);
     let hot: Vec<&Function> = image
@@ -94,7 +93,7 @@ pub fn front_end(
         .collect();
     let mut loops: Vec<SpreadLoop> = hot
         .par_iter()
-        .flat_map_iter(|function| spread_loops(image, function, samples, window_bytes, least))
+        .flat_map_iter(|function| spread_loops(image, function, samples, design, least))
         .collect();
     loops.sort_by(|a, b| (b.turns, &a.function).cmp(&(a.turns, &b.function)));
     let mut straddlers: Vec<Straddler> =
@@ -102,42 +101,29 @@ pub fn front_end(
     straddlers.sort_by_key(|s| std::cmp::Reverse(s.first_page + s.second_page));
     let mut pages: Vec<u64> = samples.hits.keys().map(|at| at.0 / PAGE_BYTES).collect();
     pages.dedup();
-    let shape = DecodedCache::of(profile.microarchitecture);
+    let decoded = window.zip(design.decoded_cache());
     FrontEnd {
-        jumps: JumpCounts::of(image, samples),
-        boundary_jumps: boundary_jumps(image, samples),
+        jumps: JumpCounts::of(image, samples, fusion),
+        boundary_jumps: boundary_jumps(image, samples, fusion),
         window_bytes,
         extra_windows: loops.iter().map(|l| l.turns * (l.windows - l.needed)).sum(),
         loops,
         pages: pages.len(),
         straddlers,
-        page_refills: window.and_then(|w| page_refills(w, profile.microarchitecture)),
-        decoded: window.zip(shape).map(|(window, shape)| decoded_use(image, window, shape)),
+        page_refills: window.and_then(|w| page_refills(w, design)),
+        decoded: decoded.map(|(window, shape)| decoded_use(image, window, shape.value, fusion)),
     }
 }
 
 /// Misses of the TLB for code, which is a cache of pages: what a function over two pages costs is a
 /// refill if the other page was pushed out meanwhile, and nothing if not.
-fn page_refills(window: &TracedWindow, design: Microarchitecture) -> Option<[f64; 2]> {
-    let whole = CodeTlb::of(design)?;
+fn page_refills(window: &TracedWindow, design: &Design) -> Option<[f64; 2]> {
+    let whole = design.code_tlb()?.value;
     let operations = window.kept_operations() as f64;
-    let misses = |tlb: CodeTlb| {
-        let pages = Geometry::new(PAGE_BYTES as u32, tlb.sets, tlb.ways).ok()?;
+    let misses = |pages: CacheGeometry| {
         misses_placed(window, pages, |insn| insn.avma).map(|n| n as f64 / operations)
     };
     Some([misses(whole)?, misses(whole.half())?])
-}
-
-/// Whether a design has the erratum, in words with its name.
-#[must_use]
-pub fn erratum_sentence(design: Microarchitecture) -> String {
-    if design.has_jump_erratum() {
-        format!("{design} has the erratum that makes each of them decode anew")
-    } else {
-        format!(
-            "{design} does not have the erratum that makes them slow: no cause of a difference there"
-        )
-    }
 }
 
 fn in_range(samples: &Samples, start: Svma, end: Svma) -> u64 {
@@ -148,22 +134,19 @@ fn spread_loops(
     image: &Image,
     function: &Function,
     samples: &Samples,
-    window_bytes: u64,
+    design: &Design,
     least: u64,
 ) -> Vec<SpreadLoop> {
     let code = FunctionCode::of(image, function);
     let spread = code.loops.iter().filter(|l| code.is_innermost(l)).filter_map(|l| {
-        let (start, end) = loop_extent(&code, l)?;
-        let size_bytes =
-            end.distance_from(start).filter(|n| (1..=LARGEST_LOOP_BYTES).contains(n))?;
-        let windows = ((end.0 - 1) / window_bytes).saturating_sub(start.0 / window_bytes) + 1;
-        let needed = size_bytes.div_ceil(window_bytes);
+        let Spread { start, size_bytes, windows, needed } = Spread::of(&code, l, design)?;
+        let end = start.offset(size_bytes as i64);
         let turns = match samples.is_complete {
             true => samples.hits.get(&code.insns[code.blocks[l.header].first].svma).copied()?,
             false => in_range(samples, start, end),
         };
         let is_hot = in_range(samples, start, end) >= least;
-        (windows > needed && is_hot).then(|| SpreadLoop {
+        is_hot.then(|| SpreadLoop {
             function: function.name(),
             offset_bytes: start.distance_from(function.start).unwrap_or(0),
             size_bytes,
@@ -193,6 +176,7 @@ mod tests {
     use super::super::window::tests::window;
     use super::*;
     use crate::code::fixture;
+    use crate::machine::Microarchitecture;
 
     /// `before` nops, then a loop of 24 bytes: 20 nops, `dec edi`, `jnz`, and a return.
     fn program(before: usize) -> Image {
@@ -208,7 +192,7 @@ mod tests {
         let jump = [(start.offset(before as i64 + 22), 1000)];
         let hits = in_loop.chain(jump).collect();
         let samples = Samples { hits, is_complete: true, ..Samples::default() };
-        front_end(&image, &samples, None, &MachineProfile::for_microarchitecture(design))
+        front_end(&image, &samples, None, &Design::of(design))
     }
 
     #[test]
@@ -228,8 +212,6 @@ mod tests {
         let found = look(8, Microarchitecture::Zen4);
         assert_eq!(found.jumps.executed_on_boundary, Some(1000));
         assert_eq!((found.boundary_jumps.len(), found.boundary_jumps[0].offset_bytes), (1, 28));
-        assert!(erratum_sentence(Microarchitecture::Zen4).contains("does not have"));
-        assert!(!erratum_sentence(Microarchitecture::CascadeLake).contains("not"));
     }
 
     /// 65 pages in turn: one more than Zen's TLB has; 40 fit into all of it and not into half.
@@ -238,7 +220,7 @@ mod tests {
         let refills = |pages: u64, design| {
             let blocks: Vec<(u64, usize)> = (0..pages).map(|i| (4096 * i, 4)).collect();
             let order: Vec<u32> = (0..pages as u32).collect();
-            page_refills(&window(&blocks, &order), design)
+            page_refills(&window(&blocks, &order), &Design::of(design))
         };
         assert_eq!(refills(65, Microarchitecture::Zen4), Some([65.0, 65.0]));
         assert_eq!(refills(40, Microarchitecture::Zen4), Some([0.0, 40.0]));
@@ -254,7 +236,7 @@ mod tests {
         let straddlers = |offsets: &[i64]| {
             let hits = offsets.iter().map(|o| (b.offset(*o), 7)).collect();
             let samples = Samples { hits, is_complete: true, ..Samples::default() };
-            let zen = MachineProfile::for_microarchitecture(Microarchitecture::Zen4);
+            let zen = Design::of(Microarchitecture::Zen4);
             front_end(&image, &samples, None, &zen).straddlers
         };
         assert_eq!(straddlers(&[0, 10]), []);

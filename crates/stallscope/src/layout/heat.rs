@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Geometry;
 use crate::code::{Image, x86};
+use crate::machine::CacheGeometry;
 use crate::model::{FileOffset, Svma};
 
 /// Longest instruction.
@@ -78,7 +78,7 @@ pub struct LineHeat {
 impl LineHeat {
     /// Books samples on lines and functions.
     #[must_use]
-    pub fn of(image: &Image, geometry: Geometry, samples: &Samples) -> Self {
+    pub fn of(image: &Image, geometry: CacheGeometry, samples: &Samples) -> Self {
         let mut heat = Self {
             samples: samples.hits.values().sum(),
             misses: samples.misses.as_ref().map(|m| m.values().sum()),
@@ -121,7 +121,7 @@ impl LineHeat {
     }
 
     /// An instruction that reaches into the next line needs that line too.
-    fn add_ends(&mut self, image: &Image, geometry: Geometry, samples: &Samples, least: u64) {
+    fn add_ends(&mut self, image: &Image, geometry: CacheGeometry, samples: &Samples, least: u64) {
         for (svma, count) in &samples.hits {
             let next = geometry.line_of(*svma).offset(i64::from(geometry.line_bytes));
             let room = next.distance_from(*svma).unwrap_or(u64::MAX);
@@ -159,7 +159,7 @@ mod tests {
         let code = [0x90_u8; 100];
         let bytes = fixture::program(&[("a", &code), ("b", &code)]);
         let image = Image::parse(Path::new("invented"), bytes).unwrap();
-        let l1i = Geometry::new(64, 64, 8).unwrap();
+        let l1i = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };
         let at = |bytes: u64| FileOffset(fixture::CODE_START.1.0 + bytes);
         // `b` starts 112 bytes in; its first 16 bytes share a line with the end of `a`.
         let hits = [(at(3), 5), (at(70), 1), (at(113), 2), (at(130), 4), (FileOffset(1 << 40), 9)];
@@ -187,7 +187,7 @@ mod tests {
             is_complete: true,
             ..Samples::default()
         };
-        let l1i = Geometry::new(64, 64, 8).unwrap();
+        let l1i = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };
         let used = |samples: &Samples| LineHeat::of(&image, l1i, samples).lines.len();
         assert_eq!(used(&samples), 2);
         samples.is_complete = false;

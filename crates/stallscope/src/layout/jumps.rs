@@ -12,9 +12,7 @@ use serde::Serialize;
 
 use super::Samples;
 use crate::code::{Image, x86};
-use crate::model::Svma;
-
-const WINDOW_BYTES: u64 = 32;
+use crate::machine::Fusion;
 
 /// The jumps of one build.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -32,14 +30,15 @@ pub struct JumpCounts {
 impl JumpCounts {
     /// Counts the jumps in functions that have samples.
     #[must_use]
-    pub fn of(image: &Image, samples: &Samples) -> Self {
-        Self::placed(image, samples, |_| 0)
+    pub fn of(image: &Image, samples: &Samples, fusion: Fusion) -> Self {
+        Self::placed(image, samples, fusion, |_| 0)
     }
 
     /// The same if each function, by its position in [`Image::functions`], stood so many bytes further.
     pub(super) fn placed(
         image: &Image,
         samples: &Samples,
+        fusion: Fusion,
         moved_bytes: impl Fn(usize) -> i64 + Sync,
     ) -> Self {
         let seen = image
@@ -51,9 +50,10 @@ impl JumpCounts {
             let mut counts = Self::default();
             let mut executed = [0_u64; 2];
             let by = moved_bytes(index);
-            for jump in x86::jumps(image.function_bytes(function), function.start) {
-                let on_boundary = is_on_boundary(jump.start.offset(by), jump.end.offset(by));
-                let runs = samples.hits.get(&jump.insn).copied().unwrap_or(0);
+            let start = function.start.offset(by);
+            for jump in x86::jumps(image.function_bytes(function), start, fusion) {
+                let on_boundary = jump.is_on_boundary();
+                let runs = samples.hits.get(&jump.insn.offset(-by)).copied().unwrap_or(0);
                 counts.jumps += 1;
                 counts.on_boundary += u64::from(on_boundary);
                 executed[0] += runs;
@@ -74,11 +74,6 @@ impl JumpCounts {
     }
 }
 
-/// Whether a jump from `start` to before `end` crosses a boundary or ends at one.
-fn is_on_boundary(start: Svma, end: Svma) -> bool {
-    start.0 / WINDOW_BYTES != end.0 / WINDOW_BYTES
-}
-
 /// A jump on a boundary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BoundaryJump {
@@ -92,16 +87,15 @@ pub struct BoundaryJump {
 
 /// The jumps on boundaries that have samples, most first.
 #[must_use]
-pub fn boundary_jumps(image: &Image, samples: &Samples) -> Vec<BoundaryJump> {
+pub fn boundary_jumps(image: &Image, samples: &Samples, fusion: Fusion) -> Vec<BoundaryJump> {
     let seen = image
         .functions()
         .par_iter()
         .filter(|f| samples.hits.range(f.start..f.end()).next().is_some());
     let mut all: Vec<BoundaryJump> = seen
         .flat_map_iter(|function| {
-            let jumps = x86::jumps(image.function_bytes(function), function.start).into_iter();
-            let jumps = jumps.filter(|jump| is_on_boundary(jump.start, jump.end));
-            jumps.filter_map(|jump| {
+            let jumps = x86::jumps(image.function_bytes(function), function.start, fusion);
+            jumps.into_iter().filter(|jump| jump.is_on_boundary()).filter_map(|jump| {
                 Some(BoundaryJump {
                     function: function.name(),
                     offset_bytes: jump.start.distance_from(function.start)?,
@@ -146,7 +140,8 @@ mod tests {
         let counts = |nops: usize, is_complete: bool| {
             let at = start.offset(nops as i64 + 2);
             let hits = [(start, 9), (at, 5)].into();
-            JumpCounts::of(&program(nops), &Samples { hits, is_complete, ..Samples::default() })
+            let samples = Samples { hits, is_complete, ..Samples::default() };
+            JumpCounts::of(&program(nops), &samples, Fusion::SandyBridge)
         };
         let crossing = counts(29, true);
         assert_eq!((crossing.jumps, crossing.on_boundary), (2, 1));
@@ -157,11 +152,11 @@ mod tests {
         assert_eq!(counts(29, false).executed, None);
         let hits = [(start.offset(31), 5)].into();
         let samples = Samples { hits, is_complete: true, ..Samples::default() };
-        let sites = boundary_jumps(&program(29), &samples);
+        let sites = boundary_jumps(&program(29), &samples, Fusion::SandyBridge);
         let wanted = BoundaryJump { function: "f".into(), offset_bytes: 29, executions: 5 };
         assert_eq!(sites, [wanted]);
         // Sixteen bytes further the same pair stands in the middle of a window.
-        let moved = JumpCounts::placed(&program(29), &samples, |_| 16);
+        let moved = JumpCounts::placed(&program(29), &samples, Fusion::SandyBridge, |_| 16);
         assert_eq!((moved.executed, moved.executed_on_boundary), (Some(5), Some(0)));
     }
 }

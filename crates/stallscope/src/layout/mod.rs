@@ -5,7 +5,6 @@
 
 mod budget;
 mod front_end;
-mod geometry;
 mod growth;
 mod heat;
 mod jumps;
@@ -24,8 +23,7 @@ mod window;
 pub use budget::{
     Budget, Effect, EffectKind, EventCount, MeasuredDifference, Payment, origin_word,
 };
-pub use front_end::{FrontEnd, SpreadLoop, Straddler, erratum_sentence, front_end};
-pub use geometry::{Geometry, GeometryError};
+pub use front_end::{FrontEnd, SpreadLoop, Straddler, front_end};
 pub use growth::{
     Build, CallChange, FunctionGrowth, FunctionSize, Growth, GrowthCounts, Reasons, SectionGrowth,
     SizeDifference, StringChange, StringEffect,

@@ -10,10 +10,10 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::function_index;
 use super::window::{TracedWindow, WindowInsn};
-use super::{Geometry, function_index};
 use crate::code::{Function, Image};
-use crate::machine::CodeCache;
+use crate::machine::CacheGeometry;
 use crate::model::{Avma, Svma};
 use crate::sim::l1i::{InstructionCache, L1iReport, Replacement};
 use crate::trace::engine::{Block, BlockId, BlockInsn, Sink};
@@ -93,10 +93,10 @@ pub(super) struct Simulated {
 /// that cannot be modelled.
 fn simulate(
     window: &TracedWindow,
-    geometry: Geometry,
+    geometry: CacheGeometry,
     place: impl Fn(&WindowInsn) -> Avma,
 ) -> Option<(L1iReport, L1iReport)> {
-    let mut cache = cache(geometry)?;
+    let mut cache = InstructionCache::new(geometry, Replacement::Lru)?;
     for (id, block) in (0..).zip(&window.blocks) {
         let insn = |i: &WindowInsn| BlockInsn { address: place(i), size_bytes: i.size_bytes };
         cache.describe(BlockId(id), &Block { insns: block.iter().map(insn).collect() });
@@ -107,15 +107,10 @@ fn simulate(
     Some((first, cache.report()))
 }
 
-fn cache(geometry: Geometry) -> Option<InstructionCache> {
-    let Geometry { line_bytes, sets, ways } = geometry;
-    InstructionCache::new(CodeCache { sets, ways, line_bytes }, Replacement::Lru).ok()
-}
-
 /// Misses of the window once it is warm, with everything placed by `place`.
 pub(super) fn misses_placed(
     window: &TracedWindow,
-    geometry: Geometry,
+    geometry: CacheGeometry,
     place: impl Fn(&WindowInsn) -> Avma,
 ) -> Option<u64> {
     let (first, both) = simulate(window, geometry, place)?;
@@ -124,7 +119,7 @@ pub(super) fn misses_placed(
 
 impl Simulated {
     /// `None` for a geometry that cannot be modelled.
-    pub fn of(window: &TracedWindow, geometry: Geometry) -> Option<Self> {
+    pub fn of(window: &TracedWindow, geometry: CacheGeometry) -> Option<Self> {
         let (first, both) = simulate(window, geometry, |insn| insn.avma)?;
         let misses = both.misses - first.misses;
         let mut old: FxHashMap<Avma, u64> = FxHashMap::default();
@@ -161,7 +156,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn of(window: &'a TracedWindow, image: &'a Image, geometry: Geometry) -> Self {
+    fn of(window: &'a TracedWindow, image: &'a Image, geometry: CacheGeometry) -> Self {
         let mut places: FxHashMap<Avma, WindowInsn> = FxHashMap::default();
         for insn in window.blocks.iter().flatten() {
             let last = insn.avma.offset(i64::from(insn.size_bytes.max(1)) - 1);
@@ -202,7 +197,7 @@ impl<'a> Lines<'a> {
 pub fn occupancy(
     window: &TracedWindow,
     image: &Image,
-    geometry: Geometry,
+    geometry: CacheGeometry,
 ) -> Option<(Occupancy, BTreeMap<Svma, u64>)> {
     let simulated = Simulated::of(window, geometry)?;
     let lines = Lines::of(window, image, geometry);
@@ -270,7 +265,7 @@ mod tests {
         let names: Vec<String> = (0..9).map(|i| format!("f{i}")).collect();
         let functions: Vec<(&str, &[u8])> = names.iter().map(|n| (n.as_str(), &body[..])).collect();
         let image = Image::parse(Path::new("f"), fixture::program(&functions)).unwrap();
-        let l1i = Geometry::new(64, 64, 8).unwrap();
+        let l1i = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };
         let blocks: Vec<(u64, usize)> = (0..9).map(|i| (4096 * i, 16)).collect();
         let order: Vec<u32> = (0..18).map(|i| i % 9).collect();
         let (found, misses) = occupancy(&window(&blocks, &order), &image, l1i).unwrap();

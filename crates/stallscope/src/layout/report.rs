@@ -5,11 +5,11 @@ use serde::Serialize;
 
 use super::sets::{Cluster, HotBuild, SetRow, clusters, set_rows};
 use super::{
-    Budget, BuildSummary, FrontEnd, Geometry, JumpCounts, LineHeat, Occupancy, Samples, ShiftMap,
-    Shifts, Suggestions, TracedWindow, WhatIf, match_functions,
+    Budget, BuildSummary, FrontEnd, LineHeat, Occupancy, Samples, ShiftMap, Shifts, Suggestions,
+    TracedWindow, WhatIf, match_functions,
 };
 use crate::code::{Function, Image};
-use crate::machine::Microarchitecture;
+use crate::machine::{CacheGeometry, Design, Microarchitecture};
 
 /// Fewer samples than this give no picture of 64 sets.
 const FEW_SAMPLES: u64 = 2000;
@@ -29,15 +29,13 @@ pub struct HeatSummary {
     pub overfull_sets: u32,
     /// Simulated misses of the instruction cache, where they were simulated.
     pub misses: Option<u64>,
-    /// Jumps at 32-byte boundaries in the functions that were seen running.
-    pub jumps: JumpCounts,
 }
 
 /// Sets of the instruction cache and who is in them.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SetReport {
     /// Geometry of the instruction cache.
-    pub geometry: Geometry,
+    pub geometry: CacheGeometry,
     /// The samples of the first build, and of the second where there is one.
     pub heat: Vec<HeatSummary>,
     /// The function that is held against all others.
@@ -92,10 +90,11 @@ pub enum FocusError {
 /// [`FocusError`] when the function that was asked for is not there.
 pub fn set_report(
     builds: &[(&Image, &Samples)],
-    geometry: Geometry,
+    design: &Design,
     function: Option<&str>,
     shifts: Option<(Shifts, Option<&TracedWindow>)>,
 ) -> Result<SetReport, FocusError> {
+    let geometry = design.code_cache().value;
     let heats: Vec<LineHeat> =
         builds.iter().map(|(image, s)| LineHeat::of(image, geometry, s)).collect();
     let focus = focus(builds, &heats, geometry, function)?;
@@ -118,7 +117,6 @@ pub fn set_report(
         samples: heat.samples,
         lines: heat.lines.values().filter(|l| l.is_in_use).count(),
         misses: heat.misses,
-        jumps: JumpCounts::of(builds[arm].0, samples),
         overfull_sets: overfull(&sets, arm, geometry),
     });
     Ok(SetReport {
@@ -132,12 +130,16 @@ pub fn set_report(
     })
 }
 
-fn overfull(sets: &[SetRow], arm: usize, geometry: Geometry) -> u32 {
+fn overfull(sets: &[SetRow], arm: usize, geometry: CacheGeometry) -> u32 {
     let lines = |row: &SetRow| if arm == 0 { row.before.lines } else { row.after.lines };
     sets.iter().filter(|row| lines(row) > geometry.ways).count() as u32
 }
 
-fn notes(builds: &[(&Image, &Samples)], heats: &[LineHeat], geometry: Geometry) -> Vec<String> {
+fn notes(
+    builds: &[(&Image, &Samples)],
+    heats: &[LineHeat],
+    geometry: CacheGeometry,
+) -> Vec<String> {
     let mut notes: Vec<String> = builds.iter().flat_map(|(_, s)| s.notes.clone()).collect();
     if let Some(few) = heats.iter().map(|h| h.samples).min().filter(|n| *n < FEW_SAMPLES)
         && builds.iter().any(|(_, s)| !s.is_complete)
@@ -163,7 +165,7 @@ fn notes(builds: &[(&Image, &Samples)], heats: &[LineHeat], geometry: Geometry) 
 fn focus(
     builds: &[(&Image, &Samples)],
     heats: &[LineHeat],
-    geometry: Geometry,
+    geometry: CacheGeometry,
     wanted: Option<&str>,
 ) -> Result<Vec<Option<usize>>, FocusError> {
     let index = |image: &Image, f: &Function| {
@@ -239,8 +241,8 @@ mod tests {
             Samples { source: "invented".into(), hits, ..Samples::default() }
         };
         let (b, a) = (samples(&before), samples(&after));
-        let l1i = Geometry::new(64, 64, 8).unwrap();
-        let report = set_report(&[(&before, &b), (&after, &a)], l1i, None, None).unwrap();
+        let lake = Design::of(Microarchitecture::CascadeLake);
+        let report = set_report(&[(&before, &b), (&after, &a)], &lake, None, None).unwrap();
         assert_eq!(report.function.as_deref(), Some("hot"));
         let collisions = |r: &SetReport| {
             let new = r.sets.iter().filter(|s| s.change == SetChange::NewCollision);
@@ -249,8 +251,8 @@ mod tests {
         assert_eq!(collisions(&report), [0, 1, 2]);
         assert_eq!(report.sets[0].occupants_after.len(), 2);
         // One build alone has sets and no change.
-        let single = set_report(&[(&after, &a)], l1i, Some("peer"), None).unwrap();
+        let single = set_report(&[(&after, &a)], &lake, Some("peer"), None).unwrap();
         assert_eq!(collisions(&single), [0_u32; 0]);
-        assert!(set_report(&[(&after, &a)], l1i, Some("pad"), None).is_err());
+        assert!(set_report(&[(&after, &a)], &lake, Some("pad"), None).is_err());
     }
 }

@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Geometry, LineHeat};
+use super::LineHeat;
 use crate::code::{Function, Image};
+use crate::machine::CacheGeometry;
 use crate::model::Svma;
 
 /// Heat that grows or shrinks by this factor is heavier or calmer.
@@ -113,7 +114,7 @@ pub struct HotBuild<'a> {
 pub fn set_rows(
     before: HotBuild<'_>,
     after: Option<HotBuild<'_>>,
-    geometry: Geometry,
+    geometry: CacheGeometry,
 ) -> Vec<SetRow> {
     let both = [before, after.unwrap_or(before)];
     let heats = both.map(|build| per_set(build, geometry));
@@ -135,7 +136,7 @@ pub fn set_rows(
         .collect()
 }
 
-fn per_set(build: HotBuild<'_>, geometry: Geometry) -> Vec<SetHeat> {
+fn per_set(build: HotBuild<'_>, geometry: CacheGeometry) -> Vec<SetHeat> {
     let mut sets = vec![SetHeat::default(); geometry.sets as usize];
     for (line, hot) in &build.heat.lines {
         let set = &mut sets[geometry.set_of(*line) as usize];
@@ -169,7 +170,7 @@ fn change(before: SetHeat, after: SetHeat, even: [f64; 2]) -> SetChange {
     }
 }
 
-fn occupants(build: HotBuild<'_>, geometry: Geometry) -> BTreeMap<u32, Vec<Occupant>> {
+fn occupants(build: HotBuild<'_>, geometry: CacheGeometry) -> BTreeMap<u32, Vec<Occupant>> {
     let mut sets: BTreeMap<u32, Vec<Occupant>> = BTreeMap::new();
     for (line, hot) in build.heat.lines.iter().filter(|(_, hot)| hot.samples > 0 || hot.is_in_use) {
         let function = hot.function.and_then(|i| build.image.functions().get(i));
@@ -191,12 +192,17 @@ fn occupants(build: HotBuild<'_>, geometry: Geometry) -> BTreeMap<u32, Vec<Occup
 /// Offsets at which clearly more functions have hot lines than chance would put there; for each
 /// modulus the one with the most functions.
 #[must_use]
-pub fn clusters(build: HotBuild<'_>, geometry: Geometry) -> Vec<Cluster> {
+pub fn clusters(build: HotBuild<'_>, geometry: CacheGeometry) -> Vec<Cluster> {
     let least = (HOT_SHARE * build.heat.samples as f64 / f64::from(geometry.sets)).max(1.0) as u64;
     [512, 4096].into_iter().filter_map(|modulus| cluster(build, geometry, modulus, least)).collect()
 }
 
-fn cluster(build: HotBuild<'_>, geometry: Geometry, modulus: u64, least: u64) -> Option<Cluster> {
+fn cluster(
+    build: HotBuild<'_>,
+    geometry: CacheGeometry,
+    modulus: u64,
+    least: u64,
+) -> Option<Cluster> {
     let mut classes: BTreeMap<u64, BTreeMap<usize, u64>> = BTreeMap::new();
     let mut hot_pairs = 0;
     for (line, hot) in &build.heat.lines {

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::occupancy::misses_placed;
-use super::{Geometry, JumpCounts, Samples, TracedWindow, function_index};
+use super::{JumpCounts, Samples, TracedWindow, function_index};
 use crate::code::{Function, FunctionSource, Image};
-use crate::machine::Microarchitecture;
+use crate::machine::Design;
 use crate::model::Svma;
 
 const ALIGNMENTS_BYTES: [u64; 4] = [16, 32, 64, 128];
@@ -83,9 +83,9 @@ pub struct Suggestions {
 pub fn suggest(
     image: &Image,
     (samples, window): (&Samples, &TracedWindow),
-    geometry: Geometry,
-    design: Microarchitecture,
+    design: &Design,
 ) -> Option<Suggestions> {
+    let (geometry, fusion) = (design.code_cache().value, design.fusion().value);
     let toolchain = toolchain(image);
     let order = first_use(image, window);
     let operations = window.kept_operations() as f64;
@@ -94,7 +94,7 @@ pub fn suggest(
             let index = insn.svma.and_then(|at| function_index(image, at));
             insn.avma.offset(index.map_or(0, |i| moved[i]))
         })?;
-        let jumps = JumpCounts::placed(image, samples, |index| moved[index]);
+        let jumps = JumpCounts::placed(image, samples, fusion, |index| moved[index]);
         let on_boundary = jumps.executed_on_boundary.unwrap_or(0) as f64;
         Some((misses as f64 / operations, on_boundary / window.operations as f64))
     };
@@ -162,12 +162,13 @@ fn option(toolchain: Toolchain, arrangement: Arrangement) -> String {
     }
 }
 
-fn warning(arrangement: Arrangement, design: Microarchitecture) -> Option<String> {
+fn warning(arrangement: Arrangement, design: &Design) -> Option<String> {
     let below = matches!(arrangement, Arrangement::Aligned { bytes } if bytes < 32);
-    (below && design.has_jump_erratum()).then(|| {
+    (below && design.jump_erratum().value).then(|| {
         format!(
-            "harmful on {design}: code that was padded so that no jump touches a 32-byte boundary \
-             touches them again when functions start in between"
+            "harmful on {}: code that was padded so that no jump touches a 32-byte boundary \
+             touches them again when functions start in between",
+            design.microarchitecture
         )
     })
 }
@@ -257,6 +258,7 @@ mod tests {
     use super::super::window::tests::window;
     use super::*;
     use crate::code::fixture;
+    use crate::machine::Microarchitecture;
 
     /// Nine short functions a page apart, with large ones that never run in between.
     fn crowded() -> (Image, TracedWindow, Samples) {
@@ -278,9 +280,8 @@ mod tests {
     #[test]
     fn functions_that_run_together_fit_when_they_stand_together() {
         let (image, window, samples) = crowded();
-        let l1i = Geometry::new(64, 64, 8).unwrap();
-        let lake = Microarchitecture::CascadeLake;
-        let found = suggest(&image, (&samples, &window), l1i, lake).unwrap();
+        let lake = Design::of(Microarchitecture::CascadeLake);
+        let found = suggest(&image, (&samples, &window), &lake).unwrap();
         assert_eq!((found.toolchain, found.alignment_bytes), (Toolchain::C, 64));
         assert!((found.misses_per_operation - 9.0).abs() < 1e-9);
         let by = |wanted| found.options.iter().find(|o| o.arrangement == wanted).unwrap();
@@ -295,7 +296,8 @@ mod tests {
         assert_eq!(same.warning, None);
         let tight = by(Arrangement::Aligned { bytes: 16 });
         assert!(tight.warning.as_ref().unwrap().contains("Cascade Lake"));
-        let zen = suggest(&image, (&samples, &window), l1i, Microarchitecture::Zen4).unwrap();
+        let zen = Design::of(Microarchitecture::Zen4);
+        let zen = suggest(&image, (&samples, &window), &zen).unwrap();
         assert!(zen.options.iter().all(|o| o.warning.is_none()));
     }
 

@@ -23,7 +23,7 @@ use serde::Serialize;
 use super::function_index;
 use super::window::{TracedWindow, WindowInsn};
 use crate::code::{Image, x86};
-use crate::machine::DecodedCache;
+use crate::machine::{DecodedCache, Fusion};
 use crate::model::Svma;
 
 /// What the model counted in a window. Of two numbers, the first is that of the packed and the
@@ -149,11 +149,16 @@ type Needs = FxHashMap<u64, Held>;
 
 /// Goes over the window twice with each model and counts the second time.
 #[must_use]
-pub fn decoded_use(image: &Image, traced: &TracedWindow, shape: DecodedCache) -> DecodedUse {
+pub fn decoded_use(
+    image: &Image,
+    traced: &TracedWindow,
+    shape: DecodedCache,
+    fusion: Fusion,
+) -> DecodedUse {
     let window_bytes = shape.window_bytes.max(1);
     let blocks: Vec<Vec<Stay>> =
         traced.blocks.iter().map(|block| stays_of(block, window_bytes)).collect();
-    let packed = packed_needs(&fused_jumps(image, traced), traced, shape);
+    let packed = packed_needs(&fused_jumps(image, traced, fusion), traced, shape);
     let split = split_needs(&traced.order, &blocks, shape);
     let (mut tight, mut loose) = (Model::new(shape), Model::new(shape));
     let (mut last, mut warm) = (None, [0, 0]);
@@ -215,13 +220,13 @@ fn split_needs(order: &[u32], blocks: &[Vec<Stay>], shape: DecodedCache) -> Need
 
 /// Jumps of the program's own code that are one operation with the compare in front of them, in
 /// functions that ran. What libraries ran is not looked into.
-fn fused_jumps(image: &Image, traced: &TracedWindow) -> FxHashSet<Svma> {
+fn fused_jumps(image: &Image, traced: &TracedWindow, fusion: Fusion) -> FxHashSet<Svma> {
     let ran = traced.blocks.iter().zip(&traced.counts).filter(|(_, n)| **n > 0);
     let functions: BTreeSet<usize> =
         ran.flat_map(|(block, _)| block).filter_map(|i| function_index(image, i.svma?)).collect();
     let functions = functions.into_iter().filter_map(|index| image.functions().get(index));
     functions
-        .flat_map(|f| x86::jumps(image.function_bytes(f), f.start))
+        .flat_map(|f| x86::jumps(image.function_bytes(f), f.start, fusion))
         .filter(|jump| jump.start != jump.insn)
         .map(|jump| jump.insn)
         .collect()

@@ -15,8 +15,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::occupancy::misses_placed;
-use super::{Geometry, LineHeat, Samples, TracedWindow};
+use super::{LineHeat, Samples, TracedWindow};
 use crate::code::Image;
+use crate::machine::CacheGeometry;
 use crate::model::Svma;
 
 /// Pieces in which code is moved: functions are aligned to at least this.
@@ -93,7 +94,7 @@ impl WhatIf {
     pub fn of(
         image: &Image,
         (samples, window): (&Samples, Option<&TracedWindow>),
-        geometry: Geometry,
+        geometry: CacheGeometry,
         focus: usize,
         shifts: Shifts,
     ) -> Option<Self> {
@@ -128,14 +129,19 @@ impl WhatIf {
     }
 }
 
-fn misses_shifted(window: &TracedWindow, geometry: Geometry, from: Svma, by: u64) -> Option<u64> {
+fn misses_shifted(
+    window: &TracedWindow,
+    geometry: CacheGeometry,
+    from: Svma,
+    by: u64,
+) -> Option<u64> {
     misses_placed(window, geometry, |insn| match insn.svma {
         Some(svma) if svma >= from => insn.avma.offset(by as i64),
         _ => insn.avma,
     })
 }
 
-fn shifted(pieces: &BTreeSet<Svma>, geometry: Geometry, point: Svma, by: u64) -> ShiftOutcome {
+fn shifted(pieces: &BTreeSet<Svma>, geometry: CacheGeometry, point: Svma, by: u64) -> ShiftOutcome {
     let moved = pieces.iter().map(|at| if *at < point { *at } else { at.offset(by as i64) });
     let lines: BTreeSet<Svma> = moved.map(|at| geometry.line_of(at)).collect();
     let mut sets = vec![0_u32; geometry.sets as usize];
@@ -176,7 +182,7 @@ mod tests {
         let code = vec![0x90_u8; 63];
         let bytes = fixture::program(&[("a", &code), ("b", &code)]);
         let image = Image::parse(Path::new("f"), bytes).unwrap();
-        let cache = Geometry::new(64, 2, 1).unwrap();
+        let cache = CacheGeometry { sets: 2, ways: 1, line_bytes: 64 };
         let hits = image.functions().iter().map(|f| (f.start, 5)).collect();
         let samples = Samples { hits, is_complete: true, ..Samples::default() };
         let shifts = "0..256:64".parse().unwrap();

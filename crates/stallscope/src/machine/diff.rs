@@ -8,7 +8,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::profile::{MachineProfile, PriceOrigin, PriceRange};
+use super::design::{Design, PriceOrigin, PriceRange};
+use super::front_end::{DecodedCache, Sourced};
+use super::geometry::CacheGeometry;
 
 /// One side of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -50,7 +52,7 @@ pub struct DiffRow {
 
 /// All rows, in a fixed order.
 #[must_use]
-pub fn diff(a: &MachineProfile, b: &MachineProfile) -> Vec<DiffRow> {
+pub fn diff(a: &Design, b: &Design) -> Vec<DiffRow> {
     rows(a)
         .into_iter()
         .zip(rows(b))
@@ -73,16 +75,15 @@ fn relation(a: Option<&Entry>, b: Option<&Entry>) -> Relation {
     if alike { Relation::Alike } else { Relation::Apart }
 }
 
-type Row = (&'static str, &'static str, Option<Entry>);
+/// Id, unit and value of one fact.
+pub type Row = (&'static str, &'static str, Option<Entry>);
 
-fn rows(p: &MachineProfile) -> Vec<Row> {
+/// What is known of a design, in a fixed order: id, unit and value with its origin.
+#[must_use]
+pub fn rows(p: &Design) -> Vec<Row> {
     let environment = p.environment.as_ref();
     let words = |text: Option<String>| text.map(|text| Entry { text, range: None, origin: None });
-    let rule = Entry {
-        text: p.forwarding_rule.sentence(),
-        range: None,
-        origin: Some(p.forwarding_rule_origin.clone()),
-    };
+    let rule = word(p.forwarding_rule.sentence(), p.forwarding_rule_origin.clone());
     let crossover = |costs: &Option<super::StringCosts>| {
         let costs = costs.as_ref()?;
         Some(number(costs.crossover_bytes as f64, "bytes", &costs.origin))
@@ -90,10 +91,16 @@ fn rows(p: &MachineProfile) -> Vec<Row> {
     let free = p
         .store_forward_free_after_cycles
         .map(|cycles| number(f64::from(cycles), "cycles", &p.store_forward_blocked_cycles.origin));
-    let cache = p
-        .code_cache
-        .map(|c| format!("{} sets of {} lines of {} bytes", c.sets, c.ways, c.line_bytes));
-    let window = p.loop_window.as_ref();
+    let decoded = p.decoded_cache().map(|c| {
+        let DecodedCache { sets, ways, entry_operations, window_bytes, .. } = c.value;
+        let text = format!(
+            "{sets} sets of {ways} entries of {entry_operations} operations from {window_bytes} bytes"
+        );
+        word(text, c.origin)
+    });
+    let (window, fusion, erratum) = (p.fetch_window_bytes(), p.fusion(), p.jump_erratum());
+    let (stores, reorder) = (p.store_queue(), p.reorder_window());
+    let erratum_word = if erratum.value { "expensive" } else { "cost nothing more" };
     vec![
         ("machine.design", "", words(Some(p.microarchitecture.name().to_owned()))),
         ("machine.brand", "", words(environment.map(|e| e.brand.clone()))),
@@ -107,18 +114,33 @@ fn rows(p: &MachineProfile) -> Vec<Row> {
         ("string-copy.moves-crossover", "bytes", crossover(&p.rep_moves)),
         ("string-copy.stores-crossover", "bytes", crossover(&p.rep_stores)),
         ("line-split.extra", "cycles", p.line_split_cycles.as_ref().map(price)),
-        ("code-cache.shape", "", words(cache)),
+        ("code-cache.shape", "", Some(cache(&p.code_cache()))),
+        ("code-tlb.shape", "", p.code_tlb().as_ref().map(cache)),
         (
             "code-alignment.window",
             "bytes",
-            window.map(|w| number(f64::from(w.window_bytes), "bytes", &w.origin)),
+            Some(number(window.value as f64, "bytes", &window.origin)),
         ),
-        (
-            "code-alignment.extra",
-            "cycles",
-            window.map(|w| number(w.extra_cycles, "cycles", &w.origin)),
-        ),
+        ("code-alignment.extra", "cycles", Some(price(&p.extra_window_price()))),
+        ("decoded-cache.shape", "", decoded),
+        ("fusion.pairs", "", Some(word(fusion.value.sentence().to_owned(), fusion.origin))),
+        ("jumps.at-boundary", "", Some(word(erratum_word.to_owned(), erratum.origin))),
+        ("core.reorder-window", "operations", Some(count(&reorder, "operations"))),
+        ("core.store-queue", "stores", Some(count(&stores, "stores"))),
     ]
+}
+
+fn word(text: String, origin: PriceOrigin) -> Entry {
+    Entry { text, range: None, origin: Some(origin) }
+}
+
+fn cache(of: &Sourced<CacheGeometry>) -> Entry {
+    let CacheGeometry { sets, ways, line_bytes } = of.value;
+    word(format!("{sets} sets of {ways} lines of {line_bytes} bytes"), of.origin.clone())
+}
+
+fn count(of: &Sourced<u32>, unit: &str) -> Entry {
+    number(f64::from(of.value), unit, &of.origin)
 }
 
 fn number(value: f64, unit: &str, origin: &PriceOrigin) -> Entry {
@@ -143,8 +165,8 @@ mod tests {
     use super::super::Microarchitecture::{CascadeLake, Unknown, Zen5};
     use super::*;
 
-    fn of(design: super::super::Microarchitecture) -> MachineProfile {
-        MachineProfile::for_microarchitecture(design)
+    fn of(design: super::super::Microarchitecture) -> Design {
+        Design::of(design)
     }
 
     fn relation_of(rows: &[DiffRow], id: &str) -> Relation {

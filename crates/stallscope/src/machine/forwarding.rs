@@ -2,7 +2,9 @@
 //!
 //! Static rules and the simulator ask the same object, so they cannot disagree.
 
-use super::profile::{ForwardingRule, MachineProfile, PriceOrigin, PriceRange};
+use std::fmt;
+
+use super::design::{Design, ForwardingRule, PriceOrigin, PriceRange};
 
 impl ForwardingRule {
     /// Whether a store of `store_bytes` can serve a load of `load_bytes` that starts
@@ -76,27 +78,55 @@ impl PriceRange {
     /// `13 to 15`; one number when both round to it.
     #[must_use]
     pub fn amount(&self) -> String {
-        let (low, high) = (format!("{:.0}", self.low_cycles), format!("{:.0}", self.high_cycles));
+        // What is less than two cycles would round to nothing or to twice as much.
+        let digits =
+            |cycles: f64| usize::from(cycles < 1.95 && (cycles - cycles.round()).abs() > 0.05);
+        let round = |cycles: f64| format!("{cycles:.*}", digits(cycles));
+        let (low, high) = (round(self.low_cycles), round(self.high_cycles));
         if low == high { low } else { format!("{low} to {high}") }
     }
 
     /// `13 to 15 cycles (documented: ...; not probed on this machine)`.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let amount = format!("{} cycles", self.amount());
-        match &self.origin {
-            PriceOrigin::Probed { probe } => format!("{amount} (measured here by probe {probe})"),
-            PriceOrigin::Documented { source } => {
-                format!("{amount} (documented: {source}; not probed on this machine)")
-            }
-            PriceOrigin::Assumed => {
-                format!("{amount} (assumed: nothing is known about this design)")
-            }
+        let aside = match self.origin {
+            PriceOrigin::Documented { .. } => "; not probed on this machine",
+            _ => "",
+        };
+        format!("{} cycles ({}{aside})", self.amount(), self.origin.sentence())
+    }
+}
+
+impl PriceOrigin {
+    /// Whether a probe measured it.
+    #[must_use]
+    pub fn is_probed(&self) -> bool {
+        matches!(self, Self::Probed { .. })
+    }
+
+    /// The origin of something about the machine at hand, as a clause.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Probed { .. } => format!("measured here by {self}"),
+            Self::Documented { .. } => self.to_string(),
+            Self::Assumed => "assumed: nothing is known about this design".to_owned(),
         }
     }
 }
 
-impl MachineProfile {
+impl fmt::Display for PriceOrigin {
+    /// `probe clock`, `documented: ...`, `assumed`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Probed { probe } => write!(f, "probe {probe}"),
+            Self::Documented { source } => write!(f, "documented: {source}"),
+            Self::Assumed => f.write_str("assumed"),
+        }
+    }
+}
+
+impl Design {
     /// What a blocked load costs here, as a sentence without final stop.
     #[must_use]
     pub fn blocked_load_sentence(&self) -> String {
@@ -114,7 +144,7 @@ impl MachineProfile {
     /// Whether the price of a blocked load was measured on this machine.
     #[must_use]
     pub fn blocked_load_is_probed(&self) -> bool {
-        matches!(self.store_forward_blocked_cycles.origin, PriceOrigin::Probed { .. })
+        self.store_forward_blocked_cycles.origin.is_probed()
     }
 }
 
@@ -157,7 +187,7 @@ mod tests {
     #[test]
     fn the_price_of_a_blocked_load_says_who_measured_it() {
         use super::super::Microarchitecture;
-        let mut profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let mut profile = Design::of(Microarchitecture::Zen5);
         assert!(!profile.blocked_load_is_probed());
         assert!(profile.blocked_load_sentence().contains("not probed on this machine"));
         let probed = |low_cycles, high_cycles| PriceRange {

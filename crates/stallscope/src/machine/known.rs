@@ -6,6 +6,7 @@
 //! Lake and Comet Lake. A part that is not here is `unknown`, which is a value, not an error.
 
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,14 +74,10 @@ microarchitectures! {
 }
 
 impl Microarchitecture {
-    /// The design that `name` means, whatever its case, blanks and hyphens.
+    /// The name as it can be typed: `cascade-lake`, `zen+`.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        let plain = |text: &str| -> String {
-            let counts = |c: &char| c.is_ascii_alphanumeric() || *c == '+';
-            text.chars().filter(counts).map(|c| c.to_ascii_lowercase()).collect()
-        };
-        Self::ALL.iter().copied().find(|design| plain(design.name()) == plain(name))
+    pub fn slug(self) -> String {
+        self.name().to_lowercase().replace(' ', "-")
     }
 
     /// Whether it is an AArch64 design; the others are x86-64.
@@ -92,28 +89,33 @@ impl Microarchitecture {
         )
     }
 
-    /// How many stores it holds between their execution and the cache, as its maker or Agner Fog's
-    /// tables say; `None` where nobody says.
-    #[must_use]
-    pub fn store_buffer_entries(self) -> Option<u32> {
-        Some(match self {
-            Self::SandyBridge | Self::IvyBridge => 36,
-            Self::Haswell | Self::Broadwell => 42,
-            Self::Skylake | Self::SkylakeServer | Self::CascadeLake => 56,
-            Self::SunnyCove | Self::WillowCove | Self::CypressCove => 72,
-            Self::GoldenCove | Self::RedwoodCove => 112,
-            Self::Zen1 | Self::ZenPlus => 44,
-            Self::Zen2 => 48,
-            Self::Zen3 | Self::Zen4 => 64,
-            Self::Zen5 => 104,
-            _ => return None,
-        })
-    }
-
-    /// Whether jumps at 32-byte boundaries are dear on it; see [`super::Machine::jcc_erratum`].
-    #[must_use]
-    pub fn has_jump_erratum(self) -> bool {
+    /// Whether any part of the design has Intel's erratum on jumps at 32-byte boundaries; see
+    /// [`super::Machine::jcc_erratum`].
+    pub(super) fn has_jcc(self) -> bool {
         INTEL.iter().any(|row| row.core == self && row.jcc)
+    }
+}
+
+/// A name that no design has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown design `{name}`; known: {}", Microarchitecture::ALL.iter().map(|d| d.slug()).collect::<Vec<_>>().join(", "))]
+pub struct UnknownDesign {
+    /// What was asked for.
+    name: String,
+}
+
+impl FromStr for Microarchitecture {
+    type Err = UnknownDesign;
+
+    /// The design that `name` means, whatever its case, blanks and hyphens.
+    fn from_str(name: &str) -> Result<Self, UnknownDesign> {
+        let plain = |text: &str| -> String {
+            let counts = |c: &char| c.is_ascii_alphanumeric() || *c == '+';
+            text.chars().filter(counts).map(|c| c.to_ascii_lowercase()).collect()
+        };
+        let mut all = Self::ALL.iter().copied();
+        all.find(|design| plain(design.name()) == plain(name))
+            .ok_or_else(|| UnknownDesign { name: name.to_owned() })
     }
 }
 
@@ -322,21 +324,20 @@ mod tests {
 
     #[test]
     fn a_design_is_found_by_its_name() {
-        assert_eq!(M::named("cascade-lake"), Some(M::CascadeLake));
-        assert_eq!(M::named("Zen 5"), Some(M::Zen5));
-        assert_eq!(M::named("zen+"), Some(M::ZenPlus));
-        assert_eq!(M::named("gracemont"), Some(M::Gracemont));
-        assert_eq!((M::named("unknown"), M::named("")), (None, None));
-        assert!(M::CascadeLake.has_jump_erratum() && !M::Zen5.has_jump_erratum());
-        assert_eq!(M::CascadeLake.store_buffer_entries(), Some(56));
-    }
-
-    #[test]
-    fn designs_are_found_by_name() {
-        assert_eq!(M::named("neoverse-v2"), Some(M::NeoverseV2));
-        assert_eq!(M::named("ZEN 4"), Some(M::Zen4));
-        assert_eq!((M::named("zen+"), M::named("zen")), (Some(M::ZenPlus), Some(M::Zen1)));
-        assert_eq!(M::named("pentium"), None);
+        for (name, design) in [
+            ("cascade-lake", M::CascadeLake),
+            ("Zen 5", M::Zen5),
+            ("zen+", M::ZenPlus),
+            ("zen", M::Zen1),
+            ("ZEN 4", M::Zen4),
+            ("neoverse-v2", M::NeoverseV2),
+        ] {
+            assert_eq!(name.parse(), Ok(design));
+        }
+        let error = "6502".parse::<M>().unwrap_err().to_string();
+        assert!(error.starts_with("unknown design `6502`; known: nehalem, westmere, "), "{error}");
+        assert!("unknown".parse::<M>().is_err() && "".parse::<M>().is_err());
+        assert!(M::ALL.iter().all(|design| design.slug().parse() == Ok(*design)));
     }
 
     #[test]

@@ -1,41 +1,43 @@
 //! Which processor this is, as it presents itself.
 //!
-//! Owns [`Machine`] (identity, caches, features, hypervisor), the table of known cores in
-//! [`known`] and the [`profile`] of prices that other rooms ask. Nothing here measures: a
+//! Owns [`Machine`] (identity, caches, features, hypervisor), the table of known cores in [`known`]
+//! and the [`Design`] that all other rooms ask for shapes, sizes, rules and prices. Nothing here measures: a
 //! machine is built from [`Facts`], a plain copy of CPUID leaves and kernel texts, so that
 //! tests can invent one. A guest may be lied to about all of it, which is why the fields say
 //! *presented* where a lie has been seen.
 
 mod caches;
-mod code_tlb;
-mod decoded;
+mod design;
 pub mod diff;
 mod facts;
 mod features;
 mod forwarding;
+mod front_end;
+mod fusion;
+mod geometry;
 #[cfg(test)]
 pub(crate) mod invented;
 pub mod known;
 mod pairs;
 mod prices;
-pub mod profile;
 mod threads;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use caches::{Cache, CacheKind, Origin};
-pub use code_tlb::CodeTlb;
-pub use decoded::DecodedCache;
+pub use design::{
+    ClockLevel, Design, ForwardingRule, PriceOrigin, PriceRange, ProfileClock, ProfileEnvironment,
+    ProfileError,
+};
 pub use facts::{Facts, SysfsCache};
 pub use features::{CounterLeaf, Features};
-pub use known::Microarchitecture;
+pub use front_end::{DecodedCache, JUMP_BOUNDARY_BYTES, Sourced};
+pub use fusion::Fusion;
+pub use geometry::{CacheGeometry, GeometryError};
+pub use known::{Microarchitecture, UnknownDesign};
 pub use pairs::{PairKind, PairPrice, RegisterFile};
-pub use prices::{CodeCache, LoopWindow, StringCosts, StringPoint};
-pub use profile::{
-    ClockLevel, ForwardingRule, MachineProfile, PriceOrigin, PriceRange, ProfileClock,
-    ProfileEnvironment, ProfileError,
-};
+pub use prices::{LoopWindow, StringCosts, StringPoint};
 pub use threads::start_threads;
 
 /// Who made the processor, from the vendor string of CPUID leaf 0.

@@ -8,7 +8,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::profile::{MachineProfile, PriceRange};
+use super::design::{Design, PriceRange};
 
 /// Where the data of an access come from or go to.
 #[derive(
@@ -57,7 +57,7 @@ impl RegisterFile {
     }
 }
 
-impl MachineProfile {
+impl Design {
     /// What a blocked load of this kind costs; `None` where nobody measured this kind.
     #[must_use]
     pub fn blocked_pair(&self, kind: &PairKind) -> Option<&PairPrice> {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_kind_that_was_measured_has_its_own_price() {
-        let mut profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let mut profile = Design::of(Microarchitecture::Zen5);
         let kind = PairKind {
             store_bytes: 4,
             store: RegisterFile::General,
@@ -87,7 +87,7 @@ mod tests {
             measured: None,
         };
         profile.store_forward_blocked_pairs = vec![PairPrice { kind, cycles: cycles.clone() }];
-        let again = MachineProfile::from_json(&serde_json::to_string(&profile).unwrap()).unwrap();
+        let again = Design::from_json(&serde_json::to_string(&profile).unwrap()).unwrap();
         assert_eq!(again.blocked_pair(&kind).map(|p| &p.cycles), Some(&cycles));
         assert_eq!(again.blocked_pair(&PairKind { load: RegisterFile::General, ..kind }), None);
     }

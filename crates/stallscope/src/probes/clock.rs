@@ -20,7 +20,7 @@ use crate::clock::{
     Clock, Environment, HardwareClock, Level, LinuxPerf, Pin, Pmu, Reading, Summary, Surroundings,
     SurveyPlan, allowed_cpus, choose_cpu, survey,
 };
-use crate::machine::{ClockLevel, Machine, MachineProfile, ProfileClock};
+use crate::machine::{ClockLevel, Design, Machine, ProfileClock};
 use crate::model::{Measurement, Unit};
 
 /// What the probe found.
@@ -73,7 +73,7 @@ pub struct ClockReport {
 impl ClockReport {
     /// Notes beside prices how the core clock behaved meanwhile. Prices of another run keep their
     /// own note, and a profile without any has no place for one.
-    pub fn apply_to(&self, profile: &mut MachineProfile) {
+    pub fn apply_to(&self, profile: &mut Design) {
         let Some(environment) = &mut profile.environment else { return };
         let core_rate = match &self.core_rate {
             Reading::Measured(rate) => Some(rate.clone()),

@@ -33,7 +33,7 @@ pub use emit::EmitError;
 pub use icache_sets::IcacheReport;
 pub use icache_sync::SyncReport;
 pub use protocol::{Control, Protocol};
-pub use published::Published;
+pub use published::{Evidence, Published};
 pub use sampling::{Cell, RawVisit, Sampled};
 pub use store_elimination::EliminationReport;
 pub use store_forwarding::ForwardingReport;

@@ -295,10 +295,10 @@ mod tests {
     use super::*;
     use crate::code::{Image, fixture};
     use crate::hazards::{HAZARDS, ScanFilter, scan};
-    use crate::machine::{MachineProfile, Microarchitecture};
+    use crate::machine::{Design, Microarchitecture};
 
     fn document(file: &str) -> serde_json::Value {
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let profile = Design::of(Microarchitecture::Zen5);
         let wide = fixture::ring_loop(true);
         let program = fixture::program(&[("decode", &wide)]);
         let image = Image::parse(Path::new("/repo/build/p"), program).unwrap();

@@ -4,22 +4,16 @@
 //! instruction cache when a jump in it crosses into the next block or ends at its last byte. Such
 //! code is decoded anew each time; the sign is a loop that slows down by a few cycles per iteration
 //! when it moves by half a block. Measured in one program: 2.4 cycles for each such jump, and 0
-//! where something else is the bottleneck, so it is a count with a bracket and no price.
+//! where something else is the bottleneck, so a count times the price of the design is the most that it can cost.
 //! Literature: Intel, "Mitigations for Jump Conditional Code Erratum" (2019).
 
-use iced_x86::{
-    ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind,
-};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::model::Avma;
-use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
-
-/// Size and alignment of what the erratum is about.
-const WINDOW_BYTES: u64 = 32;
-/// Least and most that one execution was seen to cost, core cycles.
-pub const CYCLES_EACH: (f64, f64) = (0.0, 2.4);
+use crate::code::x86;
+use crate::machine::Fusion;
+use crate::model::{Avma, Svma};
+use crate::trace::engine::{Block, BlockId, BlockInsn, MemoryAccess, Sink};
 
 /// One jump that crosses a boundary or ends at one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -48,26 +42,31 @@ pub struct BlockCounts {
 }
 
 impl BlockCounts {
-    /// The jumps in what was executed; `code` gives the bytes of an instruction, if it can.
+    /// The jumps in what was executed, with what `fusion` joins; `code` gives the bytes of an
+    /// instruction, if it can.
     #[must_use]
-    pub fn jumps(&self, mut code: impl FnMut(Avma, u8) -> Vec<u8>) -> JumpReport {
+    pub fn jumps(&self, fusion: Fusion, mut code: impl FnMut(Avma, u8) -> Vec<u8>) -> JumpReport {
         let mut report = JumpReport::default();
         for (block, runs) in self.blocks.iter().filter(|(_, runs)| *runs > 0) {
-            let mut previous: Option<Instruction> = None;
-            for insn in &block.insns {
-                let bytes = code(insn.address, insn.size_bytes);
-                let decoded =
-                    Decoder::with_ip(64, &bytes, insn.address.0, DecoderOptions::NONE).decode();
-                if is_jump(&decoded) {
+            let adjoin = |a: &BlockInsn, b: &BlockInsn| {
+                a.address.offset(i64::from(a.size_bytes)) == b.address
+            };
+            for stretch in block.insns.chunk_by(adjoin) {
+                let bytes: Vec<u8> =
+                    stretch.iter().flat_map(|insn| code(insn.address, insn.size_bytes)).collect();
+                let size: usize = stretch.iter().map(|insn| usize::from(insn.size_bytes)).sum();
+                if bytes.len() != size {
+                    // Not all of it can be read: what is left would stand at wrong addresses.
+                    continue;
+                }
+                for jump in x86::jumps(&bytes, Svma(stretch[0].address.0), fusion) {
                     report.jumps += runs;
-                    let start =
-                        previous.filter(|p| fuses(p, &decoded)).map_or(decoded.ip(), |p| p.ip());
-                    if is_on_boundary(start, decoded.next_ip()) {
+                    if jump.is_on_boundary() {
                         report.on_boundary += runs;
-                        report.sites.push(ErratumJump { insn: Avma(start), executions: *runs });
+                        let insn = Avma(jump.start.0);
+                        report.sites.push(ErratumJump { insn, executions: *runs });
                     }
                 }
-                previous = Some(decoded);
             }
         }
         merge(&mut report.sites);
@@ -86,50 +85,6 @@ fn merge(sites: &mut Vec<ErratumJump>) {
         same
     });
     sites.sort_by_key(|s| (std::cmp::Reverse(s.executions), s.insn));
-}
-
-fn is_jump(insn: &Instruction) -> bool {
-    !matches!(
-        insn.flow_control(),
-        FlowControl::Next | FlowControl::Interrupt | FlowControl::Exception
-    ) && !matches!(insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Sysenter)
-}
-
-fn is_on_boundary(start: u64, end: u64) -> bool {
-    start / WINDOW_BYTES != end / WINDOW_BYTES
-}
-
-/// Whether a comparison and the conditional jump behind it become one operation on these parts.
-fn fuses(first: &Instruction, jump: &Instruction) -> bool {
-    use ConditionCode as C;
-    use Mnemonic as M;
-    if jump.flow_control() != FlowControl::ConditionalBranch || first.next_ip() != jump.ip() {
-        return false;
-    }
-    let has_immediate = matches!(
-        first.op1_kind(),
-        OpKind::Immediate8
-            | OpKind::Immediate8to32
-            | OpKind::Immediate8to64
-            | OpKind::Immediate32
-            | OpKind::Immediate32to64
-            | OpKind::Immediate16
-            | OpKind::Immediate8to16
-    );
-    if first.is_ip_rel_memory_operand() || has_immediate && first.op0_kind() == OpKind::Memory {
-        return false;
-    }
-    match (first.mnemonic(), jump.condition_code()) {
-        (_, C::None) => false,
-        (M::Test | M::And, _) => true,
-        (M::Cmp | M::Add | M::Sub, condition) => {
-            !matches!(condition, C::s | C::ns | C::o | C::no | C::p | C::np)
-        }
-        (M::Inc | M::Dec, condition) => {
-            matches!(condition, C::e | C::ne | C::l | C::ge | C::le | C::g)
-        }
-        _ => false,
-    }
 }
 
 impl Sink for BlockCounts {
@@ -155,7 +110,6 @@ impl Sink for BlockCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::engine::BlockInsn;
 
     /// A block at `start` made of these instructions, run `runs` times.
     fn counted(start: u64, insns: &[&[u8]], runs: u64) -> JumpReport {
@@ -172,7 +126,7 @@ mod tests {
         for _ in 0..runs {
             counts.run(BlockId(0), &[]);
         }
-        counts.jumps(|at, _| bytes[&at.0].clone())
+        counts.jumps(Fusion::SandyBridge, |at, _| bytes[&at.0].clone())
     }
 
     /// `cmp eax, ecx` and `jne` to the next instruction.

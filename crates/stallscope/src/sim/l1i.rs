@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::CodeCache;
+use crate::machine::CacheGeometry;
 use crate::model::Avma;
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 
@@ -25,14 +25,6 @@ pub enum Replacement {
     Lru,
     /// A tree of bits that points away from what was used; ways must be a power of two.
     TreePlru,
-}
-
-/// A geometry that no cache has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no cache has {} sets of {} lines of {} bytes under {replacement:?}", geometry.sets, geometry.ways, geometry.line_bytes)]
-pub struct GeometryError {
-    geometry: CodeCache,
-    replacement: Replacement,
 }
 
 /// What became of one line.
@@ -73,7 +65,7 @@ pub struct SetUse {
 impl SetUse {
     /// More lines in use than the set keeps, and they pushed each other out.
     #[must_use]
-    pub fn is_overfull(&self, geometry: CodeCache) -> bool {
+    pub fn is_overfull(&self, geometry: CacheGeometry) -> bool {
         self.lines.len() > geometry.ways as usize && !self.evictions.is_empty()
     }
 }
@@ -82,7 +74,7 @@ impl SetUse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct L1iReport {
     /// The cache that was modelled.
-    pub geometry: CodeCache,
+    pub geometry: CacheGeometry,
     /// Replacement policy that was modelled.
     pub replacement: Replacement,
     /// Fetches of a line other than the one fetched just before.
@@ -119,7 +111,7 @@ struct Seen {
 
 /// A model of the instruction cache, fed with the blocks of a trace.
 pub struct InstructionCache {
-    geometry: CodeCache,
+    geometry: CacheGeometry,
     replacement: Replacement,
     line_shift: u32,
     /// `ways` entries for each set; under LRU the last used first.
@@ -136,23 +128,16 @@ pub struct InstructionCache {
 }
 
 impl InstructionCache {
-    /// An empty cache.
-    ///
-    /// # Errors
-    /// When sets or line size are no powers of two, anything is zero or absurdly large, or a tree
-    /// is asked for over ways that are no power of two.
-    pub fn new(geometry: CodeCache, replacement: Replacement) -> Result<Self, GeometryError> {
-        let CodeCache { sets, ways, line_bytes } = geometry;
-        let plru_fits = replacement == Replacement::Lru || ways.is_power_of_two();
-        let sane = (1..=64).contains(&ways) && sets <= 1 << 20 && line_bytes <= 1 << 16;
-        if !(sets.is_power_of_two() && line_bytes.is_power_of_two() && sane && plru_fits) {
-            return Err(GeometryError { geometry, replacement });
-        }
-        Ok(Self::empty(geometry, replacement))
+    /// An empty cache; `None` for a geometry that is not [`CacheGeometry::possible`], or a tree over ways that are no
+    /// power of two.
+    #[must_use]
+    pub fn new(geometry: CacheGeometry, replacement: Replacement) -> Option<Self> {
+        let fits = replacement == Replacement::Lru || geometry.ways.is_power_of_two();
+        geometry.possible().filter(|_| fits).map(|geometry| Self::empty(geometry, replacement))
     }
 
-    fn empty(geometry: CodeCache, replacement: Replacement) -> Self {
-        let CodeCache { sets, ways, line_bytes } = geometry;
+    fn empty(geometry: CacheGeometry, replacement: Replacement) -> Self {
+        let CacheGeometry { sets, ways, line_bytes } = geometry;
         Self {
             geometry,
             replacement,
@@ -317,10 +302,10 @@ mod tests {
     use super::*;
     use crate::trace::engine::BlockInsn;
 
-    const L1I: CodeCache = CodeCache { sets: 64, ways: 8, line_bytes: 64 };
+    const L1I: CacheGeometry = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };
 
     /// Misses of an LRU cache written down as the definition says it.
-    fn naive_lru_misses(geometry: CodeCache, fetched: &[u64]) -> u64 {
+    fn naive_lru_misses(geometry: CacheGeometry, fetched: &[u64]) -> u64 {
         let mut sets = vec![Vec::new(); geometry.sets as usize];
         let mut misses = 0;
         for line in fetched {
@@ -385,16 +370,12 @@ mod tests {
     #[test]
     fn impossible_geometries_are_refused() {
         for (sets, ways, line_bytes) in [(0, 8, 64), (63, 8, 64), (64, 0, 64), (64, 8, 48)] {
-            let geometry = CodeCache { sets, ways, line_bytes };
-            assert!(InstructionCache::new(geometry, Replacement::Lru).is_err(), "{geometry:?}");
+            let geometry = CacheGeometry { sets, ways, line_bytes };
+            assert!(InstructionCache::new(geometry, Replacement::Lru).is_none(), "{geometry:?}");
         }
-        let twelve = CodeCache { ways: 12, ..L1I };
-        assert!(InstructionCache::new(twelve, Replacement::Lru).is_ok());
-        let error = InstructionCache::new(twelve, Replacement::TreePlru).err().unwrap();
-        assert_eq!(
-            error.to_string(),
-            "no cache has 64 sets of 12 lines of 64 bytes under TreePlru"
-        );
+        let twelve = CacheGeometry { ways: 12, ..L1I };
+        assert!(InstructionCache::new(twelve, Replacement::Lru).is_some());
+        assert!(InstructionCache::new(twelve, Replacement::TreePlru).is_none());
     }
 
     #[test]
@@ -421,7 +402,7 @@ mod tests {
             fetched in prop::collection::vec(0_u64..64, 0..600),
             (sets_log, ways) in (0_u32..4, 1_u32..6),
         ) {
-            let geometry = CodeCache { sets: 1 << sets_log, ways, line_bytes: 64 };
+            let geometry = CacheGeometry { sets: 1 << sets_log, ways, line_bytes: 64 };
             let mut cache = InstructionCache::new(geometry, Replacement::Lru).unwrap();
             fetched.iter().for_each(|line| cache.fetch(Avma(line * 64)));
             let report = cache.report();
@@ -435,7 +416,7 @@ mod tests {
 
         #[test]
         fn a_tree_of_two_ways_is_lru(fetched in prop::collection::vec(0_u64..16, 0..300)) {
-            let geometry = CodeCache { sets: 2, ways: 2, line_bytes: 64 };
+            let geometry = CacheGeometry { sets: 2, ways: 2, line_bytes: 64 };
             let misses = |replacement| {
                 let mut cache = InstructionCache::new(geometry, replacement).unwrap();
                 fetched.iter().for_each(|line| cache.fetch(Avma(line * 64)));

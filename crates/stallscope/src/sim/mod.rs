@@ -1,7 +1,7 @@
 //! Models fed by the events of a trace: what the hardware must have done with this run.
 //!
 //! A model is a [`Sink`], so any engine and any replayed recording
-//! drives it. It counts; what a count costs is a bracket from the machine profile, never a count
+//! drives it. It counts; what a count costs is a bracket from the design, never a count
 //! times a constant. The store buffer asks the same [`ForwardingRule`](crate::machine::ForwardingRule)
 //! object as the static rules, so the two cannot disagree about what may forward.
 
@@ -16,7 +16,7 @@ pub mod store_buffer;
 pub use pairs::LoadPrice;
 pub use places::{Location, Places};
 pub use price::{IterationPrice, blocked_iteration};
-pub use report::{Models, Subject, TraceReport, TraceWindow};
+pub use report::{Models, TraceReport, TraceWindow};
 
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 

@@ -9,7 +9,7 @@ use super::Places;
 use super::store_buffer::LoadSite;
 use crate::code::LONGEST_INSN_BYTES;
 use crate::code::x86::loads_and_stores;
-use crate::machine::{MachineProfile, PairKind, PriceRange, RegisterFile};
+use crate::machine::{Design, PairKind, PriceRange, RegisterFile};
 use crate::model::Avma;
 
 /// What one load instruction pays when it is blocked.
@@ -44,13 +44,13 @@ impl LoadPrice {
 pub(super) fn prices<'a>(
     sites: impl Iterator<Item = &'a LoadSite>,
     places: &mut Places,
-    profile: &MachineProfile,
+    design: &Design,
 ) -> Vec<LoadPrice> {
     let mut prices: Vec<LoadPrice> = sites
         .filter_map(|site| {
             let kinds = kinds(site, places)?;
             let all: Option<Vec<&PriceRange>> =
-                kinds.iter().map(|k| Some(&profile.blocked_pair(k)?.cycles)).collect();
+                kinds.iter().map(|k| Some(&design.blocked_pair(k)?.cycles)).collect();
             Some(LoadPrice { insn: site.insn, cycles: span(&all?)?, kinds })
         })
         .collect();

@@ -8,7 +8,7 @@ use super::l1i::{InstructionCache, L1iReport, Replacement};
 use super::pairs::{self, LoadPrice};
 use super::places::{Location, Places};
 use super::store_buffer::{LoadSite, StoreBuffer, StoreBufferReport, StoreBufferShape};
-use crate::machine::{CodeCache, ForwardingRule, MachineProfile, PriceRange};
+use crate::machine::{Design, Fusion, PriceRange};
 use crate::model::Avma;
 use crate::trace::engine::{Block, BlockId, Ended, MemoryAccess, Recording, SelfCheck, Sink};
 
@@ -41,7 +41,7 @@ pub struct TraceReport {
     pub window: TraceWindow,
     /// Loads and the store buffer.
     pub store_buffer: StoreBufferReport,
-    /// What a blocked load costs from store to load, by the machine profile.
+    /// What a blocked load costs from store to load, by the design.
     pub blocked_load_cycles: PriceRange,
     /// The same for the loads above whose kind the profile prices by itself, by address.
     pub load_prices: Vec<LoadPrice>,
@@ -49,8 +49,8 @@ pub struct TraceReport {
     pub l1i: Option<L1iReport>,
     /// Jumps on 32-byte boundaries.
     pub jumps: JumpReport,
-    /// Whether the processor that is modelled has the erratum that makes them expensive.
-    pub jump_erratum: bool,
+    /// What each of them costs on the design that is modelled; absent without the erratum.
+    pub boundary_jump_cycles: Option<PriceRange>,
     /// What stands at the addresses above: of the loads blocked most often, their stores, the
     /// lines of overfull sets and the jumps.
     pub places: Vec<Location>,
@@ -80,44 +80,29 @@ impl TraceReport {
     }
 }
 
-/// The processor that is modelled.
-#[derive(Clone, Copy, Debug)]
-pub struct Subject {
-    /// When a store may serve a load.
-    pub rule: ForwardingRule,
-    /// Size of the store buffer.
-    pub store_buffer: StoreBufferShape,
-    /// The instruction cache, if its shape is known.
-    pub l1i: Option<CodeCache>,
-}
-
 /// All models, fed with the same events.
 pub struct Models {
     store_buffer: StoreBuffer,
     l1i: Option<InstructionCache>,
     counts: BlockCounts,
+    fusion: Fusion,
 }
 
 impl Models {
-    /// Models of `subject`. A shape that no cache has is left out.
+    /// Models of a design.
     #[must_use]
-    pub fn new(subject: &Subject) -> Self {
-        let cache = |geometry| InstructionCache::new(geometry, Replacement::Lru).ok();
+    pub fn new(design: &Design) -> Self {
         Self {
-            store_buffer: StoreBuffer::new(subject.rule, subject.store_buffer),
-            l1i: subject.l1i.and_then(cache),
+            store_buffer: StoreBuffer::new(design.forwarding_rule, StoreBufferShape::of(design)),
+            l1i: InstructionCache::new(design.code_cache().value, Replacement::Lru),
             counts: BlockCounts::default(),
+            fusion: design.fusion().value,
         }
     }
 
-    /// What they say of a finished recording, at the prices of `profile`.
+    /// What they say of a finished recording, at the prices of `design`.
     #[must_use]
-    pub fn report(
-        &self,
-        recording: Recording,
-        profile: &MachineProfile,
-        jump_erratum: bool,
-    ) -> TraceReport {
+    pub fn report(&self, recording: Recording, design: &Design) -> TraceReport {
         let (self_check_passed, self_check) = match recording.self_check {
             SelfCheck::NotCompared => (None, None),
             SelfCheck::Equal(what) => (Some(true), Some(what)),
@@ -142,19 +127,19 @@ impl Models {
             ));
         }
         let mut places = Places::new(recording.mappings);
-        let jumps = self.counts.jumps(|address, size| places.x86_code(address, size));
+        let jumps = self.counts.jumps(self.fusion, |address, size| places.x86_code(address, size));
         let store_buffer = self.store_buffer.report();
         let l1i = self.l1i.as_ref().map(InstructionCache::report);
         let named = places.places(addresses(&store_buffer, l1i.as_ref(), &jumps));
-        let load_prices = pairs::prices(blocked(&store_buffer), &mut places, profile);
+        let load_prices = pairs::prices(blocked(&store_buffer), &mut places, design);
         TraceReport {
             window,
             store_buffer,
-            blocked_load_cycles: profile.store_forward_blocked_cycles.clone(),
+            blocked_load_cycles: design.store_forward_blocked_cycles.clone(),
             load_prices,
             l1i,
             jumps,
-            jump_erratum,
+            boundary_jump_cycles: design.jump_at_boundary_price(),
             places: named,
             notes,
         }

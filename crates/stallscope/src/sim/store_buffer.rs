@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{ForwardingRule, MachineProfile};
+use crate::machine::{Design, ForwardingRule};
 use crate::model::Avma;
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 
@@ -40,21 +40,14 @@ pub struct StoreBufferShape {
     pub window_instructions: u32,
 }
 
-impl Default for StoreBufferShape {
-    /// Cascade Lake's 56 entries, and 200 instructions: with these the model told good from bad
-    /// builds of the first story's decoder exactly.
-    fn default() -> Self {
-        Self { depth: 56, window_instructions: 200 }
-    }
-}
-
 impl StoreBufferShape {
-    /// The entries that the profile's design has, where that is known.
+    /// That of a design: its store queue, and its reorder window for how far back a store may be.
     #[must_use]
-    pub fn of(profile: &MachineProfile) -> Self {
-        let usual = Self::default();
-        let depth = profile.microarchitecture.store_buffer_entries().unwrap_or(usual.depth);
-        Self { depth, ..usual }
+    pub fn of(design: &Design) -> Self {
+        Self {
+            depth: design.store_queue().value,
+            window_instructions: design.reorder_window().value,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use stallscope::code::{FunctionCode, Image};
-use stallscope::machine::{ForwardingRule, Machine, MachineProfile, Microarchitecture};
+use stallscope::machine::{Design, ForwardingRule, Machine, Microarchitecture};
 use stallscope::model::Svma;
 use stallscope::sim::Fan;
 use stallscope::sim::store_buffer::{StoreBuffer, StoreBufferShape};
@@ -72,15 +72,9 @@ fn builds() -> Vec<PathBuf> {
 
 /// The rules and depths to judge by: Cascade Lake, and the machine at hand.
 fn subjects() -> [(ForwardingRule, StoreBufferShape); 2] {
-    let lake = MachineProfile::for_microarchitecture(Microarchitecture::CascadeLake);
-    let here = MachineProfile::for_machine(&Machine::detect());
-    [lake, here].map(|profile| {
-        let mut shape = StoreBufferShape::default();
-        if let Some(depth) = profile.microarchitecture.store_buffer_entries() {
-            shape.depth = depth;
-        }
-        (profile.forwarding_rule, shape)
-    })
+    let lake = Design::of(Microarchitecture::CascadeLake);
+    let here = Design::of_machine(&Machine::detect());
+    [lake, here].map(|design| (design.forwarding_rule, StoreBufferShape::of(&design)))
 }
 
 /// Triangles in a window: runs of the header of the loop that runs most.

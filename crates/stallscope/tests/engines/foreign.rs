@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use stallscope::machine::{MachineProfile, Microarchitecture};
+use stallscope::machine::{Design, Microarchitecture};
 use stallscope::model::Capability;
 use stallscope::sim::Fan;
 use stallscope::sim::store_buffer::{StoreBuffer, StoreBufferShape};
@@ -126,7 +126,7 @@ fn the_merged_load_is_blocked_on_neoverse_too() {
             memory: true,
             budget: None,
         };
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::NeoverseV2);
+        let profile = Design::of(Microarchitecture::NeoverseV2);
         let shape = StoreBufferShape::of(&profile);
         let mut model = StoreBuffer::new(profile.forwarding_rule, shape);
         let mut visits = Visits::default();

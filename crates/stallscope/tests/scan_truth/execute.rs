@@ -30,7 +30,7 @@ pub struct Truth {
 const NEAR_INSTRUCTIONS: u32 = 64;
 
 fn buffers(rule: ForwardingRule) -> (StoreBuffer, StoreBuffer) {
-    let far = StoreBufferShape::default();
+    let far = StoreBufferShape { depth: 56, window_instructions: 200 };
     let near = StoreBufferShape { window_instructions: NEAR_INSTRUCTIONS, ..far };
     (StoreBuffer::new(rule, near), StoreBuffer::new(rule, far))
 }

@@ -18,7 +18,7 @@ use build::{TOOLCHAINS, Toolchain};
 use shape::Shape;
 use stallscope::code::Image;
 use stallscope::hazards::{STORE_FORWARD, ScanFilter, scan};
-use stallscope::machine::{MachineProfile, Microarchitecture};
+use stallscope::machine::{Design, Microarchitecture};
 use stallscope::sim::store_buffer::StoreBufferReport;
 
 const SEED: u64 = 0x57a1_15c0;
@@ -96,7 +96,7 @@ fn judge(toolchain: &Toolchain, shapes: &[Shape]) -> Option<Vec<Score>> {
     } else {
         Microarchitecture::AmpereSkylark
     };
-    let profile = MachineProfile::for_microarchitecture(design);
+    let profile = Design::of(design);
     let rule = profile.forwarding_rule;
     let truth = if toolchain.is_x86 {
         execute::natively(&program, rule)

@@ -7,7 +7,7 @@ use ::index_codec::variants::{
 use ::index_codec::{Error, checked};
 use stallscope::code::Image;
 use stallscope::hazards::{STORE_FORWARD, ScanFilter, scan};
-use stallscope::machine::MachineProfile;
+use stallscope::machine::Design;
 
 use super::ScanOfVariant;
 
@@ -64,17 +64,13 @@ pub fn paired_of(decoder: &Decoder) -> Option<usize> {
 }
 
 /// What `scan` finds in each decoder, in their order. This very program is looked at.
-pub fn scan_all(profile: &MachineProfile) -> Vec<ScanOfVariant> {
+pub fn scan_all(profile: &Design) -> Vec<ScanOfVariant> {
     let image = std::env::current_exe().map_err(|e| e.to_string());
     let image = image.and_then(|path| Image::open(&path).map_err(|e| e.to_string()));
     DECODERS.iter().map(|decoder| scan_one(image.as_ref(), decoder, profile)).collect()
 }
 
-fn scan_one(
-    image: Result<&Image, &String>,
-    decoder: &Decoder,
-    profile: &MachineProfile,
-) -> ScanOfVariant {
+fn scan_one(image: Result<&Image, &String>, decoder: &Decoder, profile: &Design) -> ScanOfVariant {
     let image = match image {
         Ok(image) => image,
         Err(cause) => return ScanOfVariant::NotLooked { cause: cause.clone() },

@@ -112,7 +112,7 @@ fn measure(args: &CaseArgs, context: &Context) -> anyhow::Result<CaseReport> {
         meshes.push(mesh::from_file(path)?);
     }
     let chosen = profile::load(context)?;
-    let scans = decoders::scan_all(&chosen.profile);
+    let scans = decoders::scan_all(&chosen.design);
     let seed = context.seed();
     let mut clock = HardwareClock::new()?;
     let cpus = allowed_cpus()?;

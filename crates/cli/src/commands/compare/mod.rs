@@ -44,7 +44,7 @@ Examples:
     stallscope compare old.txt new.txt
 
 Two files that are not executable (or two criterion folders) are results; anything
-else is run. --as says it when that guess is wrong.
+else is run. --kind says it when that guess is wrong.
 
 Exit codes: 0 compared (with --fail-if: not slower), 1 slower (--fail-if), 2 bad
 usage or input, or a program that does not run, 3 inconclusive (--fail-if), 130
@@ -94,7 +94,7 @@ pub struct CompareArgs {
     #[arg(long, conflicts_with = "after")]
     aa: bool,
     /// What BEFORE and AFTER are [default: results, if both are files that are not executable]
-    #[arg(long = "as", value_enum, value_name = "KIND")]
+    #[arg(long, value_enum, value_name = "KIND")]
     kind: Option<Kind>,
     /// Stop when this is known (a confidence sequence, from 10 pairs on; --pairs is then the most)
     #[arg(long, value_enum, value_name = "WHAT")]

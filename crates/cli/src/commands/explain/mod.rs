@@ -56,7 +56,7 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
         ProcessBench::new(lines, settings, SampleSettings::default(), context.interrupt())?;
     let text = &mut context.source_text(programs.iter().map(|p| p.as_path()))?;
     let result =
-        explain(programs, &mut bench, &chosen.profile, text, &mut |stage| show(&bar, stage));
+        explain(programs, &mut bench, &chosen.design, text, &mut |stage| show(&bar, stage));
     bar.finish_and_clear();
     let explanation = result?;
     output::json(context, "explanation", &explanation)?;

@@ -233,7 +233,7 @@ mod tests {
     use stallscope::explain::{
         LoadCount, WindowCount, WorkCount, explain, simulate::InventedBench,
     };
-    use stallscope::machine::{MachineProfile, Microarchitecture};
+    use stallscope::machine::{Design, Microarchitecture};
     use stallscope::model::FileOffset;
 
     use super::*;
@@ -269,7 +269,7 @@ mod tests {
                 Some(WindowCount { instructions: 80_000, loads: vec![(at, load)] })
             }),
         };
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let profile = Design::of(Microarchitecture::Zen5);
         let mut text = SourceText::default();
         let explanation = explain(programs, &mut bench, &profile, &mut text, &mut |_| {}).unwrap();
         plain(&screen(&explanation, &mut text))

@@ -9,7 +9,7 @@ use stallscope::compare::{Comparison, Decision, Metric};
 use stallscope::explain::{measured_difference, shows_difference};
 use stallscope::foreign;
 use stallscope::layout::{Budget, EffectKind, EventCount, LayoutReport, MeasuredDifference};
-use stallscope::machine::MachineProfile;
+use stallscope::machine::Design;
 
 use super::LayoutArgs;
 
@@ -141,7 +141,7 @@ pub fn time_ns(text: &str) -> Result<f64, String> {
 /// Everything that was counted in both builds, priced; `None` for one build or without counts.
 pub fn budget(
     args: &LayoutArgs,
-    profile: &MachineProfile,
+    profile: &Design,
     report: &LayoutReport,
     difference: Option<Difference>,
 ) -> anyhow::Result<Option<Budget>> {
@@ -161,7 +161,7 @@ pub fn budget(
 
 fn measured(
     args: &LayoutArgs,
-    profile: &MachineProfile,
+    profile: &Design,
     report: &LayoutReport,
     difference: Difference,
 ) -> anyhow::Result<MeasuredDifference> {
@@ -184,7 +184,7 @@ fn measured(
     Ok(MeasuredDifference { operation_cycles: before_ns * ghz, ..difference.found })
 }
 
-fn counts(profile: &MachineProfile, report: &LayoutReport) -> Vec<EventCount> {
+fn counts(profile: &Design, report: &LayoutReport) -> Vec<EventCount> {
     let ([before, after], Some(sets)) = (report.front_end.as_slice(), &report.sets) else {
         return Vec::new();
     };
@@ -200,7 +200,7 @@ fn counts(profile: &MachineProfile, report: &LayoutReport) -> Vec<EventCount> {
         all.push(EventCount { kind, before, after, each });
     };
     if let (Some(price), Some(b), Some(a)) = (
-        profile.jump_at_boundary_price().filter(|_| report.jump_erratum),
+        profile.jump_at_boundary_price(),
         before.jumps.executed_on_boundary,
         after.jumps.executed_on_boundary,
     ) {

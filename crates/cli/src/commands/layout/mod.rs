@@ -19,10 +19,10 @@ use clap::Args;
 use stallscope::code::Image;
 use stallscope::explain::MeasuredLayout;
 use stallscope::layout::{
-    BuildSummary, Geometry, LayoutReport, Occupancy, Samples, ShiftMap, Shifts, TracedWindow,
-    front_end, occupancy, set_report,
+    BuildSummary, LayoutReport, Occupancy, Samples, ShiftMap, Shifts, TracedWindow, front_end,
+    occupancy, set_report,
 };
-use stallscope::machine::{Machine, MachineProfile, Microarchitecture, start_threads};
+use stallscope::machine::{CacheGeometry, Design, PriceOrigin, start_threads};
 use stallscope::report;
 use stallscope::trace::child::resolve_program;
 
@@ -99,16 +99,13 @@ pub struct LayoutArgs {
     /// The function to hold against all others [default: the hottest whose sets changed]
     #[arg(long, short, value_name = "NAME")]
     function: Option<String>,
-    /// The instruction cache [default: this machine's]
-    #[arg(long, value_name = "BYTES,WAYS,LINE")]
-    l1i: Option<Geometry>,
+    /// The instruction cache [default: the design's]
+    #[arg(long, value_name = "SIZE,WAYS,LINE")]
+    l1i: Option<CacheGeometry>,
     /// Predict what becomes crowded when everything from the function on moves, for example by
     /// 0..4096:32 bytes
     #[arg(long, value_name = "FROM..TO:STEP")]
     shift: Option<Shifts>,
-    /// Judge for this processor, such as cascade-lake or zen-4, not for the one at hand
-    #[arg(long = "as", value_name = "DESIGN")]
-    design: Option<String>,
     /// Hold every effect against this difference: AFTER takes so much longer (15%, -3%), or the
     /// JSON result of `compare BEFORE AFTER`
     #[arg(long, value_name = "PERCENT|FILE", allow_hyphen_values = true, group = "difference")]
@@ -170,16 +167,16 @@ pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
         _ => None,
     };
     let build = shift.is_none().then(|| images.first().map(BuildSummary::of)).flatten();
-    let subject = subject(args, context)?;
-    let mut report = empty_report(shift, build, &subject);
-    if let Some(seen) = seen(args, context, &images, &subject)? {
-        judge(args, &images, &subject, seen, &mut report)?;
+    let design = design(args, context)?;
+    let mut report = empty_report(shift, build, &design);
+    if let Some(seen) = seen(args, context, &images, &design)? {
+        judge(args, &images, &design, seen, &mut report)?;
     }
     let comparison = args.measure.then(|| measure::compared(args, context)).transpose()?;
     if let Some(comparison) = &comparison {
         difference = Some(judged::Difference::of(comparison));
     }
-    report.budget = judged::budget(args, &subject.profile, &report, difference)?;
+    report.budget = judged::budget(args, &design, &report, difference)?;
     if let Some(folder) = &args.csv {
         tables::write(folder, &report)?;
     }
@@ -199,48 +196,33 @@ pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
 fn empty_report(
     shift: Option<ShiftMap>,
     build: Option<BuildSummary>,
-    subject: &Subject,
+    design: &Design,
 ) -> LayoutReport {
     LayoutReport {
         shift,
         build,
         sets: None,
         windows: Vec::new(),
-        design: subject.profile.microarchitecture,
-        jump_erratum: subject.jump_erratum,
+        design: design.microarchitecture,
+        jump_erratum: design.jump_erratum().value,
         front_end: Vec::new(),
         budget: None,
         suggestions: None,
     }
 }
 
-/// The processor that is judged for.
-struct Subject {
-    profile: MachineProfile,
-    jump_erratum: bool,
-    geometry: Option<Geometry>,
-}
-
-fn subject(args: &LayoutArgs, context: &Context) -> anyhow::Result<Subject> {
-    let machine = Machine::detect();
-    let Some(name) = &args.design else {
-        let profile = profile::load(context)?.profile;
-        let geometry = args.l1i.or_else(|| Geometry::of(&machine));
-        return Ok(Subject { profile, jump_erratum: machine.jcc_erratum, geometry });
-    };
-    let design = Microarchitecture::named(name).with_context(|| {
-        format!("no processor design is called `{name}`; cascade-lake and zen-4 are two")
-    })?;
-    let profile = MachineProfile::for_microarchitecture(design);
-    let common = profile.code_cache();
-    let geometry = Geometry::new(common.line_bytes, common.sets, common.ways).ok();
-    let geometry = args.l1i.or(geometry);
-    Ok(Subject { profile, jump_erratum: design.has_jump_erratum(), geometry })
+/// The design that is judged for, with the cache that the user names.
+fn design(args: &LayoutArgs, context: &Context) -> anyhow::Result<Design> {
+    let mut design = profile::load(context)?.design;
+    if args.l1i.is_some() {
+        design.code_cache = args.l1i;
+        design.code_cache_origin = Some(PriceOrigin::Documented { source: "--l1i".to_owned() });
+    }
+    Ok(design)
 }
 
 /// What is known of the runs of the builds.
 struct Seen {
-    geometry: Geometry,
     samples: Vec<Samples>,
     windows: Vec<TracedWindow>,
     occupancies: Vec<Occupancy>,
@@ -251,7 +233,7 @@ fn seen(
     args: &LayoutArgs,
     context: &Context,
     images: &[Image],
-    subject: &Subject,
+    design: &Design,
 ) -> anyhow::Result<Option<Seen>> {
     let traced = args.trace.is_some() || !args.windows.is_empty();
     let sampled = args.run || !args.args.is_empty() || !args.samples.is_empty();
@@ -266,19 +248,15 @@ fn seen(
         }
         return Ok(None);
     }
-    let geometry = subject.geometry.context(
-        "this machine does not say what its instruction cache is like; give --l1i, for example \
-         --l1i 32768,8,64",
-    )?;
     if !traced {
         let samples = samples(args, context, images)?;
         let (windows, occupancies) = (Vec::new(), Vec::new());
-        return Ok(Some(Seen { geometry, samples, windows, occupancies }));
+        return Ok(Some(Seen { samples, windows, occupancies }));
     }
     let windows = windows::windows(args, context, images)?;
-    let mut seen = Seen { geometry, samples: Vec::new(), windows, occupancies: Vec::new() };
+    let mut seen = Seen { samples: Vec::new(), windows, occupancies: Vec::new() };
     for (image, window) in images.iter().zip(&seen.windows) {
-        let (found, misses) = occupancy(window, image, geometry)
+        let (found, misses) = occupancy(window, image, design.code_cache().value)
             .context("a cache of this shape cannot be modelled; give another --l1i")?;
         seen.samples.push(window.samples(Some(misses)));
         seen.occupancies.push(found);
@@ -290,25 +268,23 @@ fn seen(
 fn judge(
     args: &LayoutArgs,
     images: &[Image],
-    subject: &Subject,
+    design: &Design,
     seen: Seen,
     report: &mut LayoutReport,
 ) -> anyhow::Result<()> {
-    let Seen { geometry, samples, windows, occupancies } = seen;
+    let Seen { samples, windows, occupancies } = seen;
     let builds: Vec<(&Image, &Samples)> = images.iter().zip(&samples).collect();
     let shifts = args.shift.map(|shifts| (shifts, windows.last()));
-    report.sets = Some(set_report(&builds, geometry, args.function.as_deref(), shifts)?);
+    report.sets = Some(set_report(&builds, design, args.function.as_deref(), shifts)?);
     report.front_end = builds
         .iter()
         .enumerate()
-        .map(|(i, (image, samples))| front_end(image, samples, windows.get(i), &subject.profile))
+        .map(|(i, (image, samples))| front_end(image, samples, windows.get(i), design))
         .collect();
     if args.suggest
         && let (Some((image, samples)), Some(window)) = (builds.last(), windows.last())
     {
-        let design = subject.profile.microarchitecture;
-        report.suggestions =
-            stallscope::layout::suggest(image, (samples, window), geometry, design);
+        report.suggestions = stallscope::layout::suggest(image, (samples, window), design);
     }
     report.windows = occupancies;
     Ok(())

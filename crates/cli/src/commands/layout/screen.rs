@@ -2,7 +2,7 @@
 
 use stallscope::layout::{
     BuildSummary, Change, HeatSummary, LayoutReport, STRIDES_BYTES, SetChange, SetReport, SetRow,
-    ShiftCause, ShiftMap, ShiftOutcome, ShiftRun, WhatIf, erratum_sentence,
+    ShiftCause, ShiftMap, ShiftOutcome, ShiftRun, WhatIf,
 };
 use stallscope::machine::Microarchitecture;
 
@@ -176,7 +176,7 @@ fn judgement(report: &LayoutReport, sets: &SetReport) -> String {
     if let Some(what_if) = &sets.what_if {
         out += &wrap("what if  ", &what_if_words(what_if));
     }
-    out += &wrap("jumps    ", &jump_words(sets, report));
+    out += &wrap("jumps    ", &jump_words(report));
     out += &placement::front_end(report);
     if let Some(budget) = &report.budget {
         out += &placement::budget(budget, report.windows.is_empty());
@@ -231,34 +231,33 @@ fn what_if_words(what_if: &WhatIf) -> String {
 }
 
 /// Jumps at 32-byte boundaries, and whether that can cost anything here.
-fn jump_words(sets: &SetReport, report: &LayoutReport) -> String {
-    let shares: Vec<String> = sets
-        .heat
-        .iter()
-        .map(|h| match (h.jumps.executed, h.jumps.executed_on_boundary) {
-            (Some(all), Some(some)) => {
-                format!("{some} of {all} executed ({:.1} %)", share(some, all))
-            }
-            _ => {
-                let (some, all) = (h.jumps.on_boundary, h.jumps.jumps);
-                format!("{some} of {all} ({:.1} %)", share(some, all))
-            }
-        })
-        .collect();
-    let here = match (report.jump_erratum, report.design) {
-        (true, Microarchitecture::Unknown) | (false, Microarchitecture::Unknown) => {
-            erratum_words(report.jump_erratum)
+fn jump_words(report: &LayoutReport) -> String {
+    let jumps = report.front_end.iter().map(|f| f.jumps);
+    let words = jumps.map(|jumps| match (jumps.executed, jumps.executed_on_boundary) {
+        (Some(all), Some(some)) => format!("{some} of {all} executed ({:.1} %)", share(some, all)),
+        _ => {
+            let (some, all) = (jumps.on_boundary, jumps.jumps);
+            format!("{some} of {all} ({:.1} %)", share(some, all))
         }
-        (_, design) => erratum_sentence(design),
-    };
+    });
+    let shares: Vec<String> = words.collect();
+    let here = erratum_words(report.design, report.jump_erratum);
     format!("that cross or end at a 32-byte boundary: {}; {here}", shares.join(" -> "))
 }
 
-fn erratum_words(erratum: bool) -> String {
-    if erratum {
-        "this processor has the erratum that makes each of them decode anew".to_owned()
-    } else {
-        "this processor is not known to have the erratum that makes them slow".to_owned()
+fn erratum_words(design: Microarchitecture, erratum: bool) -> String {
+    let name = match design {
+        Microarchitecture::Unknown => "this processor".to_owned(),
+        design => design.to_string(),
+    };
+    match (design, erratum) {
+        (_, true) => format!("{name} has the erratum that makes each of them decode anew"),
+        (Microarchitecture::Unknown, false) => {
+            format!("{name} is not known to have the erratum that makes them slow")
+        }
+        _ => format!(
+            "{name} does not have the erratum that makes them slow: no cause of a difference there"
+        ),
     }
 }
 

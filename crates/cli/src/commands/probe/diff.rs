@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
-use stallscope::machine::PriceOrigin;
 use stallscope::machine::diff::{DiffRow, Entry, Relation, diff};
 
 use super::page::{LABEL, Page};
@@ -71,11 +70,6 @@ fn screen(args: &DiffArgs, rows: &[DiffRow]) -> String {
 
 fn side(page: &mut Page, label: &str, entry: Option<&Entry>) {
     let Some(entry) = entry else { return };
-    let origin = match &entry.origin {
-        Some(PriceOrigin::Probed { probe }) => format!(" (probe {probe})"),
-        Some(PriceOrigin::Documented { source }) => format!(" (documented: {source})"),
-        Some(PriceOrigin::Assumed) => " (assumed)".to_owned(),
-        None => String::new(),
-    };
+    let origin = entry.origin.as_ref().map_or(String::new(), |origin| format!(" ({origin})"));
     page.line(label, &format!("{}{}", entry.text, paint(FAINT, origin)));
 }

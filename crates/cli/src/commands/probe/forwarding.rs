@@ -246,18 +246,21 @@ fn trust(page: &mut Page, report: &ForwardingReport) {
 }
 
 fn references(page: &mut Page, report: &ForwardingReport) {
-    if report.references.is_empty() {
+    if report.protocol.published.is_empty() {
         page.line("published", "unknown core: no published figures to compare with");
     }
-    for r in &report.references {
+    for r in &report.protocol.published {
         let word = match r.agrees {
             Some(true) => "agrees",
             Some(false) => "disagrees",
             None => "not measured",
         };
         let here = r.measured.as_ref().map_or(String::new(), |m| format!("{:.1} here, ", m.value));
-        let published = range(r.low_cycles, r.high_cycles, 1);
-        page.line("published", &format!("{word}: {}: {here}{published} in {}", r.case, r.source));
+        let published = range(r.low, r.high, 1);
+        page.line(
+            "published",
+            &format!("{word}: {}: {here}{published} in {}", r.quantity, r.source),
+        );
     }
 }
 

@@ -54,9 +54,9 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
         let images = images(path)?;
         let mut side = Side { reports: Vec::with_capacity(images.len()), images, note: None };
         for image in &side.images {
-            let judge = target::judge(image, args.cpu.as_deref(), &chosen.profile)?;
+            let judge = target::judge(image, &chosen)?;
             let heat = hot.as_deref().map(|spots| Heat::of(image, spots));
-            let report = scan(image, &filter, &judge.profile, heat.as_ref());
+            let report = scan(image, &filter, &judge.design, heat.as_ref());
             side.reports.push((member(path, image), report));
             side.note = side.note.or(judge.note);
         }
@@ -104,7 +104,7 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
         terminal::print(&diff_screen::screen(&difference, &show, text))?;
     }
     if let Some(file) = &args.sarif {
-        write_sarif(file, &only_new(&after.reports, &difference), &filter.rules, &chosen.profile)?;
+        write_sarif(file, &only_new(&after.reports, &difference), &filter.rules, &chosen.design)?;
     }
     output::json(context, "scan-difference", &difference)?;
     let mut conditions = args.fail_on.clone();

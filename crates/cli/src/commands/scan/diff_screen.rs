@@ -265,13 +265,13 @@ mod tests {
     use stallscope::code::{Image, fixture};
     use stallscope::hazards::{FindingsDifference, ScanFilter, scan};
     use stallscope::layout::{Build, BuildSummary};
-    use stallscope::machine::{MachineProfile, Microarchitecture};
+    use stallscope::machine::{Design, Microarchitecture};
 
     use super::*;
     use crate::terminal::plain;
 
     fn shown(before: &[(&str, &[u8])], after: &[(&str, &[u8])], is_part: bool) -> String {
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::CascadeLake);
+        let profile = Design::of(Microarchitecture::CascadeLake);
         let read = |functions: &[(&str, &[u8])]| {
             vec![Image::parse(Path::new("./invented"), fixture::program(functions)).unwrap()]
         };

@@ -14,7 +14,7 @@ use stallscope::hazards::{
     HAZARDS, Hazard, Heat, RuleCard, RuleSet, ScanFilter, ScanReport, describe_sites, find_rule,
     scan,
 };
-use stallscope::machine::{MachineProfile, start_threads};
+use stallscope::machine::{Design, start_threads};
 use stallscope::model::HotSpot;
 use stallscope::report;
 
@@ -72,9 +72,6 @@ pub struct ScanArgs {
     /// List every inlined string instruction with its size
     #[arg(long)]
     sites: bool,
-    /// Judge by this processor design, not by this machine (neoverse-v2, zen-4, ...)
-    #[arg(long, value_name = "NAME")]
-    cpu: Option<String>,
     /// Rank by this profile: perf.data, `perf script` text, callgrind output or Go pprof
     #[arg(long, value_name = "FILE")]
     profile_data: Option<PathBuf>,
@@ -118,9 +115,9 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
         let mut text = context.source_text([path.as_path()])?;
         for image in Images::open(path)? {
             let image = image?;
-            let judge = target::judge(&image, args.cpu.as_deref(), &chosen.profile)?;
+            let judge = target::judge(&image, &chosen)?;
             let heat = hot.as_deref().map(|spots| Heat::of(&image, spots));
-            let mut report = scan(&image, &filter, &judge.profile, heat.as_ref());
+            let mut report = scan(&image, &filter, &judge.design, heat.as_ref());
             members += 1;
             functions += report.functions;
             if args.write_baseline.is_some() {
@@ -154,7 +151,7 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
         gate::write_baseline(file, &all)?;
     }
     if let Some(file) = &args.sarif {
-        write_sarif(file, &reports, &filter.rules, &chosen.profile)?;
+        write_sarif(file, &reports, &filter.rules, &chosen.design)?;
     }
     output::json(context, "scan", &reports)?;
     let mut conditions = args.fail_on.clone();
@@ -209,7 +206,7 @@ fn write_sarif(
     file: &Path,
     reports: &[ScanReport],
     rules: &[&'static dyn Hazard],
-    profile: &MachineProfile,
+    profile: &Design,
 ) -> anyhow::Result<()> {
     let cards: Vec<RuleCard> = rules.iter().map(|r| r.card(profile)).collect();
     let root = std::env::current_dir().context("cannot tell the current directory")?;

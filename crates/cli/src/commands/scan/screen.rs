@@ -163,14 +163,14 @@ mod tests {
 
     use stallscope::code::{Image, fixture};
     use stallscope::hazards::{ScanFilter, scan};
-    use stallscope::machine::{MachineProfile, Microarchitecture};
+    use stallscope::machine::{Design, Microarchitecture};
 
     use super::*;
     use crate::terminal::plain;
 
     fn shown(most: usize, functions: &[(&str, &[u8])]) -> String {
         let image = Image::parse(Path::new("./invented"), fixture::program(functions)).unwrap();
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let profile = Design::of(Microarchitecture::Zen5);
         let report = scan(&image, &ScanFilter::default(), &profile, None);
         let show = Show { most, sites: true, known: 0 };
         plain(&screen(&report, &show, &mut SourceText::default()))

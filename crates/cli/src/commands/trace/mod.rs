@@ -16,10 +16,8 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use stallscope::code::{Architecture, CodeError, Image};
 use stallscope::foreign;
-use stallscope::machine::{CodeCache, Machine, MachineProfile, Microarchitecture};
 use stallscope::model::Capability;
-use stallscope::sim::store_buffer::StoreBufferShape;
-use stallscope::sim::{Fan, Models, Subject, TraceReport};
+use stallscope::sim::{Fan, Models};
 use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
 use stallscope::trace::engine::{
     ENGINES, Engine, Length, Recording, Sink, Window, engine, preferred,
@@ -73,9 +71,6 @@ pub struct TraceArgs {
     /// qemu for a program of another processor]
     #[arg(long, value_name = "ENGINE", conflicts_with = "replay")]
     engine: Option<String>,
-    /// Model this processor, such as cascade-lake or zen-4, not the one at hand
-    #[arg(long = "as", value_name = "DESIGN")]
-    design: Option<String>,
     /// Keep what was followed in FILE
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<PathBuf>,
@@ -90,66 +85,24 @@ pub struct TraceArgs {
     timeout: Option<Duration>,
 }
 
-/// What is modelled, and by whose prices.
-struct Modelled {
-    subject: Subject,
-    profile: MachineProfile,
-    erratum: bool,
-    announcement: String,
-}
-
 /// Runs the command.
 pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let modelled = modelled(args, context)?;
-    let mut models = Models::new(&modelled.subject);
+    let chosen = profile::load(context)?;
+    let mut models = Models::new(&chosen.design);
     let (recording, title) = match &args.replay {
         Some(file) => (replay(file, &mut models)?, format!("replay of {}", file.display())),
         None => follow(args, context, &mut models)?,
     };
-    let report = models.report(recording, &modelled.profile, modelled.erratum);
-    finish(context, &report, &title, &modelled.announcement)
-}
-
-fn finish(
-    context: &Context,
-    report: &TraceReport,
-    title: &str,
-    announcement: &str,
-) -> anyhow::Result<Outcome> {
-    output::json(context, "trace", report)?;
+    let report = models.report(recording, &chosen.design);
+    output::json(context, "trace", &report)?;
     if context.shows_screen() {
-        terminal::print_to_stderr(announcement);
+        terminal::print_to_stderr(&chosen.announcement());
         // Of no program's folder: a recording names the programs, and anybody can have made it.
         let text = &mut context.source_text([])?;
-        terminal::print_to_stderr(&screen::screen(report, title, text));
+        terminal::print_to_stderr(&screen::screen(&report, &title, text));
     }
     Ok(Outcome::Fine)
-}
-
-fn modelled(args: &TraceArgs, context: &Context) -> anyhow::Result<Modelled> {
-    let machine = Machine::detect();
-    let l1i = CodeCache::of(&machine);
-    let (profile, erratum, announcement) = match &args.design {
-        Some(name) => {
-            let design = Microarchitecture::named(name).with_context(|| {
-                format!("no processor design is called `{name}`; cascade-lake and zen-4 are two")
-            })?;
-            (
-                MachineProfile::for_microarchitecture(design),
-                design.has_jump_erratum(),
-                String::new(),
-            )
-        }
-        None => {
-            let chosen = profile::load(context)?;
-            let announcement = chosen.announcement();
-            (chosen.profile, machine.jcc_erratum, announcement)
-        }
-    };
-    let store_buffer = StoreBufferShape::of(&profile);
-    let subject = Subject { rule: profile.forwarding_rule, store_buffer, l1i };
-    Ok(Modelled { subject, profile, erratum, announcement })
 }
 
 /// Tells `models` what a recorded window holds.

@@ -197,17 +197,17 @@ fn fighters(report: &TraceReport, l1i: &L1iReport, number: u32) -> String {
 }
 
 fn jumps(report: &TraceReport) -> String {
-    if !report.jump_erratum {
+    let Some(price) = &report.boundary_jump_cycles else {
         return wrap("jumps    ", "this processor does not mind jumps at 32-byte boundaries");
-    }
+    };
     let counted = &report.jumps;
-    let (least, most) = stallscope::sim::jumps::CYCLES_EACH;
     let mut out = wrap(
         "jumps    ",
         &format!(
-            "{} of {} cross a 32-byte boundary or end at one; {least:.0} to {most:.1} cycles each",
+            "{} of {} cross a 32-byte boundary or end at one; at most {} cycles each",
             words::grouped(counted.on_boundary),
-            words::grouped(counted.jumps)
+            words::grouped(counted.jumps),
+            price.amount()
         ),
     );
     for jump in counted.sites.iter().take(MOST_JUMPS) {

@@ -13,7 +13,7 @@ use crate::code::{
     Addresses, Architecture, Flow, FunctionCode, FunctionSource, Image, Insn, LONGEST_INSN_BYTES,
     Reg, RootKind, SymbolicAddress,
 };
-use crate::machine::MachineProfile;
+use crate::machine::Design;
 use crate::model::Svma;
 
 use super::super::{Candidate, FunctionView, direct_target};
@@ -92,12 +92,12 @@ impl Asked {
         &self,
         view: &FunctionView<'_>,
         addresses: &Addresses,
-        profile: &MachineProfile,
+        design: &Design,
         walk: &Walk<'_>,
     ) -> Option<Candidate> {
         let Self { call, load, address } = self;
         let blocked = walk.blocked_behind(*call, *address, load.size_bytes, load.distance)?;
-        Some(describe(view, addresses, profile, *call, load, blocked))
+        Some(describe(view, addresses, design, *call, load, blocked))
     }
 }
 
@@ -199,7 +199,7 @@ fn is_written_before(
 fn describe(
     view: &FunctionView<'_>,
     addresses: &Addresses,
-    profile: &MachineProfile,
+    design: &Design,
     call: usize,
     load: &ArgumentLoad,
     blocked: Blocked,
@@ -234,7 +234,7 @@ fn describe(
         sets: blocked.sets,
         certainty: blocked.certainty,
         distance_instructions: blocked.distance_instructions,
-        cycles_lost: cycles_lost(profile),
+        cycles_lost: cycles_lost(design),
         mechanism,
         remedy,
     }
@@ -267,8 +267,8 @@ mod tests {
         let distance = (starts[1] - starts[0] - CALL_END) as u32;
         caller[11..15].copy_from_slice(&distance.to_le_bytes());
         let image = parse(&caller);
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::CascadeLake);
-        STORE_FORWARD.look(&FunctionView::of(&image, &image.functions()[0]), &profile)
+        let design = Design::of(Microarchitecture::CascadeLake);
+        STORE_FORWARD.look(&FunctionView::of(&image, &image.functions()[0]), &design)
     }
 
     #[test]

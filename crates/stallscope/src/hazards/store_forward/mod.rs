@@ -33,7 +33,7 @@ mod stores;
 mod walk;
 
 use crate::code::{Addresses, Architecture, Flow, FunctionCode, Loop, SymbolicAddress, index_mask};
-use crate::machine::{MachineProfile, PriceOrigin};
+use crate::machine::Design;
 use crate::model::{Certainty, CyclesLost, Grade};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard};
@@ -56,7 +56,7 @@ impl Hazard for StoreForward {
         "store-forward"
     }
 
-    fn card(&self, profile: &MachineProfile) -> RuleCard {
+    fn card(&self, design: &Design) -> RuleCard {
         RuleCard {
             id: self.id(),
             title: "a load that no single recent store can serve",
@@ -68,7 +68,7 @@ impl Hazard for StoreForward {
             picture: "  mov [fifo+8*j],   ebx   |....BBBB|          two narrow stores\n  \
                       mov [fifo+8*j+4], ecx   |CCCC....|\n  \
                       movq xmm0, [fifo+8*i]   |CCCCBBBB|  i = j   one wide load: blocked\n",
-            price: price(profile),
+            price: price(design),
             detection: "In loops: loads whose bytes come from stores at most 64 instructions back \
                         (also over the back edge, and before a direct call what the function \
                         called loads from its arguments), none of which covers the load. Same \
@@ -92,8 +92,8 @@ impl Hazard for StoreForward {
         }
     }
 
-    fn grade(&self, profile: &MachineProfile) -> Grade {
-        if profile.blocked_load_is_probed() { Grade::Priced } else { Grade::Pattern }
+    fn grade(&self, design: &Design) -> Grade {
+        if design.blocked_load_is_probed() { Grade::Priced } else { Grade::Pattern }
     }
 
     fn needs(&self) -> Needs {
@@ -104,14 +104,14 @@ impl Hazard for StoreForward {
         true
     }
 
-    fn look(&self, view: &FunctionView<'_>, profile: &MachineProfile) -> Vec<Candidate> {
+    fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate> {
         let code = view.code();
         let loops: Vec<&Loop> = outermost(code).filter(|l| writes_and_reads(code, l)).collect();
         if loops.is_empty() {
             return Vec::new();
         }
         let addresses = Addresses::in_loops(code, loops.iter().copied());
-        each_loop(code, &addresses, loops, profile, Some(view))
+        each_loop(code, &addresses, loops, design, Some(view))
     }
 }
 
@@ -138,9 +138,9 @@ impl StoreForward {
         &self,
         code: &FunctionCode,
         addresses: &Addresses,
-        profile: &MachineProfile,
+        design: &Design,
     ) -> Vec<Candidate> {
-        each_loop(code, addresses, outermost(code), profile, None)
+        each_loop(code, addresses, outermost(code), design, None)
     }
 }
 
@@ -149,7 +149,7 @@ fn each_loop<'a>(
     code: &'a FunctionCode,
     addresses: &'a Addresses,
     loops: impl IntoIterator<Item = &'a Loop>,
-    profile: &'a MachineProfile,
+    design: &'a Design,
     view: Option<&FunctionView<'_>>,
 ) -> Vec<Candidate> {
     let mut found = Vec::new();
@@ -160,17 +160,17 @@ fn each_loop<'a>(
         }
         let asked = view.map_or_else(Vec::new, |view| calls::asked(view, addresses, &stores));
         let places: Vec<SymbolicAddress> = asked.iter().map(|a| a.address).collect();
-        let rule = &profile.forwarding_rule;
+        let rule = &design.forwarding_rule;
         let walk = Walk::new(code, addresses, outer, rule, stores, &places);
         for block in &outer.blocks {
             let body = &code.blocks[*block];
             for index in body.first..body.end {
                 let blocked = walk.blocked_load(index);
-                found.extend(blocked.map(|b| describe(code, addresses, profile, index, b)));
+                found.extend(blocked.map(|b| describe(code, addresses, design, index, b)));
             }
         }
         if let Some(view) = view {
-            found.extend(asked.iter().filter_map(|a| a.blocked(view, addresses, profile, &walk)));
+            found.extend(asked.iter().filter_map(|a| a.blocked(view, addresses, design, &walk)));
         }
     }
     found
@@ -179,7 +179,7 @@ fn each_loop<'a>(
 fn describe(
     code: &FunctionCode,
     addresses: &Addresses,
-    profile: &MachineProfile,
+    design: &Design,
     site: usize,
     blocked: Blocked,
 ) -> Candidate {
@@ -233,7 +233,7 @@ fn describe(
         elsewhere: Vec::new(),
         certainty: blocked.certainty,
         distance_instructions: blocked.distance_instructions,
-        cycles_lost: cycles_lost(profile),
+        cycles_lost: cycles_lost(design),
         weight,
         mechanism,
         remedy,
@@ -241,21 +241,21 @@ fn describe(
 }
 
 /// What a blocked load waits longer than a forwarded one; nothing when its stores are old enough.
-fn cycles_lost(profile: &MachineProfile) -> CyclesLost {
+fn cycles_lost(design: &Design) -> CyclesLost {
     // Where it was not measured: what the published measurements of all x86-64 designs span.
-    let forwarded = profile.store_forward_cycles.as_ref().map_or(4.0, |p| p.low_cycles);
-    let blocked = &profile.store_forward_blocked_cycles;
+    let forwarded = design.store_forward_cycles.as_ref().map_or(4.0, |p| p.low_cycles);
+    let blocked = &design.store_forward_blocked_cycles;
     CyclesLost { low: 0.0, high: (blocked.high_cycles - forwarded).max(0.0) }
 }
 
 /// Price and rule with their origins, and from where on a blocked load is free.
-fn price(profile: &MachineProfile) -> String {
-    let mut text = profile.blocked_load_sentence();
-    if let Some(cycles) = profile.store_forward_free_after_cycles {
+fn price(design: &Design) -> String {
+    let mut text = design.blocked_load_sentence();
+    if let Some(cycles) = design.store_forward_free_after_cycles {
         text += &format!("; {cycles} cycles behind the store it costs no more than that");
     }
-    if matches!(profile.forwarding_rule_origin, PriceOrigin::Probed { .. }) {
-        text += &format!("; rule inferred here: {}", profile.forwarding_rule.sentence());
+    if design.forwarding_rule_origin.is_probed() {
+        text += &format!("; rule inferred here: {}", design.forwarding_rule.sentence());
     }
     text
 }

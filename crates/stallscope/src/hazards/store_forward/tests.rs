@@ -6,15 +6,15 @@ use crate::model::Svma;
 
 /// One loop around `body`: `body; dec r15; jnz body; ret`.
 fn candidates(body: &[u8]) -> Vec<Candidate> {
-    candidates_by(&MachineProfile::for_microarchitecture(Microarchitecture::Zen5), body)
+    candidates_by(&Design::of(Microarchitecture::Zen5), body)
 }
 
 fn by_rule(forwarding_rule: ForwardingRule, body: &[u8]) -> Vec<Candidate> {
-    let zen_5 = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
-    candidates_by(&MachineProfile { forwarding_rule, ..zen_5 }, body)
+    let zen_5 = Design::of(Microarchitecture::Zen5);
+    candidates_by(&Design { forwarding_rule, ..zen_5 }, body)
 }
 
-fn candidates_by(profile: &MachineProfile, body: &[u8]) -> Vec<Candidate> {
+fn candidates_by(design: &Design, body: &[u8]) -> Vec<Candidate> {
     let mut bytes = body.to_vec();
     bytes.extend([0x49, 0xff, 0xcf, 0x0f, 0x85]);
     let back = -(bytes.len() as i32 + 4);
@@ -23,7 +23,7 @@ fn candidates_by(profile: &MachineProfile, body: &[u8]) -> Vec<Candidate> {
     let code = FunctionCode::decode(&bytes, Svma(0x1000));
     assert_eq!(code.loops.len(), 1);
     let addresses = Addresses::of(&code);
-    STORE_FORWARD.check(&code, &addresses, profile)
+    STORE_FORWARD.check(&code, &addresses, design)
 }
 
 // Building blocks, written as an assembler would.
@@ -241,7 +241,7 @@ fn filled(load: &[u8]) -> Vec<Candidate> {
     bytes.extend([(-(bytes.len() as i8 + 1)) as u8, 0xc3]);
     let code = FunctionCode::decode(&bytes, Svma(0x1000));
     assert_eq!(code.loops.len(), 2);
-    let profile = MachineProfile::for_microarchitecture(crate::machine::Microarchitecture::Zen5);
+    let profile = Design::of(crate::machine::Microarchitecture::Zen5);
     STORE_FORWARD.check(&code, &Addresses::of(&code), &profile)
 }
 
@@ -315,10 +315,11 @@ mod against_a_naive_model {
 
 #[test]
 fn a_probed_price_raises_the_grade_and_a_merging_core_has_no_such_finding() {
-    let mut profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+    let mut profile = Design::of(Microarchitecture::Zen5);
     assert_eq!(STORE_FORWARD.grade(&profile), Grade::Pattern);
-    profile.store_forward_blocked_cycles.origin = PriceOrigin::Probed { probe: "p".into() };
-    profile.forwarding_rule_origin = PriceOrigin::Probed { probe: "p".into() };
+    profile.store_forward_blocked_cycles.origin =
+        crate::machine::PriceOrigin::Probed { probe: "p".into() };
+    profile.forwarding_rule_origin = crate::machine::PriceOrigin::Probed { probe: "p".into() };
     profile.store_forward_free_after_cycles = Some(9);
     assert_eq!(STORE_FORWARD.grade(&profile), Grade::Priced);
     let price = STORE_FORWARD.card(&profile).price;

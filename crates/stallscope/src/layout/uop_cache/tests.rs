@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use super::super::window::tests::window;
 use super::*;
 use crate::code::fixture;
-use crate::machine::Microarchitecture;
+use crate::machine::{Design, Microarchitecture};
 use crate::model::Avma;
 
 fn lake() -> DecodedCache {
-    DecodedCache::of(Microarchitecture::CascadeLake).unwrap()
+    Design::of(Microarchitecture::CascadeLake).decoded_cache().unwrap().value
 }
 
 fn program(code: &[u8]) -> Image {
@@ -29,7 +29,7 @@ fn four_windows_of_two_entries_fit_and_five_do_not() {
     for (windows, misses) in [(4, 0), (5, 5)] {
         let blocks: Vec<(u64, usize)> = (0..windows).map(|i| (1024 * i, 8)).collect();
         let order: Vec<u32> = (0..windows as u32).collect();
-        let found = decoded_use(&nops(), &window(&blocks, &order), lake());
+        let found = decoded_use(&nops(), &window(&blocks, &order), lake(), Fusion::SandyBridge);
         assert_eq!((found.windows as u64, found.entries), (windows, [2 * windows; 2]));
         let overfull = u32::from(misses > 0);
         assert_eq!((found.misses, found.overfull_sets), ([misses; 2], [overfull; 2]));
@@ -58,7 +58,7 @@ fn what_is_too_dense_is_decoded_each_time() {
     elsewhere.blocks.push(window(&[(1024, 1)], &[0]).blocks[0].clone());
     elsewhere.order = vec![0, 1, 0, 1];
     elsewhere.counts = vec![2, 2];
-    let found = decoded_use(&nops(), &elsewhere, lake());
+    let found = decoded_use(&nops(), &elsewhere, lake(), Fusion::SandyBridge);
     assert_eq!((found.too_dense_windows, found.misses), ([1; 2], [2; 2]));
 }
 
@@ -68,10 +68,10 @@ fn a_compare_and_its_jump_are_one_operation_when_packed() {
     // 5 * nop, cmp eax, ecx, jne
     let image = program(&[0x90, 0x90, 0x90, 0x90, 0x90, 0x39, 0xc8, 0x75, 0x00]);
     let sizes = [1, 1, 1, 1, 1, 2, 2];
-    let found = decoded_use(&image, &of_sizes(&image, &sizes, &[0]), lake());
+    let found = decoded_use(&image, &of_sizes(&image, &sizes, &[0]), lake(), Fusion::SandyBridge);
     assert_eq!((found.windows, found.entries), (1, [1, 2]));
     // The same sizes without a compare.
-    let found = decoded_use(&nops(), &of_sizes(&nops(), &sizes, &[0]), lake());
+    let found = decoded_use(&nops(), &of_sizes(&nops(), &sizes, &[0]), lake(), Fusion::SandyBridge);
     assert_eq!(found.entries, [2, 2]);
 }
 
@@ -79,10 +79,11 @@ fn a_compare_and_its_jump_are_one_operation_when_packed() {
 fn a_window_that_is_entered_at_two_places_has_entries_for_both_when_split() {
     // One window: entered at its start and at its fifth instruction, with a stay elsewhere between.
     let blocks = [(0, 8), (16, 4), (512, 1)];
-    let found = decoded_use(&nops(), &window(&blocks, &[0, 2, 1, 2]), lake());
+    let found = decoded_use(&nops(), &window(&blocks, &[0, 2, 1, 2]), lake(), Fusion::SandyBridge);
     assert_eq!((found.windows, found.entries), (2, [3, 4]));
     // A block that follows the one before without a jump goes on in the same entries.
-    let fallen = decoded_use(&nops(), &window(&[(0, 4), (16, 4)], &[0, 1]), lake());
+    let fallen =
+        decoded_use(&nops(), &window(&[(0, 4), (16, 4)], &[0, 1]), lake(), Fusion::SandyBridge);
     assert_eq!(fallen.entries, [2, 2]);
 }
 
@@ -199,7 +200,7 @@ proptest! {
         let mut all = blocks.clone();
         all.push((4096, 1));
         let traced = window(&all, &order);
-        let found = decoded_use(&nops(), &traced, shape);
+        let found = decoded_use(&nops(), &traced, shape, Fusion::SandyBridge);
         prop_assert_eq!(found.misses[0], naive_packed(&traced, shape));
         prop_assert_eq!(found.misses[1], naive_split(&traced, shape));
     }

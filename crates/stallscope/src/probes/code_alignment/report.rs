@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::{Explanation, best};
 use super::{Body, Case, LOOPS, NEGATIVE, OFFSETS, POSITIVE, TWICE};
-use crate::machine::{LoopWindow, MachineProfile, PriceOrigin, ProfileEnvironment};
+use crate::machine::{Design, LoopWindow, PriceOrigin, ProfileEnvironment};
 use crate::model::Measurement;
 use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::published;
@@ -67,7 +67,7 @@ impl AlignmentReport {
     }
 
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut MachineProfile) {
+    pub fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {
             return;
         }

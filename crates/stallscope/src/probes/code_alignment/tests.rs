@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::clock::FakeClock;
-use crate::machine::{Machine, MachineProfile, invented};
+use crate::machine::{Design, Machine, invented};
 use crate::probes::fake::{FakeRig, disturbed, quiet};
 use crate::probes::protocol::Protocol;
 use crate::probes::sampling::{Plan, Sampler};
@@ -49,7 +49,7 @@ fn a_machine_that_does_not_care_has_no_window() {
     assert!(report.protocol.conclusive, "{}", report.protocol.verdict);
     assert!(report.loops.iter().all(|l| l.depends == Some(false)), "{:?}", report.loops);
     assert!(report.protocol.verdict.contains("wherever it starts"));
-    let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+    let mut profile = Design::of_machine(&report.protocol.machine);
     report.apply_to(&mut profile);
     assert_eq!(profile.loop_window, None);
 }
@@ -67,7 +67,7 @@ fn disturbed_machines_are_right_or_silent() {
 #[test]
 fn what_was_found_becomes_a_probed_price() {
     let report = report_of(quiet(), Some(Model::Windows { bytes: 64 }), 0.0);
-    let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+    let mut profile = Design::of_machine(&report.protocol.machine);
     report.apply_to(&mut profile);
     let window = profile.loop_window.unwrap();
     assert_eq!(window.window_bytes, 64);

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::LEAST_MISS_CYCLES;
 use super::{Layout, MOST_BLOCKS, STRIDES};
+use crate::machine::CacheGeometry;
 use crate::model::{Measurement, Unit};
 
 /// What all strides say together.
@@ -65,17 +66,18 @@ pub struct Curve {
     pub points: Vec<(u32, f64)>,
 }
 
-/// A cache as far as strides can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Geometry {
-    ways: u32,
-    way_bytes: u32,
+/// A line shorter than the control's step changes nothing: 64 bytes stand for any. Strides tell ways
+/// and the bytes of one; the line is inferred later.
+const LINE_BYTES: u32 = 64;
+
+fn cache(ways: u32, way_bytes: u32) -> CacheGeometry {
+    CacheGeometry { sets: (way_bytes / LINE_BYTES).max(1), ways, line_bytes: LINE_BYTES }
 }
 
 /// One geometry with its best price.
 #[derive(Clone, Copy)]
 struct Model {
-    geometry: Option<Geometry>,
+    geometry: Option<CacheGeometry>,
     miss_cycles: f64,
     /// Sum of squares of the regressor, for the error of the price.
     spread: f64,
@@ -90,9 +92,8 @@ pub fn joint(curves: &[Curve]) -> Option<Joint> {
     let largest = STRIDES[STRIDES.len() - 1] * 2;
     let bytes = || std::iter::successors(Some(smallest), |b| Some(b * 2).filter(|b| *b <= largest));
     let all = (1..=MOST_WAYS).flat_map(|w| bytes().map(move |b| (w, b)));
-    let mut models: Vec<Model> = all
-        .filter_map(|(ways, way_bytes)| model(curves, Some(Geometry { ways, way_bytes })))
-        .collect();
+    let mut models: Vec<Model> =
+        all.filter_map(|(ways, way_bytes)| model(curves, Some(cache(ways, way_bytes)))).collect();
     models.sort_by(|a, b| a.criterion.total_cmp(&b.criterion));
     let (best, second) = (*models.first()?, *models.get(1)?);
     let (geometry, rival) = (best.geometry?, second.geometry?);
@@ -111,23 +112,21 @@ pub fn joint(curves: &[Curve]) -> Option<Joint> {
     };
     Some(Joint {
         ways: geometry.ways,
-        way_bytes: geometry.way_bytes,
+        way_bytes: geometry.period_bytes() as u32,
         miss_cycles,
         residual_cycles: best.residual_cycles,
-        rival: (rival.ways, rival.way_bytes),
+        rival: (rival.ways, rival.period_bytes() as u32),
         rival_worse_by: second.criterion - best.criterion,
         nothing_worse_by: nothing,
     })
 }
 
 /// Of `blocks` draws so many more find their line evicted than in the control.
-fn missed(geometry: Geometry, layout: Layout, blocks: u32) -> f64 {
+fn missed(geometry: CacheGeometry, layout: Layout, blocks: u32) -> f64 {
     let share = |layout: Layout| {
-        // A line shorter than the control's step changes nothing: 64 bytes stand for any.
-        let sets = (geometry.way_bytes / 64).max(1);
-        let mut held = vec![0u32; sets as usize];
+        let mut held = vec![0u32; geometry.sets as usize];
         for i in 0..blocks {
-            held[(layout.position(i) / 64 % sets) as usize] += 1;
+            held[(layout.position(i) / LINE_BYTES % geometry.sets) as usize] += 1;
         }
         let evicted: u32 = held.iter().map(|n| n.saturating_sub(geometry.ways)).sum();
         f64::from(evicted) / f64::from(blocks)
@@ -162,7 +161,7 @@ impl Sums {
 
 /// Least squares with one price, a constant for each curve, and for each the best number of points
 /// to leave alone, one curve at a time until none changes.
-fn model(curves: &[Curve], geometry: Option<Geometry>) -> Option<Model> {
+fn model(curves: &[Curve], geometry: Option<CacheGeometry>) -> Option<Model> {
     let sums_of = |curve: &Curve| {
         let x = |blocks| geometry.map_or(0.0, |g| missed(g, curve.layout, blocks));
         let points: Vec<(f64, f64)> = curve.points.iter().map(|&(n, y)| (x(n), y)).collect();
@@ -199,7 +198,7 @@ fn criterion(
     table: &[Vec<Sums>],
     starts: &[usize],
     all: usize,
-    geometry: Option<Geometry>,
+    geometry: Option<CacheGeometry>,
 ) -> Model {
     let held = table.iter().zip(starts).map(|(sums, start)| &sums[*start]);
     let sums = held.fold(Sums::default(), Sums::plus);
@@ -245,7 +244,7 @@ mod tests {
         for (ways, way_bytes) in
             [(4, 4096), (8, 4096), (12, 4096), (16, 2048), (4, 16384), (6, 8192)]
         {
-            let truth = Geometry { ways, way_bytes };
+            let truth = cache(ways, way_bytes);
             let found = joint(&curves(|l, n| 15.0 * missed(truth, l, n) + wave(l, n))).unwrap();
             assert_eq!((found.ways, found.way_bytes), (ways, way_bytes), "{found:?}");
             assert!(found.rival_worse_by > DECISIVE, "{found:?}");
@@ -282,7 +281,7 @@ mod tests {
     #[test]
     fn what_the_strides_cannot_tell_apart_is_no_decision() {
         // At the widest stride already two sets: as well 16 ways of half as much.
-        let truth = Geometry { ways: 8, way_bytes: 65536 };
+        let truth = cache(8, 65536);
         let found = joint(&curves(|l, n| 15.0 * missed(truth, l, n))).unwrap();
         assert!(found.rival_worse_by < DECISIVE, "{found:?}");
     }

@@ -7,7 +7,7 @@ use super::fit::{Fit, fit};
 use super::geometry::{Curve, DECISIVE, Joint, joint};
 use super::line::line;
 use super::{BLOCKS, Case, LINE_STRIDE, Layout, ODD, STRIDES};
-use crate::machine::{CacheKind, CodeCache, MachineProfile, ProfileEnvironment};
+use crate::machine::{CacheGeometry, CacheKind, Design, PriceOrigin, ProfileEnvironment};
 use crate::model::{Measurement, Unit};
 use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::published;
@@ -205,14 +205,15 @@ impl IcacheReport {
     }
 
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut MachineProfile) {
+    pub fn apply_to(&self, profile: &mut Design) {
         let (Some(ways), Some(sets), Some(line_bytes)) = (&self.ways, &self.sets, self.line_bytes)
         else {
             return;
         };
         if self.protocol.conclusive {
             let (ways, sets) = (ways.value as u32, sets.value as u32);
-            profile.code_cache = Some(CodeCache { sets, ways, line_bytes });
+            profile.code_cache = Some(CacheGeometry { sets, ways, line_bytes });
+            profile.code_cache_origin = Some(PriceOrigin::Probed { probe: super::ID.to_owned() });
             profile.environment = Some(ProfileEnvironment::of(&self.protocol.machine));
         }
     }

@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::clock::FakeClock;
-use crate::machine::{CacheKind, CodeCache, Machine, MachineProfile, invented};
+use crate::machine::{CacheGeometry, CacheKind, Design, Machine, invented};
 use crate::probes::fake::{FakeRig, disturbed, quiet};
 use crate::probes::protocol::Protocol;
 use crate::probes::sampling::{Plan, Sampler};
 
 /// What a dispatch costs: of a set with more lines than ways, ways are found.
-fn cost(case: &Case, cache: CodeCache) -> f64 {
+fn cost(case: &Case, cache: CacheGeometry) -> f64 {
     let mut sets: BTreeMap<u32, f64> = BTreeMap::new();
     for i in 0..case.blocks {
         let line = case.layout.position(i) / cache.line_bytes;
@@ -34,7 +34,7 @@ fn decoding(case: &Case) -> f64 {
 }
 
 /// Of a machine that tells the truth about its cache.
-fn report_of(clock: FakeClock, cache: CodeCache, noise: f64) -> IcacheReport {
+fn report_of(clock: FakeClock, cache: CacheGeometry, noise: f64) -> IcacheReport {
     let mut machine = Machine::from_facts(&invented::cascade_lake_guest());
     for c in machine.caches.iter_mut().filter(|c| c.kind == CacheKind::Instruction) {
         (c.sets, c.ways, c.line_bytes) = (cache.sets, cache.ways, cache.line_bytes);
@@ -56,16 +56,16 @@ fn report_on(
     IcacheReport::new(&cases, &sampler.sampled(), Protocol::new(machine, 0))
 }
 
-const SMALL: CodeCache = CodeCache { sets: 64, ways: 8, line_bytes: 64 };
-const LARGE: CodeCache = CodeCache { sets: 256, ways: 4, line_bytes: 64 };
-const TWELVE: CodeCache = CodeCache { sets: 64, ways: 12, line_bytes: 64 };
+const SMALL: CacheGeometry = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };
+const LARGE: CacheGeometry = CacheGeometry { sets: 256, ways: 4, line_bytes: 64 };
+const TWELVE: CacheGeometry = CacheGeometry { sets: 64, ways: 12, line_bytes: 64 };
 
 #[test]
 fn the_geometry_that_the_machine_has_is_found() {
     for (cache, noise) in [SMALL, LARGE, TWELVE].into_iter().flat_map(|c| [(c, 0.0), (c, 0.05)]) {
         let report = report_of(quiet(), cache, noise);
         assert!(report.protocol.conclusive, "{}", report.protocol.verdict);
-        let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+        let mut profile = Design::of_machine(&report.protocol.machine);
         report.apply_to(&mut profile);
         assert_eq!(profile.code_cache, Some(cache));
         assert_eq!(
@@ -93,7 +93,7 @@ fn a_curve_against_the_processors_own_word_is_inconclusive() {
     let report = report_on(machine, quiet(), |case| cost(case, LARGE), 0.0);
     let verdict = &report.protocol.verdict;
     assert!(verdict.contains("4 ways of 256 sets") && verdict.contains("8 of 64"), "{verdict}");
-    let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+    let mut profile = Design::of_machine(&report.protocol.machine);
     let before = profile.clone();
     report.apply_to(&mut profile);
     assert_eq!(profile, before);
@@ -117,10 +117,10 @@ fn disturbed_machines_are_right_or_silent() {
 
 #[test]
 fn a_cache_that_shows_nothing_is_inconclusive() {
-    let free = CodeCache { ways: 64, ..SMALL };
+    let free = CacheGeometry { ways: 64, ..SMALL };
     let report = report_of(quiet(), free, 0.0);
     assert!(report.protocol.verdict.starts_with("inconclusive"), "{}", report.protocol.verdict);
-    let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+    let mut profile = Design::of_machine(&report.protocol.machine);
     let before = profile.clone();
     report.apply_to(&mut profile);
     assert_eq!(profile, before);

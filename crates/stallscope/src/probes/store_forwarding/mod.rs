@@ -24,7 +24,6 @@ mod infer;
 mod kernel;
 mod pairs;
 pub mod peer;
-mod reference;
 mod report;
 #[cfg(target_arch = "x86_64")]
 mod rig;
@@ -33,7 +32,6 @@ pub use case::{Case, Group, Registers};
 pub use classify::{Boundaries, Boundary, Class};
 pub use delay::{DelayCurve, DelayPoint};
 pub use infer::RuleFinding;
-pub use reference::Comparison;
 pub use report::{CellReport, ForwardingReport};
 
 use std::sync::atomic::AtomicBool;

@@ -8,11 +8,11 @@ use super::classify::{Boundaries, Class, classify};
 use super::delay::DelayCurve;
 use super::infer::{RuleFinding, infer};
 use super::pairs;
-use super::reference::{self, Comparison};
 use crate::clock::counters::CounterCheck;
-use crate::machine::{MachineProfile, PriceOrigin, PriceRange, ProfileEnvironment};
+use crate::machine::{Design, PriceOrigin, PriceRange, ProfileEnvironment};
 use crate::model::Measurement;
 use crate::probes::protocol::{Control, Protocol};
+use crate::probes::published;
 use crate::probes::sampling::Sampled;
 
 /// One case with its answer.
@@ -48,8 +48,6 @@ pub struct ForwardingReport {
     pub blocked: Option<PriceRange>,
     /// From where on a blocked load is free.
     pub delay: DelayCurve,
-    /// The rows of `published` as this probe alone said them before it shared that list.
-    pub references: Vec<Comparison>,
     /// The maker's counter of blocked loads; absent where the design has none that is published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter: Option<CounterCheck>,
@@ -77,11 +75,10 @@ impl ForwardingReport {
                 clean_percent: cell.clean_percent,
             })
             .collect();
-        let look_up = |case: &Case| find(&cells, case)?.cycles.clone();
-        let references = reference::compare(protocol.machine.microarchitecture, look_up);
+        let look_up = |name: &str| cells.iter().find(|c| c.name == name)?.cycles.clone();
         protocol.count(sampled);
         protocol.controls = controls(&cells);
-        protocol.published = references.iter().map(Comparison::published).collect();
+        protocol.published = published::compare(protocol.machine.microarchitecture, ID, look_up);
         let mut report = Self {
             forwarded: price(&cells, Class::Forwarded, &[Group::Matrix]),
             blocked: price(&cells, Class::Blocked, &[Group::Matrix, Group::Several]),
@@ -91,7 +88,6 @@ impl ForwardingReport {
             cells,
             boundaries,
             rule,
-            references,
         };
         (report.protocol.conclusive, report.protocol.verdict) = verdict(&report);
         report
@@ -105,8 +101,9 @@ impl ForwardingReport {
 
     /// Cases that deserve another look: undecided, against the rule, or unlike what was published.
     pub(super) fn doubtful(&self) -> Vec<usize> {
+        let published = &self.protocol.published;
         let disagrees =
-            |name: &str| self.references.iter().any(|r| r.agrees == Some(false) && r.case == name);
+            |name: &str| published.iter().any(|r| r.agrees == Some(false) && r.quantity == name);
         let all = self.cells.iter().enumerate();
         let doubtful = all.filter(|(_, c)| {
             let undecided = c.class == Class::Inconclusive && c.case.group != Group::Delay;
@@ -119,7 +116,7 @@ impl ForwardingReport {
     }
 
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut MachineProfile) {
+    pub fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {
             return;
         }

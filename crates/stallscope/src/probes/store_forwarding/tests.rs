@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::*;
 use crate::clock::{Clock, FakeClock, HoldsClock};
-use crate::machine::{ForwardingRule, Machine, MachineProfile, PriceOrigin, invented};
+use crate::machine::{Design, ForwardingRule, Machine, PriceOrigin, invented};
 
 /// Loads that get the stored register itself: general registers, from the first byte of one store
 /// of at least four bytes.
@@ -349,7 +349,7 @@ fn a_merging_machine_blocks_nothing_in_a_line() {
     assert_eq!(report.rule.rule, Some(ForwardingRule::AnyOverlap), "{:?}", report.rule);
     assert!(check_truth(&report, ForwardingRule::AnyOverlap, APPLE) < 20);
     assert!(report.protocol.verdict.contains("nothing was blocked"), "{}", report.protocol.verdict);
-    let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+    let mut profile = Design::of_machine(&report.protocol.machine);
     let before = profile.clone();
     report.apply_to(&mut profile);
     // There is no price of a blocked load to write down.
@@ -395,14 +395,14 @@ fn noise_as_large_as_the_gap_gives_no_rule() {
 #[test]
 fn what_was_found_becomes_a_probed_price() {
     let report = report_of(FakeRig::new(quiet(), PIECES, SKYLAKE));
-    let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+    let mut profile = Design::of_machine(&report.protocol.machine);
     report.apply_to(&mut profile);
     assert_eq!(profile.forwarding_rule, PIECES);
     let price = &profile.store_forward_blocked_cycles;
     assert_eq!(price.origin, PriceOrigin::Probed { probe: "store-forwarding".into() });
     assert!(price.measured.as_ref().unwrap().n >= 8);
     let text = profile.to_json().unwrap();
-    let again = MachineProfile::from_json(&text).unwrap();
+    let again = Design::from_json(&text).unwrap();
     assert_eq!(again.environment, profile.environment);
     assert_eq!(again.blocked_load_sentence(), profile.blocked_load_sentence());
     let whole = serde_json::to_string(&ProbeReport::StoreForwarding(Box::new(report))).unwrap();
@@ -453,4 +453,15 @@ fn the_hardware_path_ends_in_a_report() {
         panic!("another probe's report");
     };
     assert!(report.protocol.samples > 0 && !report.protocol.verdict.is_empty());
+}
+
+#[test]
+fn what_is_published_is_about_cases_that_are_measured() {
+    let cases: Vec<String> = case::all_cases(true).iter().map(ToString::to_string).collect();
+    for design in crate::machine::Microarchitecture::ALL {
+        for row in crate::probes::published::compare(*design, report::ID, |_| None) {
+            let named = cases.iter().filter(|case| **case == row.quantity).count();
+            assert_eq!(named, 1, "{design}: {}", row.quantity);
+        }
+    }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::case::{CHAIN, Case, Form, Job, Method, SIZES, TWICE};
 use super::fit::{Advice, Crossover, Look, Outcome, advise, crossover, exposed};
-use crate::machine::{MachineProfile, PriceOrigin, ProfileEnvironment, StringCosts, StringPoint};
+use crate::machine::{Design, PriceOrigin, ProfileEnvironment, StringCosts, StringPoint};
 use crate::model::Measurement;
 use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::published;
@@ -98,7 +98,7 @@ impl StringReport {
     }
 
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut MachineProfile) {
+    pub fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {
             return;
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::machine::{Machine, MachineProfile, PriceOrigin, invented};
+use crate::machine::{Design, Machine, PriceOrigin, invented};
 use crate::probes::fake::{FakeRig, disturbed, quiet};
 use crate::probes::protocol::{Answer, Protocol};
 
@@ -92,14 +92,14 @@ fn disturbed_machines_are_right_or_silent() {
 #[test]
 fn what_was_found_becomes_probed_prices() {
     let report = report_of(quiet(), LAKE, 0.0);
-    let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+    let mut profile = Design::of_machine(&report.protocol.machine);
     report.apply_to(&mut profile);
     let costs = profile.rep_moves.as_ref().unwrap();
     assert_eq!(costs.origin, PriceOrigin::Probed { probe: "string-copy".into() });
     assert!((230..270).contains(&costs.crossover_bytes), "{costs:?}");
     assert_eq!(costs.points.len(), SIZES.len());
     let text = profile.to_json().unwrap();
-    let again = MachineProfile::from_json(&text).unwrap();
+    let again = Design::from_json(&text).unwrap();
     assert_eq!(again.rep_stores.unwrap().points.len(), SIZES.len());
     let json = serde_json::to_string(&ProbeReport::StringCopy(Box::new(report))).unwrap();
     assert!(json.starts_with("{\"probe\":\"string-copy\""), "{}", &json[..60]);
@@ -111,7 +111,7 @@ fn a_failed_control_takes_the_verdict_away() {
     report.protocol.controls[0].passed = Some(false);
     report.protocol.conclude(Answer::Found("anything".into()));
     assert!(report.protocol.verdict.starts_with("inconclusive"));
-    let mut profile = MachineProfile::for_machine(&report.protocol.machine);
+    let mut profile = Design::of_machine(&report.protocol.machine);
     let before = profile.clone();
     report.apply_to(&mut profile);
     assert_eq!(profile, before);

@@ -20,6 +20,9 @@ fn store(insn: u32, address: u64, size_bytes: u32) -> MemoryAccess {
 }
 
 /// A buffer that knows one block of `length` instructions, four bytes each from address 0.
+/// That of Cascade Lake, with the 200 instructions that these tests count out.
+const LAKE: StoreBufferShape = StoreBufferShape { depth: 56, window_instructions: 200 };
+
 fn buffer(rule: ForwardingRule, shape: StoreBufferShape, length: u64) -> StoreBuffer {
     let mut model = StoreBuffer::new(rule, shape);
     let insn = |n| BlockInsn { address: Avma(4 * n), size_bytes: 4 };
@@ -28,7 +31,7 @@ fn buffer(rule: ForwardingRule, shape: StoreBufferShape, length: u64) -> StoreBu
 }
 
 fn after(rule: ForwardingRule, runs: &[&[MemoryAccess]]) -> StoreBufferReport {
-    let mut model = buffer(rule, StoreBufferShape::default(), 16);
+    let mut model = buffer(rule, LAKE, 16);
     runs.iter().for_each(|accesses| model.run(BlockId(0), accesses));
     model.report()
 }

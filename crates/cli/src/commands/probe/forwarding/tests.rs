@@ -2,8 +2,8 @@
 
 use stallscope::machine::{ForwardingRule, Machine, PriceOrigin, PriceRange};
 use stallscope::model::Unit;
-use stallscope::probes::store_forwarding::{Boundaries, Case, Comparison, DelayCurve, RuleFinding};
-use stallscope::probes::{Control, Protocol};
+use stallscope::probes::store_forwarding::{Boundaries, Case, DelayCurve, RuleFinding};
+use stallscope::probes::{Control, Evidence, Protocol, Published};
 
 use super::*;
 use crate::terminal::WIDTH;
@@ -99,6 +99,16 @@ fn conclusive() -> ForwardingReport {
     protocol.skipped = vec!["64-byte stores and loads: left for another process".into()];
     protocol.verdict = format!("{}: 5 to 6 cycles, otherwise 15 to 16", pieces().sentence());
     protocol.conclusive = true;
+    protocol.published = vec![Published {
+        quantity: "8 -> 4 at +4".into(),
+        low: 8.0,
+        high: 8.0,
+        tolerance: 1.0,
+        source: "somebody, published measurement".into(),
+        evidence: Evidence::Measured,
+        measured: Some(cycles(5.0)),
+        agrees: Some(false),
+    }];
     (protocol.samples, protocol.clean_percent, protocol.took_ms) = (12_000, Some(92.0), 1_234);
     ForwardingReport {
         protocol,
@@ -119,14 +129,6 @@ fn conclusive() -> ForwardingReport {
             free_after_cycles: Some(10),
             free_after_instructions: None,
         },
-        references: vec![Comparison {
-            case: "8 -> 4 at +4".into(),
-            measured: Some(cycles(5.0)),
-            low_cycles: 8.0,
-            high_cycles: 8.0,
-            source: "somebody, published measurement".into(),
-            agrees: Some(false),
-        }],
         counter: None,
     }
 }
@@ -138,6 +140,7 @@ fn control(kind: &str, passed: Option<bool>) -> Control {
 fn inconclusive() -> ForwardingReport {
     let case = Case::pair(Registers::General, 8, 8, 0);
     let mut protocol = conclusive().protocol;
+    protocol.published = Vec::new();
     protocol.controls = vec![control("negative", Some(false))];
     protocol.verdict =
         "inconclusive: 11 % clean samples, negative control failed (this against that)".into();
@@ -157,7 +160,6 @@ fn inconclusive() -> ForwardingReport {
         forwarded: None,
         blocked: None,
         delay: DelayCurve::default(),
-        references: Vec::new(),
         protocol,
         ..conclusive()
     }

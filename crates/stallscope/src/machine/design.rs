@@ -1,17 +1,19 @@
-//! The machine profile: what this processor charges, and who says so.
+//! The one model of a machine: what every room asks about a processor.
 //!
-//! Hazard rules and the simulator ask it for prices and rules. A price is *documented* (somebody
-//! published or measured it for this core design), *probed* (measured on this very machine) or
-//! *assumed* (a range that holds for most designs). It is a small JSON file with a version, so a
-//! profile can be taken on one machine and used for another.
+//! A [`Design`] is built from the tables of this room, from a machine profile, or from both, and then
+//! what was measured goes before the tables. A value is *probed* (measured on this very machine),
+//! *documented* (published, presented by the processor, or measured elsewhere for this design) or
+//! *assumed* (a range that holds for most designs). Its JSON form is the machine profile, a small file
+//! with a version: it can be taken on one machine and used for another.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Machine;
+use super::geometry::CacheGeometry;
 use super::known::Microarchitecture;
 use super::pairs::PairPrice;
-use super::prices::{CodeCache, LoopWindow, StringCosts};
+use super::prices::{LoopWindow, StringCosts, assumed, documented};
 use crate::foreign;
 use crate::model::Measurement;
 
@@ -157,10 +159,11 @@ fn page_bytes() -> Option<u64> {
     u64::try_from(answer).ok()
 }
 
-/// Prices and rules of one machine.
+/// A processor as every room asks for it: prices and rules as they stand, shapes and sizes by method
+/// (`front_end` and `prices` of this room).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MachineProfile {
-    /// Version of this form, [`PROFILE_VERSION`] when written by this program.
+pub struct Design {
+    /// Version of this form, `PROFILE_VERSION` when written by this program.
     pub version: u32,
     /// The core design it was made for.
     pub microarchitecture: Microarchitecture,
@@ -179,7 +182,7 @@ pub struct MachineProfile {
     /// When forwarding works.
     pub forwarding_rule: ForwardingRule,
     /// Where the rule comes from; assumed in profiles of version 1 that do not say.
-    #[serde(default = "assumed")]
+    #[serde(default = "assumed_origin")]
     pub forwarding_rule_origin: PriceOrigin,
     /// What `rep movs` costs; absent where nobody measured it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -190,9 +193,17 @@ pub struct MachineProfile {
     /// Extra latency of an access across a line; absent where nobody measured it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_split_cycles: Option<PriceRange>,
-    /// The instruction cache as the machine presents it; absent for a profile of a design.
+    /// The instruction cache as the machine presents it or a probe measured it; absent for a design
+    /// from the table. Ask [`Design::code_cache`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code_cache: Option<CodeCache>,
+    pub code_cache: Option<CacheGeometry>,
+    /// Where it comes from; absent where the machine presents it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code_cache_origin: Option<PriceOrigin>,
+    /// Whether the erratum on jumps at 32-byte boundaries applies, by family, model and stepping;
+    /// absent for a design from the table. Ask [`Design::jump_erratum`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jump_erratum: Option<bool>,
     /// How the front end cuts small loops; absent where nobody measured it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_window: Option<LoopWindow>,
@@ -201,7 +212,7 @@ pub struct MachineProfile {
     pub environment: Option<ProfileEnvironment>,
 }
 
-fn assumed() -> PriceOrigin {
+fn assumed_origin() -> PriceOrigin {
     PriceOrigin::Assumed
 }
 
@@ -245,33 +256,69 @@ const SKYLAKE_RULE: ForwardingRule =
     ForwardingRule::ContainsInPieces { wide_store_bytes: 16, piece_bytes: 8 };
 const SKYLAKE_SOURCE: &str = "own feasibility study on Cascade Lake; uarch-bench agrees";
 
-impl MachineProfile {
-    /// The profile of a machine that nobody has probed yet.
+impl Design {
+    /// The design of a machine that nobody has probed yet.
     #[must_use]
-    pub fn for_machine(machine: &Machine) -> Self {
-        let profile = Self::for_microarchitecture(machine.microarchitecture);
-        Self { code_cache: CodeCache::of(machine), ..profile }
+    pub fn of_machine(machine: &Machine) -> Self {
+        let is_known = machine.microarchitecture != Microarchitecture::Unknown;
+        Self {
+            code_cache: CacheGeometry::presented(machine),
+            jump_erratum: is_known.then_some(machine.jcc_erratum),
+            ..Self::of(machine.microarchitecture)
+        }
     }
 
-    /// The same from the design alone, for a binary that will run elsewhere.
+    /// With everything that was measured for `profile`. What its machine only presents counts where
+    /// both are one design.
     #[must_use]
-    pub fn for_microarchitecture(design: Microarchitecture) -> Self {
-        let row = STORE_FORWARD_BLOCKED.iter().find(|r| r.0 == design);
-        let blocked = match row {
-            Some((_, low, high, source)) => PriceRange {
-                low_cycles: *low,
-                high_cycles: *high,
-                origin: PriceOrigin::Documented { source: (*source).to_owned() },
-                measured: None,
-            },
-            None => PriceRange {
-                low_cycles: 10.0,
-                high_cycles: 20.0,
-                origin: PriceOrigin::Assumed,
-                measured: None,
-            },
+    pub fn with_measured(self, mut profile: Self) -> Self {
+        if !profile.store_forward_blocked_cycles.origin.is_probed() {
+            profile.store_forward_blocked_cycles = self.store_forward_blocked_cycles;
+        }
+        if !profile.forwarding_rule_origin.is_probed() {
+            profile.forwarding_rule = self.forwarding_rule;
+            profile.forwarding_rule_origin = self.forwarding_rule_origin;
+        }
+        let is_same = self.microarchitecture == profile.microarchitecture;
+        if !is_same && !profile.code_cache_origin.as_ref().is_some_and(PriceOrigin::is_probed) {
+            (profile.code_cache, profile.code_cache_origin) = (None, None);
+        }
+        Self {
+            microarchitecture: self.microarchitecture,
+            code_cache: profile.code_cache.or(self.code_cache),
+            jump_erratum: self.jump_erratum.or(profile.jump_erratum.filter(|_| is_same)),
+            ..profile
+        }
+    }
+
+    /// The design that `profile` is of, with what it measured: `machine` where both are one, else the
+    /// table.
+    #[must_use]
+    pub fn of_profile(profile: Self, machine: &Machine) -> Self {
+        let is_here =
+            profile.microarchitecture == machine.microarchitecture && profile.is_of(machine);
+        let base = match is_here {
+            true => Self::of_machine(machine),
+            false => Self::of(profile.microarchitecture),
         };
-        let rule = FORWARDING_RULES.iter().find(|r| r.0 == design);
+        base.with_measured(profile).quoted_on(machine)
+    }
+
+    /// Whether it was measured on this kind of processor, or not measured at all.
+    #[must_use]
+    pub fn is_of(&self, machine: &Machine) -> bool {
+        self.environment.as_ref().is_none_or(|e| e.key == machine.profile_key())
+    }
+
+    /// The same from the tables alone, for a binary that will run elsewhere.
+    #[must_use]
+    pub fn of(design: Microarchitecture) -> Self {
+        let blocked = STORE_FORWARD_BLOCKED.iter().find(|row| row.0 == design);
+        let blocked = match blocked {
+            Some((_, low, high, source)) => documented(*low, *high, source),
+            None => assumed(10.0, 20.0),
+        };
+        let rule = FORWARDING_RULES.iter().find(|row| row.0 == design);
         let (forwarding_rule, forwarding_rule_origin) = match rule {
             Some((_, rule, source)) => {
                 (*rule, PriceOrigin::Documented { source: (*source).to_owned() })
@@ -289,6 +336,8 @@ impl MachineProfile {
             rep_stores: None,
             line_split_cycles: None,
             code_cache: None,
+            code_cache_origin: None,
+            jump_erratum: None,
             loop_window: None,
             forwarding_rule,
             forwarding_rule_origin,
@@ -300,10 +349,9 @@ impl MachineProfile {
     /// processor is not "measured here".
     #[must_use]
     pub fn quoted_on(mut self, machine: &Machine) -> Self {
-        let Some(environment) = &self.environment else { return self };
-        if environment.key == machine.profile_key() {
+        let Some(environment) = self.environment.as_ref().filter(|_| !self.is_of(machine)) else {
             return self;
-        }
+        };
         let key = environment.key.clone();
         let quote = |origin: &mut PriceOrigin| {
             if let PriceOrigin::Probed { probe } = origin {
@@ -313,6 +361,7 @@ impl MachineProfile {
         quote(&mut self.store_forward_blocked_cycles.origin);
         self.store_forward_blocked_pairs.iter_mut().for_each(|p| quote(&mut p.cycles.origin));
         quote(&mut self.forwarding_rule_origin);
+        self.code_cache_origin.iter_mut().for_each(quote);
         for price in [&mut self.store_forward_cycles, &mut self.line_split_cycles] {
             price.iter_mut().for_each(|p| quote(&mut p.origin));
         }
@@ -353,7 +402,7 @@ mod tests {
 
     #[test]
     fn known_designs_are_documented_and_others_assumed() {
-        let of = |facts| MachineProfile::for_machine(&Machine::from_facts(&facts));
+        let of = |facts| Design::of_machine(&Machine::from_facts(&facts));
         let clx = of(invented::cascade_lake_guest()).store_forward_blocked_cycles;
         assert_eq!((clx.low_cycles, clx.high_cycles), (13.0, 16.0));
         let zen = of(invented::zen_5_guest()).store_forward_blocked_cycles;
@@ -365,25 +414,25 @@ mod tests {
 
     #[test]
     fn the_json_form_has_a_version_and_refuses_the_future() {
-        let profile = MachineProfile::for_microarchitecture(Microarchitecture::Zen5);
+        let profile = Design::of(Microarchitecture::Zen5);
         let text = profile.to_json().unwrap();
-        assert_eq!(MachineProfile::from_json(&text).unwrap(), profile);
+        assert_eq!(Design::from_json(&text).unwrap(), profile);
         let newer = text.replacen("\"version\": 1", "\"version\": 2, \"more\": []", 1);
-        let error = MachineProfile::from_json(&newer).unwrap_err();
+        let error = Design::from_json(&newer).unwrap_err();
         assert!(matches!(error, ProfileError::TooNew { found: 2 }));
-        assert!(MachineProfile::from_json("{").is_err());
+        assert!(Design::from_json("{").is_err());
     }
 
     /// What all probes together wrote down on a Zen 5 guest.
     #[test]
     fn a_profile_as_probes_leave_it_can_be_read() {
         let text = include_str!("../../tests/profiles/amd-26-2-1-guest.json");
-        let profile = MachineProfile::from_json(text).unwrap();
+        let profile = Design::from_json(text).unwrap();
         assert_eq!(profile.microarchitecture, Microarchitecture::Zen5);
         assert!(profile.blocked_load_is_probed() && profile.environment.is_some());
         let cache = profile.code_cache.unwrap();
         assert_eq!((cache.ways, cache.sets, cache.line_bytes), (8, 64, 64));
-        let again = MachineProfile::from_json(&profile.to_json().unwrap()).unwrap();
+        let again = Design::from_json(&profile.to_json().unwrap()).unwrap();
         assert_eq!(again, profile);
     }
 
@@ -391,7 +440,7 @@ mod tests {
     fn a_price_from_another_processor_is_quoted_not_measured_here() {
         let zen = Machine::from_facts(&invented::zen_5_guest());
         let lake = Machine::from_facts(&invented::cascade_lake_guest());
-        let mut profile = MachineProfile::for_machine(&zen);
+        let mut profile = Design::of_machine(&zen);
         profile.environment = Some(ProfileEnvironment::of(&zen));
         profile.store_forward_blocked_cycles.origin = PriceOrigin::Probed { probe: "p".into() };
         assert!(profile.clone().quoted_on(&zen).blocked_load_is_probed());
@@ -401,11 +450,29 @@ mod tests {
     }
 
     #[test]
+    fn what_was_measured_goes_before_what_is_documented_for_a_named_design() {
+        let zen = Machine::from_facts(&invented::zen_5_guest());
+        let mut profile = Design::of_machine(&zen);
+        let named = Design::of(Microarchitecture::Zen1).with_measured(profile.clone());
+        assert_eq!(named, Design::of(Microarchitecture::Zen1), "nothing was measured");
+        profile.environment = Some(ProfileEnvironment::of(&zen));
+        let price = &mut profile.store_forward_blocked_cycles;
+        (price.low_cycles, price.high_cycles) = (14.0, 17.0);
+        price.origin = PriceOrigin::Probed { probe: "store-forwarding".into() };
+        let design = Design::of(Microarchitecture::Zen1).with_measured(profile.clone());
+        assert_eq!(design.store_forward_blocked_cycles.low_cycles, 14.0);
+        assert_eq!(design.code_cache().value.ways, 4, "of the design, not of the guest");
+        profile.code_cache_origin = Some(PriceOrigin::Probed { probe: "icache-sets".into() });
+        let design = Design::of(Microarchitecture::Zen1).with_measured(profile);
+        assert_eq!(design.code_cache().value.ways, 8, "measured");
+    }
+
+    #[test]
     fn a_profile_from_before_probes_is_still_read() {
         let text = r#"{"version":1,"microarchitecture":"zen5","store_forward_blocked_cycles":
             {"low_cycles":13.0,"high_cycles":15.0,"origin":{"kind":"assumed"}},
             "forwarding_rule":"single_store_contains"}"#;
-        let profile = MachineProfile::from_json(text).unwrap();
+        let profile = Design::from_json(text).unwrap();
         assert_eq!(profile.forwarding_rule, ForwardingRule::SingleStoreContains);
         assert_eq!(profile.environment, None);
     }
