@@ -77,6 +77,10 @@ bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 
 	@$(or $(BENCH_PIN),taskset -c 1) crates/index-codec/bench/target/release/index-codec-bench \
 		$$(crates/index-codec/bench/model.sh)
 
+.PHONY: bench-explain-truth
+bench-explain-truth: build ## Pairs with a known cause, and pairs that must not differ: what explain says of each
+	@scripts/bench-explain-truth target/release/stallscope
+
 .PHONY: bench-foreign
 bench-foreign: build ## Programs of others, alone and traced: the same output, nothing wrongly said, nothing left (RUNS, ONLY)
 	@scripts/bench-foreign

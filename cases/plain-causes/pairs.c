@@ -26,8 +26,9 @@ NOINLINE uint64_t work(uint64_t n, uint64_t x) {
 #if AFTER
         uint64_t both; memcpy(&both, ring, 8);
 #else
-        uint64_t both = ring[0] | (uint64_t)ring[1] << 32;
-        HIDE(both);
+        uint64_t low = ring[0]; HIDE(low);
+        uint64_t both = ring[1]; HIDE(both);
+        both = both << 32 | low;
 #endif
         sum += both * 3; HIDE(sum);
     }
@@ -97,13 +98,13 @@ NOINLINE uint64_t work(uint64_t n, uint64_t x) {
     sum = a + b + c + d;
 #elif defined(KIND_allocation)
     for (uint64_t i = 0; i < n; i++) {
-        for (int k = 0; k < 100; k++) { sum = (sum ^ i) * 3; HIDE(sum); }
+        for (int k = 0; k < 20; k++) { sum = (sum ^ i) * 3; HIDE(sum); }
         if (AFTER) { char *p = malloc(200); MEMORY; HIDE(p); free(p); }
     }
 #elif defined(KIND_denormal)
     volatile double start = AFTER ? 1e-310 : 1e-290;
     double v = start, t = 0;
-    for (uint64_t i = 0; i < n; i++) { t = v * 0.5; __asm__ volatile("" : "+x"(t)); }
+    for (uint64_t i = 0; i < n; i++) { __asm__ volatile("" : "+x"(v)); t = v * 0.5; __asm__ volatile("" : "+x"(t)); }
     sum += t > 1;
 #elif defined(KIND_sleeping)
     for (uint64_t i = 0; i < n; i++)

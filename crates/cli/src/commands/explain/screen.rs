@@ -80,20 +80,18 @@ fn arms(comparison: &Comparison) -> String {
 /// Whether the difference is in how much is executed, or in how long it takes.
 fn work(work: &Work) -> String {
     let counts = counts_words(&work.instructions);
+    let Measurement { value, low, high, .. } = work.slower_instructions.percent;
     let text = if work.is_the_same() {
         format!(
-            "both execute the same number of instructions, {counts}; they take longer: {}",
+            "both execute the same number of instructions, {counts}; in how long they take: {}",
             work.slower_instructions
         )
     } else {
         format!(
-            "AFTER executes {:.3} times the instructions, {counts}. Places with more of them (or fewer): \
-             {}; instructions that take longer (or shorter): {:.1} % [{:.1}, {:.1}]",
+            "AFTER executes {:.3} times the instructions, {counts}. In how many are executed: {}; in \
+             how long they take: {value:.1} % [{low:.1}, {high:.1}]",
             work.instructions.ratio(),
             work.more_instructions,
-            work.slower_instructions.percent.value,
-            work.slower_instructions.percent.low,
-            work.slower_instructions.percent.high,
         )
     };
     wrap("work     ", &text)
