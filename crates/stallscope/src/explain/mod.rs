@@ -192,7 +192,7 @@ pub fn explain(
     explanation.rows = rows::rows(&matches, &heats, &in_user_code, time.difference_ns());
     explanation.unexplained.extend(outside);
     let counting = &mut |done, of| progress(Stage::Counting { done, of });
-    match work::count(bench, &images, &explanation.rows, counting)? {
+    match work::count(bench, &images, &explanation.rows, time.of_a_run_ns(), counting)? {
         Ok(work) => explanation.work = Some(work),
         Err(why) => explanation
             .unexplained

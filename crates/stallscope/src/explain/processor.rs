@@ -68,6 +68,11 @@ impl<'a> ProcessorTime<'a> {
         self.cpu.map_or(0.0, |c| c.b.value - c.a.value)
     }
 
+    /// What a run of the slower build spends on the processor, in nanoseconds.
+    pub fn of_a_run_ns(&self) -> f64 {
+        self.cpu.map_or(0.0, |c| c.a.value.max(c.b.value))
+    }
+
     /// Time in user code of one run of each arm. Without a kernel that measures it, the samples do: each
     /// stands for the time between two.
     pub fn in_user_code(&self, heats: &[Heat; 2]) -> [Measurement; 2] {

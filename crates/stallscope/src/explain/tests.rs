@@ -166,6 +166,17 @@ fn work_that_could_not_be_counted_is_said_and_decides_nothing() {
 }
 
 #[test]
+fn a_run_that_is_too_long_to_be_followed_is_not_run_once_more() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.work = executes([1_000_000_000, 2_250_000_000]);
+    scene.bench.machine.base_ns = 1.0e9;
+    let e = scene.explain().unwrap();
+    assert!(e.work.is_none());
+    let said = e.unexplained.join("\n");
+    assert!(said.contains("only up to 1.5 s can be followed whole"), "{said}");
+}
+
+#[test]
 fn without_a_difference_nothing_is_made_up() {
     let mut scene = Scene::new([false, true], 0.0, [(800, 200), (800, 200)]);
     let e = scene.explain().unwrap();

@@ -26,6 +26,9 @@ use crate::trace::engine::{
 
 /// Runs of each arm that are followed, to see whether they execute the same each time.
 const RUNS: usize = 2;
+/// Longer runs have more instructions than can be followed in the time that a run has for it, and would
+/// only be run once more for nothing, in nanoseconds.
+const LONGEST_RUN_NS: f64 = 1.5e9;
 /// Counts that differ by less than this part are called the same.
 const LEAST_CHANGE: f64 = 0.005;
 /// More than this part of the difference is most of it, in per cent.
@@ -161,8 +164,17 @@ pub(super) fn count(
     bench: &mut dyn Bench,
     images: &[Image; 2],
     rows: &[FunctionRow],
+    processor_ns: f64,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Work, String>, EngineError> {
+    if processor_ns > LONGEST_RUN_NS {
+        return Ok(Err(format!(
+            "a run takes {:.1} s on the processor, and only up to {:.1} s can be followed whole: give it less \
+             work",
+            processor_ns / 1e9,
+            LONGEST_RUN_NS / 1e9
+        )));
+    }
     let mut runs: [Vec<WorkCount>; 2] = [Vec::new(), Vec::new()];
     for n in 0..2 * RUNS {
         progress(n as u32, 2 * RUNS as u32);
