@@ -1,17 +1,20 @@
 //! The runs that an explanation needs, behind a trait so that tests can invent them.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::work::BlockCounter;
-use super::{LoadCount, WindowCount, WorkCount};
+use super::{LoadCount, WindowCount, WorkCount, work};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
 };
 use crate::machine::Design;
 use crate::model::{Avma, Svma};
+use crate::sim::jumps::BlockCounts;
 use crate::sim::store_buffer::{StoreBuffer, StoreBufferShape};
-use crate::trace::engine::{self, EngineError, Length, Mapping, SelfCheck, Start, Window};
+use crate::trace::engine::{
+    self, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start, Window,
+};
 use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
 
 /// How long a window is in which candidates are counted, and how long it may take.
@@ -86,6 +89,20 @@ impl<'a> ProcessBench<'a> {
         let runner = ProcessRunner::new(lines, settings.limits(interrupt))?;
         Ok(Self { runner, settings, sampling })
     }
+
+    /// Follows a window of one run of an arm; the program's own file as the recording names it.
+    fn follow(
+        &self,
+        arm: Arm,
+        window: &Window,
+        sink: &mut dyn Sink,
+    ) -> Result<(PathBuf, Recording), EngineError> {
+        let launch = self.runner.launch(arm, 0);
+        let program = launch.program.canonicalize().unwrap_or_else(|_| launch.program.clone());
+        let engine = engine::preferred()?;
+        let recording = engine.record(&launch, window, self.runner.child_limits(), sink)?;
+        Ok((program, recording))
+    }
 }
 
 impl Bench for ProcessBench<'_> {
@@ -104,8 +121,6 @@ impl Bench for ProcessBench<'_> {
         skip: u64,
         profile: &Design,
     ) -> Result<WindowCount, EngineError> {
-        let launch = self.runner.launch(arm, 0);
-        let program = launch.program.canonicalize().unwrap_or_else(|_| launch.program.clone());
         let window = Window {
             start: Start::At { object: None, svma: function },
             skip,
@@ -115,17 +130,13 @@ impl Bench for ProcessBench<'_> {
         };
         let shape = StoreBufferShape::of(profile);
         let mut model = StoreBuffer::new(profile.forwarding_rule, shape);
-        let engine = engine::preferred()?;
-        let recording = engine.record(&launch, &window, self.runner.child_limits(), &mut model)?;
+        let (program, recording) = self.follow(arm, &window, &mut model)?;
         if let SelfCheck::Differs(what) = recording.self_check {
             return Err(EngineError::Unsupported { engine: recording.engine, reason: what });
         }
         let own = |m: &&Mapping| m.path == program;
-        let in_file = |at: Avma| {
-            let holds = |m: &&Mapping| m.start <= at && at < m.end;
-            let mapping = recording.mappings.iter().filter(own).find(holds)?;
-            Some(mapping.file_offset.offset(at.distance_from(mapping.start)?.cast_signed()))
-        };
+        let in_file =
+            |at: Avma| recording.mappings.iter().filter(own).find_map(|m| m.offset_of(at));
         let report = model.report();
         let loads = report.sites.iter();
         let loads = loads.filter_map(|site| Some((in_file(site.insn)?, LoadCount::of(site))));
@@ -140,14 +151,10 @@ impl Bench for ProcessBench<'_> {
             memory: false,
             budget: Some(WHOLE_RUN_BUDGET),
         };
-        let mut blocks = BlockCounter::default();
-        let engine = engine::preferred()?;
-        let limits = self.runner.child_limits();
-        let launch = self.runner.launch(arm, 0);
-        let program = launch.program.canonicalize().unwrap_or_else(|_| launch.program.clone());
-        let recording = engine.record(&launch, &window, limits, &mut blocks)?;
+        let mut blocks = BlockCounts::default();
+        let (program, recording) = self.follow(arm, &window, &mut blocks)?;
         let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
-        blocks.work(&program, &recording).map_err(unsupported)
+        work::of_run(&blocks, &program, &recording).map_err(unsupported)
     }
 
     fn check_files(&self) -> Result<(), CompareError> {

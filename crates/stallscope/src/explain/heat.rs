@@ -58,11 +58,16 @@ pub struct ObjectHeat {
     pub hits: u64,
 }
 
+/// What is counted from `start` up to, not including, `end`.
+pub(super) fn sum_between(counts: &BTreeMap<Svma, u64>, start: Svma, end: Svma) -> u64 {
+    counts.range(start..end.max(start)).map(|(_, n)| n).sum()
+}
+
 impl Heat {
     /// Samples from `start` up to, not including, `end`.
     #[must_use]
     pub fn between(&self, start: Svma, end: Svma) -> u64 {
-        self.by_svma.range(start..end.max(start)).map(|(_, n)| n).sum()
+        sum_between(&self.by_svma, start, end)
     }
 
     /// `hits` as a share of all samples.

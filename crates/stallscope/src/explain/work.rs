@@ -8,21 +8,21 @@
 //! (threads, pipes that it reads, more instructions than fit into the budget) is not counted at all: half
 //! a run of one build says nothing about half a run of another.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::heat::sum_between;
 use super::{Bench, FunctionRow, Place, Share};
-use crate::code::{Function, Image};
+use crate::code::Image;
 use crate::compare::{Arm, Comparison, library_name};
 use crate::foreign;
-use crate::model::{Avma, FileOffset, Measurement};
-use crate::trace::engine::{
-    Block, BlockId, Ended, EngineError, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
-};
+use crate::model::{FileOffset, Measurement, Svma};
+use crate::sim::jumps::BlockCounts;
+use crate::trace::engine::{Ended, EngineError, Recording, SelfCheck};
 
 /// Runs of each arm that are followed, to see whether they execute the same each time.
 const RUNS: usize = 2;
@@ -49,20 +49,30 @@ pub struct WorkCount {
     pub objects: HashMap<String, u64>,
 }
 
-impl WorkCount {
-    fn in_function(&self, image: &Image, function: Option<&Function>) -> u64 {
-        let Some(function) = function else { return 0 };
-        let range = function.start..function.end();
-        let inside =
-            |(at, _): &&(FileOffset, u64)| image.svma_of(*at).is_some_and(|at| range.contains(&at));
-        self.program.iter().filter(inside).map(|(_, n)| n).sum()
+/// Where one run of an arm executed its instructions.
+struct Executed<'a> {
+    by_svma: BTreeMap<Svma, u64>,
+    objects: &'a HashMap<String, u64>,
+}
+
+impl<'a> Executed<'a> {
+    fn of(run: &'a WorkCount, image: &Image) -> Self {
+        let mut by_svma = BTreeMap::new();
+        for (at, instructions) in &run.program {
+            if let Some(svma) = image.svma_of(*at) {
+                *by_svma.entry(svma).or_insert(0) += instructions;
+            }
+        }
+        Self { by_svma, objects: &run.objects }
     }
 
-    fn in_place(&self, arm: Arm, image: &Image, place: &Place) -> u64 {
-        match (place, arm) {
-            (Place::Function { before, .. }, Arm::A) => self.in_function(image, before.as_ref()),
-            (Place::Function { after, .. }, Arm::B) => self.in_function(image, after.as_ref()),
-            (Place::Object { name, .. }, _) => {
+    fn in_place(&self, arm: Arm, place: &Place) -> u64 {
+        match place {
+            Place::Function { before, after, .. } => {
+                let function = if arm == Arm::A { before } else { after };
+                function.as_ref().map_or(0, |f| sum_between(&self.by_svma, f.start, f.end()))
+            }
+            Place::Object { name, .. } => {
                 self.objects.get(&library_name(Path::new(name))).copied().unwrap_or(0)
             }
         }
@@ -186,12 +196,15 @@ pub(super) fn count(
             Err(error) => return Ok(Err(error.to_string())),
         }
     }
+    let executed = [Arm::A, Arm::B].map(|arm| {
+        let run = runs[arm.index()].first();
+        (arm, run.map(|run| Executed::of(run, &images[arm.index()])))
+    });
     let parts = rows.iter().map(|row| {
-        let [a, b] = [Arm::A, Arm::B].map(|arm| {
-            let in_place = |run: &WorkCount| run.in_place(arm, &images[arm.index()], &row.place);
-            runs[arm.index()].first().map_or(0, in_place) as f64
-        });
-        split(row, [a, b])
+        let in_place = |(arm, run): &(Arm, Option<Executed<'_>>)| {
+            run.as_ref().map_or(0, |run| run.in_place(*arm, &row.place)) as f64
+        };
+        split(row, executed.each_ref().map(in_place))
     });
     let counts = |what: fn(&WorkCount) -> u64| {
         let [a, b] = runs.each_ref().map(|runs| runs.iter().map(what).collect::<Vec<u64>>());
@@ -268,67 +281,41 @@ pub(super) fn page_faults(comparison: &Comparison) -> Option<Counts> {
     Counts::of([&of(Arm::A), &of(Arm::B)]).filter(Counts::shows_events)
 }
 
-/// Counts how often each block runs.
-#[derive(Default)]
-pub(super) struct BlockCounter {
-    runs: Vec<(Block, u64)>,
-}
-
-impl Sink for BlockCounter {
-    fn describe(&mut self, _id: BlockId, block: &Block) {
-        self.runs.push((block.clone(), 0));
+/// What a recording of a whole run says, or why it is none; `program` is the program's own file.
+pub(super) fn of_run(
+    blocks: &BlockCounts,
+    program: &Path,
+    recording: &Recording,
+) -> Result<WorkCount, String> {
+    if recording.ended != Ended::Exit || matches!(recording.self_check, SelfCheck::Differs(_)) {
+        let why = recording.notes.first().map_or("it ended otherwise", String::as_str);
+        return Err(format!("the run was not followed to its end: {why}"));
     }
-
-    fn restart(&mut self) {
-        self.runs.clear();
-    }
-
-    fn run(&mut self, id: BlockId, _accesses: &[MemoryAccess]) {
-        self.runs[id.0 as usize].1 += 1;
-    }
-}
-
-impl BlockCounter {
-    /// What a recording of a whole run says, or why it is none.
-    pub(super) fn work(&self, program: &Path, recording: &Recording) -> Result<WorkCount, String> {
-        if recording.ended != Ended::Exit || matches!(recording.self_check, SelfCheck::Differs(_)) {
-            let why = recording.notes.first().map_or("it ended otherwise", String::as_str);
-            return Err(format!("the run was not followed to its end: {why}"));
+    let mut work = WorkCount { instructions: recording.instructions, ..WorkCount::default() };
+    let mut files: HashMap<&Path, Option<std::fs::File>> = HashMap::new();
+    for (block, runs) in blocks.executed() {
+        let Some((first, last)) = block.insns.first().zip(block.insns.last()) else { continue };
+        let found = recording.mappings.iter().find_map(|m| Some((m, m.offset_of(first.address)?)));
+        let Some((mapping, start)) = found else { continue };
+        let instructions = runs * block.insns.len() as u64;
+        match mapping.path == program {
+            true => work.program.push((start, instructions)),
+            false => *work.objects.entry(library_name(&mapping.path)).or_default() += instructions,
         }
-        let mut work = WorkCount { instructions: recording.instructions, ..WorkCount::default() };
-        let mut files: HashMap<&Path, Option<std::fs::File>> = HashMap::new();
-        for (block, runs) in self.runs.iter().filter(|(_, runs)| *runs > 0) {
-            let Some((first, last)) = block.insns.first().zip(block.insns.last()) else { continue };
-            let holds = |m: &&Mapping| (m.start..m.end).contains(&first.address);
-            let Some(mapping) = recording.mappings.iter().find(holds) else { continue };
-            let in_file = |at: Avma| {
-                let distance = at.distance_from(mapping.start).unwrap_or(0);
-                mapping.file_offset.offset(distance.cast_signed())
-            };
-            let instructions = runs * block.insns.len() as u64;
-            match mapping.path == program {
-                true => work.program.push((in_file(first.address), instructions)),
-                false => {
-                    *work.objects.entry(library_name(&mapping.path)).or_default() += instructions
-                }
-            }
-            if usize::from(last.size_bytes) == SYSCALL.len() {
-                let file = files.entry(&mapping.path).or_insert_with(|| open(&mapping.path));
-                let mut bytes = [0; SYSCALL.len()];
-                let at = in_file(last.address).0;
-                let read = file.as_ref().is_some_and(|f| f.read_exact_at(&mut bytes, at).is_ok());
-                work.system_calls += if read && bytes == SYSCALL { *runs } else { 0 };
-            }
+        if usize::from(last.size_bytes) == SYSCALL.len() {
+            let open = || foreign::open(&mapping.path).ok();
+            let file = files.entry(&mapping.path).or_insert_with(open).as_ref();
+            let mut bytes = [0; SYSCALL.len()];
+            let read = file
+                .zip(mapping.offset_of(last.address))
+                .is_some_and(|(file, at)| file.read_exact_at(&mut bytes, at.0).is_ok());
+            work.system_calls += if read && bytes == SYSCALL { runs } else { 0 };
         }
-        Ok(work)
     }
+    Ok(work)
 }
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-
-fn open(path: &Path) -> Option<std::fs::File> {
-    foreign::open(path).ok()
-}
 
 #[cfg(test)]
 mod tests {

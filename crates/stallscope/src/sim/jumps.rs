@@ -35,19 +35,24 @@ pub struct JumpReport {
     pub sites: Vec<ErratumJump>,
 }
 
-/// Counts how often each block runs; the jumps are looked for when the window is over.
+/// Counts how often each block runs; what is in them is looked for when the window is over.
 #[derive(Default)]
 pub struct BlockCounts {
     blocks: Vec<(Block, u64)>,
 }
 
 impl BlockCounts {
+    /// The blocks that ran, with how often.
+    pub fn executed(&self) -> impl Iterator<Item = (&Block, u64)> {
+        self.blocks.iter().filter(|(_, runs)| *runs > 0).map(|(block, runs)| (block, *runs))
+    }
+
     /// The jumps in what was executed, with what `fusion` joins; `code` gives the bytes of an
     /// instruction, if it can.
     #[must_use]
     pub fn jumps(&self, fusion: Fusion, mut code: impl FnMut(Avma, u8) -> Vec<u8>) -> JumpReport {
         let mut report = JumpReport::default();
-        for (block, runs) in self.blocks.iter().filter(|(_, runs)| *runs > 0) {
+        for (block, runs) in self.executed() {
             let adjoin = |a: &BlockInsn, b: &BlockInsn| {
                 a.address.offset(i64::from(a.size_bytes)) == b.address
             };
@@ -64,7 +69,7 @@ impl BlockCounts {
                     if jump.is_on_boundary() {
                         report.on_boundary += runs;
                         let insn = Avma(jump.start.0);
-                        report.sites.push(ErratumJump { insn, executions: *runs });
+                        report.sites.push(ErratumJump { insn, executions: runs });
                     }
                 }
             }

@@ -343,6 +343,9 @@ pub(in crate::trace) fn signal_code(tid: i32) -> io::Result<i32> {
     Ok(unsafe { info.assume_init() }.si_code)
 }
 
+/// `si_code` of a processor's breakpoint.
+pub(in crate::trace) const TRAP_HWBKPT: i32 = 4;
+
 /// Whether a thread stopped for a trap that the program asked for or was sent. All others are ours, from
 /// a breakpoint or a step, whatever code they have: a guest's processor sometimes raises them with its
 /// record of the cause (DR6) empty or old, and a breakpoint is then reached once more on the way on.
@@ -363,7 +366,6 @@ fn own_trap(code: i32, eflags: u64, behind: impl FnOnce() -> Option<u8>) -> bool
     const TRAP_BRKPT: i32 = 1;
     const TRAP_TRACE: i32 = 2;
     const TRAP_BRANCH: i32 = 3;
-    const TRAP_HWBKPT: i32 = 4;
     /// The flag by which a program steps itself; the kernel hides ours.
     const TRAP_FLAG: u64 = 1 << 8;
     const INT1: u8 = 0xf1;

@@ -68,17 +68,12 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 fn show(bar: &ProgressBar, stage: Stage) {
-    match stage {
-        Stage::Comparing(progress) => compare::show(bar, progress),
-        Stage::Sampling { done, of } => {
-            bar.set_message("sampling");
-            bar.set_length(u64::from(of));
-            bar.set_position(u64::from(done));
-        }
-        Stage::Counting { done, of } => {
-            bar.set_message("counting");
-            bar.set_length(u64::from(of));
-            bar.set_position(u64::from(done));
-        }
-    }
+    let (message, done, of) = match stage {
+        Stage::Comparing(progress) => return compare::show(bar, progress),
+        Stage::Sampling { done, of } => ("sampling", done, of),
+        Stage::Counting { done, of } => ("counting", done, of),
+    };
+    bar.set_message(message);
+    bar.set_length(u64::from(of));
+    bar.set_position(u64::from(done));
 }

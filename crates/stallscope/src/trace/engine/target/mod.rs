@@ -544,8 +544,7 @@ pub(super) fn mappings(pid: i32) -> Vec<Mapping> {
 
 /// Whether a stopped thread came to a breakpoint of the processor's here.
 pub(super) fn is_at(tid: i32, address: Avma) -> bool {
-    const TRAP_HWBKPT: i32 = 4;
-    tracee::signal_code(tid).ok() == Some(TRAP_HWBKPT)
+    tracee::signal_code(tid).ok() == Some(tracee::TRAP_HWBKPT)
         && tracee::registers(tid).is_ok_and(|r| Avma(r.rip) == address)
 }
 
