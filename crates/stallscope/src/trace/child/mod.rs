@@ -330,7 +330,7 @@ impl Child {
         // Before the wait, while the number is still ours.
         kill_group(self.pid);
         // Nothing of this is left once it has been collected.
-        let run_queue_ns = run_queue_ns(self.pid);
+        let run_queue_ns = schedule_ns(self.pid).map(|[_, waited]| waited);
         let mut status = 0;
         // SAFETY: an all-zero rusage is valid, wait4 fills it.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -388,10 +388,12 @@ impl Drop for Child {
     }
 }
 
-/// The second number of `schedstat`: nanoseconds in which it could have run and did not.
-fn run_queue_ns(pid: libc::pid_t) -> Option<u64> {
+/// Nanoseconds that the first thread of a process was on the processor, and in which it could have run and
+/// did not; `None` where the kernel does not say.
+pub(in crate::trace) fn schedule_ns(pid: libc::pid_t) -> Option<[u64; 2]> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-    text.split_whitespace().nth(1)?.parse().ok()
+    let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
+    Some([numbers.next()?, numbers.next()?])
 }
 
 fn kill_group(pid: libc::pid_t) {

@@ -112,6 +112,8 @@ pub enum Start {
         /// The address as stated in that file.
         svma: Svma,
     },
+    /// Wherever the first thread is when it has been on the processor for so long.
+    After(Duration),
 }
 
 /// How long a window is.

@@ -117,6 +117,12 @@ impl Guest {
             Start::At { object: Some(object), svma } => {
                 (object.canonicalize().unwrap_or_else(|_| object.clone()), *svma)
             }
+            Start::After(_) => {
+                return Err(EngineError::Unsupported {
+                    engine: "qemu",
+                    reason: "time in an emulator is not the program's".into(),
+                });
+            }
         };
         if object == program && position_of(&read(&program)?, svma).is_none() {
             return Err(EngineError::NeverStarted(format!(

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use super::{EngineError, Mapping, Start};
 use crate::model::{Avma, Capability};
-use crate::trace::child::{Child, ChildError, Launch, Limits};
+use crate::trace::child::{Child, ChildError, Launch, Limits, schedule_ns};
 use crate::trace::maps;
 use crate::trace::tracee::{self, News, Slot, State};
 pub(super) use place::offset_of;
@@ -65,6 +65,8 @@ pub(super) struct Target<'a> {
     breakpoint: Option<Avma>,
     /// A library that is not loaded yet: system calls are watched until it is.
     awaited: Option<Wanted>,
+    /// The first thread is stopped when it has been on the processor for so long.
+    stop_after: Option<Duration>,
     limits: Limits<'a>,
     path: PathBuf,
     memory: Option<File>,
@@ -96,6 +98,7 @@ impl<'a> Target<'a> {
             undelivered: 0,
             breakpoint: None,
             awaited: None,
+            stop_after: None,
             limits,
             path: launch.program.clone(),
             memory: None,
@@ -130,6 +133,9 @@ impl<'a> Target<'a> {
     /// # Errors
     /// [`EngineError::NeverStarted`] when the command ends before.
     pub(super) fn run_to(&mut self, start: &Start, skip: u64) -> Result<i32, EngineError> {
+        if let Start::After(time) = start {
+            return self.run_for(*time);
+        }
         match place::find(self.pid, start).map_err(EngineError::NeverStarted)? {
             StartAddress::At(address) => self.breakpoint = Some(address),
             StartAddress::NotLoaded(wanted) => self.awaited = Some(wanted),
@@ -152,6 +158,41 @@ impl<'a> Target<'a> {
                 }
                 News::Stopped { tid, signal, event } => self.answer(tid, signal, event)?,
                 News::Ended => return Err(self.never_started(arrivals, skip)),
+                News::None | News::Gone { .. } => {}
+            }
+        }
+    }
+
+    /// Runs the command until its first thread has been on the processor for so long, and holds it where it
+    /// is in the program's own code.
+    fn run_for(&mut self, time: Duration) -> Result<i32, EngineError> {
+        self.stop_after = Some(time);
+        if let Some(tid) = self.held.take() {
+            self.go(tid, 0);
+        }
+        loop {
+            match self.next()? {
+                News::Stopped { tid, signal: libc::SIGTRAP, event: libc::PTRACE_EVENT_STOP }
+                    if tid == self.pid && self.stop_after.is_none() =>
+                {
+                    if tracee::position(tid).is_ok_and(|position| !position.in_kernel) {
+                        self.held = Some(tid);
+                        return Ok(tid);
+                    }
+                    // In a system call that would have to be made again: at the next look.
+                    self.stop_after = Some(time);
+                    self.go(tid, 0);
+                }
+                News::Stopped { tid, signal, event } => self.answer(tid, signal, event)?,
+                News::Ended => {
+                    let exit = self.finish()?;
+                    return Err(EngineError::NeverStarted(format!(
+                        "its first thread was not in its own code after {:.3} s on the processor; the \
+                         command ended with {}",
+                        time.as_secs_f64(),
+                        exit.status
+                    )));
+                }
                 News::None | News::Gone { .. } => {}
             }
         }
@@ -383,6 +424,12 @@ impl<'a> Target<'a> {
                     return Ok(news);
                 }
                 News::Ended => return Ok(news),
+            }
+            let on_processor = |pid| schedule_ns(pid).map(|[on, _]| Duration::from_nanos(on));
+            if self.stop_after.is_some_and(|time| on_processor(self.pid) >= Some(time)) {
+                self.stop_after = None;
+                // Refused only by a thread that is gone; its end is the next news.
+                let _ = tracee::interrupt(self.pid);
             }
             looks += 1;
             if looks < EAGER_LOOKS {

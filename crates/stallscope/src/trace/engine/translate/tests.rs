@@ -155,6 +155,30 @@ fn a_window_of_instructions_and_one_from_the_entry() {
     same(&launch(&program, &[]), &window);
 }
 
+#[test]
+fn a_window_that_starts_in_the_midst_of_a_run() {
+    let count = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo $i";
+    let busy = launch(Path::new("/bin/sh"), &["-c", count]);
+    let after = |ms| Window {
+        start: Start::After(Duration::from_millis(ms)),
+        skip: 0,
+        length: Length::Instructions(100_000),
+        memory: true,
+        budget: None,
+    };
+    let (events, recording) = record(&busy, &after(5), false);
+    assert_eq!(recording.ended, Ended::Length, "{:?}", recording.notes);
+    assert!(events.insns.len() >= 100_000);
+    assert_eq!(recording.exit.status, Status::Code(0));
+    // No run takes so long: it ends as it is, and that is said.
+    let program = built("integer.c", "gcc", &[]);
+    let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
+    let error = Translate
+        .record(&launch(&program, &[]), &after(600_000), limits, &mut Events::default())
+        .unwrap_err();
+    assert!(matches!(error, EngineError::NeverStarted(_)), "{error}");
+}
+
 /// Wherever the window ends, the registers of the program are told from those that a block borrows.
 #[test]
 fn windows_of_many_lengths() {
