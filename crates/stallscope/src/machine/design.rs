@@ -200,6 +200,17 @@ pub struct Design {
     /// Where it comes from; absent where the machine presents it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code_cache_origin: Option<PriceOrigin>,
+    /// Sizes of the three levels of data cache as the machine presents them, in bytes; absent for a
+    /// design from the table. Ask [`Design::core`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_cache_bytes: Option<[u64; 3]>,
+    /// From address to value out of the second and the third level of data cache and from behind them;
+    /// absent where nobody measured it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_miss_cycles: Option<[PriceRange; 3]>,
+    /// What a load pays for a page walk; absent where nobody measured it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_walk_cycles: Option<PriceRange>,
     /// Whether the erratum on jumps at 32-byte boundaries applies, by family, model and stepping;
     /// absent for a design from the table. Ask [`Design::jump_erratum`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,6 +274,7 @@ impl Design {
         let is_known = machine.microarchitecture != Microarchitecture::Unknown;
         Self {
             code_cache: CacheGeometry::presented(machine),
+            data_cache_bytes: machine.data_cache_bytes(),
             jump_erratum: is_known.then_some(machine.jcc_erratum),
             ..Self::of(machine.microarchitecture)
         }
@@ -286,6 +298,9 @@ impl Design {
         Self {
             microarchitecture: self.microarchitecture,
             code_cache: profile.code_cache.or(self.code_cache),
+            data_cache_bytes: self
+                .data_cache_bytes
+                .or(profile.data_cache_bytes.filter(|_| is_same)),
             jump_erratum: self.jump_erratum.or(profile.jump_erratum.filter(|_| is_same)),
             ..profile
         }
@@ -295,8 +310,11 @@ impl Design {
     /// table.
     #[must_use]
     pub fn of_profile(profile: Self, machine: &Machine) -> Self {
-        let is_here =
-            profile.microarchitecture == machine.microarchitecture && profile.is_of(machine);
+        // What a processor was taken for when it was measured may be corrected since.
+        let is_here = match profile.environment {
+            Some(_) => profile.is_of(machine),
+            None => profile.microarchitecture == machine.microarchitecture,
+        };
         let base = match is_here {
             true => Self::of_machine(machine),
             false => Self::of(profile.microarchitecture),
@@ -337,6 +355,9 @@ impl Design {
             line_split_cycles: None,
             code_cache: None,
             code_cache_origin: None,
+            data_cache_bytes: None,
+            data_miss_cycles: None,
+            page_walk_cycles: None,
             jump_erratum: None,
             loop_window: None,
             forwarding_rule,
@@ -362,9 +383,14 @@ impl Design {
         self.store_forward_blocked_pairs.iter_mut().for_each(|p| quote(&mut p.cycles.origin));
         quote(&mut self.forwarding_rule_origin);
         self.code_cache_origin.iter_mut().for_each(quote);
-        for price in [&mut self.store_forward_cycles, &mut self.line_split_cycles] {
+        for price in [
+            &mut self.store_forward_cycles,
+            &mut self.line_split_cycles,
+            &mut self.page_walk_cycles,
+        ] {
             price.iter_mut().for_each(|p| quote(&mut p.origin));
         }
+        self.data_miss_cycles.iter_mut().flatten().for_each(|p| quote(&mut p.origin));
         self.loop_window.iter_mut().for_each(|w| quote(&mut w.origin));
         for costs in [&mut self.rep_moves, &mut self.rep_stores] {
             costs.iter_mut().for_each(|c| quote(&mut c.origin));
@@ -465,6 +491,17 @@ mod tests {
         profile.code_cache_origin = Some(PriceOrigin::Probed { probe: "icache-sets".into() });
         let design = Design::of(Microarchitecture::Zen1).with_measured(profile);
         assert_eq!(design.code_cache().value.ways, 8, "measured");
+    }
+
+    #[test]
+    fn a_profile_of_this_machine_follows_when_the_machine_is_known_better() {
+        let zen = Machine::from_facts(&invented::zen_5_guest());
+        let mut profile = Design::of(Microarchitecture::Zen2);
+        profile.environment = Some(ProfileEnvironment::of(&zen));
+        assert_eq!(Design::of_profile(profile, &zen).microarchitecture, Microarchitecture::Zen5);
+        let of_another = Design::of(Microarchitecture::Zen2);
+        let of_another = Design::of_profile(of_another, &zen);
+        assert_eq!(of_another.microarchitecture, Microarchitecture::Zen2);
     }
 
     #[test]

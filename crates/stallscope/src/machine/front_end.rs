@@ -33,7 +33,7 @@ pub struct Sourced<T> {
 
 impl<T> Sourced<T> {
     /// What the table says, else what is assumed.
-    fn tabled(value: Option<T>, assumed: T) -> Self {
+    pub(super) fn tabled(value: Option<T>, assumed: T) -> Self {
         match value {
             Some(value) => Self { value, origin: documented() },
             None => Self { value: assumed, origin: PriceOrigin::Assumed },

@@ -12,6 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Vendor;
+use super::caches::{Cache, CacheKind};
+use super::facts::Facts;
 
 macro_rules! microarchitectures {
     ($($variant:ident $name:literal,)*) => {
@@ -280,6 +282,25 @@ const AMD: &[Row] = &[
 ];
 
 /// What the table knows; all-unknown when no line fits.
+impl Known {
+    /// What a hypervisor says of family and model may be made up; a guest can use what it was not told of,
+    /// but it cannot be told of what is not there. An Intel core with `serialize` or tiles is Golden Cove or
+    /// later, with 64 KiB of instruction cache Redwood Cove.
+    pub(super) fn corrected(self, facts: &Facts, caches: &[Cache]) -> Self {
+        const SERIALIZE: u32 = 1 << 14;
+        const TILES: u32 = 1 << 24;
+        let [_, _, _, features] = facts.leaf(7, 0);
+        let is_older = (M::Nehalem..M::GoldenCove).contains(&self.microarchitecture);
+        if !is_older || features & (SERIALIZE | TILES) == 0 {
+            return self;
+        }
+        let is_large = |c: &Cache| c.kind == CacheKind::Instruction && c.size_bytes >= 64 << 10;
+        let microarchitecture =
+            if caches.iter().any(is_large) { M::RedwoodCove } else { M::GoldenCove };
+        Self { microarchitecture, codename: None, jcc_erratum: false }
+    }
+}
+
 pub(super) fn look_up(id: &Identity) -> Known {
     let rows = match id.vendor {
         Vendor::Intel => INTEL,
@@ -309,6 +330,32 @@ mod tests {
 
     fn ask(vendor: Vendor, family: u32, model: u32, stepping: u32) -> Known {
         look_up(&Identity { vendor, family, model, stepping, hybrid: false, efficient_core: false })
+    }
+
+    #[test]
+    fn what_a_core_can_do_goes_before_what_it_is_called() {
+        let known = ask(Vendor::Intel, 6, 0xa7, 1);
+        let with = |features: u32, code_bytes: u64| {
+            let mut facts = Facts::default();
+            facts.cpuid.insert((7, 0), [0, 0, 0, features]);
+            let code = Cache {
+                level: 1,
+                kind: CacheKind::Instruction,
+                size_bytes: code_bytes,
+                ways: 8,
+                sets: 64,
+                line_bytes: 64,
+                origin: super::super::Origin::Cpuid,
+            };
+            known.corrected(&facts, &[code]).microarchitecture
+        };
+        assert_eq!(with(0, 32 << 10), M::CypressCove);
+        assert_eq!(with(1 << 14, 32 << 10), M::GoldenCove);
+        assert_eq!(with(1 << 24, 64 << 10), M::RedwoodCove);
+        let zen = ask(Vendor::Amd, 0x1a, 2, 1);
+        let mut facts = Facts::default();
+        facts.cpuid.insert((7, 0), [0, 0, 0, 1 << 14]);
+        assert_eq!(zen.corrected(&facts, &[]), zen);
     }
 
     #[test]

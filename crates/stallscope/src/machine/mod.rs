@@ -7,6 +7,7 @@
 //! *presented* where a lie has been seen.
 
 mod caches;
+mod core;
 mod design;
 pub mod diff;
 mod facts;
@@ -25,6 +26,7 @@ mod threads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::core::{CoreShape, Execution, OpClass};
 pub use caches::{Cache, CacheKind, Origin};
 pub use design::{
     ClockLevel, Design, ForwardingRule, PriceOrigin, PriceRange, ProfileClock, ProfileEnvironment,
@@ -105,7 +107,7 @@ impl Machine {
     #[must_use]
     pub fn from_facts(facts: &Facts) -> Self {
         let id = facts.identity();
-        let known = known::look_up(&id);
+        let known = known::look_up(&id).corrected(facts, &caches::read(facts));
         Self {
             vendor: id.vendor,
             brand: facts.brand(),
@@ -142,6 +144,13 @@ impl Machine {
                 && (c.kind == kind || (kind == CacheKind::Data && c.kind == CacheKind::Unified))
         };
         self.caches.iter().find(fits)
+    }
+
+    /// Sizes of the three levels of data cache as presented; `None` where one of them is not.
+    #[must_use]
+    pub fn data_cache_bytes(&self) -> Option<[u64; 3]> {
+        let size = |level| self.cache(level, CacheKind::Data).map(|cache| cache.size_bytes);
+        Some([size(1)?, size(2)?, size(3)?])
     }
 
     /// Names this kind of processor for the file of its profile, for example `amd-26-2-1-guest`:

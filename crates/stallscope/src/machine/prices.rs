@@ -45,6 +45,14 @@ pub struct LoopWindow {
 }
 
 impl StringCosts {
+    /// Cycles of one execution; beyond the largest size that was measured, 32 bytes a cycle.
+    #[must_use]
+    pub fn rep_cycles(&self, size_bytes: u64) -> f64 {
+        let beyond =
+            self.points.last().map_or(0, |last| size_bytes.saturating_sub(last.size_bytes));
+        interpolate(&self.points, size_bytes, |point| point.rep_cycles) + beyond as f64 / 32.0
+    }
+
     /// Cycles that one execution loses against moves of eight bytes: what cannot be hidden, and
     /// the whole difference. Zero from the crossover on.
     #[must_use]

@@ -1,0 +1,381 @@
+//! (table) The back end of a core: widths, execution ports, latencies, data caches.
+//!
+//! What the window model of a core (`sim::core`) runs on. One row for each family of designs; a design
+//! without a row gets the one of Sunny Cove, assumed. What a profile has measured (blocked loads,
+//! forwarding, line splits) is not here and goes before all of it.
+//! Sources: A. Abel and J. Reineke, "uops.info" (latencies, ports); A. Fog, "Instruction tables" and
+//! "The microarchitecture of Intel, AMD and VIA CPUs"; the makers' optimization manuals.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::design::{Design, PriceRange};
+use super::front_end::Sourced;
+use super::known::Microarchitecture as M;
+
+/// What an operation needs to be executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OpClass {
+    /// Nothing: it is done while renaming (no-ops, moves between registers, zeroing) or it only loads
+    /// or stores.
+    Renamed,
+    /// Integer arithmetic and logic, one cycle.
+    Integer,
+    /// Shifts and rotations.
+    Shift,
+    /// Addresses of three parts.
+    SlowAddress,
+    /// Integer multiplication, bit counts and scans.
+    Multiply,
+    /// Integer division of up to 32 bits.
+    Divide32,
+    /// Integer division of 64 bits.
+    Divide64,
+    /// A jump, call or return.
+    Branch,
+    /// Vector arithmetic and logic of integers.
+    Vector,
+    /// Moves of lanes.
+    Shuffle,
+    /// Multiplication of vectors of integers.
+    VectorMultiply,
+    /// Floating-point addition and comparison.
+    FloatAdd,
+    /// Floating-point multiplication, with or without addition.
+    FloatMultiply,
+    /// Floating-point division and root, single precision.
+    FloatDivide32,
+    /// The same, double precision.
+    FloatDivide64,
+    /// Conversion between integers and floating point.
+    Convert,
+    /// A move between general and vector registers.
+    Cross,
+    /// An atomic operation or a fence: later loads wait for it.
+    Fence,
+    /// Microcode of tens of cycles.
+    Microcode,
+}
+
+impl OpClass {
+    /// How many there are.
+    pub const COUNT: usize = Self::Microcode as usize + 1;
+}
+
+/// How one class of operations is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Execution {
+    /// From operands to result.
+    pub latency_cycles: u8,
+    /// The unit takes no other such operation for so long; 1 where it is pipelined.
+    pub busy_cycles: u8,
+    /// The ports that can do it, a bit each.
+    pub ports: u16,
+    /// Operations that it takes at dispatch.
+    pub operations: u8,
+}
+
+/// The back end of a core.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CoreShape {
+    /// Operations that are dispatched in a cycle.
+    pub dispatch_width: u32,
+    /// Operations that retire in a cycle.
+    pub retire_width: u32,
+    /// Operations between dispatch and retirement.
+    pub reorder_window: u32,
+    /// Loads between dispatch and retirement.
+    pub load_queue: u32,
+    /// Stores between dispatch and the cache.
+    pub store_queue: u32,
+    /// Loads that start in a cycle.
+    pub loads_per_cycle: u32,
+    /// Stores whose data is taken in a cycle.
+    pub stores_per_cycle: u32,
+    /// From address to value, into a general register, out of the first data cache.
+    pub load_cycles: u8,
+    /// The same into a vector register.
+    pub vector_load_cycles: u8,
+    /// From a store's data to the load that is served by it.
+    pub forward_cycles: u8,
+    /// Whether a load that names its place as the store before it did gets the value while renaming.
+    pub renames_memory: bool,
+    /// From the resolution of a mispredicted branch to the dispatch of what is right.
+    pub mispredict_cycles: u8,
+    /// Lines that are fetched at a time.
+    pub fill_buffers: u32,
+    /// Size of the data caches of the three levels, in bytes.
+    pub cache_bytes: [u64; 3],
+    /// From address to value out of the second and third level and out of memory.
+    pub miss_cycles: [u32; 3],
+    /// Pages that the first and the second data TLB hold.
+    pub tlb_pages: [u32; 2],
+    /// What a load pays for a translation out of the second TLB and by a page walk.
+    pub tlb_cycles: [u32; 2],
+    /// By [`OpClass`].
+    execution: [Execution; OpClass::COUNT],
+}
+
+impl CoreShape {
+    /// How operations of a class are executed.
+    #[must_use]
+    pub fn execution(&self, class: OpClass) -> Execution {
+        self.execution[class as usize]
+    }
+}
+
+/// Ports of Intel's cores: those for integers alone come first, so that they are taken first.
+mod intel {
+    pub const P10: u16 = 1;
+    pub const P6: u16 = 2;
+    pub const P0: u16 = 4;
+    pub const P5: u16 = 8;
+    pub const P1: u16 = 16;
+}
+
+const fn row(latency_cycles: u8, busy_cycles: u8, ports: u16, operations: u8) -> Execution {
+    Execution { latency_cycles, busy_cycles, ports, operations }
+}
+
+/// In the order of [`OpClass`].
+const SKYLAKE: [Execution; OpClass::COUNT] = {
+    use intel::{P0, P1, P5, P6};
+    [
+        row(0, 1, 0, 1),
+        row(1, 1, P6 | P0 | P5 | P1, 1),
+        row(1, 1, P6 | P0, 1),
+        row(3, 1, P1, 1),
+        row(3, 1, P1, 1),
+        row(26, 6, P1, 10),
+        row(42, 24, P1, 36),
+        row(1, 1, P6 | P0, 1),
+        row(1, 1, P0 | P5 | P1, 1),
+        row(1, 1, P5, 1),
+        row(5, 1, P0 | P1, 1),
+        row(4, 1, P0 | P1, 1),
+        row(4, 1, P0 | P1, 1),
+        row(11, 3, P0, 1),
+        row(14, 4, P0, 1),
+        row(5, 1, P0 | P1, 1),
+        row(2, 1, P0 | P5, 1),
+        row(18, 18, P0, 8),
+        row(40, 40, P0, 20),
+    ]
+};
+
+const SUNNY_COVE: [Execution; OpClass::COUNT] = {
+    use intel::{P0, P1, P5};
+    let mut table = SKYLAKE;
+    table[OpClass::Divide32 as usize] = row(12, 6, P1, 4);
+    table[OpClass::Divide64 as usize] = row(15, 10, P1, 4);
+    table[OpClass::SlowAddress as usize] = row(1, 1, P1 | P5, 1);
+    table[OpClass::Shuffle as usize] = row(1, 1, P5 | P1, 1);
+    table[OpClass::Vector as usize] = row(1, 1, P0 | P5 | P1, 1);
+    table
+};
+
+const GOLDEN_COVE: [Execution; OpClass::COUNT] = {
+    use intel::{P0, P1, P5, P6, P10};
+    let mut table = SUNNY_COVE;
+    table[OpClass::Integer as usize] = row(1, 1, P10 | P6 | P0 | P5 | P1, 1);
+    // Three cycles, and two from one addition to the next.
+    table[OpClass::FloatAdd as usize] = row(2, 1, P5 | P1, 1);
+    table[OpClass::Divide32 as usize] = row(10, 6, P1, 4);
+    table[OpClass::Cross as usize] = row(3, 1, P0 | P5, 1);
+    table
+};
+
+/// Ports of AMD's cores: the integer units, then the floating-point pipes.
+mod amd {
+    pub const INTEGER: u16 = 0xf;
+    pub const ALU1: u16 = 2;
+    pub const ALU2: u16 = 4;
+    pub const BRANCHES: u16 = 0x9;
+    pub const FP0: u16 = 0x100;
+    pub const FP1: u16 = 0x200;
+    pub const FP2: u16 = 0x400;
+    pub const FP3: u16 = 0x800;
+}
+
+const ZEN_3: [Execution; OpClass::COUNT] = {
+    use amd::{ALU1, ALU2, BRANCHES, FP0, FP1, FP2, FP3, INTEGER};
+    [
+        row(0, 1, 0, 1),
+        row(1, 1, INTEGER, 1),
+        row(1, 1, ALU1 | ALU2, 1),
+        row(2, 1, INTEGER, 1),
+        row(3, 1, ALU1, 1),
+        row(11, 6, ALU2, 2),
+        row(14, 8, ALU2, 2),
+        row(1, 1, BRANCHES, 1),
+        row(1, 1, FP0 | FP1 | FP2 | FP3, 1),
+        row(1, 1, FP1 | FP2, 1),
+        row(3, 1, FP0 | FP3, 1),
+        row(3, 1, FP2 | FP3, 1),
+        row(3, 1, FP0 | FP1, 1),
+        row(10, 4, FP1, 1),
+        row(13, 5, FP1, 1),
+        row(4, 1, FP2 | FP3, 1),
+        row(3, 1, FP1 | FP2, 1),
+        row(9, 9, ALU1, 4),
+        row(40, 40, ALU1, 20),
+    ]
+};
+
+const ZEN_2: [Execution; OpClass::COUNT] = {
+    let mut table = ZEN_3;
+    table[OpClass::Divide32 as usize] = row(22, 12, amd::ALU2, 2);
+    table[OpClass::Divide64 as usize] = row(30, 18, amd::ALU2, 2);
+    table[OpClass::Fence as usize] = row(17, 17, amd::ALU1, 4);
+    table
+};
+
+const KIB: u64 = 1024;
+
+impl Design {
+    /// Its back end: the table's, with the caches that the machine presents and what was measured of
+    /// forwarding.
+    #[must_use]
+    pub fn core(&self) -> Sourced<CoreShape> {
+        let (shape, known) = self.tabled_core();
+        let mut shape = CoreShape {
+            reorder_window: self.reorder_window().value,
+            store_queue: self.store_queue().value,
+            ..shape
+        };
+        if let Some(bytes) = self.data_cache_bytes {
+            shape.cache_bytes = bytes;
+        }
+        let middle = |price: &PriceRange| {
+            ((price.low_cycles + price.high_cycles) / 2.0).round().clamp(0.0, 5000.0) as u32
+        };
+        if let Some(forward) = &self.store_forward_cycles {
+            shape.forward_cycles = middle(forward).min(50) as u8;
+        }
+        if let Some(levels) = &self.data_miss_cycles {
+            shape.miss_cycles = levels.each_ref().map(middle);
+        }
+        if let Some(walk) = &self.page_walk_cycles {
+            shape.tlb_cycles[1] = middle(walk);
+        }
+        Sourced::tabled(known.then_some(shape.clone()), shape)
+    }
+
+    fn tabled_core(&self) -> (CoreShape, bool) {
+        let sunny = CoreShape {
+            dispatch_width: 5,
+            retire_width: 8,
+            reorder_window: 352,
+            load_queue: 128,
+            store_queue: 72,
+            loads_per_cycle: 2,
+            stores_per_cycle: 2,
+            load_cycles: 5,
+            vector_load_cycles: 6,
+            forward_cycles: 5,
+            renames_memory: false,
+            mispredict_cycles: 17,
+            fill_buffers: 12,
+            cache_bytes: [48 * KIB, 1280 * KIB, 24 * KIB * KIB],
+            miss_cycles: [14, 70, 280],
+            tlb_pages: [64, 2048],
+            tlb_cycles: [7, 30],
+            execution: SUNNY_COVE,
+        };
+        match self.microarchitecture {
+            M::SunnyCove | M::WillowCove | M::CypressCove => (sunny, true),
+            M::GoldenCove | M::RedwoodCove | M::LionCove => (
+                CoreShape {
+                    dispatch_width: 6,
+                    load_queue: 192,
+                    loads_per_cycle: 3,
+                    renames_memory: true,
+                    mispredict_cycles: 16,
+                    fill_buffers: 16,
+                    cache_bytes: [48 * KIB, 2 * KIB * KIB, 32 * KIB * KIB],
+                    miss_cycles: [15, 75, 330],
+                    tlb_pages: [96, 2048],
+                    execution: GOLDEN_COVE,
+                    ..sunny
+                },
+                true,
+            ),
+            m if (M::Haswell..=M::PalmCove).contains(&m) => (
+                CoreShape {
+                    dispatch_width: 4,
+                    retire_width: 4,
+                    load_queue: 72,
+                    stores_per_cycle: 1,
+                    vector_load_cycles: 6,
+                    mispredict_cycles: 16,
+                    cache_bytes: [32 * KIB, 1024 * KIB, 24 * KIB * KIB],
+                    miss_cycles: [14, 60, 250],
+                    tlb_pages: [64, 1536],
+                    execution: SKYLAKE,
+                    ..sunny
+                },
+                true,
+            ),
+            m if (M::Zen1..=M::Zen5).contains(&m) => {
+                let (is_old, is_new) = (m <= M::Zen2, m == M::Zen5);
+                (
+                    CoreShape {
+                        dispatch_width: if is_new { 8 } else { 6 },
+                        load_queue: if is_old { 44 } else { 88 },
+                        loads_per_cycle: match m {
+                            _ if is_old => 2,
+                            M::Zen5 => 4,
+                            _ => 3,
+                        },
+                        load_cycles: 4,
+                        vector_load_cycles: 7,
+                        forward_cycles: 7,
+                        renames_memory: m >= M::Zen2 && m != M::Zen3,
+                        mispredict_cycles: if is_old { 16 } else { 13 },
+                        fill_buffers: 24,
+                        cache_bytes: [
+                            if is_new { 48 } else { 32 } * KIB,
+                            512 * KIB,
+                            32 * KIB * KIB,
+                        ],
+                        miss_cycles: [13, 46, 350],
+                        tlb_pages: [if is_new { 96 } else { 64 }, 2048],
+                        execution: if is_old { ZEN_2 } else { ZEN_3 },
+                        ..sunny
+                    },
+                    true,
+                )
+            }
+            _ => (sunny, false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::PriceOrigin;
+
+    #[test]
+    fn a_design_without_a_row_is_assumed_and_every_class_can_be_executed() {
+        for design in M::ALL {
+            let core = Design::of(*design).core();
+            for (class, row) in core.value.execution.iter().enumerate() {
+                let needs_a_port = class != OpClass::Renamed as usize;
+                assert_eq!(row.ports != 0, needs_a_port, "{design}: class {class}");
+                assert!(row.busy_cycles >= 1 && row.operations >= 1, "{design}: class {class}");
+            }
+        }
+        assert_eq!(Design::of(M::Unknown).core().origin, PriceOrigin::Assumed);
+        assert_eq!(Design::of(M::GoldenCove).core().value.dispatch_width, 6);
+        assert_eq!(Design::of(M::GoldenCove).core().value.reorder_window, 512);
+    }
+
+    #[test]
+    fn presented_caches_go_before_the_table() {
+        let mut design = Design::of(M::GoldenCove);
+        design.data_cache_bytes = Some([32 << 10, 1 << 20, 8 << 20]);
+        assert_eq!(design.core().value.cache_bytes, [32 << 10, 1 << 20, 8 << 20]);
+    }
+}
