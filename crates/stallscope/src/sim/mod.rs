@@ -5,6 +5,7 @@
 //! times a constant. The store buffer asks the same [`ForwardingRule`](crate::machine::ForwardingRule)
 //! object as the static rules, so the two cannot disagree about what may forward.
 
+pub mod core;
 pub mod jumps;
 pub mod l1i;
 mod pairs;
@@ -14,7 +15,7 @@ mod report;
 pub mod store_buffer;
 
 pub use pairs::LoadPrice;
-pub use places::{Location, Places};
+pub use places::{Location, Places, site_at};
 pub use price::{IterationPrice, blocked_iteration};
 pub use report::{Models, TraceReport, TraceWindow};
 

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::code::{Addresses, Architecture, DebugInfo, FunctionCode, Image, LONGEST_INSN_BYTES};
+use crate::code::{
+    Addresses, Architecture, DebugInfo, Function, FunctionCode, Image, LONGEST_INSN_BYTES,
+};
 use crate::model::{Avma, FileOffset, Site, Svma};
 use crate::trace::engine::Mapping;
 
@@ -104,29 +106,47 @@ impl<'a> Sites<'a> {
     }
 
     fn site(&mut self, offset: FileOffset) -> Option<Site> {
-        let image = self.image;
-        let svma = image.svma_of(offset)?;
-        let function = image.function_at(svma)?;
+        let svma = self.image.svma_of(offset)?;
+        let function = self.image.function_at(svma)?;
         if self.latest.as_ref().is_none_or(|(start, ..)| *start != function.start) {
-            let code = FunctionCode::of(image, function);
+            let code = FunctionCode::of(self.image, function);
             let addresses = Addresses::of(&code);
             self.latest = Some((function.start, code, addresses));
         }
         let (_, code, addresses) = self.latest.as_ref()?;
-        let index = code.insn_at(svma);
-        let access = index.and_then(|i| code.insns[i].load.or(code.insns[i].store));
-        let variable = index.zip(access).and_then(|(index, access)| {
-            let symbolic = addresses.load(code, index).or(addresses.store(code, index));
-            self.debug.variable(function.start, &access.address, symbolic.as_ref())
-        });
-        Some(Site {
-            function: function.name(),
-            offset_bytes: svma.distance_from(function.start)?,
-            svma,
-            text: image.architecture().text(image.code_at(svma, LONGEST_INSN_BYTES as u64), svma),
-            access_bytes: access.map_or(0, |a| a.size_bytes),
-            source: self.debug.frames(svma),
-            variable,
-        })
+        site(self.image, &self.debug, function, code, addresses, svma)
     }
+}
+
+/// What stands at an address of a file; `None` where no function does.
+#[must_use]
+pub fn site_at(image: &Image, debug: &DebugInfo<'_>, svma: Svma) -> Option<Site> {
+    let function = image.function_at(svma)?;
+    let code = FunctionCode::of(image, function);
+    site(image, debug, function, &code, &Addresses::of(&code), svma)
+}
+
+fn site(
+    image: &Image,
+    debug: &DebugInfo<'_>,
+    function: &Function,
+    code: &FunctionCode,
+    addresses: &Addresses,
+    svma: Svma,
+) -> Option<Site> {
+    let index = code.insn_at(svma);
+    let access = index.and_then(|i| code.insns[i].load.or(code.insns[i].store));
+    let variable = index.zip(access).and_then(|(index, access)| {
+        let symbolic = addresses.load(code, index).or(addresses.store(code, index));
+        debug.variable(function.start, &access.address, symbolic.as_ref())
+    });
+    Some(Site {
+        function: function.name(),
+        offset_bytes: svma.distance_from(function.start)?,
+        svma,
+        text: image.architecture().text(image.code_at(svma, LONGEST_INSN_BYTES as u64), svma),
+        access_bytes: access.map_or(0, |a| a.size_bytes),
+        source: debug.frames(svma),
+        variable,
+    })
 }

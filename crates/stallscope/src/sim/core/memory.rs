@@ -1,0 +1,245 @@
+//! The data caches, the data TLBs and a simple prefetcher: when is the value of a load there?
+//!
+//! Lines that a window touches for the first time have a place that nothing in the window tells. They are
+//! taken for being where all lines of the window together fit: a stretch of a run repeats what came before
+//! it more often than not. Literature: the makers' optimization manuals (prefetchers); Hennessy and
+//! Patterson, "Computer Architecture", chapter 2.
+
+use crate::machine::CoreShape;
+use crate::model::Avma;
+
+/// Every design of the table has lines of so many bytes.
+pub(super) const LINE_BYTES: u64 = 64;
+const PAGE_BYTES: u64 = 4096;
+const WAYS: usize = 12;
+/// Pages in which a stream of lines is followed.
+const STREAMS: usize = 32;
+/// Lines that are fetched ahead of a stream.
+const AHEAD_LINES: u64 = 12;
+/// Cycles between two lines that come out of the second level, the third, and memory.
+const BETWEEN_LINES_CYCLES: [u64; 3] = [2, 6, 14];
+
+/// Number of a line or a page; no address has the largest.
+const EMPTY: u64 = u64::MAX;
+
+/// Sets of lines, the one not used for longest leaves first.
+struct Sets {
+    /// Number, when it was used last, when it is there.
+    entries: Vec<(u64, u32, u64)>,
+    sets: u64,
+    ways: usize,
+    now: u32,
+}
+
+impl Sets {
+    fn new(entries: u64, ways: usize) -> Self {
+        let sets = (entries / ways as u64).max(1);
+        Self { entries: vec![(EMPTY, 0, 0); sets as usize * ways], sets, ways, now: 0 }
+    }
+
+    fn row(&mut self, number: u64) -> &mut [(u64, u32, u64)] {
+        let first = (number % self.sets) as usize * self.ways;
+        &mut self.entries[first..first + self.ways]
+    }
+
+    /// When it is there, if it is or comes.
+    fn find(&mut self, number: u64) -> Option<u64> {
+        self.now += 1;
+        let now = self.now;
+        let entry = self.row(number).iter_mut().find(|entry| entry.0 == number)?;
+        entry.1 = now;
+        Some(entry.2)
+    }
+
+    fn insert(&mut self, number: u64, there_at: u64) {
+        self.now += 1;
+        let now = self.now;
+        if let Some(entry) = self.row(number).iter_mut().min_by_key(|e| (e.0 != EMPTY, e.1)) {
+            *entry = (number, now, there_at);
+        }
+    }
+}
+
+/// Where a line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    First,
+    Second,
+    Third,
+    Memory,
+}
+
+/// A load or store that was looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fetched {
+    /// When the line can be read, not counting the latency of the first level.
+    pub there_at: u64,
+    pub level: Level,
+    /// Whether a page walk was needed.
+    pub walked: bool,
+}
+
+/// Which lines and pages are near.
+pub(super) struct DataCaches {
+    caches: [Sets; 3],
+    tlbs: [Sets; 2],
+    /// Latencies beyond that of the first level.
+    beyond_cycles: [u64; 3],
+    tlb_cycles: [u64; 2],
+    /// Where lines come from that were never seen.
+    first_touch: Level,
+    /// When the next line can come from each level behind the first.
+    next_line: [u64; 3],
+    /// When the fills in flight are done, a ring.
+    fills: Vec<u64>,
+    fill: usize,
+    streams: Vec<(u64, u64, i64, u32)>,
+    stream: usize,
+    last_page: u64,
+}
+
+impl DataCaches {
+    /// For windows that touch so many lines in all.
+    pub(super) fn new(shape: &CoreShape, lines: u64) -> Self {
+        let [first, second, third] = shape.cache_bytes.map(|bytes| bytes / LINE_BYTES);
+        let first_touch = match lines {
+            n if n <= second => Level::Second,
+            n if n <= third => Level::Third,
+            _ => Level::Memory,
+        };
+        let beyond = |cycles: u32| u64::from(cycles.saturating_sub(u32::from(shape.load_cycles)));
+        Self {
+            // No more of the third level than the window can fill.
+            caches: [first, second, third.min(lines.next_power_of_two().max(1024))]
+                .map(|lines| Sets::new(lines, WAYS)),
+            tlbs: shape.tlb_pages.map(|pages| Sets::new(u64::from(pages), 8)),
+            beyond_cycles: shape.miss_cycles.map(beyond),
+            tlb_cycles: shape.tlb_cycles.map(u64::from),
+            first_touch,
+            next_line: [0; 3],
+            fills: vec![0; shape.fill_buffers.max(1) as usize],
+            fill: 0,
+            streams: vec![(EMPTY, 0, 0, 0); STREAMS],
+            stream: 0,
+            last_page: EMPTY,
+        }
+    }
+
+    /// Looks up the line of `address` for an access that starts at `at`.
+    pub(super) fn fetch(&mut self, address: Avma, at: u64) -> Fetched {
+        let (at, walked) = self.translate(address.0 / PAGE_BYTES, at);
+        let line = address.0 / LINE_BYTES;
+        if let Some(there_at) = self.caches[0].find(line) {
+            return Fetched { there_at: there_at.max(at), level: Level::First, walked };
+        }
+        // A buffer that is free takes the fill.
+        let slot = self.fill;
+        self.fill = (slot + 1) % self.fills.len();
+        let start = at.max(self.fills[slot]);
+        let (there_at, level) = self.bring(line, start);
+        self.fills[slot] = there_at;
+        self.caches[0].insert(line, there_at);
+        self.follow_stream(line, start);
+        Fetched { there_at, level, walked }
+    }
+
+    fn translate(&mut self, page: u64, at: u64) -> (u64, bool) {
+        if std::mem::replace(&mut self.last_page, page) == page || self.tlbs[0].find(page).is_some()
+        {
+            return (at, false);
+        }
+        self.tlbs[0].insert(page, 0);
+        if self.tlbs[1].find(page).is_some() {
+            return (at + self.tlb_cycles[0], false);
+        }
+        self.tlbs[1].insert(page, 0);
+        (at + self.tlb_cycles[1], true)
+    }
+
+    /// When a line that is not in the first level can be there, and from where.
+    fn bring(&mut self, line: u64, at: u64) -> (u64, Level) {
+        let (there, level) = match (self.caches[1].find(line), self.caches[2].find(line)) {
+            (Some(there), _) => (there, Level::Second),
+            (None, Some(there)) => (there, Level::Third),
+            (None, None) => (0, self.first_touch),
+        };
+        let behind = level as usize - 1;
+        let start = at.max(self.next_line[behind]);
+        self.next_line[behind] = start + BETWEEN_LINES_CYCLES[behind];
+        // One on its way already is there when it is there.
+        let there_at = (start + self.beyond_cycles[behind]).max(there);
+        if level > Level::Second {
+            self.caches[1].insert(line, there_at);
+        }
+        if level == Level::Memory || level == self.first_touch {
+            self.caches[2].insert(line, there_at);
+        }
+        (there_at, level)
+    }
+
+    /// Lines that come one behind the other are fetched ahead, within their page.
+    fn follow_stream(&mut self, line: u64, at: u64) {
+        let page = line * LINE_BYTES / PAGE_BYTES;
+        let Some(found) = self.streams.iter().position(|stream| stream.0 == page) else {
+            self.streams[self.stream] = (page, line, 0, 0);
+            self.stream = (self.stream + 1) % STREAMS;
+            return;
+        };
+        let (_, last, step, seen) = self.streams[found];
+        let now = line.wrapping_sub(last).cast_signed();
+        let is_stream = (now == step || step == 0) && (1..=2).contains(&now.abs());
+        let seen = if is_stream { seen + 1 } else { 0 };
+        self.streams[found] = (page, line, now, seen);
+        if seen < 2 {
+            return;
+        }
+        for ahead in 1..=AHEAD_LINES {
+            let next = line.wrapping_add_signed(now * ahead.cast_signed());
+            if next * LINE_BYTES / PAGE_BYTES != page {
+                break;
+            }
+            if self.caches[0].find(next).is_some() {
+                continue;
+            }
+            let (there_at, _) = self.bring(next, at);
+            // The nearest ones go all the way.
+            if ahead <= 2 {
+                self.caches[0].insert(next, there_at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Design, Microarchitecture};
+
+    fn caches(lines: u64) -> DataCaches {
+        DataCaches::new(&Design::of(Microarchitecture::GoldenCove).core().value, lines)
+    }
+
+    #[test]
+    fn a_line_is_where_the_window_fits() {
+        let touch = |lines| caches(lines).fetch(Avma(0x10_0000), 100).level;
+        assert_eq!(touch(1000), Level::Second);
+        assert_eq!(touch(100_000), Level::Third);
+        assert_eq!(touch(10_000_000), Level::Memory);
+        let mut near = caches(1000);
+        let first = near.fetch(Avma(0x10_0000), 100);
+        assert_eq!(first.there_at, 100 + 30 + 10, "a page walk and the second level");
+        assert_eq!(near.fetch(Avma(0x10_0038), 200).there_at, 200);
+    }
+
+    #[test]
+    fn streams_are_fetched_ahead_and_chance_is_not() {
+        let misses = |step: u64| {
+            let mut caches = caches(1 << 30);
+            let lines = (0..4096_u64).map(|n| n.wrapping_mul(step) % (1 << 20) * LINE_BYTES);
+            let slow = |address| caches.fetch(Avma(address), 0).level == Level::Memory;
+            lines.map(slow).filter(|slow| *slow).count()
+        };
+        assert!(misses(1) < 400, "{}", misses(1));
+        assert!(misses(77_773) > 3900, "{}", misses(77_773));
+    }
+}

@@ -1,0 +1,650 @@
+//! A core out of order, driven by a trace: how many cycles a window takes, and why.
+//!
+//! Instructions are dispatched in order, so many a cycle, into a window of so many; each starts when what
+//! it needs is there and a port is free, and retires behind the one before it. Loads look for their bytes
+//! in the stores that have not reached the cache, then in the caches; a branch that the predictor gets wrong
+//! holds back all that follows until it is resolved. A load that cannot be forwarded waits until *every*
+//! store that it overlaps has retired and reached the cache: that is what puts whatever is older into its
+//! chain, and why counts times a price tell too little.
+//!
+//! What a mechanism costs is told by running the same window without it ([`Mechanism`]): the difference is
+//! what it costs here, beside everything else that goes on. Two mechanisms that hide behind one another both
+//! cost nothing alone.
+//!
+//! Left out: the instruction cache and windows of decoded code, memory that other cores write, assists
+//! (denormal numbers), 4 KiB aliases, huge pages, the clock. Lines that a window touches first are taken for
+//! being where the whole window fits. A model, no measurement: whoever names a cause by it holds its ratio
+//! against the measured one first.
+//! Literature: H. Wong, "Measuring Reorder Buffer Capacity" (2013) and "Store-to-Load Forwarding and Memory
+//! Disambiguation in x86 Processors" (2014); A. Abel and J. Reineke, "uiCA" (2022).
+
+mod account;
+mod memory;
+mod ops;
+mod predictor;
+mod program;
+mod slots;
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub use account::{Account, account};
+pub use program::{Program, WindowCode};
+
+use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
+use crate::model::Avma;
+use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
+use memory::{DataCaches, LINE_BYTES, Level};
+use ops::{Flow, Op, REGISTERS};
+use predictor::Predictor;
+use slots::Slots;
+
+/// Wider accesses are made of many and are not forwarded.
+const WIDEST_BYTES: u32 = 64;
+/// Lines of a wide access that are looked up.
+const MOST_LINES: u64 = 1024;
+/// From a store's commit to the value of a load that waited for it.
+const BEHIND_COMMIT_CYCLES: u64 = 12;
+/// What an access across two pages takes longer.
+const PAGE_SPLIT_CYCLES: u64 = 20;
+/// What the queue in front of dispatch holds, in cycles of fetching.
+const FETCHED_AHEAD_CYCLES: u64 = 12;
+/// Bits of the ports that loads and stores use; the table's operations use others.
+const LOAD_PORTS: [u16; 4] = [1 << 5, 1 << 6, 1 << 7, 1 << 15];
+const STORE_PORTS: [u16; 2] = [1 << 12, 1 << 13];
+/// Stores in flight are found by their line; a power of two.
+const STORE_LINES: usize = 1024;
+
+/// What the model can be run without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mechanism {
+    /// Loads that wait for stores which cannot serve them.
+    BlockedLoads,
+    /// Branches that go elsewhere than predicted.
+    MispredictedBranches,
+    /// Lines and translations that are not in the first cache and TLB.
+    DataCacheMisses,
+    /// Accesses across two lines or pages.
+    SplitAccesses,
+    /// Divisions and roots, of integers and of floating-point numbers.
+    Divisions,
+    /// Atomic operations and fences.
+    LockedOperations,
+    /// String instructions and others that microcode executes.
+    Microcode,
+    /// Results that the next instruction has to wait for, apart from all of the above.
+    LongChains,
+    /// Units that more instructions want than there are.
+    BusyPorts,
+}
+
+impl Mechanism {
+    /// All of them, in the order in which a tie is decided.
+    pub const ALL: [Self; 9] = [
+        Self::BlockedLoads,
+        Self::MispredictedBranches,
+        Self::DataCacheMisses,
+        Self::SplitAccesses,
+        Self::Divisions,
+        Self::LockedOperations,
+        Self::Microcode,
+        Self::LongChains,
+        Self::BusyPorts,
+    ];
+
+    /// Whether single executions can be counted that have it.
+    #[must_use]
+    pub fn has_events(self) -> bool {
+        !matches!(self, Self::LongChains | Self::BusyPorts)
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BlockedLoads => "blocked loads",
+            Self::MispredictedBranches => "mispredicted branches",
+            Self::DataCacheMisses => "data cache and TLB misses",
+            Self::SplitAccesses => "accesses across lines",
+            Self::Divisions => "divisions and roots",
+            Self::LockedOperations => "atomic operations and fences",
+            Self::Microcode => "microcoded instructions",
+            Self::LongChains => "longer dependency chains",
+            Self::BusyPorts => "busy execution units",
+        })
+    }
+}
+
+/// A core that runs the window of a [`Program`].
+pub struct Core<'a> {
+    program: &'a Program,
+    shape: CoreShape,
+    rule: ForwardingRule,
+    blocked_cycles: u64,
+    split_cycles: u64,
+    strings: [StringCosts; 2],
+    without: Option<Mechanism>,
+    /// Instructions that warm it up and are not accounted.
+    warm_up: u64,
+    instructions: u64,
+    accounts: Vec<Account>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Store {
+    address: u64,
+    size_bytes: u32,
+    /// When its value is known.
+    value: u64,
+    /// When the store queue has it.
+    data: u64,
+    /// [`Op::place`], and how often its base had been written.
+    place: (u64, u64),
+    /// When it is in the cache.
+    commit: u64,
+}
+
+/// What stores in flight give to a load.
+enum Served {
+    /// The value itself, while renaming.
+    Renamed(u64),
+    /// It cannot be there before.
+    At(u64),
+}
+
+struct State {
+    registers: [u64; REGISTERS],
+    /// How often each was written.
+    writes: [u64; REGISTERS],
+    /// The cycle of dispatch, and how many were dispatched in it.
+    dispatch: (u64, u32),
+    /// When the latest block was fetched.
+    fetch: u64,
+    retire: (u64, u32),
+    /// When what left the window retired, by number modulo the window.
+    window: Vec<u64>,
+    dispatched: u64,
+    loads: Vec<u64>,
+    loaded: u64,
+    stores: Vec<Store>,
+    stored: u64,
+    /// By line: when the last store to it is in the cache.
+    store_lines: Vec<u64>,
+    /// Loads start behind this.
+    barrier: u64,
+    /// When the units are free that are not pipelined: for integers, for floating point.
+    units: [u64; 2],
+    slots: Slots,
+    caches: DataCaches,
+    predictor: Predictor,
+    /// The last instruction, if it may have gone elsewhere, and when that is known.
+    branch: Option<(u32, u64)>,
+}
+
+impl<'a> Core<'a> {
+    /// A core of this design that never saw the program before; the first `warm_up` instructions are run
+    /// and not accounted.
+    #[must_use]
+    pub fn new(
+        design: &Design,
+        program: &'a Program,
+        without: Option<Mechanism>,
+        warm_up: u64,
+    ) -> Self {
+        let shape = design.core().value;
+        let middle = |low: f64, high: f64| ((low + high) / 2.0).round().clamp(0.0, 1000.0) as u64;
+        let blocked = &design.store_forward_blocked_cycles;
+        let split = design.line_split_price();
+        Self {
+            state: State::new(&shape, program.lines),
+            rule: design.forwarding_rule,
+            blocked_cycles: middle(blocked.low_cycles, blocked.high_cycles),
+            split_cycles: middle(split.low_cycles, split.high_cycles),
+            strings: [design.string_move_costs(), design.string_store_costs()],
+            shape,
+            program,
+            without,
+            warm_up,
+            instructions: 0,
+            accounts: vec![Account::default(); program.ops.len()],
+        }
+    }
+
+    /// Every instruction of the window with what became of it.
+    pub fn accounts(&self) -> impl Iterator<Item = (Avma, &Account)> {
+        self.program.ops.iter().map(|op| op.address).zip(&self.accounts)
+    }
+
+    /// Instructions that were accounted.
+    #[must_use]
+    pub fn instructions(&self) -> u64 {
+        self.instructions.saturating_sub(self.warm_up)
+    }
+
+    /// Cycles of what was accounted.
+    #[must_use]
+    pub fn cycles(&self) -> u64 {
+        self.accounts.iter().map(|account| account.cycles).sum()
+    }
+
+    fn has(&self, mechanism: Mechanism) -> bool {
+        self.without != Some(mechanism)
+    }
+
+    fn event(&mut self, op: u32, mechanism: Mechanism) {
+        if self.instructions > self.warm_up {
+            self.accounts[op as usize].events[mechanism as usize] += 1;
+        }
+    }
+
+    /// The branch before went to `to`: was that predicted?
+    fn resolve(&mut self, to: Avma) {
+        let Some((number, known_at)) = self.state.branch.take() else { return };
+        let op = &self.program.ops[number as usize];
+        let predictor = &mut self.state.predictor;
+        let right = match op.flow {
+            Flow::On | Flow::Jump => true,
+            Flow::Either => predictor.direction(op.address, to != op.next),
+            Flow::IndirectJump => predictor.target(op.address, to),
+            Flow::Return => predictor.ret(to),
+            Flow::Call => {
+                predictor.call(op.next);
+                true
+            }
+            Flow::IndirectCall => {
+                let right = predictor.target(op.address, to);
+                predictor.call(op.next);
+                right
+            }
+        };
+        let taken = to != op.next;
+        if !right && self.has(Mechanism::MispredictedBranches) {
+            self.event(number, Mechanism::MispredictedBranches);
+            self.state.hold_dispatch(known_at + u64::from(self.shape.mispredict_cycles));
+            self.state.fetch = self.state.dispatch.0;
+        } else if taken {
+            // One taken branch a cycle, and not more than the queue in front of dispatch ahead of it.
+            let ahead = self.state.dispatch.0.saturating_sub(FETCHED_AHEAD_CYCLES);
+            self.state.fetch = (self.state.fetch + 1).max(ahead);
+            self.state.hold_dispatch(self.state.fetch);
+        }
+    }
+
+    fn execute(&mut self, number: u32, accesses: &[MemoryAccess]) {
+        let program = self.program;
+        let op = &program.ops[number as usize];
+        self.instructions += 1;
+        let row = self.shape.execution(op.class);
+        let operations = if op.joined { 0 } else { u32::from(row.operations) };
+        let dispatched = self.state.dispatch(&self.shape, operations);
+        if op.repeats {
+            self.repeat(number, dispatched, accesses);
+            return;
+        }
+        let ready = |registers: &[u64; REGISTERS], mut set: u64| {
+            let mut at = dispatched + 1;
+            while set != 0 {
+                at = at.max(registers[set.trailing_zeros() as usize]);
+                set &= set - 1;
+            }
+            at
+        };
+        let addresses = ready(&self.state.registers, op.addresses);
+        let mut inputs = ready(&self.state.registers, op.inputs);
+        let is_fence = op.class == OpClass::Fence && self.has(Mechanism::LockedOperations);
+        if is_fence {
+            inputs = inputs.max(self.state.retire.0).max(self.state.last_commit());
+        }
+        let mut loaded = 0;
+        for access in accesses.iter().filter(|access| access.kind == AccessKind::Load) {
+            loaded = loaded.max(self.load(number, op, access, addresses));
+        }
+        let ready = inputs.max(loaded);
+        let done = self.compute(number, op, dispatched, ready);
+        if is_fence {
+            self.state.barrier = done;
+        }
+        let mut set = op.outputs;
+        while set != 0 {
+            self.state.registers[set.trailing_zeros() as usize] = done;
+            self.state.writes[set.trailing_zeros() as usize] += 1;
+            set &= set - 1;
+        }
+        let mut complete = done;
+        let mut data = 0;
+        let stores = || accesses.iter().filter(|access| access.kind == AccessKind::Store);
+        if stores().next().is_some() {
+            let ports = ports(&STORE_PORTS, self.shape.stores_per_cycle);
+            data = self.take(ports, done.max(addresses));
+            complete = complete.max(data);
+        }
+        self.retire(number, complete + 1);
+        for access in accesses {
+            match access.kind {
+                AccessKind::Load => self.state.leave_load_queue(),
+                AccessKind::Store => self.store(number, access, done, data),
+            }
+        }
+        if op.flow != Flow::On {
+            self.state.branch = Some((number, done));
+        }
+    }
+
+    fn take(&mut self, ports: u16, cycle: u64) -> u64 {
+        match self.has(Mechanism::BusyPorts) {
+            true => self.state.slots.take(ports, cycle),
+            false => cycle,
+        }
+    }
+
+    /// How long what needs a result waits for it.
+    fn latency(&self, cycles: u8) -> u64 {
+        if self.has(Mechanism::LongChains) { u64::from(cycles) } else { 0 }
+    }
+
+    /// When the result is there.
+    fn compute(&mut self, number: u32, op: &Op, dispatched: u64, ready: u64) -> u64 {
+        if op.zeroes {
+            return dispatched;
+        }
+        let row = self.shape.execution(op.class);
+        let slow = match op.class {
+            OpClass::Renamed => return ready,
+            OpClass::Divide32
+            | OpClass::Divide64
+            | OpClass::FloatDivide32
+            | OpClass::FloatDivide64 => Mechanism::Divisions,
+            OpClass::Fence => Mechanism::LockedOperations,
+            OpClass::Microcode => Mechanism::Microcode,
+            _ => return self.take(row.ports, ready) + self.latency(row.latency_cycles),
+        };
+        self.event(number, slow);
+        if !self.has(slow) {
+            return self.take(row.ports, ready) + 1;
+        }
+        let unit = usize::from(matches!(op.class, OpClass::FloatDivide32 | OpClass::FloatDivide64));
+        let start = self.take(row.ports, ready.max(self.state.units[unit]));
+        self.state.units[unit] = start + u64::from(row.busy_cycles);
+        start + u64::from(row.latency_cycles)
+    }
+
+    /// When the value of a load is there.
+    fn load(&mut self, number: u32, op: &Op, access: &MemoryAccess, ready: u64) -> u64 {
+        let loads = self.state.loads.len() as u64;
+        let oldest = self.state.loads[(self.state.loaded % loads) as usize];
+        let ready = ready.max(oldest).max(self.state.barrier);
+        let ports = ports(&LOAD_PORTS, self.shape.loads_per_cycle);
+        let start = self.take(ports, ready);
+        let latency = self.latency(match op.loads_vector {
+            true => self.shape.vector_load_cycles,
+            false => self.shape.load_cycles,
+        });
+        let mut done = self.fetch(number, access, start) + latency;
+        if self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses) {
+            self.event(number, Mechanism::SplitAccesses);
+            let start = self.take(ports, start);
+            let extra =
+                if self.crosses(access, 4096) { PAGE_SPLIT_CYCLES } else { self.split_cycles };
+            done = done.max(start + latency + extra);
+        }
+        if access.size_bytes > WIDEST_BYTES {
+            return done;
+        }
+        match self.from_stores(number, op, access, start) {
+            Served::Renamed(at) => at,
+            Served::At(at) => done.max(at),
+        }
+    }
+
+    fn crosses(&self, access: &MemoryAccess, bytes: u64) -> bool {
+        access.address.0 % bytes + u64::from(access.size_bytes) > bytes
+    }
+
+    /// When all lines of an access are in the first cache.
+    fn fetch(&mut self, number: u32, access: &MemoryAccess, at: u64) -> u64 {
+        if !self.has(Mechanism::DataCacheMisses) {
+            return at;
+        }
+        let first = access.address.0 / LINE_BYTES;
+        let last = access.address.0.wrapping_add(u64::from(access.size_bytes) - 1) / LINE_BYTES;
+        let mut there_at = at;
+        let mut missed = false;
+        for line in (first..=last.max(first)).take(MOST_LINES as usize) {
+            let fetched = self.state.caches.fetch(Avma(line * LINE_BYTES), at);
+            there_at = there_at.max(fetched.there_at);
+            missed |= fetched.level > Level::First || fetched.walked;
+        }
+        if missed {
+            self.event(number, Mechanism::DataCacheMisses);
+        }
+        there_at
+    }
+
+    /// When the bytes are there that come from stores in flight; 0 where none do.
+    fn from_stores(&mut self, number: u32, op: &Op, access: &MemoryAccess, start: u64) -> Served {
+        let (low, high) = (access.address.0, access.address.0 + u64::from(access.size_bytes));
+        let in_flight =
+            |at: u64| self.state.store_lines[(at / LINE_BYTES) as usize % STORE_LINES] > start;
+        if !in_flight(low) && !in_flight(high - 1) {
+            return Served::At(0);
+        }
+        let place = (op.place, self.state.writes[usize::from(op.base)]);
+        let stores = self.state.stores.len() as u64;
+        let oldest = self.state.stored.saturating_sub(stores);
+        let (mut done, mut blocked) = (0, false);
+        for n in (oldest..self.state.stored).rev() {
+            let store = self.state.stores[(n % stores) as usize];
+            if store.commit <= start {
+                break;
+            }
+            if store.address >= high || store.address + u64::from(store.size_bytes) <= low {
+                continue;
+            }
+            let offset = low.wrapping_sub(store.address).cast_signed();
+            let forwards = store.size_bytes <= WIDEST_BYTES
+                && self.rule.forwards(offset, store.size_bytes as u16, access.size_bytes as u16);
+            if forwards
+                && !blocked
+                && self.shape.renames_memory
+                && op.place != 0
+                && place == store.place
+            {
+                return Served::Renamed(store.value);
+            }
+            done = done.max(store.data + self.latency(self.shape.forward_cycles));
+            if forwards && !blocked {
+                break;
+            }
+            blocked = true;
+            if self.has(Mechanism::BlockedLoads) {
+                done = done.max(store.data + self.blocked_cycles);
+                done = done.max(store.commit + BEHIND_COMMIT_CYCLES);
+            }
+            let covers =
+                store.address <= low && store.address + u64::from(store.size_bytes) >= high;
+            if covers {
+                break;
+            }
+        }
+        if blocked {
+            self.event(number, Mechanism::BlockedLoads);
+        }
+        Served::At(done)
+    }
+
+    fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {
+        let there_at = self.fetch(number, access, data);
+        let mut commit = (self.state.last_commit() + 1).max(self.state.retire.0 + 2).max(there_at);
+        if self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses) {
+            self.event(number, Mechanism::SplitAccesses);
+            commit += if self.crosses(access, 4096) { PAGE_SPLIT_CYCLES } else { 1 };
+        }
+        let op = &self.program.ops[number as usize];
+        let place = (op.place, self.state.writes[usize::from(op.base)]);
+        let entries = self.state.stores.len() as u64;
+        let slot = (self.state.stored % entries) as usize;
+        // A store waits for an entry of the queue.
+        let freed = self.state.stores[slot].commit;
+        self.state.hold_dispatch(freed);
+        self.state.stores[slot] = Store {
+            address: access.address.0,
+            size_bytes: access.size_bytes,
+            value,
+            data,
+            place,
+            commit,
+        };
+        self.state.stored += 1;
+        let last = access.address.0 + u64::from(access.size_bytes.min(WIDEST_BYTES)) - 1;
+        for at in [access.address.0, last] {
+            self.state.store_lines[(at / LINE_BYTES) as usize % STORE_LINES] = commit;
+        }
+    }
+
+    /// A string instruction: microcode that holds up what follows.
+    fn repeat(&mut self, number: u32, dispatched: u64, accesses: &[MemoryAccess]) {
+        let bytes = accesses.iter().map(|access| u64::from(access.size_bytes)).max().unwrap_or(0);
+        let loads = accesses.iter().any(|access| access.kind == AccessKind::Load);
+        let costs = &self.strings[usize::from(!loads)];
+        // Without microcode, as vector moves would do it.
+        let cycles = match self.has(Mechanism::Microcode) {
+            true => costs.rep_cycles(bytes) as u64,
+            false => 1 + bytes / 32,
+        };
+        self.event(number, Mechanism::Microcode);
+        let mut done = dispatched + cycles;
+        let op = &self.program.ops[number as usize];
+        for access in accesses {
+            done = done.max(self.fetch(number, access, dispatched));
+            if access.kind == AccessKind::Load && access.size_bytes <= WIDEST_BYTES {
+                let (Served::Renamed(at) | Served::At(at)) =
+                    self.from_stores(number, op, access, dispatched);
+                done = done.max(at + cycles);
+            }
+        }
+        self.state.hold_dispatch(done);
+        for register in [1, 6, 7] {
+            self.state.registers[register] = done;
+        }
+        self.retire(number, done);
+    }
+
+    fn retire(&mut self, number: u32, complete: u64) {
+        let (before, width) = (self.state.retire.0, self.shape.retire_width);
+        let (cycle, retired) = &mut self.state.retire;
+        if complete > *cycle {
+            (*cycle, *retired) = (complete, 0);
+        } else if *retired >= width {
+            (*cycle, *retired) = (*cycle + 1, 0);
+        }
+        *retired += 1;
+        let now = *cycle;
+        let window = self.state.window.len() as u64;
+        self.state.window[(self.state.dispatched % window) as usize] = now;
+        self.state.dispatched += 1;
+        if self.instructions > self.warm_up {
+            let account = &mut self.accounts[number as usize];
+            account.executions += 1;
+            account.cycles += now - before;
+        }
+    }
+}
+
+fn ports(all: &[u16], count: u32) -> u16 {
+    all.iter().take(count.max(1) as usize).fold(0, |set, port| set | port)
+}
+
+impl State {
+    fn new(shape: &CoreShape, lines: u64) -> Self {
+        Self {
+            registers: [0; REGISTERS],
+            writes: [0; REGISTERS],
+            dispatch: (0, 0),
+            fetch: 0,
+            retire: (0, 0),
+            window: vec![0; shape.reorder_window.max(1) as usize],
+            dispatched: 0,
+            loads: vec![0; shape.load_queue.max(1) as usize],
+            loaded: 0,
+            stores: vec![Store::default(); shape.store_queue.max(1) as usize],
+            stored: 0,
+            store_lines: vec![0; STORE_LINES],
+            barrier: 0,
+            units: [0; 2],
+            slots: Slots::new(),
+            caches: DataCaches::new(shape, lines),
+            predictor: Predictor::new(),
+            branch: None,
+        }
+    }
+
+    fn hold_dispatch(&mut self, until: u64) {
+        if until > self.dispatch.0 {
+            self.dispatch = (until, 0);
+        }
+    }
+
+    fn leave_load_queue(&mut self) {
+        let entries = self.loads.len() as u64;
+        self.loads[(self.loaded % entries) as usize] = self.retire.0;
+        self.loaded += 1;
+    }
+
+    fn last_commit(&self) -> u64 {
+        match self.stored.checked_sub(1) {
+            Some(last) => self.stores[(last % self.stores.len() as u64) as usize].commit,
+            None => 0,
+        }
+    }
+
+    /// The cycle in which the next instruction is dispatched.
+    fn dispatch(&mut self, shape: &CoreShape, operations: u32) -> u64 {
+        let window = self.window.len() as u64;
+        self.hold_dispatch(self.window[(self.dispatched % window) as usize]);
+        if operations > 0 && self.dispatch.1 >= shape.dispatch_width {
+            self.dispatch = (self.dispatch.0 + 1, 0);
+        }
+        self.dispatch.1 += operations;
+        if self.dispatch.1 > shape.dispatch_width {
+            // What takes more slots than a cycle has goes on in the next ones.
+            let over = self.dispatch.1 - shape.dispatch_width;
+            let cycles = over.div_ceil(shape.dispatch_width);
+            self.dispatch =
+                (self.dispatch.0 + u64::from(cycles), over - (cycles - 1) * shape.dispatch_width);
+        }
+        self.slots.forget_before(self.dispatch.0);
+        self.dispatch.0
+    }
+}
+
+impl Sink for Core<'_> {
+    fn describe(&mut self, _id: BlockId, _block: &Block) {}
+
+    fn restart(&mut self) {
+        self.state = State::new(&self.shape, self.program.lines);
+        self.accounts.fill(Account::default());
+        self.instructions = 0;
+    }
+
+    fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
+        let program = self.program;
+        let Some(ops) = program.blocks.get(id.0 as usize) else { return };
+        if let Some(first) = ops.first() {
+            self.resolve(program.ops[*first as usize].address);
+        }
+        let mut rest = accesses;
+        for (index, number) in ops.iter().enumerate() {
+            let own = rest.iter().take_while(|access| access.insn as usize == index).count();
+            let (these, others) = rest.split_at(own);
+            rest = others;
+            self.execute(*number, these);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,426 @@
+//! What an instruction is to the core: operands, class, where it may go.
+
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic as I,
+    OpAccess, OpKind, Register,
+};
+
+use crate::machine::OpClass;
+use crate::model::Avma;
+
+/// A set of registers, a bit each.
+pub(super) type Registers = u64;
+const FLAGS: u32 = 57;
+const MMX: u32 = 58;
+const X87: u32 = 59;
+/// How many registers the sets know.
+pub(super) const REGISTERS: usize = 64;
+
+/// Where an instruction may lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// To the next one.
+    On,
+    /// A conditional jump.
+    Either,
+    /// A jump to a fixed place.
+    Jump,
+    /// A call of a fixed place.
+    Call,
+    /// A jump to a place that was computed.
+    IndirectJump,
+    /// A call of one.
+    IndirectCall,
+    /// To where the call came from.
+    Return,
+}
+
+/// One instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Op {
+    pub address: Avma,
+    /// The instruction behind it.
+    pub next: Avma,
+    pub class: OpClass,
+    pub flow: Flow,
+    /// What the result needs.
+    pub inputs: Registers,
+    /// What its addresses need.
+    pub addresses: Registers,
+    pub outputs: Registers,
+    /// Whether what it loads goes into a vector register.
+    pub loads_vector: bool,
+    /// Whether the result is the loaded value itself, or the stored value the operand itself.
+    pub only_moves: bool,
+    /// Whether the result depends on nothing.
+    pub zeroes: bool,
+    /// Whether it is the second of two that the front end joins.
+    pub joined: bool,
+    /// Whether it repeats by microcode.
+    pub repeats: bool,
+    /// The place in memory as it is written: equal for equal base and displacement, 0 for all others.
+    pub place: u64,
+    /// The base register of `place`, as an index.
+    pub base: u8,
+}
+
+impl Op {
+    /// An instruction whose bytes could not be read: one cycle, no operands.
+    pub(super) fn unknown(address: Avma, size_bytes: u8) -> Self {
+        Self {
+            address,
+            next: address.offset(i64::from(size_bytes)),
+            class: OpClass::Integer,
+            flow: Flow::On,
+            inputs: 0,
+            addresses: 0,
+            outputs: 0,
+            loads_vector: false,
+            only_moves: false,
+            zeroes: false,
+            joined: false,
+            repeats: false,
+            place: 0,
+            base: 0,
+        }
+    }
+
+    /// Takes an instruction apart.
+    pub(super) fn of(bytes: &[u8], address: Avma, factory: &mut InstructionInfoFactory) -> Self {
+        let raw = Decoder::with_ip(64, bytes, address.0, DecoderOptions::NONE).decode();
+        let base = Self::unknown(address, bytes.len() as u8);
+        if raw.is_invalid() {
+            return base;
+        }
+        let explicit = explicit(&raw);
+        let zeroes = is_zeroing(&raw);
+        let only_moves = is_plain_move(&raw);
+        let touches_memory = (0..raw.op_count()).any(|o| raw.op_kind(o) == OpKind::Memory);
+        let class = match class(&raw, explicit) {
+            _ if raw.mnemonic() == I::Nop || zeroes => OpClass::Renamed,
+            _ if only_moves && (touches_memory || is_renamed(&raw)) => OpClass::Renamed,
+            class => class,
+        };
+        let operands = operands(&raw, explicit, factory);
+        Self {
+            class,
+            flow: flow(&raw),
+            inputs: if zeroes { 0 } else { operands.inputs },
+            addresses: operands.addresses,
+            outputs: operands.outputs,
+            loads_vector: explicit & VECTORS != 0,
+            only_moves,
+            zeroes,
+            place: place(&raw),
+            base: bit(raw.memory_base()).trailing_zeros().min(63) as u8,
+            repeats: raw.is_string_instruction()
+                && (raw.has_rep_prefix() || raw.has_repne_prefix()),
+            ..base
+        }
+    }
+}
+
+fn place(raw: &Instruction) -> u64 {
+    let has_memory = (0..raw.op_count()).any(|o| raw.op_kind(o) == OpKind::Memory);
+    if !has_memory || raw.memory_index() != Register::None || raw.is_string_instruction() {
+        return 0;
+    }
+    (raw.memory_base() as u64 + 1) << 48 ^ raw.memory_displacement64()
+}
+
+const VECTORS: Registers = 0xffff_ffff << 16;
+const GENERAL: Registers = 0xffff;
+
+fn bit(register: Register) -> Registers {
+    let full = register.full_register();
+    let number = full.number() as u32;
+    match full {
+        r if r.is_gpr64() => 1 << number,
+        r if r.is_xmm() || r.is_ymm() || r.is_zmm() => 1 << (16 + number),
+        r if r.is_k() => 1 << (48 + number),
+        r if r.is_mm() => 1 << MMX,
+        r if r.is_st() => 1 << X87,
+        _ => 0,
+    }
+}
+
+fn explicit(raw: &Instruction) -> Registers {
+    (0..raw.op_count())
+        .filter(|operand| raw.op_kind(*operand) == OpKind::Register)
+        .fold(0, |all, operand| all | bit(raw.op_register(operand)))
+}
+
+struct Operands {
+    inputs: Registers,
+    addresses: Registers,
+    outputs: Registers,
+}
+
+fn operands(
+    raw: &Instruction,
+    explicit: Registers,
+    factory: &mut InstructionInfoFactory,
+) -> Operands {
+    let info = factory.info(raw);
+    let mut addresses = 0;
+    for memory in info.used_memory() {
+        addresses |= bit(memory.base()) | bit(memory.index());
+    }
+    // The stack pointer of a push or a pop is kept while renaming.
+    let stack = raw.is_stack_instruction().then(|| bit(Register::RSP)).unwrap_or(0);
+    let (mut inputs, mut outputs) = (0, 0);
+    for used in info.used_registers() {
+        use OpAccess as A;
+        let (register, access) = (used.register(), used.access());
+        let reads = matches!(
+            access,
+            A::Read | A::CondRead | A::ReadWrite | A::ReadCondWrite | A::CondWrite
+        );
+        let writes = matches!(access, A::Write | A::CondWrite | A::ReadWrite | A::ReadCondWrite);
+        let keeps_a_part = writes && register.is_gpr() && register.size() < 4;
+        if reads || keeps_a_part {
+            inputs |= bit(register);
+        }
+        if writes {
+            outputs |= bit(register);
+        }
+    }
+    if raw.mnemonic() != I::Lea {
+        inputs &= !addresses | explicit;
+    } else {
+        inputs |= addresses;
+        addresses = 0;
+    }
+    if raw.rflags_read() != 0 {
+        inputs |= 1 << FLAGS;
+    }
+    if raw.rflags_modified() != 0 {
+        outputs |= 1 << FLAGS;
+    }
+    Operands { inputs: inputs & !stack, addresses: addresses & !stack, outputs: outputs & !stack }
+}
+
+fn flow(raw: &Instruction) -> Flow {
+    match raw.flow_control() {
+        FlowControl::ConditionalBranch => Flow::Either,
+        FlowControl::UnconditionalBranch => Flow::Jump,
+        FlowControl::IndirectBranch => Flow::IndirectJump,
+        FlowControl::IndirectCall => Flow::IndirectCall,
+        FlowControl::Return => Flow::Return,
+        FlowControl::Call if raw.mnemonic() == I::Call => Flow::Call,
+        _ => Flow::On,
+    }
+}
+
+/// Whether the result is zero, or all ones, whatever was in the registers.
+fn is_zeroing(raw: &Instruction) -> bool {
+    let register = |operand| raw.op_kind(operand) == OpKind::Register;
+    let same = match raw.op_count() {
+        2 => register(0) && register(1) && raw.op_register(0) == raw.op_register(1),
+        3 => register(1) && register(2) && raw.op_register(1) == raw.op_register(2),
+        _ => false,
+    };
+    use I::*;
+    same && matches!(
+        raw.mnemonic(),
+        Xor | Sub
+            | Pxor
+            | Xorps
+            | Xorpd
+            | Vpxor
+            | Vxorps
+            | Vxorpd
+            | Vpxord
+            | Vpxorq
+            | Psubb
+            | Psubw
+            | Psubd
+            | Psubq
+            | Vpsubb
+            | Vpsubw
+            | Vpsubd
+            | Vpsubq
+            | Pcmpeqb
+            | Pcmpeqw
+            | Pcmpeqd
+            | Vpcmpeqb
+            | Vpcmpeqw
+            | Vpcmpeqd
+    )
+}
+
+/// A move that changes nothing of what it moves.
+fn is_plain_move(raw: &Instruction) -> bool {
+    use I::*;
+    matches!(
+        raw.mnemonic(),
+        Mov | Movzx
+            | Movsx
+            | Movsxd
+            | Movbe
+            | Push
+            | Pop
+            | Movd
+            | Movq
+            | Movss
+            | Movsd
+            | Movaps
+            | Movapd
+            | Movups
+            | Movupd
+            | Movdqa
+            | Movdqu
+            | Lddqu
+            | Vmovd
+            | Vmovq
+            | Vmovss
+            | Vmovsd
+            | Vmovaps
+            | Vmovapd
+            | Vmovups
+            | Vmovupd
+            | Vmovdqa
+            | Vmovdqu
+            | Vmovdqu8
+            | Vmovdqu16
+            | Vmovdqu32
+            | Vmovdqu64
+            | Vmovdqa32
+            | Vmovdqa64
+            | Vbroadcastss
+            | Vbroadcastsd
+            | Vpbroadcastd
+            | Vpbroadcastq
+            | Movntdq
+            | Movntps
+            | Movnti
+    ) && !(raw.mnemonic() == Movsd && raw.is_string_instruction())
+}
+
+/// A move between whole registers of one file, which only renames.
+fn is_renamed(raw: &Instruction) -> bool {
+    let last = raw.op_count().saturating_sub(1);
+    let (to, from) = (raw.op0_register(), raw.op_register(last));
+    let whole = matches!(raw.mnemonic(), I::Mov) && to.size() >= 4;
+    let vector = to.is_xmm() || to.is_ymm() || to.is_zmm();
+    raw.op_kind(last) == OpKind::Register
+        && to != Register::None
+        && ((whole && to.is_gpr() && from.is_gpr() && to != from)
+            || (vector
+                && from.size() == to.size()
+                && !matches!(raw.mnemonic(), I::Movss | I::Movsd | I::Vmovss | I::Vmovsd)))
+}
+
+fn class(raw: &Instruction, explicit: Registers) -> OpClass {
+    use I::*;
+    use OpClass as C;
+    let vector = explicit & VECTORS != 0;
+    let crosses = vector && explicit & GENERAL != 0;
+    let is_wide = raw.op0_register().size() == 8 || raw.memory_size().size() == 8;
+    if raw.has_lock_prefix() || (raw.mnemonic() == Xchg && raw.op0_kind() == OpKind::Memory) {
+        return C::Fence;
+    }
+    match raw.mnemonic() {
+        Mfence | Lfence | Sfence => C::Fence,
+        Imul | Mul | Mulx | Popcnt | Tzcnt | Lzcnt | Bsf | Bsr | Pdep | Pext | Crc32 | Shld
+        | Shrd => C::Multiply,
+        Div | Idiv if is_wide => C::Divide64,
+        Div | Idiv => C::Divide32,
+        Shl | Shr | Sar | Rol | Ror | Rcl | Rcr | Shlx | Shrx | Sarx | Rorx | Bt | Bts | Btr
+        | Btc => C::Shift,
+        Lea if is_slow_address(raw) => C::SlowAddress,
+        Movd | Movq | Vmovd | Vmovq | Movmskps | Movmskpd | Pmovmskb | Vmovmskps | Vmovmskpd
+        | Vpmovmskb | Pinsrb | Pinsrw | Pinsrd | Pinsrq | Vpinsrb | Vpinsrd | Vpinsrq | Pextrb
+        | Pextrw | Pextrd | Pextrq | Vpextrb | Vpextrd | Vpextrq
+            if crosses =>
+        {
+            C::Cross
+        }
+        Divss | Divps | Vdivss | Vdivps | Sqrtss | Sqrtps | Vsqrtss | Vsqrtps => C::FloatDivide32,
+        Divsd | Divpd | Vdivsd | Vdivpd | Sqrtsd | Sqrtpd | Vsqrtsd | Vsqrtpd => C::FloatDivide64,
+        Addss | Addsd | Addps | Addpd | Subss | Subsd | Subps | Subpd | Vaddss | Vaddsd
+        | Vaddps | Vaddpd | Vsubss | Vsubsd | Vsubps | Vsubpd | Minss | Minsd | Minps | Minpd
+        | Maxss | Maxsd | Maxps | Maxpd | Vminss | Vminsd | Vminps | Vminpd | Vmaxss | Vmaxsd
+        | Vmaxps | Vmaxpd | Cmpss | Cmpps | Cmppd | Comiss | Comisd | Ucomiss | Ucomisd
+        | Vcomiss | Vcomisd | Vucomiss | Vucomisd | Haddps | Haddpd => C::FloatAdd,
+        Mulss | Mulsd | Mulps | Mulpd | Vmulss | Vmulsd | Vmulps | Vmulpd => C::FloatMultiply,
+        Cvtsi2ss | Cvtsi2sd | Cvttss2si | Cvttsd2si | Cvtss2sd | Cvtsd2ss | Cvtdq2ps | Cvtdq2pd
+        | Cvttps2dq | Vcvtsi2ss | Vcvtsi2sd | Vcvttss2si | Vcvttsd2si | Vcvtss2sd | Vcvtsd2ss
+        | Vcvtdq2ps | Vcvtdq2pd | Vcvttps2dq | Cvtsd2si | Cvtss2si | Roundsd | Roundss
+        | Vroundsd => C::Convert,
+        Pmulld | Vpmulld | Pmullw | Vpmullw | Pmaddwd | Vpmaddwd | Pmuludq | Vpmuludq | Pmulhw
+        | Pmulhuw | Pmaddubsw | Vpmaddubsw | Psadbw | Vpsadbw | Pclmulqdq | Vpclmulqdq | Aesenc
+        | Aesdec | Vaesenc => C::VectorMultiply,
+        Pshufd | Pshufb | Pshuflw | Pshufhw | Vpshufd | Vpshufb | Shufps | Shufpd | Vshufps
+        | Palignr | Vpalignr | Punpcklbw | Punpcklwd | Punpckldq | Punpcklqdq | Punpckhbw
+        | Punpckhwd | Punpckhdq | Punpckhqdq | Vpunpckldq | Vpunpcklqdq | Vpunpckhdq
+        | Vpunpckhqdq | Unpcklps | Unpcklpd | Unpckhps | Unpckhpd | Packuswb | Packssdw
+        | Packsswb | Packusdw | Vpackuswb | Vpackssdw | Pslldq | Psrldq | Vpslldq | Vpsrldq
+        | Movhlps | Movlhps | Pmovzxbw | Pmovzxbd | Pmovzxwd | Pmovzxdq | Pmovsxwd | Pmovsxdq
+        | Vpmovzxbw | Vpmovzxbd | Vpmovzxwd | Vpmovzxdq | Vextracti128 | Vextractf128
+        | Vinserti128 | Vinsertf128 | Vperm2i128 | Vpermd | Vpermq | Insertps => C::Shuffle,
+        Cpuid | Rdtsc | Rdtscp | Syscall | Xgetbv | Fsin | Fcos | Fptan | Fyl2x | F2xm1 | Fprem
+        | Fbstp | Maskmovdqu | Vpscatterdd | Enter | Rdrand | Rdseed => C::Microcode,
+        Fdiv | Fdivp | Fdivr | Fdivrp | Fidiv | Fsqrt => C::FloatDivide64,
+        Fadd | Faddp | Fsub | Fsubp | Fsubr | Fsubrp | Fcom | Fcomi | Fcomip | Fucomi | Fucomip => {
+            C::FloatAdd
+        }
+        Fmul | Fmulp => C::FloatMultiply,
+        _ if raw.flow_control() != FlowControl::Next => C::Branch,
+        _ if vector && is_fused_multiply(raw.code()) => C::FloatMultiply,
+        _ if vector => C::Vector,
+        _ => C::Integer,
+    }
+}
+
+fn is_fused_multiply(code: Code) -> bool {
+    let name = format!("{code:?}");
+    name.contains("Vfmadd")
+        || name.contains("Vfmsub")
+        || name.contains("Vfnmadd")
+        || name.contains("Vfnmsub")
+}
+
+/// Base, index and displacement together.
+fn is_slow_address(raw: &Instruction) -> bool {
+    raw.memory_base() != Register::None
+        && raw.memory_index() != Register::None
+        && raw.memory_displacement64() != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(bytes: &[u8]) -> Op {
+        Op::of(bytes, Avma(0x1000), &mut InstructionInfoFactory::new())
+    }
+
+    #[test]
+    fn moves_and_zeroing_need_no_unit() {
+        let (rax, rcx) = (1, 2);
+        let mov = op(&[0x48, 0x89, 0xc8]); // mov rax, rcx
+        assert_eq!((mov.class, mov.inputs, mov.outputs), (OpClass::Renamed, rcx, rax));
+        let xor = op(&[0x31, 0xc0]); // xor eax, eax
+        assert_eq!((xor.class, xor.inputs), (OpClass::Renamed, 0));
+        let load = op(&[0x8b, 0x04, 0x8f]); // mov eax, [rdi+rcx*4]
+        assert_eq!((load.class, load.addresses, load.inputs), (OpClass::Renamed, rcx | 1 << 7, 0));
+        let byte = op(&[0x88, 0xc8]); // mov al, cl
+        assert_eq!((byte.class, byte.inputs), (OpClass::Integer, rax | rcx));
+    }
+
+    #[test]
+    fn classes_follow_width_and_operands() {
+        assert_eq!(op(&[0xf7, 0xf1]).class, OpClass::Divide32); // div ecx
+        assert_eq!(op(&[0x48, 0xf7, 0xf1]).class, OpClass::Divide64); // div rcx
+        assert_eq!(op(&[0x48, 0x0f, 0xaf, 0xc1]).class, OpClass::Multiply); // imul rax, rcx
+        assert_eq!(op(&[0x66, 0x0f, 0x6e, 0xc1]).class, OpClass::Cross); // movd xmm0, ecx
+        assert_eq!(op(&[0xf0, 0xff, 0x07]).class, OpClass::Fence); // lock inc [rdi]
+        assert_eq!(op(&[0xc4, 0xe2, 0xf1, 0xb8, 0xc2]).class, OpClass::FloatMultiply); // vfmadd231pd
+        assert_eq!(op(&[0x48, 0x8d, 0x44, 0x0f, 0x08]).class, OpClass::SlowAddress); // lea rax, [rdi+rcx+8]
+        assert_eq!(op(&[0x75, 0x00]).flow, Flow::Either);
+        assert_eq!(op(&[0xff, 0xe0]).flow, Flow::IndirectJump);
+        assert_eq!(op(&[0x0f, 0x05]).class, OpClass::Microcode); // syscall
+        assert_eq!(op(&[]).class, OpClass::Integer);
+    }
+}

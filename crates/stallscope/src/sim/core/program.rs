@@ -1,0 +1,89 @@
+//! The instructions of a window, each taken apart once for all models that run on it.
+
+use iced_x86::InstructionInfoFactory;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::memory::LINE_BYTES;
+use super::ops::Op;
+use crate::code::x86;
+use crate::machine::Fusion;
+use crate::model::{Avma, Svma};
+use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
+
+/// What a recorded window consists of: the first pass over it collects it.
+#[derive(Default)]
+pub struct WindowCode {
+    blocks: Vec<Block>,
+    lines: FxHashSet<u64>,
+}
+
+/// The instructions of a window as the core sees them.
+pub struct Program {
+    pub(super) ops: Vec<Op>,
+    /// By number of the block: its instructions, as indices of `ops`.
+    pub(super) blocks: Vec<Vec<u32>>,
+    /// Lines of data that the window touches.
+    pub(super) lines: u64,
+    /// Instructions whose bytes could not be read.
+    pub unknown: usize,
+}
+
+impl Sink for WindowCode {
+    fn describe(&mut self, id: BlockId, block: &Block) {
+        let index = id.0 as usize;
+        if self.blocks.len() <= index {
+            self.blocks.resize(index + 1, Block::default());
+        }
+        self.blocks[index] = block.clone();
+    }
+
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    fn run(&mut self, _id: BlockId, accesses: &[MemoryAccess]) {
+        self.lines.extend(accesses.iter().map(|access| access.address.0 / LINE_BYTES));
+    }
+}
+
+impl WindowCode {
+    /// Takes the instructions apart; `code` gives the bytes of one, if it can.
+    #[must_use]
+    pub fn decode(self, fusion: Fusion, mut code: impl FnMut(Avma, u8) -> Vec<u8>) -> Program {
+        let mut factory = InstructionInfoFactory::new();
+        let mut numbers: FxHashMap<(Avma, u8), u32> = FxHashMap::default();
+        let mut program = Program {
+            ops: Vec::new(),
+            blocks: Vec::new(),
+            lines: self.lines.len() as u64,
+            unknown: 0,
+        };
+        for block in &self.blocks {
+            let mut ops = Vec::with_capacity(block.insns.len());
+            for insn in &block.insns {
+                let number = *numbers.entry((insn.address, insn.size_bytes)).or_insert_with(|| {
+                    let bytes = code(insn.address, insn.size_bytes);
+                    program.unknown += usize::from(bytes.is_empty());
+                    program.ops.push(match bytes.is_empty() {
+                        true => Op::unknown(insn.address, insn.size_bytes),
+                        false => Op::of(&bytes, insn.address, &mut factory),
+                    });
+                    program.ops.len() as u32 - 1
+                });
+                ops.push(number);
+            }
+            // The comparison and the jump that the front end makes one of stand last.
+            if let [.., compare, jump] = block.insns[..]
+                && let Some(last) = ops.last()
+            {
+                let mut bytes = code(compare.address, compare.size_bytes);
+                bytes.extend(code(jump.address, jump.size_bytes));
+                let joined = x86::jumps(&bytes, Svma(compare.address.0), fusion);
+                program.ops[*last as usize].joined =
+                    joined.last().is_some_and(|jump| jump.start != jump.insn);
+            }
+            program.blocks.push(ops);
+        }
+        program
+    }
+}

@@ -1,0 +1,186 @@
+//! Loops of a few instructions, whose cycles an iteration can be told by hand.
+
+use super::*;
+use crate::machine::{Fusion, Microarchitecture};
+use crate::trace::engine::BlockInsn;
+
+/// A loop: its instructions' bytes, and what an iteration touches.
+struct Kernel<'a> {
+    insns: &'a [&'a [u8]],
+    accesses: &'a dyn Fn(u64) -> Vec<MemoryAccess>,
+}
+
+const ITERATIONS: u64 = 4000;
+
+fn nothing(_: u64) -> Vec<MemoryAccess> {
+    Vec::new()
+}
+
+fn load(insn: u32, address: u64, size_bytes: u32) -> MemoryAccess {
+    MemoryAccess { insn, kind: AccessKind::Load, size_bytes, address: Avma(address) }
+}
+
+fn store(insn: u32, address: u64, size_bytes: u32) -> MemoryAccess {
+    MemoryAccess { kind: AccessKind::Store, ..load(insn, address, size_bytes) }
+}
+
+/// Cycles of an iteration, and how many of them had each mechanism.
+fn run(kernel: &Kernel<'_>, without: Option<Mechanism>) -> (f64, [u64; Mechanism::ALL.len()]) {
+    let mut at = 0x1000;
+    let mut bytes = std::collections::HashMap::new();
+    let mut block = Block::default();
+    for insn in kernel.insns {
+        bytes.insert(at, insn.to_vec());
+        block.insns.push(BlockInsn { address: Avma(at), size_bytes: insn.len() as u8 });
+        at += insn.len() as u64;
+    }
+    let mut code = WindowCode::default();
+    code.describe(BlockId(0), &block);
+    (0..ITERATIONS).for_each(|n| code.run(BlockId(0), &(kernel.accesses)(n)));
+    let program = code.decode(Fusion::SandyBridge, |at, _| bytes[&at.0].clone());
+    let mut design = Design::of(Microarchitecture::GoldenCove);
+    (design.store_forward_cycles, design.line_split_cycles) = (None, None);
+    let warm_up = ITERATIONS / 4 * kernel.insns.len() as u64;
+    let mut core = Core::new(&design, &program, without, warm_up);
+    (0..ITERATIONS).for_each(|n| core.run(BlockId(0), &(kernel.accesses)(n)));
+    let iterations = core.instructions() as f64 / kernel.insns.len() as f64;
+    let mut events = [0; Mechanism::ALL.len()];
+    for (_, account) in core.accounts() {
+        for (sum, n) in events.iter_mut().zip(account.events) {
+            *sum += n;
+        }
+    }
+    (core.cycles() as f64 / iterations, events)
+}
+
+fn cycles(kernel: &Kernel<'_>, without: Option<Mechanism>) -> f64 {
+    run(kernel, without).0
+}
+
+const IMUL_RAX: &[u8] = &[0x48, 0x0f, 0xaf, 0xc0]; // imul rax, rax
+const IMUL_RCX: &[u8] = &[0x48, 0x0f, 0xaf, 0xc9]; // imul rcx, rcx
+const ADD_RAX_1: &[u8] = &[0x48, 0x83, 0xc0, 0x01]; // add rax, 1
+const DEC_EDX: &[u8] = &[0xff, 0xca]; // dec edx
+const JNE: &[u8] = &[0x75, 0x00];
+
+#[test]
+fn a_chain_takes_its_latencies_and_independent_work_its_units() {
+    let chain = Kernel { insns: &[IMUL_RAX, IMUL_RAX, DEC_EDX, JNE], accesses: &nothing };
+    assert!((cycles(&chain, None) - 6.0).abs() < 0.1);
+    assert!(cycles(&chain, Some(Mechanism::LongChains)) < 2.1, "one multiplication a cycle");
+    let two = Kernel { insns: &[IMUL_RAX, IMUL_RCX, DEC_EDX, JNE], accesses: &nothing };
+    assert!((cycles(&two, None) - 3.0).abs() < 0.1);
+    let moves = Kernel {
+        insns: &[&[0x48, 0x89, 0xc8], &[0x48, 0x89, 0xc1], ADD_RAX_1, JNE],
+        accesses: &nothing,
+    };
+    assert!((cycles(&moves, None) - 1.0).abs() < 0.1, "moves are renamed");
+}
+
+/// `mov [rdi], eax; mov [rdi+4], eax; mov rax, [rdi]; add rax, 1; dec edx; jne`.
+const HALVES: &[&[u8]] =
+    &[&[0x89, 0x07], &[0x89, 0x47, 0x04], &[0x48, 0x8b, 0x07], ADD_RAX_1, DEC_EDX, JNE];
+
+#[test]
+fn a_load_over_two_stores_waits_and_without_that_it_does_not() {
+    let accesses = |_: u64| vec![store(0, 0x8000, 4), store(1, 0x8004, 4), load(2, 0x8000, 8)];
+    let kernel = Kernel { insns: HALVES, accesses: &accesses };
+    let (with, events) = run(&kernel, None);
+    let blocked = events[Mechanism::BlockedLoads as usize];
+    assert!((18.0..30.0).contains(&with), "{with}");
+    assert!(blocked >= 2900, "{blocked}");
+    let without = cycles(&kernel, Some(Mechanism::BlockedLoads));
+    assert!((5.0..8.0).contains(&without), "{without}");
+    // Reading what lies elsewhere, nothing waits.
+    let apart =
+        |n: u64| vec![store(0, 0x8000, 4), store(1, 0x8004, 4), load(2, 0x9000 + n % 8 * 8, 8)];
+    let (free, events) = run(&Kernel { insns: HALVES, accesses: &apart }, None);
+    assert!(free < 3.0 && events[Mechanism::BlockedLoads as usize] == 0, "{free}");
+}
+
+#[test]
+fn a_value_that_is_read_where_it_was_just_written_costs_nothing() {
+    // mov [rdi], rax; mov rax, [rdi]; add rax, 1; dec edx; jne
+    let same: &[&[u8]] = &[&[0x48, 0x89, 0x07], &[0x48, 0x8b, 0x07], ADD_RAX_1, DEC_EDX, JNE];
+    let accesses = |_: u64| vec![store(0, 0x8000, 8), load(1, 0x8000, 8)];
+    assert!(cycles(&Kernel { insns: same, accesses: &accesses }, None) < 2.0);
+    // The same bytes by another name: mov rax, [rsi].
+    let other: &[&[u8]] = &[&[0x48, 0x89, 0x07], &[0x48, 0x8b, 0x06], ADD_RAX_1, DEC_EDX, JNE];
+    let named = cycles(&Kernel { insns: other, accesses: &accesses }, None);
+    assert!((5.0..8.0).contains(&named), "{named}");
+}
+
+#[test]
+fn divisions_splits_misses_and_locks_are_told_apart() {
+    let all_but = |kernel: &Kernel<'_>, mechanism: Mechanism| {
+        let (with, events) = run(kernel, None);
+        let happens: Vec<Mechanism> =
+            Mechanism::ALL.into_iter().filter(|m| events[*m as usize] > 1000).collect();
+        assert_eq!(happens, [mechanism]);
+        (with, cycles(kernel, Some(mechanism)))
+    };
+    let divide = Kernel { insns: &[&[0xf7, 0xf1], DEC_EDX, JNE], accesses: &nothing }; // div ecx
+    let (with, without) = all_but(&divide, Mechanism::Divisions);
+    assert!(with > 9.0 && without < 3.0, "{with} {without}");
+    // mov rax, [rdi]; mov rax, [rax]: a walk through 16 MiB.
+    let walk = |n: u64| vec![load(0, 0x10_0000 + n * 77_777 % (1 << 18) * 64, 8)];
+    let misses = Kernel { insns: &[&[0x48, 0x8b, 0x00], DEC_EDX, JNE], accesses: &walk };
+    let (with, without) = all_but(&misses, Mechanism::DataCacheMisses);
+    assert!(with > 15.0 && without < 5.5, "{with} {without}");
+    // mov rax, [rdi+...] and mov [rsi], rax across lines.
+    let split =
+        |n: u64| vec![load(0, 0x10_003d + n % 8 * 64, 8), store(1, 0x10_103d + n % 8 * 64, 8)];
+    let splits = Kernel {
+        insns: &[&[0x48, 0x8b, 0x07], &[0x48, 0x89, 0x06], DEC_EDX, JNE],
+        accesses: &split,
+    };
+    let (with, without) = all_but(&splits, Mechanism::SplitAccesses);
+    assert!(with > 1.4 * without, "{with} {without}");
+    // lock inc qword ptr [rdi]
+    let lock = |_: u64| vec![load(0, 0x10_0000, 8), store(0, 0x10_0000, 8)];
+    let locks = Kernel { insns: &[&[0xf0, 0x48, 0xff, 0x07], DEC_EDX, JNE], accesses: &lock };
+    let (with, without) = all_but(&locks, Mechanism::LockedOperations);
+    assert!(with > 15.0 && without < 10.0, "{with} {without}");
+}
+
+#[test]
+fn a_branch_by_chance_is_mispredicted_half_of_the_time() {
+    // Two blocks: a jump over one instruction, by chance.
+    let block = |start: u64, insns: &[&[u8]]| {
+        let mut at = start;
+        let mut block = Block::default();
+        for insn in insns {
+            block.insns.push(BlockInsn { address: Avma(at), size_bytes: insn.len() as u8 });
+            at += insn.len() as u64;
+        }
+        block
+    };
+    let blocks =
+        [block(0x1000, &[ADD_RAX_1, JNE]), block(0x1006, &[ADD_RAX_1, JNE]), block(0x100c, &[JNE])];
+    let mut code = WindowCode::default();
+    for (id, block) in blocks.iter().enumerate() {
+        code.describe(BlockId(id as u32), block);
+    }
+    let bytes = |_, size: u8| if size == 2 { JNE.to_vec() } else { ADD_RAX_1.to_vec() };
+    let program = code.decode(Fusion::SandyBridge, bytes);
+    let design = Design::of(Microarchitecture::GoldenCove);
+    let mispredicted = |without: Option<Mechanism>| {
+        let mut core = Core::new(&design, &program, without, 0);
+        let mut state = 7_u64;
+        for _ in 0..4000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            core.run(BlockId(0), &[]);
+            if state >> 63 == 0 {
+                core.run(BlockId(1), &[]);
+            }
+            core.run(BlockId(2), &[]);
+        }
+        let events: u64 =
+            core.accounts().map(|(_, a)| a.events[Mechanism::MispredictedBranches as usize]).sum();
+        (events, core.cycles())
+    };
+    let (events, with) = mispredicted(None);
+    let (none, without) = mispredicted(Some(Mechanism::MispredictedBranches));
+    assert!((1600..2600).contains(&events) && none == 0, "{events}");
+    assert!(with > without + 14 * events, "{with} {without}");
+}
