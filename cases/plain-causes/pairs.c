@@ -133,6 +133,103 @@ NOINLINE uint64_t work(uint64_t n, uint64_t x) {
         uint64_t key = AFTER ? r : i;
         if (key & 1) { sum += 3; HIDE(sum); } else { sum ^= 5; HIDE(sum); }
     }
+#elif defined(KIND_indirect)
+    // The same four targets, in turn or at random.
+    static void *const targets[4] = {&&one, &&two, &&three, &&four};
+    uint64_t r = 88172645463325252ull;
+    for (uint64_t i = 0; i < n; i++) {
+        r ^= r << 13; r ^= r >> 7; r ^= r << 17; HIDE(r);
+        goto *targets[(AFTER ? r >> 20 : i) & 3];
+        one: sum += 3; HIDE(sum); continue;
+        two: sum ^= 5; HIDE(sum); continue;
+        three: sum -= 7; HIDE(sum); continue;
+        four: sum += i; HIDE(sum);
+    }
+#elif defined(KIND_cache_misses)
+    // A walk in an order that no prefetcher follows, through 16 KiB or 8 MiB.
+    uint64_t lines = AFTER ? 1 << 17 : 1 << 8;
+    uint64_t *table = aligned_alloc(64, lines * 64), at = 0;
+    for (uint64_t k = 0, next = 0; k < lines; k++) {
+        uint64_t to = (next * 1664525 + 1013904223) % lines; table[next * 8] = to * 8; next = to;
+    }
+    for (uint64_t i = 0; i < n; i++) { at = table[at]; HIDE(at); sum += at; }
+    free(table);
+#elif defined(KIND_independent_misses)
+    // Loads that do not wait for one another, from 16 KiB or 64 MiB.
+    uint64_t mask = AFTER ? (1 << 23) - 1 : (1 << 11) - 1;
+    uint64_t *table = calloc(mask + 1, 8), r = 88172645463325252ull;
+    for (uint64_t k = 0; k <= mask; k += 8) table[k] = k;
+    for (uint64_t i = 0; i < n; i++) { r = r * 6364136223846793005ull + 1442695040888963407ull; sum += table[r >> 33 & mask]; }
+    free(table);
+#elif defined(KIND_float_division)
+    volatile double by = 3.0, times = 1 / 3.0;
+    double v = 1e9, b = by, t = times;
+    for (uint64_t i = 0; i < n; i++) { v = (AFTER ? v / b : v * t) + 1e9; __asm__ volatile("" : "+x"(v)); }
+    sum += (uint64_t)v;
+#elif defined(KIND_atomic)
+    static uint64_t counter;
+    for (uint64_t i = 0; i < n; i++) {
+        for (int k = 0; k < 8; k++) { sum = (sum ^ i) + k; HIDE(sum); }
+#if AFTER
+        __atomic_fetch_add(&counter, 1, __ATOMIC_SEQ_CST);
+#else
+        counter++; MEMORY;
+#endif
+    }
+#elif defined(KIND_ports)
+    // Six independent operations: on one unit, or on several.
+    uint64_t a = x, b = x + 1, c = x + 2, d = x + 3, e = x + 4, f = x + 5;
+#if AFTER
+#define DO(v) __asm__ volatile("imul %0, %0" : "+r"(v))
+#else
+#define DO(v) __asm__ volatile("add %0, %0" : "+r"(v))
+#endif
+    for (uint64_t i = 0; i < n; i++) { DO(a); DO(b); DO(c); DO(d); DO(e); DO(f); }
+    sum += a + b + c + d + e + f;
+#elif defined(KIND_string)
+    static char from[256], to[256];
+    for (uint64_t i = 0; i < n; i++) {
+        from[i & 31] = (char)i; MEMORY;
+#if AFTER
+        void *d = to, *s = from; uint64_t c = 8;
+        __asm__ volatile("rep movsq" : "+D"(d), "+S"(s), "+c"(c) :: "memory");
+#else
+        for (int k = 0; k < 8; k++) { ((uint64_t *)to)[k] = ((uint64_t *)from)[k]; MEMORY; }
+#endif
+        sum += (uint64_t)to[5];
+    }
+#elif defined(KIND_chain_float)
+    // As many additions: into one accumulator, or into four.
+    double a = 1, b = 1, c = 1, d = 1;
+    for (uint64_t i = 0; i < n; i++) {
+#define ADD(v) __asm__ volatile("mulsd %0, %0" : "+x"(v))
+#if AFTER
+        ADD(a); ADD(a); ADD(a); ADD(a);
+#else
+        ADD(a); ADD(b); ADD(c); ADD(d);
+#endif
+    }
+    sum += (uint64_t)(a + b + c + d);
+#elif defined(KIND_conflict_ring)
+    // Eight bytes are written one by one and read by one load: those of long ago, or these.
+    static uint8_t bytes[4096];
+    for (uint64_t i = 0; i < n; i++) {
+        for (int k = 0; k < 8; k++) { bytes[(i * 8 + k) & 4095] = (uint8_t)(i >> k); MEMORY; }
+        uint64_t word;
+        memcpy(&word, bytes + ((i + (AFTER ? 0 : 256)) * 8 & 4095), 8);
+        sum = sum * 3 + word; HIDE(sum);
+    }
+#elif defined(KIND_branch_free)
+    // AFTER has fewer instructions, and a branch that nobody can predict.
+    uint64_t r = 88172645463325252ull;
+    for (uint64_t i = 0; i < n; i++) {
+        r ^= r << 13; r ^= r >> 7; r ^= r << 17; HIDE(r);
+#if AFTER
+        if (r & 1) { sum += r; HIDE(sum); }
+#else
+        uint64_t mask = -(r & 1); HIDE(mask); sum += r & mask; HIDE(sum); sum ^= mask & 1; HIDE(sum); sum ^= mask & 1; HIDE(sum);
+#endif
+    }
 #endif
     return sum;
 }

@@ -1,24 +1,23 @@
 //! The runs that an explanation needs, behind a trait so that tests can invent them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{LoadCount, WindowCount, WorkCount, work};
+use super::{WindowCount, WorkCount, work};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
+    library_name,
 };
 use crate::machine::Design;
-use crate::model::{Avma, Svma};
+use crate::sim::core::account;
 use crate::sim::jumps::BlockCounts;
-use crate::sim::store_buffer::{StoreBuffer, StoreBufferShape};
-use crate::trace::engine::{
-    self, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start, Window,
-};
+use crate::trace::engine::{self, EngineError, Length, Recording, SelfCheck, Sink, Start, Window};
+use crate::trace::recorded::Writer;
 use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
 
-/// How long a window is in which candidates are counted, and how long it may take.
-const WINDOW_INSTRUCTIONS: u64 = 20_000_000;
+/// How long a window is that the model of the core is run on, and how long it may take.
+const WINDOW_INSTRUCTIONS: u64 = 2_000_000;
 const WINDOW_BUDGET: Duration = Duration::from_secs(10);
 
 /// How long a whole run may take while it is followed.
@@ -40,17 +39,16 @@ pub trait Bench {
     /// Whatever the sampler reports.
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError>;
 
-    /// Follows one run of an arm from the arrival at a function of its program that comes behind
-    /// `skip` others, and counts the loads that could not be forwarded under the profile's rule.
+    /// Follows a window of one run of an arm that starts after so much processor time, or else at its first
+    /// instruction, and runs the model of the core on it.
     ///
     /// # Errors
-    /// Whatever the engine reports; [`EngineError::NeverStarted`] when there are not so many arrivals.
-    fn count(
+    /// Whatever the engine reports; [`EngineError::NeverStarted`] when the run is shorter.
+    fn window(
         &mut self,
         arm: Arm,
-        function: Svma,
-        skip: u64,
-        profile: &Design,
+        after: Option<Duration>,
+        design: &Design,
     ) -> Result<WindowCount, EngineError>;
 
     /// Follows one whole run of an arm and counts what it executes.
@@ -114,33 +112,42 @@ impl Bench for ProcessBench<'_> {
         sample(&self.runner.launch(arm, 0), &self.sampling, &self.runner.child_limits())
     }
 
-    fn count(
+    fn window(
         &mut self,
         arm: Arm,
-        function: Svma,
-        skip: u64,
-        profile: &Design,
+        after: Option<Duration>,
+        design: &Design,
     ) -> Result<WindowCount, EngineError> {
         let window = Window {
-            start: Start::At { object: None, svma: function },
-            skip,
+            start: after.map_or(Start::Entry, Start::After),
+            skip: 0,
             length: Length::Instructions(WINDOW_INSTRUCTIONS),
             memory: true,
             budget: Some(WINDOW_BUDGET),
         };
-        let shape = StoreBufferShape::of(profile);
-        let mut model = StoreBuffer::new(profile.forwarding_rule, shape);
-        let (program, recording) = self.follow(arm, &window, &mut model)?;
-        if let SelfCheck::Differs(what) = recording.self_check {
-            return Err(EngineError::Unsupported { engine: recording.engine, reason: what });
+        let mut writer = Writer::new(Vec::new());
+        let (program, recording) = self.follow(arm, &window, &mut writer)?;
+        let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
+        if let SelfCheck::Differs(what) = &recording.self_check {
+            return Err(unsupported(what.clone()));
         }
-        let own = |m: &&Mapping| m.path == program;
-        let in_file =
-            |at: Avma| recording.mappings.iter().filter(own).find_map(|m| m.offset_of(at));
-        let report = model.report();
-        let loads = report.sites.iter();
-        let loads = loads.filter_map(|site| Some((in_file(site.insn)?, LoadCount::of(site))));
-        Ok(WindowCount { instructions: recording.instructions, loads: loads.collect() })
+        let recorded = writer.finish(&recording).map_err(|e| unsupported(e.to_string()))?;
+        let (_, accounts) = account(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
+        let mut count = WindowCount::default();
+        for (at, account) in accounts {
+            let found = recording.mappings.iter().find_map(|m| Some((m, m.offset_of(at)?)));
+            match found {
+                Some((mapping, offset)) if mapping.path == program => {
+                    count.program.push((offset, account));
+                }
+                found => {
+                    let path = found.map_or(Path::new(""), |(mapping, _)| &mapping.path);
+                    let sum = count.objects.entry(library_name(path)).or_default();
+                    *sum = sum.plus(&account);
+                }
+            }
+        }
+        Ok(count)
     }
 
     fn work(&mut self, arm: Arm) -> Result<WorkCount, EngineError> {

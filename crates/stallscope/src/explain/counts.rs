@@ -1,71 +1,48 @@
 //! How often a candidate happens in windows of both builds: a shape alone is no cause.
 //!
-//! The function that holds the difference is followed in both builds, and the model of the store
-//! buffer counts which loads were blocked. A candidate is named only if its own load was blocked, and
-//! if the function of the slow build has clearly more blocked loads per instruction than that of the
-//! fast one. Loads that come long behind their store count as free: a store has left the buffer by
-//! then (probe `store-forwarding`: from 64 instructions on).
+//! A candidate is named only if its own load was blocked, and if the function of the slow build has clearly
+//! more blocked loads per instruction than that of the fast one. A load counts as blocked where the store
+//! was still in flight when it started, by the model of the core.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Bench, Cause};
-use crate::code::{Function, Image};
-use crate::compare::Arm;
-use crate::machine::Design;
-use crate::model::{FileOffset, Grade, Svma};
-use crate::sim::store_buffer::LoadSite;
-use crate::trace::engine::EngineError;
+use super::windows::ArmWindows;
+use super::{Cause, Ledger};
+use crate::code::Function;
+use crate::model::Grade;
+use crate::sim::core::{Account, Mechanism};
 
-/// Arrivals at the function that each of the windows of an arm lets pass first.
-const SKIPS: [u64; 2] = [0, 100];
-/// Distances up to 64 instructions, in the model's buckets.
-const NEAR_BUCKETS: usize = 7;
 /// A load that was blocked less often than this, in parts of its executions, costs next to nothing.
 const LEAST_BLOCKED: f64 = 0.02;
 /// The slow build must have so many times the blocked loads per instruction of the fast one.
 const LEAST_RATIO: f64 = 1.5;
+/// The part of its function's difference that a candidate must make up, by a model that agrees.
+const LEAST_PART: f64 = 0.25;
 /// Executions that a share is worth something from.
 const LEAST_EXECUTIONS: u64 = 50;
-
-/// What one window of one arm counted, in the program's own file.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct WindowCount {
-    /// Instructions followed.
-    pub instructions: u64,
-    /// The loads that met a store in flight or were blocked, by their place in the file.
-    pub loads: Vec<(FileOffset, LoadCount)>,
-}
-
-/// What became of a load instruction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LoadCount {
-    /// Times that it ran.
-    pub executions: u64,
-    /// Times that it was blocked by a store at most 64 instructions before it.
-    pub blocked: u64,
-}
-
-impl LoadCount {
-    /// From the model's count.
-    pub(super) fn of(site: &LoadSite) -> Self {
-        let near = site.distances.instructions.iter().take(NEAR_BUCKETS).sum();
-        Self { executions: site.executions, blocked: near }
-    }
-}
 
 /// The windows of one arm together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Tally {
     /// Windows that were followed.
     pub windows: u32,
-    /// Instructions in them.
+    /// Instructions of the function in them.
     pub instructions: u64,
-    /// Blocked loads of the function in them, by stores at most 64 instructions before.
+    /// Its blocked loads in them.
     pub blocked: u64,
 }
 
 impl Tally {
+    fn of<'a>(windows: &ArmWindows, insns: impl Iterator<Item = &'a Account>) -> Self {
+        let all = insns.fold(Account::default(), |sum, account| sum.plus(account));
+        Self {
+            windows: windows.len() as u32,
+            instructions: all.executions,
+            blocked: all.events_of(Mechanism::BlockedLoads),
+        }
+    }
+
     /// Blocked loads in 1000 instructions.
     #[must_use]
     pub fn per_thousand(&self) -> f64 {
@@ -78,7 +55,7 @@ impl Tally {
 pub struct Counted {
     /// Times that the load ran in the windows of its own arm.
     pub executions: u64,
-    /// Times that it was blocked by a store at most 64 instructions before it.
+    /// Times that it was blocked.
     pub blocked: u64,
     /// The arm that has it.
     pub here: Tally,
@@ -115,6 +92,19 @@ impl Counted {
     }
 }
 
+/// Why blocked loads cannot be the cause by the model of the core, where it agrees with the clock.
+fn cannot_pay(ledgers: &[Ledger], function: &str) -> Option<String> {
+    let ledger = ledgers.iter().find(|ledger| ledger.place == function)?;
+    let part = ledger.part_of(Mechanism::BlockedLoads)?;
+    (part < LEAST_PART).then(|| {
+        format!(
+            "without blocked loads, the model of the core finds {:.0} % of the function's part of the \
+             difference gone, not more",
+            100.0 * part.max(0.0)
+        )
+    })
+}
+
 /// Something that the code's shape makes suspect, with the functions to be followed.
 pub(super) struct Candidate {
     pub cause: Cause,
@@ -124,51 +114,31 @@ pub(super) struct Candidate {
     pub other: Option<Function>,
 }
 
-/// The candidates that the counts confirm, with their counts, and a sentence about each of the first
-/// others.
-///
-/// # Errors
-/// Only when the user wants an end.
+/// The candidates that the windows confirm, with their counts, and a sentence about each of the first
+/// others. Without windows none is confirmed, and the error says why there are none.
 pub(super) fn confirm(
     candidates: Vec<Candidate>,
-    images: &[Image; 2],
-    bench: &mut dyn Bench,
-    profile: &Design,
-    progress: &mut dyn FnMut(u32, u32),
-) -> Result<(Vec<Cause>, Vec<String>), EngineError> {
-    const MOST_FUNCTIONS: usize = 2;
+    windows: Result<&[ArmWindows; 2], String>,
+    ledgers: &[Ledger],
+) -> (Vec<Cause>, Vec<String>) {
     const MOST_SENTENCES: usize = 3;
     let (mut causes, mut sentences) = (Vec::new(), Vec::new());
-    let mut counted: Vec<(Svma, BothArms)> = Vec::new();
     for Candidate { mut cause, function, other } in candidates {
-        let known = counted.iter().position(|(start, _)| *start == function.start);
-        let at = match known {
-            Some(at) => at,
-            None if counted.len() < MOST_FUNCTIONS => {
-                let functions = match cause.arm {
-                    Arm::A => [Some(&function), other.as_ref()],
-                    Arm::B => [other.as_ref(), Some(&function)],
-                };
-                let both = windows(functions, images, bench, profile, progress)?;
-                counted.push((function.start, both));
-                counted.len() - 1
-            }
-            None => continue,
-        };
         let site = &cause.finding.site;
-        let why_not = match &counted[at].1 {
+        let why_not = match &windows {
             Err(reason) => Some(format!("it could not be counted: {reason}")),
             Ok(both) => {
-                let here = both[cause.arm.index()].as_ref();
-                let there = both[1 - cause.arm.index()].as_ref().map(|w| w.tally.clone());
-                let count = here.and_then(|w| w.load(site.svma)).unwrap_or_default();
+                let here = &both[cause.arm.index()];
+                let insns = here.insns(function.start, function.end());
+                let load = insns.get(&site.svma).copied().unwrap_or_default();
+                let there = &both[1 - cause.arm.index()];
                 let result = Counted {
-                    executions: count.executions,
-                    blocked: count.blocked,
-                    here: here.map(|w| w.tally.clone()).unwrap_or_default(),
-                    there,
+                    executions: load.executions,
+                    blocked: load.events_of(Mechanism::BlockedLoads),
+                    here: Tally::of(here, insns.values()),
+                    there: other.map(|f| Tally::of(there, there.insns(f.start, f.end()).values())),
                 };
-                let why_not = result.acquits();
+                let why_not = result.acquits().or_else(|| cannot_pay(ledgers, &site.function));
                 cause.counted = Some(result);
                 why_not
             }
@@ -186,70 +156,7 @@ pub(super) fn confirm(
             Some(_) => {}
         }
     }
-    Ok((causes, sentences))
-}
-
-/// The windows of a function in each arm that has it, or why there are none.
-type BothArms = Result<[Option<Windows>; 2], String>;
-
-/// All windows of one function in one arm.
-struct Windows {
-    tally: Tally,
-    loads: Vec<(Svma, LoadCount)>,
-}
-
-impl Windows {
-    fn load(&self, svma: Svma) -> Option<LoadCount> {
-        let runs = self.loads.iter().filter(|(at, _)| *at == svma).map(|(_, count)| count);
-        runs.copied().reduce(|a, b| LoadCount {
-            executions: a.executions + b.executions,
-            blocked: a.blocked + b.blocked,
-        })
-    }
-}
-
-/// Windows of the function in both arms; the inner error says why there are none.
-fn windows(
-    functions: [Option<&Function>; 2],
-    images: &[Image; 2],
-    bench: &mut dyn Bench,
-    profile: &Design,
-    progress: &mut dyn FnMut(u32, u32),
-) -> Result<BothArms, EngineError> {
-    let of = (SKIPS.len() * functions.iter().flatten().count()) as u32;
-    let mut done = 0;
-    let mut both = [None, None];
-    for arm in [Arm::A, Arm::B] {
-        let Some(function) = functions[arm.index()] else { continue };
-        let mut all = Windows { tally: Tally::default(), loads: Vec::new() };
-        for skip in SKIPS {
-            progress(done, of);
-            done += 1;
-            let window = match bench.count(arm, function.start, skip, profile) {
-                Ok(window) => window,
-                Err(error) if is_interrupt(&error) => return Err(error),
-                // Not called so often: the first window is all there is.
-                Err(EngineError::NeverStarted(_)) if skip > 0 => break,
-                Err(error) => return Ok(Err(error.to_string())),
-            };
-            all.tally.windows += 1;
-            all.tally.instructions += window.instructions;
-            for (offset, count) in window.loads {
-                let Some(svma) = images[arm.index()].svma_of(offset) else { continue };
-                if (function.start..function.end()).contains(&svma) {
-                    all.tally.blocked += count.blocked;
-                    all.loads.push((svma, count));
-                }
-            }
-        }
-        both[arm.index()] = Some(all);
-    }
-    Ok(Ok(both))
-}
-
-pub(super) fn is_interrupt(error: &EngineError) -> bool {
-    use crate::trace::child::ChildError;
-    matches!(error, EngineError::Child(ChildError::Interrupted))
+    (causes, sentences)
 }
 
 #[cfg(test)]

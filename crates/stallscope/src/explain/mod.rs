@@ -13,6 +13,7 @@ mod bench;
 mod cause;
 mod counts;
 mod heat;
+mod ledger;
 mod measured;
 mod object;
 mod open;
@@ -20,6 +21,7 @@ mod processor;
 mod rows;
 mod share;
 pub mod simulate;
+mod windows;
 mod work;
 
 use std::path::PathBuf;
@@ -29,12 +31,14 @@ use serde::Serialize;
 
 pub use bench::{Bench, ProcessBench};
 pub use cause::{Cause, LoopHeat};
-pub use counts::{Counted, LoadCount, Tally, WindowCount};
+pub use counts::{Counted, Tally};
 pub use heat::{ArmHeat, Heat, ObjectHeat};
+pub use ledger::{Ledger, LedgerLine};
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
 pub use object::ObjectCode;
 pub use rows::{FunctionRow, Place};
 pub use share::{Share, Whole};
+pub use windows::WindowCount;
 pub use work::{Counts, Work, WorkCount};
 
 use processor::ProcessorTime;
@@ -109,6 +113,8 @@ pub struct Explanation {
     pub page_faults: Option<Counts>,
     /// Where the difference is, largest share first.
     pub rows: Vec<FunctionRow>,
+    /// What the model of the core predicts for the places that hold the difference.
+    pub ledgers: Vec<Ledger>,
     /// What causes it, most deserving first.
     pub causes: Vec<Cause>,
     /// The strongest grade among the causes.
@@ -163,6 +169,7 @@ pub fn explain(
         work: None,
         page_faults: work::page_faults(&comparison),
         rows: Vec::new(),
+        ledgers: Vec::new(),
         causes: Vec::new(),
         grade: None,
         unexplained: Vec::new(),
@@ -192,21 +199,41 @@ pub fn explain(
     explanation.rows = rows::rows(&matches, &heats, &in_user_code, time.difference_ns());
     explanation.unexplained.extend(outside);
     let counting = &mut |done, of| progress(Stage::Counting { done, of });
-    match work::count(bench, &images, &explanation.rows, time.of_a_run_ns(), counting)? {
+    let run_ns = time.of_runs_ns();
+    match work::count(bench, &images, &mut explanation.rows, run_ns[0].max(run_ns[1]), counting)? {
         Ok(work) => explanation.work = Some(work),
         Err(why) => explanation
             .unexplained
             .push(format!("how many instructions each build executes was not counted: {why}")),
     }
     let debug = images.each_ref().map(DebugInfo::of);
-    let candidates = cause::find(&images, &debug, &heats, &explanation.rows, slow, profile, text);
     let (causes, acquitted) = match &explanation.work {
         Some(work) if work.leaves_less_than(cause::LEAST_PART) => (Vec::new(), Vec::new()),
-        _ => counts::confirm(candidates, &images, bench, profile, counting)?,
+        _ => {
+            let windows = windows::follow(bench, &images, run_ns, profile, counting)?;
+            if let Ok(windows) = &windows {
+                explanation.ledgers = ledger::ledgers(
+                    &explanation.rows,
+                    windows,
+                    &images,
+                    &debug,
+                    slow,
+                    time.difference_ns(),
+                );
+            }
+            let rows = &explanation.rows;
+            let candidates = cause::find(&images, &debug, &heats, rows, slow, profile, text);
+            let windows = windows.as_ref().map_err(ToString::to_string);
+            counts::confirm(candidates, windows, &explanation.ledgers)
+        }
     };
     explanation.causes = causes;
     explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();
-    if !explanation.causes.is_empty() {
+    let is_named = explanation.ledgers.iter().any(|ledger| ledger.named().is_some());
+    if is_named {
+        explanation.grade = explanation.grade.max(Some(Grade::Counted));
+    }
+    if is_named || !explanation.causes.is_empty() {
         explanation.conclusion = Conclusion::Mechanism;
     } else if explanation.work.as_ref().is_some_and(Work::is_the_cause) {
         explanation.conclusion = Conclusion::MoreWork;

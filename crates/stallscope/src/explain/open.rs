@@ -1,6 +1,6 @@
 //! What an explanation leaves open, said as plainly as what it found.
 
-use super::{Cause, Conclusion, Explanation, FunctionRow, ObjectCode, Place};
+use super::{Conclusion, Explanation, FunctionRow, ObjectCode, Place};
 use crate::machine::{Design, PriceOrigin};
 use crate::trace::sample::SampleError;
 
@@ -20,7 +20,12 @@ pub(super) fn not_located(cause: &SampleError) -> String {
 
 /// What the causes leave open.
 pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<String> {
-    let Some(cause) = explanation.causes.first() else { return without_cause(explanation) };
+    let Some(cause) = explanation.causes.first() else {
+        return match explanation.ledgers.iter().find(|ledger| ledger.named().is_some()) {
+            Some(ledger) => elsewhere(explanation, &ledger.place),
+            None => without_cause(explanation),
+        };
+    };
     let priced = match profile.store_forward_blocked_cycles.origin {
         PriceOrigin::Probed { .. } => "",
         _ => " (run `stallscope probe store-forwarding` for this machine's own price)",
@@ -30,11 +35,11 @@ pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<S
          on what runs beside it; {}{priced}",
         profile.blocked_load_sentence()
     )];
-    open.extend(elsewhere(explanation, cause));
+    open.extend(elsewhere(explanation, &cause.finding.site.function));
     open
 }
 
-fn elsewhere(explanation: &Explanation, cause: &Cause) -> Vec<String> {
+fn elsewhere(explanation: &Explanation, place: &str) -> Vec<String> {
     let sentence = |row: &FunctionRow| {
         format!(
             "{} is in {} ({}), which this does not touch",
@@ -46,7 +51,7 @@ fn elsewhere(explanation: &Explanation, cause: &Cause) -> Vec<String> {
     explanation
         .rows
         .iter()
-        .filter(|r| r.place.name() != cause.finding.site.function)
+        .filter(|r| r.place.name() != place)
         .filter(|r| r.share_of_difference.percent.value.abs() >= LEAST_PART)
         .take(MOST_ELSEWHERE)
         .map(sentence)

@@ -68,9 +68,9 @@ impl<'a> ProcessorTime<'a> {
         self.cpu.map_or(0.0, |c| c.b.value - c.a.value)
     }
 
-    /// What a run of the slower build spends on the processor, in nanoseconds.
-    pub fn of_a_run_ns(&self) -> f64 {
-        self.cpu.map_or(0.0, |c| c.a.value.max(c.b.value))
+    /// What a run of each build spends on the processor, in nanoseconds.
+    pub fn of_runs_ns(&self) -> [f64; 2] {
+        self.cpu.map_or([0.0; 2], |c| [c.a.value, c.b.value])
     }
 
     /// Time in user code of one run of each arm. Without a kernel that measures it, the samples do: each

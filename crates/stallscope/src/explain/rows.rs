@@ -83,6 +83,8 @@ pub struct FunctionRow {
     pub after: Measurement,
     /// Its part of the difference; negative when it went the other way.
     pub share_of_difference: Share,
+    /// Instructions that a whole run of BEFORE and of AFTER executes here, where they were counted.
+    pub instructions: Option<[u64; 2]>,
 }
 
 /// All places with a part of the difference, largest first.
@@ -151,7 +153,7 @@ fn row(
     let (before, after) = (time(0), time(1));
     let how = "time in user code by share of samples";
     let share_of_difference = share(&before, &after, difference_ns, how);
-    FunctionRow { place, before, after, share_of_difference }
+    FunctionRow { place, before, after, share_of_difference, instructions: None }
 }
 
 #[cfg(test)]

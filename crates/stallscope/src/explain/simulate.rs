@@ -1,12 +1,13 @@
 //! An invented bench with a known truth: two programs, how long they take, where the time goes.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{Bench, WindowCount, WorkCount};
 use crate::compare::simulate::SimulatedMachine;
 use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
 use crate::machine::Design;
-use crate::model::{FileOffset, Svma};
+use crate::model::FileOffset;
 use crate::trace::child::{Exit, Output, Status};
 use crate::trace::engine::EngineError;
 use crate::trace::sample::{Engine, ObjectSamples, SampleError, SampleRun};
@@ -38,17 +39,16 @@ impl Bench for InventedBench {
         compare(&mut self.machine, &self.settings, progress)
     }
 
-    fn count(
+    fn window(
         &mut self,
         arm: Arm,
-        _function: Svma,
-        skip: u64,
-        _profile: &Design,
+        after: Option<Duration>,
+        _design: &Design,
     ) -> Result<WindowCount, EngineError> {
         let count = self.counts[arm.index()].clone();
-        match (count, skip) {
-            (Some(count), 0) => Ok(count),
-            (Some(_), _) => Err(EngineError::NeverStarted("it is called once".into())),
+        match (count, after) {
+            (Some(count), None) => Ok(count),
+            (Some(_), Some(_)) => Err(EngineError::NeverStarted("it is shorter".into())),
             (None, _) => Err(EngineError::Forbidden("ptrace is forbidden".into())),
         }
     }

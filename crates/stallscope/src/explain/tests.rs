@@ -7,6 +7,7 @@ use crate::compare::Settings;
 use crate::compare::simulate::{Noise, SimulatedMachine};
 use crate::machine::Microarchitecture;
 use crate::model::{FileOffset, Svma};
+use crate::sim::core::{Account, Mechanism};
 
 /// Two programs of a decoder and a helper; `wide` says which arm has the merged load.
 struct Scene {
@@ -23,11 +24,12 @@ fn offset(svma: Svma) -> FileOffset {
 
 /// A window in which the decoder's load was blocked so often.
 fn counted(blocked: u64) -> WindowCount {
-    let load = LoadCount { executions: 1000, blocked };
-    WindowCount {
-        instructions: 20_000,
-        loads: vec![(offset(fixture::CODE_START.0.offset(7)), load)],
-    }
+    let mut load = Account { executions: 1000, ..Account::default() };
+    load.events[Mechanism::BlockedLoads as usize] = blocked;
+    let others = Account { executions: 19_000, ..Account::default() };
+    let program = [(7, load), (0, others)];
+    let at = |(bytes, account)| (offset(fixture::CODE_START.0.offset(bytes)), account);
+    WindowCount { program: program.map(at).to_vec(), ..WindowCount::default() }
 }
 
 impl Scene {

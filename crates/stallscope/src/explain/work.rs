@@ -173,7 +173,7 @@ impl Work {
 pub(super) fn count(
     bench: &mut dyn Bench,
     images: &[Image; 2],
-    rows: &[FunctionRow],
+    rows: &mut [FunctionRow],
     processor_ns: f64,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Work, String>, EngineError> {
@@ -192,7 +192,7 @@ pub(super) fn count(
         match bench.work(arm) {
             Ok(count) if count.instructions > 0 => runs[arm.index()].push(count),
             Ok(_) => return Ok(Err("nothing was executed".into())),
-            Err(error) if super::counts::is_interrupt(&error) => return Err(error),
+            Err(error) if super::windows::is_interrupt(&error) => return Err(error),
             Err(error) => return Ok(Err(error.to_string())),
         }
     }
@@ -200,11 +200,13 @@ pub(super) fn count(
         let run = runs[arm.index()].first();
         (arm, run.map(|run| Executed::of(run, &images[arm.index()])))
     });
-    let parts = rows.iter().map(|row| {
+    let parts = rows.iter_mut().map(|row| {
         let in_place = |(arm, run): &(Arm, Option<Executed<'_>>)| {
-            run.as_ref().map_or(0, |run| run.in_place(*arm, &row.place)) as f64
+            run.as_ref().map_or(0, |run| run.in_place(*arm, &row.place))
         };
-        split(row, executed.each_ref().map(in_place))
+        let instructions = executed.each_ref().map(in_place);
+        row.instructions = Some(instructions);
+        split(row, instructions.map(|n| n as f64))
     });
     let counts = |what: fn(&WorkCount) -> u64| {
         let [a, b] = runs.each_ref().map(|runs| runs.iter().map(what).collect::<Vec<u64>>());
@@ -335,6 +337,7 @@ mod tests {
             before,
             after,
             share_of_difference: Share { percent, of: Whole::DifferenceInProcessorTime },
+            instructions: None,
         }
     }
 

@@ -3,10 +3,10 @@
 use stallscope::code::SourceText;
 use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
 use stallscope::explain::{
-    ArmHeat, Cause, Conclusion, Counts, Explanation, FunctionRow, Tally, Whole, Work,
+    ArmHeat, Cause, Conclusion, Counts, Explanation, FunctionRow, Ledger, Share, Tally, Whole, Work,
 };
 use stallscope::layout::ChangeCounts;
-use stallscope::model::Measurement;
+use stallscope::model::{Grade, Measurement};
 
 use crate::commands::compare::screen::verdict;
 use crate::commands::{site, words};
@@ -26,6 +26,7 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
     let mut out = verdict(comparison) + "\n" + &arms(comparison) + "\n";
     out += &explanation.work.as_ref().map(work).unwrap_or_default();
     out += &kernel(explanation);
+    let named = explanation.ledgers.iter().find(|ledger| ledger.named().is_some());
     match (explanation.conclusion, explanation.causes.first()) {
         (Conclusion::NothingToExplain, _) => {
             let verdict = &comparison.analysis.verdict;
@@ -39,6 +40,9 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
             out += &wrap("so       ", so);
         }
         (Conclusion::Mechanism, Some(cause)) => out += &cause_text(explanation, cause, text),
+        (Conclusion::Mechanism, None) if named.is_some() => {
+            out += &named.map(|ledger| named_text(explanation, ledger, text)).unwrap_or_default();
+        }
         _ => {
             let labels = std::iter::once("where    ").chain(std::iter::repeat(NO_LABEL));
             for (label, row) in labels.zip(&explanation.rows).take(MOST_ROWS) {
@@ -46,6 +50,9 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
             }
             out += &elsewhere(explanation.rows.iter().take(MOST_ROWS));
         }
+    }
+    for ledger in &explanation.ledgers {
+        out += &ledger_text(ledger);
     }
     for open in &explanation.unexplained {
         out += &wrap("open     ", open);
@@ -169,6 +176,60 @@ fn cause_text(explanation: &Explanation, cause: &Cause, text: &mut SourceText) -
     out + &wrap("try      ", &finding.remedy)
 }
 
+/// A mechanism that the model of the core found, with no rule that knows its shape.
+fn named_text(explanation: &Explanation, ledger: &Ledger, text: &mut SourceText) -> String {
+    let row = explanation.rows.iter().find(|r| r.place.name() == ledger.place);
+    let mut out = row.map(|r| row_text("where    ", r)).unwrap_or_default();
+    out += &elsewhere(row.into_iter());
+    let Some(line) = ledger.named() else { return out };
+    if let Some(site) = &line.site {
+        out += "site     ";
+        out += site::site(site, INDENT, text).trim_start();
+    }
+    let often = match line.per_thousand {
+        Some([before, after]) => format!(
+            ": {before:.2} in a thousand instructions of BEFORE, {after:.2} of AFTER; the site has it most \
+             often"
+        ),
+        None => "; the site takes most of the time".to_owned(),
+    };
+    out += &wrap("why      ", &format!("{}{often}", line.mechanism));
+    let grade = explanation.grade.unwrap_or(Grade::Counted);
+    out + &wrap("grade    ", &format!("{grade}: {}", grade.meaning()))
+}
+
+/// What the model of the core predicts for one place.
+fn ledger_text(ledger: &Ledger) -> String {
+    let percent = |share: &Share| {
+        let Measurement { value, low, high, .. } = share.percent;
+        format!("{value:.1} % [{low:.1}, {high:.1}]")
+    };
+    let [before, after] = ledger.cycles_per_instruction.each_ref().map(|m| m.value);
+    let verdict = match ledger.agrees {
+        true => "",
+        false => ", which does not agree: no cause is named by it",
+    };
+    let mut out = wrap(
+        "model    ",
+        &format!(
+            "{}: {before:.2} -> {after:.2} cycles an instruction predict {}, where {:.1} % was \
+             measured{verdict}",
+            site::clip(site::short_name(&ledger.place), 56),
+            ledger.predicted,
+            ledger.measured.percent.value,
+        ),
+    );
+    for line in ledger.lines.iter().filter(|_| ledger.agrees) {
+        let often = match line.per_thousand {
+            Some([before, after]) => format!(" ({before:.2} -> {after:.2} in 1000 instructions)"),
+            None => String::new(),
+        };
+        let text = format!("without {}: {} less{often}", line.mechanism, percent(&line.part));
+        out += &wrap(NO_LABEL, &text);
+    }
+    out
+}
+
 /// How often it happened in windows of both builds.
 fn counts(cause: &Cause) -> String {
     let Some(counted) = &cause.counted else { return String::new() };
@@ -228,11 +289,10 @@ mod tests {
     use stallscope::code::fixture;
     use stallscope::compare::Settings;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
-    use stallscope::explain::{
-        LoadCount, WindowCount, WorkCount, explain, simulate::InventedBench,
-    };
+    use stallscope::explain::{WindowCount, WorkCount, explain, simulate::InventedBench};
     use stallscope::machine::{Design, Microarchitecture};
     use stallscope::model::FileOffset;
+    use stallscope::sim::core::{Account, Mechanism};
 
     use super::*;
     use crate::terminal::plain;
@@ -262,9 +322,12 @@ mod tests {
             work: [0, 1].map(|arm| millions.and_then(|m| executed(m[arm]))),
             counts: wide.map(|wide| {
                 let blocked = if wide { 3_996 } else { 0 };
-                let load = LoadCount { executions: 4000, blocked };
-                let at = FileOffset(fixture::CODE_START.1.0 + 7);
-                Some(WindowCount { instructions: 80_000, loads: vec![(at, load)] })
+                let mut load = Account { executions: 4000, ..Account::default() };
+                load.events[Mechanism::BlockedLoads as usize] = blocked;
+                let others = Account { executions: 76_000, ..Account::default() };
+                let start = fixture::CODE_START.1;
+                let program = vec![(start.offset(7), load), (start, others)];
+                Some(WindowCount { program, ..WindowCount::default() })
             }),
         };
         let profile = Design::of(Microarchitecture::Zen5);

@@ -1,0 +1,336 @@
+//! The ledger: what the model of the core predicts for both builds, mechanism by mechanism, held against
+//! what was measured.
+//!
+//! A place's cycles are the instructions that it executes in a whole run times the cycles of one in the
+//! windows. Both builds on one scale, cycles to time, make a prediction of the difference; without a
+//! mechanism they make another, and what is between the two is the mechanism's part. Each part is told with
+//! that mechanism alone switched off: parts overlap, and need not add up to the whole.
+//!
+//! A mechanism is named as the cause only where all of this holds: the model predicts what was measured,
+//! the mechanism happens clearly more often in the slow build, and without it most of the difference is
+//! gone, in every window. The model does not see everything; where it does not agree with the clock,
+//! nothing that it says about causes is believed.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::windows::ArmWindows;
+use super::{FunctionRow, Place, Share, Whole};
+use crate::code::{DebugInfo, Image};
+use crate::compare::Arm;
+use crate::model::{Measurement, Site, Svma, Unit};
+use crate::sim::core::{Account, Mechanism};
+use crate::sim::site_at;
+
+/// Places that get a ledger.
+const MOST_PLACES: usize = 3;
+/// Instructions of a place that its windows must hold, in each arm that has it.
+const LEAST_FOLLOWED: u64 = 10_000;
+/// The part of the place's measured difference that the model must predict.
+const AGREEMENT: [f64; 2] = [0.6, 1.5];
+/// The part of the predicted difference that a mechanism must make up to be named, with events and without.
+const LEAST_PART: [f64; 2] = [0.5, 0.6];
+/// The slow build must have so many times the events of the fast one, whole runs.
+const LEAST_RATIO: f64 = 1.5;
+/// Lines below this part of the difference, in per cent, are not worth showing.
+const LEAST_SHOWN: f64 = 5.0;
+
+/// What one mechanism does in one place.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LedgerLine {
+    /// Which.
+    pub mechanism: Mechanism,
+    /// Executions that had it in a thousand instructions of BEFORE and of AFTER; absent for mechanisms that
+    /// single executions do not have.
+    pub per_thousand: Option<[f64; 2]>,
+    /// The part of the difference that is gone without it, by the model; the spread is that between windows.
+    pub part: Share,
+    /// The instruction of the slow build that has it most often.
+    pub site: Option<Site>,
+    /// Whether it is named as the cause.
+    pub is_named: bool,
+}
+
+/// What the model says of one place that holds a part of the difference.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Ledger {
+    /// The place.
+    pub place: String,
+    /// The slow arm.
+    pub slow_arm: Arm,
+    /// Cycles of one instruction in BEFORE and AFTER, by the model; the spread is that between windows.
+    pub cycles_per_instruction: [Measurement; 2],
+    /// The part of the difference that the model predicts for the place.
+    pub predicted: Share,
+    /// The part that was measured there.
+    pub measured: Share,
+    /// Whether the two agree well enough for the model to be believed.
+    pub agrees: bool,
+    /// The mechanisms with a part worth showing, largest first.
+    pub lines: Vec<LedgerLine>,
+}
+
+impl Ledger {
+    /// The line that is named as the cause.
+    #[must_use]
+    pub fn named(&self) -> Option<&LedgerLine> {
+        self.lines.iter().find(|line| line.is_named)
+    }
+
+    /// The part of the place's difference that `mechanism` makes up, by a model that agrees with the clock.
+    pub(super) fn part_of(&self, mechanism: Mechanism) -> Option<f64> {
+        let line = self.lines.iter().find(|line| line.mechanism == mechanism);
+        let part = line.map_or(0.0, |line| line.part.percent.value);
+        self.agrees.then(|| part / self.measured.percent.value)
+    }
+}
+
+/// One arm's windows in one place.
+struct Side {
+    /// Instructions of a whole run.
+    instructions: f64,
+    /// What each window holds.
+    windows: Vec<Account>,
+    all: Account,
+}
+
+impl Side {
+    fn of(instructions: u64, windows: Vec<Account>) -> Self {
+        let windows: Vec<Account> =
+            windows.into_iter().filter(|w| w.executions * 10 >= LEAST_FOLLOWED).collect();
+        let all = windows.iter().fold(Account::default(), |sum, account| sum.plus(account));
+        Self { instructions: instructions as f64, windows, all }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.instructions == 0.0 || (self.all.executions >= LEAST_FOLLOWED && self.all.cycles > 0)
+    }
+
+    /// Something for each instruction, over a whole run: over all windows, in the least and in the most.
+    fn of_a_run(&self, what: impl Fn(&Account) -> f64) -> [f64; 3] {
+        let each = |account: &Account| what(account) / account.executions.max(1) as f64;
+        let windows = self.windows.iter().map(each);
+        let (low, high) = windows.fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
+        let spread = if self.windows.is_empty() { [0.0; 3] } else { [each(&self.all), low, high] };
+        spread.map(|x| x * self.instructions)
+    }
+
+    fn per_thousand(&self, mechanism: Mechanism) -> f64 {
+        1000.0 * self.all.events_of(mechanism) as f64 / self.all.executions.max(1) as f64
+    }
+}
+
+/// The ledgers of the places that hold most of the difference.
+pub(super) fn ledgers(
+    rows: &[FunctionRow],
+    windows: &[ArmWindows; 2],
+    images: &[Image; 2],
+    debug: &[DebugInfo<'_>; 2],
+    slow: Arm,
+    difference_ns: f64,
+) -> Vec<Ledger> {
+    let hold_most =
+        |row: &&FunctionRow| row.share_of_difference.percent.value >= super::cause::LEAST_PART;
+    let ledger = |row: &FunctionRow| {
+        let side = |arm: Arm| {
+            let instructions = row.instructions.map_or(0, |both| both[arm.index()]);
+            Side::of(instructions, windows[arm.index()].in_place(arm, &row.place))
+        };
+        let mut ledger = ledger(row, &[side(Arm::A), side(Arm::B)], slow, difference_ns)?;
+        let index = slow.index();
+        if let Place::Function { before, after, .. } = &row.place
+            && let Some(function) = [before, after][index]
+        {
+            let insns = windows[index].insns(function.start, function.end());
+            for line in &mut ledger.lines {
+                let site = most(&insns, line.mechanism);
+                line.site = site.and_then(|at| site_at(&images[index], &debug[index], at));
+            }
+        }
+        Some(ledger)
+    };
+    rows.iter().filter(hold_most).take(MOST_PLACES).filter_map(ledger).collect()
+}
+
+/// The instruction that has a mechanism most often, or takes longest.
+fn most(insns: &BTreeMap<Svma, Account>, mechanism: Mechanism) -> Option<Svma> {
+    let weight = |account: &Account| match mechanism.has_events() {
+        true => account.events_of(mechanism),
+        false => account.cycles,
+    };
+    let best =
+        insns.iter().max_by_key(|(at, account)| (weight(account), std::cmp::Reverse(**at)))?;
+    (weight(best.1) > 0).then_some(*best.0)
+}
+
+fn ledger(row: &FunctionRow, sides: &[Side; 2], slow: Arm, difference_ns: f64) -> Option<Ledger> {
+    let executed = sides.iter().any(|side| side.instructions > 0.0);
+    if !executed || !sides.iter().all(Side::is_enough) {
+        return None;
+    }
+    let cycles = sides.each_ref().map(|side| side.of_a_run(|account| account.cycles as f64));
+    // Both builds on one scale: the clock is not known, and is the same for both.
+    let ns_per_cycle = (row.before.value + row.after.value) / (cycles[0][0] + cycles[1][0]);
+    let samples = sides.each_ref().map(|side| side.windows.len());
+    let part = |[before, after]: [[f64; 3]; 2]| {
+        let percent = |cycles: f64| 100.0 * cycles * ns_per_cycle / difference_ns;
+        let ends = [percent(after[1] - before[2]), percent(after[2] - before[1])];
+        Share {
+            percent: Measurement {
+                value: percent(after[0] - before[0]),
+                unit: Unit::Percent,
+                low: ends[0].min(ends[1]),
+                high: ends[0].max(ends[1]),
+                n: samples[0] + samples[1],
+                how: "model of the core, least and most of the windows".into(),
+            },
+            of: Whole::DifferenceInProcessorTime,
+        }
+    };
+    let measured = row.share_of_difference.clone();
+    let predicted = part(cycles);
+    let agreement = predicted.percent.value / measured.percent.value;
+    let agrees = (AGREEMENT[0]..=AGREEMENT[1]).contains(&agreement);
+    let mut lines: Vec<LedgerLine> = Mechanism::ALL
+        .into_iter()
+        .map(|mechanism| LedgerLine {
+            mechanism,
+            per_thousand: mechanism
+                .has_events()
+                .then(|| sides.each_ref().map(|side| side.per_thousand(mechanism))),
+            part: part(sides.each_ref().map(|side| side.of_a_run(|a| a.cycles_of(mechanism)))),
+            site: None,
+            is_named: false,
+        })
+        .filter(|line| line.part.percent.value.abs() >= LEAST_SHOWN)
+        .collect();
+    lines.sort_by(|a, b| b.part.percent.value.total_cmp(&a.part.percent.value));
+    let can_be_named = |line: &LedgerLine| {
+        let [here, there] = [slow.index(), 1 - slow.index()]
+            .map(|arm| sides[arm].of_a_run(|account| account.events_of(line.mechanism) as f64)[0]);
+        let least = LEAST_PART[usize::from(!line.mechanism.has_events())];
+        let part = |percent: f64| percent / predicted.percent.value;
+        let happens_more = !line.mechanism.has_events() || here > LEAST_RATIO * there;
+        happens_more
+            && part(line.part.percent.value) >= least
+            && part(line.part.percent.low) >= least / 2.0
+    };
+    // Events come first: a chain or a busy unit is often what they leave behind.
+    let named = lines.iter().position(|line| line.mechanism.has_events() && can_be_named(line));
+    let named = named.or_else(|| lines.iter().position(can_be_named)).filter(|_| agrees);
+    if let Some(named) = named {
+        lines[named].is_named = true;
+    }
+    let of_one = |arm: usize| {
+        let side = &sides[arm];
+        let [value, low, high] = cycles[arm].map(|cycles| cycles / side.instructions.max(1.0));
+        let how = "model of the core, least and most of the windows".into();
+        Measurement { value, unit: Unit::Cycles, low, high, n: samples[arm], how }
+    };
+    Some(Ledger {
+        place: row.place.name().to_owned(),
+        slow_arm: slow,
+        cycles_per_instruction: [of_one(0), of_one(1)],
+        predicted,
+        measured,
+        agrees,
+        lines,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::ObjectCode;
+
+    fn row(ms: [f64; 2]) -> FunctionRow {
+        let measured = |value: f64, unit| Measurement {
+            value,
+            unit,
+            low: 0.98 * value,
+            high: 1.02 * value,
+            n: 10,
+            how: String::new(),
+        };
+        FunctionRow {
+            place: Place::Object { name: "libc.so.6".into(), code: ObjectCode::NotCompared },
+            before: measured(ms[0] * 1e6, Unit::Nanoseconds),
+            after: measured(ms[1] * 1e6, Unit::Nanoseconds),
+            share_of_difference: Share {
+                percent: measured(100.0, Unit::Percent),
+                of: Whole::DifferenceInProcessorTime,
+            },
+            instructions: None,
+        }
+    }
+
+    /// Two windows: so many cycles for 1000 instructions, of which `by` go without a mechanism that
+    /// `events` executions have.
+    fn side(cycles: u64, mechanism: Mechanism, by: u64, events: u64) -> Side {
+        let window = |more: u64| {
+            let mut account = Account {
+                executions: 1_000_000,
+                cycles: 1000 * (cycles + more),
+                ..Account::default()
+            };
+            account.cycles_without = [account.cycles; Mechanism::ALL.len()];
+            account.cycles_without[mechanism as usize] -= 1000 * by;
+            account.events[mechanism as usize] = 1000 * events;
+            account
+        };
+        Side::of(100_000_000, vec![window(0), window(2)])
+    }
+
+    fn of(ms: [f64; 2], sides: [Side; 2]) -> Ledger {
+        ledger(&row(ms), &sides, Arm::B, (ms[1] - ms[0]) * 1e6).unwrap()
+    }
+
+    #[test]
+    fn what_happens_more_often_and_pays_is_named() {
+        let branches = Mechanism::MispredictedBranches;
+        let e = of([100.0, 200.0], [side(500, branches, 5, 1), side(1000, branches, 480, 30)]);
+        assert!(e.agrees, "{e:?}");
+        let line = e.named().unwrap();
+        assert_eq!((line.mechanism, line.per_thousand), (branches, Some([1.0, 30.0])));
+        assert!((line.part.percent.value - 95.0).abs() < 2.0, "{line:?}");
+        assert!(e.predicted.percent.low < e.predicted.percent.high, "the spread between windows");
+    }
+
+    #[test]
+    fn a_model_that_does_not_agree_with_the_clock_names_nothing() {
+        let branches = Mechanism::MispredictedBranches;
+        let sides = || [side(500, branches, 5, 1), side(1000, branches, 480, 30)];
+        assert!(of([100.0, 200.0], sides()).named().is_some());
+        for after in [130.0, 500.0] {
+            let e = of([100.0, after], sides());
+            assert!(!e.agrees && e.named().is_none(), "{after}: {e:?}");
+            assert_eq!(e.part_of(branches), None);
+        }
+    }
+
+    #[test]
+    fn what_both_have_or_what_pays_too_little_is_not_named() {
+        let branches = Mechanism::MispredictedBranches;
+        let named = |sides| of([100.0, 200.0], sides).named().is_some();
+        assert!(
+            !named([side(500, branches, 100, 20), side(1000, branches, 580, 29)]),
+            "1.45 times"
+        );
+        assert!(!named([side(500, branches, 5, 1), side(1000, branches, 240, 30)]), "47 %");
+        let chains = Mechanism::LongChains;
+        assert!(named([side(500, chains, 10, 0), side(1000, chains, 330, 0)]));
+        assert!(!named([side(500, chains, 10, 0), side(1000, chains, 300, 0)]), "58 %");
+    }
+
+    #[test]
+    fn few_instructions_are_no_window() {
+        let chains = Mechanism::LongChains;
+        let short = Side::of(
+            100_000_000,
+            vec![Account { executions: 999, cycles: 999, ..Account::default() }],
+        );
+        assert!(ledger(&row([1.0, 2.0]), &[side(5, chains, 1, 0), short], Arm::B, 1e6).is_none());
+    }
+}

@@ -1,0 +1,127 @@
+//! Windows of both builds, spread over the run: what happened in them, place by place.
+//!
+//! A window starts where the program is after a part of its processor time, not where it comes first: the
+//! beginning of a run is not like the rest of it. What a window costs comes from the model of the core
+//! ([`crate::sim::core`]), with everything and without each mechanism.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Bench, Place};
+use crate::code::Image;
+use crate::compare::{Arm, library_name};
+use crate::machine::Design;
+use crate::model::{FileOffset, Svma};
+use crate::sim::core::Account;
+use crate::trace::engine::EngineError;
+
+/// Windows of each arm where a run takes up to [`SHORT_RUN_NS`], and where it takes longer: each of them
+/// runs the program once.
+const WINDOWS: [usize; 2] = [4, 2];
+const SHORT_RUN_NS: f64 = 2e9;
+
+/// What one window of one arm tells.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WindowCount {
+    /// Instructions of the program's own file, by their place in it.
+    pub program: Vec<(FileOffset, Account)>,
+    /// What other files did, by what [`library_name`] calls them.
+    pub objects: HashMap<String, Account>,
+}
+
+/// The windows of one arm.
+#[derive(Default)]
+pub(super) struct ArmWindows {
+    windows: Vec<(BTreeMap<Svma, Account>, HashMap<String, Account>)>,
+}
+
+impl ArmWindows {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.windows.len()
+    }
+
+    /// What each window did from `start` to `end`.
+    fn between(&self, start: Svma, end: Svma) -> impl Iterator<Item = Account> {
+        let inside = move |insns: &BTreeMap<Svma, Account>| {
+            insns.range(start..end.max(start)).fold(Account::default(), |sum, (_, a)| sum.plus(a))
+        };
+        self.windows.iter().map(move |(insns, _)| inside(insns))
+    }
+
+    /// What each window did in a place of this arm.
+    pub fn in_place(&self, arm: Arm, place: &Place) -> Vec<Account> {
+        match place {
+            Place::Function { before, after, .. } => {
+                let function = if arm == Arm::A { before } else { after };
+                let bounds = function.as_ref().map(|f| (f.start, f.end()));
+                bounds.map(|(start, end)| self.between(start, end).collect()).unwrap_or_default()
+            }
+            Place::Object { name, .. } => {
+                let name = library_name(Path::new(name));
+                let of = |objects: &HashMap<String, Account>| objects.get(&name).copied();
+                self.windows.iter().map(|(_, objects)| of(objects).unwrap_or_default()).collect()
+            }
+        }
+    }
+
+    /// What all windows together did with each instruction from `start` to `end`.
+    pub fn insns(&self, start: Svma, end: Svma) -> BTreeMap<Svma, Account> {
+        let mut all: BTreeMap<Svma, Account> = BTreeMap::new();
+        for (insns, _) in &self.windows {
+            for (at, account) in insns.range(start..end.max(start)) {
+                let sum = all.entry(*at).or_default();
+                *sum = sum.plus(account);
+            }
+        }
+        all
+    }
+}
+
+/// Follows windows of both arms; the inner error says why there are none.
+///
+/// # Errors
+/// Only when the user wants an end.
+pub(super) fn follow(
+    bench: &mut dyn Bench,
+    images: &[Image; 2],
+    run_ns: [f64; 2],
+    design: &Design,
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<[ArmWindows; 2], EngineError>, EngineError> {
+    let count = WINDOWS[usize::from(run_ns[0].max(run_ns[1]) > SHORT_RUN_NS)];
+    let mut arms = [ArmWindows::default(), ArmWindows::default()];
+    for n in 0..count {
+        for arm in [Arm::A, Arm::B] {
+            progress((2 * n + arm.index()) as u32, 2 * count as u32);
+            let part = (n as f64 + 0.5) / count as f64;
+            let after = Duration::from_nanos((run_ns[arm.index()] * part) as u64);
+            let window = match bench.window(arm, Some(after), design) {
+                // Shorter than it was, or never in its own code when it was looked at.
+                Err(EngineError::NeverStarted(_)) if n == 0 => bench.window(arm, None, design),
+                Err(EngineError::NeverStarted(_)) => continue,
+                window => window,
+            };
+            match window {
+                Ok(window) => arms[arm.index()].add(&images[arm.index()], window),
+                Err(error) if is_interrupt(&error) => return Err(error),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+    }
+    Ok(Ok(arms))
+}
+
+impl ArmWindows {
+    fn add(&mut self, image: &Image, window: WindowCount) {
+        let in_image =
+            |(at, account): &(FileOffset, Account)| Some((image.svma_of(*at)?, *account));
+        self.windows.push((window.program.iter().filter_map(in_image).collect(), window.objects));
+    }
+}
+
+pub(super) fn is_interrupt(error: &EngineError) -> bool {
+    use crate::trace::child::ChildError;
+    matches!(error, EngineError::Child(ChildError::Interrupted))
+}
