@@ -33,7 +33,7 @@ pub fn run(args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     let probes = probes(std::env::consts::ARCH);
     let probes: Vec<(&str, &str)> =
         probes.iter().map(|(id, title)| (*id, title.as_str())).collect();
-    let cases: Vec<(&str, &str)> = CASES.iter().map(|c| (c.id(), c.title())).collect();
+    let cases: Vec<(&str, &str)> = CASES.iter().map(|c| (c.id, c.title)).collect();
     let engines: Vec<(&str, &str)> = ENGINES.iter().map(|e| (e.id(), e.summary())).collect();
     let names: Vec<(String, &str)> =
         Microarchitecture::ALL.iter().map(|d| (d.slug(), d.name())).collect();
