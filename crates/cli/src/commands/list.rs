@@ -92,10 +92,10 @@ fn designs(context: &Context) -> anyhow::Result<Outcome> {
 
 /// Every probe and what it finds out; where there is none for this processor, that as well.
 fn probes(arch: &str) -> Vec<(&'static str, String)> {
-    let exists = |id| probes::existing_on(arch).iter().any(|p| p.id() == id);
-    let row = |p: &&dyn probes::Probe| {
-        let here = if exists(p.id()) { "" } else { " (x86-64 only)" };
-        (p.id(), format!("{}{here}", p.title()))
+    let exists = |id| probes::existing_on(arch).iter().any(|p| p.id == id);
+    let row = |p: &probes::Probe| {
+        let here = if exists(p.id) { "" } else { " (x86-64 only)" };
+        (p.id, format!("{}{here}", p.title))
     };
     PROBES.iter().map(row).collect()
 }

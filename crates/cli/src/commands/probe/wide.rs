@@ -1,5 +1,4 @@
-//! 512-bit kernels in a process of their own: this program again, with a command that nobody
-//! needs to know.
+//! 512-bit kernels in a process of their own: this program again, with a hidden command.
 
 use std::ffi::OsString;
 use std::sync::atomic::AtomicBool;
@@ -24,9 +23,8 @@ pub struct WideArgs {
 /// Measures and writes the answer: the child's side.
 pub fn run(args: &WideArgs, context: &Context) -> anyhow::Result<Outcome> {
     let probe = probes::find(&args.probe)?;
-    let sampled = probe
-        .wide(&Bench::new(context.seed(), context.interrupt()))?
-        .with_context(|| format!("probe `{}` has no 512-bit part", args.probe))?;
+    let wide = probe.wide.with_context(|| format!("probe `{}` has no 512-bit part", args.probe))?;
+    let sampled = wide(&Bench::new(context.seed(), context.interrupt()))?;
     std::fs::write(&args.answer, serde_json::to_string(&sampled)?)
         .with_context(|| format!("cannot write {}", args.answer.display()))?;
     Ok(Outcome::Fine)

@@ -8,8 +8,8 @@ use super::{Body, Case, LOOPS, NEGATIVE, OFFSETS, POSITIVE, TWICE};
 use crate::machine::{Design, LoopWindow, PriceOrigin, ProfileEnvironment};
 use crate::model::Measurement;
 use crate::probes::protocol::{Answer, Control, Protocol};
-use crate::probes::published;
 use crate::probes::sampling::Sampled;
+use crate::probes::{UpdatesProfile, published};
 
 /// One loop at every offset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -65,9 +65,11 @@ impl AlignmentReport {
         protocol.conclude(answer(&loops));
         Self { protocol, loops }
     }
+}
 
+impl UpdatesProfile for AlignmentReport {
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut Design) {
+    fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {
             return;
         }

@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::sampling::Sampled;
 use super::{Method, SIZES};
+use crate::machine::Design;
 use crate::model::{Measurement, Unit};
 use crate::probes::protocol::{Answer, Control, Protocol};
-use crate::probes::published;
+use crate::probes::{UpdatesProfile, published};
 
 /// One method and size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -184,6 +185,11 @@ impl SyncReport {
         }
         Answer::Found(words)
     }
+}
+
+impl UpdatesProfile for SyncReport {
+    /// No rule asks for it.
+    fn apply_to(&self, _profile: &mut Design) {}
 }
 
 fn break_even(cells: &[SyncCell]) -> Vec<BreakEven> {

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::counted::CountedEvent;
 use super::sampling::Region;
 use super::{Fill, WIDE_SIZES};
-use crate::machine::{CacheKind, Machine};
+use crate::machine::{CacheKind, Design, Machine};
 use crate::model::Measurement;
 use crate::probes::protocol::{Answer, Control, Protocol};
-use crate::probes::{Cell, published};
+use crate::probes::{Cell, UpdatesProfile, published};
 
 /// Where a region of this size lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -145,6 +145,11 @@ impl EliminationReport {
         protocol.conclude(answer(&regions));
         Self { protocol, regions, counted: Vec::new() }
     }
+}
+
+impl UpdatesProfile for EliminationReport {
+    /// No rule asks for it.
+    fn apply_to(&self, _profile: &mut Design) {}
 }
 
 fn one(region: &Region, machine: &Machine) -> RegionReport {

@@ -12,8 +12,8 @@ use crate::clock::counters::CounterCheck;
 use crate::machine::{Design, PriceOrigin, PriceRange, ProfileEnvironment};
 use crate::model::Measurement;
 use crate::probes::protocol::{Control, Protocol};
-use crate::probes::published;
 use crate::probes::sampling::Sampled;
+use crate::probes::{UpdatesProfile, published};
 
 /// One case with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -114,9 +114,11 @@ impl ForwardingReport {
         });
         doubtful.map(|(index, _)| index).collect()
     }
+}
 
+impl UpdatesProfile for ForwardingReport {
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut Design) {
+    fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {
             return;
         }

@@ -8,8 +8,8 @@ use super::fit::{Advice, Crossover, Look, Outcome, advise, crossover, exposed};
 use crate::machine::{Design, PriceOrigin, ProfileEnvironment, StringCosts, StringPoint};
 use crate::model::Measurement;
 use crate::probes::protocol::{Answer, Control, Protocol};
-use crate::probes::published;
 use crate::probes::sampling::Sampled;
+use crate::probes::{UpdatesProfile, published};
 
 /// One case with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -97,21 +97,6 @@ impl StringReport {
         exposed(&self.cells, job, method, bytes)
     }
 
-    /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut Design) {
-        if !self.protocol.conclusive {
-            return;
-        }
-        if let Some(costs) = self.costs(Job::Copy) {
-            profile.rep_moves = Some(costs);
-        }
-        if let Some(costs) = self.costs(Job::Fill) {
-            profile.rep_stores = Some(costs);
-        }
-        profile.microarchitecture = self.protocol.machine.microarchitecture;
-        profile.environment = Some(ProfileEnvironment::of(&self.protocol.machine));
-    }
-
     /// Prices of `rep movsq` or `rep stosq` against moves of eight bytes, where both are known.
     fn costs(&self, job: Job) -> Option<StringCosts> {
         let wanted =
@@ -135,6 +120,23 @@ impl StringReport {
         let points: Vec<StringPoint> = SIZES.iter().filter_map(point).collect();
         let origin = PriceOrigin::Probed { probe: super::ID.to_owned() };
         (!points.is_empty()).then_some(StringCosts { crossover_bytes, points, origin })
+    }
+}
+
+impl UpdatesProfile for StringReport {
+    /// Puts what was found into a profile. An inconclusive report changes nothing.
+    fn apply_to(&self, profile: &mut Design) {
+        if !self.protocol.conclusive {
+            return;
+        }
+        if let Some(costs) = self.costs(Job::Copy) {
+            profile.rep_moves = Some(costs);
+        }
+        if let Some(costs) = self.costs(Job::Fill) {
+            profile.rep_stores = Some(costs);
+        }
+        profile.microarchitecture = self.protocol.machine.microarchitecture;
+        profile.environment = Some(ProfileEnvironment::of(&self.protocol.machine));
     }
 }
 
