@@ -39,7 +39,6 @@ pub struct Case {
     steps: &'static [&'static str],
 }
 
-/// All cases, by id.
 pub static CASES: &[Case] = &[
     Case {
         id: "index-codec",
@@ -61,7 +60,6 @@ pub static CASES: &[Case] = &[
     },
 ];
 
-/// Runs the command.
 pub fn run(args: &CaseArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     let Some(name) = &args.name else {

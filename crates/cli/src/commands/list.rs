@@ -21,7 +21,6 @@ pub struct ListArgs {
     what: Option<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     if args.what.as_deref() == Some("designs") {

@@ -38,7 +38,6 @@ pub struct ProbeArgs {
     peer: Vec<String>,
 }
 
-/// What else can be done with answers.
 #[derive(Debug, Subcommand)]
 enum ProbeCommand {
     /// Put two machine profiles side by side
@@ -53,7 +52,6 @@ struct Answers<'a> {
     peers: &'a [peer::Beside],
 }
 
-/// Runs the command.
 pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     if let Some(ProbeCommand::Diff(args)) = &args.command {

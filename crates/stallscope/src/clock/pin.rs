@@ -64,7 +64,7 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // Nobody is left to tell; the worst that happens is a thread that stays pinned.
+        // A drop cannot report it; the worst that happens is a thread that stays pinned.
         let _: Result<(), Errno> = sched_setaffinity(Pid::from_raw(0), &self.before);
     }
 }
@@ -86,7 +86,7 @@ pub fn allowed_cpus() -> Result<Vec<usize>, ClockError> {
 pub struct Cpus(Vec<usize>);
 
 impl Cpus {
-    /// This one.
+    /// The set of one processor.
     #[must_use]
     pub fn one(cpu: usize) -> Self {
         Self(vec![cpu])
@@ -106,7 +106,7 @@ impl Cpus {
         if let [cpu] = self.0[..] { Some(cpu) } else { None }
     }
 
-    /// All of them, ascending.
+    /// Its processors, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().copied()
     }

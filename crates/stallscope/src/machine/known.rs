@@ -100,7 +100,6 @@ impl Microarchitecture {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown design `{name}`; known: {}", Microarchitecture::ALL.iter().map(|d| d.slug()).collect::<Vec<_>>().join(", "))]
 pub struct UnknownDesign {
-    /// What was asked for.
     name: String,
 }
 
@@ -125,7 +124,6 @@ impl fmt::Display for Microarchitecture {
     }
 }
 
-/// What CPUID says about identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub vendor: Vendor,
@@ -136,7 +134,6 @@ pub(super) struct Identity {
     pub efficient_core: bool,
 }
 
-/// What the table says about an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub microarchitecture: Microarchitecture,

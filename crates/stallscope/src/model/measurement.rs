@@ -67,7 +67,7 @@ impl Unit {
 pub struct Measurement {
     /// The estimate.
     pub value: f64,
-    /// What it counts.
+    /// Unit of all three values.
     pub unit: Unit,
     /// Lower end of the interval named in `how`.
     pub low: f64,

@@ -23,7 +23,7 @@ use crate::clock::{
 use crate::machine::{ClockLevel, Design, Machine, ProfileClock};
 use crate::model::{Measurement, Unit};
 
-/// What the probe found.
+/// Report of this probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReport {
     /// The processor as it presents itself, asked on `cpu`.
@@ -54,7 +54,7 @@ pub struct ClockReport {
     pub adds_per_multiply: Option<Measurement>,
     /// Core cycles for 64 no-ops.
     pub throughput: Option<Measurement>,
-    /// Samples taken.
+    /// Number of samples, clean or not.
     pub samples: usize,
     /// Clean samples, percent.
     pub clean_percent: f64,
@@ -102,7 +102,7 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     Ok(ProbeReport::Clock(Box::new(report)))
 }
 
-/// Where it was measured.
+/// Processor that the probe ran on.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuChoice {
     /// The logical processor.

@@ -38,6 +38,7 @@ use crate::machine::{Design, Microarchitecture};
 /// What keeps a probe from running at all. What it cannot decide is part of its report instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum ProbeError {
     /// Time cannot be measured here.
     #[error(transparent)]
@@ -45,28 +46,15 @@ pub enum ProbeError {
     /// The measured code cannot be made here.
     #[error(transparent)]
     Emit(#[from] EmitError),
-    /// The processor is of another kind.
     #[error(
         "no probe exists on {arch} yet: the kernels of {known} are x86-64 machine code; prices of \
          this processor are documented or assumed"
     )]
-    Elsewhere {
-        /// As Rust names it.
-        arch: &'static str,
-        /// Ids of all probes, separated by commas.
-        known: String,
-    },
-    /// The user gave up.
+    Elsewhere { arch: &'static str, known: String },
     #[error("interrupted")]
     Interrupted,
-    /// No probe has that id.
     #[error("no probe is called `{asked}`; known: {known}")]
-    Unknown {
-        /// What was asked for.
-        asked: String,
-        /// Ids of all probes, separated by commas.
-        known: String,
-    },
+    Unknown { asked: String, known: String },
 }
 
 /// What every probe is given.

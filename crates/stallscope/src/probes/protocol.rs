@@ -60,11 +60,11 @@ pub struct Protocol {
     pub published: Vec<Published>,
     /// What was not asked, and why, a sentence each.
     pub skipped: Vec<String>,
-    /// The answer in words.
+    /// Conclusion as a sentence.
     pub verdict: String,
     /// Whether the result may be used: every control passed and something was found.
     pub conclusive: bool,
-    /// Samples taken.
+    /// Number of samples, clean or not.
     pub samples: usize,
     /// Clean samples, percent; absent where samples are not guarded one by one.
     pub clean_percent: Option<f64>,
@@ -77,9 +77,8 @@ pub struct Protocol {
 
 /// What the measurements say, when no control speaks against them.
 pub(super) enum Answer {
-    /// The answer in words.
+    /// Conclusion as a sentence.
     Found(String),
-    /// Why there is none.
     Open(String),
 }
 
@@ -109,7 +108,6 @@ impl Protocol {
         }
     }
 
-    /// Takes over how many samples there were.
     pub(super) fn count(&mut self, sampled: &Sampled) {
         (self.samples, self.clean_percent) = (sampled.taken, Some(sampled.clean_percent));
     }
@@ -149,7 +147,6 @@ pub(super) struct PinnedCore {
 }
 
 impl PinnedCore {
-    /// Chooses a quiet processor and stays there.
     pub fn take(bench: &Bench<'_>) -> Result<Self, ProbeError> {
         let start = Instant::now();
         let mut clock = HardwareClock::new()?;

@@ -177,7 +177,6 @@ fn occupants(sets: &SetReport) -> Table {
     table
 }
 
-/// Which build a table's row is about.
 const BUILDS: [&str; 2] = ["before", "after"];
 
 fn fighters(report: &LayoutReport) -> Table {

@@ -30,7 +30,6 @@ pub fn run(args: &WideArgs, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// The parent's side.
 #[derive(Debug)]
 pub struct OwnProcess<'a> {
     /// Set when the user gave up.

@@ -174,7 +174,7 @@ impl Builder {
         }
     }
 
-    /// Exit as words, what was said, and the wall time.
+    /// Runs a build command to its end.
     fn run(
         &self,
         command: &str,
@@ -219,7 +219,6 @@ fn is_whole(program: &Path, note: &Path) -> bool {
     fs::read_to_string(note).is_ok_and(|noted| own.is_ok_and(|own| own == noted))
 }
 
-/// What tells the file's content, as text.
 pub(super) fn fingerprint_of(program: &Path) -> io::Result<String> {
     let (bytes, fnv1a) = fingerprint::of_file(crate::foreign::open(program)?)?;
     Ok(format!("{bytes} {fnv1a}"))

@@ -48,7 +48,6 @@ pub const WINDOW_INSTRUCTIONS: u32 = 64;
 /// The rule.
 pub static STORE_FORWARD: StoreForward = StoreForward;
 
-/// See the module.
 pub struct StoreForward;
 
 impl Hazard for StoreForward {

@@ -20,8 +20,9 @@ pub(super) enum Outcome {
     /// The same code, perhaps elsewhere.
     Same { rep_sites: usize },
     /// Nothing but padding under a name.
-    Padding { change_bytes: i64 },
-    /// The instructions differ.
+    Padding {
+        change_bytes: i64,
+    },
     Changed(Box<FunctionGrowth>),
 }
 

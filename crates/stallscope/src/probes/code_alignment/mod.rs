@@ -36,9 +36,9 @@ pub const OFFSETS: u32 = 64;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// So many no-ops of 3 bytes: nothing but the front end limits them.
+    /// This number of no-ops of 3 bytes: nothing but the front end limits them.
     Noops(u32),
-    /// So many dependent multiplications of 4 bytes: the front end is never the limit.
+    /// This number of dependent multiplications of 4 bytes: the front end is never the limit.
     Multiplies(u32),
 }
 
@@ -51,7 +51,7 @@ pub struct Case {
     pub body: Body,
     /// Bytes from a boundary of 64 bytes to the loop.
     pub offset_bytes: u32,
-    /// The placebo.
+    /// Whether it repeats another case, as a placebo.
     pub again: bool,
 }
 
@@ -81,7 +81,7 @@ pub const POSITIVE: Body = Body::Multiplies(7);
 /// The offset that is asked twice.
 pub const TWICE: Case = Case { body: LOOPS[1], offset_bytes: 5, again: false };
 
-/// All questions.
+/// Every case that is measured.
 pub fn all_cases() -> Vec<Case> {
     let at = |body, offset_bytes| Case { body, offset_bytes, again: false };
     let mut cases: Vec<Case> =

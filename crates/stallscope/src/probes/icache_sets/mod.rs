@@ -53,9 +53,9 @@ pub struct Layout {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Case {
-    /// Where they lie.
+    /// Placement of the blocks.
     pub layout: Layout,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
@@ -98,7 +98,7 @@ pub fn all_layouts() -> Vec<Layout> {
     strides.chain(ODD.iter().flat_map(|&d| both(LINE_STRIDE, d))).collect()
 }
 
-/// All questions.
+/// Every case that is measured.
 pub fn all_cases() -> Vec<Case> {
     let of = |layout: Layout| BLOCKS.iter().map(move |&blocks| Case { layout, blocks });
     all_layouts().into_iter().flat_map(of).collect()

@@ -42,13 +42,13 @@ impl StrideReport {
     }
 }
 
-/// What the probe found.
+/// Report of this probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IcacheReport {
     /// How it was measured.
     #[serde(flatten)]
     pub protocol: Protocol,
-    /// By stride.
+    /// Curve of each stride.
     pub strides: Vec<StrideReport>,
     /// By distance of every second block: what says how long a line is.
     pub lines: Vec<StrideReport>,
@@ -70,7 +70,7 @@ pub struct IcacheReport {
 }
 
 impl IcacheReport {
-    /// Joins samples into a report.
+    /// Evaluates the samples.
     #[must_use]
     pub fn new(cases: &[Case], sampled: &Sampled, mut protocol: Protocol) -> Self {
         let look = |layout: Layout, blocks: u32| {

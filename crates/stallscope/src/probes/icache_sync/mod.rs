@@ -31,7 +31,7 @@ use super::elsewhere as run;
 use super::{Bench, Probe, ProbeError, ProbeReport};
 use crate::machine::Features;
 
-/// Its id.
+/// Id of the probe.
 pub const ID: &str = "icache-sync";
 
 /// How new code is made known.
@@ -41,7 +41,7 @@ pub const ID: &str = "icache-sync";
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Method {
-    /// Not at all.
+    /// No synchronisation.
     None,
     /// The same again: the placebo.
     NoneAgain,
@@ -59,7 +59,7 @@ pub enum Method {
     Iret,
 }
 
-/// All of them.
+/// Every method, in the order of the report.
 pub const METHODS: [Method; 8] = [
     Method::None,
     Method::NoneAgain,

@@ -31,7 +31,7 @@ use super::{Bench, Probe, ProbeError, ProbeReport};
 #[cfg(not(target_arch = "x86_64"))]
 use super::{elsewhere as run, elsewhere as wide};
 
-/// Its id.
+/// Id of the probe.
 pub const ID: &str = "store-elimination";
 
 /// What a region is filled with.

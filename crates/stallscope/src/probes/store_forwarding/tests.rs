@@ -65,7 +65,7 @@ const ZEN_2: Prices = Prices {
 const APPLE: Prices =
     Prices { general: 7.5, vector: 8.0, blocked: 28.0, merging: 3.0, alias: 1.0, ..SKYLAKE };
 
-/// A load of bytes that nobody wrote.
+/// A load of bytes that no store wrote.
 const DISJOINT_CYCLES: f64 = 1.0;
 
 /// From one file of registers to the other.

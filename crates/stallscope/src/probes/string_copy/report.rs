@@ -14,7 +14,7 @@ use crate::probes::{UpdatesProfile, published};
 /// One case with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StringCell {
-    /// What was asked.
+    /// The case that was measured.
     pub case: Case,
     /// Core cycles for one copy or fill (in the shadow: with the chain); absent with too few clean
     /// samples.
@@ -23,13 +23,13 @@ pub struct StringCell {
     pub clean_percent: f64,
 }
 
-/// What the probe found.
+/// Report of this probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StringReport {
     /// How it was measured.
     #[serde(flatten)]
     pub protocol: Protocol,
-    /// All cases.
+    /// Every case with its cycles.
     pub cells: Vec<StringCell>,
     /// From which size on string instructions win.
     pub crossovers: Vec<Crossover>,
@@ -43,7 +43,6 @@ impl Look for Vec<StringCell> {
     }
 }
 
-/// Every pair that is compared.
 fn all_crossovers(cells: &Vec<StringCell>) -> Vec<Crossover> {
     let mut all = Vec::new();
     for job in [Job::Copy, Job::Fill] {
@@ -61,7 +60,7 @@ fn all_crossovers(cells: &Vec<StringCell>) -> Vec<Crossover> {
 }
 
 impl StringReport {
-    /// Joins samples into a report.
+    /// Evaluates the samples.
     #[must_use]
     pub fn new(cases: &[Case], sampled: &Sampled, mut protocol: Protocol) -> Self {
         let cells: Vec<StringCell> = cases

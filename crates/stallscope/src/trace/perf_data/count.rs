@@ -16,7 +16,6 @@ use crate::model::{FileOffset, Svma};
 /// Sums per address of an address space.
 type PerAddress = FxHashMap<(SpaceId, u64), u64>;
 
-/// What is summed up of one event.
 #[derive(Default)]
 struct Sums {
     samples: u64,

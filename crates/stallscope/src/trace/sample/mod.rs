@@ -60,7 +60,7 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Which engine to use.
+/// Choice of the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EngineChoice {
@@ -79,7 +79,7 @@ pub struct SampleSettings {
     /// Time between two samples of one thread, in nanoseconds; raised, with a note, to what the
     /// engine can do.
     pub period_ns: u64,
-    /// Which engine.
+    /// The engine, or the choice of the best.
     pub engine: EngineChoice,
 }
 
@@ -137,26 +137,16 @@ pub struct SampleRun {
 /// Why a command could not be sampled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum SampleError {
     /// The command did not start, or did not end by itself.
     #[error(transparent)]
     Child(#[from] ChildError),
     /// The engine that was asked for does not work here.
     #[error("cannot sample with {engine}: {cause}")]
-    Unavailable {
-        /// The engine.
-        engine: Engine,
-        /// Why, and what would help.
-        cause: String,
-    },
-    /// No engine works here.
+    Unavailable { engine: Engine, cause: String },
     #[error("cannot sample: {perf}; and {ptrace}")]
-    NoEngine {
-        /// Why the kernel's clock cannot be used.
-        perf: String,
-        /// Why the command cannot be stopped.
-        ptrace: String,
-    },
+    NoEngine { perf: String, ptrace: String },
 }
 
 /// Runs a command to its end and reports where its time went.

@@ -29,7 +29,7 @@ pub struct Timed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Record {
-    /// The clock fired.
+    /// A sample.
     Sample {
         /// The process.
         pid: u32,
@@ -65,12 +65,12 @@ pub enum Record {
     },
     /// Records were dropped because the ring was full.
     Lost {
-        /// How many.
+        /// Number of lost records.
         count: u64,
     },
     /// The kernel found that we sample too often and paused.
     Throttled,
-    /// Of no interest here.
+    /// Any other record.
     Other,
 }
 
