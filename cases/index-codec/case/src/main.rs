@@ -3,6 +3,7 @@
 mod decoders;
 mod mesh;
 mod report;
+mod rounds;
 mod screen;
 
 use std::path::PathBuf;

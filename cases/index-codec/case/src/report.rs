@@ -7,7 +7,6 @@ use anyhow::{Context as _, bail, ensure};
 use index_codec::{Version, checked, encode_triangles, triangles_bound};
 use serde::Serialize;
 use stallscope::clock::{HardwareClock, Pin, Reading, allowed_cpus, choose_cpu};
-use stallscope::compare::rounds::{self, Rounds, RoundsPlan};
 use stallscope::model::Finding;
 use stallscope_cli::context::Context;
 use stallscope_cli::profile;
@@ -15,6 +14,7 @@ use stallscope_cli::profile;
 use crate::Args;
 use crate::decoders::{self, DECODERS};
 use crate::mesh::{self, Mesh};
+use crate::rounds::{self, Rounds, RoundsPlan};
 
 /// Decoders and meshes of the first story's codec, measured here.
 #[derive(Clone, Debug, Serialize)]
