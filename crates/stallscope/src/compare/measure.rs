@@ -90,12 +90,6 @@ impl Measure {
         }
     }
 
-    /// Whether the number comes from what the program prints.
-    #[must_use]
-    pub fn is_printed(&self) -> bool {
-        matches!(self, Self::GoBench | Self::GoogleBench | Self::Regex { .. })
-    }
-
     /// Checks before anything runs: whether an expression is valid, whether there is such a counter.
     ///
     /// # Errors

@@ -130,19 +130,6 @@ fn writes_and_reads(code: &FunctionCode, around: &Loop) -> bool {
         })
 }
 
-impl StoreForward {
-    /// All candidates in one function, calls aside.
-    #[must_use]
-    pub fn check(
-        &self,
-        code: &FunctionCode,
-        addresses: &Addresses,
-        design: &Design,
-    ) -> Vec<Candidate> {
-        each_loop(code, addresses, outermost(code), design, None)
-    }
-}
-
 /// The candidates of outermost loops; with those behind their calls where the program is known.
 fn each_loop<'a>(
     code: &'a FunctionCode,

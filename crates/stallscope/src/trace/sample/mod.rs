@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Capability, FileOffset};
+use crate::model::FileOffset;
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
 pub use skid::{Landmarks, Skid, divide, period_for_overhead, skid_of};
 use space::Tally;
@@ -192,16 +192,6 @@ pub fn sample(
         (Err(cause), None) => {
             Err(SampleError::Unavailable { engine: Engine::Ptrace, cause: ptrace_cause(&cause) })
         }
-    }
-}
-
-/// Whether the kernel lets us use [`Engine::PerfClock`] on our own processes; asks it, in a few
-/// microseconds, by opening one event on ourselves.
-#[must_use]
-pub fn perf_clock_capability() -> Capability {
-    match ring::open_clock_event(0, -1, LEAST_PERF_PERIOD_NS) {
-        Ok(_) => Capability::Present,
-        Err(cause) => Capability::absent(perf_cause(&cause)),
     }
 }
 
