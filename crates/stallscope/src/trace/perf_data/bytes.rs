@@ -1,7 +1,7 @@
 //! Taking little-endian fields off the front of a record; running out of bytes gives `None`.
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bytes<'a>(pub &'a [u8]);
+pub(in crate::trace) struct Bytes<'a>(pub &'a [u8]);
 
 impl<'a> Bytes<'a> {
     pub fn u32(&mut self) -> Option<u32> {

@@ -7,7 +7,7 @@
 //! for weights. Files, pipes (`perf record -o -`) and compressed recordings (`-z`) are
 //! read; callchains, registers and branch stacks are stepped over.
 
-mod bytes;
+pub(in crate::trace) mod bytes;
 mod count;
 mod event;
 mod file;
