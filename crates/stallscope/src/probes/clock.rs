@@ -74,7 +74,6 @@ pub struct ClockReport {
 pub const PROBE: Probe = Probe {
     id: "clock",
     title: "what a tick is worth, and how quiet it is here",
-    budget_ms: 500,
     prices: false,
     run,
     wide: None,

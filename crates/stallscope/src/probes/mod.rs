@@ -78,6 +78,9 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Why another process gave no answer; a clause for the report.
+pub type NotIsolated = Box<dyn std::error::Error + Send + Sync>;
+
 /// Runs the part of a probe that must not run in this process: 512-bit vectors lower the clock of
 /// everything after them, even when they are only speculated.
 ///
@@ -86,8 +89,8 @@ pub trait Isolated: std::fmt::Debug + Sync {
     /// The answer of [`Probe::wide`] in a process of its own, as JSON.
     ///
     /// # Errors
-    /// The reason why there is none, as a clause.
-    fn wide(&self, probe: &str, seed: u64) -> Result<String, String>;
+    /// Whatever kept that process from answering.
+    fn wide(&self, probe: &str, seed: u64) -> Result<String, NotIsolated>;
 }
 
 /// How a probe measures.
@@ -99,8 +102,6 @@ pub struct Probe {
     pub id: &'static str,
     /// What it finds out, as one line of a list.
     pub title: &'static str,
-    /// About how long it runs, milliseconds.
-    pub budget_ms: u32,
     /// Whether its answer goes into the machine profile; what others note there stands beside prices.
     pub prices: bool,
     /// Runs it on the calling thread, which is pinned meanwhile and restored afterwards. An error is
@@ -232,7 +233,7 @@ mod tests {
         for probe in PROBES {
             let page = docs.join(format!("{}.md", probe.id));
             assert!(page.is_file(), "{} has no page", probe.id);
-            assert!(probe.title.len() <= 60 && probe.budget_ms > 0);
+            assert!(probe.title.len() <= 60);
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use stallscope::probes::{self, Bench, Isolated};
+use stallscope::probes::{self, Bench, Isolated, NotIsolated};
 use stallscope::trace::child::{Child, Launch, Limits, Streams};
 
 use crate::context::{Context, Outcome};
@@ -40,7 +40,7 @@ pub struct OwnProcess<'a> {
 const LIMIT: Duration = Duration::from_secs(40);
 
 impl Isolated for OwnProcess<'_> {
-    fn wide(&self, probe: &str, seed: u64) -> Result<String, String> {
+    fn wide(&self, probe: &str, seed: u64) -> Result<String, NotIsolated> {
         let folder = tempfile::tempdir().map_err(|e| format!("no temporary folder: {e}"))?;
         let answer = folder.path().join("answer.json");
         let program = std::env::current_exe().map_err(|e| format!("this program is gone: {e}"))?;
@@ -59,8 +59,9 @@ impl Isolated for OwnProcess<'_> {
             .and_then(|child| child.wait(&limits))
             .map_err(|e| format!("their process: {e}"))?;
         if !exit.status.success() {
-            return Err(format!("their process ended with {}", exit.status));
+            return Err(format!("their process ended with {}", exit.status).into());
         }
-        std::fs::read_to_string(&answer).map_err(|e| format!("their process left no answer: {e}"))
+        Ok(std::fs::read_to_string(&answer)
+            .map_err(|e| format!("their process left no answer: {e}"))?)
     }
 }

@@ -116,7 +116,6 @@ fn assemble(
 pub const PROBE: Probe = Probe {
     id: ID,
     title: "what it costs where a small hot loop starts",
-    budget_ms: 1_500,
     prices: true,
     run,
     wide: None,

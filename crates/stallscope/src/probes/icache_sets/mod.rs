@@ -108,7 +108,6 @@ pub fn all_cases() -> Vec<Case> {
 pub const PROBE: Probe = Probe {
     id: ID,
     title: "ways, sets and line size of the L1 instruction cache",
-    budget_ms: 3_000,
     prices: true,
     run,
     wide: None,

@@ -130,7 +130,6 @@ pub const SIZES: [usize; 6] = [256, 1024, 4096, 16_384, 65_536, 262_144];
 pub const PROBE: Probe = Probe {
     id: ID,
     title: "what it costs to run code that was just written",
-    budget_ms: 3_000,
     prices: false,
     run,
     wide: None,

@@ -78,7 +78,6 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 pub const PROBE: Probe = Probe {
     id: ID,
     title: "whether filling with zeros is cheaper than with ones",
-    budget_ms: 8_000,
     prices: false,
     run,
     wide: Some(wide),
@@ -86,7 +85,7 @@ pub const PROBE: Probe = Probe {
 
 #[cfg(target_arch = "x86_64")]
 fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-    use super::protocol::{PinnedCore, Protocol, ask_wide};
+    use super::protocol::{PinnedCore, Protocol};
     use crate::clock::counters::Role;
     use crate::clock::{LinuxPerf, UncorePerf};
     let core = PinnedCore::take(bench)?;
@@ -103,13 +102,7 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
         None => Box::new(LinuxPerf),
     });
     drop(filler);
-    let wide = match ask_wide(bench, &protocol.machine, ID) {
-        Ok(sampled) => Some(sampled.cells),
-        Err(reason) => {
-            protocol.skipped.push(reason);
-            None
-        }
-    };
+    let wide = protocol.ask_wide(bench, ID, 2 * WIDE_SIZES.len()).map(|sampled| sampled.cells);
     if counted.iter().all(|event| event.role == Role::MemoryWrites) {
         let what = format!("evictions: no counter of them is published for {design}");
         protocol.skipped.push(what);

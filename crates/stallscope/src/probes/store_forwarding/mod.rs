@@ -37,7 +37,7 @@ pub use report::{CellReport, ForwardingReport};
 use std::sync::atomic::AtomicBool;
 
 #[cfg(target_arch = "x86_64")]
-use super::protocol::{CUT_ANSWER, PinnedCore, ask_wide};
+use super::protocol::PinnedCore;
 use super::rig::Rig;
 use super::sampling::{GaveUp, Plan, Sampled, Sampler};
 use super::{Bench, Probe, ProbeError, ProbeReport, Protocol};
@@ -50,7 +50,6 @@ use crate::clock::LinuxPerf;
 pub const PROBE: Probe = Probe {
     id: report::ID,
     title: "which loads a store in flight serves, and what others pay",
-    budget_ms: 1_500,
     prices: true,
     run,
     wide: Some(wide),
@@ -71,14 +70,11 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     let design = protocol.machine.microarchitecture;
     let counter = counted::counted(&mut rig, &cases, design, &mut LinuxPerf);
     protocol.raw = bench.raw.then(|| sampler.raw());
-    match ask_wide(bench, &protocol.machine, report::ID) {
-        Ok(wide) if wide.cells.len() == case::wide_cases().len() => {
-            cases.extend(case::wide_cases());
-            sampled.cells.extend(wide.cells);
-            sampled.taken += wide.taken;
-        }
-        Ok(_) => protocol.skipped.push(CUT_ANSWER.to_owned()),
-        Err(reason) => protocol.skipped.push(reason),
+    let wide_cases = case::wide_cases();
+    if let Some(wide) = protocol.ask_wide(bench, report::ID, wide_cases.len()) {
+        cases.extend(wide_cases);
+        sampled.cells.extend(wide.cells);
+        sampled.taken += wide.taken;
     }
     protocol.took_ms = core.start.elapsed().as_millis() as u64;
     let report = ForwardingReport::new(&cases, &sampled, protocol);

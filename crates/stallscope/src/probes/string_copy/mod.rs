@@ -35,7 +35,6 @@ pub const ID: &str = "string-copy";
 pub const PROBE: Probe = Probe {
     id: ID,
     title: "from which size on rep movs and rep stos pay",
-    budget_ms: 4_000,
     prices: true,
     run,
     wide: Some(wide),
@@ -43,7 +42,7 @@ pub const PROBE: Probe = Probe {
 
 #[cfg(target_arch = "x86_64")]
 fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-    use super::protocol::{CUT_ANSWER, PinnedCore, Protocol, ask_wide};
+    use super::protocol::{PinnedCore, Protocol};
     let core = PinnedCore::take(bench)?;
     let mut protocol = Protocol::new(core.machine.clone(), core.cpu);
     let features = protocol.machine.features;
@@ -52,13 +51,10 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     let mut sampler_rig = rig::hardware_rig(core.clock, &cases)?;
     let plan = Plan { limit_ns: 5_000_000_000, ..Plan::new(bench.seed) };
     let (mut sampled, raw) = sample(&mut sampler_rig, &cases, plan, bench)?;
-    match ask_wide(bench, &protocol.machine, ID) {
-        Ok(wide) if wide.cells.len() == case::wide_cases().len() => {
-            cases.extend(case::wide_cases());
-            sampled.cells.extend(wide.cells);
-        }
-        Ok(_) => protocol.skipped.push(CUT_ANSWER.to_owned()),
-        Err(reason) => protocol.skipped.push(reason),
+    let wide_cases = case::wide_cases();
+    if let Some(wide) = protocol.ask_wide(bench, ID, wide_cases.len()) {
+        cases.extend(wide_cases);
+        sampled.cells.extend(wide.cells);
     }
     protocol.raw = raw;
     let mut report = StringReport::new(&cases, &sampled, protocol);

@@ -101,7 +101,7 @@ pub fn of_bytes(bytes: &[u8], path: &Path) -> Result<Vec<HotSpot>, ProfileDataEr
         return Err(ProfileDataError::Empty(path.into()));
     }
     if bytes.starts_with(&[0x1f, 0x8b]) {
-        return pprof::read_compressed(bytes).map_err(|detail| damaged("pprof", detail));
+        return pprof::read_compressed(bytes).map_err(|e| damaged("pprof", e.to_string()));
     }
     if bytes.starts_with(b"PERFILE2") {
         return Ok(perf_data::spots(&PerfData::parse(path, bytes)?));
