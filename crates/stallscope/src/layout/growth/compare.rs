@@ -18,13 +18,10 @@ pub(super) struct Builds<'a> {
 
 pub(super) enum Outcome {
     /// The same code, perhaps elsewhere.
-    Same {
-        rep_sites: usize,
-    },
+    Same { rep_sites: usize },
     /// Nothing but padding under a name.
-    Padding {
-        change_bytes: i64,
-    },
+    Padding { change_bytes: i64 },
+    /// The instructions differ.
     Changed(Box<FunctionGrowth>),
 }
 
