@@ -73,9 +73,9 @@ bench-layout: build cases ## perf script | gawk | sort | uniq | python against l
 
 .PHONY: bench-index-codec
 bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 12, npm for a model)
-	@crates/index-codec/bench/build.sh
-	@$(or $(BENCH_PIN),taskset -c 1) crates/index-codec/bench/target/release/index-codec-bench \
-		$$(crates/index-codec/bench/model.sh)
+	@cases/index-codec/bench/build.sh
+	@$(or $(BENCH_PIN),taskset -c 1) cases/index-codec/bench/target/release/index-codec-bench \
+		$$(cases/index-codec/bench/model.sh)
 
 .PHONY: bench-explain-truth
 bench-explain-truth: build ## Pairs with a known cause, and pairs that must not differ: what explain says of each
@@ -141,4 +141,4 @@ completions: setup ## Write shell completions to target/dist/completions
 .PHONY: clean
 clean: ## Remove everything that was built, cases included
 	$(CARGO) clean
-	rm -rf cases/*/build crates/index-codec/bench/build crates/index-codec/bench/target
+	rm -rf cases/*/build cases/index-codec/bench/build cases/index-codec/bench/target

@@ -77,7 +77,7 @@ pub struct CommonArgs {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a reproduction of one of the stories that stallscope came from
+    /// Say how to reproduce one of the stories that stallscope came from
     Case(CaseArgs),
     /// Say whether one of two programs or commands is slower, by how much and how sure
     Compare(CompareArgs),

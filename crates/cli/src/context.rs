@@ -141,7 +141,7 @@ impl Context {
         self.seed
     }
 
-    /// A progress bar on standard error; invisible when that is no terminal or nobody wants it.
+    /// A progress bar on standard error; invisible when that is no terminal or with `--no-progress`.
     pub fn progress(&self, steps: u64, what: &str) -> ProgressBar {
         if !self.progress {
             return ProgressBar::hidden();

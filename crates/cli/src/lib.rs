@@ -5,18 +5,17 @@
 
 pub mod args;
 mod commands;
-mod context;
+pub mod context;
 mod noise;
-mod output;
-mod profile;
-mod terminal;
+pub mod output;
+pub mod profile;
+pub mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Cli, Command};
-pub use commands::case::CaseReport;
 pub use commands::scan::{Baseline, ScanDifference};
 use context::{Context, Outcome};
 use stallscope::trace::child::dismiss_guardian;
@@ -40,6 +39,13 @@ pub fn main() -> ExitCode {
         Command::Sweep(args) => commands::sweep::run(&args, &context),
         Command::Trace(args) => commands::trace::run(&args, &context),
     };
+    exit_code(&context, result)
+}
+
+/// Ends a command: says what went wrong, and gives the exit code. Programs of the source tree that
+/// are built on this one (`cases/`) end like it.
+#[must_use]
+pub fn exit_code(context: &Context, result: anyhow::Result<Outcome>) -> ExitCode {
     dismiss_guardian();
     match result {
         Ok(outcome) => outcome.exit_code(),

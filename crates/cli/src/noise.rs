@@ -14,19 +14,16 @@ use crate::profile;
 /// It holds three numbers.
 const MOST_BYTES: u64 = 1 << 16;
 
-/// What an A/A comparison found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NoiseFloor {
     /// The largest difference that its interval held, as a log ratio: what nothing looks like here.
     pub floor_log: f64,
     /// Robust standard deviation of a pair (log).
     pub pair_sd_log: f64,
-    /// Pairs behind it.
     pub pairs: u64,
 }
 
 impl NoiseFloor {
-    /// That of an A/A comparison.
     pub fn of(comparison: &Comparison) -> Self {
         let wall = &comparison.analysis.wall;
         Self {

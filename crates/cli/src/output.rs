@@ -64,7 +64,7 @@ pub fn json(context: &Context, kind: &str, result: &impl Serialize) -> anyhow::R
 const REDACTED: &str = "[redacted]";
 
 /// Takes the arguments out of a result: behind the first word of every command line, and the whole
-/// of templates, in which nobody can tell them apart.
+/// of templates, in which they cannot be told apart.
 fn redact(value: &mut Value) {
     match value {
         Value::Array(all) => all.iter_mut().for_each(redact),

@@ -103,6 +103,14 @@ pub fn wrap(first: &str, text: &str) -> String {
     textwrap::fill(text, options) + "\n"
 }
 
+/// At most `width` characters; what is cut off is marked.
+pub fn clip(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
 /// A screen without colours, for golden tests; no line may be wider than the screen.
 #[cfg(test)]
 pub fn plain(screen: &str) -> String {

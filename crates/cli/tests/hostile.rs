@@ -58,13 +58,12 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_named() {
     program(here, "p", &fixture::program(&[("ring", &fixture::ring_loop(true))]));
     for file in ["pipe", "/dev/zero"] {
         let peer = format!("8:4={file}");
-        let commands: [&[&str]; 8] = [
+        let commands: [&[&str]; 7] = [
             &["scan", file],
             &["scan", "--baseline", file, "p"],
             &["scan", "--profile", file, "p"],
             &["scan", "--profile-data", file, "p"],
             &["layout", "--measured", file, "p", "p"],
-            &["case", "index-codec", "--mesh", file],
             &["trace", "--replay", file],
             &["probe", "clock", "--peer", &peer],
         ];

@@ -23,7 +23,7 @@
 //! counters, no ptrace, no symbols) is a value that reaches the report.
 
 // What measures and what follows a run is x86-64 machine code; elsewhere its frame is compiled and
-// nobody calls it.
+// never called.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports))]
 pub mod clock;
 pub mod code;

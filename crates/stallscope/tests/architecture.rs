@@ -287,6 +287,15 @@ fn every_file_opens_with_what_it_owns_and_stays_readable() {
 }
 
 #[test]
+fn the_changelog_opens_with_the_version_at_hand() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../CHANGELOG.md");
+    let text = fs::read_to_string(path).expect("changelog is readable");
+    let heading = text.lines().find(|l| l.starts_with("## "));
+    let version = concat!("## [", env!("CARGO_PKG_VERSION"), "] - ");
+    assert!(heading.is_some_and(|h| h.starts_with(version)), "{heading:?}");
+}
+
+#[test]
 fn the_reader_of_imports_sees_through_groups() {
     let code = "use crate::{model::{Site, Svma}, report};\nuse crate::clock::Clock;\nlet x = crate::sim::run();";
     assert_eq!(imported_rooms(code), ["model", "report", "clock", "sim"]);

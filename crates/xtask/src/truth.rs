@@ -17,10 +17,8 @@ const RUNS: usize = 10;
 /// What is no answer and no lie.
 const OPEN: &str = "inconclusive";
 
-/// What one run says about a cell.
 struct Answer {
     class: String,
-    /// Cycles with their interval, for people.
     cycles: String,
 }
 
@@ -118,7 +116,6 @@ fn probe(stallscope: &Path, cpu: &str, seed: usize) -> anyhow::Result<Answers> {
     Ok(cells.iter().filter(|c| c["case"]["group"] != "delay").map(one).collect())
 }
 
-/// A measurement in words.
 fn cycles(m: &serde_json::Value) -> String {
     let number = |key: &str| m[key].as_f64();
     match (number("value"), number("low"), number("high"), number("n")) {

@@ -4,7 +4,6 @@ use clap::Args;
 use stallscope::clock::Cpus;
 use stallscope::compare::{allowed_cpus, default_cpu};
 
-/// The processor to run on, as typed.
 #[derive(Clone, Copy, Debug)]
 enum CpuArg {
     Last,
@@ -12,7 +11,6 @@ enum CpuArg {
     None,
 }
 
-/// Where runs stay.
 #[derive(Debug, Args)]
 pub struct CpuArgs {
     /// Run on this logical processor, or on any (`none`) [default: the last one allowed]
@@ -36,7 +34,6 @@ impl CpuArgs {
     }
 }
 
-/// The processors of a run in words.
 pub fn words(cpus: Option<&Cpus>) -> String {
     cpus.map_or_else(|| "any cpu".into(), Cpus::to_string)
 }

@@ -8,7 +8,6 @@ use stallscope::compare::Decision;
 use super::words;
 use crate::context::Outcome;
 
-/// What is not tolerated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gate {
     /// The word that fails.

@@ -21,7 +21,6 @@ pub struct ListArgs {
     what: Option<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     if args.what.as_deref() == Some("designs") {
@@ -33,7 +32,7 @@ pub fn run(args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     let probes = probes(std::env::consts::ARCH);
     let probes: Vec<(&str, &str)> =
         probes.iter().map(|(id, title)| (*id, title.as_str())).collect();
-    let cases: Vec<(&str, &str)> = CASES.iter().map(|c| (c.id(), c.title())).collect();
+    let cases: Vec<(&str, &str)> = CASES.iter().map(|c| (c.id, c.title)).collect();
     let engines: Vec<(&str, &str)> = ENGINES.iter().map(|e| (e.id(), e.summary())).collect();
     let names: Vec<(String, &str)> =
         Microarchitecture::ALL.iter().map(|d| (d.slug(), d.name())).collect();
@@ -92,10 +91,10 @@ fn designs(context: &Context) -> anyhow::Result<Outcome> {
 
 /// Every probe and what it finds out; where there is none for this processor, that as well.
 fn probes(arch: &str) -> Vec<(&'static str, String)> {
-    let exists = |id| probes::existing_on(arch).iter().any(|p| p.id() == id);
-    let row = |p: &&dyn probes::Probe| {
-        let here = if exists(p.id()) { "" } else { " (x86-64 only)" };
-        (p.id(), format!("{}{here}", p.title()))
+    let exists = |id| probes::existing_on(arch).iter().any(|p| p.id == id);
+    let row = |p: &probes::Probe| {
+        let here = if exists(p.id) { "" } else { " (x86-64 only)" };
+        (p.id, format!("{}{here}", p.title))
     };
     PROBES.iter().map(row).collect()
 }

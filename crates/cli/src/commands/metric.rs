@@ -9,7 +9,6 @@ use stallscope::trace::counter::CounterEvent;
 
 use super::words;
 
-/// What is measured.
 #[derive(Debug, Args)]
 pub struct MetricArgs {
     /// What the verdict is about: wall, user, system, cpu, memory, a counter (counter:cycles), or

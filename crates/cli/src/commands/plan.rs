@@ -5,7 +5,7 @@ use stallscope::compare::sweep::LayoutPlan;
 
 use super::words::{percent, rough};
 
-/// Runs shorter than this are over before anybody has read a plan.
+/// Runs shorter than this are over before a plan can be read.
 const LONG_NS: u64 = 5_000_000_000;
 
 fn share(effect: f64) -> String {

@@ -38,7 +38,6 @@ pub struct ProbeArgs {
     peer: Vec<String>,
 }
 
-/// What else can be done with answers.
 #[derive(Debug, Subcommand)]
 enum ProbeCommand {
     /// Put two machine profiles side by side
@@ -53,7 +52,6 @@ struct Answers<'a> {
     peers: &'a [peer::Beside],
 }
 
-/// Runs the command.
 pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     if let Some(ProbeCommand::Diff(args)) = &args.command {
@@ -63,7 +61,7 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     let peers = peer::load(&args.peer)?;
     probes::check_architecture(std::env::consts::ARCH)?;
     // Before anything runs: a profile that must not be replaced should not cost the probes first.
-    let wanted = chosen.iter().any(|p| prices(p.id()));
+    let wanted = chosen.iter().any(|p| p.prices);
     if context.design().is_some() {
         bail!("--as names a design, and a probe measures the processor at hand");
     }
@@ -79,10 +77,10 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     let bar = context.progress(chosen.len() as u64, "probing");
     let mut reports = Vec::with_capacity(chosen.len());
     for probe in chosen {
-        bar.set_message(probe.id());
+        bar.set_message(probe.id);
         let bench =
             Bench { isolated: Some(&own), raw: args.raw, ..Bench::new(seed, context.interrupt()) };
-        let report = probe.run(&bench).with_context(|| format!("probe `{}`", probe.id()))?;
+        let report = (probe.run)(&bench).with_context(|| format!("probe `{}`", probe.id))?;
         // At once: the first answer is there long before the last.
         if context.shows_screen() {
             let gap = if reports.is_empty() { "" } else { "\n" };
@@ -114,26 +112,10 @@ fn keep(
     reports: &[ProbeReport],
 ) -> anyhow::Result<String> {
     let mut profile = before.clone();
-    for report in reports {
-        match report {
-            ProbeReport::StoreForwarding(report) => report.apply_to(&mut profile),
-            ProbeReport::StringCopy(report) => report.apply_to(&mut profile),
-            ProbeReport::CodeAlignment(report) => report.apply_to(&mut profile),
-            ProbeReport::IcacheSets(report) => report.apply_to(&mut profile),
-            _ => {}
-        }
-    }
-    // Last, and only beside prices: by itself the clock says nothing that a rule would ask for.
-    if profile != before {
-        for report in reports {
-            if let ProbeReport::Clock(report) = report {
-                report.apply_to(&mut profile);
-            }
-        }
-    }
+    probes::apply(reports, &mut profile);
     let mut page = page::Page::default();
     if profile == before {
-        let said = if reports.iter().any(prices_something) {
+        let said = if reports.iter().any(ProbeReport::has_prices) {
             "not changed: it says so already"
         } else {
             "not changed: nothing conclusive"
@@ -152,31 +134,15 @@ fn keep(
     Ok(page.text)
 }
 
-/// Whether the probe of that id has anything to say to the machine profile.
-fn prices(id: &str) -> bool {
-    !matches!(id, "clock" | "icache-sync" | "store-elimination")
-}
-
-/// Whether a report has an answer for the machine profile.
-fn prices_something(report: &ProbeReport) -> bool {
-    match report {
-        ProbeReport::StoreForwarding(report) => report.protocol.conclusive,
-        ProbeReport::StringCopy(report) => report.protocol.conclusive,
-        ProbeReport::CodeAlignment(report) => report.protocol.conclusive,
-        ProbeReport::IcacheSets(report) => report.protocol.conclusive,
-        _ => false,
-    }
-}
-
 /// Every name is looked up before anything runs; a name given twice runs once.
-fn choose(names: &[String]) -> anyhow::Result<Vec<&'static dyn Probe>> {
+fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Probe>> {
     if names.is_empty() {
-        return Ok(PROBES.to_vec());
+        return Ok(PROBES.iter().collect());
     }
-    let mut chosen: Vec<&'static dyn Probe> = Vec::new();
+    let mut chosen: Vec<&'static Probe> = Vec::new();
     for name in names {
         let probe = probes::find(name)?;
-        if !chosen.iter().any(|p| p.id() == probe.id()) {
+        if !chosen.iter().any(|p| p.id == probe.id) {
             chosen.push(probe);
         }
     }
@@ -192,8 +158,8 @@ fn screen(report: &ProbeReport) -> String {
         ProbeReport::StoreElimination(report) => memory::elimination(report),
         ProbeReport::StoreForwarding(report) => forwarding::screen(report),
         ProbeReport::StringCopy(report) => string_copy::screen(report),
-        // A probe that the library has and this program cannot draw is still in the JSON.
-        _ => String::new(),
+        // A probe without a screen of its own.
+        other => serde_json::to_string_pretty(other).unwrap_or_default() + "\n",
     }
 }
 

@@ -14,7 +14,6 @@ pub struct RuleArgs {
     id: String,
 }
 
-/// Runs the command.
 pub fn run(args: &RuleArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     let Some(rule) = find_rule(&args.id) else {

@@ -9,7 +9,6 @@ use stallscope::compare::{CommandLine, MAX_PAIRS, Order, Settings};
 use super::cpu_args::CpuArgs;
 use super::words;
 
-/// The order of runs, as typed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OrderArg {
     /// Drawn from the seed, balanced within blocks of four pairs
@@ -18,7 +17,6 @@ enum OrderArg {
     Abba,
 }
 
-/// How the two commands are run.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Arguments for both
@@ -34,7 +32,6 @@ pub struct RunArgs {
     /// Give up when one run takes longer than this (10s, 500ms, 2m)
     #[arg(long, value_name = "DURATION", value_parser = words::duration)]
     timeout: Option<Duration>,
-    /// Where they stay.
     #[command(flatten)]
     cpus: CpuArgs,
     /// How the runs of each pair are ordered
@@ -68,7 +65,6 @@ impl RunArgs {
         self.effect
     }
 
-    /// The number of pairs that was typed.
     pub fn pairs(&self) -> Option<u32> {
         self.pairs
     }

@@ -3,6 +3,7 @@
 use stallscope::code::SourceText;
 use stallscope::model::{Finding, Site, SourceLine};
 
+pub use crate::terminal::clip;
 use crate::terminal::{FAINT, STRONG, WIDTH, paint};
 
 /// Sets of stores that are written out; the rest is counted.
@@ -109,14 +110,6 @@ pub fn short_name(name: &str) -> &str {
 /// Drops what stands before the last slash in front of `end`.
 fn without_import_path(name: &str, end: usize) -> &str {
     name[..end].rfind('/').map_or(name, |slash| &name[slash + 1..])
-}
-
-/// At most `width` characters; what is cut off is marked.
-pub fn clip(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]

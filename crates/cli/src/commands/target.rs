@@ -16,7 +16,6 @@ const ASSUMED_AARCH64: Microarchitecture = Microarchitecture::AmpereSkylark;
 
 /// A design to judge by, and what the screen says about it.
 pub struct Judge<'a> {
-    /// The design.
     pub design: Cow<'a, Design>,
     /// A line for the screen, when it is not this machine.
     pub note: Option<String>,

@@ -30,18 +30,18 @@ pub enum Role {
     SilentEvictions,
     /// Lines that left L2 changed.
     DirtyEvictions,
-    /// Lines written to memory, by anybody.
+    /// Lines written to memory by any core or device.
     MemoryWrites,
 }
 
 /// One event of one group of designs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// What it counts.
+    /// The quantity that it measures.
     pub role: Role,
     /// The designs that have it under this code.
     pub designs: &'static [M],
-    /// The maker's name.
+    /// The event's name in the maker's documents.
     pub name: &'static str,
     /// Event number.
     pub event: u16,
@@ -52,7 +52,7 @@ pub struct Counter {
     pub units: Option<&'static str>,
     /// What to know before believing it; empty where there is nothing.
     pub note: &'static str,
-    /// Where the encoding stands.
+    /// The document that gives the encoding.
     pub source: &'static str,
 }
 
@@ -90,7 +90,7 @@ const fn memory(
     Counter { role, designs, name, event, mask, units, note, source }
 }
 
-/// All that are known.
+/// Every counter that a probe can program, by design.
 pub static COUNTERS: &[Counter] = &[
     row(
         Role::BlockedLoads,
@@ -246,17 +246,17 @@ pub enum CounterState {
 /// An event and how it behaved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CounterCheck {
-    /// The maker's name.
+    /// The event's name in the maker's documents.
     pub name: String,
-    /// As it was programmed.
+    /// The value of `perf_event_attr.config`.
     pub config: u64,
-    /// What became of it.
+    /// Whether its count may be used.
     pub state: CounterState,
     /// Per repetition of the kernel that must raise it.
     pub raised: Option<f64>,
     /// Per repetition of the kernel that must not.
     pub silent: Option<f64>,
-    /// Where the encoding stands.
+    /// The document that gives the encoding.
     pub source: String,
 }
 
@@ -270,7 +270,7 @@ const SILENT_TO: f64 = 0.05;
 pub enum Contrast {
     /// One such event a repetition.
     Raises,
-    /// None.
+    /// No such event.
     StaysSilent,
 }
 

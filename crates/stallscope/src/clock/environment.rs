@@ -25,7 +25,7 @@ pub enum EnvironmentGrade {
     Usable,
     /// Only guarded, interleaved and repeated measurements mean something.
     Noisy,
-    /// Refuse verdicts.
+    /// No verdict can be trusted.
     Hostile,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for EnvironmentGrade {
 /// One fact and the best grade that it still allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
-    /// What the fact allows.
+    /// The best grade that this fact permits.
     pub allows: EnvironmentGrade,
     /// The fact, without a final stop.
     pub text: String,

@@ -1,7 +1,7 @@
 //! An invented machine: the clock of tests.
 //!
 //! Time advances only when a kernel runs or the counter is read, by what the invented machine
-//! would take, so a verdict can be tested on machines nobody owns and in no time at all.
+//! would take, so a verdict can be tested on machines that do not exist and in no time at all.
 
 use super::{ADDS_PER_GROUP, Clock, NOPS_PER_PASS};
 

@@ -56,19 +56,15 @@ pub const ADDS_PER_GROUP: u64 = 8;
 /// What can go wrong with the clock.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum ClockError {
-    /// The kernels are x86-64 machine code.
     #[error("the clock's kernels exist for x86-64 only, this is {arch}")]
-    UnsupportedArchitecture {
-        /// As Rust names it.
-        arch: &'static str,
-    },
+    UnsupportedArchitecture { arch: &'static str },
     /// The kernel refused to say or set where this thread may run.
     #[error("cannot {action} the CPU affinity of this thread")]
     Affinity {
         /// `read` or `set`
         action: &'static str,
-        /// The kernel's answer.
         source: nix::errno::Errno,
     },
     /// The affinity mask is empty, or holds only processors beyond what can be named.
@@ -96,7 +92,7 @@ pub trait Clock {
 
 /// Something built around a clock, which is thereby a clock itself.
 pub trait HoldsClock {
-    /// The clock inside.
+    /// The type of that clock.
     type Held: Clock;
 
     /// The wrapped clock.
@@ -125,7 +121,7 @@ impl<T: HoldsClock> Clock for T {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reading {
-    /// The number.
+    /// A value with its interval.
     Measured(Measurement),
     /// Too few clean samples: widening the interval instead would be a lie.
     Inconclusive {

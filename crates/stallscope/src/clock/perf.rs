@@ -13,7 +13,7 @@ use super::{Clock, PerfEvent, PerfKernel};
 /// Additions run under an event: some 30 us, enough for a clock event to be above zero.
 const WORK_ADDS: u64 = 100_000;
 
-/// The running kernel.
+/// Counts through `perf_event_open`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinuxPerf;
 
@@ -79,7 +79,7 @@ fn value(event: &OwnedFd) -> Result<u64, i32> {
 /// Units outside the cores, all of one kind: they count for the whole machine.
 #[derive(Clone, Copy, Debug)]
 pub struct UncorePerf {
-    /// How their names begin.
+    /// Prefix of the units' names below `/sys/bus/event_source/devices`.
     pub units: &'static str,
 }
 
@@ -128,7 +128,6 @@ enum Whose {
     Everybodys { cpu: i32 },
 }
 
-/// Opens an event, disabled.
 fn open(kind: u32, config: u64, whose: Whose) -> Result<OwnedFd, i32> {
     let mut attr = perf_event_attr {
         size: std::mem::size_of::<perf_event_attr>() as u32,

@@ -17,7 +17,6 @@ use crate::stats::percent;
 /// This thread, held on one processor until the value is dropped.
 #[derive(Debug)]
 pub struct Pin {
-    cpu: usize,
     before: CpuSet,
 }
 
@@ -38,7 +37,7 @@ impl Pin {
     /// [`ClockError::Affinity`] when the kernel refuses, for example for a CPU outside the cpuset.
     pub fn to(cpu: usize) -> Result<Self, ClockError> {
         let before = current_mask()?;
-        let mut pin = Self { cpu, before };
+        let mut pin = Self { before };
         pin.move_to(cpu)?;
         Ok(pin)
     }
@@ -50,21 +49,13 @@ impl Pin {
     pub fn move_to(&mut self, cpu: usize) -> Result<(), ClockError> {
         let mut mask = CpuSet::new();
         mask.set(cpu).map_err(|source| ClockError::Affinity { action: "set", source })?;
-        set_mask(&mask)?;
-        self.cpu = cpu;
-        Ok(())
-    }
-
-    /// The processor.
-    #[must_use]
-    pub fn cpu(&self) -> usize {
-        self.cpu
+        set_mask(&mask)
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // Nobody is left to tell; the worst that happens is a thread that stays pinned.
+        // A drop cannot report it; the worst that happens is a thread that stays pinned.
         let _: Result<(), Errno> = sched_setaffinity(Pid::from_raw(0), &self.before);
     }
 }
@@ -86,7 +77,7 @@ pub fn allowed_cpus() -> Result<Vec<usize>, ClockError> {
 pub struct Cpus(Vec<usize>);
 
 impl Cpus {
-    /// This one.
+    /// The set of one processor.
     #[must_use]
     pub fn one(cpu: usize) -> Self {
         Self(vec![cpu])
@@ -106,7 +97,7 @@ impl Cpus {
         if let [cpu] = self.0[..] { Some(cpu) } else { None }
     }
 
-    /// All of them, ascending.
+    /// Its processors, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().copied()
     }
@@ -235,8 +226,8 @@ mod tests {
     fn a_pin_restores_the_mask() {
         let before = allowed_cpus().unwrap();
         {
-            let pin = Pin::to(before[0]).unwrap();
-            assert_eq!(allowed_cpus().unwrap(), [pin.cpu()]);
+            let _pin = Pin::to(before[0]).unwrap();
+            assert_eq!(allowed_cpus().unwrap(), [before[0]]);
         }
         assert_eq!(allowed_cpus().unwrap(), before);
         assert!(Pin::to(CpuSet::count() + 1).is_err());

@@ -46,14 +46,14 @@ pub enum PmuVerdict {
     Usable,
     /// The hypervisor passes no counters through.
     HiddenByHypervisor {
-        /// Its name.
+        /// Name of the hypervisor.
         hypervisor: String,
     },
     /// Bare metal, but the kernel has no driver for these counters.
     NoDriver,
     /// `perf_event_paranoid` forbids it.
     Paranoid {
-        /// The value in force.
+        /// The present value of `perf_event_paranoid`.
         value: i32,
         /// Whether a seccomp filter is installed as well, which may forbid it on its own.
         filtered: bool,
@@ -73,7 +73,7 @@ pub enum PmuVerdict {
     Busy,
     /// Another answer of the kernel.
     Other {
-        /// Its errno.
+        /// The kernel's `errno`.
         errno: i32,
     },
 }
@@ -114,7 +114,7 @@ fn hardware_verdict(kernel: &mut impl PerfKernel, machine: &Machine) -> PmuVerdi
         Err(_) => {}
     }
     // A refusal says nothing about what lies behind it: with no counters there, lifting the
-    // refusal would help nobody, so their absence is looked for first.
+    // refusal would not help, so their absence is looked for first.
     let no_device = kernel.pmu_names().is_some_and(|names| !names.iter().any(|n| is_core_pmu(n)));
     let promised = machine.counters.promises_counters();
     if let Some(hypervisor) = &hypervisor

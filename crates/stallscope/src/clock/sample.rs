@@ -19,7 +19,7 @@ pub const SHARED_CORE: f64 = 1.15;
 /// How long the kernels of one sample are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplePlan {
-    /// K, in additions.
+    /// K: dependent additions of the shorter chain.
     pub adds: u64,
     /// Passes of the throughput kernel in each of its two halves.
     pub passes: u64,
@@ -43,7 +43,7 @@ impl SamplePlan {
     }
 }
 
-/// What one sample says.
+/// The core clock, measured twice, and the throughput kernel between.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// Counter at the start, ticks.

@@ -15,7 +15,7 @@ const LEAST_PERCENT: f64 = 30.0;
 /// A level with this share of the steady samples is the clock; with less, the clock wanders.
 pub(super) const MAIN_LEVEL_PERCENT: f64 = 50.0;
 
-/// How long to look.
+/// How many windows of which length to observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SurveyPlan {
     /// Windows in which the counter's rate is measured.
@@ -33,7 +33,7 @@ impl Default for SurveyPlan {
     }
 }
 
-/// Everything that was seen, unjudged.
+/// Raw observations of the clock.
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// Rate of the counter in each window, MHz.
@@ -109,7 +109,7 @@ impl Survey {
         self.samples.iter().filter(|s| s.is_steady())
     }
 
-    /// Says it in numbers.
+    /// Estimates with intervals.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let taken = self.samples.len();

@@ -1,4 +1,4 @@
-//! The counter itself: its rate against a clock that nobody adjusts, its step, the cost of a look.
+//! The counter itself: its rate against a clock that is never adjusted, its step, the cost of a look.
 
 use super::Clock;
 

@@ -19,7 +19,6 @@ const INSN_BYTES: usize = 4;
 /// An address can hold an index times this at the most.
 const LARGEST_SHIFT: u32 = 6;
 
-/// One instruction word and where it stands.
 #[derive(Clone, Copy)]
 struct Word {
     bits: u32,
@@ -36,7 +35,6 @@ impl Word {
         self.bits(at, at) == 1
     }
 
-    /// The field as a signed number.
     fn signed(self, high: u32, low: u32) -> i64 {
         i64::from((self.bits << (31 - high)) as i32 >> (31 - high + low))
     }

@@ -38,7 +38,6 @@ const DERIVED: u64 = 1 << 63;
 const CONSTANT: u32 = 1 << 2;
 
 impl Number {
-    /// Of nothing.
     const NONE: Self = Self(0);
 
     fn of_root(root: Root) -> Self {
@@ -50,7 +49,7 @@ impl Number {
         Self(u64::from(word) << 32 | u64::from(offset_bytes as u32))
     }
 
-    /// So many bytes on; `None` where that has no number of its own.
+    /// The root plus a number of bytes; `None` where that has no number of its own.
     fn moved(self, by: i64) -> Option<Self> {
         if by == 0 {
             return Some(self);
@@ -158,7 +157,6 @@ fn merge_all(state: &mut State, block: usize) {
     }
 }
 
-/// What a register holds.
 fn known(state: &State, values: &Values, reg: Reg) -> SymbolicAddress {
     values.value(state[usize::from(reg.0) % state.len()])
 }

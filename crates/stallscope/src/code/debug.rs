@@ -70,7 +70,6 @@ struct Units {
 }
 
 impl Debug {
-    /// Finds the debug information of a program.
     pub fn of(image: &Image) -> Self {
         let form = if has_debug_info(&image.parts()) {
             let own = (image.placed().is_none()).then(|| open_units(image.path())).flatten();

@@ -6,64 +6,37 @@ use std::path::{Path, PathBuf};
 /// What can go wrong between a path and its functions.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum CodeError {
-    /// Nothing there.
     #[error("no such file: {0}")]
     NotFound(PathBuf),
-    /// A folder was named.
     #[error("{0} is a directory; name a program inside it")]
     Directory(PathBuf),
     /// The operating system will not let us read it.
     #[error("{path} cannot be read: {cause}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's word for it.
-        cause: io::Error,
-    },
-    /// Readable, but no program.
+    Unreadable { path: PathBuf, cause: io::Error },
     #[error("{path} is not a program: it is {looks_like}")]
     NotElf {
-        /// The file.
         path: PathBuf,
         /// What its first bytes say it is.
         looks_like: &'static str,
     },
     /// Starts like a program and ends too early, or its tables contradict each other.
     #[error("{path} is a truncated or damaged program: {detail} (copy or build it again)")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What does not fit.
-        detail: String,
-    },
-    /// A program for another processor.
+    Damaged { path: PathBuf, detail: String },
     #[error("{path} is for {architecture}; only x86-64 and AArch64 programs can be analysed")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// The processor it is for.
-        architecture: String,
-    },
-    /// Many object files where one program is wanted.
+    Foreign { path: PathBuf, architecture: String },
     #[error("{0} is an archive of object files: name the program that it is linked into")]
     Archive(PathBuf),
-    /// An archive that only names its members.
     #[error("{0} is a thin archive, which only names its members; name the object files instead")]
     ThinArchive(PathBuf),
-    /// More machine code than can be real.
     #[error(
         "{0} says that it has more than 1 GiB of machine code: no program has, so it is damaged"
     )]
     TooMuchCode(PathBuf),
     /// A program without machine code, or without anything that says where functions are.
     #[error("{path} has no {what}")]
-    Empty {
-        /// The file.
-        path: PathBuf,
-        /// What is missing.
-        what: &'static str,
-    },
+    Empty { path: PathBuf, what: &'static str },
 }
 
 impl CodeError {

@@ -43,7 +43,6 @@ struct Segment {
     size_bytes: u64,
 }
 
-/// A section of machine code, read.
 struct Code {
     svma: Svma,
     bytes: Vec<u8>,
@@ -199,7 +198,6 @@ impl Image {
         self.architecture
     }
 
-    /// The file, to read more of it.
     pub(super) fn parts(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,7 +2,7 @@
 //!
 //! Only what the analyses ask for: how control goes on, which memory is read and written, and what
 //! happens to the general registers, as far as addresses are made of them. The decoder behind it
-//! ([`super::x86`]) can change without anybody noticing.
+//! ([`super::x86`]) can change without a change here.
 
 use crate::model::Svma;
 
@@ -15,7 +15,7 @@ pub const LONGEST_INSN_BYTES: usize = 15;
 pub struct Reg(pub u8);
 
 impl Reg {
-    /// How many x86-64 has.
+    /// Number of general registers of x86-64.
     pub const COUNT: usize = 16;
     /// The stack pointer of x86-64.
     pub const STACK: Self = Self(4);
@@ -32,9 +32,9 @@ impl Reg {
 /// How control goes on behind an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// To the next instruction.
+    /// Execution falls through.
     Next,
-    /// Always to the target.
+    /// Unconditional jump.
     Jump(Svma),
     /// To the target or the next instruction.
     Branch(Svma),
@@ -42,7 +42,7 @@ pub enum Flow {
     IndirectJump,
     /// Into another function and back to the next instruction.
     Call,
-    /// Out of the function.
+    /// Return to the caller.
     Return,
     /// Nowhere: a trap, or bytes that are no instruction.
     Stop,
@@ -64,9 +64,9 @@ pub struct RawAddress {
 /// A read or write of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Its width.
+    /// Bytes accessed.
     pub size_bytes: u16,
-    /// Where.
+    /// The operand's address.
     pub address: RawAddress,
 }
 
@@ -120,7 +120,7 @@ pub struct Insn {
     pub svma: Svma,
     /// Its length; 1 for a byte that is no instruction.
     pub length_bytes: u8,
-    /// How control goes on.
+    /// Which instruction can follow.
     pub flow: Flow,
     /// Whether it does nothing and may stand between blocks only to fill up room.
     pub is_padding: bool,
@@ -139,7 +139,7 @@ pub struct Insn {
 }
 
 impl Insn {
-    /// One that does nothing that anybody asks about.
+    /// An instruction without any effect that is modelled.
     #[must_use]
     pub fn plain(svma: Svma, length_bytes: u8) -> Self {
         Self {

@@ -33,7 +33,6 @@ impl Loop {
 /// Blocks in reverse post order, every block once.
 #[derive(Clone, Debug)]
 pub(super) struct BlockOrder {
-    /// Their numbers.
     pub blocks: Vec<usize>,
     /// Per block, whether it is an entry: block 0 and what cannot be reached from it.
     pub is_entry: Vec<bool>,
@@ -175,7 +174,6 @@ impl Dominators {
     }
 }
 
-/// All natural loops, outer before inner.
 pub(super) fn find_loops(blocks: &[Block], order: &BlockOrder) -> Vec<Loop> {
     if order.going_back.is_empty() {
         return Vec::new();

@@ -17,7 +17,7 @@ use crate::model::Svma;
 /// `endbr64`, in front of the jump of a stub.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-/// See the module.
+/// Where the functions of a program come from: source files, other files, compilers.
 #[derive(Clone, Debug, Default)]
 pub struct Origins {
     /// Local functions of a linked program, by start, with their source file's name.

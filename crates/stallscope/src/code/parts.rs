@@ -48,7 +48,6 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// A regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::of_file(foreign::open(path)?)
     }
@@ -58,7 +57,6 @@ impl Parts {
         Ok(Self::new(Source::File(file), meta.len(), Budget::of_file(&meta)))
     }
 
-    /// Bytes in memory.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let length = bytes.len() as u64;
         Self::new(Source::Memory(bytes), length, Budget::of(length))
@@ -68,7 +66,6 @@ impl Parts {
         Self { source, length, parts: FrozenVec::new(), recent: Cell::new(0), budget }
     }
 
-    /// How long the file is.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -88,7 +85,7 @@ impl Parts {
         self.budget.spend(size)?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(usize::try_from(size).ok()?).ok()?;
-        // Into memory that nobody has written yet, unlike reading at a position.
+        // Into memory that is not initialised, unlike reading at a position.
         let mut file = file;
         file.seek(SeekFrom::Start(offset)).ok()?;
         file.take(size).read_to_end(&mut bytes).ok()?;

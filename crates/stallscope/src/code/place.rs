@@ -59,12 +59,10 @@ impl Placed {
         placed
     }
 
-    /// Where a section was placed.
     pub fn address(&self, section: SectionIndex) -> Option<Svma> {
         self.sections.get(&section).copied()
     }
 
-    /// Where a symbol is now.
     pub fn symbol<'d>(&self, symbol: &impl ObjectSymbol<'d>) -> u64 {
         match symbol.section() {
             SymbolSection::Section(index) => {
@@ -115,9 +113,7 @@ impl Placed {
 /// A place that waits for an address.
 struct Hole {
     at: usize,
-    /// Its own address.
     address: u64,
-    /// What it refers to.
     target: u64,
     /// Where the address of that would be kept.
     kept_at: u64,

@@ -12,7 +12,7 @@ use super::insn::Reg;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Root(pub(super) NonZeroU32);
 
-/// A root, taken apart.
+/// What a root stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootKind {
     /// The register's value when the function was entered.
@@ -63,7 +63,7 @@ impl Root {
         Self::pack(Self::MERGE, block, reg)
     }
 
-    /// What it is.
+    /// What the root stands for.
     #[must_use]
     pub fn kind(self) -> RootKind {
         let word = self.0.get();

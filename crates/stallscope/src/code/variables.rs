@@ -161,7 +161,6 @@ fn attribute(unit: &Unit, entry: &Entry<'_>, name: gimli::DwAt) -> Option<Attrib
     })
 }
 
-/// The product of an array's dimensions.
 fn elements(unit: &Unit, array: gimli::UnitOffset) -> Option<i64> {
     let mut tree = unit.entries_tree(Some(array)).ok()?;
     let mut children = tree.root().ok()?.children();

@@ -112,7 +112,7 @@ pub(super) fn measured(
     if let Some(counter) = counter {
         amounts.counted = Some(counter.read().map_err(|e| NoAmounts::Unmeasured(e.into()))?);
     }
-    // What a program that failed has printed is nobody's number; who tolerates failures sees none.
+    // What a failed program has printed is no measurement, tolerated failures included.
     if exit.status.success() {
         amounts.printed = measure.printed(&exit).map_err(NoAmounts::Unmeasured)?;
     }

@@ -192,7 +192,7 @@ pub struct Analysis {
     pub warnings: Vec<Warning>,
 }
 
-/// Judges raw samples. Deterministic: anybody can repeat it from the JSON.
+/// Judges raw samples. Deterministic, so it can be repeated from the JSON.
 ///
 /// # Errors
 /// [`CompareError::Samples`] when the samples do not form pairs, or a run took no wall time.

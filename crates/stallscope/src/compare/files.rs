@@ -93,7 +93,6 @@ fn content(path: &Path, bytes: u64) -> (u64, String) {
     (bytes <= MOST_BYTES).then(read).flatten().unwrap_or((bytes, String::new()))
 }
 
-/// Watches the files of both arms.
 #[derive(Debug, Default)]
 pub(super) struct FileWatch {
     watched: Vec<(Arm, UsedFile, Stamp)>,
@@ -153,7 +152,6 @@ impl FileWatch {
         Ok(())
     }
 
-    /// What one arm uses besides its program.
     pub fn records(&self, of: Arm) -> Vec<UsedFile> {
         let own = self
             .watched

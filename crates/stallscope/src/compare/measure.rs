@@ -15,6 +15,7 @@ use crate::trace::counter::{CounterError, CounterEvent};
 /// Why there is no number to compare.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum MeasureError {
     /// This machine or its kernel has no such counter for us.
     #[error("cannot count {0}: {1}")]
@@ -22,19 +23,15 @@ pub enum MeasureError {
     /// The counter did not see the whole run.
     #[error(transparent)]
     Counter(#[from] CounterError),
-    /// The pattern, and what is wrong with it.
     #[error("the expression `{0}` is not valid: {1}")]
     Expression(String, regex_lite::Error),
-    /// The pattern that was looked for.
     #[error("nothing that it printed matches `{0}`")]
     NoMatch(String),
-    /// The pattern and the text that it matched.
     #[error("`{0}` matched `{1}`, which is no number")]
     NoNumber(String, String),
     /// The output is not that of the benchmark library.
     #[error(transparent)]
     Results(#[from] results::ResultError),
-    /// The unit that was looked for.
     #[error("it printed no benchmark in {0}")]
     NoBenchmark(&'static str),
     /// Zero, a negative number, or none that is finite.
@@ -91,12 +88,6 @@ impl Measure {
             Self::Counter { .. } => "the count",
             Self::GoBench | Self::GoogleBench | Self::Regex { .. } => "what is printed",
         }
-    }
-
-    /// Whether the number comes from what the program prints.
-    #[must_use]
-    pub fn is_printed(&self) -> bool {
-        matches!(self, Self::GoBench | Self::GoogleBench | Self::Regex { .. })
     }
 
     /// Checks before anything runs: whether an expression is valid, whether there is such a counter.

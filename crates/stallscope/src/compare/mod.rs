@@ -19,7 +19,6 @@ pub mod neighbours;
 mod pilot;
 mod program;
 pub mod results;
-pub mod rounds;
 mod runner;
 pub mod schedule;
 pub mod sequential;

@@ -191,7 +191,6 @@ impl<'a> ProcessRunner<'a> {
         }
     }
 
-    /// When to give up on a process.
     pub(crate) fn child_limits(&self) -> Limits<'_> {
         Limits { timeout: self.limits.timeout, interrupt: self.limits.interrupt }
     }

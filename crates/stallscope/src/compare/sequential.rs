@@ -1,4 +1,4 @@
-//! Looking at every pair without fooling oneself: a confidence sequence.
+//! A confidence sequence: the interval may be read after every pair.
 //!
 //! An ordinary interval is right 95 times in 100 when it is looked at once; looked at after every
 //! pair it is wrong in 30 comparisons of 100. The normal-mixture sequence (Robbins 1970; Howard,

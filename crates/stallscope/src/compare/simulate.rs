@@ -167,7 +167,6 @@ impl Runner for SimulatedMachine {
     }
 }
 
-/// Uniform in [0, 1) with 53 bits.
 pub(super) fn uniform(rng: &mut Pcg64Mcg) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -15,14 +15,14 @@ use crate::model::Svma;
 pub struct DirectCall {
     /// Index of the instruction in the calling function.
     pub insn: usize,
-    /// Where it goes.
+    /// First instruction of the callee.
     pub target: Svma,
 }
 
 /// An outermost loop that calls.
 #[derive(Clone, Debug)]
 pub struct CallingLoop {
-    /// Its code.
+    /// Ranges of its blocks.
     pub code: Vec<Range<Svma>>,
     /// The calls in it, in address order.
     pub calls: Vec<DirectCall>,
@@ -33,11 +33,11 @@ pub struct CallingLoop {
 /// The direct calls of one function.
 #[derive(Clone, Debug)]
 pub struct Calls {
-    /// Its first instruction.
+    /// First instruction of the caller.
     pub function: Svma,
     /// Functions it calls from anywhere, ascending.
     pub targets: Vec<Svma>,
-    /// Its outermost loops that call.
+    /// Its outermost loops with a direct call.
     pub loops: Vec<CallingLoop>,
 }
 

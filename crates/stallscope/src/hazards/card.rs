@@ -6,13 +6,13 @@ use serde::Serialize;
 /// One rule, explained.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RuleCard {
-    /// Its id.
+    /// The rule's id.
     pub id: &'static str,
     /// A title of a few words.
     pub title: &'static str,
     /// What the processor does, in plain words.
     pub effect: &'static str,
-    /// A picture in text.
+    /// A drawing of the effect in plain text.
     pub picture: &'static str,
     /// What it costs here, and how that is known.
     pub price: String,

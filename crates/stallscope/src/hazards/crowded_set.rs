@@ -32,7 +32,6 @@ use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
 /// The rule.
 pub static CROWDED_SET: CrowdedSet = CrowdedSet;
 
-/// See the module.
 pub struct CrowdedSet;
 
 /// How many calls deep a loop is followed.

@@ -27,13 +27,13 @@ pub struct PlacedFinding {
 pub struct MovedFinding {
     /// Its stable name.
     pub id: FindingId,
-    /// The rule.
+    /// Id of the rule.
     pub rule: String,
     /// The function, in the second build.
     pub function: String,
-    /// Where it was.
+    /// Address in the old build.
     pub from: Svma,
-    /// Where it is.
+    /// Address in the new build.
     pub to: Svma,
     /// The object it was in, where that was another.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -27,7 +27,6 @@ use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
 /// The rule.
 pub static LOOP_ALIGNMENT: LoopAlignment = LoopAlignment;
 
-/// See the module.
 pub struct LoopAlignment;
 
 impl Hazard for LoopAlignment {
@@ -116,13 +115,9 @@ fn extent(code: &FunctionCode, of: &Loop) -> Option<(Svma, Svma)> {
 
 /// A small loop that touches more windows than its size needs.
 pub(crate) struct Spread {
-    /// Its first address.
     pub start: Svma,
-    /// Its size.
     pub size_bytes: u64,
-    /// Windows that it touches.
     pub windows: u64,
-    /// Windows that would do.
     pub needed: u64,
 }
 

@@ -59,7 +59,7 @@ pub struct Candidate {
     pub remedy: String,
 }
 
-/// One rule.
+/// A shape of machine code that costs time.
 pub trait Hazard: Sync {
     /// Its stable id, for example `store-forward`.
     fn id(&self) -> &'static str;

@@ -27,7 +27,6 @@ use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
 /// The rule.
 pub static REP_STRING: RepString = RepString;
 
-/// See the module.
 pub struct RepString;
 
 impl Hazard for RepString {

@@ -24,7 +24,7 @@ pub type RuleSet = Vec<&'static dyn Hazard>;
 pub struct ScanFilter {
     /// Only functions whose name contains this text; `None` takes all.
     pub function: Option<String>,
-    /// The rules.
+    /// Rules to run.
     pub rules: RuleSet,
 }
 
@@ -59,7 +59,7 @@ pub struct ScanReport {
     pub rules: Vec<String>,
     /// Functions that were looked at.
     pub functions: usize,
-    /// Their machine code.
+    /// Bytes of machine code in them.
     pub code_bytes: u64,
     /// Findings, most deserving first.
     pub findings: Vec<Finding>,

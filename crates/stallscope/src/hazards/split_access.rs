@@ -23,7 +23,6 @@ use super::{Candidate, FunctionView, Hazard, Needs, RuleCard, loop_weight};
 /// The rule.
 pub static SPLIT_ACCESS: SplitAccess = SplitAccess;
 
-/// See the module.
 pub struct SplitAccess;
 
 /// A line of every x86-64 and most AArch64 designs.

@@ -33,7 +33,7 @@ pub struct StringEntry {
 pub struct InstructionCount {
     /// `rep movsq` and the like.
     pub instruction: String,
-    /// How many.
+    /// Number of sites.
     pub sites: usize,
     /// How many of them have a known size.
     pub with_size: usize,
@@ -44,16 +44,16 @@ pub struct InstructionCount {
 pub struct SizeClass {
     /// Largest size of the class in bytes; `None` for the last, which has no end.
     pub up_to_bytes: Option<u64>,
-    /// Copies.
+    /// Sites that copy (`movs`).
     pub moves: usize,
-    /// Fills.
+    /// Sites that fill (`stos`).
     pub stores: usize,
 }
 
 /// All inlined string instructions of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StringSummary {
-    /// How many there are.
+    /// Number of string instructions.
     pub sites: usize,
     /// How many have a known size.
     pub with_size: usize,
@@ -63,7 +63,7 @@ pub struct StringSummary {
     pub by_instruction: Vec<InstructionCount>,
     /// Known sizes by class.
     pub by_size: Vec<SizeClass>,
-    /// All of them, by address.
+    /// Every site, by address.
     pub list: Vec<StringEntry>,
 }
 

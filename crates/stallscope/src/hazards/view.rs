@@ -28,7 +28,7 @@ pub enum Needs {
 pub struct FunctionView<'a> {
     /// The program it is part of.
     pub image: &'a Image,
-    /// Where it is.
+    /// Bounds and name of the function.
     pub function: &'a Function,
     bytes: &'a [u8],
     name: OnceCell<String>,

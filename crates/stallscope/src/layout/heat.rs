@@ -6,7 +6,6 @@ use crate::code::{Image, x86};
 use crate::machine::CacheGeometry;
 use crate::model::{FileOffset, Svma};
 
-/// Longest instruction.
 const INSN_BYTES: u64 = 15;
 /// A line is in use with this share of all samples, or of all executions: fewer are strays of the
 /// sampling, or of what runs once at the start.

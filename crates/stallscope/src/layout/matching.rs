@@ -48,9 +48,9 @@ impl fmt::Display for Change {
 /// One function of either build, or the same function of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionMatch<'a> {
-    /// It, in the first build.
+    /// The function in BEFORE; `None` where it is new.
     pub before: Option<&'a Function>,
-    /// It, in the second build.
+    /// The function in AFTER; `None` where it is gone.
     pub after: Option<&'a Function>,
     /// Whether the function changed, moved, came or went.
     pub change: Change,

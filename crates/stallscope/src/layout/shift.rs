@@ -26,22 +26,14 @@ const FEW_ALIKE: f64 = 0.50;
 /// Why two programs cannot be compared.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum LayoutError {
     /// Hardly any function of one is a function of the other.
     #[error(
         "{before} and {after} do not look like two builds of one program: {matched} of {of} \
          functions of the larger one belong together; name two builds of the same program"
     )]
-    Unrelated {
-        /// Path of BEFORE.
-        before: String,
-        /// Path of AFTER.
-        after: String,
-        /// Functions that have a partner.
-        matched: usize,
-        /// Functions of the larger program.
-        of: usize,
-    },
+    Unrelated { before: String, after: String, matched: usize, of: usize },
 }
 
 /// Address and length of a function.

@@ -19,11 +19,11 @@ pub enum CacheKind {
     Instruction,
     /// Data only.
     Data,
-    /// Both.
+    /// Instructions and data.
     Unified,
 }
 
-/// Who said so.
+/// Where the description of a cache comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -38,7 +38,7 @@ pub enum Origin {
 pub struct Cache {
     /// 1 is nearest to the core.
     pub level: u8,
-    /// What it holds.
+    /// Instructions, data or both.
     pub kind: CacheKind,
     /// Capacity in bytes.
     pub size_bytes: u64,
@@ -48,11 +48,11 @@ pub struct Cache {
     pub sets: u32,
     /// Line size in bytes.
     pub line_bytes: u32,
-    /// Who said so.
+    /// Source of these figures.
     pub origin: Origin,
 }
 
-/// All caches, sorted by level and kind; empty where nobody says anything.
+/// All caches, sorted by level and kind; empty where neither CPUID nor sysfs describes any.
 pub(super) fn read(facts: &Facts) -> Vec<Cache> {
     let mut caches = from_cpuid(facts);
     if caches.is_empty() {

@@ -23,18 +23,14 @@ pub const PROFILE_VERSION: u32 = 1;
 /// What can go wrong with a profile.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum ProfileError {
-    /// The text is no profile.
     #[error("not a machine profile: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Written by a newer program.
     #[error(
         "machine profile version {found} is newer than {PROFILE_VERSION}, which this program reads"
     )]
-    TooNew {
-        /// The version in the file.
-        found: u32,
-    },
+    TooNew { found: u32 },
 }
 
 /// Where a price comes from, weakest last.
@@ -48,7 +44,7 @@ pub enum PriceOrigin {
     },
     /// Published or measured elsewhere for this core design.
     Documented {
-        /// Who said so.
+        /// Publication, manual or study.
         source: String,
     },
     /// Nothing is known about this design; the range covers most.
@@ -139,7 +135,7 @@ pub struct ProfileEnvironment {
 }
 
 impl ProfileEnvironment {
-    /// That of `machine`.
+    /// The environment of a measurement on `machine`.
     #[must_use]
     pub fn of(machine: &Machine) -> Self {
         Self {
@@ -169,14 +165,14 @@ pub struct Design {
     pub microarchitecture: Microarchitecture,
     /// Extra latency of a load that overlaps a store in flight and cannot be forwarded.
     pub store_forward_blocked_cycles: PriceRange,
-    /// The same by widths and register files; empty where nobody measured it.
+    /// The same by widths and register files; empty where not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub store_forward_blocked_pairs: Vec<PairPrice>,
-    /// Latency from store to load where it can be forwarded; absent where nobody measured it.
+    /// Latency from store to load where it can be forwarded; absent where not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_forward_cycles: Option<PriceRange>,
     /// Core cycles between store and load from which a load that cannot be forwarded costs no more
-    /// than one that can; absent where nobody measured it.
+    /// than one that can; absent where not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_forward_free_after_cycles: Option<u32>,
     /// When forwarding works.
@@ -184,13 +180,13 @@ pub struct Design {
     /// Where the rule comes from; assumed in profiles of version 1 that do not say.
     #[serde(default = "assumed_origin")]
     pub forwarding_rule_origin: PriceOrigin,
-    /// What `rep movs` costs; absent where nobody measured it here.
+    /// What `rep movs` costs; absent where not measured here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rep_moves: Option<StringCosts>,
-    /// What `rep stos` costs; absent where nobody measured it here.
+    /// What `rep stos` costs; absent where not measured here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rep_stores: Option<StringCosts>,
-    /// Extra latency of an access across a line; absent where nobody measured it here.
+    /// Extra latency of an access across a line; absent where not measured here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_split_cycles: Option<PriceRange>,
     /// The instruction cache as the machine presents it or a probe measured it; absent for a design
@@ -215,7 +211,7 @@ pub struct Design {
     /// absent for a design from the table. Ask [`Design::jump_erratum`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jump_erratum: Option<bool>,
-    /// How the front end cuts small loops; absent where nobody measured it here.
+    /// How the front end cuts small loops; absent where not measured here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loop_window: Option<LoopWindow>,
     /// Where it was measured; absent when nothing was.
@@ -268,7 +264,7 @@ const SKYLAKE_RULE: ForwardingRule =
 const SKYLAKE_SOURCE: &str = "own feasibility study on Cascade Lake; uarch-bench agrees";
 
 impl Design {
-    /// The design of a machine that nobody has probed yet.
+    /// The design of a machine that was not probed yet.
     #[must_use]
     pub fn of_machine(machine: &Machine) -> Self {
         let is_known = machine.microarchitecture != Microarchitecture::Unknown;

@@ -15,7 +15,7 @@ use super::geometry::CacheGeometry;
 /// One side of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
-    /// As a person reads it.
+    /// The value in words, with its unit.
     pub text: String,
     /// Least and largest, in the unit of the row; absent for what is no number.
     pub range: Option<(f64, f64)>,
@@ -46,7 +46,7 @@ pub struct DiffRow {
     pub a: Option<Entry>,
     /// Second profile.
     pub b: Option<Entry>,
-    /// What may be said.
+    /// Whether the two differ.
     pub relation: Relation,
 }
 

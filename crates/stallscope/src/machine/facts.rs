@@ -1,7 +1,7 @@
 //! A plain copy of what the processor and the kernel say, taken once.
 //!
 //! Everything that `Machine` knows is derived from this struct, so a test writes down the CPUID
-//! leaves of a machine nobody owns and gets that machine. CPUID traps to the hypervisor in a
+//! leaves of any machine and gets that machine. CPUID traps to the hypervisor in a
 //! guest (about 1 us each), another reason to ask once.
 
 use std::collections::BTreeMap;

@@ -27,7 +27,7 @@ const MAKERS: &str = "the maker's optimization manual; A. Fog";
 pub struct Sourced<T> {
     /// The value.
     pub value: T,
-    /// Where it comes from.
+    /// Source of the value.
     pub origin: PriceOrigin,
 }
 

@@ -17,7 +17,7 @@ use super::known::Microarchitecture as M;
 /// A line of the instruction cache: Intel's decoders do not fuse a pair that is parted by its end.
 const LINE_BYTES: u64 = 64;
 
-/// The table of a design.
+/// Which pairs of instructions a design fuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fusion {

@@ -86,15 +86,6 @@ impl CacheGeometry {
     pub fn half(self) -> Self {
         Self { ways: (self.ways / 2).max(1), ..self }
     }
-
-    /// The lines that a stretch of code lies in.
-    pub fn lines(self, start: Svma, size_bytes: u64) -> impl Iterator<Item = Svma> {
-        let first = self.line_of(start);
-        let last = self.line_of(start.offset(size_bytes.saturating_sub(1) as i64));
-        let count =
-            if size_bytes == 0 { 0 } else { (last.0 - first.0) / u64::from(self.line_bytes) + 1 };
-        (0..count).map(move |i| first.offset((i * u64::from(self.line_bytes)) as i64))
-    }
 }
 
 impl FromStr for CacheGeometry {
@@ -129,9 +120,6 @@ mod tests {
         assert_eq!(l1i.line_of(Svma(0x55_b8ff)), Svma(0x55_b8c0));
         assert!(l1i.is_fixed_by_the_file());
         assert!(!"65536,4,64".parse::<CacheGeometry>().unwrap().is_fixed_by_the_file());
-        let lines: Vec<Svma> = l1i.lines(Svma(0x103f), 2).collect();
-        assert_eq!(lines, [Svma(0x1000), Svma(0x1040)]);
-        assert_eq!(l1i.lines(Svma(0x1000), 0).count(), 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Machines that nobody has to own: facts for the tests of this room and the rooms below.
+//! Invented machines: facts for the tests of this room and the rooms below.
 
 use super::facts::{Facts, SysfsCache};
 

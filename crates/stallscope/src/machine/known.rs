@@ -102,7 +102,6 @@ impl Microarchitecture {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown design `{name}`; known: {}", Microarchitecture::ALL.iter().map(|d| d.slug()).collect::<Vec<_>>().join(", "))]
 pub struct UnknownDesign {
-    /// What was asked for.
     name: String,
 }
 
@@ -127,7 +126,6 @@ impl fmt::Display for Microarchitecture {
     }
 }
 
-/// What CPUID says about identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub vendor: Vendor,
@@ -138,7 +136,6 @@ pub(super) struct Identity {
     pub efficient_core: bool,
 }
 
-/// What the table says about an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub microarchitecture: Microarchitecture,

@@ -3,7 +3,7 @@
 //!
 //! The price of all blocked loads together is a wide range: on Zen 5 a load into a general register
 //! waits about as long as the published figures say, and one that crosses from general to vector
-//! registers half as long again. Whoever knows both instructions asks for their kind.
+//! registers half as long again. Where both instructions are known, ask for their kind.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,18 +29,18 @@ pub enum RegisterFile {
 pub struct PairKind {
     /// Width of the youngest store.
     pub store_bytes: u16,
-    /// Where its data come from.
+    /// Register file that the store reads.
     pub store: RegisterFile,
     /// Width of the load.
     pub load_bytes: u16,
-    /// Where its data go.
+    /// Register file that the load writes.
     pub load: RegisterFile,
 }
 
 /// What a blocked load of one kind costs from store to load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairPrice {
-    /// Which kind.
+    /// Widths and register files of the pair.
     pub kind: PairKind,
     /// Over all offsets that were measured. Between two register files it contains the way back.
     pub cycles: PriceRange,
@@ -58,7 +58,7 @@ impl RegisterFile {
 }
 
 impl Design {
-    /// What a blocked load of this kind costs; `None` where nobody measured this kind.
+    /// What a blocked load of this kind costs; `None` where this kind was not measured.
     #[must_use]
     pub fn blocked_pair(&self, kind: &PairKind) -> Option<&PairPrice> {
         self.store_forward_blocked_pairs.iter().find(|pair| pair.kind == *kind)

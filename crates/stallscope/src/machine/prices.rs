@@ -1,7 +1,7 @@
 //! Prices besides store forwarding: string instructions, accesses across a line, the front end.
 //!
 //! What a probe measured stands in the profile. Where it holds nothing, the tables here answer:
-//! documented for the designs that somebody measured, assumed for the others.
+//! documented for the designs with published measurements, assumed for the others.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::known::Microarchitecture as M;
 /// What a string instruction and what replaces it cost at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StringPoint {
-    /// Bytes moved.
+    /// Bytes copied or filled.
     pub size_bytes: u64,
     /// Core cycles of `rep movs` or `rep stos`, one after the other.
     pub rep_cycles: f64,
@@ -110,7 +110,7 @@ const STORES_CASCADE_LAKE: &[(u64, f64, f64, f64)] = &[
     (384, 37.2, 48.0, 16.5),
 ];
 
-/// Where nobody measured: a start-up of 24 cycles and 32 bytes per cycle, so that moves of eight
+/// Where no measurement is known: a start-up of 24 cycles and 32 bytes per cycle, so that moves of eight
 /// bytes win up to 256 bytes, the bound that the Linux proposal of 2025 chose for all x86-64 parts.
 const ASSUMED: &[(u64, f64, f64, f64)] = &[(0, 24.0, 0.0, 0.0), (256, 32.0, 32.0, 0.0)];
 

@@ -84,7 +84,7 @@ impl fmt::Display for FindingId {
 pub struct CyclesLost {
     /// When the code around it hides as much as it can.
     pub low: f64,
-    /// When nothing hides it.
+    /// Cycles where no other work overlaps the stall.
     pub high: f64,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for CyclesLost {
 pub struct Finding {
     /// The rule that found it, for example `store-forward`.
     pub rule: String,
-    /// Stable name.
+    /// Name that survives a rebuild; see [`FindingId`].
     pub id: FindingId,
     /// The instruction that pays.
     pub site: Site,
@@ -118,7 +118,7 @@ pub struct Finding {
     pub sets: Vec<Vec<usize>>,
     /// How certain the addresses are.
     pub certainty: Certainty,
-    /// How much is known.
+    /// Strength of the evidence.
     pub grade: Grade,
     /// Loop nesting depth of the site, from 1; 0 outside loops.
     pub loop_depth: u32,

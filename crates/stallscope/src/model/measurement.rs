@@ -5,11 +5,6 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Core clock cycles (not ticks of the time stamp counter).
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Cycles(pub f64);
-
 /// What a [`Measurement`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -67,7 +62,7 @@ impl Unit {
 pub struct Measurement {
     /// The estimate.
     pub value: f64,
-    /// What it counts.
+    /// Unit of all three values.
     pub unit: Unit,
     /// Lower end of the interval named in `how`.
     pub low: f64,

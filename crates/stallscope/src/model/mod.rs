@@ -13,4 +13,4 @@ pub use address::{Avma, FileOffset, Svma};
 pub use evidence::{Capability, Grade};
 pub use finding::{Certainty, CyclesLost, Finding, FindingId, Site, SourceLine};
 pub use hotspot::{HotPlace, HotSpot};
-pub use measurement::{Cycles, Measurement, Unit};
+pub use measurement::{Measurement, Unit};

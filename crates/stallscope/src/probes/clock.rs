@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Probe, ProbeError, ProbeReport};
+use super::{Bench, Probe, ProbeError, ProbeReport, UpdatesProfile};
 use crate::clock::environment::Moments;
 use crate::clock::{
     Clock, Environment, HardwareClock, Level, LinuxPerf, Pin, Pmu, Reading, Summary, Surroundings,
@@ -23,7 +23,7 @@ use crate::clock::{
 use crate::machine::{ClockLevel, Design, Machine, ProfileClock};
 use crate::model::{Measurement, Unit};
 
-/// What the probe found.
+/// Report of this probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReport {
     /// The processor as it presents itself, asked on `cpu`.
@@ -54,7 +54,7 @@ pub struct ClockReport {
     pub adds_per_multiply: Option<Measurement>,
     /// Core cycles for 64 no-ops.
     pub throughput: Option<Measurement>,
-    /// Samples taken.
+    /// Number of samples, clean or not.
     pub samples: usize,
     /// Clean samples, percent.
     pub clean_percent: f64,
@@ -70,67 +70,38 @@ pub struct ClockReport {
     pub advice: Vec<String>,
 }
 
-impl ClockReport {
-    /// Notes beside prices how the core clock behaved meanwhile. Prices of another run keep their
-    /// own note, and a profile without any has no place for one.
-    pub fn apply_to(&self, profile: &mut Design) {
-        let Some(environment) = &mut profile.environment else { return };
-        let core_rate = match &self.core_rate {
-            Reading::Measured(rate) => Some(rate.clone()),
-            Reading::Inconclusive { .. } => None,
-        };
-        let level = |l: &Level| ClockLevel {
-            cycles_per_tick: l.cycles_per_tick,
-            share_percent: l.share_percent,
-        };
-        environment.clock = Some(ProfileClock {
-            core_rate,
-            levels: self.levels.iter().map(level).collect(),
-            surroundings: self.environment.reasons.iter().map(|r| r.text.clone()).collect(),
-        });
-    }
-}
-
 /// The probe.
-pub struct ClockProbe;
+pub const PROBE: Probe = Probe {
+    id: "clock",
+    title: "what a tick is worth, and how quiet it is here",
+    prices: false,
+    run,
+    wide: None,
+};
 
-impl Probe for ClockProbe {
-    fn id(&self) -> &'static str {
-        "clock"
+fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+    let mut clock = HardwareClock::new()?;
+    let cpus = allowed_cpus()?;
+    let mut pin = Pin::to(*cpus.first().unwrap_or(&0))?;
+    let cpu = choose_cpu(&mut clock, &cpus, |cpu| pin.move_to(cpu))?;
+    // Only now: on a hybrid part the answer depends on the core that gives it.
+    let machine = Machine::detect();
+    let pmu = Pmu::detect(&mut LinuxPerf, &machine);
+    if bench.interrupt.load(Ordering::Relaxed) {
+        return Err(ProbeError::Interrupted);
     }
-
-    fn title(&self) -> &'static str {
-        "what a tick is worth, and how quiet it is here"
+    let before = Moments::now(cpu, clock.now_raw_ns());
+    let seen = survey(&mut clock, &SurveyPlan::default());
+    let around = before.until(&Moments::now(cpu, clock.now_raw_ns()));
+    if bench.interrupt.load(Ordering::Relaxed) {
+        return Err(ProbeError::Interrupted);
     }
-
-    fn budget_ms(&self) -> u32 {
-        500
-    }
-
-    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        let mut clock = HardwareClock::new()?;
-        let cpus = allowed_cpus()?;
-        let mut pin = Pin::to(*cpus.first().unwrap_or(&0))?;
-        let cpu = choose_cpu(&mut clock, &cpus, |cpu| pin.move_to(cpu))?;
-        // Only now: on a hybrid part the answer depends on the core that gives it.
-        let machine = Machine::detect();
-        let pmu = Pmu::detect(&mut LinuxPerf, &machine);
-        if bench.interrupt.load(Ordering::Relaxed) {
-            return Err(ProbeError::Interrupted);
-        }
-        let before = Moments::now(cpu, clock.now_raw_ns());
-        let seen = survey(&mut clock, &SurveyPlan::default());
-        let around = before.until(&Moments::now(cpu, clock.now_raw_ns()));
-        if bench.interrupt.load(Ordering::Relaxed) {
-            return Err(ProbeError::Interrupted);
-        }
-        let place = CpuChoice { cpu, cpus_allowed: cpus.len() };
-        let report = ClockReport::new(machine, place, pmu, &seen.summary(), &around);
-        Ok(ProbeReport::Clock(Box::new(report)))
-    }
+    let place = CpuChoice { cpu, cpus_allowed: cpus.len() };
+    let report = ClockReport::new(machine, place, pmu, &seen.summary(), &around);
+    Ok(ProbeReport::Clock(Box::new(report)))
 }
 
-/// Where it was measured.
+/// Processor that the probe ran on.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuChoice {
     /// The logical processor.
@@ -175,6 +146,27 @@ impl ClockReport {
             environment,
             advice,
         }
+    }
+}
+
+impl UpdatesProfile for ClockReport {
+    /// Notes beside prices how the core clock behaved meanwhile. Prices of another run keep their
+    /// own note, and a profile without any has no place for one.
+    fn apply_to(&self, profile: &mut Design) {
+        let Some(environment) = &mut profile.environment else { return };
+        let core_rate = match &self.core_rate {
+            Reading::Measured(rate) => Some(rate.clone()),
+            Reading::Inconclusive { .. } => None,
+        };
+        let level = |l: &Level| ClockLevel {
+            cycles_per_tick: l.cycles_per_tick,
+            share_percent: l.share_percent,
+        };
+        environment.clock = Some(ProfileClock {
+            core_rate,
+            levels: self.levels.iter().map(level).collect(),
+            surroundings: self.environment.reasons.iter().map(|r| r.text.clone()).collect(),
+        });
     }
 }
 
@@ -269,6 +261,20 @@ mod tests {
     }
 
     #[test]
+    fn notes_stand_in_a_profile_only_beside_new_prices() {
+        let machine = Machine::from_facts(&invented::cascade_lake_guest());
+        let mut profile = Design::of_machine(&machine);
+        profile.environment = Some(crate::machine::ProfileEnvironment::of(&machine));
+        let before = profile.clone();
+        let report = ProbeReport::Clock(Box::new(report_of(FakeClock::quiet(2.5, 3.1), machine)));
+        assert!(!report.has_prices());
+        crate::probes::apply(std::slice::from_ref(&report), &mut profile);
+        assert_eq!(profile, before);
+        report.parts().1.apply_to(&mut profile);
+        assert_ne!(profile, before, "it has something to note");
+    }
+
+    #[test]
     fn no_number_where_too_little_is_clean() {
         let machine = Machine::from_facts(&invented::raptor_lake());
         let r = report_of(FakeClock::quiet(2.5, 3.1).preempted(2_000.0, 4_000.0), machine);
@@ -284,12 +290,12 @@ mod tests {
     fn the_hardware_path_ends_in_a_report() {
         let interrupt = std::sync::atomic::AtomicBool::new(false);
         let bench = Bench::new(1, &interrupt);
-        let ProbeReport::Clock(report) = ClockProbe.run(&bench).unwrap() else {
+        let ProbeReport::Clock(report) = run(&bench).unwrap() else {
             panic!("another probe's report")
         };
         assert!(report.samples > 0 && !report.environment.reasons.is_empty());
         interrupt.store(true, Ordering::Relaxed);
         let bench = Bench::new(1, &interrupt);
-        assert!(matches!(ClockProbe.run(&bench), Err(ProbeError::Interrupted)));
+        assert!(matches!(run(&bench), Err(ProbeError::Interrupted)));
     }
 }

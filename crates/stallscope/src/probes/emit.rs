@@ -18,6 +18,7 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 /// Why a kernel could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum EmitError {
     /// The assembler refused an instruction: a mistake in a kernel, not in the machine.
     #[error("a kernel cannot be assembled: {0}")]
@@ -27,15 +28,10 @@ pub enum EmitError {
     Pages {
         /// `map` or `protect`
         action: &'static str,
-        /// The kernel's answer.
         source: Errno,
     },
-    /// More code than pages.
     #[error("measured code needs more than {capacity_bytes} bytes")]
-    Full {
-        /// What was mapped.
-        capacity_bytes: usize,
-    },
+    Full { capacity_bytes: usize },
 }
 
 const PAGE_BYTES: usize = 4096;
@@ -178,7 +174,6 @@ impl CodeWriter {
     }
 }
 
-/// Finished kernels: executable, not writable.
 #[derive(Debug)]
 pub struct CodePages {
     mapping: OwnedPages,

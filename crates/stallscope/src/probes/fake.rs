@@ -4,7 +4,6 @@
 use super::rig::Rig;
 use crate::clock::{Clock, FakeClock, HoldsClock};
 
-/// The rig of tests.
 pub struct FakeRig<F> {
     clock: FakeClock,
     cycles: F,
@@ -48,7 +47,6 @@ impl<F> HoldsClock for FakeRig<F> {
     }
 }
 
-/// A machine at rest.
 pub fn quiet() -> FakeClock {
     FakeClock::quiet(2.5, 3.1)
 }

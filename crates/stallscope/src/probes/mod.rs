@@ -4,8 +4,8 @@
 //! doubt, or says that it could not find out. `clock` comes first in every sense: the others
 //! convert their ticks with it and refuse a verdict where it says that the machine is too restless.
 //!
-//! To add a probe: one file with a type that implements [`Probe`], one line in [`PROBES`], one
-//! variant of [`ProbeReport`], one page `docs/probes/<id>.md`.
+//! To add a probe: one file with a constant [`Probe`] and a report that implements
+//! [`UpdatesProfile`], its `mod` and one line in the registry below, one page `docs/probes/<id>.md`.
 
 pub mod clock;
 pub mod code_alignment;
@@ -27,23 +27,18 @@ use std::sync::atomic::AtomicBool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use clock::ClockReport;
-pub use code_alignment::AlignmentReport;
 pub use emit::EmitError;
-pub use icache_sets::IcacheReport;
-pub use icache_sync::SyncReport;
 pub use protocol::{Control, Protocol};
 pub use published::{Evidence, Published};
 pub use sampling::{Cell, RawVisit, Sampled};
-pub use store_elimination::EliminationReport;
-pub use store_forwarding::ForwardingReport;
-pub use string_copy::StringReport;
 
 use crate::clock::ClockError;
+use crate::machine::{Design, Microarchitecture};
 
 /// What keeps a probe from running at all. What it cannot decide is part of its report instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum ProbeError {
     /// Time cannot be measured here.
     #[error(transparent)]
@@ -51,28 +46,15 @@ pub enum ProbeError {
     /// The measured code cannot be made here.
     #[error(transparent)]
     Emit(#[from] EmitError),
-    /// The processor is of another kind.
     #[error(
         "no probe exists on {arch} yet: the kernels of {known} are x86-64 machine code; prices of \
          this processor are documented or assumed"
     )]
-    Elsewhere {
-        /// As Rust names it.
-        arch: &'static str,
-        /// Ids of all probes, separated by commas.
-        known: String,
-    },
-    /// The user gave up.
+    Elsewhere { arch: &'static str, known: String },
     #[error("interrupted")]
     Interrupted,
-    /// No probe has that id.
     #[error("no probe is called `{asked}`; known: {known}")]
-    Unknown {
-        /// What was asked for.
-        asked: String,
-        /// Ids of all probes, separated by commas.
-        known: String,
-    },
+    Unknown { asked: String, known: String },
 }
 
 /// What every probe is given.
@@ -96,6 +78,9 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Why another process gave no answer; a clause for the report.
+pub type NotIsolated = Box<dyn std::error::Error + Send + Sync>;
+
 /// Runs the part of a probe that must not run in this process: 512-bit vectors lower the clock of
 /// everything after them, even when they are only speculated.
 ///
@@ -104,37 +89,38 @@ pub trait Isolated: std::fmt::Debug + Sync {
     /// The answer of [`Probe::wide`] in a process of its own, as JSON.
     ///
     /// # Errors
-    /// The reason why there is none, as a clause.
-    fn wide(&self, probe: &str, seed: u64) -> Result<String, String>;
+    /// Whatever kept that process from answering.
+    fn wide(&self, probe: &str, seed: u64) -> Result<String, NotIsolated>;
 }
 
+/// How a probe measures.
+pub type Measure<T> = fn(&Bench<'_>) -> Result<T, ProbeError>;
+
 /// An experiment on this processor.
-pub trait Probe: Sync {
+pub struct Probe {
     /// What the user types: lower case with hyphens, and the name of the docs page.
-    fn id(&self) -> &'static str;
+    pub id: &'static str,
     /// What it finds out, as one line of a list.
-    fn title(&self) -> &'static str;
-    /// About how long it runs, milliseconds.
-    fn budget_ms(&self) -> u32;
-    /// Runs it on the calling thread, which is pinned meanwhile and restored afterwards.
-    ///
-    /// # Errors
-    /// Only what keeps it from running; a noisy machine is a report, not an error.
-    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError>;
-    /// Measures what needs 512-bit vectors, in a process that does nothing else; `None` where there
-    /// is nothing of the kind.
-    ///
-    /// # Errors
-    /// As [`Probe::run`].
-    fn wide(&self, _bench: &Bench<'_>) -> Result<Option<Sampled>, ProbeError> {
-        Ok(None)
-    }
+    pub title: &'static str,
+    /// Whether its answer goes into the machine profile; what others note there stands beside prices.
+    pub prices: bool,
+    /// Runs it on the calling thread, which is pinned meanwhile and restored afterwards. An error is
+    /// only what keeps it from running; a noisy machine is a report.
+    pub run: Measure<ProbeReport>,
+    /// Measures what needs 512-bit vectors, in a process that does nothing else.
+    pub wide: Option<Measure<Sampled>>,
+}
+
+/// What a probe found, as the machine profile sees it.
+pub trait UpdatesProfile {
+    /// Puts what was found into a profile. An inconclusive report changes nothing.
+    fn apply_to(&self, profile: &mut Design);
 }
 
 /// Those of [`PROBES`] that exist on an architecture, as Rust names it: kernels are x86-64 machine
 /// code.
 #[must_use]
-pub fn existing_on(arch: &str) -> &'static [&'static dyn Probe] {
+pub fn existing_on(arch: &str) -> &'static [Probe] {
     if arch == "x86_64" { PROBES } else { &[] }
 }
 
@@ -149,57 +135,87 @@ pub fn check_architecture(arch: &'static str) -> Result<(), ProbeError> {
     Ok(())
 }
 
+/// What stands for kernels of x86-64 on other processors.
 #[cfg(not(target_arch = "x86_64"))]
-fn elsewhere() -> ProbeError {
-    ProbeError::Elsewhere { arch: std::env::consts::ARCH, known: ids() }
+fn elsewhere<T>(_bench: &Bench<'_>) -> Result<T, ProbeError> {
+    Err(ProbeError::Elsewhere { arch: std::env::consts::ARCH, known: ids() })
 }
 
-/// What a probe found; one variant for each.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", tag = "probe")]
-#[non_exhaustive]
-pub enum ProbeReport {
-    /// Of the probe `clock`.
-    Clock(Box<ClockReport>),
-    /// Of the probe `code-alignment`.
-    CodeAlignment(Box<AlignmentReport>),
-    /// Of the probe `icache-sets`.
-    IcacheSets(Box<IcacheReport>),
-    /// Of the probe `icache-sync`.
-    IcacheSync(Box<SyncReport>),
-    /// Of the probe `store-elimination`.
-    StoreElimination(Box<EliminationReport>),
-    /// Of the probe `store-forwarding`.
-    StoreForwarding(Box<ForwardingReport>),
-    /// Of the probe `string-copy`.
-    StringCopy(Box<StringReport>),
+/// Makes the list of probes and the type of their reports from one line for each.
+macro_rules! registry {
+    ($($module:ident => $variant:ident($report:ident);)*) => {
+        $(pub use $module::$report;)*
+
+        /// What a probe found; one variant for each.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "kebab-case", tag = "probe")]
+        #[non_exhaustive]
+        pub enum ProbeReport {
+            $(
+                #[doc = concat!("Of the probe in `", stringify!($module), "`.")]
+                $variant(Box<$report>),
+            )*
+        }
+
+        /// All probes in alphabetical order.
+        pub static PROBES: &[Probe] = &[$($module::PROBE),*];
+
+        impl ProbeReport {
+            fn parts(&self) -> (&'static Probe, &dyn UpdatesProfile) {
+                match self {
+                    $(Self::$variant(report) => (&$module::PROBE, report.as_ref()),)*
+                }
+            }
+        }
+    };
 }
 
-/// All probes in alphabetical order.
-pub static PROBES: &[&dyn Probe] = &[
-    &clock::ClockProbe,
-    &code_alignment::CodeAlignmentProbe,
-    &icache_sets::IcacheSetsProbe,
-    &icache_sync::IcacheSyncProbe,
-    &store_elimination::StoreEliminationProbe,
-    &store_forwarding::StoreForwardingProbe,
-    &string_copy::StringCopyProbe,
-];
+registry! {
+    clock => Clock(ClockReport);
+    code_alignment => CodeAlignment(AlignmentReport);
+    icache_sets => IcacheSets(IcacheReport);
+    icache_sync => IcacheSync(SyncReport);
+    store_elimination => StoreElimination(EliminationReport);
+    store_forwarding => StoreForwarding(ForwardingReport);
+    string_copy => StringCopy(StringReport);
+}
+
+impl ProbeReport {
+    /// Whether it has anything to say to a machine profile that knows nothing.
+    #[must_use]
+    pub fn has_prices(&self) -> bool {
+        let blank = Design::of(Microarchitecture::Unknown);
+        let mut profile = blank.clone();
+        self.parts().1.apply_to(&mut profile);
+        profile != blank
+    }
+}
+
+/// Puts what was found into a profile. Notes come last, and only beside new prices: by themselves
+/// they say nothing that a rule would ask for.
+pub fn apply(reports: &[ProbeReport], profile: &mut Design) {
+    let before = profile.clone();
+    let answers = reports.iter().map(ProbeReport::parts);
+    let (prices, notes): (Vec<_>, Vec<_>) = answers.partition(|(probe, _)| probe.prices);
+    prices.iter().for_each(|(_, answer)| answer.apply_to(profile));
+    if *profile != before {
+        notes.iter().for_each(|(_, answer)| answer.apply_to(profile));
+    }
+}
 
 /// Ids of all probes, separated by commas.
 fn ids() -> String {
-    PROBES.iter().map(|p| p.id()).collect::<Vec<_>>().join(", ")
+    PROBES.iter().map(|p| p.id).collect::<Vec<_>>().join(", ")
 }
 
 /// The probe of that id.
 ///
 /// # Errors
 /// [`ProbeError::Unknown`] with the ids that exist.
-pub fn find(id: &str) -> Result<&'static dyn Probe, ProbeError> {
+pub fn find(id: &str) -> Result<&'static Probe, ProbeError> {
     PROBES
         .iter()
-        .copied()
-        .find(|p| p.id() == id)
+        .find(|p| p.id == id)
         .ok_or_else(|| ProbeError::Unknown { asked: id.to_owned(), known: ids() })
 }
 
@@ -212,12 +228,12 @@ mod tests {
     fn the_list_is_sorted_unique_and_documented() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/probes");
         for pair in PROBES.windows(2) {
-            assert!(pair[0].id() < pair[1].id());
+            assert!(pair[0].id < pair[1].id);
         }
         for probe in PROBES {
-            let page = docs.join(format!("{}.md", probe.id()));
-            assert!(page.is_file(), "{} has no page", probe.id());
-            assert!(probe.title().len() <= 60 && probe.budget_ms() > 0);
+            let page = docs.join(format!("{}.md", probe.id));
+            assert!(page.is_file(), "{} has no page", probe.id);
+            assert!(probe.title.len() <= 60);
         }
     }
 
@@ -227,13 +243,13 @@ mod tests {
         assert_eq!(existing_on("x86_64").len(), PROBES.len());
         let error = check_architecture("aarch64").unwrap_err().to_string();
         assert!(error.starts_with("no probe exists on aarch64 yet"), "{error}");
-        assert!(PROBES.iter().all(|p| error.contains(p.id())), "{error}");
+        assert!(PROBES.iter().all(|p| error.contains(p.id)), "{error}");
     }
 
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
-        assert_eq!(find("clock").unwrap().id(), "clock");
-        let error = find("clok").map(|p| p.id()).unwrap_err().to_string();
+        assert_eq!(find("clock").unwrap().id, "clock");
+        let error = find("clok").map(|p| p.id).unwrap_err().to_string();
         assert!(error.contains("`clok`") && error.contains("clock"), "{error}");
     }
 }

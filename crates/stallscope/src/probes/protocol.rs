@@ -60,11 +60,11 @@ pub struct Protocol {
     pub published: Vec<Published>,
     /// What was not asked, and why, a sentence each.
     pub skipped: Vec<String>,
-    /// The answer in words.
+    /// Conclusion as a sentence.
     pub verdict: String,
     /// Whether the result may be used: every control passed and something was found.
     pub conclusive: bool,
-    /// Samples taken.
+    /// Number of samples, clean or not.
     pub samples: usize,
     /// Clean samples, percent; absent where samples are not guarded one by one.
     pub clean_percent: Option<f64>,
@@ -77,9 +77,8 @@ pub struct Protocol {
 
 /// What the measurements say, when no control speaks against them.
 pub(super) enum Answer {
-    /// The answer in words.
+    /// Conclusion as a sentence.
     Found(String),
-    /// Why there is none.
     Open(String),
 }
 
@@ -109,7 +108,6 @@ impl Protocol {
         }
     }
 
-    /// Takes over how many samples there were.
     pub(super) fn count(&mut self, sampled: &Sampled) {
         (self.samples, self.clean_percent) = (sampled.taken, Some(sampled.clean_percent));
     }
@@ -136,9 +134,6 @@ fn lacks(feature: &str, what: &str) -> String {
     format!("{what}: this processor (or its hypervisor) shows no {feature}")
 }
 
-/// What a child answered has not as many cells as were asked for.
-pub(super) const CUT_ANSWER: &str = "512-bit vectors: the child's answer is cut";
-
 /// A chosen processor, pinned to until dropped.
 pub(super) struct PinnedCore {
     pub clock: HardwareClock,
@@ -149,7 +144,6 @@ pub(super) struct PinnedCore {
 }
 
 impl PinnedCore {
-    /// Chooses a quiet processor and stays there.
     pub fn take(bench: &Bench<'_>) -> Result<Self, ProbeError> {
         let start = Instant::now();
         let mut clock = HardwareClock::new()?;
@@ -165,33 +159,52 @@ impl PinnedCore {
     }
 }
 
-/// The part of a probe that needs 512-bit vectors, measured in a process of its own; or the reason
-/// why it is left out, as a sentence.
-pub(super) fn ask_wide(bench: &Bench<'_>, machine: &Machine, id: &str) -> Result<Sampled, String> {
-    if !machine.features.avx512f {
-        return Err(lacks("AVX-512", "512-bit vectors"));
+impl Protocol {
+    /// `count` cells of a probe that need 512-bit vectors, measured in a process of their own. Where
+    /// there are none, the protocol says why.
+    pub(super) fn ask_wide(
+        &mut self,
+        bench: &Bench<'_>,
+        id: &str,
+        count: usize,
+    ) -> Option<Sampled> {
+        const WIDE: &str = "512-bit vectors";
+        let reason = if !self.machine.features.avx512f {
+            lacks("AVX-512", WIDE)
+        } else if let Some(isolated) = bench.isolated {
+            let parsed = |answer: String| {
+                foreign::from_json(&answer).map_err(|e| format!("the child's answer: {e}").into())
+            };
+            match isolated.wide(id, bench.seed).and_then(parsed) {
+                Ok(Sampled { cells, .. }) if cells.len() != count => {
+                    format!("{WIDE}: the child's answer is cut")
+                }
+                Ok(sampled) => return Some(sampled),
+                Err(cause) => format!("{WIDE}: {cause}"),
+            }
+        } else {
+            format!(
+                "{WIDE}: they lower the clock of what runs after them and need a process of their \
+                 own, which was not offered"
+            )
+        };
+        self.skipped.push(reason);
+        None
     }
-    let Some(isolated) = bench.isolated else {
-        return Err("512-bit vectors: they lower the clock of what runs after them and need a \
-                    process of their own, which was not offered"
-            .into());
-    };
-    let answer = isolated.wide(id, bench.seed).map_err(|e| format!("512-bit vectors: {e}"))?;
-    foreign::from_json(&answer).map_err(|e| format!("512-bit vectors: the child's answer: {e}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::machine::{Features, invented};
-    use crate::probes::Isolated;
+    use crate::probes::{Isolated, NotIsolated};
     use std::sync::atomic::AtomicBool;
 
     #[derive(Debug)]
-    struct Nobody;
+    struct NeverAsked;
 
-    impl Isolated for Nobody {
-        fn wide(&self, probe: &str, _seed: u64) -> Result<String, String> {
+    impl Isolated for NeverAsked {
+        fn wide(&self, probe: &str, _seed: u64) -> Result<String, NotIsolated> {
             panic!("{probe}: 512-bit kernels would be run where there are none")
         }
     }
@@ -201,9 +214,11 @@ mod tests {
         let mut machine = Machine::from_facts(&invented::zen_5_guest());
         machine.features = Features { avx512f: false, ..machine.features };
         let interrupt = AtomicBool::new(false);
-        let bench = Bench { isolated: Some(&Nobody), ..Bench::new(1, &interrupt) };
+        let bench = Bench { isolated: Some(&NeverAsked), ..Bench::new(1, &interrupt) };
         for id in ["store-forwarding", "string-copy", "store-elimination"] {
-            let reason = ask_wide(&bench, &machine, id).unwrap_err();
+            let mut protocol = Protocol::new(machine.clone(), 0);
+            assert!(protocol.ask_wide(&bench, id, 1).is_none());
+            let [reason] = &protocol.skipped[..] else { panic!("{:?}", protocol.skipped) };
             assert!(reason.contains("512-bit") && reason.ends_with("shows no AVX-512"), "{reason}");
         }
     }

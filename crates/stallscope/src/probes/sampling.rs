@@ -27,10 +27,8 @@ use crate::model::{Measurement, Unit};
 use crate::stats::percent;
 use crate::stats::robust::{finite, median_interval_99, quantile};
 
-/// How long to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Seed of the order.
     pub seed: u64,
     /// Every case is visited this often in each placement.
     pub rounds: usize,
@@ -74,18 +72,18 @@ pub struct Cell {
     pub cycles: Option<Measurement>,
     /// Clean samples, percent of those taken.
     pub clean_percent: f64,
-    /// Samples taken.
+    /// Number of samples, clean or not.
     pub taken: usize,
 }
 
-/// All of them.
+/// Samples of all cases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sampled {
     /// In the order of the cases.
     pub cells: Vec<Cell>,
-    /// Samples taken.
+    /// Number of samples, clean or not.
     pub taken: usize,
-    /// Clean ones, percent.
+    /// Share of clean samples, percent.
     pub clean_percent: f64,
 }
 
@@ -102,7 +100,6 @@ pub struct RawVisit {
     pub cycles: Option<f64>,
 }
 
-/// Takes samples and keeps them all.
 pub struct Sampler {
     plan: Plan,
     count: usize,
@@ -114,12 +111,10 @@ pub struct Sampler {
     visits: Vec<Visit>,
 }
 
-/// The user gave up.
 #[derive(Debug)]
 pub struct GaveUp;
 
 impl Sampler {
-    /// A sampler for `count` cases.
     pub fn new<R: Rig>(rig: &mut R, count: usize, plan: Plan) -> Self {
         let guard = SamplePlan::for_step(TickReading::take(rig, 64).step_ticks);
         // The first guard runs on cold lines and is there to be thrown away.
@@ -176,7 +171,6 @@ impl Sampler {
         cell.cycles.as_ref().is_none_or(|m| m.n < enough)
     }
 
-    /// What the samples say so far.
     pub fn sampled(&self) -> Sampled {
         let taken = self.visits.len();
         let clean = self.clean().filter(|v| v.1.is_some()).count();

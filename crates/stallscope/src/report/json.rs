@@ -14,16 +14,10 @@ pub const ENVELOPE_VERSION: u32 = 1;
 /// Why a result could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum ReportError {
-    /// The file or its folder cannot be written.
     #[error("cannot write {path}: {cause}")]
-    Write {
-        /// Where it should have gone.
-        path: PathBuf,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// The value has no form in JSON.
+    Write { path: PathBuf, cause: std::io::Error },
     #[error("cannot write a result as JSON: {0}")]
     Encode(#[from] serde_json::Error),
 }

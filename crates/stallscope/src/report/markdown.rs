@@ -76,7 +76,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     out
 }
 
-/// Two files of results.
+/// A comparison of two result files.
 #[must_use]
 pub fn judgement(judgement: &Judgement) -> String {
     let mut out = format!("{} **{}**\n\n", sign(judgement.decision), judgement.decision);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Adjustment {
-    /// Each question for itself.
+    /// No correction.
     None,
     /// The chance of any false alarm (Holm 1979).
     #[default]

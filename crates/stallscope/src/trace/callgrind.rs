@@ -20,45 +20,27 @@ use crate::model::{HotPlace, HotSpot, Svma};
 
 /// Where the first lines are looked for what says that a file is callgrind's.
 const START_BYTES: u64 = 512;
-/// The columns that are used.
 const EXECUTIONS: &str = "Ir";
 const MISSES: &str = "I1mr";
 
 /// Why callgrind's output cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum CallgrindError {
-    /// Missing or forbidden.
     #[error("{path} cannot be read: {cause}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's word for it.
-        cause: io::Error,
-    },
-    /// Counted by source line only.
+    Unreadable { path: PathBuf, cause: io::Error },
     #[error("{0} has no addresses; run valgrind --tool=callgrind --dump-instr=yes --cache-sim=yes")]
     NoAddresses(PathBuf),
-    /// A line that is not in the format.
     #[error("{path} is damaged at line {line}: {detail}; run callgrind again")]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What does not fit.
         detail: &'static str,
     },
-    /// The program does not occur.
     #[error("{recording} has nothing of {program}, but of {others}; name the program that ran")]
-    NotRecorded {
-        /// The program.
-        program: PathBuf,
-        /// The output.
-        recording: PathBuf,
-        /// The programs that it has.
-        others: String,
-    },
+    NotRecorded { program: PathBuf, recording: PathBuf, others: String },
 }
 
 /// What happened at one instruction.
@@ -198,7 +180,6 @@ pub fn hot_spots(path: &Path, text: impl BufRead) -> Result<Vec<HotSpot>, Callgr
     Ok(spots)
 }
 
-/// What stands above the costs.
 #[derive(Default)]
 struct Header {
     has_addresses: bool,
@@ -217,7 +198,6 @@ struct Cost<'a> {
     counts: &'a [u64],
 }
 
-/// Calls `take` with every line of costs.
 fn each_cost(
     path: &Path,
     mut text: impl BufRead,

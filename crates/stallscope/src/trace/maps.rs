@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::model::{Avma, FileOffset};
 
@@ -35,6 +35,13 @@ impl Mapping {
         let inside = address.distance_from(self.start).filter(|_| address < self.end)?;
         self.file_offset.0.checked_add(inside).map(FileOffset)
     }
+}
+
+/// Whether a mapping's name is that of a file, or of the kernel's own page of code.
+pub(in crate::trace) fn has_code(path: &Path) -> bool {
+    // The kernel's name for memory without a file is `//anon`; true paths have one slash.
+    let name = path.as_os_str().as_encoded_bytes();
+    name == b"[vdso]" || name.starts_with(b"/") && !name.starts_with(b"//")
 }
 
 /// One line of `/proc/PID/maps`.

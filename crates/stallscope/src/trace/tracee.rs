@@ -12,11 +12,9 @@ use crate::model::Avma;
 /// What a look at a thread without waiting found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::trace) enum State {
-    /// Nothing to report.
     Running,
     /// It stopped with this signal and this event (0 for a signal that is being delivered).
     Stopped {
-        /// The signal number.
         signal: i32,
         /// A `PTRACE_EVENT_` number, or 0.
         event: i32,
@@ -39,7 +37,6 @@ pub(in crate::trace) fn seize(pid: i32, options: libc::c_int) -> io::Result<()> 
     request(libc::PTRACE_SEIZE, pid, options as usize)
 }
 
-/// Asks a running thread to stop soon.
 pub(in crate::trace) fn interrupt(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0)
 }
@@ -91,13 +88,11 @@ pub(in crate::trace) fn event_message(tid: i32) -> io::Result<i32> {
 /// Where a stopped thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::trace) struct Position {
-    /// The instruction it will execute next.
     pub(in crate::trace) address: Avma,
     /// Whether it was inside a system call; `false` where the processor's registers do not tell.
     pub(in crate::trace) in_kernel: bool,
 }
 
-/// Reads the position of a stopped thread.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(in crate::trace) fn position(tid: i32) -> io::Result<Position> {
     const NT_PRSTATUS: usize = 1;
@@ -124,7 +119,6 @@ pub(in crate::trace) fn position(tid: i32) -> io::Result<Position> {
     Ok(position)
 }
 
-/// Reads the position of a stopped thread.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(in crate::trace) fn position(_tid: i32) -> io::Result<Position> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
@@ -162,20 +156,15 @@ pub(in crate::trace) fn look(tid: i32, collect_end: bool) -> State {
 /// What has happened to any thread that this thread of ours traces or has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::trace) enum News {
-    /// Nothing yet.
     None,
-    /// It stopped; as [`State::Stopped`].
     Stopped {
-        /// The thread.
         tid: i32,
-        /// The signal number.
         signal: i32,
         /// A `PTRACE_EVENT_` number, or 0.
         event: i32,
     },
     /// A thread has ended and been collected.
     Gone {
-        /// The thread.
         tid: i32,
     },
     /// The process has ended with all its threads, and can be collected.
@@ -222,7 +211,6 @@ pub(in crate::trace) fn await_stop(tid: i32) {
     unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) };
 }
 
-/// The general registers of a stopped thread.
 #[cfg(target_arch = "x86_64")]
 pub(in crate::trace) fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
     let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
@@ -277,7 +265,6 @@ pub(in crate::trace) fn signal_mask(tid: i32) -> io::Result<u64> {
 /// The bit of `SIGTRAP` among blocked signals.
 const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
-/// Whether a stopped thread has `SIGTRAP` blocked.
 pub(in crate::trace) fn blocks_traps(tid: i32) -> bool {
     signal_mask(tid).is_ok_and(|mask| mask & TRAP_BIT != 0)
 }

@@ -17,9 +17,7 @@ use tempfile::{NamedTempFile, TempPath};
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
-    /// Its name meanwhile, if it has one.
     name: Option<TempPath>,
-    /// Where it is to be.
     target: PathBuf,
 }
 

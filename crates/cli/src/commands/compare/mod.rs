@@ -50,7 +50,6 @@ Exit codes: 0 compared (with --fail-if: not slower), 1 slower (--fail-if), 2 bad
 usage or input, or a program that does not run, 3 inconclusive (--fail-if), 130
 interrupted.";
 
-/// What BEFORE and AFTER are, as typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// Programs or command lines, which are run
@@ -87,7 +86,6 @@ pub struct CompareArgs {
     /// The second one, which is called slower, faster or equivalent
     #[arg(value_name = "AFTER", required_unless_present = "aa")]
     after: Option<OsString>,
-    /// How they are run.
     #[command(flatten)]
     run: RunArgs,
     /// Compare BEFORE with itself and keep what nothing looks like here
@@ -102,7 +100,6 @@ pub struct CompareArgs {
     /// Run for about this long instead of a number of pairs; with --until at most for so long
     #[arg(long = "for", value_name = "DURATION", value_parser = words::duration)]
     budget: Option<Duration>,
-    /// What is measured.
     #[command(flatten)]
     metric: MetricArgs,
     /// Repeat runs around which the machine was slower than its best, and count them
@@ -125,7 +122,6 @@ pub struct CompareArgs {
     benchfmt: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     let after = args.after.as_ref().unwrap_or(&args.before);
@@ -139,7 +135,6 @@ pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
 }
 
 impl CompareArgs {
-    /// The gate, if one was asked for.
     fn gate(&self) -> Option<Gate> {
         let gate = Gate { word: Decision::Slower, limit: self.run.effect() };
         self.fail_if.or(self.gate.then_some(gate))
@@ -276,7 +271,6 @@ fn command_line(typed: &OsString, run: &RunArgs) -> anyhow::Result<CommandLine> 
     Ok(run.line(program, words))
 }
 
-/// Shows how far the comparison has come.
 pub fn show(bar: &ProgressBar, progress: Progress) {
     match progress {
         Progress::WarmingUp { .. } => bar.tick(),

@@ -71,7 +71,6 @@ fn corrected(samples: &mut Samples, image: &Image, skid: Option<Skid>) -> String
     }
 }
 
-/// Reads a recording.
 pub fn recorded(image: &Image, file: &Path, event: Option<&str>) -> anyhow::Result<Samples> {
     if Callgrind::is_one(file) {
         return counted(image, file, event);
@@ -145,7 +144,6 @@ fn printed(image: &Image, file: &Path, event: Option<&str>) -> anyhow::Result<Op
     Ok(Some(samples))
 }
 
-/// Reads what callgrind counted.
 fn counted(image: &Image, file: &Path, event: Option<&str>) -> anyhow::Result<Samples> {
     if let Some(event) = event {
         bail!("{}: callgrind has no event {event}; leave --event out", file.display());

@@ -13,7 +13,6 @@ const WIDTH: usize = 64;
 const BOUNDS: [f64; 4] = [0.25, 0.75, 1.5, 3.0];
 const BLOCKS: [char; 5] = ['·', '░', '▒', '▓', '█'];
 
-/// The map with its legend.
 pub fn heatmap(report: &SetReport) -> String {
     let two = report.heat.len() > 1;
     let even = |arm: usize| {

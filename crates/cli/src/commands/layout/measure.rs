@@ -9,7 +9,6 @@ use super::LayoutArgs;
 use crate::commands::compare::show;
 use crate::context::Context;
 
-/// Says what is missing before anything runs.
 pub fn check(args: &LayoutArgs) -> anyhow::Result<()> {
     let recorded = !args.samples.is_empty() || !args.windows.is_empty();
     if recorded && !args.args.is_empty() && !args.measure {

@@ -117,7 +117,6 @@ pub struct LayoutArgs {
     #[arg(long = "for", value_name = "DURATION", default_value = "10s", requires = "measure",
           value_parser = words::duration)]
     measure_for: Duration,
-    /// Where measured runs stay.
     #[command(flatten)]
     cpus: CpuArgs,
     /// What was counted took so long before: one call of a window, or the whole run (36us, 1.2s)
@@ -150,7 +149,6 @@ pub struct LayoutArgs {
     csv: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     start_threads().context("cannot start threads")?;
@@ -228,7 +226,6 @@ struct Seen {
     occupancies: Vec<Occupancy>,
 }
 
-/// Runs or reads what was asked for.
 fn seen(
     args: &LayoutArgs,
     context: &Context,

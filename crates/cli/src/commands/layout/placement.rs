@@ -264,7 +264,6 @@ fn row(effect: &Effect) -> String {
     out
 }
 
-/// Other alignments and orders.
 pub fn suggestions(found: &Suggestions) -> String {
     let mut out = paint(STRONG, "\nwhat if      misses  jumps at 32  per operation\n");
     let row = |label: &str, misses: f64, jumps: f64, option: &str| {

@@ -203,7 +203,6 @@ fn heat_words(heat: &HeatSummary) -> String {
     )
 }
 
-/// How fragile the build is against shifts.
 fn what_if_words(what_if: &WhatIf) -> String {
     let function = short_name(&what_if.function);
     let head = format!(

@@ -10,7 +10,7 @@ use stallscope::trace::sample::{
 
 use crate::context::{Context, Outcome};
 
-/// How long the loop runs, and how much sampling may slow it down: nobody waits for its result.
+/// How long the loop runs, and how much sampling may slow it down: its result is not needed.
 const LOOP: Duration = Duration::from_millis(120);
 const LOOP_OVERHEAD: f64 = 0.2;
 const TURNS: u64 = 100_000;

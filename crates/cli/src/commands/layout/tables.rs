@@ -12,6 +12,11 @@ use stallscope::report;
 /// Rows of text cells; the first is the header.
 type Table = Vec<Vec<String>>;
 
+/// A row of whatever can be shown.
+macro_rules! cells {
+    ($($cell:expr),* $(,)?) => { vec![$($cell.to_string()),*] };
+}
+
 /// Writes `shifts.csv`, `runs.csv`, `functions.csv`, `sets.csv`, `occupants.csv`, `fighters.csv`,
 /// `jumps.csv`, `loops.csv`, `budget.csv`, `suggestions.csv` and `what-if.csv`, as far as there is
 /// something to write.
@@ -61,48 +66,35 @@ fn text(table: &Table) -> anyhow::Result<String> {
     Ok(String::from_utf8(writer.into_inner()?)?)
 }
 
-fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.map(str::to_owned).to_vec()
+fn table(header: &str, rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    std::iter::once(header.split(' ').map(str::to_owned).collect()).chain(rows).collect()
+}
+
+fn or_empty(value: Option<impl ToString>) -> String {
+    value.map(|v| v.to_string()).unwrap_or_default()
 }
 
 fn shifts(map: &ShiftMap) -> Table {
-    let mut table = vec![row(["by_bytes", "functions", "changed", "code_bytes"])];
+    let rows = map.shifts.iter().map(|s| {
+        let mut row = cells![s.by_bytes, s.functions, s.changed, s.code_bytes];
+        row.extend(s.remainders_bytes.map(|r| r.to_string()));
+        row
+    });
+    let mut table = table("by_bytes functions changed code_bytes", rows);
     table[0].extend(STRIDES_BYTES.map(|s| format!("mod_{s}")));
-    for shift in &map.shifts {
-        let mut cells = vec![
-            shift.by_bytes.to_string(),
-            shift.functions.to_string(),
-            shift.changed.to_string(),
-            shift.code_bytes.to_string(),
-        ];
-        cells.extend(shift.remainders_bytes.map(|r| r.to_string()));
-        table.push(cells);
-    }
     table
 }
 
 fn runs(map: &ShiftMap) -> Table {
-    let mut table = vec![row(["by_bytes", "functions", "first", "last", "cause"])];
-    for run in &map.runs {
-        let cause = run.cause.as_ref().map(super::screen::cause_words).unwrap_or_default();
-        table.push(vec![
-            run.by_bytes.to_string(),
-            run.functions.to_string(),
-            run.first.clone(),
-            run.last.clone(),
-            cause,
-        ]);
-    }
-    table
+    let rows = map.runs.iter().map(|run| {
+        let cause = run.cause.as_ref().map(super::screen::cause_words);
+        cells![run.by_bytes, run.functions, run.first, run.last, or_empty(cause)]
+    });
+    table("by_bytes functions first last cause", rows)
 }
 
 fn functions(map: &ShiftMap) -> Table {
-    let mut table = vec![row(["name", "change", "moved_by_bytes"])];
-    for arm in ["before", "after"] {
-        table[0].extend([format!("{arm}_start"), format!("{arm}_size_bytes")]);
-        table[0].extend(STRIDES_BYTES.map(|s| format!("{arm}_mod_{s}")));
-    }
-    for f in &map.functions {
+    let rows = map.functions.iter().map(|f| {
         let change = match f.change {
             Change::Same => "same",
             Change::Moved { .. } => "moved",
@@ -111,204 +103,122 @@ fn functions(map: &ShiftMap) -> Table {
             Change::Gone => "gone",
         };
         let moved = f.before.zip(f.after).map(|(b, a)| a.start.0.wrapping_sub(b.start.0) as i64);
-        let moved = moved.map(|by| by.to_string()).unwrap_or_default();
-        let mut cells = vec![f.name.clone(), change.to_owned(), moved];
-        cells.extend(placement(f.before.as_ref()));
-        cells.extend(placement(f.after.as_ref()));
-        table.push(cells);
+        let mut row = cells![f.name, change, or_empty(moved)];
+        row.extend(placement(f.before.as_ref()));
+        row.extend(placement(f.after.as_ref()));
+        row
+    });
+    let mut table = table("name change moved_by_bytes", rows);
+    for arm in BUILDS {
+        table[0].extend([format!("{arm}_start"), format!("{arm}_size_bytes")]);
+        table[0].extend(STRIDES_BYTES.map(|s| format!("{arm}_mod_{s}")));
     }
     table
 }
 
 fn placement(place: Option<&Placement>) -> Vec<String> {
     let Some(place) = place else { return vec![String::new(); 2 + STRIDES_BYTES.len()] };
-    let mut cells = vec![place.start.to_string(), place.size_bytes.to_string()];
+    let mut cells = cells![place.start, place.size_bytes];
     cells.extend(place.remainders_bytes.map(|r| r.to_string()));
     cells
 }
 
 fn set_heat(sets: &SetReport) -> Table {
-    let mut table = vec![row([
-        "set",
-        "before_function",
-        "before_peers",
-        "before_lines",
-        "before_misses",
-        "after_function",
-        "after_peers",
-        "after_lines",
-        "after_misses",
-        "change",
-    ])];
-    for s in &sets.sets {
-        let mut cells = vec![s.set.to_string()];
+    let rows = sets.sets.iter().map(|s| {
+        let mut row = cells![s.set];
         for heat in [s.before, s.after] {
-            cells.extend([
-                heat.function.to_string(),
-                heat.peers.to_string(),
-                heat.lines.to_string(),
-                heat.misses.map(|n| n.to_string()).unwrap_or_default(),
-            ]);
+            row.extend(cells![heat.function, heat.peers, heat.lines, or_empty(heat.misses)]);
         }
-        cells.push(super::screen::change_words(s.change).to_owned());
-        table.push(cells);
-    }
-    table
+        row.push(super::screen::change_words(s.change).to_owned());
+        row
+    });
+    table(
+        "set before_function before_peers before_lines before_misses after_function after_peers \
+         after_lines after_misses change",
+        rows,
+    )
 }
 
 fn occupants(sets: &SetReport) -> Table {
-    let mut table =
-        vec![row(["build", "set", "line", "samples", "misses", "function", "offset_bytes"])];
-    for s in &sets.sets {
+    let rows = sets.sets.iter().flat_map(|s| {
         let before = s.occupants_before.iter().map(|o| ("before", o));
         let after = s.occupants_after.iter().map(|o| ("after", o));
-        for (build, o) in before.chain(after) {
-            table.push(vec![
-                build.to_owned(),
-                s.set.to_string(),
-                o.line.to_string(),
-                o.samples.to_string(),
-                o.misses.map(|n| n.to_string()).unwrap_or_default(),
-                o.function.clone().unwrap_or_default(),
-                o.offset_bytes.to_string(),
-            ]);
-        }
-    }
-    table
+        before.chain(after).map(|(build, o)| {
+            let function = or_empty(o.function.as_ref());
+            cells![build, s.set, o.line, o.samples, or_empty(o.misses), function, o.offset_bytes]
+        })
+    });
+    table("build set line samples misses function offset_bytes", rows)
 }
 
-/// Which build a table's row is about.
 const BUILDS: [&str; 2] = ["before", "after"];
 
 fn fighters(report: &LayoutReport) -> Table {
-    let mut table = vec![row([
-        "build",
-        "set",
-        "lines",
-        "line",
-        "function",
-        "offset_bytes",
-        "misses",
-        "evicts",
-        "evictions",
-    ])];
-    for (build, window) in BUILDS.iter().zip(&report.windows) {
-        for set in &window.overfull {
-            for resident in &set.residents {
-                let first = resident.evicts.first();
-                table.push(vec![
-                    (*build).to_owned(),
-                    set.set.to_string(),
-                    set.lines.to_string(),
-                    resident.line.map(|l| l.to_string()).unwrap_or_default(),
-                    resident.function.clone(),
-                    resident.offset_bytes.to_string(),
-                    resident.misses.to_string(),
-                    first
-                        .map(|r| format!("{}+{:#x}", r.function, r.offset_bytes))
-                        .unwrap_or_default(),
-                    first.map(|r| r.count.to_string()).unwrap_or_default(),
-                ]);
-            }
-        }
-    }
-    table
+    let sets = BUILDS.iter().zip(&report.windows);
+    let sets = sets.flat_map(|(build, window)| window.overfull.iter().map(move |s| (build, s)));
+    let rows = sets.flat_map(|(build, set)| {
+        set.residents.iter().map(move |resident| {
+            let first = resident.evicts.first();
+            cells![
+                build,
+                set.set,
+                set.lines,
+                or_empty(resident.line),
+                resident.function,
+                resident.offset_bytes,
+                resident.misses,
+                or_empty(first.map(|r| format!("{}+{:#x}", r.function, r.offset_bytes))),
+                or_empty(first.map(|r| r.count)),
+            ]
+        })
+    });
+    table("build set lines line function offset_bytes misses evicts evictions", rows)
 }
 
 fn jumps(report: &LayoutReport) -> Table {
-    let mut table = vec![row(["build", "function", "offset_bytes", "executions"])];
-    for (build, front_end) in BUILDS.iter().zip(&report.front_end) {
-        for jump in &front_end.boundary_jumps {
-            table.push(vec![
-                (*build).to_owned(),
-                jump.function.clone(),
-                jump.offset_bytes.to_string(),
-                jump.executions.to_string(),
-            ]);
-        }
-    }
-    table
+    let rows = BUILDS.iter().zip(&report.front_end).flat_map(|(build, front_end)| {
+        let jumps = front_end.boundary_jumps.iter();
+        jumps.map(move |j| cells![build, j.function, j.offset_bytes, j.executions])
+    });
+    table("build function offset_bytes executions", rows)
 }
 
 fn loops(report: &LayoutReport) -> Table {
-    let mut table = vec![row([
-        "build",
-        "function",
-        "offset_bytes",
-        "size_bytes",
-        "windows",
-        "needed",
-        "turns",
-    ])];
-    for (build, front_end) in BUILDS.iter().zip(&report.front_end) {
-        for spread in &front_end.loops {
-            table.push(vec![
-                (*build).to_owned(),
-                spread.function.clone(),
-                spread.offset_bytes.to_string(),
-                spread.size_bytes.to_string(),
-                spread.windows.to_string(),
-                spread.needed.to_string(),
-                spread.turns.to_string(),
-            ]);
-        }
-    }
-    table
+    let rows = BUILDS.iter().zip(&report.front_end).flat_map(|(build, front_end)| {
+        front_end.loops.iter().map(move |l| {
+            let place = cells![build, l.function, l.offset_bytes, l.size_bytes];
+            [place, cells![l.windows, l.needed, l.turns]].concat()
+        })
+    });
+    table("build function offset_bytes size_bytes windows needed turns", rows)
 }
 
 fn effects(budget: &Budget) -> Table {
-    let mut table = vec![row([
-        "effect",
-        "before",
-        "before_other_model",
-        "after",
-        "after_other_model",
-        "least_cycles",
-        "most_cycles",
-        "least_share",
-        "most_share",
-    ])];
-    for effect in &budget.effects {
+    let rows = budget.effects.iter().map(|effect| {
+        let ([b, b_other], [a, a_other]) = (effect.count.before, effect.count.after);
         let [least, most] = effect.added_cycles;
-        let shares = effect.paid_share.map(|s| s.map(|x| x.to_string())).unwrap_or_default();
-        let mut cells = vec![
-            effect.count.kind.events().to_owned(),
-            effect.count.before[0].to_string(),
-            effect.count.before[1].to_string(),
-            effect.count.after[0].to_string(),
-            effect.count.after[1].to_string(),
-            least.to_string(),
-            most.to_string(),
-        ];
-        cells.extend(shares);
-        table.push(cells);
-    }
-    table
+        let mut row = cells![effect.count.kind.events(), b, b_other, a, a_other, least, most];
+        row.extend(effect.paid_share.map(|s| s.map(|x| x.to_string())).unwrap_or_default());
+        row
+    });
+    table(
+        "effect before before_other_model after after_other_model least_cycles most_cycles \
+         least_share most_share",
+        rows,
+    )
 }
 
 fn suggestions(found: &Suggestions) -> Table {
-    let mut table =
-        vec![row(["option", "misses_per_operation", "boundary_jumps_per_operation", "warning"])];
-    for s in &found.options {
-        table.push(vec![
-            s.option.clone(),
-            s.misses_per_operation.to_string(),
-            s.boundary_jumps_per_operation.to_string(),
-            s.warning.clone().unwrap_or_default(),
-        ]);
-    }
-    table
+    let rows = found.options.iter().map(|s| {
+        let warning = or_empty(s.warning.as_ref());
+        cells![s.option, s.misses_per_operation, s.boundary_jumps_per_operation, warning]
+    });
+    table("option misses_per_operation boundary_jumps_per_operation warning", rows)
 }
 
 fn what_ifs(what_if: &WhatIf) -> Table {
-    let mut table = vec![row(["by_bytes", "overfull_sets", "excess_lines", "misses"])];
-    for o in &what_if.outcomes {
-        table.push(vec![
-            o.by_bytes.to_string(),
-            o.overfull_sets.to_string(),
-            o.excess_lines.to_string(),
-            o.misses.map(|n| n.to_string()).unwrap_or_default(),
-        ]);
-    }
-    table
+    let rows = what_if.outcomes.iter();
+    let rows =
+        rows.map(|o| cells![o.by_bytes, o.overfull_sets, o.excess_lines, or_empty(o.misses)]);
+    table("by_bytes overfull_sets excess_lines misses", rows)
 }

@@ -14,7 +14,6 @@ use super::LayoutArgs;
 use crate::commands::trace::progress::FollowProgress;
 use crate::context::Context;
 
-/// One window of each program.
 pub fn windows(
     args: &LayoutArgs,
     context: &Context,

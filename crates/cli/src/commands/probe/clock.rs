@@ -8,7 +8,6 @@ use stallscope::probes::ClockReport;
 use super::page::{LABEL, Page, wrap};
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint};
 
-/// The page.
 pub fn screen(report: &ClockReport) -> String {
     let mut page = Page::default();
     machine_lines(&mut page, &report.machine);

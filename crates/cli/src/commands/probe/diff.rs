@@ -12,7 +12,6 @@ use crate::context::{Context, Outcome};
 use crate::terminal::{CAUTION, FAINT, STRONG, paint};
 use crate::{output, profile, terminal};
 
-/// Arguments of `probe diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
     /// First machine profile, as `probe` wrote it
@@ -27,7 +26,6 @@ struct SideBySide<'a> {
     rows: &'a [DiffRow],
 }
 
-/// Runs the command.
 pub fn run(args: &DiffArgs, context: &Context) -> anyhow::Result<Outcome> {
     let load = |path: &PathBuf| {
         let missing = || format!("{}: no such machine profile", path.display());

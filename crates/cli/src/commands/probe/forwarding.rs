@@ -11,7 +11,6 @@ use stallscope::probes::store_forwarding::{
 use super::page::{LABEL, Page, event, lacks};
 use crate::terminal::{BAD, CAUTION, GOOD, STRONG, paint};
 
-/// The page.
 pub fn screen(report: &ForwardingReport) -> String {
     let mut page = Page::default();
     page.head(&report.protocol);

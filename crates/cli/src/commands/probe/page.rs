@@ -13,12 +13,10 @@ pub const LABEL: usize = 13;
 /// A page that grows from top to bottom.
 #[derive(Default)]
 pub struct Page {
-    /// What is on it.
     pub text: String,
 }
 
 impl Page {
-    /// An empty line.
     pub fn blank(&mut self) {
         self.text.push('\n');
     }

@@ -87,7 +87,6 @@ pub fn beside(peers: Vec<Peer>, reports: &[ProbeReport]) -> anyhow::Result<Vec<B
     Ok(peers.into_iter().map(each).collect())
 }
 
-/// The tables.
 pub fn screen(all: &[Beside]) -> String {
     let mut page = Page::default();
     for peer in all {

@@ -6,7 +6,6 @@ use stallscope::probes::string_copy::{Case, Form, Job, Method, Outcome, SIZES};
 
 use super::page::Page;
 
-/// The page.
 pub fn screen(report: &StringReport) -> String {
     let mut page = Page::default();
     page.head(&report.protocol);

@@ -1,5 +1,4 @@
-//! 512-bit kernels in a process of their own: this program again, with a command that nobody
-//! needs to know.
+//! 512-bit kernels in a process of their own: this program again, with a hidden command.
 
 use std::ffi::OsString;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use stallscope::probes::{self, Bench, Isolated};
+use stallscope::probes::{self, Bench, Isolated, NotIsolated};
 use stallscope::trace::child::{Child, Launch, Limits, Streams};
 
 use crate::context::{Context, Outcome};
@@ -24,15 +23,13 @@ pub struct WideArgs {
 /// Measures and writes the answer: the child's side.
 pub fn run(args: &WideArgs, context: &Context) -> anyhow::Result<Outcome> {
     let probe = probes::find(&args.probe)?;
-    let sampled = probe
-        .wide(&Bench::new(context.seed(), context.interrupt()))?
-        .with_context(|| format!("probe `{}` has no 512-bit part", args.probe))?;
+    let wide = probe.wide.with_context(|| format!("probe `{}` has no 512-bit part", args.probe))?;
+    let sampled = wide(&Bench::new(context.seed(), context.interrupt()))?;
     std::fs::write(&args.answer, serde_json::to_string(&sampled)?)
         .with_context(|| format!("cannot write {}", args.answer.display()))?;
     Ok(Outcome::Fine)
 }
 
-/// The parent's side.
 #[derive(Debug)]
 pub struct OwnProcess<'a> {
     /// Set when the user gave up.
@@ -43,7 +40,7 @@ pub struct OwnProcess<'a> {
 const LIMIT: Duration = Duration::from_secs(40);
 
 impl Isolated for OwnProcess<'_> {
-    fn wide(&self, probe: &str, seed: u64) -> Result<String, String> {
+    fn wide(&self, probe: &str, seed: u64) -> Result<String, NotIsolated> {
         let folder = tempfile::tempdir().map_err(|e| format!("no temporary folder: {e}"))?;
         let answer = folder.path().join("answer.json");
         let program = std::env::current_exe().map_err(|e| format!("this program is gone: {e}"))?;
@@ -62,8 +59,9 @@ impl Isolated for OwnProcess<'_> {
             .and_then(|child| child.wait(&limits))
             .map_err(|e| format!("their process: {e}"))?;
         if !exit.status.success() {
-            return Err(format!("their process ended with {}", exit.status));
+            return Err(format!("their process ended with {}", exit.status).into());
         }
-        std::fs::read_to_string(&answer).map_err(|e| format!("their process left no answer: {e}"))
+        Ok(std::fs::read_to_string(&answer)
+            .map_err(|e| format!("their process left no answer: {e}"))?)
     }
 }

@@ -33,7 +33,6 @@ pub struct ScanDifference {
     pub size: SizeDifference,
 }
 
-/// One build, read and scanned.
 struct Side {
     images: Vec<Image>,
     /// By image: the member's name, if it is one, and the scan.

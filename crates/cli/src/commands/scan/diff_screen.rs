@@ -13,9 +13,7 @@ use crate::terminal::{CAUTION, FAINT, STRONG, WIDTH, paint, wrap};
 /// Names in a list of reasons; the rest is counted.
 const MOST_NAMES: usize = 4;
 
-/// What to show.
 pub struct Show {
-    /// The files as they were named.
     pub names: [String; 2],
     /// So many findings and functions.
     pub most: usize,
@@ -23,7 +21,6 @@ pub struct Show {
     pub is_part: bool,
 }
 
-/// The whole screen.
 pub fn screen(difference: &ScanDifference, show: &Show, text: &mut SourceText) -> String {
     let [old, new] = &show.names;
     let mut out = paint(STRONG, format!("{old} → {new}")) + "\n";

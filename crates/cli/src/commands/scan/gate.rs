@@ -14,9 +14,7 @@ use stallscope::report;
 /// What makes a scan fail.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailOn {
-    /// Any finding.
     Any,
-    /// A finding of this rule.
     Rule(String),
     /// A finding whose addresses are certain.
     Definite,

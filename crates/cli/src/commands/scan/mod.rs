@@ -92,7 +92,6 @@ pub struct ScanArgs {
     gate: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     start_threads().context("cannot start threads")?;

@@ -9,7 +9,6 @@ use stallscope::model::Finding;
 use super::super::site;
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
 
-/// What to show of a scan.
 pub struct Show {
     /// So many findings.
     pub most: usize,
@@ -19,7 +18,6 @@ pub struct Show {
     pub known: usize,
 }
 
-/// The whole screen of one program.
 pub fn screen(report: &ScanReport, show: &Show, text: &mut SourceText) -> String {
     let mut out = paint(STRONG, &report.program) + "\n";
     let known = match show.known {

@@ -62,7 +62,6 @@ pub struct SweepArgs {
     /// Runs of every build [default: from a pilot of 3, by what runs and builds cost]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
-    /// What is measured.
     #[command(flatten)]
     metric: MetricArgs,
     /// The smallest effect of interest: smaller ones count as equal
@@ -74,7 +73,6 @@ pub struct SweepArgs {
     /// Give up when one run takes longer than this (10s, 500ms, 2m)
     #[arg(long, value_name = "DURATION", value_parser = words::duration)]
     timeout: Option<Duration>,
-    /// Where they stay.
     #[command(flatten)]
     cpus: CpuArgs,
     /// Average in what ran while the machine was disturbed, instead of repeating it
@@ -118,7 +116,6 @@ impl SweepArgs {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     // A fixed seed unless one is given: the same command after Ctrl-C is the same sweep.

@@ -85,7 +85,6 @@ pub struct TraceArgs {
     timeout: Option<Duration>,
 }
 
-/// Runs the command.
 pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     let chosen = profile::load(context)?;
@@ -98,7 +97,7 @@ pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::json(context, "trace", &report)?;
     if context.shows_screen() {
         terminal::print_to_stderr(&chosen.announcement());
-        // Of no program's folder: a recording names the programs, and anybody can have made it.
+        // Of no program's folder: a recording names the programs, and may come from elsewhere.
         let text = &mut context.source_text([])?;
         terminal::print_to_stderr(&screen::screen(&report, &title, text));
     }

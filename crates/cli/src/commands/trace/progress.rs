@@ -15,7 +15,6 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Counts what an engine tells, and shows it.
 pub struct FollowProgress {
     bar: ProgressBar,
-    /// Instructions of each block.
     lengths: Vec<u64>,
     instructions: u64,
     runs: u32,

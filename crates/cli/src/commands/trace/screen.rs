@@ -15,7 +15,6 @@ const MOST_SETS: usize = 3;
 const MOST_FIGHTERS: usize = 6;
 const MOST_JUMPS: usize = 3;
 
-/// Everything, ready to print.
 pub fn screen(report: &TraceReport, title: &str, text: &mut SourceText) -> String {
     let mut out = paint(STRONG, title) + "\n";
     out += &window(report);

@@ -15,11 +15,8 @@ use crate::context::Context;
 /// Candidates that an ambiguous name is answered with.
 const MOST_NAMES: usize = 5;
 
-/// A start and how to call it.
 pub struct Found {
-    /// For the engine.
     pub start: Start,
-    /// For the screen.
     pub title: String,
 }
 

@@ -8,7 +8,6 @@
 use super::{Word, register, stack_or};
 use crate::code::insn::{Access, RawAddress, Reg};
 
-/// What a load or store does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     pub load: Option<Access>,

@@ -5,7 +5,6 @@ use crate::code::loops::{BlockOrder, Loop};
 
 /// The order in which blocks are looked at, and where it goes back.
 pub(super) struct Order<'a> {
-    /// The blocks that are looked at.
     pub blocks: Vec<usize>,
     /// Where each block stands in it.
     pub position_of: Vec<u32>,
@@ -24,7 +23,6 @@ pub(super) enum Asked {
     Nothing,
     /// What registers hold at its end.
     Values,
-    /// That, and where it reads and writes.
     Accesses,
 }
 

@@ -16,7 +16,7 @@ struct Taken {
 pub(super) struct TakenBits(Vec<Taken>);
 
 impl TakenBits {
-    /// So many are remembered; the same is taken again soon.
+    /// The results that are remembered; the same is taken again soon.
     const MOST: usize = 16;
 
     /// The name of `of & mask`, which is about to be made by `insn`: `new`, or an older one.

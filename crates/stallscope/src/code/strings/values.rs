@@ -136,7 +136,7 @@ pub(super) struct State {
     slots: Vec<(Linear, Value)>,
 }
 
-/// So many slots are remembered at once; compilers read back what they spilled last.
+/// Number of slots that are remembered; compilers read back what they spilled last.
 const MOST_SLOTS: usize = 48;
 
 /// Names of unknown values: results of instructions below this, meeting points above.

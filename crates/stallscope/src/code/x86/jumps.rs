@@ -20,7 +20,6 @@ struct Jump {
 pub(super) struct Jumps(SmallVec<[Jump; 32]>);
 
 impl Jumps {
-    /// Adds one behind the others.
     pub fn add(&mut self, end: usize, target: Option<usize>, falls_through: bool) {
         if target.is_some() || !falls_through {
             let (end, target) = (end as u32, target.map(|t| t as u32));

@@ -101,7 +101,6 @@ impl Prefixes {
         self.rex & 8 != 0
     }
 
-    /// Width of general operands.
     fn general_bytes(self) -> u16 {
         if self.is_long() {
             8
@@ -113,7 +112,6 @@ impl Prefixes {
     }
 }
 
-/// The operand that a ModRM byte names.
 #[derive(Clone, Copy)]
 enum RmOperand {
     Register(u8),

@@ -19,7 +19,7 @@ use Shape::{Escape, Evex, None as Bare, Vex2, Vex3, Xop};
 enum Shape {
     /// Nothing.
     None,
-    /// So many bytes.
+    /// Immediate bytes, as many as given.
     Plain(u8),
     /// An immediate of 4 bytes, 2 with an operand size prefix.
     Wide,
@@ -149,7 +149,6 @@ const MODRM_BYTES: [u8; 256] = {
     table
 };
 
-/// What the survey asks of one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     length_bytes: usize,

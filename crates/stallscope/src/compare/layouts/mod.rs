@@ -56,17 +56,15 @@ pub struct LayoutRun {
 /// Why an ensemble has no split.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum LayoutError {
-    /// A value is zero, negative or no number.
     #[error(
         "layout {layout} of arm {arm} has the value {value}; only amounts above zero have ratios"
     )]
     Value {
-        /// Arm of the layout.
         arm: Arm,
         /// Number of the layout; 0 is the build as it comes.
         layout: u32,
-        /// The amount that is not above zero.
         value: f64,
     },
     /// One arm has no random layout with a run.

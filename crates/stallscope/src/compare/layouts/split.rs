@@ -212,7 +212,6 @@ pub fn spread_of_cells(runs: impl Iterator<Item = CellRun>) -> [f64; 2] {
     [(pooled_spread(&groups).powi(2) - own).max(0.0).sqrt(), polished.run_sd_log]
 }
 
-/// Runs with the rounds taken out.
 struct Polished {
     /// Residual and layout of each run, by arm and layout.
     values: BTreeMap<(usize, u32), Vec<f64>>,

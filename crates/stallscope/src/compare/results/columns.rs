@@ -120,7 +120,7 @@ fn unit_in(title: &str) -> (String, String) {
     }
 }
 
-/// So much of a field as belongs into a message.
+/// The start of a field, short enough for a message.
 fn clipped(text: &str) -> String {
     let clean = text.replace(char::is_control, " ");
     if clean.chars().count() <= 30 {

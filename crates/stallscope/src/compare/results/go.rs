@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use super::{ResultError, ResultFile};
 
-/// Whether a line is a result.
 pub(super) fn is_result(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let name = words.next().is_some_and(|w| {

@@ -178,7 +178,6 @@ pub fn looks_like_results(path: &Path) -> bool {
     }
 }
 
-/// Which format a text is in.
 fn recognise(path: &str, text: &str) -> Result<Format, ResultError> {
     let start = text.trim_start();
     if start.starts_with('{') {

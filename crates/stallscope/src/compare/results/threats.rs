@@ -154,7 +154,6 @@ const CIRCUMSTANCES: [&str; 9] = [
     "GOMAXPROCS",
 ];
 
-/// What the two files as wholes show.
 pub(super) fn of_files(old: &ResultFile, new: &ResultFile) -> Vec<Threat> {
     let mut threats = Vec::new();
     if old.digest == new.digest {
@@ -176,7 +175,6 @@ pub(super) fn of_files(old: &ResultFile, new: &ResultFile) -> Vec<Threat> {
     threats
 }
 
-/// What one series of both files shows.
 pub(super) fn of_series(old: (&ResultFile, &Series), new: (&ResultFile, &Series)) -> Vec<Threat> {
     let name = || old.1.name.clone();
     let samples = [old.1.values.len(), new.1.values.len()];

@@ -139,8 +139,8 @@ impl Builder {
                 let _ = fs::remove_dir_all(&last);
                 Err(error)
             }
-            Ok((Err(why), said, _)) => failed(why, &said),
-            Ok((Ok(()), said, build_ns)) => match fs::metadata(&program) {
+            Ok(Ended { failure: Some(why), said, .. }) => failed(why, &said),
+            Ok(Ended { failure: None, said, wall_ns: build_ns }) => match fs::metadata(&program) {
                 Ok(meta) if meta.is_file() && meta.len() > 0 => {
                     fingerprint_of(&program)
                         .and_then(|own| fs::write(&whole, own))
@@ -174,13 +174,13 @@ impl Builder {
         }
     }
 
-    /// Exit as words, what was said, and the wall time.
+    /// Runs a build command to its end.
     fn run(
         &self,
         command: &str,
         variables: &[(&'static str, String)],
         interrupt: &AtomicBool,
-    ) -> Result<(Result<(), String>, String, u64), SweepError> {
+    ) -> Result<Ended, SweepError> {
         let set: String = variables
             .iter()
             .map(|(name, value)| {
@@ -203,14 +203,21 @@ impl Builder {
             Err(cause) => return Err(cause.into()),
         };
         let said = format!("$ {command}\n{}{}", exit.stdout.tail, exit.stderr.tail);
-        let status = if exit.status.success() {
-            Ok(())
-        } else {
+        let failure = (!exit.status.success()).then(|| {
             let last = exit.stderr.tail.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("");
-            Err(format!("{}: {}", exit.status, last.replace(char::is_control, " ")))
-        };
-        Ok((status, said, exit.wall_ns))
+            format!("{}: {}", exit.status, last.replace(char::is_control, " "))
+        });
+        Ok(Ended { failure, said, wall_ns: exit.wall_ns })
     }
+}
+
+/// How a build command ended.
+struct Ended {
+    /// Exit code or signal and the last line of standard error; `None` for success.
+    failure: Option<String>,
+    /// The command and the end of its output.
+    said: String,
+    wall_ns: u64,
 }
 
 /// Whether the note says that what lies there is what the build wrote.
@@ -219,7 +226,6 @@ fn is_whole(program: &Path, note: &Path) -> bool {
     fs::read_to_string(note).is_ok_and(|noted| own.is_ok_and(|own| own == noted))
 }
 
-/// What tells the file's content, as text.
 pub(super) fn fingerprint_of(program: &Path) -> io::Result<String> {
     let (bytes, fnv1a) = fingerprint::of_file(crate::foreign::open(program)?)?;
     Ok(format!("{bytes} {fnv1a}"))

@@ -20,7 +20,7 @@ pub(super) fn parallel<T: Sync, R: Send>(
             while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let result = work(item);
                 if result.is_err() {
-                    // Nobody starts another one.
+                    // No other one is started.
                     next.store(items.len(), Ordering::Relaxed);
                 }
                 if let Ok(mut all) = results.lock() {

@@ -68,7 +68,6 @@ pub enum Stage {
     },
 }
 
-/// A cell that can be run.
 pub(super) struct Ready {
     pub(super) cell: Cell,
     pub(super) program: PathBuf,
@@ -110,7 +109,6 @@ pub fn sweep(
     Ok(result)
 }
 
-/// Templates and axes, ready to be filled.
 pub(super) struct Plan<'a> {
     pub(super) settings: &'a SweepSettings,
     pub(super) variants: &'a [Variant],

@@ -48,7 +48,6 @@ pub const WINDOW_INSTRUCTIONS: u32 = 64;
 /// The rule.
 pub static STORE_FORWARD: StoreForward = StoreForward;
 
-/// See the module.
 pub struct StoreForward;
 
 impl Hazard for StoreForward {
@@ -129,19 +128,6 @@ fn writes_and_reads(code: &FunctionCode, around: &Loop) -> bool {
             i.flow == Flow::Call
                 || i.load.is_some_and(|a| a.size_bytes > 1) && i.flow != Flow::Return
         })
-}
-
-impl StoreForward {
-    /// All candidates in one function, calls aside.
-    #[must_use]
-    pub fn check(
-        &self,
-        code: &FunctionCode,
-        addresses: &Addresses,
-        design: &Design,
-    ) -> Vec<Candidate> {
-        each_loop(code, addresses, outermost(code), design, None)
-    }
 }
 
 /// The candidates of outermost loops; with those behind their calls where the program is known.

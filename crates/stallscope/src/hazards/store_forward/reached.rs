@@ -26,7 +26,6 @@ pub(super) struct Reached {
 }
 
 impl Reached {
-    /// Forgets the walk before.
     pub fn begin(&mut self, places: usize, moves: bool) {
         self.moves = moves;
         self.states = 0;

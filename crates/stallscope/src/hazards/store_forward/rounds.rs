@@ -17,7 +17,6 @@ pub(super) struct FirstRounds<'a> {
 }
 
 impl<'a> FirstRounds<'a> {
-    /// Looks at the loops inside `outer`.
     pub fn of(code: &'a FunctionCode, addresses: &Addresses, outer: &Loop) -> Self {
         let mut starts = FxHashMap::default();
         // The innermost loop around a header is the one that it heads.

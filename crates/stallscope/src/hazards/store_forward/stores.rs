@@ -16,17 +16,14 @@ pub(super) struct Store {
     pub size_bytes: u16,
 }
 
-/// What a walk asks of one block.
 #[derive(Clone, Copy, Debug)]
 struct Body {
     /// Its place among the blocks of the loop.
     position: usize,
     /// Behind its last instruction.
     end: usize,
-    /// Its stores, in [`LoopStores::all`].
     first_store: usize,
     end_store: usize,
-    /// Its calls, in [`LoopStores::calls`].
     first_call: usize,
     end_call: usize,
 }
@@ -69,7 +66,6 @@ impl LoopStores {
         this
     }
 
-    /// Gives each store its class.
     pub fn mark(&mut self, class: impl FnMut(&Store) -> Suspects) {
         self.classes = self.all.iter().map(class).collect();
     }
@@ -118,12 +114,10 @@ impl LoopStores {
         behind
     }
 
-    /// All, in no order that matters.
     pub fn all(&self) -> &[Store] {
         &self.all
     }
 
-    /// The calls of the loop, by address.
     pub fn calls(&self) -> &[usize] {
         &self.calls
     }

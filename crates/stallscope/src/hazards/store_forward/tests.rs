@@ -23,7 +23,7 @@ fn candidates_by(design: &Design, body: &[u8]) -> Vec<Candidate> {
     let code = FunctionCode::decode(&bytes, Svma(0x1000));
     assert_eq!(code.loops.len(), 1);
     let addresses = Addresses::of(&code);
-    STORE_FORWARD.check(&code, &addresses, design)
+    each_loop(&code, &addresses, outermost(&code), design, None)
 }
 
 // Building blocks, written as an assembler would.
@@ -242,7 +242,7 @@ fn filled(load: &[u8]) -> Vec<Candidate> {
     let code = FunctionCode::decode(&bytes, Svma(0x1000));
     assert_eq!(code.loops.len(), 2);
     let profile = Design::of(crate::machine::Microarchitecture::Zen5);
-    STORE_FORWARD.check(&code, &Addresses::of(&code), &profile)
+    each_loop(&code, &Addresses::of(&code), outermost(&code), &profile, None)
 }
 
 #[test]

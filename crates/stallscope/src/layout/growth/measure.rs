@@ -16,23 +16,19 @@ const ALIGNMENT_BYTES: u64 = 8;
 /// Inlined string instructions by name and size.
 pub(super) type Strings = BTreeMap<(String, Option<u64>), usize>;
 
-/// What was found in one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Measured {
     /// Bytes of code, alignment not counted.
     pub code_bytes: u64,
     /// Bytes that only align what is behind them.
     pub alignment_bytes: u64,
-    /// Inlined string instructions.
     pub strings: Strings,
     /// How often it calls, or leaves for, each function that is known by name.
     pub calls: BTreeMap<String, usize>,
-    /// How many natural loops it has.
     pub loops: usize,
 }
 
 impl Measured {
-    /// Measures a function of an image.
     pub fn of(image: &Image, origins: &Origins, function: &Function) -> Self {
         let code = FunctionCode::of(image, function);
         let alignment_bytes = alignment_bytes(&code.insns, function);

@@ -77,7 +77,6 @@ impl<'a> Build<'a> {
         self.members.iter().flat_map(|m| m.image.functions())
     }
 
-    /// Names of its functions, clones folded.
     fn defined(&self) -> BTreeSet<&str> {
         self.functions().map(|f| stem(&f.symbol)).collect()
     }

@@ -61,7 +61,6 @@ fn groups<'a>(build: &'a Build<'_>) -> Groups<'a> {
     groups
 }
 
-/// Pairs all functions of two builds.
 pub(super) fn pairs<'a>(before: &'a Build<'_>, after: &'a Build<'_>) -> Vec<Pair<'a>> {
     let (mut left, mut right) = (groups(before), groups(after));
     let mut pairs = Vec::new();

@@ -100,9 +100,9 @@ pub struct FunctionGrowth {
     pub growth: Growth,
     /// By how many bytes of code, alignment not counted.
     pub change_bytes: i64,
-    /// It, in the first build.
+    /// The function in BEFORE; `None` where it is new.
     pub before: Option<FunctionSize>,
-    /// It, in the second build.
+    /// The function in AFTER; `None` where it is gone.
     pub after: Option<FunctionSize>,
     /// What the change in size consists of.
     pub why: Reasons,

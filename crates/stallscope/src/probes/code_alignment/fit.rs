@@ -40,7 +40,7 @@ impl Model {
         }
     }
 
-    /// In words.
+    /// As a phrase for the screen.
     #[must_use]
     pub fn words(self) -> String {
         match self {
@@ -53,7 +53,7 @@ impl Model {
 /// How well a model explains the costs over all offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
-    /// The property.
+    /// Property of the offset that explains the cycles.
     pub model: Model,
     /// Share of the variance that it explains, percent.
     pub explains_percent: f64,

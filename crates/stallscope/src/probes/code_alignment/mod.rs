@@ -20,10 +20,9 @@ pub use report::{AlignmentReport, LoopReport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(not(target_arch = "x86_64"))]
+use super::elsewhere as run;
 use super::{Bench, Probe, ProbeError, ProbeReport};
-
-/// The probe.
-pub struct CodeAlignmentProbe;
 
 /// Its id, and the origin of its prices.
 pub const ID: &str = "code-alignment";
@@ -37,9 +36,9 @@ pub const OFFSETS: u32 = 64;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// So many no-ops of 3 bytes: nothing but the front end limits them.
+    /// This number of no-ops of 3 bytes: nothing but the front end limits them.
     Noops(u32),
-    /// So many dependent multiplications of 4 bytes: the front end is never the limit.
+    /// This number of dependent multiplications of 4 bytes: the front end is never the limit.
     Multiplies(u32),
 }
 
@@ -52,7 +51,7 @@ pub struct Case {
     pub body: Body,
     /// Bytes from a boundary of 64 bytes to the loop.
     pub offset_bytes: u32,
-    /// The placebo.
+    /// Whether it repeats another case, as a placebo.
     pub again: bool,
 }
 
@@ -82,7 +81,7 @@ pub const POSITIVE: Body = Body::Multiplies(7);
 /// The offset that is asked twice.
 pub const TWICE: Case = Case { body: LOOPS[1], offset_bytes: 5, again: false };
 
-/// All questions.
+/// Every case that is measured.
 pub fn all_cases() -> Vec<Case> {
     let at = |body, offset_bytes| Case { body, offset_bytes, again: false };
     let mut cases: Vec<Case> =
@@ -113,52 +112,42 @@ fn assemble(
     a.jnz(top)
 }
 
-impl Probe for CodeAlignmentProbe {
-    fn id(&self) -> &'static str {
-        ID
-    }
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: ID,
+    title: "what it costs where a small hot loop starts",
+    prices: true,
+    run,
+    wide: None,
+};
 
-    fn title(&self) -> &'static str {
-        "what it costs where a small hot loop starts"
-    }
-
-    fn budget_ms(&self) -> u32 {
-        1_500
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{PinnedCore, Protocol};
-        use super::rig::{KernelRig, Shape};
-        use super::sampling::{GaveUp, Plan, Sampler};
-        let core = PinnedCore::take(bench)?;
-        let mut protocol = Protocol::new(core.machine, core.cpu);
-        let cases = all_cases();
-        // Copies of a loop lie in other lines, all at the offset that the case asks for.
-        let shape = Shape {
-            placements: &[0, 0, 0, 0],
-            per_pass: 1,
-            buffer_bytes: 64,
-            code_bytes: cases.len() * 4 * 256,
-        };
-        let repetitions = vec![4096; cases.len()];
-        // SAFETY: the loops touch no memory and no register but `rax` and `rsi`.
-        let mut rig = unsafe {
-            KernelRig::new(core.clock, shape, repetitions, |case, _, a| assemble(&cases[case], a))?
-        };
-        let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
-        let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
-        sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
-        protocol.raw = bench.raw.then(|| sampler.raw());
-        let mut report = AlignmentReport::new(&cases, &sampler.sampled(), protocol);
-        report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
-        Ok(ProbeReport::CodeAlignment(Box::new(report)))
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn run(&self, _bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        Err(super::elsewhere())
-    }
+#[cfg(target_arch = "x86_64")]
+fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+    use super::protocol::{PinnedCore, Protocol};
+    use super::rig::{KernelRig, Shape};
+    use super::sampling::{GaveUp, Plan, Sampler};
+    let core = PinnedCore::take(bench)?;
+    let mut protocol = Protocol::new(core.machine, core.cpu);
+    let cases = all_cases();
+    // Copies of a loop lie in other lines, all at the offset that the case asks for.
+    let shape = Shape {
+        placements: &[0, 0, 0, 0],
+        per_pass: 1,
+        buffer_bytes: 64,
+        code_bytes: cases.len() * 4 * 256,
+    };
+    let repetitions = vec![4096; cases.len()];
+    // SAFETY: the loops touch no memory and no register but `rax` and `rsi`.
+    let mut rig = unsafe {
+        KernelRig::new(core.clock, shape, repetitions, |case, _, a| assemble(&cases[case], a))?
+    };
+    let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
+    let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
+    sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
+    protocol.raw = bench.raw.then(|| sampler.raw());
+    let mut report = AlignmentReport::new(&cases, &sampler.sampled(), protocol);
+    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    Ok(ProbeReport::CodeAlignment(Box::new(report)))
 }
 
 #[cfg(test)]

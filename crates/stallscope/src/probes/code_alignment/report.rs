@@ -8,15 +8,15 @@ use super::{Body, Case, LOOPS, NEGATIVE, OFFSETS, POSITIVE, TWICE};
 use crate::machine::{Design, LoopWindow, PriceOrigin, ProfileEnvironment};
 use crate::model::Measurement;
 use crate::probes::protocol::{Answer, Control, Protocol};
-use crate::probes::published;
 use crate::probes::sampling::Sampled;
+use crate::probes::{UpdatesProfile, published};
 
 /// One loop at every offset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopReport {
-    /// What it is made of.
+    /// Instructions of the loop.
     pub body: Body,
-    /// Its length, bytes.
+    /// Length of the loop, bytes.
     pub bytes: u32,
     /// Core cycles per turn at start offsets 0 to 63; absent with too few clean samples.
     pub cycles: Vec<Option<Measurement>>,
@@ -30,13 +30,13 @@ pub struct LoopReport {
     pub explanation: Option<Explanation>,
 }
 
-/// What the probe found.
+/// Report of this probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AlignmentReport {
     /// How it was measured.
     #[serde(flatten)]
     pub protocol: Protocol,
-    /// Each loop.
+    /// Cycles and explanation of each loop.
     pub loops: Vec<LoopReport>,
 }
 
@@ -50,7 +50,7 @@ const EXPLAINS_PERCENT: f64 = 60.0;
 const LEAST_DECIDED: usize = 56;
 
 impl AlignmentReport {
-    /// Joins samples into a report.
+    /// Evaluates the samples.
     #[must_use]
     pub fn new(cases: &[Case], sampled: &Sampled, mut protocol: Protocol) -> Self {
         let look = |wanted: Case| {
@@ -65,9 +65,11 @@ impl AlignmentReport {
         protocol.conclude(answer(&loops));
         Self { protocol, loops }
     }
+}
 
+impl UpdatesProfile for AlignmentReport {
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut Design) {
+    fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {
             return;
         }

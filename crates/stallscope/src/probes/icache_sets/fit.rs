@@ -14,14 +14,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a curve says.
+/// Knee and cost of misses of one curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fit {
     /// Blocks that fit.
     pub knee: u32,
     /// Least number that explains the curve nearly as well.
     pub knee_low: u32,
-    /// Largest number that does.
+    /// Largest number that explains the curve nearly as well.
     pub knee_high: u32,
     /// Price of one line that was evicted, core cycles.
     pub miss_cycles: f64,

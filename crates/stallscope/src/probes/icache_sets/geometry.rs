@@ -60,7 +60,6 @@ const SWEEPS: usize = 5;
 
 /// The curve of one stride: blocks, and excess in core cycles.
 pub struct Curve {
-    /// Where its blocks lie.
     pub layout: Layout,
     /// Ascending by blocks.
     pub points: Vec<(u32, f64)>,

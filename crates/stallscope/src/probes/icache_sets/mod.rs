@@ -28,10 +28,9 @@ pub use report::{IcacheReport, StrideReport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(not(target_arch = "x86_64"))]
+use super::elsewhere as run;
 use super::{Bench, Probe, ProbeError, ProbeReport};
-
-/// The probe.
-pub struct IcacheSetsProbe;
 
 /// Its id, and the origin of its facts.
 pub const ID: &str = "icache-sets";
@@ -54,9 +53,9 @@ pub struct Layout {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Case {
-    /// Where they lie.
+    /// Placement of the blocks.
     pub layout: Layout,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
@@ -99,57 +98,47 @@ pub fn all_layouts() -> Vec<Layout> {
     strides.chain(ODD.iter().flat_map(|&d| both(LINE_STRIDE, d))).collect()
 }
 
-/// All questions.
+/// Every case that is measured.
 pub fn all_cases() -> Vec<Case> {
     let of = |layout: Layout| BLOCKS.iter().map(move |&blocks| Case { layout, blocks });
     all_layouts().into_iter().flat_map(of).collect()
 }
 
-impl Probe for IcacheSetsProbe {
-    fn id(&self) -> &'static str {
-        ID
-    }
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: ID,
+    title: "ways, sets and line size of the L1 instruction cache",
+    prices: true,
+    run,
+    wide: None,
+};
 
-    fn title(&self) -> &'static str {
-        "ways, sets and line size of the L1 instruction cache"
-    }
-
-    fn budget_ms(&self) -> u32 {
-        3_000
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{PinnedCore, Protocol};
-        use super::sampling::{GaveUp, Plan, Sampler};
-        let core = PinnedCore::take(bench)?;
-        let protocol = Protocol::new(core.machine, core.cpu);
-        let cases = all_cases();
-        let mut rig = rig::DispatchRig::new(core.clock, &cases)?;
-        // The step at the knee is a cycle and a half: medians of fewer samples scatter by half of
-        // it.
-        let plan = Plan { rounds: 24, limit_ns: 4_000_000_000, ..Plan::new(bench.seed) };
-        let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
-        sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
-        let mut report = IcacheReport::new(&cases, &sampler.sampled(), protocol.clone());
-        let every: Vec<usize> = (0..cases.len()).collect();
-        for _ in 0..LATER_BATCHES {
-            if report.protocol.conclusive {
-                break;
-            }
-            let more = sampler.rounds(&mut rig, &every, plan.rounds / 2, bench.interrupt);
-            more.map_err(|GaveUp| ProbeError::Interrupted)?;
-            report = IcacheReport::new(&cases, &sampler.sampled(), protocol.clone());
+#[cfg(target_arch = "x86_64")]
+fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+    use super::protocol::{PinnedCore, Protocol};
+    use super::sampling::{GaveUp, Plan, Sampler};
+    let core = PinnedCore::take(bench)?;
+    let protocol = Protocol::new(core.machine, core.cpu);
+    let cases = all_cases();
+    let mut rig = rig::DispatchRig::new(core.clock, &cases)?;
+    // The step at the knee is a cycle and a half: medians of fewer samples scatter by half of
+    // it.
+    let plan = Plan { rounds: 24, limit_ns: 4_000_000_000, ..Plan::new(bench.seed) };
+    let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
+    sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
+    let mut report = IcacheReport::new(&cases, &sampler.sampled(), protocol.clone());
+    let every: Vec<usize> = (0..cases.len()).collect();
+    for _ in 0..LATER_BATCHES {
+        if report.protocol.conclusive {
+            break;
         }
-        report.protocol.raw = bench.raw.then(|| sampler.raw());
-        report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
-        Ok(ProbeReport::IcacheSets(Box::new(report)))
+        let more = sampler.rounds(&mut rig, &every, plan.rounds / 2, bench.interrupt);
+        more.map_err(|GaveUp| ProbeError::Interrupted)?;
+        report = IcacheReport::new(&cases, &sampler.sampled(), protocol.clone());
     }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn run(&self, _bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        Err(super::elsewhere())
-    }
+    report.protocol.raw = bench.raw.then(|| sampler.raw());
+    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    Ok(ProbeReport::IcacheSets(Box::new(report)))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use super::{BLOCKS, Case, LINE_STRIDE, Layout, ODD, STRIDES};
 use crate::machine::{CacheGeometry, CacheKind, Design, PriceOrigin, ProfileEnvironment};
 use crate::model::{Measurement, Unit};
 use crate::probes::protocol::{Answer, Control, Protocol};
-use crate::probes::published;
 use crate::probes::sampling::Sampled;
+use crate::probes::{UpdatesProfile, published};
 
 /// Blocks a stride apart against the control.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,13 +42,13 @@ impl StrideReport {
     }
 }
 
-/// What the probe found.
+/// Report of this probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IcacheReport {
     /// How it was measured.
     #[serde(flatten)]
     pub protocol: Protocol,
-    /// By stride.
+    /// Curve of each stride.
     pub strides: Vec<StrideReport>,
     /// By distance of every second block: what says how long a line is.
     pub lines: Vec<StrideReport>,
@@ -70,7 +70,7 @@ pub struct IcacheReport {
 }
 
 impl IcacheReport {
-    /// Joins samples into a report.
+    /// Evaluates the samples.
     #[must_use]
     pub fn new(cases: &[Case], sampled: &Sampled, mut protocol: Protocol) -> Self {
         let look = |layout: Layout, blocks: u32| {
@@ -203,9 +203,11 @@ impl IcacheReport {
         let one_set = found.way_bytes <= LINE_STRIDE;
         one_set.then(|| line(&curves, found.ways, found.miss_cycles.value)).flatten()
     }
+}
 
+impl UpdatesProfile for IcacheReport {
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut Design) {
+    fn apply_to(&self, profile: &mut Design) {
         let (Some(ways), Some(sets), Some(line_bytes)) = (&self.ways, &self.sets, self.line_bytes)
         else {
             return;

@@ -12,13 +12,11 @@ use crate::clock::{HardwareClock, HoldsClock};
 use crate::probes::emit::{CodePages, CodeWriter, EmitError, Entry};
 use crate::probes::rig::Rig;
 
-/// Copies of everything, in other pages.
 const COPIES: usize = 2;
 
 /// Dispatches in K.
 const REPETITIONS: u64 = 384;
 
-/// This processor.
 pub struct DispatchRig {
     clock: HardwareClock,
     pages: CodePages,
@@ -37,7 +35,6 @@ struct Data {
 }
 
 impl DispatchRig {
-    /// Makes all layouts.
     pub fn new(clock: HardwareClock, cases: &[Case]) -> Result<Self, EmitError> {
         let layouts = all_layouts();
         let room = |l: &Layout| (l.position(MOST_BLOCKS) + 3 * 4096) as usize;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::clock::FakeClock;
 use crate::machine::{CacheGeometry, CacheKind, Design, Machine, invented};
+use crate::probes::UpdatesProfile as _;
 use crate::probes::fake::{FakeRig, disturbed, quiet};
 use crate::probes::protocol::Protocol;
 use crate::probes::sampling::{Plan, Sampler};

@@ -26,13 +26,12 @@ pub use report::{BreakEven, SyncCell, SyncReport};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+#[cfg(not(target_arch = "x86_64"))]
+use super::elsewhere as run;
 use super::{Bench, Probe, ProbeError, ProbeReport};
 use crate::machine::Features;
 
-/// The probe.
-pub struct IcacheSyncProbe;
-
-/// Its id.
+/// Id of the probe.
 pub const ID: &str = "icache-sync";
 
 /// How new code is made known.
@@ -42,7 +41,7 @@ pub const ID: &str = "icache-sync";
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Method {
-    /// Not at all.
+    /// No synchronisation.
     None,
     /// The same again: the placebo.
     NoneAgain,
@@ -60,7 +59,7 @@ pub enum Method {
     Iret,
 }
 
-/// All of them.
+/// Every method, in the order of the report.
 pub const METHODS: [Method; 8] = [
     Method::None,
     Method::NoneAgain,
@@ -127,38 +126,28 @@ fn there(protocol: &mut super::Protocol) -> Vec<Method> {
 /// Sizes of the written code, bytes.
 pub const SIZES: [usize; 6] = [256, 1024, 4096, 16_384, 65_536, 262_144];
 
-impl Probe for IcacheSyncProbe {
-    fn id(&self) -> &'static str {
-        ID
-    }
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: ID,
+    title: "what it costs to run code that was just written",
+    prices: false,
+    run,
+    wide: None,
+};
 
-    fn title(&self) -> &'static str {
-        "what it costs to run code that was just written"
-    }
-
-    fn budget_ms(&self) -> u32 {
-        3_000
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{PinnedCore, Protocol};
-        let core = PinnedCore::take(bench)?;
-        let mut protocol = Protocol::new(core.machine, core.cpu);
-        let methods = there(&mut protocol);
-        protocol.skipped.push("code that another thread is executing: not asked".to_owned());
-        let mut rig = rig::HardwareRig::new(core.clock, &methods)?;
-        let plan = sampling::Plan { seed: bench.seed, rounds: 25, limit_ns: 4_000_000_000 };
-        let sampled = sampling::sample(&mut rig, &methods, plan, bench.interrupt)?;
-        let mut report = SyncReport::new(&sampled, protocol);
-        report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
-        Ok(ProbeReport::IcacheSync(Box::new(report)))
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn run(&self, _bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        Err(super::elsewhere())
-    }
+#[cfg(target_arch = "x86_64")]
+fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+    use super::protocol::{PinnedCore, Protocol};
+    let core = PinnedCore::take(bench)?;
+    let mut protocol = Protocol::new(core.machine, core.cpu);
+    let methods = there(&mut protocol);
+    protocol.skipped.push("code that another thread is executing: not asked".to_owned());
+    let mut rig = rig::HardwareRig::new(core.clock, &methods)?;
+    let plan = sampling::Plan { seed: bench.seed, rounds: 25, limit_ns: 4_000_000_000 };
+    let sampled = sampling::sample(&mut rig, &methods, plan, bench.interrupt)?;
+    let mut report = SyncReport::new(&sampled, protocol);
+    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    Ok(ProbeReport::IcacheSync(Box::new(report)))
 }
 
 #[cfg(test)]

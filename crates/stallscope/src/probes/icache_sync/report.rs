@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::sampling::Sampled;
 use super::{Method, SIZES};
+use crate::machine::Design;
 use crate::model::{Measurement, Unit};
 use crate::probes::protocol::{Answer, Control, Protocol};
-use crate::probes::published;
+use crate::probes::{UpdatesProfile, published};
 
 /// One method and size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,15 +17,15 @@ pub struct SyncCell {
     pub method: Method,
     /// Size of the code.
     pub bytes: u64,
-    /// Writing it.
+    /// Time to write the code.
     pub write: Option<Measurement>,
-    /// Synchronising.
+    /// Time of the method itself.
     pub sync: Option<Measurement>,
-    /// Reading it back as data.
+    /// Time to read the code back as data.
     pub read: Option<Measurement>,
-    /// Executing it the first time.
+    /// Time of the first execution.
     pub first: Option<Measurement>,
-    /// Executing it the second time.
+    /// Time of the second execution.
     pub second: Option<Measurement>,
     /// Synchronising and executing it the first time, of the same visits.
     pub sum: Option<Measurement>,
@@ -33,7 +34,7 @@ pub struct SyncCell {
 /// From which size on one way is cheaper than another, by synchronisation and first execution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BreakEven {
-    /// Works line by line.
+    /// Method that flushes each line.
     pub flush: Method,
     /// Costs the same for every size.
     pub serialise: Method,
@@ -42,7 +43,7 @@ pub struct BreakEven {
     pub from_bytes: Option<u64>,
 }
 
-/// What the probe found.
+/// Report of this probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SyncReport {
     /// How it was measured.
@@ -54,12 +55,12 @@ pub struct SyncReport {
     pub break_even: Vec<BreakEven>,
     /// Executions of freshly written code.
     pub executions: u64,
-    /// Those that ran old code.
+    /// Executions that ran the code from before the write.
     pub stale: u64,
 }
 
 impl SyncReport {
-    /// Joins visits into a report.
+    /// Evaluates the visits.
     #[must_use]
     pub fn new(sampled: &Sampled, mut protocol: Protocol) -> Self {
         let cells: Vec<SyncCell> = sampled
@@ -94,7 +95,7 @@ impl SyncReport {
         report
     }
 
-    /// One cell.
+    /// The figures of one method and size.
     #[must_use]
     pub fn cell(&self, method: Method, bytes: usize) -> Option<&SyncCell> {
         self.cells.iter().find(|c| c.method == method && c.bytes == bytes as u64)
@@ -184,6 +185,11 @@ impl SyncReport {
         }
         Answer::Found(words)
     }
+}
+
+impl UpdatesProfile for SyncReport {
+    /// No rule asks for it.
+    fn apply_to(&self, _profile: &mut Design) {}
 }
 
 fn break_even(cells: &[SyncCell]) -> Vec<BreakEven> {

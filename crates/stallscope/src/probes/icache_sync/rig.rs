@@ -9,7 +9,6 @@ use super::{Method, SIZES};
 use crate::clock::{HardwareClock, HoldsClock};
 use crate::probes::emit::{CodePages, CodeWriter, EmitError, Entry};
 
-/// This processor.
 pub struct HardwareRig {
     clock: HardwareClock,
     pages: CodePages,

@@ -24,10 +24,8 @@ pub trait Rig: Clock {
     fn execute(&mut self) -> u64;
 }
 
-/// How long to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Seed of the order.
     pub seed: u64,
     /// Visits of each method and size, half of them to read back and half to execute.
     pub rounds: usize,
@@ -38,13 +36,12 @@ pub struct Plan {
 /// What was timed, in ticks.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// Writing the code.
     pub write: Vec<f64>,
-    /// Synchronising.
+    /// Time of the method itself.
     pub sync: Vec<f64>,
-    /// Reading it back as data.
+    /// Time to read the code back as data.
     pub read: Vec<f64>,
-    /// Executing it the first time.
+    /// Time of the first execution.
     pub first: Vec<f64>,
     /// And the second time.
     pub second: Vec<f64>,
@@ -52,7 +49,6 @@ pub struct Times {
     pub sum: Vec<f64>,
 }
 
-/// All visits.
 pub struct Sampled {
     /// Method, size, times.
     pub cells: Vec<(Method, usize, Times)>,
@@ -60,13 +56,11 @@ pub struct Sampled {
     pub ticks_per_ns: f64,
     /// Cost of a look at the counter, ticks.
     pub look_ticks: f64,
-    /// Executions.
     pub executions: u64,
     /// Executions that returned another sum than was written.
     pub stale: u64,
 }
 
-/// Visits all methods and sizes.
 pub fn sample<R: Rig>(
     rig: &mut R,
     methods: &[Method],

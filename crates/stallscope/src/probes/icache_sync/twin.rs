@@ -38,7 +38,6 @@ impl TwinPages {
         }
     }
 
-    /// How many bytes there are.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }

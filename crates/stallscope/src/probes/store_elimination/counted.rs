@@ -29,7 +29,7 @@ const PASSES: u64 = 4;
 /// One event: whether it is believed, and what it counted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CountedEvent {
-    /// What it counts.
+    /// Quantity that the counter measures.
     pub role: Role,
     /// How it behaved; per line.
     pub check: CounterCheck,

@@ -28,11 +28,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Bench, Probe, ProbeError, ProbeReport};
+#[cfg(not(target_arch = "x86_64"))]
+use super::{elsewhere as run, elsewhere as wide};
 
-/// The probe.
-pub struct StoreEliminationProbe;
-
-/// Its id.
+/// Id of the probe.
 pub const ID: &str = "store-elimination";
 
 /// What a region is filled with.
@@ -75,76 +74,60 @@ pub const SIZES: [usize; 9] =
 /// Regions are timed in chunks of this many bytes.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-impl Probe for StoreEliminationProbe {
-    fn id(&self) -> &'static str {
-        ID
-    }
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: ID,
+    title: "whether filling with zeros is cheaper than with ones",
+    prices: false,
+    run,
+    wide: Some(wide),
+};
 
-    fn title(&self) -> &'static str {
-        "whether filling with zeros is cheaper than with ones"
+#[cfg(target_arch = "x86_64")]
+fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+    use super::protocol::{PinnedCore, Protocol};
+    use crate::clock::counters::Role;
+    use crate::clock::{LinuxPerf, UncorePerf};
+    let core = PinnedCore::take(bench)?;
+    let mut protocol = Protocol::new(core.machine.clone(), core.cpu);
+    let avx2 = protocol.machine.features.avx2;
+    protocol.leave_out_without("AVX2", avx2, "32-byte stores (filled by 16 bytes)");
+    let width = if avx2 { rig::Width::Avx2 } else { rig::Width::Sse };
+    let mut filler = rig::HardwareFiller::new(core.clock, width)?;
+    let plan = sampling::Plan::new(bench.seed);
+    let regions = sampling::all(&mut filler, &SIZES, plan, bench.interrupt)?;
+    let design = protocol.machine.microarchitecture;
+    let counted = counted::counted(&mut filler, design, |counter| match counter.units {
+        Some(units) => Box::new(UncorePerf { units }),
+        None => Box::new(LinuxPerf),
+    });
+    drop(filler);
+    let wide = protocol.ask_wide(bench, ID, 2 * WIDE_SIZES.len()).map(|sampled| sampled.cells);
+    if counted.iter().all(|event| event.role == Role::MemoryWrites) {
+        let what = format!("evictions: no counter of them is published for {design}");
+        protocol.skipped.push(what);
     }
+    let mut report = EliminationReport::new(&regions, wide.as_deref(), protocol);
+    report.counted = counted;
+    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    Ok(ProbeReport::StoreElimination(Box::new(report)))
+}
 
-    fn budget_ms(&self) -> u32 {
-        8_000
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{PinnedCore, Protocol, ask_wide};
-        use crate::clock::counters::Role;
-        use crate::clock::{LinuxPerf, UncorePerf};
-        let core = PinnedCore::take(bench)?;
-        let mut protocol = Protocol::new(core.machine.clone(), core.cpu);
-        let avx2 = protocol.machine.features.avx2;
-        protocol.leave_out_without("AVX2", avx2, "32-byte stores (filled by 16 bytes)");
-        let width = if avx2 { rig::Width::Avx2 } else { rig::Width::Sse };
-        let mut filler = rig::HardwareFiller::new(core.clock, width)?;
-        let plan = sampling::Plan::new(bench.seed);
-        let regions = sampling::all(&mut filler, &SIZES, plan, bench.interrupt)?;
-        let design = protocol.machine.microarchitecture;
-        let counted = counted::counted(&mut filler, design, |counter| match counter.units {
-            Some(units) => Box::new(UncorePerf { units }),
-            None => Box::new(LinuxPerf),
-        });
-        drop(filler);
-        let wide = match ask_wide(bench, &protocol.machine, ID) {
-            Ok(sampled) => Some(sampled.cells),
-            Err(reason) => {
-                protocol.skipped.push(reason);
-                None
-            }
-        };
-        if counted.iter().all(|event| event.role == Role::MemoryWrites) {
-            let what = format!("evictions: no counter of them is published for {design}");
-            protocol.skipped.push(what);
-        }
-        let mut report = EliminationReport::new(&regions, wide.as_deref(), protocol);
-        report.counted = counted;
-        report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
-        Ok(ProbeReport::StoreElimination(Box::new(report)))
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn run(&self, _bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        Err(super::elsewhere())
-    }
-
-    /// Zeros over ones, then twos over ones, in the order of [`WIDE_SIZES`].
-    #[cfg(target_arch = "x86_64")]
-    fn wide(&self, bench: &Bench<'_>) -> Result<Option<super::Sampled>, ProbeError> {
-        let core = super::protocol::PinnedCore::take(bench)?;
-        let mut filler = rig::HardwareFiller::new(core.clock, rig::Width::Avx512)?;
-        let plan = sampling::Plan::new(bench.seed);
-        let regions = sampling::all(&mut filler, &WIDE_SIZES, plan, bench.interrupt)?;
-        let cells = regions.iter().flat_map(|r| {
-            [Fill::Zero, Fill::Two].map(|fill| super::Cell {
-                cycles: r.speed_over(fill, Fill::One),
-                clean_percent: 100.0,
-                taken: r.pairs,
-            })
-        });
-        Ok(Some(super::Sampled { cells: cells.collect(), taken: 0, clean_percent: 100.0 }))
-    }
+/// Zeros over ones, then twos over ones, in the order of [`WIDE_SIZES`].
+#[cfg(target_arch = "x86_64")]
+fn wide(bench: &Bench<'_>) -> Result<super::Sampled, ProbeError> {
+    let core = super::protocol::PinnedCore::take(bench)?;
+    let mut filler = rig::HardwareFiller::new(core.clock, rig::Width::Avx512)?;
+    let plan = sampling::Plan::new(bench.seed);
+    let regions = sampling::all(&mut filler, &WIDE_SIZES, plan, bench.interrupt)?;
+    let cells = regions.iter().flat_map(|r| {
+        [Fill::Zero, Fill::Two].map(|fill| super::Cell {
+            cycles: r.speed_over(fill, Fill::One),
+            clean_percent: 100.0,
+            taken: r.pairs,
+        })
+    });
+    Ok(super::Sampled { cells: cells.collect(), taken: 0, clean_percent: 100.0 })
 }
 
 /// Sizes that are filled by 512-bit stores, in a child process.

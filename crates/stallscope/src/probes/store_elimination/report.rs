@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::counted::CountedEvent;
 use super::sampling::Region;
 use super::{Fill, WIDE_SIZES};
-use crate::machine::{CacheKind, Machine};
+use crate::machine::{CacheKind, Design, Machine};
 use crate::model::Measurement;
 use crate::probes::protocol::{Answer, Control, Protocol};
-use crate::probes::{Cell, published};
+use crate::probes::{Cell, UpdatesProfile, published};
 
 /// Where a region of this size lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +45,7 @@ impl Level {
         }
     }
 
-    /// In words.
+    /// As a phrase for the screen.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -61,22 +61,22 @@ impl Level {
 /// A ratio of speeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
-    /// Which fill.
+    /// Fill that is compared with ones.
     pub fill: Fill,
     /// Its speed over that of ones (of sparse ones for sparse zeros).
     pub speed: Option<Measurement>,
 }
 
-/// One size.
+/// Figures of one region size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionReport {
-    /// Bytes.
+    /// Size of the region.
     pub bytes: u64,
-    /// Where it lives.
+    /// Cache level that holds the region.
     pub level: Level,
     /// How fast it is filled with ones.
     pub speed: Option<Measurement>,
-    /// Against ones.
+    /// Speed of each fill over that of ones.
     pub ratios: Vec<Ratio>,
     /// Zeros over lines of zeros and ones in turn, chunk by chunk: more than 1 where half as many
     /// zeros gain less.
@@ -98,13 +98,13 @@ impl RegionReport {
     }
 }
 
-/// What the probe found.
+/// Report of this probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EliminationReport {
     /// How it was measured.
     #[serde(flatten)]
     pub protocol: Protocol,
-    /// By size.
+    /// Regions, by size.
     pub regions: Vec<RegionReport>,
     /// What was counted of lines that leave a cache.
     #[serde(default)]
@@ -145,6 +145,11 @@ impl EliminationReport {
         protocol.conclude(answer(&regions));
         Self { protocol, regions, counted: Vec::new() }
     }
+}
+
+impl UpdatesProfile for EliminationReport {
+    /// No rule asks for it.
+    fn apply_to(&self, _profile: &mut Design) {}
 }
 
 fn one(region: &Region, machine: &Machine) -> RegionReport {

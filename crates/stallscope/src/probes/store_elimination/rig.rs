@@ -11,12 +11,9 @@ use super::sampling::Filler;
 use crate::clock::{HardwareClock, HoldsClock};
 use crate::probes::emit::{CodePages, CodeWriter, EmitError, Entry};
 
-/// How wide stores are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// 16 bytes.
     Sse,
-    /// 32 bytes.
     Avx2,
     /// 64 bytes; in a child process only.
     Avx512,
@@ -25,7 +22,6 @@ pub enum Width {
 /// Two lines per turn.
 const TURN_BYTES: usize = 128;
 
-/// This processor.
 pub struct HardwareFiller {
     clock: HardwareClock,
     pages: CodePages,

@@ -22,10 +22,8 @@ pub trait Filler: Clock {
     fn read(&mut self, bytes: usize);
 }
 
-/// How long to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Seed of the order.
     pub seed: u64,
     /// No block of a region starts later than this after its first, unless there are fewer than
     /// five. Regions in memory have twice the time.
@@ -54,17 +52,14 @@ const LEAST_BLOCKS: usize = 5;
 
 /// One region: ticks of every chunk, by block and fill.
 pub struct Region {
-    /// Its size.
     pub bytes: usize,
     /// By block: by fill in the order of [`FILLS`]: by chunk, ticks.
     pub blocks: Vec<Vec<Vec<f64>>>,
-    /// Pairs of chunks.
     pub pairs: usize,
     /// Ticks of a nanosecond.
     pub ticks_per_ns: f64,
 }
 
-/// Fills every region in its blocks.
 pub fn all<F: Filler>(
     filler: &mut F,
     sizes: &[usize],
@@ -152,7 +147,6 @@ impl Region {
         })
     }
 
-    /// Bytes per nanosecond.
     pub fn speed(&self, fill: Fill) -> Option<Measurement> {
         let chunk = self.bytes.min(CHUNK_BYTES) as f64;
         let all = self.blocks.iter().flat_map(|b| self.ticks(b, fill));

@@ -77,7 +77,7 @@ pub enum Group {
     Disjoint,
     /// The same question again: two equal cells must agree.
     Placebo,
-    /// The load's result is not needed by anybody.
+    /// No instruction needs the load's result.
     Unused,
     /// A point of the delay curve.
     Delay,
@@ -88,9 +88,9 @@ pub enum Group {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Access {
-    /// First byte.
+    /// Position of the first byte.
     pub offset_bytes: i32,
-    /// How many.
+    /// Width of the access.
     pub bytes: u16,
 }
 
@@ -98,7 +98,7 @@ pub struct Access {
 /// repetition stores, so that one repetition takes one round trip from store to load.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Case {
-    /// What it is for.
+    /// Part of the report that uses it.
     pub group: Group,
     /// Through which registers.
     pub registers: Registers,

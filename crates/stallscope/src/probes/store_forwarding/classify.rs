@@ -135,9 +135,9 @@ impl Boundary {
 /// The boundaries found, one for each kind of registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Boundaries {
-    /// Of general registers.
+    /// General registers to general registers.
     pub general: Option<Boundary>,
-    /// Of vector registers.
+    /// Vector registers to vector registers.
     pub vector: Option<Boundary>,
     /// From general into vector registers.
     #[serde(default)]
@@ -151,7 +151,7 @@ pub struct Boundaries {
 }
 
 impl Boundaries {
-    /// Those that the matrix shows.
+    /// Finds the boundaries in the measured matrix.
     pub fn find(cases: &[Case], cells: &[Cell]) -> Self {
         let witness = |(c, _): &(&Case, &Cell)| c.group == Group::Unused && c.stores.len() > 1;
         let unused = cases.iter().zip(cells).find(witness);

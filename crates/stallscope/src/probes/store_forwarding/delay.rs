@@ -10,7 +10,7 @@ use crate::probes::sampling::Cell;
 /// A difference up to this is no cost.
 const FREE_BELOW_CYCLES: f64 = 0.5;
 
-/// One point.
+/// Cost of a load at one distance from its store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayPoint {
     /// Dependent one-cycle steps, or independent instructions, between store and load.
@@ -40,7 +40,7 @@ impl DelayPoint {
     }
 }
 
-/// Both curves.
+/// Cost of loads by their distance from the store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayCurve {
     /// Over dependent one-cycle steps between the stored value and the load's address.

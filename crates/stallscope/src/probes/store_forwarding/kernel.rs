@@ -25,7 +25,6 @@ pub const BUFFER_BYTES: usize = (1 + 2 * PER_PASS as usize) * 4096;
 /// Cases whose repetitions must not meet use places this far apart, one for each repetition.
 const APART_BYTES: i32 = 64;
 
-/// Writes the loop of `case`.
 pub fn assemble(case: &Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
     a.mov(r9, rdi)?;
     a.xor(eax, eax)?;

@@ -37,74 +37,60 @@ pub use report::{CellReport, ForwardingReport};
 use std::sync::atomic::AtomicBool;
 
 #[cfg(target_arch = "x86_64")]
-use super::protocol::{CUT_ANSWER, PinnedCore, ask_wide};
+use super::protocol::PinnedCore;
 use super::rig::Rig;
 use super::sampling::{GaveUp, Plan, Sampled, Sampler};
 use super::{Bench, Probe, ProbeError, ProbeReport, Protocol};
+#[cfg(not(target_arch = "x86_64"))]
+use super::{elsewhere as run, elsewhere as wide};
 #[cfg(target_arch = "x86_64")]
 use crate::clock::LinuxPerf;
 
 /// The probe.
-pub struct StoreForwardingProbe;
+pub const PROBE: Probe = Probe {
+    id: report::ID,
+    title: "which loads a store in flight serves, and what others pay",
+    prices: true,
+    run,
+    wide: Some(wide),
+};
 
-impl Probe for StoreForwardingProbe {
-    fn id(&self) -> &'static str {
-        report::ID
+#[cfg(target_arch = "x86_64")]
+fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+    let core = PinnedCore::take(bench)?;
+    let mut protocol = Protocol::new(core.machine, core.cpu);
+    let features = protocol.machine.features;
+    protocol.leave_out_without("AVX", features.avx, "vector registers");
+    let mut cases = case::all_cases(features.avx);
+    let mut rig = rig::hardware_rig(core.clock, &cases)?;
+    let mut sampler = Sampler::new(&mut rig, cases.len(), Plan::new(bench.seed));
+    sample(&mut rig, &mut sampler, &cases, &protocol, bench.interrupt)
+        .map_err(|GaveUp| ProbeError::Interrupted)?;
+    let mut sampled = sampler.sampled();
+    let design = protocol.machine.microarchitecture;
+    let counter = counted::counted(&mut rig, &cases, design, &mut LinuxPerf);
+    protocol.raw = bench.raw.then(|| sampler.raw());
+    let wide_cases = case::wide_cases();
+    if let Some(wide) = protocol.ask_wide(bench, report::ID, wide_cases.len()) {
+        cases.extend(wide_cases);
+        sampled.cells.extend(wide.cells);
+        sampled.taken += wide.taken;
     }
+    protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    let report = ForwardingReport::new(&cases, &sampled, protocol);
+    let report = ForwardingReport { counter, ..report };
+    Ok(ProbeReport::StoreForwarding(Box::new(report)))
+}
 
-    fn title(&self) -> &'static str {
-        "which loads a store in flight serves, and what others pay"
-    }
-
-    fn budget_ms(&self) -> u32 {
-        1_500
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        let core = PinnedCore::take(bench)?;
-        let mut protocol = Protocol::new(core.machine, core.cpu);
-        let features = protocol.machine.features;
-        protocol.leave_out_without("AVX", features.avx, "vector registers");
-        let mut cases = case::all_cases(features.avx);
-        let mut rig = rig::hardware_rig(core.clock, &cases)?;
-        let mut sampler = Sampler::new(&mut rig, cases.len(), Plan::new(bench.seed));
-        sample(&mut rig, &mut sampler, &cases, &protocol, bench.interrupt)
-            .map_err(|GaveUp| ProbeError::Interrupted)?;
-        let mut sampled = sampler.sampled();
-        let design = protocol.machine.microarchitecture;
-        let counter = counted::counted(&mut rig, &cases, design, &mut LinuxPerf);
-        protocol.raw = bench.raw.then(|| sampler.raw());
-        match ask_wide(bench, &protocol.machine, report::ID) {
-            Ok(wide) if wide.cells.len() == case::wide_cases().len() => {
-                cases.extend(case::wide_cases());
-                sampled.cells.extend(wide.cells);
-                sampled.taken += wide.taken;
-            }
-            Ok(_) => protocol.skipped.push(CUT_ANSWER.to_owned()),
-            Err(reason) => protocol.skipped.push(reason),
-        }
-        protocol.took_ms = core.start.elapsed().as_millis() as u64;
-        let report = ForwardingReport::new(&cases, &sampled, protocol);
-        let report = ForwardingReport { counter, ..report };
-        Ok(ProbeReport::StoreForwarding(Box::new(report)))
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn run(&self, _bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        Err(super::elsewhere())
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn wide(&self, bench: &Bench<'_>) -> Result<Option<Sampled>, ProbeError> {
-        let core = PinnedCore::take(bench)?;
-        let cases = case::wide_cases();
-        let mut rig = rig::hardware_rig(core.clock, &cases)?;
-        let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
-        let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
-        sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
-        Ok(Some(sampler.sampled()))
-    }
+#[cfg(target_arch = "x86_64")]
+fn wide(bench: &Bench<'_>) -> Result<Sampled, ProbeError> {
+    let core = PinnedCore::take(bench)?;
+    let cases = case::wide_cases();
+    let mut rig = rig::hardware_rig(core.clock, &cases)?;
+    let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
+    let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
+    sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
+    Ok(sampler.sampled())
 }
 
 /// Extra rounds over doubtful cells, and how often.

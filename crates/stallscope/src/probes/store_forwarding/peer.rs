@@ -43,7 +43,7 @@ pub struct PeerMatrix {
 pub struct PeerRow {
     /// Bytes from the start of the store to the start of the load.
     pub offset_bytes: i32,
-    /// Ours, core cycles.
+    /// Our measurement, core cycles.
     pub ours: Measurement,
     /// Theirs: median over places, core cycles by the clock that was given.
     pub theirs_cycles: f64,

@@ -12,15 +12,15 @@ use crate::clock::counters::CounterCheck;
 use crate::machine::{Design, PriceOrigin, PriceRange, ProfileEnvironment};
 use crate::model::Measurement;
 use crate::probes::protocol::{Control, Protocol};
-use crate::probes::published;
 use crate::probes::sampling::Sampled;
+use crate::probes::{UpdatesProfile, published};
 
 /// One case with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellReport {
-    /// In words, for people.
+    /// The case in words.
     pub name: String,
-    /// What was asked.
+    /// The case that was measured.
     pub case: Case,
     /// What happened to the load.
     pub class: Class,
@@ -30,13 +30,13 @@ pub struct CellReport {
     pub clean_percent: f64,
 }
 
-/// What the probe found.
+/// Report of this probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ForwardingReport {
     /// How it was measured; raw visits are without those of 64-byte accesses.
     #[serde(flatten)]
     pub protocol: Protocol,
-    /// All cases.
+    /// Every case with its class.
     pub cells: Vec<CellReport>,
     /// Where forwarding ends.
     pub boundaries: Boundaries,
@@ -57,7 +57,7 @@ pub struct ForwardingReport {
 pub const ID: &str = "store-forwarding";
 
 impl ForwardingReport {
-    /// Joins samples into a report.
+    /// Evaluates the samples.
     #[must_use]
     pub fn new(cases: &[Case], sampled: &Sampled, mut protocol: Protocol) -> Self {
         let boundaries = Boundaries::find(cases, &sampled.cells);
@@ -114,9 +114,11 @@ impl ForwardingReport {
         });
         doubtful.map(|(index, _)| index).collect()
     }
+}
 
+impl UpdatesProfile for ForwardingReport {
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut Design) {
+    fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {
             return;
         }

@@ -8,6 +8,7 @@ use rand_pcg::Pcg64Mcg;
 use super::*;
 use crate::clock::{Clock, FakeClock, HoldsClock};
 use crate::machine::{Design, ForwardingRule, Machine, PriceOrigin, invented};
+use crate::probes::UpdatesProfile as _;
 
 /// Loads that get the stored register itself: general registers, from the first byte of one store
 /// of at least four bytes.
@@ -64,7 +65,7 @@ const ZEN_2: Prices = Prices {
 const APPLE: Prices =
     Prices { general: 7.5, vector: 8.0, blocked: 28.0, merging: 3.0, alias: 1.0, ..SKYLAKE };
 
-/// A load of bytes that nobody wrote.
+/// A load of bytes that no store wrote.
 const DISJOINT_CYCLES: f64 = 1.0;
 
 /// From one file of registers to the other.
@@ -449,7 +450,7 @@ fn an_interrupt_ends_it() {
 fn the_hardware_path_ends_in_a_report() {
     let interrupt = AtomicBool::new(false);
     let bench = Bench::new(1, &interrupt);
-    let ProbeReport::StoreForwarding(report) = StoreForwardingProbe.run(&bench).unwrap() else {
+    let ProbeReport::StoreForwarding(report) = run(&bench).unwrap() else {
         panic!("another probe's report");
     };
     assert!(report.protocol.samples > 0 && !report.protocol.verdict.is_empty());

@@ -40,7 +40,7 @@ pub enum Job {
     Fill,
 }
 
-/// In which company.
+/// What runs beside it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -65,9 +65,9 @@ pub enum Form {
 pub struct Case {
     /// Copy or fill.
     pub job: Job,
-    /// How.
+    /// Instruction that moves or sets the bytes.
     pub method: Method,
-    /// In which company.
+    /// What runs beside it.
     pub form: Form,
     /// How many bytes; a multiple of 8.
     pub bytes: u32,
@@ -91,7 +91,7 @@ impl Case {
         Self { job, method, form: Form::Throughput, bytes }
     }
 
-    /// The same in other company.
+    /// The same case in another form.
     #[must_use]
     pub fn in_form(self, form: Form) -> Self {
         Self { form, ..self }

@@ -21,7 +21,7 @@ pub enum Outcome {
     Never,
     /// The cells do not say.
     Inconclusive {
-        /// Why.
+        /// Why there is no answer.
         reason: String,
     },
 }
@@ -43,7 +43,7 @@ pub struct Crossover {
 /// A compiler option that the figures justify, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
-    /// For which code.
+    /// Code that the option is for.
     pub code: String,
     /// The option for GCC; absent where the figures do not decide.
     pub option: Option<String>,
@@ -51,7 +51,6 @@ pub struct Advice {
     pub because: String,
 }
 
-/// Cells by question.
 pub trait Look {
     fn cycles(&self, case: &Case) -> Option<&Measurement>;
 }

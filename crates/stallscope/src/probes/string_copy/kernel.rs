@@ -52,7 +52,6 @@ pub fn assemble(case: &Case, libc: u64, a: &mut CodeAssembler) -> Result<(), Ice
     Ok(())
 }
 
-/// Zeroes the vector that fills use.
 trait ZeroVector {
     fn vpxor_or_sse(&mut self, method: Method) -> Result<(), IcedError>;
 }
@@ -184,7 +183,6 @@ fn one(
     }
 }
 
-/// The same loop around calls.
 fn calls(case: &Case, libc: u64, a: &mut CodeAssembler) -> Result<(), IcedError> {
     for register in [rbx, rbp, r12, r13] {
         a.push(register)?;

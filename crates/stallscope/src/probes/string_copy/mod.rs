@@ -25,64 +25,50 @@ pub use report::{StringCell, StringReport};
 use super::rig::Rig;
 use super::sampling::{GaveUp, Plan, Sampled, Sampler};
 use super::{Bench, Probe, ProbeError, ProbeReport};
-
-/// The probe.
-pub struct StringCopyProbe;
+#[cfg(not(target_arch = "x86_64"))]
+use super::{elsewhere as run, elsewhere as wide};
 
 /// Its id, and the origin of its prices.
 pub const ID: &str = "string-copy";
 
-impl Probe for StringCopyProbe {
-    fn id(&self) -> &'static str {
-        ID
-    }
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: ID,
+    title: "from which size on rep movs and rep stos pay",
+    prices: true,
+    run,
+    wide: Some(wide),
+};
 
-    fn title(&self) -> &'static str {
-        "from which size on rep movs and rep stos pay"
+#[cfg(target_arch = "x86_64")]
+fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+    use super::protocol::{PinnedCore, Protocol};
+    let core = PinnedCore::take(bench)?;
+    let mut protocol = Protocol::new(core.machine.clone(), core.cpu);
+    let features = protocol.machine.features;
+    protocol.leave_out_without("AVX2", features.avx2, "32-byte moves");
+    let mut cases = case::all_cases(features.avx2);
+    let mut sampler_rig = rig::hardware_rig(core.clock, &cases)?;
+    let plan = Plan { limit_ns: 5_000_000_000, ..Plan::new(bench.seed) };
+    let (mut sampled, raw) = sample(&mut sampler_rig, &cases, plan, bench)?;
+    let wide_cases = case::wide_cases();
+    if let Some(wide) = protocol.ask_wide(bench, ID, wide_cases.len()) {
+        cases.extend(wide_cases);
+        sampled.cells.extend(wide.cells);
     }
+    protocol.raw = raw;
+    let mut report = StringReport::new(&cases, &sampled, protocol);
+    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    Ok(ProbeReport::StringCopy(Box::new(report)))
+}
 
-    fn budget_ms(&self) -> u32 {
-        4_000
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn run(&self, bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        use super::protocol::{CUT_ANSWER, PinnedCore, Protocol, ask_wide};
-        let core = PinnedCore::take(bench)?;
-        let mut protocol = Protocol::new(core.machine.clone(), core.cpu);
-        let features = protocol.machine.features;
-        protocol.leave_out_without("AVX2", features.avx2, "32-byte moves");
-        let mut cases = case::all_cases(features.avx2);
-        let mut sampler_rig = rig::hardware_rig(core.clock, &cases)?;
-        let plan = Plan { limit_ns: 5_000_000_000, ..Plan::new(bench.seed) };
-        let (mut sampled, raw) = sample(&mut sampler_rig, &cases, plan, bench)?;
-        match ask_wide(bench, &protocol.machine, ID) {
-            Ok(wide) if wide.cells.len() == case::wide_cases().len() => {
-                cases.extend(case::wide_cases());
-                sampled.cells.extend(wide.cells);
-            }
-            Ok(_) => protocol.skipped.push(CUT_ANSWER.to_owned()),
-            Err(reason) => protocol.skipped.push(reason),
-        }
-        protocol.raw = raw;
-        let mut report = StringReport::new(&cases, &sampled, protocol);
-        report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
-        Ok(ProbeReport::StringCopy(Box::new(report)))
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn run(&self, _bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-        Err(super::elsewhere())
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    fn wide(&self, bench: &Bench<'_>) -> Result<Option<Sampled>, ProbeError> {
-        let core = super::protocol::PinnedCore::take(bench)?;
-        let cases = case::wide_cases();
-        let mut rig = rig::hardware_rig(core.clock, &cases)?;
-        let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
-        Ok(Some(sample(&mut rig, &cases, plan, bench)?.0))
-    }
+#[cfg(target_arch = "x86_64")]
+fn wide(bench: &Bench<'_>) -> Result<Sampled, ProbeError> {
+    let core = super::protocol::PinnedCore::take(bench)?;
+    let cases = case::wide_cases();
+    let mut rig = rig::hardware_rig(core.clock, &cases)?;
+    let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
+    Ok(sample(&mut rig, &cases, plan, bench)?.0)
 }
 
 /// Samples all cases; the visits too where they were asked for.

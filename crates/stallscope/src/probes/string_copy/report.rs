@@ -8,13 +8,13 @@ use super::fit::{Advice, Crossover, Look, Outcome, advise, crossover, exposed};
 use crate::machine::{Design, PriceOrigin, ProfileEnvironment, StringCosts, StringPoint};
 use crate::model::Measurement;
 use crate::probes::protocol::{Answer, Control, Protocol};
-use crate::probes::published;
 use crate::probes::sampling::Sampled;
+use crate::probes::{UpdatesProfile, published};
 
 /// One case with its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StringCell {
-    /// What was asked.
+    /// The case that was measured.
     pub case: Case,
     /// Core cycles for one copy or fill (in the shadow: with the chain); absent with too few clean
     /// samples.
@@ -23,13 +23,13 @@ pub struct StringCell {
     pub clean_percent: f64,
 }
 
-/// What the probe found.
+/// Report of this probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StringReport {
     /// How it was measured.
     #[serde(flatten)]
     pub protocol: Protocol,
-    /// All cases.
+    /// Every case with its cycles.
     pub cells: Vec<StringCell>,
     /// From which size on string instructions win.
     pub crossovers: Vec<Crossover>,
@@ -43,7 +43,6 @@ impl Look for Vec<StringCell> {
     }
 }
 
-/// Every pair that is compared.
 fn all_crossovers(cells: &Vec<StringCell>) -> Vec<Crossover> {
     let mut all = Vec::new();
     for job in [Job::Copy, Job::Fill] {
@@ -61,7 +60,7 @@ fn all_crossovers(cells: &Vec<StringCell>) -> Vec<Crossover> {
 }
 
 impl StringReport {
-    /// Joins samples into a report.
+    /// Evaluates the samples.
     #[must_use]
     pub fn new(cases: &[Case], sampled: &Sampled, mut protocol: Protocol) -> Self {
         let cells: Vec<StringCell> = cases
@@ -97,21 +96,6 @@ impl StringReport {
         exposed(&self.cells, job, method, bytes)
     }
 
-    /// Puts what was found into a profile. An inconclusive report changes nothing.
-    pub fn apply_to(&self, profile: &mut Design) {
-        if !self.protocol.conclusive {
-            return;
-        }
-        if let Some(costs) = self.costs(Job::Copy) {
-            profile.rep_moves = Some(costs);
-        }
-        if let Some(costs) = self.costs(Job::Fill) {
-            profile.rep_stores = Some(costs);
-        }
-        profile.microarchitecture = self.protocol.machine.microarchitecture;
-        profile.environment = Some(ProfileEnvironment::of(&self.protocol.machine));
-    }
-
     /// Prices of `rep movsq` or `rep stosq` against moves of eight bytes, where both are known.
     fn costs(&self, job: Job) -> Option<StringCosts> {
         let wanted =
@@ -135,6 +119,23 @@ impl StringReport {
         let points: Vec<StringPoint> = SIZES.iter().filter_map(point).collect();
         let origin = PriceOrigin::Probed { probe: super::ID.to_owned() };
         (!points.is_empty()).then_some(StringCosts { crossover_bytes, points, origin })
+    }
+}
+
+impl UpdatesProfile for StringReport {
+    /// Puts what was found into a profile. An inconclusive report changes nothing.
+    fn apply_to(&self, profile: &mut Design) {
+        if !self.protocol.conclusive {
+            return;
+        }
+        if let Some(costs) = self.costs(Job::Copy) {
+            profile.rep_moves = Some(costs);
+        }
+        if let Some(costs) = self.costs(Job::Fill) {
+            profile.rep_stores = Some(costs);
+        }
+        profile.microarchitecture = self.protocol.machine.microarchitecture;
+        profile.environment = Some(ProfileEnvironment::of(&self.protocol.machine));
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::machine::{Design, Machine, PriceOrigin, invented};
+use crate::probes::UpdatesProfile as _;
 use crate::probes::fake::{FakeRig, disturbed, quiet};
 use crate::probes::protocol::{Answer, Protocol};
 

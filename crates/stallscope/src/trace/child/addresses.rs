@@ -1,6 +1,6 @@
 //! Children whose stack, heap and libraries lie where they lay in the run before.
 //!
-//! The kernel moves the stack of every new process by a random number of 16 bytes. Whoever moves it
+//! The kernel moves the stack of every new process by a random number of 16 bytes. Whatever moves it
 //! on purpose, to see what that costs, must have that off, else every run is a placement of its own.
 
 use std::marker::PhantomData;

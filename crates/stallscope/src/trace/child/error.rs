@@ -9,44 +9,31 @@ use nix::errno::Errno;
 /// Why a child could not be started or did not end by itself.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum ChildError {
     /// The program is not where it was said to be, nor on `PATH`.
     #[error("no such program: {0}")]
     NotFound(PathBuf),
-    /// The kernel refused to execute it.
     #[error("{path} cannot be executed: {cause}{hint}")]
     NotExecutable {
-        /// The program.
         path: PathBuf,
-        /// The kernel's word for it.
         cause: io::Error,
         /// What to do about it; starts with a separator, or is empty.
         hint: &'static str,
     },
-    /// An argument or path holds a zero byte.
     #[error("an argument of {0} holds a zero byte, which no command line can carry")]
     ZeroByte(PathBuf),
     /// It ran past its limit and was killed, with everything it had started.
     #[error(
         "{path} did not end within {limit:?} and was killed (raise --timeout if it needs longer)"
     )]
-    TimedOut {
-        /// The program.
-        path: PathBuf,
-        /// The limit.
-        limit: Duration,
-    },
+    TimedOut { path: PathBuf, limit: Duration },
     /// The user asked us to stop; the child was killed.
     #[error("interrupted")]
     Interrupted,
     /// The operating system failed us: no processes, descriptors or memory left.
     #[error("cannot {action}: {cause}")]
-    System {
-        /// What was being done.
-        action: &'static str,
-        /// The kernel's word for it.
-        cause: io::Error,
-    },
+    System { action: &'static str, cause: io::Error },
 }
 
 pub(super) fn system(action: &'static str) -> impl Fn(Errno) -> ChildError {

@@ -60,7 +60,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Exit code zero.
+    /// Whether it exited with code 0.
     #[must_use]
     pub fn success(self) -> bool {
         self == Self::Code(0)
@@ -286,7 +286,6 @@ impl Child {
         }
     }
 
-    /// When the child was let go.
     pub(in crate::trace) fn started(&self) -> Option<Instant> {
         self.started
     }

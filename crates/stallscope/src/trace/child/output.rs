@@ -19,7 +19,6 @@ pub struct Output {
     pub tail: String,
 }
 
-/// Collects one stream.
 pub(super) struct Stream {
     pub(super) file: Option<File>,
     hasher: DefaultHasher,

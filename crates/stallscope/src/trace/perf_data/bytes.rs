@@ -1,8 +1,7 @@
 //! Taking little-endian fields off the front of a record; running out of bytes gives `None`.
 
-/// What is left of a record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bytes<'a>(pub &'a [u8]);
+pub(in crate::trace) struct Bytes<'a>(pub &'a [u8]);
 
 impl<'a> Bytes<'a> {
     pub fn u32(&mut self) -> Option<u32> {
@@ -17,7 +16,6 @@ impl<'a> Bytes<'a> {
         Some(u64::from_le_bytes(*word))
     }
 
-    /// The next `count` bytes.
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -41,7 +39,6 @@ fn until_zero(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// The little-endian number at `offset`.
 #[inline]
 pub(super) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     let word = bytes.get(offset..)?.first_chunk()?;

@@ -1,7 +1,6 @@
 //! The second walk: samples per event, address space and address.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
@@ -12,11 +11,11 @@ use super::spaces::{SpaceId, Spaces};
 use super::walk::Record;
 use super::{EventHits, FileHits, KERNEL_PID, KernelHits, MISC_MODE, MODE_USER, SAMPLE};
 use crate::model::{FileOffset, Svma};
+use crate::trace::maps::has_code;
 
 /// Sums per address of an address space.
 type PerAddress = FxHashMap<(SpaceId, u64), u64>;
 
-/// What is summed up of one event.
 #[derive(Default)]
 struct Sums {
     samples: u64,
@@ -145,7 +144,7 @@ fn files(
             continue;
         };
         let mapped = &spaces.objects[object];
-        if !is_file(&mapped.path) {
+        if !has_code(&mapped.path) {
             *unmapped += count;
             continue;
         }
@@ -179,11 +178,4 @@ fn kernel_parts(spaces: &Spaces, in_kernel: FxHashMap<u64, u64>) -> Vec<KernelHi
     }
     let path = |object: usize| spaces.objects[object].path.clone();
     parts.into_iter().map(|(object, weights)| KernelHits { path: path(object), weights }).collect()
-}
-
-/// Whether a mapping's name is that of a file, or of the kernel's own page of code.
-fn is_file(path: &Path) -> bool {
-    // `//anon` is memory without a file; as a path it would start with `/` alone.
-    let name = path.as_os_str().as_encoded_bytes();
-    name == b"[vdso]" || name.starts_with(b"/") && !name.starts_with(b"//")
 }

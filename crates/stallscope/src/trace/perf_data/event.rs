@@ -19,7 +19,6 @@ const IDENTIFIER: u64 = 1 << 16;
 const FREQUENCY: u64 = 1 << 10;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 
-/// One `perf_event_attr`, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attr {
     kind: u32,
@@ -70,7 +69,6 @@ impl Attr {
         (self.flags >> 15 & 3) as u8
     }
 
-    /// Whether samples carry the last branches.
     pub fn has_branch_stack(&self) -> bool {
         self.sample_type & BRANCH_STACK != 0
     }

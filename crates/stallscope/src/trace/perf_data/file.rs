@@ -75,7 +75,6 @@ impl<'a> Opened<'a, File> {
 }
 
 impl<'a, S: Read + Seek> Opened<'a, S> {
-    /// A source of known length.
     pub fn of(path: &'a Path, source: S, length: u64) -> Self {
         Self { path, source, length }
     }
@@ -108,7 +107,6 @@ impl<'a, S: Read + Seek> Opened<'a, S> {
         Ok(bytes)
     }
 
-    /// Reads everything that is not a record.
     pub fn frame(&mut self) -> Result<Frame, PerfDataError> {
         let start = Section { offset: 0, size: self.length.min(FILE_HEADER_BYTES as u64) };
         let header = self.section(start, "the header")?;

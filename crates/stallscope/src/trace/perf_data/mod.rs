@@ -7,7 +7,7 @@
 //! for weights. Files, pipes (`perf record -o -`) and compressed recordings (`-z`) are
 //! read; callchains, registers and branch stacks are stepped over.
 
-mod bytes;
+pub(in crate::trace) mod bytes;
 mod count;
 mod event;
 mod file;
@@ -54,45 +54,18 @@ const KERNEL_PID: u32 = u32::MAX;
 /// Why a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum PerfDataError {
-    /// Missing, a folder, or forbidden.
     #[error("{path} cannot be read: {cause}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's word for it.
-        cause: io::Error,
-    },
-    /// Another kind of file.
+    Unreadable { path: PathBuf, cause: io::Error },
     #[error("{0} is no perf.data file: it does not start with PERFILE2; make one with perf record")]
     NotPerfData(PathBuf),
-    /// It ends too early.
     #[error("{path} is truncated: {detail}; record it again, or copy it whole")]
-    Truncated {
-        /// The file.
-        path: PathBuf,
-        /// What is missing.
-        detail: String,
-    },
-    /// Its parts contradict each other.
+    Truncated { path: PathBuf, detail: String },
     #[error("{path} is damaged: {detail}; record it again")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What does not fit.
-        detail: String,
-    },
-    /// Recorded on another kind of processor.
+    Damaged { path: PathBuf, detail: String },
     #[error("{path} was recorded on {architecture}; only {readable} recordings can be analysed")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// Which.
-        architecture: String,
-        /// What could have been used.
-        readable: &'static str,
-    },
-    /// Nothing in it.
+    Foreign { path: PathBuf, architecture: String, readable: &'static str },
     #[error("{0} holds no samples; let perf record run longer or sample more often")]
     Empty(PathBuf),
     /// The program is not the one that was recorded.
@@ -100,28 +73,11 @@ pub enum PerfDataError {
         "{program} was built again since {recording} was recorded (build id {now}, recorded \
          {then}); record again, or name the program that was recorded"
     )]
-    Rebuilt {
-        /// The program.
-        program: PathBuf,
-        /// The recording.
-        recording: PathBuf,
-        /// Its build id.
-        now: String,
-        /// The build id in the recording.
-        then: String,
-    },
-    /// The program does not occur.
+    Rebuilt { program: PathBuf, recording: PathBuf, now: String, then: String },
     #[error(
         "{recording} has no samples in {program}, but in {others}; name the program that was recorded"
     )]
-    NotRecorded {
-        /// The program.
-        program: PathBuf,
-        /// The recording.
-        recording: PathBuf,
-        /// The files with the most samples.
-        others: String,
-    },
+    NotRecorded { program: PathBuf, recording: PathBuf, others: String },
 }
 
 /// The samples of one event in one file.

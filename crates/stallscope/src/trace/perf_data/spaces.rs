@@ -96,7 +96,6 @@ impl Changes {
         index
     }
 
-    /// Puts everything in order of time.
     pub fn sort(mut self) -> Spaces {
         self.all.sort_by_key(|(time, ..)| *time);
         let mut spaces = Spaces { objects: self.objects, ..Spaces::default() };
@@ -124,7 +123,6 @@ struct Space {
     parent: Option<SpaceId>,
 }
 
-/// All address spaces and when each began.
 #[derive(Debug, Default)]
 pub(super) struct Spaces {
     all: Vec<Space>,

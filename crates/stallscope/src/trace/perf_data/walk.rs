@@ -22,9 +22,7 @@ pub(super) struct Record<'a> {
 /// Why the records end early.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// The system could not read on.
     Io(io::Error),
-    /// The bytes end inside a record.
     Cut {
         /// Where that record starts, counted from the first.
         at: u64,
@@ -33,7 +31,6 @@ pub(super) enum Broken {
     Nonsense {
         /// Where, counted from the first.
         at: u64,
-        /// The type it claims.
         kind: u32,
     },
 }

@@ -23,16 +23,10 @@ const LARGEST_BYTES: u64 = 1 << 30;
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum ProfileDataError {
-    /// The file cannot be read.
     #[error("cannot read the profile {path}: {cause}")]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// It looks like none of the kinds.
+    Unreadable { path: PathBuf, cause: std::io::Error },
     #[error(
         "{0} is no profile that can be read: expected perf.data, the text of `perf script`, \
          callgrind output or a Go profile (pprof)"
@@ -40,21 +34,13 @@ pub enum ProfileDataError {
     Unknown(PathBuf),
     /// Its kind is clear, but it is damaged or of an unknown version.
     #[error("the {kind} profile {path} is damaged: {detail}")]
-    Damaged {
-        /// Which file.
-        path: PathBuf,
-        /// What it looks like.
-        kind: &'static str,
-        /// What the reader met.
-        detail: String,
-    },
+    Damaged { path: PathBuf, kind: &'static str, detail: String },
     /// A `perf.data` that cannot be used.
     #[error(transparent)]
     PerfData(#[from] PerfDataError),
     /// An output of callgrind that cannot be used.
     #[error(transparent)]
     Callgrind(#[from] CallgrindError),
-    /// There is nothing in it.
     #[error("the profile {0} holds no samples")]
     Empty(PathBuf),
     /// It is too large to be what it says.
@@ -115,7 +101,7 @@ pub fn of_bytes(bytes: &[u8], path: &Path) -> Result<Vec<HotSpot>, ProfileDataEr
         return Err(ProfileDataError::Empty(path.into()));
     }
     if bytes.starts_with(&[0x1f, 0x8b]) {
-        return pprof::read_compressed(bytes).map_err(|detail| damaged("pprof", detail));
+        return pprof::read_compressed(bytes).map_err(|e| damaged("pprof", e.to_string()));
     }
     if bytes.starts_with(b"PERFILE2") {
         return Ok(perf_data::spots(&PerfData::parse(path, bytes)?));

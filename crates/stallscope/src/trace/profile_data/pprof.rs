@@ -71,19 +71,30 @@ struct Function {
     name: i64,
 }
 
-pub(super) fn read_compressed(bytes: &[u8]) -> Result<Vec<HotSpot>, String> {
+/// Why bytes are no pprof profile.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PprofError {
+    #[error(transparent)]
+    Packed(#[from] std::io::Error),
+    #[error("it unpacks to more than a profile of its size can hold")]
+    TooLarge,
+    #[error(transparent)]
+    Malformed(#[from] prost::DecodeError),
+}
+
+pub(super) fn read_compressed(bytes: &[u8]) -> Result<Vec<HotSpot>, PprofError> {
     let mut plain = Vec::new();
     let most_bytes = Budget::of(bytes.len() as u64).left_bytes();
     let mut stream = flate2::read::GzDecoder::new(bytes).take(most_bytes + 1);
-    stream.read_to_end(&mut plain).map_err(|e| e.to_string())?;
+    stream.read_to_end(&mut plain)?;
     if plain.len() as u64 > most_bytes {
-        return Err("it unpacks to more than a profile of its size can hold".into());
+        return Err(PprofError::TooLarge);
     }
     read(&plain)
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Vec<HotSpot>, String> {
-    let profile = Profile::decode(bytes).map_err(|e| e.to_string())?;
+pub(super) fn read(bytes: &[u8]) -> Result<Vec<HotSpot>, PprofError> {
+    let profile = Profile::decode(bytes)?;
     let text = |index: i64| {
         let index = usize::try_from(index).ok()?;
         profile.string_table.get(index).filter(|t| !t.is_empty()).map(|t| text_of(t).into_owned())

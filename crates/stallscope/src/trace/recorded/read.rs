@@ -18,25 +18,16 @@ use crate::trace::engine::{
 /// Why a file could not be replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum ReplayError {
-    /// It begins otherwise.
     #[error("not a recorded trace (`stallscope trace --record FILE` writes one)")]
     NotATrace,
-    /// Written by a newer program.
     #[error("a recorded trace of version {0}; this program reads version 1")]
     TooNew(u8),
-    /// The file ends before the window does.
     #[error("the recorded trace ends too early, at byte {0} (record it again)")]
     CutOff(u64),
-    /// A record makes no sense.
     #[error("the recorded trace is damaged at byte {at}: {what} (record it again)")]
-    Damaged {
-        /// Position in the file.
-        at: u64,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The system cannot read it.
+    Damaged { at: u64, what: &'static str },
     #[error("the recorded trace cannot be read: {0}")]
     Unreadable(io::Error),
 }

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Capability, FileOffset};
+use crate::model::FileOffset;
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
 pub use skid::{Landmarks, Skid, divide, period_for_overhead, skid_of};
 use space::Tally;
@@ -60,7 +60,7 @@ impl fmt::Display for Engine {
     }
 }
 
-/// Which engine to use.
+/// Choice of the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EngineChoice {
@@ -79,7 +79,7 @@ pub struct SampleSettings {
     /// Time between two samples of one thread, in nanoseconds; raised, with a note, to what the
     /// engine can do.
     pub period_ns: u64,
-    /// Which engine.
+    /// The engine, or the choice of the best.
     pub engine: EngineChoice,
 }
 
@@ -137,26 +137,16 @@ pub struct SampleRun {
 /// Why a command could not be sampled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the messages say what the parts are")]
 pub enum SampleError {
     /// The command did not start, or did not end by itself.
     #[error(transparent)]
     Child(#[from] ChildError),
     /// The engine that was asked for does not work here.
     #[error("cannot sample with {engine}: {cause}")]
-    Unavailable {
-        /// The engine.
-        engine: Engine,
-        /// Why, and what would help.
-        cause: String,
-    },
-    /// No engine works here.
+    Unavailable { engine: Engine, cause: String },
     #[error("cannot sample: {perf}; and {ptrace}")]
-    NoEngine {
-        /// Why the kernel's clock cannot be used.
-        perf: String,
-        /// Why the command cannot be stopped.
-        ptrace: String,
-    },
+    NoEngine { perf: String, ptrace: String },
 }
 
 /// Runs a command to its end and reports where its time went.
@@ -202,16 +192,6 @@ pub fn sample(
         (Err(cause), None) => {
             Err(SampleError::Unavailable { engine: Engine::Ptrace, cause: ptrace_cause(&cause) })
         }
-    }
-}
-
-/// Whether the kernel lets us use [`Engine::PerfClock`] on our own processes; asks it, in a few
-/// microseconds, by opening one event on ourselves.
-#[must_use]
-pub fn perf_clock_capability() -> Capability {
-    match ring::open_clock_event(0, -1, LEAST_PERF_PERIOD_NS) {
-        Ok(_) => Capability::Present,
-        Err(cause) => Capability::absent(perf_cause(&cause)),
     }
 }
 

@@ -14,7 +14,6 @@ use super::space::{AddressSpace, Tally};
 use super::{Collected, Engine, SampleError};
 use crate::trace::child::{Child, Exit, Limits};
 
-/// How often the rings are emptied.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Events on a held child, and what they have brought so far.
@@ -53,7 +52,6 @@ impl Sampler {
         })
     }
 
-    /// Runs the child to its end.
     pub(super) fn run(
         mut self,
         child: Child,

@@ -33,7 +33,6 @@ const LAST_PATIENCE: Duration = Duration::from_secs(2);
 /// A library that is unloaded and replaced at the same address is noticed after this many looks.
 const LOOKS_PER_READING: u32 = 200;
 
-/// One thread that we are attached to.
 struct Thread {
     tid: i32,
     /// Asked to stop, and has not yet.
@@ -69,7 +68,6 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Attaches without stopping the child.
     pub(super) fn attach(pid: i32, period_ns: u64) -> io::Result<Self> {
         tracee::seize(pid, OPTIONS)?;
         Ok(Self {
@@ -84,7 +82,6 @@ impl Sampler {
         })
     }
 
-    /// Runs the child to its end.
     pub(super) fn run(
         mut self,
         child: Child,
@@ -134,7 +131,6 @@ impl Sampler {
         }
     }
 
-    /// Answers each thread that has stopped, once.
     fn answer_all(&mut self) {
         let mut index = 0;
         while let Some(thread) = self.threads.get(index) {
@@ -210,7 +206,6 @@ impl Sampler {
         }
     }
 
-    /// Counts where a stopped thread stands.
     fn look_at(&mut self, index: usize) {
         let Some(thread) = self.threads.get_mut(index) else {
             return;

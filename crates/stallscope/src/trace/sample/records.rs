@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use perf_event_open_sys::bindings as sys;
 
 use crate::model::{Avma, FileOffset};
+use crate::trace::perf_data::bytes::Bytes;
 
 const HEADER_BYTES: usize = 8;
 /// Process, thread and time behind every record that is no sample.
@@ -29,7 +30,7 @@ pub struct Timed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Record {
-    /// The clock fired.
+    /// A sample.
     Sample {
         /// The process.
         pid: u32,
@@ -65,12 +66,12 @@ pub enum Record {
     },
     /// Records were dropped because the ring was full.
     Lost {
-        /// How many.
+        /// Number of lost records.
         count: u64,
     },
     /// The kernel found that we sample too often and paused.
     Throttled,
-    /// Of no interest here.
+    /// Any other record.
     Other,
 }
 
@@ -113,13 +114,13 @@ struct Header {
 impl Header {
     /// `None` when there is no room for one, or it claims less than its own size.
     fn read(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+        let mut fields = Bytes(bytes);
         let kind = fields.u32()?;
-        let sizes = fields.u32()?.to_ne_bytes();
+        let sizes = fields.u32()?.to_le_bytes();
         let header = Self {
             kind,
-            misc: u16::from_ne_bytes([sizes[0], sizes[1]]).into(),
-            size_bytes: u16::from_ne_bytes([sizes[2], sizes[3]]).into(),
+            misc: u16::from_le_bytes([sizes[0], sizes[1]]).into(),
+            size_bytes: u16::from_le_bytes([sizes[2], sizes[3]]).into(),
         };
         (header.size_bytes >= HEADER_BYTES).then_some(header)
     }
@@ -129,37 +130,14 @@ impl Header {
     }
 }
 
-/// Takes fields off the front.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn u32(&mut self) -> Option<u32> {
-        let (word, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u32::from_ne_bytes(*word))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        let (word, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u64::from_ne_bytes(*word))
-    }
-
-    /// What stands before the first zero byte.
-    fn text(&self) -> &'a OsStr {
-        let end = self.0.iter().position(|b| *b == 0);
-        OsStr::from_bytes(&self.0[..end.unwrap_or(self.0.len())])
-    }
-}
-
 fn parse(header: Header, body: &[u8]) -> Option<Timed> {
     if header.kind == sys::PERF_RECORD_SAMPLE {
         return parse_sample(header, body);
     }
     let (body, trailer) = body.split_at(body.len().checked_sub(TRAILER_BYTES)?);
-    let mut trailer = Fields(trailer);
+    let mut trailer = Bytes(trailer);
     let (_pid, _tid, time_ns) = (trailer.u32()?, trailer.u32()?, trailer.u64()?);
-    let mut fields = Fields(body);
+    let mut fields = Bytes(body);
     let record = match header.kind {
         sys::PERF_RECORD_MMAP => parse_map(fields, 0)?,
         // Device, inode and its generation (or a build id), protection and flags.
@@ -180,7 +158,7 @@ fn parse(header: Header, body: &[u8]) -> Option<Timed> {
 }
 
 fn parse_sample(header: Header, body: &[u8]) -> Option<Timed> {
-    let mut fields = Fields(body);
+    let mut fields = Bytes(body);
     let address = Avma(fields.u64()?);
     let (pid, _tid, time_ns) = (fields.u32()?, fields.u32()?, fields.u64()?);
     let mode = header.misc & sys::PERF_RECORD_MISC_CPUMODE_MASK;
@@ -188,7 +166,7 @@ fn parse_sample(header: Header, body: &[u8]) -> Option<Timed> {
     Some(Timed { time_ns, record })
 }
 
-fn parse_map(mut fields: Fields<'_>, words_before_path: usize) -> Option<Record> {
+fn parse_map(mut fields: Bytes<'_>, words_before_path: usize) -> Option<Record> {
     let (pid, _tid) = (fields.u32()?, fields.u32()?);
     let (start, len, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
     for _ in 0..words_before_path {
@@ -199,7 +177,7 @@ fn parse_map(mut fields: Fields<'_>, words_before_path: usize) -> Option<Record>
         start: Avma(start),
         len,
         offset: FileOffset(offset),
-        path: PathBuf::from(fields.text()),
+        path: PathBuf::from(OsStr::from_bytes(fields.text())),
     })
 }
 

@@ -1,7 +1,6 @@
 //! Which file, and where in it, an address of a process belongs to; and the counting of hits.
 
 use std::collections::{BTreeMap, HashMap};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::ObjectSamples;
@@ -50,12 +49,10 @@ impl Tally {
         start: Avma,
         offset: FileOffset,
     ) -> (FileOffset, Option<ObjectId>) {
-        let is_vdso = path == Path::new("[vdso]");
-        // The kernel's name for memory without a file is "//anon"; true paths have one slash.
-        let is_anonymous = !path.is_absolute() || path.as_os_str().as_bytes().starts_with(b"//");
-        if is_anonymous && !is_vdso {
+        if !maps::has_code(path) {
             return (FileOffset(start.0), None);
         }
+        let is_vdso = path == Path::new("[vdso]");
         let id = match self.ids.get(path) {
             Some(id) => *id,
             None => {

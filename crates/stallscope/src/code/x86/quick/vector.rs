@@ -12,7 +12,6 @@ const REPEAT_NOT: usize = 3;
 /// register unless said otherwise.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
-    /// Not known here.
     Other,
     Loads(u16),
     Stores(u16),

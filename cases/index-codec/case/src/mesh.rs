@@ -1,4 +1,4 @@
-//! The meshes of the case `index-codec`: three generated ones of about 40,000 triangles, whose
+//! The meshes: three generated ones of about 40,000 triangles, whose
 //! decoded indices fit a second-level cache, and one from a file.
 
 use std::path::Path;

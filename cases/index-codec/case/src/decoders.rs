@@ -1,15 +1,13 @@
-//! The decoders of the case `index-codec`, each with a place of its own in this program's code, and
+//! The decoders, each with a place of its own in this program's code, and
 //! what `scan` says about that place.
 
-use ::index_codec::variants::{
-    Narrow, Paired, WideLoad, WideStore, decode_by_table, decode_plainly,
-};
-use ::index_codec::{Error, checked};
+use index_codec::variants::{Narrow, Paired, WideLoad, WideStore, decode_by_table, decode_plainly};
+use index_codec::{Error, checked};
 use stallscope::code::Image;
 use stallscope::hazards::{STORE_FORWARD, ScanFilter, scan};
 use stallscope::machine::Design;
 
-use super::ScanOfVariant;
+use crate::report::ScanOfVariant;
 
 /// One decoder.
 pub struct Decoder {
@@ -45,7 +43,7 @@ macro_rules! decoders {
 
 decoders! {
     by_default, "default", None, ["index_codec::fast::decode_triangles"] =
-        ::index_codec::decode_triangles::<u32>;
+        index_codec::decode_triangles::<u32>;
     with_checks, "checked", None, ["index_codec::checked::"] = checked::decode_triangles::<u32>;
     ring_narrow, "ring, narrow", Some("ring"), [] = decode_plainly::<Narrow, u32>;
     ring_paired, "ring, paired", Some("ring"), [] = decode_plainly::<Paired, u32>;
@@ -83,7 +81,7 @@ fn scan_one(image: Result<&Image, &String>, decoder: &Decoder, profile: &Design)
         findings.extend(report.findings);
     }
     if functions == 0 {
-        let cause = "this stallscope has no symbols left, so the decoder cannot be found in it";
+        let cause = "this program has no symbols left, so the decoder cannot be found in it";
         return ScanOfVariant::NotLooked { cause: cause.to_owned() };
     }
     ScanOfVariant::Looked { functions, findings }

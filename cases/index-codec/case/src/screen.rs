@@ -1,15 +1,14 @@
-//! The screen of the case `index-codec`: a table per mesh, what the conflict costs, what was found.
+//! The screen: a table per mesh, what the conflict costs, what was found.
 
 use stallscope::clock::Reading;
 use stallscope::model::{Finding, Measurement};
+use stallscope_cli::terminal::{CAUTION, FAINT, STRONG, WIDTH, clip, paint, wrap};
 
-use super::decoders::DECODERS;
-use super::{CaseReport, MeshReport, ScanOfVariant, VariantReport};
-use crate::commands::site::clip;
-use crate::terminal::{CAUTION, FAINT, STRONG, WIDTH, paint, wrap};
+use crate::decoders::DECODERS;
+use crate::report::{CaseReport, MeshReport, ScanOfVariant, VariantReport};
 
 /// The page. `has_model` says whether a mesh from a file is among the meshes.
-pub fn index_codec(report: &CaseReport, has_model: bool) -> String {
+pub fn page(report: &CaseReport, has_model: bool) -> String {
     let mut out = String::new();
     for mesh in &report.meshes {
         out += &table(mesh, &report.scans);
@@ -30,7 +29,7 @@ pub fn index_codec(report: &CaseReport, has_model: bool) -> String {
         out += &wrap("", how);
     }
     if !report.optimised {
-        let warning = "this stallscope is a debug build: its decoders are not those of a release";
+        let warning = "this is a debug build: its decoders are not those of a release";
         out += &format!("{}\n", paint(CAUTION, warning));
     }
     out
@@ -129,9 +128,8 @@ mod tests {
     use stallscope::clock::FakeClock;
     use stallscope::model::{Certainty, CyclesLost, FindingId, Grade, Site, Svma};
 
-    use super::super::index_codec::invented;
     use super::*;
-    use crate::terminal::plain;
+    use crate::report::invented;
 
     const CYCLES: [u64; 10] = [5, 24, 8, 10, 18, 10, 7, 6, 8, 7];
 
@@ -179,18 +177,24 @@ mod tests {
         }
     }
 
+    /// Without colours; no line may be wider than the screen.
+    fn plain(screen: &str) -> String {
+        let text = anstream::adapter::strip_str(screen).to_string();
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        text
+    }
+
     #[test]
     fn a_quiet_machine() {
-        let screen = index_codec(&report(FakeClock::quiet(2.5, 4.0)), false);
-        insta::assert_snapshot!(plain(&screen));
+        insta::assert_snapshot!(plain(&page(&report(FakeClock::quiet(2.5, 4.0)), false)));
     }
 
     #[test]
     fn a_machine_without_an_undisturbed_round_in_a_stripped_program() {
         let mut report = report(FakeClock::quiet(2.5, 4.0).preempted(1_000.0, 3_000.0));
         report.optimised = false;
-        let cause = "this stallscope has no symbols left, so the decoder cannot be found in it";
+        let cause = "this program has no symbols left, so the decoder cannot be found in it";
         report.scans.fill(ScanOfVariant::NotLooked { cause: cause.into() });
-        insta::assert_snapshot!(plain(&index_codec(&report, true)));
+        insta::assert_snapshot!(plain(&page(&report, true)));
     }
 }

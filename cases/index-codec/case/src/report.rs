@@ -1,26 +1,23 @@
-//! The case `index-codec`: one format, ten decoders, of which two load what no single store holds.
-//!
-//! Everything runs in this process and in turns ([`rounds`]); what `scan` finds in each decoder's
-//! machine code, in this very program, stands beside its figures.
+//! Measures the decoders in this process and in turns ([`rounds`]), beside what `scan` finds in the
+//! machine code of each, in this very program.
 
 use std::sync::atomic::Ordering;
 
-use ::index_codec::{Version, checked, encode_triangles, triangles_bound};
 use anyhow::{Context as _, bail, ensure};
-use schemars::JsonSchema;
+use index_codec::{Version, checked, encode_triangles, triangles_bound};
 use serde::Serialize;
 use stallscope::clock::{HardwareClock, Pin, Reading, allowed_cpus, choose_cpu};
-use stallscope::compare::rounds::{self, Rounds, RoundsPlan};
 use stallscope::model::Finding;
+use stallscope_cli::context::Context;
+use stallscope_cli::profile;
 
-use super::decoders::{self, DECODERS};
-use super::mesh::{self, Mesh};
-use super::{Case, CaseArgs, screen};
-use crate::context::{Context, Outcome};
-use crate::{output, profile, terminal};
+use crate::Args;
+use crate::decoders::{self, DECODERS};
+use crate::mesh::{self, Mesh};
+use crate::rounds::{self, Rounds, RoundsPlan};
 
 /// Decoders and meshes of the first story's codec, measured here.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub struct CaseReport {
     /// The case.
     pub case: &'static str,
@@ -37,7 +34,7 @@ pub struct CaseReport {
 }
 
 /// What `scan` finds in one decoder.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanOfVariant {
     /// Its functions were looked at.
@@ -55,7 +52,7 @@ pub enum ScanOfVariant {
 }
 
 /// All decoders on one mesh.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub struct MeshReport {
     /// The mesh.
     pub name: String,
@@ -72,7 +69,7 @@ pub struct MeshReport {
 }
 
 /// One decoder on one mesh.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub struct VariantReport {
     /// The decoder.
     pub name: &'static str,
@@ -84,29 +81,11 @@ pub struct VariantReport {
     pub against_paired: Option<Reading>,
 }
 
-/// The case.
-pub struct IndexCodec;
-
-impl Case for IndexCodec {
-    fn id(&self) -> &'static str {
-        "index-codec"
-    }
-
-    fn title(&self) -> &'static str {
-        "a decoder in ten variants, two of them with a conflict"
-    }
-
-    fn run(&self, args: &CaseArgs, context: &Context) -> anyhow::Result<Outcome> {
-        let report = measure(args, context)?;
-        if context.shows_screen() {
-            terminal::print(&screen::index_codec(&report, args.mesh.is_some()))?;
-        }
-        output::json(context, "case", &report)?;
-        Ok(Outcome::Fine)
-    }
-}
-
-fn measure(args: &CaseArgs, context: &Context) -> anyhow::Result<CaseReport> {
+/// All decoders on the generated meshes, and on the one from `model`.
+///
+/// # Errors
+/// When the model cannot be read, or time cannot be measured here.
+pub fn measure(args: &Args, context: &Context) -> anyhow::Result<CaseReport> {
     let mut meshes = mesh::generated();
     if let Some(path) = &args.mesh {
         meshes.push(mesh::from_file(path)?);

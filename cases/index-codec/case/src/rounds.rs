@@ -9,14 +9,11 @@
 //! code, repeat it over placements.
 
 use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::SeedableRng;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use super::schedule::below;
-use crate::clock::{Canary, Clock, Reading, canary};
-use crate::model::{Measurement, Unit};
-use crate::stats::signed_rank::interval;
+use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
+use serde::Serialize;
+use stallscope::clock::{Canary, Clock, Reading, canary};
+use stallscope::model::{Measurement, Unit};
+use stallscope::stats::signed_rank::interval;
 
 /// Rounds that are tried for each one that is wanted.
 const MOST_TRIES: u32 = 3;
@@ -35,7 +32,7 @@ pub struct RoundsPlan {
 }
 
 /// Times of all contestants, one after the other.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Round {
     /// Contestants by number, in the order in which they ran.
     pub order: Vec<usize>,
@@ -47,7 +44,7 @@ pub struct Round {
 }
 
 /// All rounds, the disturbed ones included.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rounds {
     /// Nanoseconds per tick, over the whole stretch.
     pub ns_per_tick: f64,
@@ -74,7 +71,7 @@ pub fn measure<C: Clock + ?Sized, E>(
     let mut undisturbed = 0;
     while undisturbed < plan.rounds && rounds.len() < (plan.rounds * MOST_TRIES) as usize {
         for last in (1..order.len()).rev() {
-            order.swap(last, below(&mut rng, last as u64 + 1) as usize);
+            order.swap(last, (rng.next_u64() % (last as u64 + 1)) as usize);
         }
         let mut ticks = vec![0; plan.arms];
         for arm in &order {
@@ -164,7 +161,7 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
-    use crate::clock::FakeClock;
+    use stallscope::clock::FakeClock;
 
     const PLAN: RoundsPlan = RoundsPlan { arms: 3, rounds: 20, seed: 1 };
 
