@@ -75,6 +75,23 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_named() {
 }
 
 #[test]
+fn what_is_too_large_is_refused_before_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    program(here, "p", &fixture::program(&[("ring", &fixture::ring_loop(true))]));
+    fs::File::create(here.join("large")).unwrap().set_len(5 << 30).unwrap();
+    let commands: [&[&str]; 4] = [
+        &["trace", "--replay", "large"],
+        &["layout", "--windows", "large", "--windows", "large", "./p", "./p"],
+        &["scan", "--baseline", "large", "p"],
+        &["scan", "--profile", "large", "p"],
+    ];
+    for command in commands {
+        refused(here, command, &["larger than the"]);
+    }
+}
+
+#[test]
 fn names_of_others_reach_no_terminal_and_no_file_raw() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
