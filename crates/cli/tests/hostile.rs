@@ -74,6 +74,32 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_named() {
 }
 
 #[test]
+fn what_is_too_large_is_refused_before_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    program(here, "p", &fixture::program(&[("ring", &fixture::ring_loop(true))]));
+    fs::File::create(here.join("large")).unwrap().set_len(5 << 30).unwrap();
+    let commands: [&[&str]; 4] = [
+        &["trace", "--replay", "large"],
+        &["layout", "--windows", "large", "--windows", "large", "./p", "./p"],
+        &["scan", "--baseline", "large", "p"],
+        &["scan", "--profile", "large", "p"],
+    ];
+    for command in commands {
+        refused(here, command, &["larger than the"]);
+    }
+}
+
+/// Runs it; what it says holds no sequence of a terminal and no line of another's making.
+fn assert_harmless(folder: &Path, command: &[&str]) {
+    let shown = all(&stallscope(folder, command).env("NO_COLOR", "1").output().unwrap());
+    let bad = |c: char| matches!(c, '\u{1b}' | '\u{7}' | '\u{202e}');
+    assert!(!shown.contains(bad), "{command:?}: {shown:?}");
+    let forged = shown.lines().any(|line| line.starts_with("error: forged"));
+    assert!(!forged && !shown.trim().is_empty(), "{command:?}: {shown}");
+}
+
+#[test]
 fn names_of_others_reach_no_terminal_and_no_file_raw() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
@@ -95,17 +121,59 @@ fn names_of_others_reach_no_terminal_and_no_file_raw() {
         &["scan", &format!("none{ESCAPES}")],
     ];
     for command in commands {
-        let shown = all(&stallscope(here, command).env("NO_COLOR", "1").output().unwrap());
-        let bad = |c: char| matches!(c, '\u{1b}' | '\u{7}' | '\u{202e}');
-        assert!(!shown.contains(bad), "{command:?}: {shown:?}");
-        assert!(
-            !shown.lines().any(|line| line.starts_with("error: forged")),
-            "{command:?}: {shown}"
-        );
-        assert!(!shown.trim().is_empty(), "{command:?}");
+        assert_harmless(here, command);
     }
     let text = fs::read_to_string(here.join("s.sarif")).unwrap();
     assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text:?}");
+}
+
+/// Its function's name is written over with one that a compiler does not make, of the same length.
+const HOSTILE: &str = "int dprintf(int, const char *, ...);
+struct { unsigned half[2]; } ring[16]; unsigned long sum;
+__attribute__((noinline)) void hot_AAAAAAAAAAAAAAAAAAAAAAAA(int n) { for (int i = 0; i < n; i++) {
+    volatile unsigned *to = ring[i & 15].half; to[0] = i; to[1] = i; sum += *(volatile unsigned long *)to;
+} }
+int main(int n, char **v) {
+    if (n > 1) { dprintf(2, \"%s\", v[1]); dprintf(1, \"%s\", v[1]); return 3; }
+    hot_AAAAAAAAAAAAAAAAAAAAAAAA(TURNS);
+}
+";
+
+#[test]
+fn names_and_outputs_of_what_is_run_reach_no_terminal_raw() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let hostile = |turns: &str| {
+        fs::write(here.join("h.c"), HOSTILE.replace("TURNS", turns)).unwrap();
+        let args = ["-w", "-O1", "-g", "-o", "h", "h.c"];
+        assert!(Command::new("cc").current_dir(here).args(args).status().unwrap().success());
+        let mut bytes = fs::read(here.join("h")).unwrap();
+        let (old, new) = (b"AAAAAAAAAAAAAAAAAAAAAAAA", b"\x1b]0;owned\x07\nerror: forged");
+        let found: Vec<usize> =
+            (0..bytes.len() - old.len()).filter(|at| bytes[*at..].starts_with(old)).collect();
+        assert!(!found.is_empty());
+        found.iter().for_each(|at| bytes[*at..at + old.len()].copy_from_slice(new));
+        bytes
+    };
+    let (p, q) = (format!("./p{ESCAPES}"), format!("./q{ESCAPES}"));
+    program(here, &p, &hostile("20000000"));
+    program(here, &q, &hostile("30000000"));
+    let fails = format!("'{p}' '{ESCAPES}'");
+    let printed = format!("regex:{ESCAPES}([0-9]+)");
+    let commands: [&[&str]; 9] = [
+        &["trace", "--instructions", "20000", "--", &p],
+        &["trace", "--function", "none", "--", &p],
+        &["trace", "--engine", "step", "--instructions", "20000", "--json", "t.json", "--", &p],
+        &["explain", "--pairs", "6", &p, &q],
+        &["explain", "--pairs", "6", &p, &q, "--", ESCAPES],
+        &["compare", "--pairs", "6", &p, &q],
+        &["compare", "--pairs", "6", &p, &q, "--", ESCAPES],
+        &["compare", "--pairs", "6", "--metric", &printed, &p, &q],
+        &["sweep", "--runs", "1", "--run", &fails],
+    ];
+    for command in commands {
+        assert_harmless(here, command);
+    }
 }
 
 /// The header of an archive's member.

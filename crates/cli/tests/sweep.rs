@@ -99,6 +99,30 @@ fn a_variant_that_does_not_build_is_one_missing_cell() {
 }
 
 #[test]
+fn threads_on_one_processor_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let source = "#include <pthread.h>
+#include <unistd.h>
+static void *wait(void *x) { usleep(100000); return x; }
+int main(void) {
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, wait, 0);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+}
+";
+    fs::write(here.join("x.c"), source).unwrap();
+    let args = ["--runs", "1", "--build", "cc -pthread -o {out} x.c", "--run", "{out}"];
+    let with = |more: &[&str]| said(&sweep(here, &[&args, more].concat()));
+    let text = with(&["--json", "r.json"]);
+    assert!(text.contains("all runs stay on one processor") && text.contains("--cpus 4"), "{text}");
+    let json = fs::read_to_string(here.join("r.json")).unwrap();
+    assert!(json.contains("threads-on-one-processor"), "{json}");
+    let text = with(&["--cpu", "none"]);
+    assert!(!text.contains("stay on one processor"), "{text}");
+}
+
+#[test]
 fn what_cannot_be_swept_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

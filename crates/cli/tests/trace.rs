@@ -207,3 +207,38 @@ fn a_killed_tracer_takes_the_command_with_it() {
     });
     assert!(gone, "the command outlived its tracer");
 }
+
+/// A loop that begins with a load from 1.9 GB behind the code: it cannot be moved to where a counter
+/// would stand.
+const FAR: &str = r#"
+#include <stdio.h>
+static char far_away[1900u << 20] __attribute__((used));
+int main(void) {
+    __asm__ volatile("mov $3000000, %%ecx\n1: mov far_away+(1899 << 20)(%%rip), %%eax\n"
+                     "dec %%ecx\njne 1b" : : : "eax", "ecx");
+    puts("arrived");
+}
+"#;
+
+#[test]
+fn a_counter_that_cannot_be_placed_costs_a_check_and_not_the_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("far.c"), FAR).unwrap();
+    let built = Command::new("cc")
+        .current_dir(here)
+        .args(["-O1", "-fPIE", "-pie", "-o", "far", "far.c"])
+        .status();
+    assert!(built.expect("a C compiler (scripts/setup)").success());
+    let args =
+        ["trace", "--engine", "translate", "--function", "main", "--instructions", "2000000"];
+    let args = [&args[..], &["--json", "r.json", "--", "./far"]].concat();
+    let output = run(here, &args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(output.stdout, b"arrived\n", "the program itself goes on: {said}");
+    let report = result(here, "r.json");
+    assert_eq!(report["window"]["engine"], "translate", "{said}");
+    assert_eq!(report["window"]["self_check_passed"], serde_json::Value::Null, "{said}");
+    assert!(said.contains("no native copy came to the window's end"), "{said}");
+}

@@ -10,11 +10,12 @@ fn shell(folder: &Path, script: &str) {
     assert!(status.success(), "{script}");
 }
 
-/// Whether any function of the program has a line.
-fn has_lines(program: &Path) -> bool {
+/// Whether any function of the program has a line, and which files were refused.
+fn has_lines(program: &Path) -> (bool, String) {
     let image = Image::open(program).unwrap();
     let debug = DebugInfo::of(&image);
-    image.functions().iter().any(|f| !debug.frames(f.start).is_empty())
+    let has = image.functions().iter().any(|f| !debug.frames(f.start).is_empty());
+    (has, debug.refused().join("\n"))
 }
 
 /// Two builds of one program, their debug information in files of the same name.
@@ -31,14 +32,16 @@ fn a_debug_file_is_believed_by_what_it_is_and_not_by_its_name() {
             ),
         );
     };
-    for id in ["-Wl,--build-id=sha1", "-Wl,--build-id=none"] {
+    for (id, why) in [("-Wl,--build-id=sha1", "build id"), ("-Wl,--build-id=none", "checksum")] {
         build(id, "int main(void) {\\n\\n return 7; }");
         shell(folder.path(), "cp p.debug other.debug");
         build(id, "int main(int n, char **v) { return n; }");
         let program = folder.path().join("p");
-        assert!(has_lines(&program), "{id}: its own file");
+        assert_eq!(has_lines(&program), (true, String::new()), "{id}: its own file");
         shell(folder.path(), "cp other.debug p.debug");
-        assert!(!has_lines(&program), "{id}: another build's file under the same name");
+        let (has, refused) = has_lines(&program);
+        assert!(!has, "{id}: another build's file under the same name");
+        assert!(refused.contains("p.debug is not used") && refused.contains(why), "{refused}");
     }
 }
 
@@ -53,13 +56,16 @@ fn a_split_file_is_believed_by_its_id() {
     let named = |program: &Path| {
         let image = Image::open(program).unwrap();
         let debug = DebugInfo::of(&image);
-        image.functions().iter().flat_map(|f| debug.frames(f.start)).any(|l| l.function.is_some())
+        let mut frames = image.functions().iter().flat_map(|f| debug.frames(f.start));
+        (frames.any(|l| l.function.is_some()), debug.refused().join("\n"))
     };
     build("int f(int a) { return a; } int main(void) { return 7; }");
     shell(folder.path(), "cp p.dwo other.dwo");
     build("int g(int a) { return a + 1; } int main(int n, char **v) { return n; }");
     let program = folder.path().join("p");
-    assert!(named(&program), "its own split file");
+    assert_eq!(named(&program), (true, String::new()), "its own split file");
     shell(folder.path(), "cp other.dwo p.dwo");
-    assert!(!named(&program), "another build's split file under the same name");
+    let (has, refused) = named(&program);
+    assert!(!has, "another build's split file under the same name");
+    assert!(refused.contains("p.dwo is not used") && refused.contains("DWO id"), "{refused}");
 }

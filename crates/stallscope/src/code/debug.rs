@@ -18,7 +18,7 @@ use object::{Object, ObjectSection};
 use rustc_hash::FxHashMap;
 
 use super::functions::demangle;
-use super::image::Image;
+use super::image::{Image, hex};
 use super::parts::{Parts, ProgramFile};
 use super::place::Placed;
 use super::variables::Variables;
@@ -55,6 +55,19 @@ pub(super) struct Debug {
     /// The program's own path: split files are looked for beside it.
     path: PathBuf,
     package: OnceCell<Option<gimli::DwarfPackage<Reader>>>,
+    refused: RefCell<Refused>,
+}
+
+/// Files that bear the right name and belong to another build.
+#[derive(Default)]
+struct Refused(Vec<(PathBuf, &'static str)>);
+
+impl Refused {
+    fn add(&mut self, path: &Path, why: &'static str) {
+        if self.0.iter().all(|(known, _)| known != path) {
+            self.0.push((path.into(), why));
+        }
+    }
 }
 
 /// Debug information that is read unit by unit.
@@ -71,13 +84,24 @@ struct Units {
 
 impl Debug {
     pub fn of(image: &Image) -> Self {
+        let mut refused = Refused::default();
         let form = if has_debug_info(&image.parts()) {
             let own = (image.placed().is_none()).then(|| open_units(image.path())).flatten();
             own.map(Form::Units).or_else(|| open_whole(&image.parts(), image.placed()))
         } else {
-            separate_file(image).and_then(|path| open_form(&path))
+            separate_file(image, &mut refused).and_then(|path| open_form(&path))
         };
-        Self { form, path: image.path().into(), package: OnceCell::new() }
+        let refused = RefCell::new(refused);
+        Self { form, path: image.path().into(), package: OnceCell::new(), refused }
+    }
+
+    /// The files that were found so far and not believed, each as a sentence that says why.
+    pub fn refused(&self) -> Vec<String> {
+        let say = |(path, why): &(PathBuf, &str)| {
+            let path = plain(&path.to_string_lossy()).into_owned();
+            format!("{path} is not used: it is debug information of another build, by its {why}")
+        };
+        self.refused.borrow().0.iter().map(say).collect()
     }
 
     /// What is known around an address.
@@ -149,7 +173,11 @@ impl Debug {
         let mut dwarf = Dwarf::load(section).ok()?;
         dwarf.make_dwo(&load.parent);
         // A rebuild that failed half-way leaves the split file of another build under this name.
-        holds_unit(&dwarf, load.dwo_id).then(|| Arc::new(dwarf))
+        if holds_unit(&dwarf, load.dwo_id) {
+            return Some(Arc::new(dwarf));
+        }
+        self.refused.borrow_mut().add(&path, "DWO id");
+        None
     }
 }
 
@@ -289,14 +317,14 @@ fn section_named(
 
 /// The separate debug file of a program, by build id, else by debug link. A name proves nothing: a
 /// file of another build beside the program would put every line wrong.
-fn separate_file(image: &Image) -> Option<PathBuf> {
+fn separate_file(image: &Image, refused: &mut Refused) -> Option<PathBuf> {
     let by_id = image.build_id().filter(|id| id.len() > 2).map(|id| {
         Path::new(SYSTEM_FOLDER)
             .join(".build-id")
             .join(&id[..2])
             .join(format!("{}.debug", &id[2..]))
     });
-    if let Some(path) = by_id.filter(|path| belongs(path, image.build_id(), None)) {
+    if let Some(path) = by_id.filter(|path| belongs(path, image.build_id(), None, refused)) {
         return Some(path);
     }
     let parts = image.parts();
@@ -310,16 +338,25 @@ fn separate_file(image: &Image) -> Option<PathBuf> {
     let below_system = Path::new(SYSTEM_FOLDER).join(folder.strip_prefix("/").ok()?);
     [folder.join(name), folder.join(".debug").join(name), below_system.join(name)]
         .into_iter()
-        .find(|path| path != image.path() && belongs(path, image.build_id(), Some(crc)))
+        .find(|path| path != image.path() && belongs(path, image.build_id(), Some(crc), refused))
 }
 
 /// Whether the file at `path` has this build id or, where one of the two has none, this checksum.
-fn belongs(path: &Path, build_id: Option<&str>, crc: Option<u32>) -> bool {
-    let own_id = || Image::open(path).ok()?.build_id().map(str::to_owned);
-    match (build_id, own_id()) {
-        (Some(wanted), Some(own)) => wanted == own,
-        _ => crc.is_some_and(|crc| checksum(path).is_ok_and(|own| own == crc)),
+fn belongs(path: &Path, build_id: Option<&str>, crc: Option<u32>, refused: &mut Refused) -> bool {
+    // A file of debug information alone has no machine code: it is no image.
+    let own_id = || {
+        let parts = Parts::open(path).ok()?;
+        object::File::parse(&parts).ok()?.build_id().ok()?.map(hex)
+    };
+    let (is_it, by) = match (build_id, own_id(), crc) {
+        (Some(wanted), Some(own), _) => (wanted == own, "build id"),
+        (_, _, Some(crc)) => (checksum(path).is_ok_and(|own| own == crc), "checksum"),
+        _ => (false, "build id"),
+    };
+    if !is_it && path.is_file() {
+        refused.add(path, by);
     }
+    is_it
 }
 
 /// The CRC-32 that debug links carry.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use cpp_demangle::DemangleOptions;
+use cpp_demangle::{DemangleOptions, ParseOptions};
 use gimli::{CieOrFde, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use rustc_hash::FxHashMap;
@@ -53,9 +53,16 @@ impl Function {
 const LONGEST_MANGLED_BYTES: usize = 4 << 10;
 /// So is one whose readable form is longer.
 const LONGEST_READABLE_BYTES: usize = 16 << 10;
+/// How deep a C++ name may nest. The parser tries one reading after another, and where each level has
+/// two, every fourth step of depth doubles its time: 20 ms at the most of what a search found at 64, and
+/// more than a minute at the 96 that it has of its own.
+const DEEPEST: u32 = 64;
+/// The same where a conversion operator and a template parameter with arguments can meet: there more
+/// levels have two readings.
+const DEEPEST_CONVERSION: u32 = 48;
 
 /// A readable form of a linker symbol, safe to show; the symbol itself when it is in no known
-/// mangling, or too long.
+/// mangling, too long or too deep.
 #[must_use]
 pub fn demangle(symbol: &str) -> String {
     plain(&demangled(symbol).unwrap_or_else(|| symbol.to_owned())).into_owned()
@@ -91,7 +98,12 @@ fn demangled(symbol: &str) -> Option<String> {
     if !stem.starts_with("_Z") {
         return None;
     }
-    let parsed = cpp_demangle::Symbol::new(stem).ok()?;
+    let has_arguments =
+        |at: usize| stem[..at].trim_end_matches(|c: char| c.is_ascii_digit()).ends_with('T');
+    let converts = stem.contains("cv") && stem.match_indices("_I").any(|(at, _)| has_arguments(at));
+    let deepest = if converts { DEEPEST_CONVERSION } else { DEEPEST };
+    let options = ParseOptions::default().recursion_limit(deepest);
+    let parsed = cpp_demangle::Symbol::new_with_options(stem, &options).ok()?;
     parsed.structured_demangle(&mut readable, &DemangleOptions::default()).ok()?;
     Some(readable.0 + suffix)
 }
@@ -275,5 +287,22 @@ mod tests {
         assert_eq!(demangle(&bomb), bomb);
         let long = format!("_ZN{}E", "1a".repeat(LONGEST_MANGLED_BYTES));
         assert_eq!(demangle(&long), long);
+    }
+
+    #[test]
+    fn a_name_that_nests_too_deep_is_shown_as_it_is() {
+        let nested = |depth| format!("_Z1fI{}i{}Evv", "1aI".repeat(depth), "E".repeat(depth));
+        assert!(demangle(&nested(8)).starts_with("void f<a<a<"));
+        assert_eq!(demangle(&nested(14)), nested(14));
+        // Each level is read twice: of the second, 70 seconds without a bound.
+        for level in ["L1aI", "C1I", "St1aI"] {
+            let twice = format!("_Z1fI{}", level.repeat(40));
+            assert_eq!(demangle(&twice), twice);
+        }
+        let conversion = |depth| {
+            let (open, close) = ("T_I".repeat(depth), "EIiE".repeat(depth));
+            format!("_ZN1acv{open}i{close}Ev")
+        };
+        assert_eq!(demangle(&conversion(40)), conversion(40));
     }
 }

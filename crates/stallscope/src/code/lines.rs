@@ -42,6 +42,13 @@ impl<'a> DebugInfo<'a> {
         self.debug().book(function)?.variables.name(function, raw, symbolic)
     }
 
+    /// Of the files that were looked into so far, those that bear the right name and belong to another
+    /// build, each as a sentence.
+    #[must_use]
+    pub fn refused(&self) -> Vec<String> {
+        self.debug.get().map(Debug::refused).unwrap_or_default()
+    }
+
     /// The frames at an address, innermost first; empty when nothing is known.
     #[must_use]
     pub fn frames(&self, svma: Svma) -> Vec<SourceLine> {

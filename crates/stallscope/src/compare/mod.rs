@@ -51,6 +51,7 @@ pub use schedule::{Arm, Order, PlannedRun, Slot};
 pub use sequential::Until;
 pub use verdict::{Decision, Doubt, Verdict};
 pub use waiting::{WaitedFor, waited_for};
+use warning::take_turns;
 pub use warning::{Severity, Warning};
 
 /// The most pairs of one comparison; the interval needs memory in the square of it.
@@ -170,9 +171,7 @@ impl Comparison {
         let mut analysis = analyse(&samples, &settings)?;
         let last = analysis.warnings.len().saturating_sub(1);
         let threads = arms.each_ref().map(|arm| arm.threads.unwrap_or(1));
-        if settings.cpus.as_ref().is_some_and(|c| c.single().is_some())
-            && threads.iter().any(|n| *n > 1)
-        {
+        if take_turns(settings.cpus.as_ref(), &threads) {
             analysis.warnings.insert(last, Warning::ThreadsOnOneProcessor { threads });
         }
         let libraries = different_libraries(&arms);

@@ -7,6 +7,7 @@ use super::identical::{COUNTS_NOT_COMPARED, SameCode, SameHotCode};
 use super::neighbours::Disturbances;
 use super::schedule::Arm;
 use super::waiting::WaitedFor;
+use crate::clock::Cpus;
 
 /// How much a warning matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -159,6 +160,20 @@ fn percent(log: f64) -> f64 {
     100.0 * log.exp_m1()
 }
 
+/// Whether programs with so many threads are held on one processor.
+pub(super) fn take_turns(cpus: Option<&Cpus>, threads: &[u32]) -> bool {
+    cpus.is_some_and(|cpus| cpus.single().is_some()) && threads.iter().any(|n| *n > 1)
+}
+
+/// What that means. `threads` says how many they have, and `most` how many at the most.
+pub(super) fn threads_in_turns(threads: &str, most: u32) -> String {
+    format!(
+        "all runs stay on one processor, and the programs have threads ({threads}): they take turns, so \
+         these are not the times that they take with a processor each; --cpus {most}, or as many as \
+         there are, lets them run side by side"
+    )
+}
+
 impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Each part knows its own warnings and is silent about the others.
@@ -214,13 +229,9 @@ impl Warning {
                 "all {functions} functions of the two program files (not of their libraries) hold the same \
                  code ({moved} lie elsewhere); {COUNTS_NOT_COMPARED}"
             ),
-            Self::ThreadsOnOneProcessor { threads: [a, b] } => write!(
-                f,
-                "all runs stay on one processor, and the programs have threads (A {a}, B {b}): they take \
-                 turns, so these are not the times that they take with a processor each; --cpus {}, or \
-                 as many as there are, lets them run side by side",
-                a.max(b)
-            ),
+            Self::ThreadsOnOneProcessor { threads: [a, b] } => {
+                f.write_str(&threads_in_turns(&format!("A {a}, B {b}"), *a.max(b)))
+            }
             Self::DifferentLibraries { names } => write!(
                 f,
                 "the arms do not map the same libraries: {} is another file with other bytes in each; \

@@ -245,9 +245,10 @@ pub fn explain(
     bench.check_files()?;
     explanation.unexplained.extend(open::what_is_open(&explanation, profile));
     explanation.unexplained.extend(acquitted);
-    for note in heats.iter().flat_map(|h| &h.summary.notes) {
-        if !explanation.notes.contains(note) {
-            explanation.notes.push(note.clone());
+    let sampled = heats.iter().flat_map(|h| h.summary.notes.clone());
+    for note in sampled.chain(debug.iter().flat_map(DebugInfo::refused)) {
+        if !explanation.notes.contains(&note) {
+            explanation.notes.push(note);
         }
     }
     explanation.heat = Some(heats.map(|h| h.summary));

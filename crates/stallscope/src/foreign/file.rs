@@ -24,23 +24,33 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The bytes of a regular file of at most `most_bytes`.
+/// Opens a regular file of at most `most_bytes`. It may grow meanwhile: one byte more can be read, and
+/// no second.
 ///
 /// # Errors
 /// As [`open`], and when it is larger.
-pub fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+pub fn open_within(path: &Path, most_bytes: u64) -> io::Result<io::Take<File>> {
     let file = open(path)?;
-    let too_large = || {
-        let what = format!("it is larger than the {} MiB that are read", most_bytes >> 20);
-        io::Error::new(io::ErrorKind::FileTooLarge, what)
-    };
     if file.metadata()?.len() > most_bytes {
-        return Err(too_large());
+        return Err(too_large(most_bytes));
     }
-    // It may grow, and what lies under /proc says that it is empty.
+    Ok(file.take(most_bytes.saturating_add(1)))
+}
+
+fn too_large(most_bytes: u64) -> io::Error {
+    let what = format!("it is larger than the {} MiB that are read", most_bytes >> 20);
+    io::Error::new(io::ErrorKind::FileTooLarge, what)
+}
+
+/// The bytes of a regular file of at most `most_bytes`.
+///
+/// # Errors
+/// As [`open_within`].
+pub fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    // What lies under /proc says that it is empty.
     let mut bytes = Vec::new();
-    file.take(most_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most_bytes { Err(too_large()) } else { Ok(bytes) }
+    open_within(path, most_bytes)?.read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most_bytes { Err(too_large(most_bytes)) } else { Ok(bytes) }
 }
 
 /// The same for text.

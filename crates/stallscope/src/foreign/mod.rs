@@ -12,7 +12,7 @@ mod source;
 mod text;
 
 pub use budget::Budget;
-pub use file::{open, read, read_text};
+pub use file::{open, open_within, read, read_text};
 pub use json::{escape_json, from_json};
 pub(crate) use process::{Status, children, has_filter};
 pub use source::SourceRoots;

@@ -68,6 +68,9 @@ pub struct ScanReport {
     /// Share of the samples of a profile that fell on this program, when one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heat_share: Option<f64>,
+    /// What is missing from it and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Runs the rules over the functions that the filter takes. Source lines are not filled in; see
@@ -125,6 +128,7 @@ pub fn scan(
         findings,
         strings,
         heat_share: heat.map(Heat::program_share),
+        notes: Vec::new(),
     }
 }
 

@@ -27,13 +27,20 @@ pub struct Location {
 pub struct Places {
     mappings: Vec<Mapping>,
     objects: HashMap<PathBuf, Option<Image>>,
+    notes: Vec<String>,
 }
 
 impl Places {
     /// For a recording's mappings.
     #[must_use]
     pub fn new(mappings: Vec<Mapping>) -> Self {
-        Self { mappings, objects: HashMap::new() }
+        Self { mappings, objects: HashMap::new(), notes: Vec::new() }
+    }
+
+    /// What [`Places::places`] lacks and why.
+    #[must_use]
+    pub fn notes(self) -> Vec<String> {
+        self.notes
     }
 
     fn object(&mut self, path: &Path) -> Option<&Image> {
@@ -86,6 +93,8 @@ impl Places {
                 let site = object.as_mut().and_then(|sites| sites.site(offset));
                 places.push(Location { avma, object: Some(path.clone()), site });
             }
+            let refused = object.map_or_else(Vec::new, |sites| sites.debug.refused());
+            self.notes.extend(refused);
         }
         places.sort_by_key(|place| place.avma);
         places

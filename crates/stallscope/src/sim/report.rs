@@ -132,6 +132,7 @@ impl Models {
         let l1i = self.l1i.as_ref().map(InstructionCache::report);
         let named = places.places(addresses(&store_buffer, l1i.as_ref(), &jumps));
         let load_prices = pairs::prices(blocked(&store_buffer), &mut places, design);
+        notes.extend(places.notes());
         TraceReport {
             window,
             store_buffer,

@@ -18,17 +18,23 @@ pub struct Seen {
     pub files: BTreeSet<PathBuf>,
     /// The most threads that one of its processes had at once.
     pub threads: u32,
-    looks: u32,
+    calls: u32,
+    /// Calls that are left out until the next look.
+    left_out: u32,
 }
 
 impl Seen {
-    /// Looks at a process and its children, at the first call and then ever more seldom: libraries
-    /// are mapped at the start, and looking costs time.
+    /// Looks at a process and its children, at the first call and then ever more seldom, for most is
+    /// mapped at the start and looking costs time. What is mapped later is seen when it stays for an
+    /// eighth of the run so far.
     pub fn look(&mut self, pid: i32) {
-        self.looks += 1;
-        if self.looks.is_power_of_two() {
-            self.look_at(pid, &mut 0);
+        self.calls += 1;
+        if self.left_out > 0 {
+            self.left_out -= 1;
+            return;
         }
+        self.left_out = self.calls / 8;
+        self.look_at(pid, &mut 0);
     }
 
     fn look_at(&mut self, pid: i32, visited: &mut usize) {
@@ -77,5 +83,15 @@ mod tests {
         seen.look(i32::try_from(std::process::id()).unwrap());
         assert!(seen.files.contains(&fs::read_link("/proc/self/exe").unwrap()));
         assert!(seen.threads >= 1);
+    }
+
+    #[test]
+    fn what_is_mapped_late_is_seen_before_long() {
+        let mut seen = Seen::default();
+        let pid = i32::try_from(std::process::id()).unwrap();
+        (0..600).for_each(|_| seen.look(pid));
+        seen.files.clear();
+        (0..76).for_each(|_| seen.look(pid));
+        assert!(!seen.files.is_empty());
     }
 }

@@ -75,10 +75,11 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     }
     let known = all_new - findings.new.len();
     let shown = if args.sarif.is_some() { usize::MAX } else { most(args.top) };
-    describe(&after.images, &after.reports, &mut findings.new, shown);
-    describe(&before.images, &before.reports, &mut findings.gone, most(args.top));
     let mut size =
         SizeDifference::of(&Build::of(old, &before.images), &Build::of(new, &after.images));
+    size.warnings.extend(describe(&after.images, &after.reports, &mut findings.new, shown));
+    let gone = describe(&before.images, &before.reports, &mut findings.gone, most(args.top));
+    size.warnings.extend(gone);
     if let Some(name) = &filter.function {
         size.functions.retain(|f| f.name.contains(name.as_str()));
     }
@@ -149,13 +150,14 @@ fn check(
     Ok(())
 }
 
-/// Fills in lines and variables of the first findings, image by image.
+/// Fills in lines and variables of the first findings, image by image; what they lack and why.
 fn describe(
     images: &[Image],
     reports: &[(Option<String>, ScanReport)],
     findings: &mut [PlacedFinding],
     most: usize,
-) {
+) -> Vec<String> {
+    let mut notes = Vec::new();
     let shown = findings.len().min(most);
     for (image, (object, report)) in images.iter().zip(reports) {
         let is_here = |p: &&mut PlacedFinding| {
@@ -170,7 +172,9 @@ fn describe(
         for placed in &mut own {
             describe_sites(image, &debug, std::slice::from_mut(&mut placed.finding));
         }
+        notes.extend(debug.refused());
     }
+    notes
 }
 
 /// The scans with nothing in them but what is new.

@@ -131,7 +131,9 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
             let show = screen::Show { most: most(args.top), sites: args.sites, known };
             let described = if args.sarif.is_some() { usize::MAX } else { show.most };
             let described = report.findings.len().min(described);
-            describe_sites(&image, &DebugInfo::of(&image), &mut report.findings[..described]);
+            let debug = DebugInfo::of(&image);
+            describe_sites(&image, &debug, &mut report.findings[..described]);
+            report.notes = debug.refused();
             if shown.is_empty() {
                 shown = match &judge.note {
                     Some(note) => paint(FAINT, note),

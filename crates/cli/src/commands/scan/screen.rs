@@ -46,6 +46,9 @@ pub fn screen(report: &ScanReport, show: &Show, text: &mut SourceText) -> String
     if let Some(strings) = report.strings.as_ref().filter(|s| s.sites > 0) {
         out += &self::strings(strings, show.sites);
     }
+    for note in &report.notes {
+        out += &wrap("note: ", note);
+    }
     out
 }
 

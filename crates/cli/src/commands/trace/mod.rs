@@ -104,9 +104,13 @@ pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
+/// A recording that is larger is not read: some two thousand million instructions.
+const MOST_RECORDED_BYTES: u64 = 4 << 30;
+
 /// Tells `models` what a recorded window holds.
 pub(in crate::commands) fn replay(file: &Path, models: &mut dyn Sink) -> anyhow::Result<Recording> {
-    let open = foreign::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    let open = foreign::open_within(file, MOST_RECORDED_BYTES)
+        .with_context(|| format!("cannot open {}", file.display()))?;
     recorded::replay(BufReader::with_capacity(1 << 20, open), models)
         .with_context(|| file.display().to_string())
 }

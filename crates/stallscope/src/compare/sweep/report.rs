@@ -14,6 +14,7 @@ use crate::compare::layouts::{
 use crate::compare::neighbours::Disturbances;
 use crate::compare::schedule::Arm;
 use crate::compare::verdict::Decision;
+use crate::compare::warning::threads_in_turns;
 use crate::compare::{Metric, SameHotCode, fingerprint};
 use crate::model::Unit;
 use crate::trace::child::FixedAddresses;
@@ -186,6 +187,11 @@ pub enum SweepNote {
     OneLayoutEach,
     /// No calibration chain could be run.
     Unguarded,
+    /// A program with threads was held on one processor, where they take turns.
+    ThreadsOnOneProcessor {
+        /// The most threads that were seen at once in any of the programs.
+        threads: u32,
+    },
 }
 
 impl std::fmt::Display for SweepNote {
@@ -221,6 +227,9 @@ impl std::fmt::Display for SweepNote {
                 "one placement of each variant: this is about these builds, and placement alone moves \
                  programs by 1-3 %; add --layouts 12",
             ),
+            Self::ThreadsOnOneProcessor { threads } => {
+                f.write_str(&threads_in_turns(&format!("up to {threads}"), *threads))
+            }
             Self::Unguarded => f.write_str(
                 "disturbed runs could not be told from others (no steady clock, or runs are not pinned)",
             ),

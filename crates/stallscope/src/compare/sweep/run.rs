@@ -21,8 +21,10 @@ use crate::compare::amounts::{Amounts, NoAmounts, measured};
 use crate::compare::layouts::AS_BUILT;
 use crate::compare::neighbours::Guard;
 use crate::compare::schedule::shuffle;
+use crate::compare::warning::take_turns;
 use crate::machine::Machine;
 use crate::trace::child::{ChildError, FixedAddresses, Launch, Limits, Streams, resolve_program};
+use crate::trace::look::Seen;
 
 /// Bytes of environment that placements of the stack are drawn from, a page of 16-byte steps.
 const STACK_STEPS: u64 = 256;
@@ -94,8 +96,15 @@ pub fn sweep(
     let mut known = plan.same_code(&cells);
     known.iter().for_each(|note| progress(Stage::Known(note.clone())));
     let ready = plan.ready(&cells)?;
+    let mut threads = 0;
     for one in &ready {
-        plan.run(one, 0, interrupt)?;
+        let mut seen = Seen::default();
+        plan.run(one, 0, Some(&mut seen), interrupt)?;
+        threads = threads.max(seen.threads);
+    }
+    if take_turns(settings.cpus.as_ref(), &[threads]) {
+        known.push(SweepNote::ThreadsOnOneProcessor { threads });
+        known.last().into_iter().for_each(|note| progress(Stage::Known(note.clone())));
     }
     // Another sweep may share the cache.
     cells.iter().try_for_each(CellRecord::check)?;
@@ -442,6 +451,7 @@ impl<'a> Plan<'a> {
         &self,
         one: &Ready,
         padding: usize,
+        seen: Option<&mut Seen>,
         interrupt: &AtomicBool,
     ) -> Result<Amounts, SweepError> {
         let unmeasured = |what| SweepError::Unmeasured { cell: self.name(one), what };
@@ -449,7 +459,7 @@ impl<'a> Plan<'a> {
             &self.launch(one, padding),
             &self.limits(interrupt),
             &self.settings.measure,
-            None,
+            seen,
         );
         let (exit, amounts) = result.map_err(|cause| match cause {
             NoAmounts::Child(ChildError::Interrupted) => SweepError::Interrupted,
@@ -486,7 +496,7 @@ impl<'a> Plan<'a> {
         interrupt: &AtomicBool,
     ) -> Result<SweepRun, SweepError> {
         let time = self.settings.operations_in_ms.map(Duration::from_millis);
-        let run = || Amounts::in_time(time, || self.run(one, padding, interrupt));
+        let run = || Amounts::in_time(time, || self.run(one, padding, None, interrupt));
         let (amounts, repeats) = match guard {
             Some(guard) => guard.watch(run)?,
             None => (run()?, 0),
