@@ -89,7 +89,10 @@ pub fn to_update(context: &Context) -> anyhow::Result<Option<(PathBuf, Design)>>
     let fresh = Design::of_machine(&machine);
     let ours = |p: &Design| p.environment.as_ref().is_none_or(|e| e.key == machine.profile_key());
     let profile = match parse(&path) {
-        Ok(Some(profile)) if ours(&profile) => profile,
+        Ok(Some(profile)) if ours(&profile) => {
+            // What this processor was taken for may be corrected since.
+            Design { microarchitecture: machine.microarchitecture, ..profile }
+        }
         // Another processor's prices have no business in this one's profile.
         Ok(_) => fresh,
         Err(Trouble::Profile(error @ ProfileError::TooNew { .. })) => {

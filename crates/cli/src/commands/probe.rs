@@ -153,6 +153,7 @@ fn screen(report: &ProbeReport) -> String {
     match report {
         ProbeReport::Clock(report) => clock::screen(report),
         ProbeReport::CodeAlignment(report) => front_end::alignment(report),
+        ProbeReport::DataCaches(report) => memory::data_caches(report),
         ProbeReport::IcacheSets(report) => front_end::sets(report),
         ProbeReport::IcacheSync(report) => memory::sync(report),
         ProbeReport::StoreElimination(report) => memory::elimination(report),

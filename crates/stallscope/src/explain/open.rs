@@ -1,7 +1,8 @@
 //! What an explanation leaves open, said as plainly as what it found.
 
-use super::{Conclusion, Explanation, FunctionRow, ObjectCode, Place};
+use super::{Conclusion, Explanation, FunctionRow, Ledger, ObjectCode, Place};
 use crate::machine::{Design, PriceOrigin};
+use crate::sim::core::Mechanism;
 use crate::trace::sample::SampleError;
 
 /// Rows outside the cause's function that are named.
@@ -23,19 +24,24 @@ pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<S
     let Some(cause) = explanation.causes.first() else {
         return match explanation.ledgers.iter().find(|ledger| ledger.named().is_some()) {
             Some(ledger) => elsewhere(explanation, &ledger.place),
-            None => without_cause(explanation),
+            None => without_cause(explanation, profile),
         };
     };
-    let priced = match profile.store_forward_blocked_cycles.origin {
-        PriceOrigin::Probed { .. } => "",
-        _ => " (run `stallscope probe store-forwarding` for this machine's own price)",
-    };
-    let mut open = vec![format!(
-        "how much of the difference it accounts for is not known: what a blocked load costs depends \
-         on what runs beside it; {}{priced}",
-        profile.blocked_load_sentence()
-    )];
-    open.extend(elsewhere(explanation, &cause.finding.site.function));
+    let function = &cause.finding.site.function;
+    let is_predicted = |ledger: &Ledger| ledger.place == *function && ledger.agrees;
+    let mut open = Vec::new();
+    if !explanation.ledgers.iter().any(is_predicted) {
+        let priced = match profile.store_forward_blocked_cycles.origin {
+            PriceOrigin::Probed { .. } => "",
+            _ => " (run `stallscope probe store-forwarding` for this machine's own price)",
+        };
+        open.push(format!(
+            "how much of the difference it accounts for is not known: what a blocked load costs depends \
+             on what runs beside it; {}{priced}",
+            profile.blocked_load_sentence()
+        ));
+    }
+    open.extend(elsewhere(explanation, function));
     open
 }
 
@@ -58,7 +64,7 @@ fn elsewhere(explanation: &Explanation, place: &str) -> Vec<String> {
         .collect()
 }
 
-fn without_cause(explanation: &Explanation) -> Vec<String> {
+fn without_cause(explanation: &Explanation, profile: &Design) -> Vec<String> {
     if explanation.conclusion == Conclusion::Kernel {
         return vec![
             "which system calls or pages these are was not looked for (strace -c, perf trace)"
@@ -72,11 +78,23 @@ fn without_cause(explanation: &Explanation) -> Vec<String> {
                 .to_owned(),
         ];
     }
-    let mut open = vec![
+    let mut open = Vec::new();
+    let disagree = explanation.ledgers.iter().find(|ledger| !ledger.agrees);
+    if let Some(ledger) = disagree
+        && profile.data_miss_cycles.is_none()
+        && ledger.lines.iter().any(|line| line.mechanism == Mechanism::DataCacheMisses)
+    {
+        open.push(
+            "the model counts data cache misses at published latencies, and machines differ in them: \
+             `stallscope probe data-caches` measures this one's"
+                .to_owned(),
+        );
+    }
+    open.push(
         "no known mechanism was found in the code that is hot and differs; what there is to see \
          is where the difference lies"
             .to_owned(),
-    ];
+    );
     let Some(row) = explanation.rows.first() else { return open };
     match &row.place {
         Place::Object { name, code: ObjectCode::Differs { paths: [before, after], .. } }

@@ -259,6 +259,9 @@ impl Design {
         if let Some(walk) = &self.page_walk_cycles {
             shape.tlb_cycles[1] = middle(walk);
         }
+        if let Some(pages) = self.data_tlb_pages {
+            shape.tlb_pages = shape.tlb_pages.map(|tabled| tabled.min(pages));
+        }
         Sourced::tabled(known.then_some(shape.clone()), shape)
     }
 

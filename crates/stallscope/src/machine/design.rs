@@ -207,6 +207,9 @@ pub struct Design {
     /// What a load pays for a page walk; absent where nobody measured it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_walk_cycles: Option<PriceRange>,
+    /// Pages that the data TLBs hold at the most, where a probe found that to be less than the table says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_tlb_pages: Option<u32>,
     /// Whether the erratum on jumps at 32-byte boundaries applies, by family, model and stepping;
     /// absent for a design from the table. Ask [`Design::jump_erratum`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -354,6 +357,7 @@ impl Design {
             data_cache_bytes: None,
             data_miss_cycles: None,
             page_walk_cycles: None,
+            data_tlb_pages: None,
             jump_erratum: None,
             loop_window: None,
             forwarding_rule,

@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod code_alignment;
+pub mod data_caches;
 mod emit;
 #[cfg(test)]
 mod fake;
@@ -173,6 +174,7 @@ macro_rules! registry {
 registry! {
     clock => Clock(ClockReport);
     code_alignment => CodeAlignment(AlignmentReport);
+    data_caches => DataCaches(DataCacheReport);
     icache_sets => IcacheSets(IcacheReport);
     icache_sync => IcacheSync(SyncReport);
     store_elimination => StoreElimination(EliminationReport);

@@ -1,11 +1,38 @@
-//! The screens of the probes about writing: `store-elimination` and `icache-sync`.
+//! The screens of the probes about memory: `data-caches`, `icache-sync` and `store-elimination`.
 
 use stallscope::model::Measurement;
+use stallscope::probes::data_caches::Chain;
 use stallscope::probes::icache_sync::{METHODS, SIZES, SyncCell};
 use stallscope::probes::store_elimination::{CountedEvent, Fill, RegionReport};
-use stallscope::probes::{EliminationReport, SyncReport};
+use stallscope::probes::{DataCacheReport, EliminationReport, SyncReport};
 
 use super::page::{LABEL, Page, event, lacks};
+
+/// The page of `data-caches`.
+pub fn data_caches(report: &DataCacheReport) -> String {
+    let mut page = Page::default();
+    page.head(&report.protocol);
+    page.blank();
+    for chain in &report.chains {
+        let what = match chain.chain {
+            Chain::First => "first level",
+            Chain::Second => "second level",
+            Chain::Third => "third level",
+            Chain::ThirdByPages => "third, by pages",
+            Chain::Memory => "behind it",
+        };
+        let cycles = match &chain.cycles {
+            Some(m) => {
+                format!("{:6.1} cycles [{:.1}, {:.1}], {} samples", m.value, m.low, m.high, m.n)
+            }
+            None => "too few clean samples".to_owned(),
+        };
+        page.text += &format!("{what:<17}{:>8}  {cycles}\n", size(chain.table_bytes));
+    }
+    page.blank();
+    page.trust(&report.protocol);
+    page.text
+}
 
 /// The page of `store-elimination`.
 pub fn elimination(report: &EliminationReport) -> String {

@@ -1,0 +1,141 @@
+//! The probe `data-caches`: how long a load waits for each level of the data caches, and for a page walk.
+//!
+//! *Effect.* A load whose line is not in the first data cache waits for the level that has it; one whose page
+//! is in no TLB waits for a page walk as well. *Sign.* A chain of loads, each of which finds the place of the
+//! next, takes one latency a step. *Contrast.* Chains through tables that fit into one level and not into the
+//! one before. Inside a page the order is drawn by chance, so that no prefetcher follows it, and pages come
+//! one behind the other, so that their walks are shared out between 64 lines; the chain that jumps to
+//! another page at every step shows what walks cost. *Positive control.* Each level takes longer than the one
+//! before. *Negative control.* The first level takes what the tables of the clock allow: less than 12 cycles.
+//!
+//! What a guest is presented as its third level may be shared with neighbours that nobody inside sees: this
+//! measures what is left of it. Huge pages, where the kernel gives them, take the walks away.
+//! *Literature.* L. McVoy and C. Staelin, "lmbench" (1996); the articles of Chips and Cheese on latency.
+
+mod report;
+mod rig;
+
+pub use report::DataCacheReport;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::sampling::{GaveUp, Plan, Sampler};
+use super::{Bench, Probe, ProbeError, ProbeReport};
+
+/// Its id, and the origin of its prices.
+pub const ID: &str = "data-caches";
+
+/// What a chain of loads runs through.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Chain {
+    /// A table in the first level.
+    First,
+    /// In the second level.
+    Second,
+    /// In the third.
+    Third,
+    /// As [`Chain::Third`], from page to page at every step.
+    ThirdByPages,
+    /// Behind all that one core can hope to keep.
+    Memory,
+}
+
+impl Chain {
+    /// All of them, in the order of their cases.
+    pub const ALL: [Self; 5] =
+        [Self::First, Self::Second, Self::Third, Self::ThirdByPages, Self::Memory];
+}
+
+const KIB: u64 = 1024;
+
+/// Sizes of the tables by chain, in bytes, for caches of these sizes.
+fn table_bytes(caches: Option<[u64; 3]>) -> [u64; Chain::ALL.len()] {
+    let [first, second, third] = caches.unwrap_or([32 * KIB, 512 * KIB, 8 * KIB * KIB]);
+    // So small that what the other chains touch between two visits leaves it where it is.
+    let in_second = 2 * first;
+    let in_third = (4 * second).min(third / 2).max(2 * second);
+    [first / 2, in_second, in_third, in_third, 64 * KIB * KIB]
+}
+
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: ID,
+    title: "latencies of the data caches, of memory and of page walks",
+    prices: true,
+    run,
+    wide: None,
+};
+
+fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+    use super::protocol::{PinnedCore, Protocol};
+    let core = PinnedCore::take(bench)?;
+    let protocol = Protocol::new(core.machine, core.cpu);
+    let tables = table_bytes(protocol.machine.data_cache_bytes());
+    let mut rig = rig::ChainRig::new(core.clock, tables, bench.seed);
+    let plan = Plan { rounds: 16, limit_ns: 2_000_000_000, ..Plan::new(bench.seed) };
+    let mut sampler = Sampler::new(&mut rig, Chain::ALL.len(), plan);
+    sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
+    let mut report = DataCacheReport::new(tables, &sampler.sampled(), protocol);
+    report.protocol.raw = bench.raw.then(|| sampler.raw());
+    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    Ok(ProbeReport::DataCaches(Box::new(report)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::clock::FakeClock;
+    use crate::machine::{Design, Machine, Microarchitecture, PriceOrigin, invented};
+    use crate::probes::fake::{FakeRig, quiet};
+    use crate::probes::{Protocol, UpdatesProfile};
+
+    fn report(clock: FakeClock, cycles: [f64; 5]) -> DataCacheReport {
+        let mut rig = FakeRig::new(clock, move |case| cycles[case]);
+        let mut sampler = Sampler::new(&mut rig, 5, Plan::new(3));
+        assert!(sampler.all(&mut rig, &AtomicBool::new(false)).is_ok());
+        let machine = Machine::from_facts(&invented::cascade_lake_guest());
+        DataCacheReport::new(table_bytes(None), &sampler.sampled(), Protocol::new(machine, 1))
+    }
+
+    #[test]
+    fn latencies_go_into_the_profile() {
+        let found = report(quiet(), [5.0, 14.0, 70.0, 110.0, 300.0]);
+        assert!(found.protocol.conclusive, "{}", found.protocol.verdict);
+        let mut design = Design::of(Microarchitecture::GoldenCove);
+        found.apply_to(&mut design);
+        let prices = design.data_miss_cycles.clone().unwrap();
+        assert!(prices.iter().all(|p| matches!(p.origin, PriceOrigin::Probed { .. })));
+        let core = design.core().value;
+        assert_eq!((core.miss_cycles, core.tlb_cycles[1]), ([14, 70, 300], 40));
+    }
+
+    #[test]
+    fn levels_in_the_wrong_order_say_nothing() {
+        for cycles in [[5.0, 14.0, 12.0, 110.0, 300.0], [25.0, 30.0, 70.0, 110.0, 300.0]] {
+            let found = report(quiet(), cycles);
+            assert!(!found.protocol.conclusive, "{}", found.protocol.verdict);
+            let before = Design::of(Microarchitecture::GoldenCove);
+            let mut after = before.clone();
+            found.apply_to(&mut after);
+            assert_eq!(after, before);
+        }
+    }
+
+    #[test]
+    fn tables_fit_where_they_must() {
+        let golden = [48 * KIB, 2048 * KIB, 480 * KIB * KIB];
+        for caches in
+            [[32 * KIB, 256 * KIB, 8192 * KIB], [32 * KIB, 1024 * KIB, 36 * KIB * KIB], golden]
+        {
+            let [first, second, third, pages, memory] = table_bytes(Some(caches));
+            assert!(first < caches[0] && caches[0] < second && second < caches[1], "{caches:?}");
+            assert!(caches[1] < third && third < caches[2] && third == pages && memory > third);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! From samples to latencies.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Chain, ID};
+use crate::machine::{Design, PriceOrigin, PriceRange, ProfileEnvironment};
+use crate::model::Measurement;
+use crate::probes::UpdatesProfile;
+use crate::probes::protocol::{Answer, Control, Protocol};
+use crate::probes::sampling::Sampled;
+
+/// More cycles than any first level takes.
+const FIRST_LEVEL_CYCLES: f64 = 12.0;
+
+/// What a page walk takes longer at least than a hit in the second TLB.
+const LEAST_WALK_CYCLES: f64 = 20.0;
+const PAGE_BYTES: u64 = 4096;
+
+/// One chain and what a step of it takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChainLatency {
+    /// Which.
+    pub chain: Chain,
+    /// Size of its table, in bytes.
+    pub table_bytes: u64,
+    /// Core cycles of one load; absent where too few samples were clean.
+    pub cycles: Option<Measurement>,
+}
+
+/// What the probe found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DataCacheReport {
+    /// How it was measured.
+    #[serde(flatten)]
+    pub protocol: Protocol,
+    /// In the order of [`Chain::ALL`].
+    pub chains: Vec<ChainLatency>,
+}
+
+impl DataCacheReport {
+    /// Joins samples into a report; a cell of `sampled` for each chain.
+    #[must_use]
+    pub fn new(tables: [u64; Chain::ALL.len()], sampled: &Sampled, mut protocol: Protocol) -> Self {
+        protocol.count(sampled);
+        let cells = sampled.cells.iter().map(|cell| cell.cycles.clone());
+        let chains: Vec<ChainLatency> = Chain::ALL
+            .into_iter()
+            .zip(tables)
+            .zip(cells)
+            .map(|((chain, table_bytes), cycles)| ChainLatency { chain, table_bytes, cycles })
+            .collect();
+        let mut report = Self { protocol, chains };
+        let of = |chain| report.latency(chain);
+        let longer = |a: &Measurement, b: &Measurement| b.low > a.high;
+        let levels = [
+            ("first and second level", Chain::First, Chain::Second),
+            ("second and third level", Chain::Second, Chain::Third),
+            ("third level and memory", Chain::Third, Chain::Memory),
+        ];
+        let mut controls: Vec<Control> = levels
+            .iter()
+            .map(|(what, a, b)| Control::compare("positive", what, of(*a), of(*b), longer))
+            .collect();
+        let first = of(Chain::First);
+        controls.push(Control::compare("negative", "first level", first, first, |a, _| {
+            a.value < FIRST_LEVEL_CYCLES
+        }));
+        let answer = match Chain::ALL.map(of) {
+            [Some(_), Some(second), Some(third), Some(_), Some(memory)] => Answer::Found(format!(
+                "a load takes {:.0} cycles out of the second level, {:.0} out of the third, {:.0} behind it",
+                second.value, third.value, memory.value
+            )),
+            _ => Answer::Open("too few clean samples".into()),
+        };
+        report.protocol.controls = controls;
+        report.protocol.conclude(answer);
+        report
+    }
+
+    /// What one step of a chain takes, in core cycles.
+    #[must_use]
+    pub fn latency(&self, chain: Chain) -> Option<&Measurement> {
+        self.chains.iter().find(|c| c.chain == chain)?.cycles.as_ref()
+    }
+}
+
+impl UpdatesProfile for DataCacheReport {
+    fn apply_to(&self, profile: &mut Design) {
+        let all = Chain::ALL.map(|chain| self.latency(chain));
+        let [_, Some(second), Some(third), Some(by_pages), Some(memory)] = all else { return };
+        if !self.protocol.conclusive {
+            return;
+        }
+        let price = |low: f64, high: f64, measured: Option<&Measurement>| PriceRange {
+            low_cycles: low,
+            high_cycles: high,
+            origin: PriceOrigin::Probed { probe: ID.to_owned() },
+            measured: measured.cloned(),
+        };
+        let of = |m: &Measurement| price(m.low, m.high, Some(m));
+        profile.data_miss_cycles = Some([of(second), of(third), of(memory)]);
+        let least = (by_pages.low - third.high).max(0.0);
+        profile.page_walk_cycles = Some(price(least, (by_pages.high - third.low).max(least), None));
+        // Where every step walks, the TLBs hold less than the table has pages.
+        let pages = self.chains.iter().find(|c| c.chain == Chain::ThirdByPages);
+        profile.data_tlb_pages = pages
+            .filter(|_| least > LEAST_WALK_CYCLES)
+            .map(|chain| (chain.table_bytes / PAGE_BYTES / 2) as u32);
+        profile.environment.get_or_insert_with(|| ProfileEnvironment::of(&self.protocol.machine));
+    }
+}
