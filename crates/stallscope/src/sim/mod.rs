@@ -10,13 +10,11 @@ pub mod jumps;
 pub mod l1i;
 mod pairs;
 mod places;
-mod price;
 mod report;
 pub mod store_buffer;
 
 pub use pairs::LoadPrice;
 pub use places::{Location, Places, site_at};
-pub use price::{IterationPrice, blocked_iteration};
 pub use report::{Models, TraceReport, TraceWindow};
 
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};

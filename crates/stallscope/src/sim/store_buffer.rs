@@ -9,7 +9,7 @@
 //!
 //! The model knows instructions, not cycles: a store counts as in flight while fewer than
 //! `depth` stores and `window_instructions` instructions lie behind it. So it gives counts and
-//! distances, and [`super::blocked_iteration`] gives the price.
+//! distances, and what they cost is told by [`super::core`].
 //! Literature: A. Fog, "The microarchitecture of Intel, AMD and VIA CPUs", store forwarding
 //! stalls; H. Wong, "Store-to-Load Forwarding and Memory Disambiguation in x86 Processors" (2014).
 
