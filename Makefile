@@ -37,7 +37,7 @@ build: setup ## Build target/release/stallscope
 
 .PHONY: demo
 demo: build cases ## Price a mechanism here, then explain the first story; a few minutes from a clone
-	target/release/stallscope probe --quiet store-forwarding
+	target/release/stallscope probe --quiet store-forwarding data-caches
 	target/release/stallscope explain $(DECODER)-19 $(DECODER)-16 \
 		--source-root $(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src -- strips
 

@@ -9,11 +9,11 @@ use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
     library_name,
 };
-use crate::machine::Design;
+use crate::machine::{CoreShape, Design};
 use crate::sim::core::account;
 use crate::sim::jumps::BlockCounts;
 use crate::trace::engine::{self, EngineError, Length, Recording, SelfCheck, Sink, Start, Window};
-use crate::trace::recorded::Writer;
+use crate::trace::recorded::{ReplayError, Writer};
 use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
 
 /// How long a window is that the model of the core is run on, and how long it may take.
@@ -40,7 +40,7 @@ pub trait Bench {
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError>;
 
     /// Follows a window of one run of an arm that starts after so much processor time, or else at its first
-    /// instruction, and runs the model of the core on it.
+    /// instruction, and runs the model of the core on it, once for each of `shapes`.
     ///
     /// # Errors
     /// Whatever the engine reports; [`EngineError::NeverStarted`] when the run is shorter.
@@ -49,7 +49,8 @@ pub trait Bench {
         arm: Arm,
         after: Option<Duration>,
         design: &Design,
-    ) -> Result<WindowCount, EngineError>;
+        shapes: &[CoreShape],
+    ) -> Result<Vec<WindowCount>, EngineError>;
 
     /// Follows one whole run of an arm and counts what it executes.
     ///
@@ -117,7 +118,8 @@ impl Bench for ProcessBench<'_> {
         arm: Arm,
         after: Option<Duration>,
         design: &Design,
-    ) -> Result<WindowCount, EngineError> {
+        shapes: &[CoreShape],
+    ) -> Result<Vec<WindowCount>, EngineError> {
         let window = Window {
             start: after.map_or(Start::Entry, Start::After),
             skip: 0,
@@ -132,22 +134,26 @@ impl Bench for ProcessBench<'_> {
             return Err(unsupported(what.clone()));
         }
         let recorded = writer.finish(&recording).map_err(|e| unsupported(e.to_string()))?;
-        let (_, accounts) = account(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
-        let mut count = WindowCount::default();
-        for (at, account) in accounts {
-            let found = recording.mappings.iter().find_map(|m| Some((m, m.offset_of(at)?)));
-            match found {
-                Some((mapping, offset)) if mapping.path == program => {
-                    count.program.push((offset, account));
-                }
-                found => {
-                    let path = found.map_or(Path::new(""), |(mapping, _)| &mapping.path);
-                    let sum = count.objects.entry(library_name(path)).or_default();
-                    *sum = sum.plus(&account);
+        let of_shape = |shape: &CoreShape| {
+            let (_, accounts) = account(&recorded, design, shape)?;
+            let mut count = WindowCount::default();
+            for (at, account) in accounts {
+                let found = recording.mappings.iter().find_map(|m| Some((m, m.offset_of(at)?)));
+                match found {
+                    Some((mapping, offset)) if mapping.path == program => {
+                        count.program.push((offset, account));
+                    }
+                    found => {
+                        let path = found.map_or(Path::new(""), |(mapping, _)| &mapping.path);
+                        let sum = count.objects.entry(library_name(path)).or_default();
+                        *sum = sum.plus(&account);
+                    }
                 }
             }
-        }
-        Ok(count)
+            Ok(count)
+        };
+        let counts: Result<Vec<_>, ReplayError> = shapes.iter().map(of_shape).collect();
+        counts.map_err(|e| unsupported(e.to_string()))
     }
 
     fn work(&mut self, arm: Arm) -> Result<WorkCount, EngineError> {

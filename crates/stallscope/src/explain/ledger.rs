@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::windows::ArmWindows;
+use super::windows::BothArms;
 use super::{FunctionRow, Place, Share, Whole};
 use crate::code::{DebugInfo, Image};
 use crate::compare::Arm;
@@ -34,6 +34,9 @@ const AGREEMENT: [f64; 2] = [0.6, 1.5];
 const LEAST_PART: [f64; 2] = [0.5, 0.6];
 /// The slow build must have so many times the events of the fast one, whole runs.
 const LEAST_RATIO: f64 = 1.5;
+/// Chains and units are named only where the slow build executes as many instructions as the fast one, or nearly:
+/// other code has other chains.
+const SAME_WORK: [f64; 2] = [0.9, 1.1];
 /// Lines below this part of the difference, in per cent, are not worth showing.
 const LEAST_SHOWN: f64 = 5.0;
 
@@ -66,6 +69,9 @@ pub struct Ledger {
     pub predicted: Share,
     /// The part that was measured there.
     pub measured: Share,
+    /// Whether the core was taken for one that serves loads of a place written alike while renaming: of the
+    /// ways that a design may do it, the one that comes nearest to what was measured.
+    pub renames_memory: bool,
     /// Whether the two agree well enough for the model to be believed.
     pub agrees: bool,
     /// The mechanisms with a part worth showing, largest first.
@@ -125,7 +131,7 @@ impl Side {
 /// The ledgers of the places that hold most of the difference.
 pub(super) fn ledgers(
     rows: &[FunctionRow],
-    windows: &[ArmWindows; 2],
+    windows: &[BothArms],
     images: &[Image; 2],
     debug: &[DebugInfo<'_>; 2],
     slow: Arm,
@@ -133,17 +139,18 @@ pub(super) fn ledgers(
 ) -> Vec<Ledger> {
     let hold_most =
         |row: &&FunctionRow| row.share_of_difference.percent.value >= super::cause::LEAST_PART;
-    let ledger = |row: &FunctionRow| {
+    let of_shape = |row: &FunctionRow, both: &BothArms| {
         let side = |arm: Arm| {
             let instructions = row.instructions.map_or(0, |both| both[arm.index()]);
-            Side::of(instructions, windows[arm.index()].in_place(arm, &row.place))
+            Side::of(instructions, both.arms[arm.index()].in_place(arm, &row.place))
         };
         let mut ledger = ledger(row, &[side(Arm::A), side(Arm::B)], slow, difference_ns)?;
+        ledger.renames_memory = both.renames_memory;
         let index = slow.index();
         if let Place::Function { before, after, .. } = &row.place
             && let Some(function) = [before, after][index]
         {
-            let insns = windows[index].insns(function.start, function.end());
+            let insns = both.arms[index].insns(function.start, function.end());
             for line in &mut ledger.lines {
                 let site = most(&insns, line.mechanism);
                 line.site = site.and_then(|at| site_at(&images[index], &debug[index], at));
@@ -151,7 +158,16 @@ pub(super) fn ledgers(
         }
         Some(ledger)
     };
-    rows.iter().filter(hold_most).take(MOST_PLACES).filter_map(ledger).collect()
+    // The shape that comes nearest to what was measured: what is not known of the core is not guessed.
+    let distance = |ledger: &Ledger| {
+        let predicted = ledger.predicted.percent.value / ledger.measured.percent.value;
+        if predicted > 0.0 { predicted.ln().abs() } else { f64::INFINITY }
+    };
+    let nearest = |row: &FunctionRow| {
+        let all = windows.iter().filter_map(|both| of_shape(row, both));
+        all.min_by(|a, b| distance(a).total_cmp(&distance(b)))
+    };
+    rows.iter().filter(hold_most).take(MOST_PLACES).filter_map(nearest).collect()
 }
 
 /// The instruction that has a mechanism most often, or takes longest.
@@ -207,12 +223,17 @@ fn ledger(row: &FunctionRow, sides: &[Side; 2], slow: Arm, difference_ns: f64) -
         .filter(|line| line.part.percent.value.abs() >= LEAST_SHOWN)
         .collect();
     lines.sort_by(|a, b| b.part.percent.value.total_cmp(&a.part.percent.value));
+    let ratio = sides[slow.index()].instructions / sides[1 - slow.index()].instructions;
+    let is_same_work = (SAME_WORK[0]..=SAME_WORK[1]).contains(&ratio);
     let can_be_named = |line: &LedgerLine| {
         let [here, there] = [slow.index(), 1 - slow.index()]
             .map(|arm| sides[arm].of_a_run(|account| account.events_of(line.mechanism) as f64)[0]);
         let least = LEAST_PART[usize::from(!line.mechanism.has_events())];
         let part = |percent: f64| percent / predicted.percent.value;
-        let happens_more = !line.mechanism.has_events() || here > LEAST_RATIO * there;
+        let happens_more = match line.mechanism.has_events() {
+            true => here > LEAST_RATIO * there,
+            false => is_same_work,
+        };
         happens_more
             && part(line.part.percent.value) >= least
             && part(line.part.percent.low) >= least / 2.0
@@ -235,6 +256,7 @@ fn ledger(row: &FunctionRow, sides: &[Side; 2], slow: Arm, difference_ns: f64) -
         cycles_per_instruction: [of_one(0), of_one(1)],
         predicted,
         measured,
+        renames_memory: false,
         agrees,
         lines,
     })
@@ -322,6 +344,9 @@ mod tests {
         let chains = Mechanism::LongChains;
         assert!(named([side(500, chains, 10, 0), side(1000, chains, 330, 0)]));
         assert!(!named([side(500, chains, 10, 0), side(1000, chains, 300, 0)]), "58 %");
+        let mut more = side(1000, chains, 330, 0);
+        more.instructions *= 1.2;
+        assert!(!named([side(500, chains, 10, 0), more]), "other code has other chains");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod processor;
 mod rows;
 mod share;
 pub mod simulate;
+mod summary;
 mod windows;
 mod work;
 
@@ -99,6 +100,8 @@ pub struct Explanation {
     pub comparison: Comparison,
     /// How it ended.
     pub conclusion: Conclusion,
+    /// The cause in one sentence, to be pasted; absent when there is nothing to explain.
+    pub summary: Option<String>,
     /// The arm that takes longer, when one does.
     pub slow_arm: Option<Arm>,
     /// The two program files.
@@ -163,6 +166,7 @@ pub fn explain(
     let matches = match_functions(&images[0], &images[1]);
     let mut explanation = Explanation {
         conclusion: Conclusion::NothingToExplain,
+        summary: None,
         slow_arm: slow_arm(&comparison),
         census: ChangeCounts::of(&matches),
         heat: None,
@@ -182,6 +186,8 @@ pub fn explain(
     explanation.conclusion = Conclusion::NoMechanism;
     let time = ProcessorTime::of(&explanation.comparison);
     if let Some(why) = time.why_not_located(slow) {
+        // In waiting, or open: `why` is the answer.
+        explanation.summary = Some(why.clone());
         explanation.unexplained.push(why);
         return Ok(explanation);
     }
@@ -189,6 +195,7 @@ pub fn explain(
         Err(ExplainError::Sample { cause: cause @ SampleError::NoEngine { .. }, .. }) => {
             explanation.conclusion = Conclusion::NotLocated;
             explanation.unexplained.push(open::not_located(&cause));
+            explanation.summary = summary::summary(&explanation);
             return Ok(explanation);
         }
         heats => heats?,
@@ -223,8 +230,12 @@ pub fn explain(
             }
             let rows = &explanation.rows;
             let candidates = cause::find(&images, &debug, &heats, rows, slow, profile, text);
-            let windows = windows.as_ref().map_err(ToString::to_string);
-            counts::confirm(candidates, windows, &explanation.ledgers)
+            // What is blocked is nearly the same for all shapes of a core.
+            let first = windows.as_ref().map_err(ToString::to_string);
+            let first = first.and_then(|all| {
+                all.first().map(|both| &both.arms).ok_or_else(|| "there is no window".to_owned())
+            });
+            counts::confirm(candidates, first, &explanation.ledgers)
         }
     };
     explanation.causes = causes;
@@ -252,6 +263,7 @@ pub fn explain(
         }
     }
     explanation.heat = Some(heats.map(|h| h.summary));
+    explanation.summary = summary::summary(&explanation);
     Ok(explanation)
 }
 

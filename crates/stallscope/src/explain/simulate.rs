@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Bench, WindowCount, WorkCount};
 use crate::compare::simulate::SimulatedMachine;
 use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
-use crate::machine::Design;
+use crate::machine::{CoreShape, Design};
 use crate::model::FileOffset;
 use crate::trace::child::{Exit, Output, Status};
 use crate::trace::engine::EngineError;
@@ -44,10 +44,11 @@ impl Bench for InventedBench {
         arm: Arm,
         after: Option<Duration>,
         _design: &Design,
-    ) -> Result<WindowCount, EngineError> {
+        shapes: &[CoreShape],
+    ) -> Result<Vec<WindowCount>, EngineError> {
         let count = self.counts[arm.index()].clone();
         match (count, after) {
-            (Some(count), None) => Ok(count),
+            (Some(count), None) => Ok(vec![count; shapes.len()]),
             (Some(_), Some(_)) => Err(EngineError::NeverStarted("it is shorter".into())),
             (None, _) => Err(EngineError::Forbidden("ptrace is forbidden".into())),
         }

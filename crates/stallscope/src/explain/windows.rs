@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Bench, Place};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
-use crate::machine::Design;
+use crate::machine::{CoreShape, Design};
 use crate::model::{FileOffset, Svma};
 use crate::sim::core::Account;
 use crate::trace::engine::EngineError;
@@ -79,7 +79,25 @@ impl ArmWindows {
     }
 }
 
-/// Follows windows of both arms; the inner error says why there are none.
+/// The windows of both arms, as one shape of the core runs them.
+pub(super) struct BothArms {
+    /// Whether that shape serves loads while renaming.
+    pub renames_memory: bool,
+    /// By arm.
+    pub arms: [ArmWindows; 2],
+}
+
+/// The shapes that the core may have: whether a load is served while renaming depends on more than is
+/// published, so a design that can is modelled both ways.
+fn shapes(design: &Design) -> Vec<CoreShape> {
+    let shape = design.core().value;
+    let mut without = shape.clone();
+    without.renames_memory = false;
+    if shape.renames_memory { vec![shape, without] } else { vec![shape] }
+}
+
+/// Follows windows of both arms, once for each shape that the core may have; the inner error says why there
+/// are none.
 ///
 /// # Errors
 /// Only when the user wants an end.
@@ -89,28 +107,38 @@ pub(super) fn follow(
     run_ns: [f64; 2],
     design: &Design,
     progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<[ArmWindows; 2], EngineError>, EngineError> {
+) -> Result<Result<Vec<BothArms>, EngineError>, EngineError> {
     let count = WINDOWS[usize::from(run_ns[0].max(run_ns[1]) > SHORT_RUN_NS)];
-    let mut arms = [ArmWindows::default(), ArmWindows::default()];
+    let shapes = shapes(design);
+    let both = |shape: &CoreShape| BothArms {
+        renames_memory: shape.renames_memory,
+        arms: [ArmWindows::default(), ArmWindows::default()],
+    };
+    let mut all: Vec<BothArms> = shapes.iter().map(both).collect();
     for n in 0..count {
         for arm in [Arm::A, Arm::B] {
             progress((2 * n + arm.index()) as u32, 2 * count as u32);
             let part = (n as f64 + 0.5) / count as f64;
             let after = Duration::from_nanos((run_ns[arm.index()] * part) as u64);
-            let window = match bench.window(arm, Some(after), design) {
+            let windows = match bench.window(arm, Some(after), design, &shapes) {
                 // Shorter than it was, or never in its own code when it was looked at.
-                Err(EngineError::NeverStarted(_)) if n == 0 => bench.window(arm, None, design),
+                Err(EngineError::NeverStarted(_)) if n == 0 => {
+                    bench.window(arm, None, design, &shapes)
+                }
                 Err(EngineError::NeverStarted(_)) => continue,
-                window => window,
+                windows => windows,
             };
-            match window {
-                Ok(window) => arms[arm.index()].add(&images[arm.index()], window),
+            let windows = match windows {
+                Ok(windows) => windows,
                 Err(error) if is_interrupt(&error) => return Err(error),
                 Err(error) => return Ok(Err(error)),
+            };
+            for (both, window) in all.iter_mut().zip(windows) {
+                both.arms[arm.index()].add(&images[arm.index()], window);
             }
         }
     }
-    Ok(Ok(arms))
+    Ok(Ok(all))
 }
 
 impl ArmWindows {

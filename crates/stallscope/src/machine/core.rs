@@ -103,6 +103,8 @@ pub struct CoreShape {
     pub renames_memory: bool,
     /// From the resolution of a mispredicted branch to the dispatch of what is right.
     pub mispredict_cycles: u8,
+    /// Page walks that are made at a time.
+    pub page_walkers: u32,
     /// Lines that are fetched at a time.
     pub fill_buffers: u32,
     /// Size of the data caches of the three levels, in bytes.
@@ -279,6 +281,7 @@ impl Design {
             forward_cycles: 5,
             renames_memory: false,
             mispredict_cycles: 17,
+            page_walkers: 2,
             fill_buffers: 12,
             cache_bytes: [48 * KIB, 1280 * KIB, 24 * KIB * KIB],
             miss_cycles: [14, 70, 280],
@@ -295,6 +298,7 @@ impl Design {
                     loads_per_cycle: 3,
                     renames_memory: true,
                     mispredict_cycles: 16,
+                    page_walkers: 4,
                     fill_buffers: 16,
                     cache_bytes: [48 * KIB, 2 * KIB * KIB, 32 * KIB * KIB],
                     miss_cycles: [15, 75, 330],
@@ -336,6 +340,7 @@ impl Design {
                         forward_cycles: 7,
                         renames_memory: m >= M::Zen2 && m != M::Zen3,
                         mispredict_cycles: if is_old { 16 } else { 13 },
+                        page_walkers: if is_old { 2 } else { 6 },
                         fill_buffers: 24,
                         cache_bytes: [
                             if is_new { 48 } else { 32 } * KIB,

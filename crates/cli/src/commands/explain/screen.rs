@@ -23,7 +23,9 @@ const NO_LABEL: &str = "         ";
 /// The whole answer as text.
 pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
     let comparison = &explanation.comparison;
-    let mut out = verdict(comparison) + "\n" + &arms(comparison) + "\n";
+    let mut out = verdict(comparison) + "\n";
+    out += &explanation.summary.as_ref().map(|s| wrap("cause    ", s) + "\n").unwrap_or_default();
+    out += &(arms(comparison) + "\n");
     out += &explanation.work.as_ref().map(work).unwrap_or_default();
     out += &kernel(explanation);
     let named = explanation.ledgers.iter().find(|ledger| ledger.named().is_some());
@@ -54,7 +56,8 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
     for ledger in &explanation.ledgers {
         out += &ledger_text(ledger);
     }
-    for open in &explanation.unexplained {
+    let told = |open: &&String| explanation.summary.as_ref() != Some(*open);
+    for open in explanation.unexplained.iter().filter(told) {
         out += &wrap("open     ", open);
     }
     if let Some(heat) = &explanation.heat {

@@ -112,7 +112,10 @@ mod tests {
         let prices = design.data_miss_cycles.clone().unwrap();
         assert!(prices.iter().all(|p| matches!(p.origin, PriceOrigin::Probed { .. })));
         let core = design.core().value;
-        assert_eq!((core.miss_cycles, core.tlb_cycles[1]), ([14, 70, 300], 40));
+        let about = |cycles: u32, of: u32| cycles.abs_diff(of) <= 2;
+        let [second, third, memory] = core.miss_cycles;
+        assert!(about(second, 14) && about(third, 70) && about(memory, 300), "{core:?}");
+        assert!(about(core.tlb_cycles[1], 40), "{core:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Core, Mechanism, Program, WindowCode};
-use crate::machine::Design;
+use crate::machine::{CoreShape, Design};
 use crate::model::Avma;
 use crate::sim::Places;
 use crate::trace::engine::Recording;
@@ -53,21 +53,22 @@ impl Account {
     }
 }
 
-/// Runs a recorded window through the core of `design`, whole and without each mechanism: every instruction
-/// with its account.
+/// Runs a recorded window through a core of this shape, with the rules and prices of `design`, whole and without
+/// each mechanism: every instruction with its account.
 ///
 /// # Errors
 /// When the recording cannot be read.
 pub fn account(
     recorded: &[u8],
     design: &Design,
+    shape: &CoreShape,
 ) -> Result<(Recording, Vec<(Avma, Account)>), ReplayError> {
     let mut code = WindowCode::default();
     let recording = replay(recorded, &mut code)?;
     let mut places = Places::new(recording.mappings.clone());
     let program = code.decode(design.fusion().value, |at, bytes| places.x86_code(at, bytes));
     let warm_up = recording.instructions / WARM_UP;
-    let run = |without| run_without(recorded, design, &program, without, warm_up);
+    let run = |without| run_without(recorded, (design, shape), &program, without, warm_up);
     let variants: Vec<Option<Mechanism>> =
         std::iter::once(None).chain(Mechanism::ALL.map(Some)).collect();
     let cores: Vec<Core<'_>> = variants.into_par_iter().map(run).collect::<Result<_, _>>()?;
@@ -86,12 +87,12 @@ pub fn account(
 
 fn run_without<'a>(
     recorded: &[u8],
-    design: &Design,
+    (design, shape): (&Design, &CoreShape),
     program: &'a Program,
     without: Option<Mechanism>,
     warm_up: u64,
 ) -> Result<Core<'a>, ReplayError> {
-    let mut core = Core::new(design, program, without, warm_up);
+    let mut core = Core::new(design, shape, program, without, warm_up);
     replay(recorded, &mut core)?;
     Ok(core)
 }

@@ -86,6 +86,8 @@ pub(super) struct DataCaches {
     /// Latencies beyond that of the first level.
     beyond_cycles: [u64; 3],
     tlb_cycles: [u64; 2],
+    /// When each of the walkers is free.
+    walkers: Vec<u64>,
     /// Where lines come from that were never seen.
     first_touch: Level,
     /// When the next line can come from each level behind the first.
@@ -115,6 +117,7 @@ impl DataCaches {
             tlbs: shape.tlb_pages.map(|pages| Sets::new(u64::from(pages), 8)),
             beyond_cycles: shape.miss_cycles.map(beyond),
             tlb_cycles: shape.tlb_cycles.map(u64::from),
+            walkers: vec![0; shape.page_walkers.max(1) as usize],
             first_touch,
             next_line: [0; 3],
             fills: vec![0; shape.fill_buffers.max(1) as usize],
@@ -153,7 +156,12 @@ impl DataCaches {
             return (at + self.tlb_cycles[0], false);
         }
         self.tlbs[1].insert(page, 0);
-        (at + self.tlb_cycles[1], true)
+        let walker = self.walkers.iter_mut().min_by_key(|free_at| **free_at);
+        let done = walker.map_or(at, |free_at| {
+            *free_at = at.max(*free_at) + self.tlb_cycles[1];
+            *free_at
+        });
+        (done, true)
     }
 
     /// When a line that is not in the first level can be there, and from where.

@@ -186,26 +186,26 @@ struct State {
 }
 
 impl<'a> Core<'a> {
-    /// A core of this design that never saw the program before; the first `warm_up` instructions are run
+    /// A core of this shape, with the rules and prices of `design`, that never saw the program before; the first `warm_up` instructions are run
     /// and not accounted.
     #[must_use]
     pub fn new(
         design: &Design,
+        shape: &CoreShape,
         program: &'a Program,
         without: Option<Mechanism>,
         warm_up: u64,
     ) -> Self {
-        let shape = design.core().value;
         let middle = |low: f64, high: f64| ((low + high) / 2.0).round().clamp(0.0, 1000.0) as u64;
         let blocked = &design.store_forward_blocked_cycles;
         let split = design.line_split_price();
         Self {
-            state: State::new(&shape, program.lines),
+            state: State::new(shape, program.lines),
             rule: design.forwarding_rule,
             blocked_cycles: middle(blocked.low_cycles, blocked.high_cycles),
             split_cycles: middle(split.low_cycles, split.high_cycles),
             strings: [design.string_move_costs(), design.string_store_costs()],
-            shape,
+            shape: shape.clone(),
             program,
             without,
             warm_up,

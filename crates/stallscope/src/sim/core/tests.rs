@@ -41,7 +41,7 @@ fn run(kernel: &Kernel<'_>, without: Option<Mechanism>) -> (f64, [u64; Mechanism
     let mut design = Design::of(Microarchitecture::GoldenCove);
     (design.store_forward_cycles, design.line_split_cycles) = (None, None);
     let warm_up = ITERATIONS / 4 * kernel.insns.len() as u64;
-    let mut core = Core::new(&design, &program, without, warm_up);
+    let mut core = Core::new(&design, &design.core().value, &program, without, warm_up);
     (0..ITERATIONS).for_each(|n| core.run(BlockId(0), &(kernel.accesses)(n)));
     let iterations = core.instructions() as f64 / kernel.insns.len() as f64;
     let mut events = [0; Mechanism::ALL.len()];
@@ -165,7 +165,7 @@ fn a_branch_by_chance_is_mispredicted_half_of_the_time() {
     let program = code.decode(Fusion::SandyBridge, bytes);
     let design = Design::of(Microarchitecture::GoldenCove);
     let mispredicted = |without: Option<Mechanism>| {
-        let mut core = Core::new(&design, &program, without, 0);
+        let mut core = Core::new(&design, &design.core().value, &program, without, 0);
         let mut state = 7_u64;
         for _ in 0..4000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
