@@ -53,15 +53,22 @@ impl Account {
     }
 }
 
-/// Runs a recorded window through the core of `design`, whole and without each mechanism: every instruction
-/// with its account.
+/// A window by the model.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    /// How the recording ended.
+    pub recording: Recording,
+    /// Every instruction that was executed behind the warm-up.
+    pub insns: Vec<(Avma, Account)>,
+    /// Executions of instructions whose bytes could not be read: they were taken for additions.
+    pub unread_executions: u64,
+}
+
+/// Runs a recorded window through the core of `design`, whole and without each mechanism.
 ///
 /// # Errors
 /// When the recording cannot be read.
-pub fn account(
-    recorded: &[u8],
-    design: &Design,
-) -> Result<(Recording, Vec<(Avma, Account)>), ReplayError> {
+pub fn account(recorded: &[u8], design: &Design) -> Result<Accounts, ReplayError> {
     let mut code = WindowCode::default();
     let recording = replay(recorded, &mut code)?;
     let mut places = Places::new(recording.mappings.clone());
@@ -72,6 +79,9 @@ pub fn account(
         std::iter::once(None).chain(Mechanism::ALL.map(Some)).collect();
     let cores: Vec<Core<'_>> = variants.into_par_iter().map(run).collect::<Result<_, _>>()?;
     let (whole, others) = cores.split_at(1);
+    let executions =
+        |op: &usize| whole.iter().map(|core| core.accounts[*op].executions).sum::<u64>();
+    let unread_executions = program.unread.iter().map(executions).sum();
     let accounts =
         whole.iter().flat_map(Core::accounts).enumerate().filter(|(_, (_, a))| a.executions > 0);
     let accounts = accounts.map(|(op, (at, account))| {
@@ -81,7 +91,7 @@ pub fn account(
         }
         (at, Account { cycles_without, ..*account })
     });
-    Ok((recording, accounts.collect()))
+    Ok(Accounts { recording, insns: accounts.collect(), unread_executions })
 }
 
 fn run_without<'a>(

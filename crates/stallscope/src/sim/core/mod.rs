@@ -23,6 +23,7 @@ mod memory;
 mod ops;
 mod predictor;
 mod program;
+mod report;
 mod slots;
 
 use std::fmt;
@@ -30,8 +31,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use account::{Account, account};
+pub use account::{Account, Accounts, account};
 pub use program::{Program, WindowCode};
+pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 
 use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
 use crate::model::Avma;
@@ -394,7 +396,7 @@ impl<'a> Core<'a> {
         if access.size_bytes > WIDEST_BYTES {
             return done;
         }
-        match self.from_stores(number, op, access, start) {
+        match self.serve(number, op, access, start) {
             Served::Renamed(at) => at,
             Served::At(at) => done.max(at),
         }
@@ -425,7 +427,7 @@ impl<'a> Core<'a> {
     }
 
     /// When the bytes are there that come from stores in flight; 0 where none do.
-    fn from_stores(&mut self, number: u32, op: &Op, access: &MemoryAccess, start: u64) -> Served {
+    fn serve(&mut self, number: u32, op: &Op, access: &MemoryAccess, start: u64) -> Served {
         let (low, high) = (access.address.0, access.address.0 + u64::from(access.size_bytes));
         let in_flight =
             |at: u64| self.state.store_lines[(at / LINE_BYTES) as usize % STORE_LINES] > start;
@@ -522,7 +524,7 @@ impl<'a> Core<'a> {
             done = done.max(self.fetch(number, access, dispatched));
             if access.kind == AccessKind::Load && access.size_bytes <= WIDEST_BYTES {
                 let (Served::Renamed(at) | Served::At(at)) =
-                    self.from_stores(number, op, access, dispatched);
+                    self.serve(number, op, access, dispatched);
                 done = done.max(at + cycles);
             }
         }
