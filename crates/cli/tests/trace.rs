@@ -97,6 +97,52 @@ fn the_output_is_the_commands_own_and_the_report_is_beside_it() {
 }
 
 #[test]
+fn cycles_of_a_window_are_those_of_its_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    program(here);
+    let shared = ["trace", "--cycles", "--as", "golden-cove", "--json"];
+    let live = ["live.json", "--record", "run.trace", "--function", "work", "--window", "4"];
+    let live = [&shared[..], &live, &["--engine", "step", "--", "./ring"]].concat();
+    let output = run(here, &live);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for part in
+        ["an instruction", "a call", "nothing here was measured", "blocked loads", "left out"]
+    {
+        assert!(said.contains(part), "lacks `{part}`: {said}");
+    }
+    let traced = result(here, "live.json");
+    let cycles = &traced["cycles"];
+    assert_eq!(cycles["waits"][0]["mechanism"], "blocked_loads", "{cycles}");
+    assert_eq!(cycles["calls"], 4);
+    assert_eq!(cycles["design"], "golden_cove");
+    let at = &cycles["waits"][0]["most_at"];
+    let place = traced["places"].as_array().unwrap().iter().find(|place| place["avma"] == *at);
+    assert_eq!(place.unwrap()["site"]["function"], "work");
+    assert!(cycles["functions"][0]["account"]["cycles"].as_u64() > Some(0));
+    let parts = |name: &str| cycles["insns"][0]["account"][name].as_array().unwrap().len();
+    assert_eq!([parts("cycles_without"), parts("events")], [9, 9]);
+    assert!(cycles["inputs"].as_array().unwrap().iter().all(|input| !input["origin"].is_null()));
+
+    let replayed = [&shared[..], &["again.json", "--replay", "run.trace"]].concat();
+    assert_eq!(run(here, &replayed).status.code(), Some(0));
+    let mut again = result(here, "again.json")["cycles"].clone();
+    // Nothing in a recording says that its window was asked for in calls.
+    assert_eq!([&again["calls"], &again["cycles_per_call"]], [&serde_json::Value::Null; 2]);
+    for name in ["calls", "cycles_per_call"] {
+        again[name] = cycles[name].clone();
+    }
+    assert_eq!(again, *cycles);
+
+    fs::remove_file(here.join("ring")).unwrap();
+    let gone = run(here, &[&shared[..], &["gone.json", "--replay", "run.trace"]].concat());
+    let said = String::from_utf8_lossy(&gone.stderr);
+    assert!(said.contains("no cycles: ") && said.contains("could not be read"), "{said}");
+    assert!(result(here, "gone.json")["cycles"].is_null());
+}
+
+#[test]
 fn what_cannot_be_traced_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let ring = program(folder.path());

@@ -135,9 +135,9 @@ impl Bench for ProcessBench<'_> {
         }
         let recorded = writer.finish(&recording).map_err(|e| unsupported(e.to_string()))?;
         let of_shape = |shape: &CoreShape| {
-            let (_, accounts) = account(&recorded, design, shape)?;
+            let accounts = account(&recorded, design, shape)?;
             let mut count = WindowCount::default();
-            for (at, account) in accounts {
+            for (at, account) in accounts.insns {
                 let found = recording.mappings.iter().find_map(|m| Some((m, m.offset_of(at)?)));
                 match found {
                     Some((mapping, offset)) if mapping.path == program => {

@@ -15,7 +15,7 @@ pub mod store_buffer;
 
 pub use pairs::LoadPrice;
 pub use places::{Location, Places, site_at};
-pub use report::{Models, TraceReport, TraceWindow};
+pub use report::{Modelled, Models, TraceReport, TraceWindow};
 
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 

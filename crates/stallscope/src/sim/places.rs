@@ -74,6 +74,17 @@ impl Places {
         }
     }
 
+    /// The file that is mapped at an address, and where in the process the function starts that holds it.
+    pub fn function_start(&mut self, address: Avma) -> (Option<PathBuf>, Option<Avma>) {
+        let Some((path, offset)) = self.locate(address) else { return (None, None) };
+        let start = self.object(&path).and_then(|image| {
+            let svma = image.svma_of(offset)?;
+            let into = svma.distance_from(image.function_at(svma)?.start)?;
+            Some(Avma(address.0.checked_sub(into)?))
+        });
+        (Some(path), start)
+    }
+
     /// What stands at these addresses, each named once, by address. Debug information of a file
     /// is read once for all addresses in it, and a function decoded once.
     pub fn places(&mut self, mut addresses: Vec<Avma>) -> Vec<Location> {

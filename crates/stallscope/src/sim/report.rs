@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::core::{Accounts, CycleReport};
 use super::jumps::{BlockCounts, JumpReport};
 use super::l1i::{InstructionCache, L1iReport, Replacement};
 use super::pairs::{self, LoadPrice};
@@ -51,8 +52,10 @@ pub struct TraceReport {
     pub jumps: JumpReport,
     /// What each of them costs on the design that is modelled; absent without the erratum.
     pub boundary_jump_cycles: Option<PriceRange>,
+    /// Cycles by the model of the core; absent where they were not asked for, or where a note says why.
+    pub cycles: Option<CycleReport>,
     /// What stands at the addresses above: of the loads blocked most often, their stores, the
-    /// lines of overfull sets and the jumps.
+    /// lines of overfull sets, the jumps, and what the cycles name.
     pub places: Vec<Location>,
     /// What the reader must know.
     pub notes: Vec<String>,
@@ -80,6 +83,15 @@ impl TraceReport {
     }
 }
 
+/// A window that was run through the model of the core, and how many calls it is of, if that is known.
+#[derive(Clone, Copy)]
+pub struct Modelled<'a> {
+    /// What the model says.
+    pub accounts: &'a Accounts,
+    /// Whole calls in the window.
+    pub calls: Option<u64>,
+}
+
 /// All models, fed with the same events.
 pub struct Models {
     store_buffer: StoreBuffer,
@@ -100,9 +112,15 @@ impl Models {
         }
     }
 
-    /// What they say of a finished recording, at the prices of `design`.
+    /// What they say of a finished recording, at the prices of `design`; with cycles, where the core was
+    /// modelled, too.
     #[must_use]
-    pub fn report(&self, recording: Recording, design: &Design) -> TraceReport {
+    pub fn report(
+        &self,
+        recording: Recording,
+        core: Option<Modelled<'_>>,
+        design: &Design,
+    ) -> TraceReport {
         let (self_check_passed, self_check) = match recording.self_check {
             SelfCheck::NotCompared => (None, None),
             SelfCheck::Equal(what) => (Some(true), Some(what)),
@@ -130,7 +148,11 @@ impl Models {
         let jumps = self.counts.jumps(self.fusion, |address, size| places.x86_code(address, size));
         let store_buffer = self.store_buffer.report();
         let l1i = self.l1i.as_ref().map(InstructionCache::report);
-        let named = places.places(addresses(&store_buffer, l1i.as_ref(), &jumps));
+        let cycles = core.map(|m| CycleReport::of(m.accounts, m.calls, design, &mut places));
+        let cycles = cycles.and_then(|cycles| cycles.map_err(|why| notes.push(why)).ok());
+        let mut named = addresses(&store_buffer, l1i.as_ref(), &jumps);
+        named.extend(cycles.iter().flat_map(CycleReport::addresses));
+        let named = places.places(named);
         let load_prices = pairs::prices(blocked(&store_buffer), &mut places, design);
         notes.extend(places.notes());
         TraceReport {
@@ -141,6 +163,7 @@ impl Models {
             l1i,
             jumps,
             boundary_jump_cycles: design.jump_at_boundary_price(),
+            cycles,
             places: named,
             notes,
         }

@@ -3,6 +3,8 @@
 //! The command's standard streams are the user's own, so its output is what it would be without us.
 //! What we have to say therefore goes to standard error.
 
+mod cycles;
+mod kept;
 pub(in crate::commands) mod progress;
 mod screen;
 pub(in crate::commands) mod start;
@@ -17,14 +19,15 @@ use clap::Args;
 use stallscope::code::{Architecture, CodeError, Image};
 use stallscope::foreign;
 use stallscope::model::Capability;
-use stallscope::sim::{Fan, Models};
+use stallscope::sim::{Fan, Modelled, Models};
 use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
 use stallscope::trace::engine::{
-    ENGINES, Engine, Length, Recording, Sink, Window, engine, preferred,
+    ENGINES, Ended, Engine, Length, Recording, Sink, Window, engine, preferred,
 };
 use stallscope::trace::recorded;
 
 use super::words;
+use crate::commands::trace::kept::Kept;
 use crate::commands::trace::progress::FollowProgress;
 use crate::context::{Context, Outcome};
 use crate::{output, profile, terminal};
@@ -35,6 +38,8 @@ Examples:
     stallscope trace -- ./program input.bin
   The third call of a function, whole
     stallscope trace --function decode --skip 2 --window 1 -- ./program
+  What that call waits for, in cycles, by a model of the core
+    stallscope trace --cycles --function decode --skip 2 --window 1 -- ./program
   What another processor would have made of the same run
     stallscope trace --function decode --record run.trace -- ./program
     stallscope trace --replay run.trace --as cascade-lake
@@ -63,7 +68,7 @@ pub struct TraceArgs {
           value_parser = clap::value_parser!(u64).range(1..))]
     window: Option<u64>,
     /// Follow N instructions, to the end of a block [default: as many as the engine follows in
-    /// some seconds]
+    /// some seconds; 5 million with --cycles]
     #[arg(long, value_name = "N", conflicts_with = "replay",
           value_parser = clap::value_parser!(u64).range(1..))]
     instructions: Option<u64>,
@@ -71,6 +76,9 @@ pub struct TraceArgs {
     /// qemu for a program of another processor]
     #[arg(long, value_name = "ENGINE", conflicts_with = "replay")]
     engine: Option<String>,
+    /// Say how many cycles the window takes and what it waits for, by a model of the core (x86-64 only)
+    #[arg(long)]
+    cycles: bool,
     /// Keep what was followed in FILE
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<PathBuf>,
@@ -89,19 +97,48 @@ pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     let chosen = profile::load(context)?;
     let mut models = Models::new(&chosen.design);
-    let (recording, title) = match &args.replay {
-        Some(file) => (replay(file, &mut models)?, format!("replay of {}", file.display())),
+    let followed = match &args.replay {
+        Some(file) => Followed::again(file, args.cycles, &mut models)?,
         None => follow(args, context, &mut models)?,
     };
-    let report = models.report(recording, &chosen.design);
+    let kept = followed.kept.as_deref();
+    let accounts =
+        kept.map(|recorded| cycles::model(recorded, &chosen.design, context)).transpose()?;
+    let core = accounts.as_ref().map(|accounts| Modelled { accounts, calls: followed.calls });
+    let report = models.report(followed.recording, core, &chosen.design);
     output::json(context, "trace", &report)?;
     if context.shows_screen() {
         terminal::print_to_stderr(&chosen.announcement());
         // Of no program's folder: a recording names the programs, and may come from elsewhere.
         let text = &mut context.source_text([])?;
-        terminal::print_to_stderr(&screen::screen(&report, &title, text));
+        terminal::print_to_stderr(&screen::screen(&report, &followed.title, text));
     }
     Ok(Outcome::Fine)
+}
+
+/// A window that the models were told.
+struct Followed {
+    recording: Recording,
+    /// What to call it on the screen.
+    title: String,
+    /// The window itself, for the model of the core.
+    kept: Option<Vec<u8>>,
+    /// Whole calls in it.
+    calls: Option<u64>,
+}
+
+impl Followed {
+    /// Out of a file.
+    fn again(file: &Path, keeps: bool, models: &mut dyn Sink) -> anyhow::Result<Self> {
+        let kept = keeps.then(|| kept::read(file)).transpose()?;
+        let recording = match &kept {
+            Some(bytes) => {
+                recorded::replay(&bytes[..], models).with_context(|| file.display().to_string())?
+            }
+            None => replay(file, models)?,
+        };
+        Ok(Self { recording, title: format!("replay of {}", file.display()), kept, calls: None })
+    }
 }
 
 /// A recording that is larger is not read: some two thousand million instructions.
@@ -115,18 +152,20 @@ pub(in crate::commands) fn replay(file: &Path, models: &mut dyn Sink) -> anyhow:
         .with_context(|| file.display().to_string())
 }
 
-/// Follows the command; the recording and what to call it on the screen.
-fn follow(
-    args: &TraceArgs,
-    context: &Context,
-    models: &mut Models,
-) -> anyhow::Result<(Recording, String)> {
+/// Follows the command.
+fn follow(args: &TraceArgs, context: &Context, models: &mut Models) -> anyhow::Result<Followed> {
     if context.json() == Some(Path::new("-")) {
         bail!("--json -: standard output is the command's own; name a file");
     }
     let [program, words @ ..] = args.command.as_slice() else { bail!("no command to run") };
     let program = resolve_program(program)?;
     let foreign = is_foreign(&program)?;
+    if foreign && args.cycles {
+        bail!(
+            "--cycles: the model of the core knows x86-64 only, which {} is not",
+            program.display()
+        );
+    }
     let engine = choose(args.engine.as_deref().or(foreign.then_some("qemu")))?;
     let launch = Launch {
         program: program.clone(),
@@ -148,7 +187,7 @@ fn follow(
     let length = match (args.window, args.instructions) {
         (Some(calls), _) => Length::Calls(calls),
         (None, Some(count)) => Length::Instructions(count),
-        (None, None) => Length::Instructions(usual_instructions(engine)),
+        (None, None) => Length::Instructions(usual_instructions(engine, args.cycles)),
     };
     let window = Window {
         start: found.start,
@@ -163,17 +202,23 @@ fn follow(
         Length::Instructions(count) => Some(count),
         Length::Calls(_) => None,
     };
+    let mut kept = args.cycles.then(Kept::writer);
     let mut progress = FollowProgress::new(context, instructions);
     let mut sinks: Vec<&mut dyn Sink> = vec![models, &mut progress];
     if let Some(file) = file {
         sinks.push(file);
+    }
+    if let Some(kept) = &mut kept {
+        sinks.push(kept);
     }
     let recording = engine.record(&launch, &window, limits, &mut Fan(sinks))?;
     if let (Some(file), Some(path)) = (file.take(), &args.record) {
         recorded::keep(file, &recording)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok((recording, found.title))
+    let kept = kept.map(|kept| kept::finish(kept, &recording)).transpose()?;
+    let calls = args.window.filter(|_| recording.ended == Ended::Length);
+    Ok(Followed { recording, title: found.title, kept, calls })
 }
 
 /// Whether the program is for another processor than this, and only an emulator can run it.
@@ -189,9 +234,13 @@ fn is_foreign(program: &Path) -> anyhow::Result<bool> {
     }
 }
 
-/// What an engine follows in some seconds.
-fn usual_instructions(engine: &dyn Engine) -> u64 {
-    if engine.id() == "step" { 100_000 } else { 100_000_000 }
+/// What an engine follows in some seconds, and the model of the core, which runs ten times, too.
+fn usual_instructions(engine: &dyn Engine, cycles: bool) -> u64 {
+    match (engine.id(), cycles) {
+        ("step", _) => 100_000,
+        (_, true) => 5_000_000,
+        (_, false) => 100_000_000,
+    }
 }
 
 /// The engine with this id, else the first that works here and follows the program on this

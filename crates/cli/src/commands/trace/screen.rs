@@ -7,6 +7,7 @@ use stallscope::sim::l1i::L1iReport;
 use stallscope::sim::store_buffer::LoadSite;
 
 use super::super::{site, words};
+use super::cycles;
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
 
 const MOST_LOADS: usize = 3;
@@ -17,10 +18,16 @@ const MOST_JUMPS: usize = 3;
 
 pub fn screen(report: &TraceReport, title: &str, text: &mut SourceText) -> String {
     let mut out = paint(STRONG, title) + "\n";
-    out += &window(report);
-    out += &loads(report, text);
-    out += &sets(report);
-    out += &jumps(report);
+    if let Some(cycles) = &report.cycles {
+        // What was asked for stands alone; the rest is in the JSON.
+        out += &cycles::screen(cycles, report, text);
+        out += &window(report);
+    } else {
+        out += &window(report);
+        out += &loads(report, text);
+        out += &sets(report);
+        out += &jumps(report);
+    }
     for note in &report.notes {
         out += &wrap("note     ", note);
     }
@@ -127,7 +134,7 @@ fn one_load(report: &TraceReport, load: &LoadSite, text: &mut SourceText) -> Str
     )
 }
 
-fn place(report: &TraceReport, address: Avma, text: &mut SourceText) -> String {
+pub fn place(report: &TraceReport, address: Avma, text: &mut SourceText) -> String {
     match report.place(address) {
         Some(place) => match (&place.site, &place.object) {
             (Some(at), _) => site::site(at, 4, text),
@@ -225,7 +232,7 @@ fn jumps(report: &TraceReport) -> String {
     out
 }
 
-fn percent(part: u64, whole: u64) -> String {
+pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 

@@ -53,8 +53,19 @@ impl Account {
     }
 }
 
+/// A window by the model.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    /// How the recording ended.
+    pub recording: Recording,
+    /// Every instruction that was executed behind the warm-up.
+    pub insns: Vec<(Avma, Account)>,
+    /// Executions of instructions whose bytes could not be read: they were taken for additions.
+    pub unread_executions: u64,
+}
+
 /// Runs a recorded window through a core of this shape, with the rules and prices of `design`, whole and without
-/// each mechanism: every instruction with its account.
+/// each mechanism.
 ///
 /// # Errors
 /// When the recording cannot be read.
@@ -62,7 +73,7 @@ pub fn account(
     recorded: &[u8],
     design: &Design,
     shape: &CoreShape,
-) -> Result<(Recording, Vec<(Avma, Account)>), ReplayError> {
+) -> Result<Accounts, ReplayError> {
     let mut code = WindowCode::default();
     let recording = replay(recorded, &mut code)?;
     let mut places = Places::new(recording.mappings.clone());
@@ -73,6 +84,9 @@ pub fn account(
         std::iter::once(None).chain(Mechanism::ALL.map(Some)).collect();
     let cores: Vec<Core<'_>> = variants.into_par_iter().map(run).collect::<Result<_, _>>()?;
     let (whole, others) = cores.split_at(1);
+    let executions =
+        |op: &usize| whole.iter().map(|core| core.accounts[*op].executions).sum::<u64>();
+    let unread_executions = program.unread.iter().map(executions).sum();
     let accounts =
         whole.iter().flat_map(Core::accounts).enumerate().filter(|(_, (_, a))| a.executions > 0);
     let accounts = accounts.map(|(op, (at, account))| {
@@ -82,7 +96,7 @@ pub fn account(
         }
         (at, Account { cycles_without, ..*account })
     });
-    Ok((recording, accounts.collect()))
+    Ok(Accounts { recording, insns: accounts.collect(), unread_executions })
 }
 
 fn run_without<'a>(

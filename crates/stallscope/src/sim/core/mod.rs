@@ -19,27 +19,26 @@
 //! Disambiguation in x86 Processors" (2014); A. Abel and J. Reineke, "uiCA" (2022).
 
 mod account;
+mod mechanism;
 mod memory;
 mod ops;
 mod predictor;
 mod program;
+mod report;
 mod slots;
+mod state;
 
-use std::fmt;
-
-use schemars::JsonSchema;
-use serde::Serialize;
-
-pub use account::{Account, account};
+pub use account::{Account, Accounts, account};
+pub use mechanism::Mechanism;
 pub use program::{Program, WindowCode};
+pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 
 use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
 use crate::model::Avma;
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
-use memory::{DataCaches, LINE_BYTES, Level};
+use memory::{LINE_BYTES, Level};
 use ops::{Flow, Op, REGISTERS};
-use predictor::Predictor;
-use slots::Slots;
+use state::{Served, State, Store};
 
 /// Wider accesses are made of many and are not forwarded.
 const WIDEST_BYTES: u32 = 64;
@@ -57,67 +56,6 @@ const STORE_PORTS: [u16; 2] = [1 << 12, 1 << 13];
 /// Stores in flight are found by their line; a power of two.
 const STORE_LINES: usize = 1024;
 
-/// What the model can be run without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Mechanism {
-    /// Loads that wait for stores which cannot serve them.
-    BlockedLoads,
-    /// Branches that go elsewhere than predicted.
-    MispredictedBranches,
-    /// Lines and translations that are not in the first cache and TLB.
-    DataCacheMisses,
-    /// Accesses across two lines or pages.
-    SplitAccesses,
-    /// Divisions and roots, of integers and of floating-point numbers.
-    Divisions,
-    /// Atomic operations and fences.
-    LockedOperations,
-    /// String instructions and others that microcode executes.
-    Microcode,
-    /// Results that the next instruction has to wait for, apart from all of the above.
-    LongChains,
-    /// Units that more instructions want than there are.
-    BusyPorts,
-}
-
-impl Mechanism {
-    /// All of them, in the order in which a tie is decided.
-    pub const ALL: [Self; 9] = [
-        Self::BlockedLoads,
-        Self::MispredictedBranches,
-        Self::DataCacheMisses,
-        Self::SplitAccesses,
-        Self::Divisions,
-        Self::LockedOperations,
-        Self::Microcode,
-        Self::LongChains,
-        Self::BusyPorts,
-    ];
-
-    /// Whether single executions can be counted that have it.
-    #[must_use]
-    pub fn has_events(self) -> bool {
-        !matches!(self, Self::LongChains | Self::BusyPorts)
-    }
-}
-
-impl fmt::Display for Mechanism {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::BlockedLoads => "blocked loads",
-            Self::MispredictedBranches => "mispredicted branches",
-            Self::DataCacheMisses => "data cache and TLB misses",
-            Self::SplitAccesses => "accesses across lines",
-            Self::Divisions => "divisions and roots",
-            Self::LockedOperations => "atomic operations and fences",
-            Self::Microcode => "microcoded instructions",
-            Self::LongChains => "longer dependency chains",
-            Self::BusyPorts => "busy execution units",
-        })
-    }
-}
-
 /// A core that runs the window of a [`Program`].
 pub struct Core<'a> {
     program: &'a Program,
@@ -132,57 +70,6 @@ pub struct Core<'a> {
     instructions: u64,
     accounts: Vec<Account>,
     state: State,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Store {
-    address: u64,
-    size_bytes: u32,
-    /// When its value is known.
-    value: u64,
-    /// When the store queue has it.
-    data: u64,
-    /// [`Op::place`], and how often its base had been written.
-    place: (u64, u64),
-    /// When it is in the cache.
-    commit: u64,
-}
-
-/// What stores in flight give to a load.
-enum Served {
-    /// The value itself, while renaming.
-    Renamed(u64),
-    /// It cannot be there before.
-    At(u64),
-}
-
-struct State {
-    registers: [u64; REGISTERS],
-    /// How often each was written.
-    writes: [u64; REGISTERS],
-    /// The cycle of dispatch, and how many were dispatched in it.
-    dispatch: (u64, u32),
-    /// When the latest block was fetched.
-    fetch: u64,
-    retire: (u64, u32),
-    /// When what left the window retired, by number modulo the window.
-    window: Vec<u64>,
-    dispatched: u64,
-    loads: Vec<u64>,
-    loaded: u64,
-    stores: Vec<Store>,
-    stored: u64,
-    /// By line: when the last store to it is in the cache.
-    store_lines: Vec<u64>,
-    /// Loads start behind this.
-    barrier: u64,
-    /// When the units are free that are not pipelined: for integers, for floating point.
-    units: [u64; 2],
-    slots: Slots,
-    caches: DataCaches,
-    predictor: Predictor,
-    /// The last instruction, if it may have gone elsewhere, and when that is known.
-    branch: Option<(u32, u64)>,
 }
 
 impl<'a> Core<'a> {
@@ -394,7 +281,7 @@ impl<'a> Core<'a> {
         if access.size_bytes > WIDEST_BYTES {
             return done;
         }
-        match self.from_stores(number, op, access, start) {
+        match self.serve(number, op, access, start) {
             Served::Renamed(at) => at,
             Served::At(at) => done.max(at),
         }
@@ -425,7 +312,7 @@ impl<'a> Core<'a> {
     }
 
     /// When the bytes are there that come from stores in flight; 0 where none do.
-    fn from_stores(&mut self, number: u32, op: &Op, access: &MemoryAccess, start: u64) -> Served {
+    fn serve(&mut self, number: u32, op: &Op, access: &MemoryAccess, start: u64) -> Served {
         let (low, high) = (access.address.0, access.address.0 + u64::from(access.size_bytes));
         let in_flight =
             |at: u64| self.state.store_lines[(at / LINE_BYTES) as usize % STORE_LINES] > start;
@@ -522,7 +409,7 @@ impl<'a> Core<'a> {
             done = done.max(self.fetch(number, access, dispatched));
             if access.kind == AccessKind::Load && access.size_bytes <= WIDEST_BYTES {
                 let (Served::Renamed(at) | Served::At(at)) =
-                    self.from_stores(number, op, access, dispatched);
+                    self.serve(number, op, access, dispatched);
                 done = done.max(at + cycles);
             }
         }
@@ -556,69 +443,6 @@ impl<'a> Core<'a> {
 
 fn ports(all: &[u16], count: u32) -> u16 {
     all.iter().take(count.max(1) as usize).fold(0, |set, port| set | port)
-}
-
-impl State {
-    fn new(shape: &CoreShape, lines: u64) -> Self {
-        Self {
-            registers: [0; REGISTERS],
-            writes: [0; REGISTERS],
-            dispatch: (0, 0),
-            fetch: 0,
-            retire: (0, 0),
-            window: vec![0; shape.reorder_window.max(1) as usize],
-            dispatched: 0,
-            loads: vec![0; shape.load_queue.max(1) as usize],
-            loaded: 0,
-            stores: vec![Store::default(); shape.store_queue.max(1) as usize],
-            stored: 0,
-            store_lines: vec![0; STORE_LINES],
-            barrier: 0,
-            units: [0; 2],
-            slots: Slots::new(),
-            caches: DataCaches::new(shape, lines),
-            predictor: Predictor::new(),
-            branch: None,
-        }
-    }
-
-    fn hold_dispatch(&mut self, until: u64) {
-        if until > self.dispatch.0 {
-            self.dispatch = (until, 0);
-        }
-    }
-
-    fn leave_load_queue(&mut self) {
-        let entries = self.loads.len() as u64;
-        self.loads[(self.loaded % entries) as usize] = self.retire.0;
-        self.loaded += 1;
-    }
-
-    fn last_commit(&self) -> u64 {
-        match self.stored.checked_sub(1) {
-            Some(last) => self.stores[(last % self.stores.len() as u64) as usize].commit,
-            None => 0,
-        }
-    }
-
-    /// The cycle in which the next instruction is dispatched.
-    fn dispatch(&mut self, shape: &CoreShape, operations: u32) -> u64 {
-        let window = self.window.len() as u64;
-        self.hold_dispatch(self.window[(self.dispatched % window) as usize]);
-        if operations > 0 && self.dispatch.1 >= shape.dispatch_width {
-            self.dispatch = (self.dispatch.0 + 1, 0);
-        }
-        self.dispatch.1 += operations;
-        if self.dispatch.1 > shape.dispatch_width {
-            // What takes more slots than a cycle has goes on in the next ones.
-            let over = self.dispatch.1 - shape.dispatch_width;
-            let cycles = over.div_ceil(shape.dispatch_width);
-            self.dispatch =
-                (self.dispatch.0 + u64::from(cycles), over - (cycles - 1) * shape.dispatch_width);
-        }
-        self.slots.forget_before(self.dispatch.0);
-        self.dispatch.0
-    }
 }
 
 impl Sink for Core<'_> {

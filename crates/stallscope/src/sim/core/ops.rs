@@ -167,7 +167,7 @@ fn operands(
         addresses |= bit(memory.base()) | bit(memory.index());
     }
     // The stack pointer of a push or a pop is kept while renaming.
-    let stack = raw.is_stack_instruction().then(|| bit(Register::RSP)).unwrap_or(0);
+    let stack = if raw.is_stack_instruction() { bit(Register::RSP) } else { 0 };
     let (mut inputs, mut outputs) = (0, 0);
     for used in info.used_registers() {
         use OpAccess as A;

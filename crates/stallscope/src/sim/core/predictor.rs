@@ -102,9 +102,9 @@ impl Predictor {
         }
         if !right {
             // A longer history may tell; the first entry that helps nothing else is taken.
-            for table in found.map_or(0, |table| table + 1)..HISTORIES.len() {
-                let (index, tag) = slots[table];
-                let entry = &mut self.tables[table][index];
+            let longer = found.map_or(0, |table| table + 1);
+            for (table, (index, tag)) in self.tables.iter_mut().zip(slots).skip(longer) {
+                let entry = &mut table[index];
                 if entry.useful == 0 {
                     *entry = Direction { tag, counter: if taken { 0 } else { -1 }, useful: 0 };
                     break;

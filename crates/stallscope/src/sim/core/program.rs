@@ -24,8 +24,8 @@ pub struct Program {
     pub(super) blocks: Vec<Vec<u32>>,
     /// Lines of data that the window touches.
     pub(super) lines: u64,
-    /// Instructions whose bytes could not be read.
-    pub unknown: usize,
+    /// Indices of the instructions in `ops` whose bytes could not be read.
+    pub(super) unread: Vec<usize>,
 }
 
 impl Sink for WindowCode {
@@ -56,18 +56,18 @@ impl WindowCode {
             ops: Vec::new(),
             blocks: Vec::new(),
             lines: self.lines.len() as u64,
-            unknown: 0,
+            unread: Vec::new(),
         };
         for block in &self.blocks {
             let mut ops = Vec::with_capacity(block.insns.len());
             for insn in &block.insns {
                 let number = *numbers.entry((insn.address, insn.size_bytes)).or_insert_with(|| {
                     let bytes = code(insn.address, insn.size_bytes);
-                    program.unknown += usize::from(bytes.is_empty());
                     program.ops.push(match bytes.is_empty() {
                         true => Op::unknown(insn.address, insn.size_bytes),
                         false => Op::of(&bytes, insn.address, &mut factory),
                     });
+                    program.unread.extend(bytes.is_empty().then_some(program.ops.len() - 1));
                     program.ops.len() as u32 - 1
                 });
                 ops.push(number);

@@ -22,12 +22,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{EngineError, Mapping, Start};
-use crate::model::{Avma, Capability};
+use crate::model::Avma;
 use crate::trace::child::{Child, ChildError, Launch, Limits, schedule_ns};
 use crate::trace::maps;
 use crate::trace::tracee::{self, News, Slot, State};
 pub(super) use place::offset_of;
 use place::{StartAddress, Wanted};
+pub(super) use rights::capability;
 use rights::{loses_rights, why_forbidden};
 
 /// Threads are followed, children are not; and the command never outlives us.
@@ -560,26 +561,6 @@ impl<'a> Target<'a> {
     /// Whether a thread stopped with this signal for a reason that the program knows nothing of.
     fn is_ours(&self, tid: i32, signal: i32) -> bool {
         signal == SYSTEM_CALL_STOP || (signal == libc::SIGTRAP && !tracee::is_own_trap(tid))
-    }
-}
-
-/// Whether a command of ours can be traced here.
-pub(super) fn capability() -> Capability {
-    if !cfg!(target_arch = "x86_64") {
-        return Capability::absent("only x86-64 programs can be followed");
-    }
-    let launch = Launch {
-        program: Path::new("/proc/self/exe").into(),
-        args: Vec::new(),
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: crate::trace::child::Streams::Captured,
-    };
-    // Held before it executes anything, and killed when dropped.
-    match Child::hold(&launch).map(|child| (tracee::seize(child.pid(), OPTIONS), child)) {
-        Ok((Ok(()), _)) => Capability::Present,
-        Ok((Err(cause), _)) => Capability::absent(why_forbidden(&cause)),
-        Err(error) => Capability::absent(error.to_string()),
     }
 }
 

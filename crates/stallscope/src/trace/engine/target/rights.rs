@@ -3,6 +3,11 @@
 use std::io;
 use std::path::Path;
 
+use super::OPTIONS;
+use crate::model::Capability;
+use crate::trace::child::{Child, Launch};
+use crate::trace::tracee;
+
 /// Why tracing would take rights from the program that its owner gave it, if it would.
 pub(super) fn loses_rights(program: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
@@ -41,6 +46,26 @@ pub(super) fn why_forbidden(cause: &io::Error) -> String {
              container with --cap-add=SYS_PTRACE --security-opt seccomp=unconfined, and do not run \
              under a debugger or strace"
         ),
+    }
+}
+
+/// Whether a command of ours can be traced here.
+pub(in crate::trace::engine) fn capability() -> Capability {
+    if !cfg!(target_arch = "x86_64") {
+        return Capability::absent("only x86-64 programs can be followed");
+    }
+    let launch = Launch {
+        program: Path::new("/proc/self/exe").into(),
+        args: Vec::new(),
+        environment_padding_bytes: 0,
+        cpu: None,
+        streams: crate::trace::child::Streams::Captured,
+    };
+    // Held before it executes anything, and killed when dropped.
+    match Child::hold(&launch).map(|child| (tracee::seize(child.pid(), OPTIONS), child)) {
+        Ok((Ok(()), _)) => Capability::Present,
+        Ok((Err(cause), _)) => Capability::absent(why_forbidden(&cause)),
+        Err(error) => Capability::absent(error.to_string()),
     }
 }
 

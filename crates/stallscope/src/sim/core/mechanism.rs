@@ -1,0 +1,67 @@
+//! What the model of the core can be run without: the mechanisms that a difference can come from.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What the model can be run without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mechanism {
+    /// Loads that wait for stores which cannot serve them.
+    BlockedLoads,
+    /// Branches that go elsewhere than predicted.
+    MispredictedBranches,
+    /// Lines and translations that are not in the first cache and TLB.
+    DataCacheMisses,
+    /// Accesses across two lines or pages.
+    SplitAccesses,
+    /// Divisions and roots, of integers and of floating-point numbers.
+    Divisions,
+    /// Atomic operations and fences.
+    LockedOperations,
+    /// String instructions and others that microcode executes.
+    Microcode,
+    /// Results that the next instruction has to wait for, apart from all of the above.
+    LongChains,
+    /// Units that more instructions want than there are.
+    BusyPorts,
+}
+
+impl Mechanism {
+    /// All of them, in the order in which a tie is decided.
+    pub const ALL: [Self; 9] = [
+        Self::BlockedLoads,
+        Self::MispredictedBranches,
+        Self::DataCacheMisses,
+        Self::SplitAccesses,
+        Self::Divisions,
+        Self::LockedOperations,
+        Self::Microcode,
+        Self::LongChains,
+        Self::BusyPorts,
+    ];
+
+    /// Whether single executions can be counted that have it.
+    #[must_use]
+    pub fn has_events(self) -> bool {
+        !matches!(self, Self::LongChains | Self::BusyPorts)
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BlockedLoads => "blocked loads",
+            Self::MispredictedBranches => "mispredicted branches",
+            Self::DataCacheMisses => "data cache and TLB misses",
+            Self::SplitAccesses => "accesses across lines",
+            Self::Divisions => "divisions and roots",
+            Self::LockedOperations => "atomic operations and fences",
+            Self::Microcode => "microcoded instructions",
+            Self::LongChains => "longer dependency chains",
+            Self::BusyPorts => "busy execution units",
+        })
+    }
+}

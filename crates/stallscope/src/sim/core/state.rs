@@ -1,0 +1,122 @@
+//! Where a modelled core stands: registers, queues, caches, predictor, and the cycles of dispatch and retirement.
+
+use super::STORE_LINES;
+use super::memory::DataCaches;
+use super::ops::REGISTERS;
+use super::predictor::Predictor;
+use super::slots::Slots;
+use crate::machine::CoreShape;
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Store {
+    pub address: u64,
+    pub size_bytes: u32,
+    /// When its value is known.
+    pub value: u64,
+    /// When the store queue has it.
+    pub data: u64,
+    /// [`Op::place`], and how often its base had been written.
+    pub place: (u64, u64),
+    /// When it is in the cache.
+    pub commit: u64,
+}
+
+/// What stores in flight give to a load.
+pub(super) enum Served {
+    /// The value itself, while renaming.
+    Renamed(u64),
+    /// It cannot be there before.
+    At(u64),
+}
+
+pub(super) struct State {
+    pub registers: [u64; REGISTERS],
+    /// How often each was written.
+    pub writes: [u64; REGISTERS],
+    /// The cycle of dispatch, and how many were dispatched in it.
+    pub dispatch: (u64, u32),
+    /// When the latest block was fetched.
+    pub fetch: u64,
+    pub retire: (u64, u32),
+    /// When what left the window retired, by number modulo the window.
+    pub window: Vec<u64>,
+    pub dispatched: u64,
+    pub loads: Vec<u64>,
+    pub loaded: u64,
+    pub stores: Vec<Store>,
+    pub stored: u64,
+    /// By line: when the last store to it is in the cache.
+    pub store_lines: Vec<u64>,
+    /// Loads start behind this.
+    pub barrier: u64,
+    /// When the units are free that are not pipelined: for integers, for floating point.
+    pub units: [u64; 2],
+    pub slots: Slots,
+    pub caches: DataCaches,
+    pub predictor: Predictor,
+    /// The last instruction, if it may have gone elsewhere, and when that is known.
+    pub branch: Option<(u32, u64)>,
+}
+
+impl State {
+    pub(super) fn new(shape: &CoreShape, lines: u64) -> Self {
+        Self {
+            registers: [0; REGISTERS],
+            writes: [0; REGISTERS],
+            dispatch: (0, 0),
+            fetch: 0,
+            retire: (0, 0),
+            window: vec![0; shape.reorder_window.max(1) as usize],
+            dispatched: 0,
+            loads: vec![0; shape.load_queue.max(1) as usize],
+            loaded: 0,
+            stores: vec![Store::default(); shape.store_queue.max(1) as usize],
+            stored: 0,
+            store_lines: vec![0; STORE_LINES],
+            barrier: 0,
+            units: [0; 2],
+            slots: Slots::new(),
+            caches: DataCaches::new(shape, lines),
+            predictor: Predictor::new(),
+            branch: None,
+        }
+    }
+
+    pub(super) fn hold_dispatch(&mut self, until: u64) {
+        if until > self.dispatch.0 {
+            self.dispatch = (until, 0);
+        }
+    }
+
+    pub(super) fn leave_load_queue(&mut self) {
+        let entries = self.loads.len() as u64;
+        self.loads[(self.loaded % entries) as usize] = self.retire.0;
+        self.loaded += 1;
+    }
+
+    pub(super) fn last_commit(&self) -> u64 {
+        match self.stored.checked_sub(1) {
+            Some(last) => self.stores[(last % self.stores.len() as u64) as usize].commit,
+            None => 0,
+        }
+    }
+
+    /// The cycle in which the next instruction is dispatched.
+    pub(super) fn dispatch(&mut self, shape: &CoreShape, operations: u32) -> u64 {
+        let window = self.window.len() as u64;
+        self.hold_dispatch(self.window[(self.dispatched % window) as usize]);
+        if operations > 0 && self.dispatch.1 >= shape.dispatch_width {
+            self.dispatch = (self.dispatch.0 + 1, 0);
+        }
+        self.dispatch.1 += operations;
+        if self.dispatch.1 > shape.dispatch_width {
+            // What takes more slots than a cycle has goes on in the next ones.
+            let over = self.dispatch.1 - shape.dispatch_width;
+            let cycles = over.div_ceil(shape.dispatch_width);
+            self.dispatch =
+                (self.dispatch.0 + u64::from(cycles), over - (cycles - 1) * shape.dispatch_width);
+        }
+        self.slots.forget_before(self.dispatch.0);
+        self.dispatch.0
+    }
+}
