@@ -3,9 +3,10 @@
 //! Comparison first; when it finds no difference there is nothing to explain and nothing is made
 //! up. Then both builds are sampled, the samples are booked on functions, loops and instructions,
 //! the functions of the two builds are matched, and the code that is hot, that differs and that
-//! accounts for the difference is searched for hazards. What is found there is a candidate: windows of
-//! both builds are followed, and only what happens in the slow one and not as often in the fast one is
-//! named. What is not explained is said too.
+//! accounts for the difference is searched for hazards. What is found there is a candidate. Windows of
+//! both builds, spread over the run, go through the model of the core: it predicts what each place
+//! takes, with and without each mechanism, and only what happens more often in the slow build and makes
+//! up the difference is named. What is not explained is said too.
 //!
 //! Processes run behind [`Bench`], so that the whole chain is tested with invented machines.
 
