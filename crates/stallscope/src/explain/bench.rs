@@ -10,9 +10,11 @@ use crate::compare::{
     library_name,
 };
 use crate::machine::{CoreShape, Design};
-use crate::sim::core::account;
+use crate::sim::core::RecordedWindow;
 use crate::sim::jumps::BlockCounts;
-use crate::trace::engine::{self, EngineError, Length, Recording, SelfCheck, Sink, Start, Window};
+use crate::trace::engine::{
+    self, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start, Window,
+};
 use crate::trace::recorded::{ReplayError, Writer};
 use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
 
@@ -134,19 +136,18 @@ impl Bench for ProcessBench<'_> {
             return Err(unsupported(what.clone()));
         }
         let recorded = writer.finish(&recording).map_err(|e| unsupported(e.to_string()))?;
+        let window =
+            RecordedWindow::read(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
         let of_shape = |shape: &CoreShape| {
-            let accounts = account(&recorded, design, shape)?;
             let mut count = WindowCount::default();
-            for (at, account) in accounts.insns {
-                let found = recording.mappings.iter().find_map(|m| Some((m, m.offset_of(at)?)));
-                match found {
+            for (at, account) in window.account(shape)?.insns {
+                match Mapping::find(&recording.mappings, at) {
                     Some((mapping, offset)) if mapping.path == program => {
                         count.program.push((offset, account));
                     }
                     found => {
                         let path = found.map_or(Path::new(""), |(mapping, _)| &mapping.path);
-                        let sum = count.objects.entry(library_name(path)).or_default();
-                        *sum = sum.plus(&account);
+                        *count.objects.entry(library_name(path)).or_default() += &account;
                     }
                 }
             }

@@ -7,6 +7,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::ledger::LEAST_RATIO;
 use super::windows::ArmWindows;
 use super::{Cause, Ledger};
 use crate::code::Function;
@@ -15,8 +16,6 @@ use crate::sim::core::{Account, Mechanism};
 
 /// A load that was blocked less often than this, in parts of its executions, costs next to nothing.
 const LEAST_BLOCKED: f64 = 0.02;
-/// The slow build must have so many times the blocked loads per instruction of the fast one.
-const LEAST_RATIO: f64 = 1.5;
 /// The part of its function's difference that a candidate must make up, by a model that agrees.
 const LEAST_PART: f64 = 0.25;
 /// Executions that a share is worth something from.
@@ -35,7 +34,7 @@ pub struct Tally {
 
 impl Tally {
     fn of<'a>(windows: &ArmWindows, insns: impl Iterator<Item = &'a Account>) -> Self {
-        let all = insns.fold(Account::default(), |sum, account| sum.plus(account));
+        let all: Account = insns.sum();
         Self {
             windows: windows.len() as u32,
             instructions: all.executions,

@@ -17,12 +17,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::windows::BothArms;
-use super::{FunctionRow, Place, Share, Whole};
+use super::{FunctionRow, Share, Whole};
 use crate::code::{DebugInfo, Image};
 use crate::compare::Arm;
 use crate::model::{Measurement, Site, Svma, Unit};
+use crate::sim::Sites;
 use crate::sim::core::{Account, Mechanism};
-use crate::sim::site_at;
 
 /// Places that get a ledger.
 const MOST_PLACES: usize = 3;
@@ -32,8 +32,8 @@ const LEAST_FOLLOWED: u64 = 10_000;
 const AGREEMENT: [f64; 2] = [0.6, 1.5];
 /// The part of the predicted difference that a mechanism must make up to be named, with events and without.
 const LEAST_PART: [f64; 2] = [0.5, 0.6];
-/// The slow build must have so many times the events of the fast one, whole runs.
-const LEAST_RATIO: f64 = 1.5;
+/// The slow build must have so many times the events of the fast one, or they are not what differs.
+pub(super) const LEAST_RATIO: f64 = 1.5;
 /// Chains and units are named only where the slow build executes as many instructions as the fast one, or nearly:
 /// other code has other chains.
 const SAME_WORK: [f64; 2] = [0.9, 1.1];
@@ -106,7 +106,7 @@ impl Side {
     fn of(instructions: u64, windows: Vec<Account>) -> Self {
         let windows: Vec<Account> =
             windows.into_iter().filter(|w| w.executions * 10 >= LEAST_FOLLOWED).collect();
-        let all = windows.iter().fold(Account::default(), |sum, account| sum.plus(account));
+        let all = windows.iter().sum();
         Self { instructions: instructions as f64, windows, all }
     }
 
@@ -122,10 +122,6 @@ impl Side {
         let spread = if self.windows.is_empty() { [0.0; 3] } else { [each(&self.all), low, high] };
         spread.map(|x| x * self.instructions)
     }
-
-    fn per_thousand(&self, mechanism: Mechanism) -> f64 {
-        1000.0 * self.all.events_of(mechanism) as f64 / self.all.executions.max(1) as f64
-    }
 }
 
 /// The ledgers of the places that hold most of the difference.
@@ -139,23 +135,13 @@ pub(super) fn ledgers(
 ) -> Vec<Ledger> {
     let hold_most =
         |row: &&FunctionRow| row.share_of_difference.percent.value >= super::cause::LEAST_PART;
-    let of_shape = |row: &FunctionRow, both: &BothArms| {
+    let of_shape = |row: &FunctionRow, both: &BothArms| -> Option<Ledger> {
         let side = |arm: Arm| {
             let instructions = row.instructions.map_or(0, |both| both[arm.index()]);
             Side::of(instructions, both.arms[arm.index()].in_place(arm, &row.place))
         };
         let mut ledger = ledger(row, &[side(Arm::A), side(Arm::B)], slow, difference_ns)?;
         ledger.renames_memory = both.renames_memory;
-        let index = slow.index();
-        if let Place::Function { before, after, .. } = &row.place
-            && let Some(function) = [before, after][index]
-        {
-            let insns = both.arms[index].insns(function.start, function.end());
-            for line in &mut ledger.lines {
-                let site = most(&insns, line.mechanism);
-                line.site = site.and_then(|at| site_at(&images[index], &debug[index], at));
-            }
-        }
         Some(ledger)
     };
     // The shape that comes nearest to what was measured: what is not known of the core is not guessed.
@@ -163,9 +149,18 @@ pub(super) fn ledgers(
         let predicted = ledger.predicted.percent.value / ledger.measured.percent.value;
         if predicted > 0.0 { predicted.ln().abs() } else { f64::INFINITY }
     };
+    let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
     let nearest = |row: &FunctionRow| {
-        let all = windows.iter().filter_map(|both| of_shape(row, both));
-        all.min_by(|a, b| distance(a).total_cmp(&distance(b)))
+        let all = windows.iter().filter_map(|both| Some((of_shape(row, both)?, both)));
+        let (mut ledger, both) =
+            all.min_by(|(a, _), (b, _)| distance(a).total_cmp(&distance(b)))?;
+        if let Some(function) = row.place.function(slow) {
+            let insns = both.arms[slow.index()].insns(function.start, function.end());
+            for line in &mut ledger.lines {
+                line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at));
+            }
+        }
+        Some(ledger)
     };
     rows.iter().filter(hold_most).take(MOST_PLACES).filter_map(nearest).collect()
 }
@@ -215,8 +210,10 @@ fn ledger(row: &FunctionRow, sides: &[Side; 2], slow: Arm, difference_ns: f64) -
             mechanism,
             per_thousand: mechanism
                 .has_events()
-                .then(|| sides.each_ref().map(|side| side.per_thousand(mechanism))),
-            part: part(sides.each_ref().map(|side| side.of_a_run(|a| a.cycles_of(mechanism)))),
+                .then(|| sides.each_ref().map(|side| side.all.events_per_thousand(mechanism))),
+            part: part(
+                sides.each_ref().map(|side| side.of_a_run(|a| a.cycles_of(mechanism) as f64)),
+            ),
             site: None,
             is_named: false,
         })
@@ -265,7 +262,7 @@ fn ledger(row: &FunctionRow, sides: &[Side; 2], slow: Arm, difference_ns: f64) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::ObjectCode;
+    use crate::explain::{ObjectCode, Place};
 
     fn row(ms: [f64; 2]) -> FunctionRow {
         let measured = |value: f64, unit| Measurement {

@@ -129,6 +129,14 @@ pub struct Explanation {
     pub notes: Vec<String>,
 }
 
+impl Explanation {
+    /// The first ledger that names a mechanism.
+    #[must_use]
+    pub fn named_ledger(&self) -> Option<&Ledger> {
+        self.ledgers.iter().find(|ledger| ledger.named().is_some())
+    }
+}
+
 /// What the work has come to, for a progress bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
@@ -241,7 +249,7 @@ pub fn explain(
     };
     explanation.causes = causes;
     explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();
-    let is_named = explanation.ledgers.iter().any(|ledger| ledger.named().is_some());
+    let is_named = explanation.named_ledger().is_some();
     if is_named {
         explanation.grade = explanation.grade.max(Some(Grade::Counted));
     }

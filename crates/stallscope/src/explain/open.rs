@@ -22,7 +22,7 @@ pub(super) fn not_located(cause: &SampleError) -> String {
 /// What the causes leave open.
 pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<String> {
     let Some(cause) = explanation.causes.first() else {
-        return match explanation.ledgers.iter().find(|ledger| ledger.named().is_some()) {
+        return match explanation.named_ledger() {
             Some(ledger) => elsewhere(explanation, &ledger.place),
             None => without_cause(explanation, profile),
         };

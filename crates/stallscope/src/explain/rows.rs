@@ -14,6 +14,7 @@ use super::object::ObjectCode;
 use super::processor::share;
 use super::{Heat, Share};
 use crate::code::Function;
+use crate::compare::Arm;
 use crate::layout::{Change, FunctionMatch};
 use crate::model::Measurement;
 
@@ -50,6 +51,14 @@ impl Place {
     pub fn name(&self) -> &str {
         match self {
             Self::Function { name, .. } | Self::Object { name, .. } => name,
+        }
+    }
+
+    /// The function in this arm's build, where the place is one and the build has it.
+    pub(super) fn function(&self, arm: Arm) -> Option<&Function> {
+        match self {
+            Self::Function { before, after, .. } => [before, after][arm.index()].as_ref(),
+            Self::Object { .. } => None,
         }
     }
 

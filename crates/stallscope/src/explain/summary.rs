@@ -46,7 +46,7 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
 }
 
 fn mechanism(explanation: &Explanation) -> String {
-    let named = explanation.ledgers.iter().find_map(|ledger| Some((ledger, ledger.named()?)));
+    let named = explanation.named_ledger().and_then(|ledger| Some((ledger, ledger.named()?)));
     let cause = explanation.causes.first();
     match (cause, named) {
         (Some(cause), _) => {

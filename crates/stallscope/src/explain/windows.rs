@@ -45,7 +45,7 @@ impl ArmWindows {
     /// What each window did from `start` to `end`.
     fn between(&self, start: Svma, end: Svma) -> impl Iterator<Item = Account> {
         let inside = move |insns: &BTreeMap<Svma, Account>| {
-            insns.range(start..end.max(start)).fold(Account::default(), |sum, (_, a)| sum.plus(a))
+            insns.range(start..end.max(start)).map(|(_, account)| account).sum()
         };
         self.windows.iter().map(move |(insns, _)| inside(insns))
     }
@@ -53,10 +53,9 @@ impl ArmWindows {
     /// What each window did in a place of this arm.
     pub fn in_place(&self, arm: Arm, place: &Place) -> Vec<Account> {
         match place {
-            Place::Function { before, after, .. } => {
-                let function = if arm == Arm::A { before } else { after };
-                let bounds = function.as_ref().map(|f| (f.start, f.end()));
-                bounds.map(|(start, end)| self.between(start, end).collect()).unwrap_or_default()
+            Place::Function { .. } => {
+                let function = place.function(arm);
+                function.map(|f| self.between(f.start, f.end()).collect()).unwrap_or_default()
             }
             Place::Object { name, .. } => {
                 let name = library_name(Path::new(name));
@@ -71,8 +70,7 @@ impl ArmWindows {
         let mut all: BTreeMap<Svma, Account> = BTreeMap::new();
         for (insns, _) in &self.windows {
             for (at, account) in insns.range(start..end.max(start)) {
-                let sum = all.entry(*at).or_default();
-                *sum = sum.plus(account);
+                *all.entry(*at).or_default() += account;
             }
         }
         all

@@ -22,7 +22,7 @@ use crate::compare::{Arm, Comparison, library_name};
 use crate::foreign;
 use crate::model::{FileOffset, Measurement, Svma};
 use crate::sim::jumps::BlockCounts;
-use crate::trace::engine::{Ended, EngineError, Recording, SelfCheck};
+use crate::trace::engine::{Ended, EngineError, Mapping, Recording, SelfCheck};
 
 /// Runs of each arm that are followed, to see whether they execute the same each time.
 const RUNS: usize = 2;
@@ -68,9 +68,9 @@ impl<'a> Executed<'a> {
 
     fn in_place(&self, arm: Arm, place: &Place) -> u64 {
         match place {
-            Place::Function { before, after, .. } => {
-                let function = if arm == Arm::A { before } else { after };
-                function.as_ref().map_or(0, |f| sum_between(&self.by_svma, f.start, f.end()))
+            Place::Function { .. } => {
+                let function = place.function(arm);
+                function.map_or(0, |f| sum_between(&self.by_svma, f.start, f.end()))
             }
             Place::Object { name, .. } => {
                 self.objects.get(&library_name(Path::new(name))).copied().unwrap_or(0)
@@ -297,8 +297,9 @@ pub(super) fn of_run(
     let mut files: HashMap<&Path, Option<std::fs::File>> = HashMap::new();
     for (block, runs) in blocks.executed() {
         let Some((first, last)) = block.insns.first().zip(block.insns.last()) else { continue };
-        let found = recording.mappings.iter().find_map(|m| Some((m, m.offset_of(first.address)?)));
-        let Some((mapping, start)) = found else { continue };
+        let Some((mapping, start)) = Mapping::find(&recording.mappings, first.address) else {
+            continue;
+        };
         let instructions = runs * block.insns.len() as u64;
         match mapping.path == program {
             true => work.program.push((start, instructions)),

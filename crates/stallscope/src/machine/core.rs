@@ -249,17 +249,14 @@ impl Design {
         if let Some(bytes) = self.data_cache_bytes {
             shape.cache_bytes = bytes;
         }
-        let middle = |price: &PriceRange| {
-            ((price.low_cycles + price.high_cycles) / 2.0).round().clamp(0.0, 5000.0) as u32
-        };
         if let Some(forward) = &self.store_forward_cycles {
-            shape.forward_cycles = middle(forward).min(50) as u8;
+            shape.forward_cycles = forward.whole_cycles().min(50) as u8;
         }
         if let Some(levels) = &self.data_miss_cycles {
-            shape.miss_cycles = levels.each_ref().map(middle);
+            shape.miss_cycles = levels.each_ref().map(PriceRange::whole_cycles);
         }
         if let Some(walk) = &self.page_walk_cycles {
-            shape.tlb_cycles[1] = middle(walk);
+            shape.tlb_cycles[1] = walk.whole_cycles();
         }
         if let Some(pages) = self.data_tlb_pages {
             shape.tlb_pages = shape.tlb_pages.map(|tabled| tabled.min(pages));

@@ -75,6 +75,12 @@ impl ForwardingRule {
 }
 
 impl PriceRange {
+    /// The middle of the range in whole cycles, for models; no price of a profile exceeds 5000.
+    #[must_use]
+    pub fn whole_cycles(&self) -> u32 {
+        ((self.low_cycles + self.high_cycles) / 2.0).round().clamp(0.0, 5000.0) as u32
+    }
+
     /// `13 to 15`; one number when both round to it.
     #[must_use]
     pub fn amount(&self) -> String {

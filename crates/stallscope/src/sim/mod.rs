@@ -14,7 +14,7 @@ mod report;
 pub mod store_buffer;
 
 pub use pairs::LoadPrice;
-pub use places::{Location, Places, site_at};
+pub use places::{Location, Places, Sites};
 pub use report::{Modelled, Models, TraceReport, TraceWindow};
 
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::code::{
-    Addresses, Architecture, DebugInfo, Function, FunctionCode, Image, LONGEST_INSN_BYTES,
-};
+use crate::code::{Addresses, Architecture, DebugInfo, FunctionCode, Image, LONGEST_INSN_BYTES};
 use crate::model::{Avma, FileOffset, Site, Svma};
 use crate::trace::engine::Mapping;
 
@@ -49,8 +47,8 @@ impl Places {
     }
 
     fn locate(&self, address: Avma) -> Option<(PathBuf, FileOffset)> {
-        let find = |mapping: &Mapping| Some((mapping.path.clone(), mapping.offset_of(address)?));
-        self.mappings.iter().find_map(find).filter(|(path, _)| path.is_absolute())
+        let (mapping, offset) = Mapping::find(&self.mappings, address)?;
+        mapping.path.is_absolute().then(|| (mapping.path.clone(), offset))
     }
 
     /// The bytes of an instruction; empty where no file holds them.
@@ -99,12 +97,14 @@ impl Places {
             }
         }
         for (path, addresses) in of_object {
-            let mut object = self.object(&path).map(Sites::of);
+            let object = self.object(&path).map(|image| (image, DebugInfo::of(image)));
+            let mut sites = object.as_ref().map(|(image, debug)| Sites::new(image, debug));
             for (avma, offset) in addresses {
-                let site = object.as_mut().and_then(|sites| sites.site(offset));
+                let svma = object.as_ref().and_then(|(image, _)| image.svma_of(offset));
+                let site = sites.as_mut().zip(svma).and_then(|(sites, svma)| sites.site(svma));
                 places.push(Location { avma, object: Some(path.clone()), site });
             }
-            let refused = object.map_or_else(Vec::new, |sites| sites.debug.refused());
+            let refused = object.map_or_else(Vec::new, |(_, debug)| debug.refused());
             self.notes.extend(refused);
         }
         places.sort_by_key(|place| place.avma);
@@ -113,60 +113,44 @@ impl Places {
 }
 
 /// Names the sites of one file, by address.
-struct Sites<'a> {
+pub struct Sites<'a, 'd> {
     image: &'a Image,
-    debug: DebugInfo<'a>,
+    debug: &'d DebugInfo<'a>,
     /// The function of the address before: an interpreter's takes long to decode.
     latest: Option<(Svma, FunctionCode, Addresses)>,
 }
 
-impl<'a> Sites<'a> {
-    fn of(image: &'a Image) -> Self {
-        Self { image, debug: DebugInfo::of(image), latest: None }
+impl<'a, 'd> Sites<'a, 'd> {
+    /// Those of `image`, with what its debug information says.
+    #[must_use]
+    pub fn new(image: &'a Image, debug: &'d DebugInfo<'a>) -> Self {
+        Self { image, debug, latest: None }
     }
 
-    fn site(&mut self, offset: FileOffset) -> Option<Site> {
-        let svma = self.image.svma_of(offset)?;
-        let function = self.image.function_at(svma)?;
+    /// What stands at an address; `None` where no function does.
+    pub fn site(&mut self, svma: Svma) -> Option<Site> {
+        let image = self.image;
+        let function = image.function_at(svma)?;
         if self.latest.as_ref().is_none_or(|(start, ..)| *start != function.start) {
-            let code = FunctionCode::of(self.image, function);
+            let code = FunctionCode::of(image, function);
             let addresses = Addresses::of(&code);
             self.latest = Some((function.start, code, addresses));
         }
         let (_, code, addresses) = self.latest.as_ref()?;
-        site(self.image, &self.debug, function, code, addresses, svma)
+        let index = code.insn_at(svma);
+        let access = index.and_then(|i| code.insns[i].load.or(code.insns[i].store));
+        let variable = index.zip(access).and_then(|(index, access)| {
+            let symbolic = addresses.load(code, index).or(addresses.store(code, index));
+            self.debug.variable(function.start, &access.address, symbolic.as_ref())
+        });
+        Some(Site {
+            function: function.name(),
+            offset_bytes: svma.distance_from(function.start)?,
+            svma,
+            text: image.architecture().text(image.code_at(svma, LONGEST_INSN_BYTES as u64), svma),
+            access_bytes: access.map_or(0, |a| a.size_bytes),
+            source: self.debug.frames(svma),
+            variable,
+        })
     }
-}
-
-/// What stands at an address of a file; `None` where no function does.
-#[must_use]
-pub fn site_at(image: &Image, debug: &DebugInfo<'_>, svma: Svma) -> Option<Site> {
-    let function = image.function_at(svma)?;
-    let code = FunctionCode::of(image, function);
-    site(image, debug, function, &code, &Addresses::of(&code), svma)
-}
-
-fn site(
-    image: &Image,
-    debug: &DebugInfo<'_>,
-    function: &Function,
-    code: &FunctionCode,
-    addresses: &Addresses,
-    svma: Svma,
-) -> Option<Site> {
-    let index = code.insn_at(svma);
-    let access = index.and_then(|i| code.insns[i].load.or(code.insns[i].store));
-    let variable = index.zip(access).and_then(|(index, access)| {
-        let symbolic = addresses.load(code, index).or(addresses.store(code, index));
-        debug.variable(function.start, &access.address, symbolic.as_ref())
-    });
-    Some(Site {
-        function: function.name(),
-        offset_bytes: svma.distance_from(function.start)?,
-        svma,
-        text: image.architecture().text(image.code_at(svma, LONGEST_INSN_BYTES as u64), svma),
-        access_bytes: access.map_or(0, |a| a.size_bytes),
-        source: debug.frames(svma),
-        variable,
-    })
 }

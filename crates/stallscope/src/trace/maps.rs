@@ -35,6 +35,11 @@ impl Mapping {
         let inside = address.distance_from(self.start).filter(|_| address < self.end)?;
         self.file_offset.0.checked_add(inside).map(FileOffset)
     }
+
+    /// The first of these that holds an address, and where in its file that is.
+    pub(crate) fn find(all: &[Self], address: Avma) -> Option<(&Self, FileOffset)> {
+        all.iter().find_map(|mapping| Some((mapping, mapping.offset_of(address)?)))
+    }
 }
 
 /// Whether a mapping's name is that of a file, or of the kernel's own page of code.

@@ -28,7 +28,7 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
     out += &(arms(comparison) + "\n");
     out += &explanation.work.as_ref().map(work).unwrap_or_default();
     out += &kernel(explanation);
-    let named = explanation.ledgers.iter().find(|ledger| ledger.named().is_some());
+    let named = explanation.named_ledger();
     match (explanation.conclusion, explanation.causes.first()) {
         (Conclusion::NothingToExplain, _) => {
             let verdict = &comparison.analysis.verdict;

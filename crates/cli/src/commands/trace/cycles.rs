@@ -4,7 +4,7 @@ use stallscope::code::SourceText;
 use stallscope::machine::{Design, PriceOrigin};
 use stallscope::model::Avma;
 use stallscope::sim::TraceReport;
-use stallscope::sim::core::{Accounts, CycleReport, Wait, account};
+use stallscope::sim::core::{Accounts, CycleReport, RecordedWindow, Wait};
 
 use super::super::{site, words};
 use super::screen::{percent, place};
@@ -21,7 +21,8 @@ const MOST_FUNCTIONS: usize = 5;
 /// When the recording is damaged.
 pub fn model(recorded: &[u8], design: &Design, context: &Context) -> anyhow::Result<Accounts> {
     let bar = context.progress(1, "modelling");
-    let accounts = account(recorded, design, &design.core().value);
+    let accounts = RecordedWindow::read(recorded, design)
+        .and_then(|window| window.account(&design.core().value));
     bar.finish_and_clear();
     Ok(accounts?)
 }

@@ -28,12 +28,12 @@ mod report;
 mod slots;
 mod state;
 
-pub use account::{Account, Accounts, account};
+pub use account::{Account, Accounts, RecordedWindow};
 pub use mechanism::Mechanism;
 pub use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 
-use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
+use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, PriceRange, StringCosts};
 use crate::model::Avma;
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 use memory::{LINE_BYTES, Level};
@@ -73,8 +73,8 @@ pub struct Core<'a> {
 }
 
 impl<'a> Core<'a> {
-    /// A core of this shape, with the rules and prices of `design`, that never saw the program before; the first `warm_up` instructions are run
-    /// and not accounted.
+    /// A core of this shape, with the rules and prices of `design`, that never saw the program before; the
+    /// first `warm_up` instructions are run and not accounted.
     #[must_use]
     pub fn new(
         design: &Design,
@@ -83,14 +83,12 @@ impl<'a> Core<'a> {
         without: Option<Mechanism>,
         warm_up: u64,
     ) -> Self {
-        let middle = |low: f64, high: f64| ((low + high) / 2.0).round().clamp(0.0, 1000.0) as u64;
-        let blocked = &design.store_forward_blocked_cycles;
-        let split = design.line_split_price();
+        let price = |range: &PriceRange| u64::from(range.whole_cycles().min(1000));
         Self {
             state: State::new(shape, program.lines),
             rule: design.forwarding_rule,
-            blocked_cycles: middle(blocked.low_cycles, blocked.high_cycles),
-            split_cycles: middle(split.low_cycles, split.high_cycles),
+            blocked_cycles: price(&design.store_forward_blocked_cycles),
+            split_cycles: price(&design.line_split_price()),
             strings: [design.string_move_costs(), design.string_store_costs()],
             shape: shape.clone(),
             program,

@@ -115,7 +115,7 @@ impl CycleReport {
         design: &Design,
         places: &mut Places,
     ) -> Result<Self, String> {
-        let all = accounts.insns.iter().fold(Account::default(), |sum, (_, a)| sum.plus(a));
+        let all = accounts.insns.iter().map(|(_, account)| account).sum::<Account>();
         let instructions = all.executions;
         if instructions == 0 {
             return Err("no cycles: the window has no instructions".into());
@@ -128,7 +128,7 @@ impl CycleReport {
             ));
         }
         let cycles_per_instruction = per_instruction(&all);
-        let in_window = accounts.recording.instructions;
+        let in_window = accounts.window_instructions;
         let per_call = |calls| cycles_per_instruction * in_window as f64 / calls as f64;
         let mut functions = functions(&accounts.insns, places);
         let functions_executed = functions.len();
@@ -164,20 +164,15 @@ fn per_instruction(account: &Account) -> f64 {
     account.cycles as f64 / account.executions.max(1) as f64
 }
 
-fn gone(account: &Account, mechanism: Mechanism) -> i64 {
-    let without = account.cycles_without[mechanism as usize];
-    account.cycles.wrapping_sub(without).cast_signed()
-}
-
 fn waits(all: &Account, insns: &[(Avma, Account)]) -> Vec<Wait> {
     let mut waits: Vec<Wait> = Mechanism::ALL
         .into_iter()
         .map(|mechanism| {
-            let cycles = gone(all, mechanism);
+            let cycles = all.cycles_of(mechanism);
             let events = all.events_of(mechanism);
             let weight = |account: &Account| match mechanism.has_events() {
                 true => i64::try_from(account.events_of(mechanism)).unwrap_or(i64::MAX),
-                false => gone(account, mechanism),
+                false => account.cycles_of(mechanism),
             };
             let most = insns.iter().map(|(at, account)| (weight(account), *at, account));
             // Of equal ones the lowest address, in every run.
@@ -188,7 +183,7 @@ fn waits(all: &Account, insns: &[(Avma, Account)]) -> Vec<Wait> {
                 cycles,
                 share: cycles as f64 / all.cycles.max(1) as f64,
                 events,
-                events_per_thousand: 1000.0 * events as f64 / all.executions.max(1) as f64,
+                events_per_thousand: all.events_per_thousand(mechanism),
                 most_at: most.map(|(_, at, _)| at),
                 most_events: most.map_or(0, |(.., account)| account.events_of(mechanism)),
             }
@@ -204,8 +199,7 @@ fn functions(insns: &[(Avma, Account)], places: &mut Places) -> Vec<FunctionCycl
     for (at, account) in insns {
         let (object, start) = places.function_start(*at);
         let start = start.unwrap_or_else(|| *outside.entry(object).or_insert(*at));
-        let sum = functions.entry(start).or_default();
-        *sum = sum.plus(account);
+        *functions.entry(start).or_default() += account;
     }
     let of = |(start, account)| FunctionCycles {
         start,
