@@ -288,6 +288,15 @@ impl Image {
             Some(m.svma.offset(skip as i64))
         })
     }
+
+    /// The position in the file of a stated address, if the file holds its byte.
+    #[must_use]
+    pub fn offset_of(&self, svma: Svma) -> Option<FileOffset> {
+        self.segments.iter().find_map(|m| {
+            let skip = svma.distance_from(m.svma).filter(|skip| *skip < m.size_bytes)?;
+            m.file_offset.checked_add(skip).map(FileOffset)
+        })
+    }
 }
 
 fn mapping(address: u64, (file_offset, size_bytes): (u64, u64)) -> Option<Segment> {

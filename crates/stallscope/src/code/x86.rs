@@ -9,11 +9,15 @@
 mod effects;
 mod fused;
 mod jumps;
+mod patch;
 mod quick;
+mod split;
 mod survey;
 mod width;
 
 pub use fused::{Jump, jumps};
+pub use patch::{EncodedPatch, Patch, PatchError};
+pub use split::split_loads;
 pub use survey::Survey;
 
 use iced_x86::{

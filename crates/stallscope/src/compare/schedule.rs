@@ -32,6 +32,12 @@ impl Arm {
     pub fn index(self) -> usize {
         usize::from(self == Self::B)
     }
+
+    /// The one that it is compared with.
+    #[must_use]
+    pub fn other(self) -> Self {
+        if self == Self::A { Self::B } else { Self::A }
+    }
 }
 
 impl std::fmt::Display for Arm {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::{WindowCount, WorkCount, work};
+use crate::code::x86::Patch;
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
     library_name,
@@ -12,6 +13,7 @@ use crate::compare::{
 use crate::machine::{CoreShape, Design};
 use crate::sim::core::RecordedWindow;
 use crate::sim::jumps::BlockCounts;
+use crate::trace::child::Exit;
 use crate::trace::engine::{
     self, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start, Window,
 };
@@ -24,6 +26,8 @@ const WINDOW_BUDGET: Duration = Duration::from_secs(10);
 
 /// How long a whole run may take while it is followed.
 const WHOLE_RUN_BUDGET: Duration = Duration::from_secs(20);
+/// By how much the stack is moved from round to round.
+const STACK_STEP_BYTES: usize = 208;
 /// More instructions than any run within that time has.
 const WHOLE_RUN_INSTRUCTIONS: u64 = 1 << 50;
 
@@ -59,6 +63,12 @@ pub trait Bench {
     /// # Errors
     /// Whatever the engine reports; [`EngineError::Unsupported`] when the run cannot be followed to its end.
     fn work(&mut self, arm: Arm) -> Result<WorkCount, EngineError>;
+
+    /// Runs one arm to its end with its code replaced as `patch` says; equal for all arms of a `round`.
+    ///
+    /// # Errors
+    /// Whatever hinders that.
+    fn run_patched(&mut self, arm: Arm, patch: &Patch, round: usize) -> Result<Exit, EngineError>;
 
     /// Whether everything that was run is still what it was at the beginning.
     ///
@@ -169,6 +179,12 @@ impl Bench for ProcessBench<'_> {
         let (program, recording) = self.follow(arm, &window, &mut blocks)?;
         let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
         work::of_run(&blocks, &program, &recording).map_err(unsupported)
+    }
+
+    fn run_patched(&mut self, arm: Arm, patch: &Patch, round: usize) -> Result<Exit, EngineError> {
+        // The stack starts elsewhere in every round, as it does in every pair of a comparison.
+        let launch = self.runner.launch(arm, round * STACK_STEP_BYTES);
+        engine::run_patched(&launch, patch, self.runner.child_limits())
     }
 
     fn check_files(&self) -> Result<(), CompareError> {

@@ -15,7 +15,7 @@ use crate::model::Grade;
 use crate::sim::core::{Account, Mechanism};
 
 /// A load that was blocked less often than this, in parts of its executions, costs next to nothing.
-const LEAST_BLOCKED: f64 = 0.02;
+pub(super) const LEAST_BLOCKED: f64 = 0.02;
 /// The part of its function's difference that a candidate must make up, by a model that agrees.
 const LEAST_PART: f64 = 0.25;
 /// Executions that a share is worth something from.

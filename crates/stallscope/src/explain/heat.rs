@@ -28,6 +28,8 @@ pub struct ArmHeat {
     pub period_ns: u64,
     /// Sampled runs.
     pub runs: u32,
+    /// Processor time of all sampled runs together: sampling takes some of it.
+    pub processor_ns: u64,
     /// Samples in user code, of all runs together.
     pub samples: u64,
     /// Of these, in the program itself.
@@ -82,6 +84,7 @@ impl Heat {
                 engine: run.engine,
                 period_ns: run.period_ns,
                 runs: 0,
+                processor_ns: 0,
                 samples: 0,
                 in_program: 0,
                 lost: 0,
@@ -95,6 +98,7 @@ impl Heat {
     /// Adds one run.
     fn add(&mut self, image: &Image, run: &SampleRun) {
         self.summary.runs += 1;
+        self.summary.processor_ns += run.exit.user_ns + run.exit.system_ns;
         self.summary.samples += run.total;
         self.summary.lost += run.lost;
         for note in &run.notes {

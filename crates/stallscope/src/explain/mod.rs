@@ -13,6 +13,7 @@
 mod bench;
 mod cause;
 mod counts;
+mod cure;
 mod heat;
 mod ledger;
 mod measured;
@@ -34,6 +35,7 @@ use serde::Serialize;
 pub use bench::{Bench, ProcessBench};
 pub use cause::{Cause, LoopHeat};
 pub use counts::{Counted, Tally};
+pub use cure::{Cure, CureVerdict};
 pub use heat::{ArmHeat, Heat, ObjectHeat};
 pub use ledger::{Ledger, LedgerLine};
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
@@ -119,6 +121,8 @@ pub struct Explanation {
     pub rows: Vec<FunctionRow>,
     /// What the model of the core predicts for the places that hold the difference.
     pub ledgers: Vec<Ledger>,
+    /// Runs of the slow build without a mechanism; absent where there was nothing to remove.
+    pub cure: Option<Cure>,
     /// What causes it, most deserving first.
     pub causes: Vec<Cause>,
     /// The strongest grade among the causes.
@@ -135,6 +139,12 @@ impl Explanation {
     pub fn named_ledger(&self) -> Option<&Ledger> {
         self.ledgers.iter().find(|ledger| ledger.named().is_some())
     }
+
+    /// Whether removing what causes it brought the time back.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.cure.as_ref().is_some_and(|cure| cure.verdict == CureVerdict::Confirmed)
+    }
 }
 
 /// What the work has come to, for a progress bar.
@@ -147,6 +157,13 @@ pub enum Stage {
         /// Runs that have ended.
         done: u32,
         /// Runs at the most.
+        of: u32,
+    },
+    /// So many runs of so many without a mechanism have ended.
+    Removing {
+        /// Runs that have ended.
+        done: u32,
+        /// Runs in all.
         of: u32,
     },
     /// This many windows of the functions in question have been followed of so many.
@@ -183,6 +200,7 @@ pub fn explain(
         page_faults: work::page_faults(&comparison),
         rows: Vec::new(),
         ledgers: Vec::new(),
+        cure: None,
         causes: Vec::new(),
         grade: None,
         unexplained: Vec::new(),
@@ -223,6 +241,7 @@ pub fn explain(
             .push(format!("how many instructions each build executes was not counted: {why}")),
     }
     let debug = images.each_ref().map(DebugInfo::of);
+    let mut tried = None;
     let (causes, acquitted) = match &explanation.work {
         Some(work) if work.leaves_less_than(cause::LEAST_PART) => (Vec::new(), Vec::new()),
         _ => {
@@ -244,16 +263,29 @@ pub fn explain(
             let first = first.and_then(|all| {
                 all.first().map(|both| &both.arms).ok_or_else(|| "there is no window".to_owned())
             });
-            counts::confirm(candidates, first, &explanation.ledgers)
+            let found = counts::confirm(candidates, first, &explanation.ledgers);
+            if let Some(both) = windows.as_ref().ok().and_then(|all| all.first()) {
+                let of_slow = (&images[slow.index()], &debug[slow.index()]);
+                let removing = &mut |done, of| progress(Stage::Removing { done, of });
+                let rows = &explanation.rows;
+                tried = cure::attempt(bench, of_slow, rows, both, slow, &time, removing)?;
+            }
+            found
         }
     };
     explanation.causes = causes;
+    let mut acquitted = acquitted;
+    acquitted.extend(cure::apply(&mut explanation, tried));
     explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();
     let is_named = explanation.named_ledger().is_some();
     if is_named {
         explanation.grade = explanation.grade.max(Some(Grade::Counted));
     }
-    if is_named || !explanation.causes.is_empty() {
+    let is_confirmed = explanation.is_confirmed();
+    if is_confirmed {
+        explanation.grade = Some(Grade::Confirmed);
+    }
+    if is_confirmed || is_named || !explanation.causes.is_empty() {
         explanation.conclusion = Conclusion::Mechanism;
     } else if explanation.work.as_ref().is_some_and(Work::is_the_cause) {
         explanation.conclusion = Conclusion::MoreWork;

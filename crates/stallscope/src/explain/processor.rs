@@ -81,8 +81,8 @@ impl<'a> ProcessorTime<'a> {
         }
         [0, 1].map(|arm| {
             let wall = &self.comparison.analysis.wall.estimate;
-            let whole = || self.cpu.map_or(wall, |c| [&c.a, &c.b][arm]).clone();
-            by_samples(&heats[arm].summary).unwrap_or_else(whole)
+            let whole = self.cpu.map_or(wall, |c| [&c.a, &c.b][arm]);
+            by_samples(&heats[arm].summary, whole.value).unwrap_or_else(|| whole.clone())
         })
     }
 
@@ -172,10 +172,11 @@ impl<'a> ProcessorTime<'a> {
     }
 }
 
-/// User time of a run by the number of its samples, with the spread of a count.
-fn by_samples(heat: &ArmHeat) -> Option<Measurement> {
-    let runs = f64::from(heat.runs.max(1));
-    let ns = |samples: f64| samples * heat.period_ns as f64 / runs;
+/// User time of a run by the number of its samples, with the spread of a count. What sampling itself takes is
+/// not in `whole_ns`, the processor time of a run that is not sampled.
+fn by_samples(heat: &ArmHeat, whole_ns: f64) -> Option<Measurement> {
+    let sampled_ns = heat.processor_ns.max(1) as f64;
+    let ns = |samples: f64| samples * heat.period_ns as f64 * whole_ns / sampled_ns;
     let n = heat.samples as f64;
     (heat.engine == Engine::PerfClock && heat.samples > 0).then(|| Measurement {
         value: ns(n),

@@ -180,6 +180,7 @@ mod tests {
             summary: ArmHeat {
                 engine: Engine::PerfClock,
                 period_ns: 100_000,
+                processor_ns: 0,
                 runs: 2,
                 samples,
                 in_program: samples,

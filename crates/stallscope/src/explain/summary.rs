@@ -46,6 +46,17 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
 }
 
 fn mechanism(explanation: &Explanation) -> String {
+    let Some(cure) = explanation.cure.as_ref().filter(|_| explanation.is_confirmed()) else {
+        return by_model(explanation);
+    };
+    let site = cure.sites.first().map(at).unwrap_or_default();
+    format!(
+        "{}{site}; a run without them takes back {:.0} % of {} (the control {:.0} %)",
+        cure.mechanism, cure.recovered.percent.value, cure.recovered.of, cure.control.percent.value,
+    )
+}
+
+fn by_model(explanation: &Explanation) -> String {
     let named = explanation.named_ledger().and_then(|ledger| Some((ledger, ledger.named()?)));
     let cause = explanation.causes.first();
     match (cause, named) {

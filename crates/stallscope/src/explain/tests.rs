@@ -26,6 +26,7 @@ fn offset(svma: Svma) -> FileOffset {
 fn counted(blocked: u64) -> WindowCount {
     let mut load = Account { executions: 1000, ..Account::default() };
     load.events[Mechanism::BlockedLoads as usize] = blocked;
+    load.store_edges = 1 << 4;
     let others = Account { executions: 19_000, ..Account::default() };
     let program = [(7, load), (0, others)];
     let at = |(bytes, account)| (offset(fixture::CODE_START.0.offset(bytes)), account);
@@ -44,6 +45,9 @@ impl Scene {
             hits: [vec![], vec![]],
             library_hits: [0, 0],
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
+            patched_ns: None,
+            slowest: Arm::B,
+            control: None,
             notes: vec![],
             samples: true,
             work: [None, None],
@@ -285,6 +289,37 @@ fn without_a_split_that_was_measured_nothing_is_said_to_be_in_the_kernel() {
     // All rows and what was not sampled are one whole.
     let shares: f64 = e.rows.iter().map(|r| r.share_of_difference.percent.value).sum();
     assert!((shares - 100.0).abs() < 15.0, "{shares}");
+}
+
+#[test]
+fn what_a_cure_brings_back_is_confirmed() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.patched_ns = Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]);
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Confirmed)));
+    assert_eq!(e.causes[0].finding.grade, Grade::Confirmed);
+    let summary = e.summary.unwrap();
+    assert!(summary.contains("takes back 97 %") && summary.contains("control -1 %"), "{summary}");
+}
+
+#[test]
+fn what_a_cure_does_not_bring_back_is_no_cause_whatever_was_counted() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.patched_ns = Some([100_000_000, 200_000_000, 201_000_000, 199_000_000]);
+    let e = scene.explain().unwrap();
+    assert!(e.causes.is_empty() && e.grade.is_none(), "{:?}", e.causes);
+    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+    let open = e.unexplained.join("\n");
+    assert!(open.contains("blocked loads are not the cause: without them 1.0 %"), "{open}");
+}
+
+#[test]
+fn a_cure_that_cannot_be_tried_is_said_and_the_count_stands() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    let e = scene.explain().unwrap();
+    assert_eq!(e.grade, Some(Grade::Counted));
+    let open = e.unexplained.join("\n");
+    assert!(open.contains("was not measured: cannot trace: ptrace is forbidden"), "{open}");
 }
 
 /// What is said about a difference in wall time, with these times on the processor per pair and arm.

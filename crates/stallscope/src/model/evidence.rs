@@ -45,7 +45,7 @@ impl Grade {
             Self::Priced => "a probe measured the penalty on this machine",
             Self::Counted => "a trace of this run counted how often it happens",
             Self::Observed => "a calibrated hardware counter saw it",
-            Self::Confirmed => "a build without it recovers the time",
+            Self::Confirmed => "a build, or a run of this one, without it recovers the time",
         }
     }
 }

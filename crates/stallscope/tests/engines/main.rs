@@ -12,6 +12,7 @@ mod decoder;
 mod endings;
 mod faults;
 mod foreign;
+mod patched;
 mod programs;
 mod recorder;
 mod truth;

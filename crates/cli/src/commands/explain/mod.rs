@@ -72,6 +72,7 @@ fn show(bar: &ProgressBar, stage: Stage) {
         Stage::Comparing(progress) => return compare::show(bar, progress),
         Stage::Sampling { done, of } => ("sampling", done, of),
         Stage::Counting { done, of } => ("counting", done, of),
+        Stage::Removing { done, of } => ("running without the mechanism", done, of),
     };
     bar.set_message(message);
     bar.set_length(u64::from(of));

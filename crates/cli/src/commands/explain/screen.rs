@@ -3,7 +3,8 @@
 use stallscope::code::SourceText;
 use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
 use stallscope::explain::{
-    ArmHeat, Cause, Conclusion, Counts, Explanation, FunctionRow, Ledger, Share, Tally, Whole, Work,
+    ArmHeat, Cause, Conclusion, Counts, Cure, CureVerdict, Explanation, FunctionRow, Ledger, Share,
+    Tally, Whole, Work,
 };
 use stallscope::layout::ChangeCounts;
 use stallscope::model::{Grade, Measurement};
@@ -53,6 +54,7 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
             out += &elsewhere(explanation.rows.iter().take(MOST_ROWS));
         }
     }
+    out += &explanation.cure.as_ref().map(cure).unwrap_or_default();
     for ledger in &explanation.ledgers {
         out += &ledger_text(ledger);
     }
@@ -201,6 +203,28 @@ fn named_text(explanation: &Explanation, ledger: &Ledger, text: &mut SourceText)
     out + &wrap("grade    ", &format!("{grade}: {}", grade.meaning()))
 }
 
+/// What runs without the mechanism brought back.
+fn cure(cure: &Cure) -> String {
+    let verdict = match cure.verdict {
+        CureVerdict::Confirmed => "",
+        CureVerdict::Refuted => ": they are not the cause",
+        CureVerdict::Open => ": that neither proves nor refutes it",
+    };
+    let [fast, slow, control, cured] = cure.times.each_ref().map(milliseconds);
+    let Measurement { value, low, high, n, .. } = &cure.control.percent;
+    wrap(
+        "cure     ",
+        &format!(
+            "without {} ({} of them replaced in the running process) {} is gone{verdict}; with the same \
+             detours and the loads as they are, {value:.1} % [{low:.1}, {high:.1}]. {n} rounds, processor \
+             time: fast {fast}, slow {slow}, control {control}, cure {cured}",
+            cure.mechanism,
+            cure.sites.len(),
+            cure.recovered,
+        ),
+    )
+}
+
 /// What the model of the core predicts for one place.
 fn ledger_text(ledger: &Ledger) -> String {
     let percent = |share: &Share| {
@@ -322,11 +346,15 @@ mod tests {
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],
             samples: true,
+            patched_ns: Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]),
+            slowest: stallscope::compare::Arm::B,
+            control: None,
             work: [0, 1].map(|arm| millions.and_then(|m| executed(m[arm]))),
             counts: wide.map(|wide| {
                 let blocked = if wide { 3_996 } else { 0 };
                 let mut load = Account { executions: 4000, ..Account::default() };
                 load.events[Mechanism::BlockedLoads as usize] = blocked;
+                load.store_edges = 1 << 4;
                 let others = Account { executions: 76_000, ..Account::default() };
                 let start = fixture::CODE_START.1;
                 let program = vec![(start.offset(7), load), (start, others)];

@@ -27,6 +27,9 @@ pub struct Account {
     pub cycles_without: [u64; Mechanism::ALL.len()],
     /// Executions that had each mechanism; none for those without events.
     pub events: [u64; Mechanism::ALL.len()],
+    /// Where inside the load, counted in bytes from its start, a store in flight began or ended when it was
+    /// blocked: bit n for byte n.
+    pub store_edges: u64,
 }
 
 impl Account {
@@ -53,6 +56,7 @@ impl AddAssign<&Self> for Account {
     fn add_assign(&mut self, other: &Self) {
         self.executions += other.executions;
         self.cycles += other.cycles;
+        self.store_edges |= other.store_edges;
         for n in 0..Mechanism::ALL.len() {
             self.cycles_without[n] += other.cycles_without[n];
             self.events[n] += other.events[n];

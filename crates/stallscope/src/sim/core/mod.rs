@@ -320,7 +320,7 @@ impl<'a> Core<'a> {
         let place = (op.place, self.state.writes[usize::from(op.base)]);
         let stores = self.state.stores.len() as u64;
         let oldest = self.state.stored.saturating_sub(stores);
-        let (mut done, mut blocked) = (0, false);
+        let (mut done, mut blocked, mut edges) = (0, false, 0);
         for n in (oldest..self.state.stored).rev() {
             let store = self.state.stores[(n % stores) as usize];
             if store.commit <= start {
@@ -328,6 +328,11 @@ impl<'a> Core<'a> {
             }
             if store.address >= high || store.address + u64::from(store.size_bytes) <= low {
                 continue;
+            }
+            for edge in [store.address, store.address + u64::from(store.size_bytes)] {
+                if low < edge && edge < high {
+                    edges |= 1_u64 << (edge - low);
+                }
             }
             let offset = low.wrapping_sub(store.address).cast_signed();
             let forwards = store.size_bytes <= WIDEST_BYTES
@@ -357,6 +362,7 @@ impl<'a> Core<'a> {
         }
         if blocked {
             self.event(number, Mechanism::BlockedLoads);
+            self.accounts[number as usize].store_edges |= edges;
         }
         Served::At(done)
     }

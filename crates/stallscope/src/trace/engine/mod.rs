@@ -26,6 +26,10 @@ mod calls;
 #[cfg(target_arch = "x86_64")]
 mod operands;
 #[cfg(target_arch = "x86_64")]
+mod patched;
+#[cfg(target_arch = "x86_64")]
+mod process;
+#[cfg(target_arch = "x86_64")]
 mod qemu;
 #[cfg(target_arch = "x86_64")]
 mod state;
@@ -43,6 +47,8 @@ use std::time::Duration;
 use crate::model::{Avma, Capability, Svma};
 use crate::trace::child::{Exit, Launch, Limits};
 pub use crate::trace::maps::Mapping;
+#[cfg(target_arch = "x86_64")]
+pub use patched::run_patched;
 
 /// Number of a block within one recording, counted from 0 in the order of description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

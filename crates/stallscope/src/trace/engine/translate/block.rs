@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::emit::Gpr;
 use super::operands::{Memory, memory_of};
+use crate::trace::engine::process::Memories;
 
 /// Longest block. With the longest possible record of each it stays below the guard behind the log.
 pub(super) const LONGEST_INSNS: usize = 64;
@@ -65,12 +66,6 @@ impl Source {
     pub(super) fn next(&self) -> u64 {
         self.insns.last().map_or(0, Instruction::next_ip)
     }
-}
-
-/// Reads memory of the copy.
-pub(super) trait Memories {
-    /// Fills as much of `into` as can be read from there, and says how much that is.
-    fn read(&self, address: u64, into: &mut [u8]) -> usize;
 }
 
 /// The program's code, page by page, as it was when first looked at.

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileTypeExt;
 
 use rustc_hash::FxHashSet;
 
-use super::process::Process;
+use crate::trace::engine::process::Process;
 
 /// What to do with one system call.
 #[derive(Clone, Debug, PartialEq, Eq)]

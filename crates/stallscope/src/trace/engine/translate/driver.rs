@@ -7,13 +7,13 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 
 use super::calls::Calls;
-use super::process::{Process, Registers, Stopped};
 use super::region::{GUARD_BYTES, LOG_BYTES, Slot};
 use super::setup;
 use super::translation::Borrowed;
 use super::translator::{Full, JUMP_REGISTERS, Stop, Translator};
 use crate::model::Avma;
 use crate::trace::engine::calls::Calls as Watch;
+use crate::trace::engine::process::{Process, Registers, Stopped};
 use crate::trace::engine::state::Extended;
 use crate::trace::engine::{Length, OUT_OF_TIME, Sink};
 use crate::trace::maps::{self, Line};

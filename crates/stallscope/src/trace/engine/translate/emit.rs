@@ -5,7 +5,7 @@
 
 use iced_x86::{Instruction, Register};
 
-use super::process::Registers;
+use crate::trace::engine::process::Registers;
 
 /// A general register by its hardware number, 0 to 15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

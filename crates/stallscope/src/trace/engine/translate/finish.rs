@@ -1,9 +1,9 @@
 //! When a window ends, for whoever runs it natively: which addresses to stop at, and what arrivals mean.
 
 use super::passage::Passage;
-use super::process::{Process, Registers};
 use crate::model::Avma;
 use crate::trace::engine::calls::Calls;
+use crate::trace::engine::process::{Process, Registers};
 
 /// The end of a window.
 #[derive(Clone, Debug)]

@@ -20,7 +20,6 @@ mod finish;
 mod log;
 mod operands;
 mod passage;
-mod process;
 mod region;
 mod session;
 mod setup;

@@ -26,10 +26,11 @@ use iced_x86::{
     Instruction, InstructionBlock,
 };
 
-use super::block::{Memories, goes_on};
+use super::block::goes_on;
 use super::emit::{Address, Emitter, Gpr};
-use super::process::{Process, Registers};
 use super::setup::{self, PAGE_BYTES, SetupError};
+use crate::trace::engine::process::Memories;
+use crate::trace::engine::process::{Process, Registers};
 use crate::trace::maps;
 
 /// A jump to anywhere near.

@@ -14,13 +14,13 @@ use std::time::Instant;
 use super::calls::Calls;
 use super::driver::{Counts, DriveError, Driver, FEW_ARRIVALS, Outcome};
 use super::finish::Finish;
-use super::process::{Process, Registers};
 use super::setup::{self, SetupError};
 use super::translator::Translator;
 use super::{EngineError, ID, Recording, Sink, Window};
 use crate::foreign::has_filter;
 use crate::model::Avma;
 use crate::trace::child::{Exit, Launch, Limits, Status};
+use crate::trace::engine::process::{Process, Registers};
 use crate::trace::engine::target::{self, Target};
 use crate::trace::engine::{Ended, Length, Mapping, SelfCheck, step};
 

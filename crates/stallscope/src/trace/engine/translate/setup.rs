@@ -4,10 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
-use super::block::Memories;
-use super::process::Process;
 use super::region::{CODE_BYTES, GUARD_BYTES, Region, SHARED_BYTES, TOTAL_BYTES};
 use super::verify;
+use crate::trace::engine::process::Memories;
+use crate::trace::engine::process::Process;
 use crate::trace::maps::{self, Line, Mapping, parse_line};
 
 /// The rights of a mapping as `mmap` and `mprotect` want them.

@@ -6,8 +6,8 @@
 use std::io;
 
 use super::driver::{DriveError, Driver, Next, Outcome};
-use super::process::{Registers, Stopped};
 use crate::foreign::Status;
+use crate::trace::engine::process::{Registers, Stopped};
 
 impl Driver<'_> {
     /// The copy stopped for a signal, somewhere. Finds out where the program is.

@@ -2,14 +2,15 @@
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction};
 
-use super::block::{Memories, x87_pointer};
+use super::block::x87_pointer;
 use super::calls::Verdict;
 use super::driver::{DriveError, Driver, Next, Outcome};
-use super::process::{Registers, Stopped};
 use super::signals::SI_KERNEL;
 use crate::model::Avma;
 use crate::trace::engine::blocks::Touch;
 use crate::trace::engine::operands::{Before, needs_extended, repeats, stretch, touches};
+use crate::trace::engine::process::Memories;
+use crate::trace::engine::process::{Registers, Stopped};
 use crate::trace::engine::state::general;
 use crate::trace::engine::{Block, BlockInsn, MemoryAccess};
 

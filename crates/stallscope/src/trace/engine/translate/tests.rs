@@ -307,7 +307,7 @@ fn signals_that_come_while_copies_are_made_wait_for_the_original() {
     let limits = Limits { timeout: None, interrupt: &NEVER };
     let mut target = target::Target::start(&launch, limits).unwrap();
     let tid = target.run_to(&Start::Entry, 0).unwrap();
-    let mut original = process::Process::borrowed_for_calls(tid).unwrap();
+    let mut original = crate::trace::engine::process::Process::borrowed_for_calls(tid).unwrap();
     let signals = |pid: i32, field: &str| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();

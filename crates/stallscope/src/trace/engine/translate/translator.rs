@@ -9,12 +9,13 @@ use std::collections::VecDeque;
 use iced_x86::{Decoder, DecoderOptions, Encoder, InstructionInfoFactory};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::block::{self, End, Memories, Pages, Source};
+use super::block::{self, End, Pages, Source};
 use super::emit::{Address, Emitter, Gpr};
 use super::log::Blocks;
 use super::passage::Passage;
 use super::region::{CODE_BYTES, Region, Slot};
 use super::translation::{Exits, Slots, Writer};
+use crate::trace::engine::process::Memories;
 
 /// Blocks translated at one stop.
 const BATCH_BLOCKS: usize = 64;

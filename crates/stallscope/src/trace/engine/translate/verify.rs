@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use super::block::Memories;
 use super::calls::{Calls, Verdict};
 use super::finish::Finish;
-use super::process::{CALL_STOP, Process, Registers, Stopped};
 use super::setup::SetupError;
+use crate::trace::engine::process::Memories;
+use crate::trace::engine::process::{CALL_STOP, Process, Registers, Stopped};
 use crate::trace::engine::target;
 use crate::trace::maps::{self, Line};
 use crate::trace::tracee;

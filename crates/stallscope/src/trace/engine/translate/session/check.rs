@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Copied, Failure, RETRY_DIVISOR, Refused, Session, failed};
+use crate::trace::engine::process::{Process, Registers};
 use crate::trace::engine::translate::finish::Finish;
-use crate::trace::engine::translate::process::{Process, Registers};
 use crate::trace::engine::translate::setup::{self, SetupError};
 use crate::trace::engine::translate::verify::{self, Comparison, Native, Pace};
 use crate::trace::engine::{EngineError, SelfCheck};

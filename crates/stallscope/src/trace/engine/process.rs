@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::block::Memories;
 use crate::trace::maps::{self, Line};
 use crate::trace::tracee;
 
@@ -91,6 +90,12 @@ impl Stopped {
             Self::Signal(libc::WSTOPSIG(status))
         }
     }
+}
+
+/// Reads memory of the copy.
+pub(super) trait Memories {
+    /// Fills as much of `into` as can be read from there, and says how much that is.
+    fn read(&self, address: u64, into: &mut [u8]) -> usize;
 }
 
 impl Memories for Process {

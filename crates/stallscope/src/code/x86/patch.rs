@@ -1,0 +1,229 @@
+//! Code in the place of a program's own: jumps to trampolines, for a process that is about to run.
+//!
+//! A detour replaces some instructions that stand one behind the other by a jump to a trampoline, which
+//! holds what is to run instead and a jump back. At least as many bytes as a jump has are replaced, none of
+//! which anything jumps into but the first. Calls are not moved: what they call would see another address
+//! to return to. Instructions that are moved keep what they do: distances are written anew.
+
+use std::ops::Range;
+
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, Instruction,
+    InstructionBlock, OpKind,
+};
+
+use super::super::{Flow, FunctionCode, Image};
+use crate::model::{Avma, FileOffset, Svma};
+
+/// Bytes of a jump with a distance of 32 bits.
+const JUMP_BYTES: usize = 5;
+
+/// Why code cannot be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatchError {
+    /// There is no instruction at the address.
+    #[error("there is no instruction at its address")]
+    NoInstruction,
+    /// Fewer bytes than a jump has can be moved.
+    #[error("the instructions around it cannot be moved away to make room for a jump")]
+    NoRoom,
+    /// An indirect jump may lead into the bytes that a jump needs.
+    #[error("an indirect jump of its function may lead into the bytes that a jump would need")]
+    IndirectJump,
+    /// The instruction cannot be written in another way that does the same.
+    #[error("there is no other way to write it: {0}")]
+    NoOtherWay(&'static str),
+    /// The trampolines are too far away, or an instruction cannot be written there.
+    #[error("an instruction cannot be moved to where there is room")]
+    TooFar,
+}
+
+/// Instructions that stand one behind the other, and what runs instead.
+#[derive(Clone, Debug, PartialEq)]
+struct Detour {
+    start: Svma,
+    end: Svma,
+    replaced: Vec<u8>,
+    instead: Vec<Instruction>,
+}
+
+/// What is replaced in one file.
+///
+/// ```
+/// use stallscope::code::x86::Patch;
+/// assert!(Patch::default().is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Patch {
+    detours: Vec<Detour>,
+    /// A position in the file and the address that the file states for it.
+    anchor: Option<(FileOffset, Svma)>,
+}
+
+/// Bytes to be written: trampolines, and the jumps to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedPatch {
+    /// The trampolines, one behind the other.
+    pub trampolines: Vec<u8>,
+    /// Where jumps go, the bytes that must stand there, and those that are written.
+    pub jumps: Vec<(Avma, Vec<u8>, Vec<u8>)>,
+}
+
+impl Patch {
+    /// Replaces the instructions at `sites` by what `rewrite` makes of each.
+    ///
+    /// # Errors
+    /// When one of them cannot be replaced; the address tells which.
+    pub(super) fn of(
+        image: &Image,
+        sites: &[Svma],
+        rewrite: &dyn Fn(&Instruction) -> Result<Vec<Instruction>, PatchError>,
+    ) -> Result<Self, (Svma, PatchError)> {
+        let mut patch = Self { detours: Vec::new(), anchor: None };
+        let mut sites = sites.to_vec();
+        sites.sort_unstable();
+        for site in &sites {
+            if patch.detours.last().is_some_and(|detour| *site < detour.end) {
+                continue;
+            }
+            let function = image.function_at(*site).ok_or((*site, PatchError::NoInstruction))?;
+            let code = FunctionCode::of(image, function);
+            let detour = detour(&code, image.function_bytes(function), *site, &sites, rewrite);
+            let detour = detour.map_err(|error| (*site, error))?;
+            if patch.detours.last().is_some_and(|before| before.end > detour.start) {
+                return Err((*site, PatchError::NoRoom));
+            }
+            patch.detours.push(detour);
+            patch.anchor = image.offset_of(*site).map(|offset| (offset, *site));
+        }
+        Ok(patch)
+    }
+
+    /// Whether nothing is replaced.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.detours.is_empty()
+    }
+
+    /// A position in the file and the address that the file states for it; `None` when nothing is replaced.
+    #[must_use]
+    pub fn anchor(&self) -> Option<(FileOffset, Svma)> {
+        self.anchor
+    }
+
+    /// The bytes for trampolines that start at `at` in a process whose addresses are by `bias` above those that
+    /// the file states.
+    ///
+    /// # Errors
+    /// [`PatchError::TooFar`].
+    pub fn encode(&self, at: Avma, bias: u64) -> Result<EncodedPatch, PatchError> {
+        let mut encoded = EncodedPatch { trampolines: Vec::new(), jumps: Vec::new() };
+        let jump_to = |to: u64| {
+            Instruction::with_branch(Code::Jmp_rel32_64, to).map_err(|_| PatchError::TooFar)
+        };
+        for detour in &self.detours {
+            let [from, back] = [detour.start, detour.end].map(|svma| svma.0.wrapping_add(bias));
+            let start = at.0.wrapping_add(encoded.trampolines.len() as u64);
+            let mut instead: Vec<Instruction> =
+                detour.instead.iter().map(|insn| moved(insn, bias)).collect();
+            instead.push(jump_to(back)?);
+            encoded.trampolines.extend(written(&instead, start)?);
+            let mut jump = written(&[jump_to(start)?], from)?;
+            if jump.len() > detour.replaced.len() {
+                return Err(PatchError::TooFar);
+            }
+            // Nothing comes there any more: breakpoints show it if something does.
+            jump.resize(detour.replaced.len(), 0xcc);
+            encoded.jumps.push((Avma(from), detour.replaced.clone(), jump));
+        }
+        Ok(encoded)
+    }
+
+    /// Whether this processor has all instructions that are put in.
+    #[must_use]
+    pub fn runs_here(&self) -> bool {
+        use iced_x86::CpuidFeature;
+        let all = self.detours.iter().flat_map(|detour| &detour.instead);
+        all.flat_map(Instruction::cpuid_features).all(|feature| match feature {
+            #[cfg(target_arch = "x86_64")]
+            CpuidFeature::BMI2 => std::arch::is_x86_feature_detected!("bmi2"),
+            #[cfg(target_arch = "x86_64")]
+            CpuidFeature::SSE4_1 => std::arch::is_x86_feature_detected!("sse4.1"),
+            // The program's own, or what every x86-64 processor has.
+            _ => cfg!(target_arch = "x86_64"),
+        })
+    }
+}
+
+/// The same instruction in a process whose addresses are by `bias` above those that the file states.
+fn moved(insn: &Instruction, bias: u64) -> Instruction {
+    let mut moved = *insn;
+    if insn.is_ip_rel_memory_operand() {
+        moved.set_memory_displacement64(insn.memory_displacement64().wrapping_add(bias));
+    }
+    if insn.op_count() > 0 && insn.op0_kind() == OpKind::NearBranch64 {
+        moved.set_near_branch64(insn.near_branch64().wrapping_add(bias));
+    }
+    if insn.ip() != 0 {
+        moved.set_ip(insn.ip().wrapping_add(bias));
+    }
+    moved
+}
+
+fn written(instructions: &[Instruction], at: u64) -> Result<Vec<u8>, PatchError> {
+    let block = InstructionBlock::new(instructions, at);
+    let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE);
+    encoded.map(|result| result.code_buffer).map_err(|_| PatchError::TooFar)
+}
+
+fn detour(
+    code: &FunctionCode,
+    bytes: &[u8],
+    site: Svma,
+    sites: &[Svma],
+    rewrite: &dyn Fn(&Instruction) -> Result<Vec<Instruction>, PatchError>,
+) -> Result<Detour, PatchError> {
+    let at = code.insn_at(site).filter(|at| code.insns[*at].svma == site);
+    let range = room(code, at.ok_or(PatchError::NoInstruction)?)?;
+    let (start, end) = (code.insns[range.start].svma, code.insns[range.end - 1].end());
+    let first = code.insns[0].svma;
+    let offset = |svma: Svma| svma.distance_from(first).map_or(usize::MAX, |n| n as usize);
+    let replaced = bytes.get(offset(start)..offset(end)).ok_or(PatchError::NoInstruction)?;
+    let mut instead = Vec::new();
+    for raw in Decoder::with_ip(64, replaced, start.0, DecoderOptions::NONE).iter() {
+        match sites.contains(&Svma(raw.ip())) {
+            // An encoder takes equal addresses for a mistake, and 0 for none.
+            true => instead.extend(rewrite(&raw)?.into_iter().map(|mut insn| {
+                insn.set_ip(0);
+                insn
+            })),
+            false => instead.push(raw),
+        }
+    }
+    Ok(Detour { start, end, replaced: replaced.to_vec(), instead })
+}
+
+/// Instructions around one that have room for a jump together, and which only the first of can be jumped to.
+fn room(code: &FunctionCode, insn: usize) -> Result<Range<usize>, PatchError> {
+    let block = &code.blocks[code.block_of(insn)];
+    let may_move = |index: usize| code.insns[index].flow != Flow::Call;
+    let bytes = |range: &Range<usize>| -> usize {
+        code.insns[range.clone()].iter().map(|insn| usize::from(insn.length_bytes)).sum()
+    };
+    let mut range = insn..insn + 1;
+    while bytes(&range) < JUMP_BYTES {
+        if range.end < block.end && may_move(range.end) {
+            range.end += 1;
+        } else if range.start > block.first && may_move(range.start - 1) {
+            range.start -= 1;
+        } else {
+            return Err(PatchError::NoRoom);
+        }
+    }
+    // What a table of jumps leads to is known only where nothing else leads there.
+    if range.len() > 1 && code.insns.iter().any(|insn| insn.flow == Flow::IndirectJump) {
+        return Err(PatchError::IndirectJump);
+    }
+    Ok(range)
+}

@@ -1,0 +1,105 @@
+//! Code that is replaced in a process does what it did: every load of some programs, in pieces of every size.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use super::programs::{COMPILED, Program};
+use stallscope::code::x86::{Patch, split_loads};
+use stallscope::code::{FunctionCode, Image};
+use stallscope::model::Svma;
+use stallscope::trace::child::{Launch, Limits, Streams};
+use stallscope::trace::engine::{EngineError, run_patched};
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+fn run(path: &Path, patch: &Patch) -> Result<String, EngineError> {
+    let launch = Launch {
+        program: path.into(),
+        args: Vec::new(),
+        environment_padding_bytes: 0,
+        cpu: None,
+        streams: Streams::Captured,
+    };
+    let exit = run_patched(&launch, patch, Limits { timeout: None, interrupt: &NEVER })?;
+    Ok(format!("{}{}", exit.stdout.tail, exit.status))
+}
+
+/// Loads of the functions that the source has, each taken apart into pieces of `piece_bytes` where it can be.
+fn loads(image: &Image, piece_bytes: u32) -> BTreeMap<Svma, u32> {
+    let of_library =
+        |name: &str| name.starts_with('_') || name.contains("_tm_clones") || name.contains("dtors");
+    let mut found = BTreeMap::new();
+    for function in image.functions().iter().filter(|f| !of_library(&f.symbol)) {
+        for insn in &FunctionCode::of(image, function).insns {
+            let alone = BTreeMap::from([(insn.svma, piece_bytes)]);
+            if insn.load.is_some() && split_loads(image, &alone).is_ok() {
+                found.insert(insn.svma, piece_bytes);
+            }
+        }
+    }
+    // Two that are too near to each other have no room for two jumps.
+    while let Err((svma, _)) = split_loads(image, &found) {
+        assert!(found.remove(&svma).is_some(), "{svma}");
+    }
+    found
+}
+
+fn check(program: &Program) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let path = program.build(folder.path());
+    let image = Image::open(&path).unwrap();
+    let alone = run(&path, &Patch::default()).unwrap();
+    assert_eq!(alone, format!("{}exit code 0", program.output), "{}", program.name);
+    let mut replaced = 0;
+    for piece_bytes in [1, 2, 4, 8, 16] {
+        let loads = loads(&image, piece_bytes);
+        let both = split_loads(&image, &loads).unwrap();
+        if !both.iter().all(Patch::runs_here) {
+            continue;
+        }
+        for (patch, name) in both.iter().zip(["control", "cure"]) {
+            let got = run(&path, patch).unwrap();
+            assert_eq!(got, alone, "{} in pieces of {piece_bytes}, {name}", program.name);
+        }
+        replaced += loads.len();
+    }
+    replaced
+}
+
+#[test]
+fn loads_in_pieces_load_the_same() {
+    let named = |name: &str| *COMPILED.iter().find(|p| p.name == name).unwrap();
+    let programs = [
+        named("calls"),
+        named("calls_fixed"),
+        named("calls_unoptimised"),
+        named("recursion"),
+        named("jump_table"),
+        named("red_zone"),
+        named("vectors_128"),
+        named("vectors_256"),
+        Program { name: "vectors_unoptimised", flags: &["-O0"], ..named("vectors_128") },
+    ];
+    let mut replaced = 0;
+    for program in programs.iter().filter(|p| p.runs_here()) {
+        replaced += check(program);
+    }
+    assert!(replaced > 200, "only {replaced} loads were replaced");
+}
+
+#[test]
+fn code_that_is_not_what_the_file_holds_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let build = |name| {
+        let program = COMPILED.iter().find(|p| p.name == name).unwrap();
+        program.build(folder.path())
+    };
+    let (one, other) = (build("calls_unoptimised"), build("recursion"));
+    let image = Image::open(&one).unwrap();
+    let loads = loads(&image, 2);
+    assert!(!loads.is_empty());
+    let [_, cure] = split_loads(&image, &loads).unwrap();
+    let error = run(&other, &cure).unwrap_err().to_string();
+    assert!(error.contains("not what the file holds"), "{error}");
+}
