@@ -247,8 +247,8 @@ fn the_other_measures_work() {
     let (exit, text) = code(&["--ops-in", "60ms", "sleep 0.01", "sleep 0.01"]);
     assert_eq!(exit, Some(0), "{text}");
     refused(here, &["compare", "--metric", "regex:(", "true", "true"], &["not valid"]);
-    refused(here, &["compare", "--metric", "speed", "true", "true"], &["choose wall"]);
-    refused(here, &["sweep", "--metric", "speed", "--run", "true"], &["choose wall"]);
+    refused(here, &["compare", "--metric", "speed", "true", "true"], &["choose auto, wall"]);
+    refused(here, &["sweep", "--metric", "speed", "--run", "true"], &["choose auto, wall"]);
     refused(here, &["sweep", "--metric", "counter:luck", "--run", "true"], &["page-faults"]);
     refused(
         here,

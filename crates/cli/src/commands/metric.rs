@@ -12,8 +12,9 @@ use super::words;
 #[derive(Debug, Args)]
 pub struct MetricArgs {
     /// What the verdict is about: wall, user, system, cpu, memory, a counter (counter:cycles), or
-    /// what is printed: go-bench, google-bench, regex:EXPRESSION
-    #[arg(long, value_name = "METRIC", default_value = "wall", value_parser = measure)]
+    /// what is printed: go-bench, google-bench, regex:EXPRESSION. auto is wall time, or processor time
+    /// where the runs of a comparison waited for the processor
+    #[arg(long, value_name = "METRIC", default_value = "auto", value_parser = measure)]
     metric: Measure,
     /// The number that --metric regex finds is better when higher
     #[arg(long)]
@@ -44,6 +45,7 @@ impl MetricArgs {
 fn measure(text: &str) -> Result<Measure, String> {
     let names = || CounterEvent::ALL.map(|(name, _)| name).join(", ");
     Ok(match text {
+        "auto" => Measure::Auto,
         "wall" => Measure::Wall,
         "user" => Measure::User,
         "system" => Measure::System,
@@ -62,9 +64,11 @@ fn measure(text: &str) -> Result<Measure, String> {
                 None => return Err(format!("there is no counter `{name}`, but {}", names())),
             },
             _ => {
-                return Err("choose wall, user, system, cpu, memory, counter:NAME, go-bench, \
+                return Err(
+                    "choose auto, wall, user, system, cpu, memory, counter:NAME, go-bench, \
                             google-bench or regex:EXPRESSION"
-                    .into());
+                        .into(),
+                );
             }
         },
     })
@@ -83,6 +87,6 @@ mod tests {
         );
         assert!(measure("counter:luck").unwrap_err().contains("page-faults"));
         assert!(measure("regex:(").unwrap_err().contains("not valid"));
-        assert!(measure("speed").unwrap_err().contains("choose wall"));
+        assert!(measure("speed").unwrap_err().contains("choose auto, wall"));
     }
 }

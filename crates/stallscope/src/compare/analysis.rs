@@ -13,7 +13,7 @@ use super::runner::RunSample;
 use super::schedule::Arm;
 use super::sequential;
 use super::verdict::{Decision, Verdict, judge};
-use super::waiting::{WaitedFor, waited_for};
+use super::waiting::Waiting;
 use super::warning::Warning;
 use super::{MAX_PAIRS, Settings};
 use crate::model::{Measurement, Unit};
@@ -60,7 +60,7 @@ impl Metric {
     #[must_use]
     pub fn for_verdict(measure: &Measure) -> Self {
         match measure {
-            Measure::Wall => Self::Wall,
+            Measure::Auto | Measure::Wall => Self::Wall,
             Measure::User => Self::User,
             Measure::System => Self::System,
             Measure::Cpu => Self::Cpu,
@@ -202,7 +202,11 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     let is_split = samples.iter().all(|s| s.amounts.user_ns.is_some());
     let shown = Metric::ALL.iter().filter(|m| is_split || !m.is_of_the_split());
     let mut contrasts: Vec<Contrast> = shown.map(|m| contrast(*m, &pairs)).collect();
-    let metric = Metric::for_verdict(&settings.measure);
+    let waiting = Waiting::of(samples.iter().map(|s| &s.amounts));
+    let metric = match settings.measure {
+        Measure::Auto if waiting.decides() && contrasts[1].ratio.is_some() => Metric::Cpu,
+        _ => Metric::for_verdict(&settings.measure),
+    };
     let wanted = contrast(metric, &pairs);
     let wall =
         wanted.ratio.clone().ok_or_else(|| CompareError::Samples(metric.absence().into()))?;
@@ -222,9 +226,8 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
         None => fixed,
     };
     let verdict = judge(&interval, pairs.len(), diagnostics.pair_sd_log, settings.effect_log());
-    let waited_for = waited_for(samples.iter().map(|s| &s.amounts));
     let mut warnings =
-        statistical_warnings(&verdict, &contrasts, &diagnostics, settings, waited_for);
+        statistical_warnings(&verdict, &wall, &contrasts, &diagnostics, settings, &waiting);
     warnings.extend(program_warnings(&pairs));
     warnings.push(Warning::OneBuildEach);
     if metric != Metric::Wall {
@@ -343,10 +346,11 @@ fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
 
 fn statistical_warnings(
     verdict: &Verdict,
+    judged: &Ratio,
     contrasts: &[Contrast],
     found: &Diagnostics,
     settings: &Settings,
-    waited_for: WaitedFor,
+    waiting: &Waiting,
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let [wall, cpu, ..] = contrasts else {
@@ -365,14 +369,14 @@ fn statistical_warnings(
     }
     let cpu_share = (cpu.a.value + cpu.b.value) / (wall.a.value + wall.b.value);
     if cpu_share < 0.5 {
-        warnings.push(Warning::MostlyWaiting { cpu_share, waited_for });
+        warnings.push(Warning::MostlyWaiting { cpu_share, waited_for: waiting.waited_for });
     }
-    machine_warnings(found, ratio, &mut warnings);
-    if let Some(t) = ratio.paired_t
-        && (t.p_value < crate::stats::ALPHA) != ratio.excludes_zero()
+    machine_warnings(found, judged, &mut warnings);
+    if let Some(t) = judged.paired_t
+        && (t.p_value < crate::stats::ALPHA) != judged.excludes_zero()
     {
         warnings.push(Warning::TestsDisagree {
-            signed_rank_p: ratio.signed_rank.p_value,
+            signed_rank_p: judged.signed_rank.p_value,
             t_p: t.p_value,
         });
     }
@@ -384,13 +388,18 @@ fn statistical_warnings(
             cpu_log_ratio: cpu.log_ratio,
         });
     }
-    if let Some(cpu) = &cpu.ratio
+    if settings.measure == Measure::Auto && waiting.decides() && cpu.ratio.is_some() {
+        warnings.push(Warning::JudgedByProcessorTime {
+            waiting_share: waiting.share,
+            wall_log: [ratio.log_ratio, ratio.low_log, ratio.high_log],
+        });
+    } else if let Some(cpu) = &cpu.ratio
         && cpu_share >= 0.5
     {
         warnings.extend(contention(ratio, cpu));
     }
-    if 10 * ratio.signed_rank.zeros as usize > pairs {
-        warnings.push(Warning::CoarseTimer { zeros: ratio.signed_rank.zeros });
+    if 10 * judged.signed_rank.zeros as usize > pairs {
+        warnings.push(Warning::CoarseTimer { zeros: judged.signed_rank.zeros });
     }
     warnings
 }

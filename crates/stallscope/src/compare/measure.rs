@@ -46,8 +46,10 @@ pub enum MeasureError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Wall time from start to end of the process.
+    /// Wall time, or processor time where the runs waited for the processor.
     #[default]
+    Auto,
+    /// Wall time from start to end of the process.
     Wall,
     /// Processor time in user mode.
     User,
@@ -80,7 +82,7 @@ impl Measure {
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self {
-            Self::Wall => "time",
+            Self::Auto | Self::Wall => "time",
             Self::User => "user time",
             Self::System => "system time",
             Self::Cpu => "processor time",

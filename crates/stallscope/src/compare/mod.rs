@@ -103,7 +103,7 @@ impl Default for Settings {
             timeout_ms: None,
             cpus: None,
             ignore_failure: false,
-            measure: Measure::Wall,
+            measure: Measure::Auto,
             until: None,
             budget_ms: None,
             operations_in_ms: None,

@@ -265,3 +265,45 @@ fn an_interrupt_ends_everything() {
     let error = compare(&mut runner, &settings, &mut |_| {}).unwrap_err();
     assert!(matches!(error, CompareError::Interrupted));
 }
+
+/// 20 pairs that differ by 5 % on the processor and wait for 15 to 95 % of that, judged by `measure`.
+fn beside_others(measure: Measure, wait: impl Fn(&mut Amounts, u64)) -> Comparison {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 7);
+    machine.effect_log = 0.05;
+    machine.run_sd_log = 0.003;
+    let mut result = on(&mut machine, 20);
+    for (n, sample) in result.samples.iter_mut().enumerate() {
+        let amounts = &mut sample.amounts;
+        let off_ns = amounts.cpu_ns / 20 * (3 + (n as u64 * 7919) % 17);
+        amounts.wall_ns = amounts.cpu_ns + off_ns;
+        wait(amounts, off_ns);
+    }
+    let settings = Settings { measure, ..result.settings };
+    Comparison::new(result.arms, settings, result.samples).unwrap()
+}
+
+#[test]
+fn where_runs_waited_for_the_processor_the_verdict_is_about_their_time_on_it() {
+    let queued = |amounts: &mut Amounts, off_ns| amounts.run_queue_ns = Some(off_ns);
+    let result = beside_others(Measure::Auto, queued);
+    assert_eq!(result.analysis.verdict.decision, Decision::Slower);
+    assert_eq!(result.analysis.contrasts[0].metric, Metric::Cpu);
+    assert!(has(&result, "judged-by-processor-time") && !has(&result, "contended"));
+    // Asked for, wall time is judged whatever it was spent on.
+    let wall = beside_others(Measure::Wall, queued);
+    assert_eq!(wall.analysis.verdict.decision, Decision::Inconclusive);
+    assert!(has(&wall, "contended") && !has(&wall, "judged-by-processor-time"));
+    // Who is blocked waits for something that the program asked for.
+    let blocked = beside_others(Measure::Auto, |amounts, _| {
+        amounts.run_queue_ns = Some(0);
+        amounts.voluntary_switches = 100;
+    });
+    assert_eq!(blocked.analysis.contrasts[0].metric, Metric::Wall);
+    assert_eq!(blocked.analysis.verdict.decision, Decision::Inconclusive);
+    // A little is always waited for.
+    let quiet = beside_others(Measure::Auto, |amounts, _| {
+        amounts.wall_ns = amounts.cpu_ns + amounts.cpu_ns / 100;
+        amounts.run_queue_ns = Some(amounts.cpu_ns / 100);
+    });
+    assert_eq!(quiet.analysis.contrasts[0].metric, Metric::Wall);
+}

@@ -8,6 +8,9 @@ use super::amounts::Amounts;
 /// Part of the time off the processor that decides what it was spent on.
 const MOST: f64 = 0.5;
 
+/// The part of wall time that runs may wait for the processor before a verdict is about processor time.
+const MOST_WAITING: f64 = 0.02;
+
 /// What the time off the processor was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -21,6 +24,25 @@ pub enum WaitedFor {
     Blocked,
     /// The kernel did not say.
     Unknown,
+}
+
+/// How much of their wall time runs were not on a processor, and what for.
+pub(super) struct Waiting {
+    pub share: f64,
+    pub waited_for: WaitedFor,
+}
+
+impl Waiting {
+    pub fn of<'a>(runs: impl Iterator<Item = &'a Amounts> + Clone) -> Self {
+        let sum = |of: fn(&Amounts) -> u64| runs.clone().map(of).sum::<u64>() as f64;
+        let share = 1.0 - sum(|run| run.cpu_ns) / sum(|run| run.wall_ns).max(1.0);
+        Self { share, waited_for: waited_for(runs.clone()) }
+    }
+
+    /// Whether wall time tells more of the machine than of the programs: what others did meanwhile is in it.
+    pub fn decides(&self) -> bool {
+        self.share > MOST_WAITING && matches!(self.waited_for, WaitedFor::Processor { .. })
+    }
 }
 
 /// What the time that `runs` were not on the processor was spent on.

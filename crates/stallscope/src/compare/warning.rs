@@ -82,6 +82,13 @@ pub enum Warning {
         /// Log ratio of processor times.
         cpu_log_ratio: f64,
     },
+    /// The runs waited for the processor, so the verdict is about processor time.
+    JudgedByProcessorTime {
+        /// The part of their wall time that they were not on it.
+        waiting_share: f64,
+        /// Estimate, lower and upper end of wall time, as log ratios.
+        wall_log: [f64; 3],
+    },
     /// Wall time is far noisier than processor time: others compete for the processor.
     Contended {
         /// How many times narrower the interval of processor time is.
@@ -301,6 +308,16 @@ impl Warning {
                 100.0 * share,
                 percent(*minimum_log_ratio)
             ),
+            Self::JudgedByProcessorTime { waiting_share, wall_log: [centre, low, high] } => write!(
+                f,
+                "others ran on this processor: the runs waited for it {:.0} % of their time, so this is \
+                 about processor time; wall time changes by {:+.1} % [{:+.1}, {:+.1}] (--metric wall \
+                 judges that)",
+                100.0 * waiting_share,
+                percent(*centre),
+                percent(*low),
+                percent(*high)
+            ),
             Self::Contended { narrower, cpu_log: [centre, low, high] } => write!(
                 f,
                 "others compete for this processor: the interval of processor time is \
@@ -360,6 +377,7 @@ mod tests {
             Warning::Spikes { share: 0.1, minimum_log_ratio: 0.0 },
             Warning::TestsDisagree { signed_rank_p: 0.01, t_p: 0.2 },
             Warning::CpuTimeDisagrees { wall_log_ratio: 0.1, cpu_log_ratio: 0.0 },
+            Warning::JudgedByProcessorTime { waiting_share: 0.4, wall_log: [0.1, 0.0, 0.2] },
             Warning::Contended { narrower: 9.0, cpu_log: [0.0, -0.01, 0.01] },
             Warning::CoarseTimer { zeros: 9 },
             Warning::IdenticalPrograms,

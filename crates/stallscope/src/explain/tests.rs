@@ -3,7 +3,7 @@
 use super::simulate::InventedBench;
 use super::*;
 use crate::code::fixture;
-use crate::compare::Settings;
+use crate::compare::{Measure, Settings};
 use crate::compare::simulate::{Noise, SimulatedMachine};
 use crate::machine::Microarchitecture;
 use crate::model::{FileOffset, Svma};
@@ -330,7 +330,7 @@ fn said_about(
     let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 5);
     machine.effect_log = 0.02_f64.ln_1p();
     machine.run_sd_log = 0.002;
-    let settings = Settings::default();
+    let settings = Settings { measure: Measure::Wall, ..Settings::default() };
     let mut comparison = crate::compare::compare(&mut machine, &settings, &mut |_| {}).unwrap();
     for sample in &mut comparison.samples {
         sample.amounts.cpu_ns = cpu_ns(sample.plan.pair, sample.plan.arm);

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use stallscope::compare::{
-    Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Metric, Severity,
+    Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Measure, Metric,
+    Severity,
 };
 
 use crate::commands::cpu_args;
@@ -48,10 +49,15 @@ pub fn verdict(comparison: &Comparison) -> String {
     let word = analysis.verdict.decision;
     let signed = format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]");
     let effect = share(comparison.settings.effect);
-    let what = comparison.settings.measure.noun();
+    let by_processor = comparison.settings.measure == Measure::Auto
+        && analysis.contrasts.first().is_some_and(|c| c.metric == Metric::Cpu);
+    let what = if by_processor { Measure::Cpu } else { comparison.settings.measure.clone() }.noun();
+    let in_what = if by_processor { ", in processor time" } else { "" };
     let (style, rest) = match word {
-        Decision::Slower => (BAD, format!(" by {centre:.d$} % [{low:.d$}, {high:.d$}]")),
-        Decision::Faster => (GOOD, format!(" by {:.d$} % [{:.d$}, {:.d$}]", -centre, -high, -low)),
+        Decision::Slower => (BAD, format!(" by {centre:.d$} % [{low:.d$}, {high:.d$}]{in_what}")),
+        Decision::Faster => {
+            (GOOD, format!(" by {:.d$} % [{:.d$}, {:.d$}]{in_what}", -centre, -high, -low))
+        }
         Decision::Equivalent => (GOOD, format!(" within ±{effect}: {what} changes by {signed}")),
         Decision::Inconclusive => (CAUTION, format!(": {what} changes by {signed}")),
     };

@@ -191,7 +191,7 @@ fn provenance(report: &SweepReport) -> String {
     let kept = report.cells.iter().filter(|c| c.program.is_some()).count() - built;
     let cpu = cpu_args::words(settings.cpus.as_ref());
     let mut parts = vec![format!("{} runs, random order in rounds, {cpu}", report.runs.len())];
-    if settings.measure != Measure::Wall {
+    if !matches!(settings.measure, Measure::Auto | Measure::Wall) {
         parts.push(format!("judged by {}", settings.measure.noun()));
     }
     if settings.layouts > 0 {
