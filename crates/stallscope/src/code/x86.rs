@@ -12,12 +12,14 @@ mod jumps;
 mod patch;
 mod quick;
 mod split;
+mod string_loop;
 mod survey;
 mod width;
 
 pub use fused::{Jump, jumps};
 pub use patch::{EncodedPatch, Patch, PatchError};
 pub use split::split_loads;
+pub use string_loop::string_loops;
 pub use survey::Survey;
 
 use iced_x86::{

@@ -11,6 +11,7 @@ use crate::compare::{
     library_name,
 };
 use crate::machine::{CoreShape, Design};
+use crate::model::FileOffset;
 use crate::sim::core::RecordedWindow;
 use crate::sim::jumps::BlockCounts;
 use crate::trace::child::Exit;
@@ -84,6 +85,7 @@ pub struct ProcessBench<'a> {
     runner: ProcessRunner<'a>,
     settings: Settings,
     sampling: SampleSettings,
+    replaces_code: bool,
 }
 
 impl<'a> ProcessBench<'a> {
@@ -98,7 +100,14 @@ impl<'a> ProcessBench<'a> {
         interrupt: &'a AtomicBool,
     ) -> Result<Self, CompareError> {
         let runner = ProcessRunner::new(lines, settings.limits(interrupt))?;
-        Ok(Self { runner, settings, sampling })
+        Ok(Self { runner, settings, sampling, replaces_code: true })
+    }
+
+    /// Never runs a program with some of its code replaced.
+    #[must_use]
+    pub fn without_cures(mut self) -> Self {
+        self.replaces_code = false;
+        self
     }
 
     /// Follows a window of one run of an arm; the program's own file as the recording names it.
@@ -157,7 +166,9 @@ impl Bench for ProcessBench<'_> {
                     }
                     found => {
                         let path = found.map_or(Path::new(""), |(mapping, _)| &mapping.path);
-                        *count.objects.entry(library_name(path)).or_default() += &account;
+                        let offset = found.map_or(FileOffset(at.0), |(_, offset)| offset);
+                        let object = count.objects.entry(library_name(path)).or_default();
+                        *object.entry(offset).or_default() += &account;
                     }
                 }
             }
@@ -182,6 +193,9 @@ impl Bench for ProcessBench<'_> {
     }
 
     fn run_patched(&mut self, arm: Arm, patch: &Patch, round: usize) -> Result<Exit, EngineError> {
+        if !self.replaces_code {
+            return Err(EngineError::Forbidden("code is not to be replaced (--no-cure)".into()));
+        }
         // The stack starts elsewhere in every round, as it does in every pair of a comparison.
         let launch = self.runner.launch(arm, round * STACK_STEP_BYTES);
         engine::run_patched(&launch, patch, self.runner.child_limits())

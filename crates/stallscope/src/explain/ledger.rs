@@ -12,6 +12,7 @@
 //! nothing that it says about causes is believed.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,7 +21,7 @@ use super::windows::BothArms;
 use super::{FunctionRow, Share, Whole};
 use crate::code::{DebugInfo, Image};
 use crate::compare::Arm;
-use crate::model::{Measurement, Site, Svma, Unit};
+use crate::model::{FileOffset, Measurement, Site, Unit};
 use crate::sim::Sites;
 use crate::sim::core::{Account, Mechanism};
 
@@ -154,19 +155,33 @@ pub(super) fn ledgers(
         let all = windows.iter().filter_map(|both| Some((of_shape(row, both)?, both)));
         let (mut ledger, both) =
             all.min_by(|(a, _), (b, _)| distance(a).total_cmp(&distance(b)))?;
+        let arm = &both.arms[slow.index()];
         if let Some(function) = row.place.function(slow) {
-            let insns = both.arms[slow.index()].insns(function.start, function.end());
+            let insns = arm.insns(function.start, function.end());
             for line in &mut ledger.lines {
                 line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at));
             }
+        } else if let Some(path) = row.place.object(slow) {
+            sites_in_object(path, &arm.insns_of_object(path), &mut ledger.lines);
         }
         Some(ledger)
     };
     rows.iter().filter(hold_most).take(MOST_PLACES).filter_map(nearest).collect()
 }
 
+/// The instructions of another file than the program; nothing where it cannot be read.
+fn sites_in_object(path: &Path, insns: &BTreeMap<FileOffset, Account>, lines: &mut [LedgerLine]) {
+    let Ok(image) = Image::open(path) else { return };
+    let debug = DebugInfo::of(&image);
+    let mut sites = Sites::new(&image, &debug);
+    for line in lines {
+        let at = most(insns, line.mechanism).and_then(|at| image.svma_of(at));
+        line.site = at.and_then(|at| sites.site(at));
+    }
+}
+
 /// The instruction that has a mechanism most often, or takes longest.
-fn most(insns: &BTreeMap<Svma, Account>, mechanism: Mechanism) -> Option<Svma> {
+fn most<K: Ord + Copy>(insns: &BTreeMap<K, Account>, mechanism: Mechanism) -> Option<K> {
     let weight = |account: &Account| match mechanism.has_events() {
         true => account.events_of(mechanism),
         false => account.cycles,

@@ -20,6 +20,7 @@ mod measured;
 mod object;
 mod open;
 mod processor;
+mod removable;
 mod rows;
 mod share;
 pub mod simulate;
@@ -42,7 +43,7 @@ pub use measured::{MeasuredLayout, measured_difference, shows_difference};
 pub use object::ObjectCode;
 pub use rows::{FunctionRow, Place};
 pub use share::{Share, Whole};
-pub use windows::WindowCount;
+pub use windows::{ObjectInsns, WindowCount};
 pub use work::{Counts, Work, WorkCount};
 
 use processor::ProcessorTime;

@@ -16,7 +16,10 @@ use crate::layout::{ChangeCounts, match_functions};
 #[serde(rename_all = "snake_case")]
 pub enum ObjectCode {
     /// Both arms map the same bytes.
-    Same,
+    Same {
+        /// The file, as AFTER has it.
+        path: PathBuf,
+    },
     /// Each arm maps a file of its own, with other bytes.
     Differs {
         /// The two files.
@@ -37,7 +40,7 @@ impl ObjectCode {
         // What both arms map from one place is one file: the comparison has watched it.
         let same = if a == b { (!is_nowhere(a)).then_some(true) } else { hold_the_same(a, b) };
         match same {
-            Some(true) => Self::Same,
+            Some(true) => Self::Same { path: b.into() },
             Some(false) => Self::Differs { paths: [a.into(), b.into()], census: census(a, b) },
             None => Self::NotCompared,
         }
@@ -46,7 +49,7 @@ impl ObjectCode {
     /// Whether every function in it was compared and holds the same code.
     pub(super) fn is_unchanged(&self) -> bool {
         match self {
-            Self::Same => true,
+            Self::Same { .. } => true,
             Self::Differs { census: Some(c), .. } => c.changed + c.new + c.gone == 0,
             Self::Differs { census: None, .. } | Self::NotCompared => false,
         }
@@ -66,7 +69,7 @@ fn census(a: &Path, b: &Path) -> Option<ChangeCounts> {
 impl fmt::Display for ObjectCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Same => f.write_str("the same file in both"),
+            Self::Same { .. } => f.write_str("the same file in both"),
             Self::Differs { census: Some(c), .. } if self.is_unchanged() => {
                 write!(f, "another file in each, all {} functions alike", c.same + c.moved)
             }
@@ -98,7 +101,7 @@ mod tests {
             ObjectHeat { path, hits: 1 }
         };
         let (a, copy, other) = (file("a", false), file("copy", false), file("other", true));
-        assert_eq!(ObjectCode::of([Some(&a), Some(&copy)]), ObjectCode::Same);
+        assert!(ObjectCode::of([Some(&a), Some(&copy)]).is_unchanged());
         let differs = ObjectCode::of([Some(&a), Some(&other)]);
         assert!(!differs.is_unchanged());
         assert!(differs.to_string().contains("1 functions changed"), "{differs}");

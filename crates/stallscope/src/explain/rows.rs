@@ -5,6 +5,7 @@
 //! processor, in the kernel as well: one whole for all rows.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -58,6 +59,18 @@ impl Place {
     pub(super) fn function(&self, arm: Arm) -> Option<&Function> {
         match self {
             Self::Function { before, after, .. } => [before, after][arm.index()].as_ref(),
+            Self::Object { .. } => None,
+        }
+    }
+
+    /// The file in this arm, where the place is one.
+    pub(super) fn object(&self, arm: Arm) -> Option<&Path> {
+        match self {
+            Self::Function { .. } => None,
+            Self::Object { code: ObjectCode::Differs { paths, .. }, .. } => {
+                Some(&paths[arm.index()])
+            }
+            Self::Object { code: ObjectCode::Same { path }, .. } => Some(path),
             Self::Object { .. } => None,
         }
     }

@@ -49,7 +49,9 @@ fn mechanism(explanation: &Explanation) -> String {
     let Some(cure) = explanation.cure.as_ref().filter(|_| explanation.is_confirmed()) else {
         return by_model(explanation);
     };
-    let site = cure.sites.first().map(at).unwrap_or_default();
+    let library = cure.library.as_ref().and_then(|path| path.file_name());
+    let library = library.map_or(String::new(), |name| format!(" of {}", name.to_string_lossy()));
+    let site = cure.sites.first().map(at).unwrap_or_default() + &library;
     format!(
         "{}{site}; a run without them takes back {:.0} % of {} (the control {:.0} %)",
         cure.mechanism, cure.recovered.percent.value, cure.recovered.of, cure.control.percent.value,

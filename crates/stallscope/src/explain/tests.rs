@@ -3,8 +3,8 @@
 use super::simulate::InventedBench;
 use super::*;
 use crate::code::fixture;
-use crate::compare::{Measure, Settings};
 use crate::compare::simulate::{Noise, SimulatedMachine};
+use crate::compare::{Measure, Settings};
 use crate::machine::Microarchitecture;
 use crate::model::{FileOffset, Svma};
 use crate::sim::core::{Account, Mechanism};
@@ -224,7 +224,10 @@ fn time_in_libraries_is_said_to_be_there() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (1000, 0)]);
     scene.bench.library_hits = [0, 1000];
     let e = scene.explain().unwrap();
-    let place = Place::Object { name: "libc.so.6".into(), code: ObjectCode::Same };
+    let place = Place::Object {
+        name: "libc.so.6".into(),
+        code: ObjectCode::Same { path: "/lib/libc.so.6".into() },
+    };
     assert_eq!(e.rows[0].place, place);
     assert_eq!(e.conclusion, Conclusion::NoMechanism);
 }

@@ -21,19 +21,22 @@ use crate::trace::engine::EngineError;
 const WINDOWS: [usize; 2] = [4, 2];
 const SHORT_RUN_NS: f64 = 2e9;
 
+/// Instructions by their place in files, by what [`library_name`] calls these.
+pub type ObjectInsns = HashMap<String, BTreeMap<FileOffset, Account>>;
+
 /// What one window of one arm tells.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WindowCount {
     /// Instructions of the program's own file, by their place in it.
     pub program: Vec<(FileOffset, Account)>,
-    /// What other files did, by what [`library_name`] calls them.
-    pub objects: HashMap<String, Account>,
+    /// Instructions of other files.
+    pub objects: ObjectInsns,
 }
 
 /// The windows of one arm.
 #[derive(Default)]
 pub(super) struct ArmWindows {
-    windows: Vec<(BTreeMap<Svma, Account>, HashMap<String, Account>)>,
+    windows: Vec<(BTreeMap<Svma, Account>, ObjectInsns)>,
 }
 
 impl ArmWindows {
@@ -59,22 +62,35 @@ impl ArmWindows {
             }
             Place::Object { name, .. } => {
                 let name = library_name(Path::new(name));
-                let of = |objects: &HashMap<String, Account>| objects.get(&name).copied();
-                self.windows.iter().map(|(_, objects)| of(objects).unwrap_or_default()).collect()
+                let insns = |(_, objects): &(_, ObjectInsns)| {
+                    objects.get(&name).map(|insns| insns.values().sum()).unwrap_or_default()
+                };
+                self.windows.iter().map(insns).collect()
             }
         }
     }
 
     /// What all windows together did with each instruction from `start` to `end`.
     pub fn insns(&self, start: Svma, end: Svma) -> BTreeMap<Svma, Account> {
-        let mut all: BTreeMap<Svma, Account> = BTreeMap::new();
-        for (insns, _) in &self.windows {
-            for (at, account) in insns.range(start..end.max(start)) {
-                *all.entry(*at).or_default() += account;
-            }
-        }
-        all
+        let range = start..end.max(start);
+        added(self.windows.iter().flat_map(|(insns, _)| insns.range(range.clone())))
     }
+
+    /// What all windows together did with each instruction of another file.
+    pub fn insns_of_object(&self, path: &Path) -> BTreeMap<FileOffset, Account> {
+        let name = library_name(path);
+        added(self.windows.iter().filter_map(|(_, objects)| objects.get(&name)).flatten())
+    }
+}
+
+fn added<'a, K: Ord + Copy + 'a>(
+    insns: impl Iterator<Item = (&'a K, &'a Account)>,
+) -> BTreeMap<K, Account> {
+    let mut all: BTreeMap<K, Account> = BTreeMap::new();
+    for (at, account) in insns {
+        *all.entry(*at).or_default() += account;
+    }
+    all
 }
 
 /// The windows of both arms, as one shape of the core runs them.

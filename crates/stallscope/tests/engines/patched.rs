@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use super::programs::{COMPILED, Program};
-use stallscope::code::x86::{Patch, split_loads};
-use stallscope::code::{FunctionCode, Image};
+use stallscope::code::x86::{Patch, split_loads, string_loops};
+use stallscope::code::{Function, FunctionCode, Image};
 use stallscope::model::Svma;
 use stallscope::trace::child::{Launch, Limits, Streams};
 use stallscope::trace::engine::{EngineError, run_patched};
@@ -89,6 +89,32 @@ fn loads_in_pieces_load_the_same() {
 }
 
 #[test]
+fn loops_do_what_string_instructions_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = COMPILED.iter().find(|p| p.name == "red_zone").unwrap();
+    let program =
+        Program { name: "string_copies", source: "string_copies.c", flags: &[], ..*plain };
+    let path = program.build(folder.path());
+    let image = Image::open(&path).unwrap();
+    let strings = |f: &&Function| f.symbol.starts_with("move") || f.symbol.starts_with("store");
+    let insns =
+        image.functions().iter().filter(strings).flat_map(|f| FunctionCode::of(&image, f).insns);
+    let sites: Vec<Svma> =
+        insns.map(|insn| insn.svma).filter(|at| string_loops(&image, &[*at]).is_ok()).collect();
+    assert_eq!(sites.len(), 8, "each width, moved and stored");
+    let alone = run(&path, &Patch::default()).unwrap();
+    assert!(alone.ends_with("exit code 0"), "{alone}");
+    for patch in string_loops(&image, &sites).unwrap() {
+        assert_eq!(run(&path, &patch).unwrap(), alone);
+    }
+    // One at a time: what differs is then known.
+    for site in sites {
+        let [_, cure] = string_loops(&image, &[site]).unwrap();
+        assert_eq!(run(&path, &cure).unwrap(), alone, "{site}");
+    }
+}
+
+#[test]
 fn code_that_is_not_what_the_file_holds_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let build = |name| {
@@ -100,6 +126,7 @@ fn code_that_is_not_what_the_file_holds_is_left_alone() {
     let loads = loads(&image, 2);
     assert!(!loads.is_empty());
     let [_, cure] = split_loads(&image, &loads).unwrap();
-    let error = run(&other, &cure).unwrap_err().to_string();
+    std::fs::copy(&other, &one).unwrap();
+    let error = run(&one, &cure).unwrap_err().to_string();
     assert!(error.contains("not what the file holds"), "{error}");
 }

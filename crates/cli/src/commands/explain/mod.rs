@@ -38,6 +38,9 @@ pub struct ExplainArgs {
     /// The program as it is, which is called slower or faster
     #[arg(value_name = "AFTER")]
     after: OsString,
+    /// Never run a program with some of its instructions replaced, to see what the time is without them
+    #[arg(long)]
+    no_cure: bool,
     /// How they are run.
     #[command(flatten)]
     run: RunArgs,
@@ -54,6 +57,9 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     let lines = [line(&args.before), line(&args.after)];
     let mut bench =
         ProcessBench::new(lines, settings, SampleSettings::default(), context.interrupt())?;
+    if args.no_cure {
+        bench = bench.without_cures();
+    }
     let text = &mut context.source_text(programs.iter().map(|p| p.as_path()))?;
     let result =
         explain(programs, &mut bench, &chosen.design, text, &mut |stage| show(&bar, stage));

@@ -6,6 +6,7 @@
 //! to return to. Instructions that are moved keep what they do: distances are written anew.
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, Instruction,
@@ -17,6 +18,12 @@ use crate::model::{Avma, FileOffset, Svma};
 
 /// Bytes of a jump with a distance of 32 bits.
 const JUMP_BYTES: usize = 5;
+
+/// Instructions that are put in and jumped to have numbers from here on in the place of an address, which no
+/// others have.
+pub(super) const LABELS: u64 = 1 << 62;
+/// Marks instructions that save and restore registers, for those who put them in.
+pub(super) const FRAME: u64 = u64::MAX;
 
 /// Why code cannot be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +64,7 @@ struct Detour {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Patch {
     detours: Vec<Detour>,
+    file: PathBuf,
     /// A position in the file and the address that the file states for it.
     anchor: Option<(FileOffset, Svma)>,
 }
@@ -80,7 +88,7 @@ impl Patch {
         sites: &[Svma],
         rewrite: &dyn Fn(&Instruction) -> Result<Vec<Instruction>, PatchError>,
     ) -> Result<Self, (Svma, PatchError)> {
-        let mut patch = Self { detours: Vec::new(), anchor: None };
+        let mut patch = Self { file: image.path().into(), ..Self::default() };
         let mut sites = sites.to_vec();
         sites.sort_unstable();
         for site in &sites {
@@ -104,6 +112,12 @@ impl Patch {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.detours.is_empty()
+    }
+
+    /// The file whose code is replaced; empty when none is.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 
     /// A position in the file and the address that the file states for it; `None` when nothing is replaced.
@@ -193,9 +207,11 @@ fn detour(
     let mut instead = Vec::new();
     for raw in Decoder::with_ip(64, replaced, start.0, DecoderOptions::NONE).iter() {
         match sites.contains(&Svma(raw.ip())) {
-            // An encoder takes equal addresses for a mistake, and 0 for none.
+            // What jumps to the site from here must come to all of what is put in: no part has its address.
             true => instead.extend(rewrite(&raw)?.into_iter().map(|mut insn| {
-                insn.set_ip(0);
+                if !(LABELS..FRAME).contains(&insn.ip()) {
+                    insn.set_ip(0);
+                }
                 insn
             })),
             false => instead.push(raw),

@@ -13,9 +13,10 @@ use iced_x86::{
 };
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::super::Image;
-use super::patch::{Patch, PatchError};
+use super::patch::{FRAME, Patch, PatchError};
 use crate::model::Svma;
 
 /// What a function may keep below its stack pointer without saying so (System V).
@@ -101,9 +102,6 @@ fn unsplit(insn: &Instruction, piece_bytes: u32) -> Result<Vec<Instruction>, Pat
     }
     Ok([enter, &[whole], leave].concat())
 }
-
-/// Marks instructions that save and restore.
-const FRAME: u64 = u64::MAX;
 
 fn frame_bytes(registers: usize) -> i64 {
     RED_ZONE_BYTES + SLOT_BYTES * registers as i64
@@ -269,24 +267,46 @@ impl<'a> Load<'a> {
     /// All that the instruction does is to load a general register.
     fn general(&mut self, register: Register, piece: u32) -> Result<(), PatchError> {
         let into = register.full_register();
-        if ![self.insn.memory_base(), self.insn.memory_index()].contains(&into) {
-            let borrowed = self.free(&GENERAL, 1)?;
-            let part = borrowed[0];
-            return self.around(&borrowed, |load| load.assemble(into, into, [part; 2], piece));
-        }
-        // Its part of the address is needed until the last piece is loaded.
-        let borrowed = self.free(&GENERAL, 2)?;
-        let (sum, part) = (borrowed[0], borrowed[1]);
-        self.around(&borrowed, |load| load.assemble(into, sum, [part, into], piece))
+        // A part of the address is needed until the last piece is loaded.
+        let in_address = [self.insn.memory_base(), self.insn.memory_index()].contains(&into);
+        let borrowed = self.free(&GENERAL, self.parts(piece) + usize::from(in_address))?;
+        let sum = if in_address { borrowed[borrowed.len() - 1] } else { into };
+        self.around(&borrowed, |load| load.assemble(into, sum, &borrowed, piece))
     }
 
-    /// Loads the pieces, last first, each but the last by way of the first of `parts`, the last by way of the
-    /// second, adds them up in `sum`, and with the last in `into`.
+    /// Registers that pieces go through on their way to the sum.
+    fn parts(&self, piece: u32) -> usize {
+        if self.bytes / piece >= 4 { 2 } else { 1 }
+    }
+
+    /// Loads the pieces by way of `parts`, the upper half of many beside the lower one, and adds them up in
+    /// `sum`, in the end in `into`.
     fn assemble(
         &mut self,
         into: Register,
         sum: Register,
-        parts: [Register; 2],
+        parts: &[Register],
+        piece: u32,
+    ) -> Result<(), PatchError> {
+        let pieces = self.bytes / piece;
+        let lower = pieces / 2;
+        let low = if lower > 1 { parts[1] } else { parts[0] };
+        self.add_up(sum, parts[0], lower..pieces, piece)?;
+        self.add_up(low, parts[0], 0..lower, piece)?;
+        self.shift(sum, lower * piece)?;
+        self.put(Instruction::with2(
+            Code::Lea_r64_m,
+            into,
+            MemoryOperand::with_base_index(sum, low),
+        ))
+    }
+
+    /// Some pieces that stand one behind the other, into `sum` by way of `part`.
+    fn add_up(
+        &mut self,
+        sum: Register,
+        part: Register,
+        pieces: Range<u32>,
         piece: u32,
     ) -> Result<(), PatchError> {
         let code = match piece {
@@ -295,20 +315,23 @@ impl<'a> Load<'a> {
             _ => Code::Mov_r32_rm32,
         };
         let low = |register: Register| Register::EAX + register.number() as u32;
-        let pieces = self.bytes / piece;
-        let memory = self.memory((pieces - 1) * piece)?;
+        let last = pieces.end - 1;
+        let memory = self.memory(last * piece)?;
         self.put(Instruction::with2(code, low(sum), memory))?;
-        for n in (0..pieces - 1).rev() {
-            // What is rotated out at the top is zero: a shift that leaves the flags alone.
-            let right = 64 - 8 * piece as i32;
-            self.put(Instruction::with3(Code::VEX_Rorx_r64_rm64_imm8, sum, sum, right))?;
-            let (part, result) = if n == 0 { (parts[1], into) } else { (parts[0], sum) };
+        for n in (pieces.start..last).rev() {
+            self.shift(sum, piece)?;
             let memory = self.memory(n * piece)?;
             self.put(Instruction::with2(code, low(part), memory))?;
             let both = MemoryOperand::with_base_index(sum, part);
-            self.put(Instruction::with2(Code::Lea_r64_m, result, both))?;
+            self.put(Instruction::with2(Code::Lea_r64_m, sum, both))?;
         }
         Ok(())
+    }
+
+    /// Up by so many bytes, with the flags left alone: what is rotated out at the top is zero.
+    fn shift(&mut self, register: Register, bytes: u32) -> Result<(), PatchError> {
+        let right = 64 - 8 * bytes as i32;
+        self.put(Instruction::with3(Code::VEX_Rorx_r64_rm64_imm8, register, register, right))
     }
 
     /// Puts the bytes into a vector register; the upper half of one of 32 bytes by way of `half`.
@@ -393,11 +416,11 @@ impl<'a> Load<'a> {
             _ => None,
         };
         if let Some(part) = part {
-            let borrowed = self.free(&GENERAL, 2)?;
+            let borrowed = self.free(&GENERAL, 1 + self.parts(piece))?;
             let in_register = self.with_register(part + borrowed[0].number() as u32);
             if encodes(&in_register) {
                 return self.around(&borrowed, |load| {
-                    load.assemble(borrowed[0], borrowed[0], [borrowed[1]; 2], piece)?;
+                    load.assemble(borrowed[0], borrowed[0], &borrowed[1..], piece)?;
                     load.into.push(in_register);
                     Ok(())
                 });

@@ -24,7 +24,8 @@ const ROOM_BEHIND_BYTES: u64 = 256 << 20;
 /// Below this the kernel maps nothing.
 const LOWEST: u64 = 1 << 16;
 
-/// Runs a command to its end with the code of its own file replaced as `patch` says.
+/// Runs a command to its end with the code of its own file, or of a library that is loaded with it, replaced as
+/// `patch` says.
 ///
 /// # Errors
 /// When it cannot be run or traced, or when its code in the process is not what the patch was made for.
@@ -47,10 +48,11 @@ fn refused(cause: &io::Error) -> String {
 }
 
 fn put(process: &mut Process, program: &Path, patch: &Patch) -> Result<(), String> {
-    let program = program.canonicalize().unwrap_or_else(|_| program.into());
+    let file = if patch.is_empty() { program } else { patch.file() };
+    let file = file.canonicalize().unwrap_or_else(|_| file.into());
     let lines = maps::read(process.pid).map_err(|cause| refused(&cause))?;
-    let code = lines.iter().find(|line| line.executable && line.mapping.path == program);
-    let code = &code.ok_or("its own code is not mapped")?.mapping;
+    let code = lines.iter().find(|line| line.executable && line.mapping.path == file);
+    let code = &code.ok_or("the code to be replaced is not mapped at its start")?.mapping;
     // As far as the process's addresses are above those that the file states.
     let bias = match patch.anchor() {
         None => 0,
