@@ -299,6 +299,16 @@ fn where_runs_waited_for_the_processor_the_verdict_is_about_their_time_on_it() {
         amounts.voluntary_switches = 100;
     });
     assert_eq!(blocked.analysis.contrasts[0].metric, Metric::Wall);
+    // Switches are no measure: who sleeps once is taken off the processor as often as before.
+    let asleep = beside_others(Measure::Auto, |amounts, off_ns| {
+        amounts.run_queue_ns = Some(off_ns / 50);
+        (amounts.voluntary_switches, amounts.involuntary_switches) = (2, 5);
+    });
+    assert_eq!(asleep.analysis.contrasts[0].metric, Metric::Wall);
+    let both = beside_others(Measure::Auto, |amounts, off_ns| {
+        amounts.run_queue_ns = Some(off_ns / 10 * 9);
+    });
+    assert_eq!(both.analysis.contrasts[0].metric, Metric::Wall);
     assert_eq!(blocked.analysis.verdict.decision, Decision::Inconclusive);
     // A little is always waited for.
     let quiet = beside_others(Measure::Auto, |amounts, _| {

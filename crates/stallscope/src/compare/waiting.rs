@@ -8,8 +8,10 @@ use super::amounts::Amounts;
 /// Part of the time off the processor that decides what it was spent on.
 const MOST: f64 = 0.5;
 
-/// The part of wall time that runs may wait for the processor before a verdict is about processor time.
-const MOST_WAITING: f64 = 0.02;
+/// The part of wall time that runs may be in the queue for the processor before a verdict is about processor time.
+const MOST_QUEUED: f64 = 0.02;
+/// The part that they may wait for something else, or wall time stays what it is about.
+const MOST_BLOCKED: f64 = 0.01;
 
 /// What the time off the processor was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,20 +30,29 @@ pub enum WaitedFor {
 
 /// How much of their wall time runs were not on a processor, and what for.
 pub(super) struct Waiting {
+    /// The part of wall time that they were off the processor.
     pub share: f64,
+    /// The part that was measured in the run queue; absent where the kernel does not tell.
+    queue_share: Option<f64>,
     pub waited_for: WaitedFor,
 }
 
 impl Waiting {
     pub fn of<'a>(runs: impl Iterator<Item = &'a Amounts> + Clone) -> Self {
         let sum = |of: fn(&Amounts) -> u64| runs.clone().map(of).sum::<u64>() as f64;
-        let share = 1.0 - sum(|run| run.cpu_ns) / sum(|run| run.wall_ns).max(1.0);
-        Self { share, waited_for: waited_for(runs.clone()) }
+        let wall_ns = sum(|run| run.wall_ns).max(1.0);
+        let share = 1.0 - sum(|run| run.cpu_ns) / wall_ns;
+        let queue_ns = runs.clone().map(|run| run.run_queue_ns).sum::<Option<u64>>();
+        let queue_share = queue_ns.map(|ns| ns as f64 / wall_ns);
+        Self { share, queue_share, waited_for: waited_for(runs.clone()) }
     }
 
-    /// Whether wall time tells more of the machine than of the programs: what others did meanwhile is in it.
+    /// Whether wall time tells more of the machine than of the programs: what others did meanwhile is in it,
+    /// and next to nothing that the programs waited for themselves. Only time that was measured in the queue
+    /// counts.
     pub fn decides(&self) -> bool {
-        self.share > MOST_WAITING && matches!(self.waited_for, WaitedFor::Processor { .. })
+        self.queue_share
+            .is_some_and(|queue| queue > MOST_QUEUED && self.share - queue < MOST_BLOCKED)
     }
 }
 

@@ -259,6 +259,21 @@ pub fn preferred() -> Result<&'static dyn Engine, EngineError> {
     Err(EngineError::Forbidden(causes.join("; ")))
 }
 
+/// Code is replaced on x86-64 only.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn run_patched(
+    _launch: &Launch,
+    _patch: &crate::code::x86::Patch,
+    _limits: Limits<'_>,
+) -> Result<Exit, EngineError> {
+    Err(EngineError::Forbidden(
+        "only x86-64 programs can be run with some of their code replaced".into(),
+    ))
+}
+
 /// Why a window could not be followed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
