@@ -7,6 +7,7 @@
 //! times.
 
 mod effects;
+mod frame;
 mod fused;
 mod jumps;
 mod patch;

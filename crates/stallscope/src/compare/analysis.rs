@@ -227,7 +227,7 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     };
     let verdict = judge(&interval, pairs.len(), diagnostics.pair_sd_log, settings.effect_log());
     let mut warnings =
-        statistical_warnings(&verdict, &wall, &contrasts, &diagnostics, settings, &waiting);
+        statistical_warnings(&verdict, &wanted, &contrasts, &diagnostics, settings, &waiting);
     warnings.extend(program_warnings(&pairs));
     warnings.push(Warning::OneBuildEach);
     if metric != Metric::Wall {
@@ -306,7 +306,7 @@ fn contrast(metric: Metric, pairs: &[Pair<'_>]) -> Contrast {
 }
 
 /// Median and quartiles; zeros when there are no values, which `pair_up` rules out.
-fn typical(amounts: &[f64], unit: Unit) -> Measurement {
+pub(crate) fn typical(amounts: &[f64], unit: Unit) -> Measurement {
     let [low, value, high] = quartiles(amounts).unwrap_or_default();
     Measurement { value, unit, low, high, n: amounts.len(), how: "median, quartiles".into() }
 }
@@ -346,7 +346,7 @@ fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
 
 fn statistical_warnings(
     verdict: &Verdict,
-    judged: &Ratio,
+    judged: &Contrast,
     contrasts: &[Contrast],
     found: &Diagnostics,
     settings: &Settings,
@@ -356,7 +356,7 @@ fn statistical_warnings(
     let [wall, cpu, ..] = contrasts else {
         return warnings;
     };
-    let Some(ratio) = &wall.ratio else {
+    let (Some(ratio), Some(of_verdict)) = (&wall.ratio, &judged.ratio) else {
         return warnings;
     };
     let pairs = wall.a.n;
@@ -371,12 +371,12 @@ fn statistical_warnings(
     if cpu_share < 0.5 {
         warnings.push(Warning::MostlyWaiting { cpu_share, waited_for: waiting.waited_for });
     }
-    machine_warnings(found, judged, &mut warnings);
-    if let Some(t) = judged.paired_t
-        && (t.p_value < crate::stats::ALPHA) != judged.excludes_zero()
+    machine_warnings(found, of_verdict, &mut warnings);
+    if let Some(t) = of_verdict.paired_t
+        && (t.p_value < crate::stats::ALPHA) != of_verdict.excludes_zero()
     {
         warnings.push(Warning::TestsDisagree {
-            signed_rank_p: judged.signed_rank.p_value,
+            signed_rank_p: of_verdict.signed_rank.p_value,
             t_p: t.p_value,
         });
     }
@@ -388,7 +388,7 @@ fn statistical_warnings(
             cpu_log_ratio: cpu.log_ratio,
         });
     }
-    if settings.measure == Measure::Auto && waiting.decides() && cpu.ratio.is_some() {
+    if settings.measure == Measure::Auto && judged.metric == Metric::Cpu {
         warnings.push(Warning::JudgedByProcessorTime {
             waiting_share: waiting.share,
             wall_log: [ratio.log_ratio, ratio.low_log, ratio.high_log],
@@ -398,8 +398,8 @@ fn statistical_warnings(
     {
         warnings.extend(contention(ratio, cpu));
     }
-    if 10 * judged.signed_rank.zeros as usize > pairs {
-        warnings.push(Warning::CoarseTimer { zeros: judged.signed_rank.zeros });
+    if 10 * of_verdict.signed_rank.zeros as usize > pairs {
+        warnings.push(Warning::CoarseTimer { zeros: of_verdict.signed_rank.zeros });
     }
     warnings
 }

@@ -35,6 +35,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Cpus;
 pub use amounts::Amounts;
+pub(crate) use analysis::typical;
 pub use analysis::{Analysis, Contrast, Metric, Ratio, Sequence, analyse};
 pub use diagnostics::{Autocorrelation, Diagnostics, Drift, SlotEffect};
 pub use error::CompareError;

@@ -19,12 +19,11 @@ use super::windows::{BothArms, is_interrupt};
 use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole};
 use crate::code::x86::Patch;
 use crate::code::{DebugInfo, Image};
-use crate::compare::Arm;
+use crate::compare::{Arm, typical};
 use crate::model::{Grade, Measurement, Site, Svma, Unit};
 use crate::sim::Sites;
 use crate::sim::core::Mechanism;
 use crate::stats::signed_rank::{self, Interval};
-use crate::trace::child::Exit;
 use crate::trace::engine::EngineError;
 
 /// Rounds: an interval needs six, and more than twice that tell little more.
@@ -167,7 +166,8 @@ fn run_rounds(
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Vec<[f64; ARMS]>, Failed> {
     let mut times = Vec::with_capacity(rounds);
-    let mut first: Option<Exit> = None;
+    let slow = arms[ARMS - 1].0;
+    let mut first = None;
     // One round more than is counted: the first warms everything up.
     for round in 0..=rounds {
         let mut time = [0.0; ARMS];
@@ -179,23 +179,15 @@ fn run_rounds(
             let (arm, patch) = arms[which];
             let exit = bench.run_patched(arm, patch, round).map_err(Failed::Engine)?;
             time[which] = (exit.user_ns + exit.system_ns) as f64;
-            if arm == arms[ARMS - 1].0 {
-                match &first {
-                    None if patch.is_empty() => first = Some(exit),
-                    Some(first)
-                        if exit.status != first.status
-                            || exit.stdout.digest != first.stdout.digest =>
-                    {
-                        return Err(Failed::Differs(match patch.is_empty() {
-                            true => "its output is not the same in every run".into(),
-                            false => format!(
-                                "with its instructions replaced it printed something else or ended otherwise ({})",
-                                exit.status
-                            ),
-                        }));
-                    }
-                    _ => {}
-                }
+            let ended = (exit.status, exit.stdout.digest);
+            if arm == slow && *first.get_or_insert(ended) != ended {
+                return Err(Failed::Differs(match patch.is_empty() {
+                    true => "its output is not the same in every run".into(),
+                    false => format!(
+                        "with its instructions replaced it printed something else or ended otherwise ({})",
+                        exit.status
+                    ),
+                }));
             }
         }
         if round > 0 {
@@ -246,13 +238,9 @@ fn judged(
         CureVerdict::Refuted if !removable.is_free => CureVerdict::Open,
         verdict => verdict,
     };
-    let of_arm = |n: usize| {
-        let values: Vec<f64> = times.iter().map(|t| t[n]).collect();
-        let [low, value, high] = crate::stats::robust::quartiles(&values).unwrap_or_default();
-        let how = "median, quartiles".into();
-        Measurement { value, unit: Unit::Nanoseconds, low, high, n: values.len(), how }
-    };
-    let times = [of_arm(0), of_arm(1), of_arm(2), of_arm(3)];
+    let of_arm =
+        |n: usize| typical(&times.iter().map(|t| t[n]).collect::<Vec<_>>(), Unit::Nanoseconds);
+    let times = std::array::from_fn(of_arm);
     Ok(Cure {
         mechanism: removable.mechanism,
         arm: slow,

@@ -243,7 +243,7 @@ pub fn explain(
     }
     let debug = images.each_ref().map(DebugInfo::of);
     let mut tried = None;
-    let (causes, acquitted) = match &explanation.work {
+    let (causes, mut acquitted) = match &explanation.work {
         Some(work) if work.leaves_less_than(cause::LEAST_PART) => (Vec::new(), Vec::new()),
         _ => {
             let windows = windows::follow(bench, &images, run_ns, profile, counting)?;
@@ -275,7 +275,6 @@ pub fn explain(
         }
     };
     explanation.causes = causes;
-    let mut acquitted = acquitted;
     acquitted.extend(cure::apply(&mut explanation, tried));
     explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();
     let is_named = explanation.named_ledger().is_some();

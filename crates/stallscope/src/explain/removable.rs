@@ -100,25 +100,26 @@ pub(super) struct Search<'a> {
     pub difference_ns: f64,
 }
 
-type Insns = BTreeMap<Svma, Account>;
-
 impl<'a> Search<'a> {
     /// Those of the program's own functions.
     pub fn in_program(&self) -> Vec<Target> {
         let arm = &self.windows.arms[self.slow.index()];
-        self.search(|row| row.place.function(self.slow).map(|f| arm.insns(f.start, f.end())))
+        let of_row = |row: &FunctionRow| {
+            let function = row.place.function(self.slow)?;
+            self.of_place(row, &arm.insns(function.start, function.end()), Some)
+        };
+        most_frequent(self.rows().filter_map(of_row).flatten().collect())
     }
 
-    /// Those of the first library that has any, with the library.
+    /// Those of the first library that has any, with the library; no other is opened.
     pub fn in_libraries(&self) -> Option<(Image, Vec<Target>)> {
         let arm = &self.windows.arms[self.slow.index()];
-        self.rows().filter_map(|row| row.place.object(self.slow)).find_map(|path| {
+        self.rows().find_map(|row| {
+            let path = row.place.object(self.slow)?;
+            let insns = arm.insns_of_object(path);
+            self.of_place(row, &insns, |_| Some(Svma(0)))?;
             let image = Image::open(path).ok()?;
-            let targets = self.search(|row| {
-                row.place.object(self.slow).filter(|it| *it == path)?;
-                let insns = arm.insns_of_object(path).into_iter();
-                Some(insns.filter_map(|(at, of)| Some((image.svma_of(at)?, of))).collect())
-            });
+            let targets = most_frequent(self.of_place(row, &insns, |at| image.svma_of(at))?);
             (!targets.is_empty()).then_some((image, targets))
         })
     }
@@ -129,15 +130,14 @@ impl<'a> Search<'a> {
         self.rows.iter().filter(move |row| row.share_of_difference.percent.value >= least)
     }
 
-    fn search(&self, insns_of: impl Fn(&FunctionRow) -> Option<Insns>) -> Vec<Target> {
-        let of_row = |row| self.of_place(row, &insns_of(row)?);
-        let mut found: Vec<Target> = self.rows().filter_map(of_row).flatten().collect();
-        found.sort_by_key(|target| (std::cmp::Reverse(target.events), target.svma));
-        found.truncate(MOST_TARGETS);
-        found
-    }
-
-    fn of_place(&self, row: &FunctionRow, insns: &Insns) -> Option<Vec<Target>> {
+    /// The instructions of a place that have the mechanism often, if it has it clearly more often than in the fast
+    /// build; none with an address that `svma_of` does not know.
+    fn of_place<A: Copy>(
+        &self,
+        row: &FunctionRow,
+        insns: &BTreeMap<A, Account>,
+        svma_of: impl Fn(A) -> Option<Svma>,
+    ) -> Option<Vec<Target>> {
         let (slow, fast) = (self.slow, self.slow.other());
         let here: Account = insns.values().sum();
         let there: Account =
@@ -160,13 +160,21 @@ impl<'a> Search<'a> {
                 && events(account) >= LEAST_OF_PLACE * events(&here)
         };
         let often = insns.iter().filter(|(_, account)| is_often(account));
-        let target = |(svma, account): (&Svma, &Account)| Target {
-            svma: *svma,
-            events: account.events_of(self.removable.mechanism),
-            piece_bytes: piece_bytes(account.store_edges),
+        let target = |(at, account): (&A, &Account)| {
+            Some(Target {
+                svma: svma_of(*at)?,
+                events: account.events_of(self.removable.mechanism),
+                piece_bytes: piece_bytes(account.store_edges),
+            })
         };
-        Some(often.map(target).collect())
+        Some(often.filter_map(target).collect())
     }
+}
+
+fn most_frequent(mut targets: Vec<Target>) -> Vec<Target> {
+    targets.sort_by_key(|target| (std::cmp::Reverse(target.events), target.svma));
+    targets.truncate(MOST_TARGETS);
+    targets
 }
 
 /// The largest power of two by which all edges, bit n for byte n, are apart from the load's start; 0 without any.

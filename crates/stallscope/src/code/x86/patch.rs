@@ -22,8 +22,6 @@ const JUMP_BYTES: usize = 5;
 /// Instructions that are put in and jumped to have numbers from here on in the place of an address, which no
 /// others have.
 pub(super) const LABELS: u64 = 1 << 62;
-/// Marks instructions that save and restore registers, for those who put them in.
-pub(super) const FRAME: u64 = u64::MAX;
 
 /// Why code cannot be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,17 +89,23 @@ impl Patch {
         let mut patch = Self { file: image.path().into(), ..Self::default() };
         let mut sites = sites.to_vec();
         sites.sort_unstable();
+        // The function of the site before: a large one takes long to decode.
+        let mut latest: Option<(Svma, FunctionCode)> = None;
         for site in &sites {
             if patch.detours.last().is_some_and(|detour| *site < detour.end) {
                 continue;
             }
             let function = image.function_at(*site).ok_or((*site, PatchError::NoInstruction))?;
-            let code = FunctionCode::of(image, function);
+            let code = match latest.take().filter(|(start, _)| *start == function.start) {
+                Some((_, code)) => code,
+                None => FunctionCode::of(image, function),
+            };
             let detour = detour(&code, image.function_bytes(function), *site, &sites, rewrite);
             let detour = detour.map_err(|error| (*site, error))?;
             if patch.detours.last().is_some_and(|before| before.end > detour.start) {
                 return Err((*site, PatchError::NoRoom));
             }
+            latest = Some((function.start, code));
             patch.detours.push(detour);
             patch.anchor = image.offset_of(*site).map(|offset| (offset, *site));
         }
@@ -209,7 +213,7 @@ fn detour(
         match sites.contains(&Svma(raw.ip())) {
             // What jumps to the site from here must come to all of what is put in: no part has its address.
             true => instead.extend(rewrite(&raw)?.into_iter().map(|mut insn| {
-                if !(LABELS..FRAME).contains(&insn.ip()) {
+                if insn.ip() < LABELS {
                     insn.set_ip(0);
                 }
                 insn

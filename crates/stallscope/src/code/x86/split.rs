@@ -7,22 +7,18 @@
 //! below what the program may keep there without saying so.
 //! Literature: H. Wong, "Store-to-Load Forwarding and Memory Disambiguation in x86 Processors" (2014).
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use iced_x86::{
     Code, EncodingKind, Instruction, InstructionInfoFactory, MemoryOperand, OpAccess, OpKind,
     Register,
 };
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-
 use super::super::Image;
-use super::patch::{FRAME, Patch, PatchError};
+use super::frame::{frame_bytes, framed};
+use super::patch::{Patch, PatchError};
 use crate::model::Svma;
-
-/// What a function may keep below its stack pointer without saying so (System V).
-const RED_ZONE_BYTES: i64 = 128;
-/// Room for each register that is saved.
-const SLOT_BYTES: i64 = 32;
 
 /// Registers that are borrowed, those first that compilers use last.
 const GENERAL: [Register; 13] = [
@@ -79,6 +75,23 @@ pub fn split_loads(
 
 /// The same load in pieces.
 fn split(insn: &Instruction, piece_bytes: u32) -> Result<Vec<Instruction>, PatchError> {
+    let load = taken_apart(insn, piece_bytes)?;
+    framed(&load.borrowed, load.is_vex, load.into)
+}
+
+/// The same load, with the same saving of registers around it as in [`split`].
+fn unsplit(insn: &Instruction, piece_bytes: u32) -> Result<Vec<Instruction>, PatchError> {
+    let load = taken_apart(insn, piece_bytes)?;
+    let mut whole = *insn;
+    if load.lowered() != 0 && whole.memory_base() == Register::RSP {
+        let displacement = whole.memory_displacement64().wrapping_add_signed(load.lowered());
+        whole.set_memory_displacement64(displacement);
+        whole.set_memory_displ_size(8);
+    }
+    framed(&load.borrowed, load.is_vex, vec![whole])
+}
+
+fn taken_apart(insn: &Instruction, piece_bytes: u32) -> Result<Load<'_>, PatchError> {
     let load = Load::of(insn)?;
     if piece_bytes == 0 {
         return no_way("no edge of a store lies inside it");
@@ -86,25 +99,7 @@ fn split(insn: &Instruction, piece_bytes: u32) -> Result<Vec<Instruction>, Patch
     if load.bytes % piece_bytes != 0 || piece_bytes >= load.bytes {
         return no_way("its pieces do not make up the whole");
     }
-    load.split(piece_bytes)
-}
-
-/// The same load, with the same saving of registers around it as in [`split`].
-fn unsplit(insn: &Instruction, piece_bytes: u32) -> Result<Vec<Instruction>, PatchError> {
-    let split = split(insn, piece_bytes)?;
-    let frame: Vec<Instruction> = split.iter().filter(|insn| insn.ip() == FRAME).copied().collect();
-    let (enter, leave) = frame.split_at(frame.len() / 2);
-    let mut whole = *insn;
-    if !frame.is_empty() && whole.memory_base() == Register::RSP {
-        let lowered = frame_bytes(enter.len() - 1) as u64;
-        whole.set_memory_displacement64(whole.memory_displacement64().wrapping_add(lowered));
-        whole.set_memory_displ_size(8);
-    }
-    Ok([enter, &[whole], leave].concat())
-}
-
-fn frame_bytes(registers: usize) -> i64 {
-    RED_ZONE_BYTES + SLOT_BYTES * registers as i64
+    load.in_pieces(piece_bytes)
 }
 
 /// A load to be taken apart.
@@ -116,8 +111,9 @@ struct Load<'a> {
     is_vex: bool,
     /// The destination, if the instruction does nothing but load it.
     destination: Option<Register>,
-    /// What the stack pointer is lowered by where it is read.
-    lowered: i64,
+    /// Registers that are needed beside the destination.
+    borrowed: Vec<Register>,
+    /// The load in pieces, with the stack pointer lowered for what is borrowed.
     into: Vec<Instruction>,
 }
 
@@ -160,14 +156,22 @@ impl<'a> Load<'a> {
             return no_way("its width is no power of two from 2 to 32 bytes");
         }
         let destination = is_move(insn).then(|| insn.op0_register());
-        Ok(Self { insn, bytes, operand, is_vex, destination, lowered: 0, into: Vec::new() })
+        Ok(Self {
+            insn,
+            bytes,
+            operand,
+            is_vex,
+            destination,
+            borrowed: Vec::new(),
+            into: Vec::new(),
+        })
     }
 
     fn memory(&self, offset: u32) -> Result<MemoryOperand, PatchError> {
         let insn = self.insn;
         let mut displacement = insn.memory_displacement64() as i64 + i64::from(offset);
         if insn.memory_base() == Register::RSP {
-            displacement += self.lowered;
+            displacement += self.lowered();
         }
         if !insn.is_ip_rel_memory_operand() && i32::try_from(displacement).is_err() {
             return no_way("its displacement is too large");
@@ -204,64 +208,23 @@ impl<'a> Load<'a> {
         if found.len() == count { Ok(found) } else { no_way("no register is free") }
     }
 
-    /// Saves and restores registers around what `body` puts in.
-    fn around(
-        &mut self,
-        borrowed: &[Register],
-        body: impl FnOnce(&mut Self) -> Result<(), PatchError>,
-    ) -> Result<(), PatchError> {
-        if borrowed.is_empty() {
-            return body(self);
-        }
-        let bytes = frame_bytes(borrowed.len());
-        let stack = |displacement| MemoryOperand::with_base_displ(Register::RSP, displacement);
-        let slot = |n: usize| stack(SLOT_BYTES * n as i64);
-        let mark = |insn: Result<Instruction, iced_x86::IcedError>| {
-            insn.map(|mut insn| {
-                insn.set_ip(FRAME);
-                insn
-            })
-        };
-        self.put(mark(Instruction::with2(Code::Lea_r64_m, Register::RSP, stack(-bytes))))?;
-        for (n, register) in borrowed.iter().enumerate() {
-            let save = match (register.is_gpr(), self.is_vex) {
-                (true, _) => Instruction::with2(Code::Mov_rm64_r64, slot(n), *register),
-                (_, true) => {
-                    let whole = Register::YMM0 + register.number() as u32;
-                    Instruction::with2(Code::VEX_Vmovups_ymmm256_ymm, slot(n), whole)
-                }
-                (_, false) => Instruction::with2(Code::Movups_xmmm128_xmm, slot(n), *register),
-            };
-            self.put(mark(save))?;
-        }
-        self.lowered = bytes;
-        body(self)?;
-        for (n, register) in borrowed.iter().enumerate() {
-            let restore = match (register.is_gpr(), self.is_vex) {
-                (true, _) => Instruction::with2(Code::Mov_r64_rm64, *register, slot(n)),
-                (_, true) => {
-                    let whole = Register::YMM0 + register.number() as u32;
-                    Instruction::with2(Code::VEX_Vmovups_ymm_ymmm256, whole, slot(n))
-                }
-                (_, false) => Instruction::with2(Code::Movups_xmm_xmmm128, *register, slot(n)),
-            };
-            self.put(mark(restore))?;
-        }
-        self.put(mark(Instruction::with2(Code::Lea_r64_m, Register::RSP, stack(bytes))))
+    /// What the stack pointer is lowered by where the pieces are read.
+    fn lowered(&self) -> i64 {
+        frame_bytes(self.borrowed.len())
     }
 
-    fn split(mut self, piece: u32) -> Result<Vec<Instruction>, PatchError> {
+    fn in_pieces(mut self, piece: u32) -> Result<Self, PatchError> {
         match self.destination {
             Some(register) if register.is_gpr() => self.general(register, piece)?,
             Some(register) if register.is_xmm() || register.is_ymm() => {
                 let extra = usize::from(self.bytes == 32 && piece < 16);
-                let borrowed = self.free(&VECTOR, extra)?;
-                let half = borrowed.first().copied();
-                self.around(&borrowed, |load| load.assemble_vector(register, piece, half))?;
+                self.borrowed = self.free(&VECTOR, extra)?;
+                let half = self.borrowed.first().copied();
+                self.assemble_vector(register, piece, half)?;
             }
             _ => self.beside(piece)?,
         }
-        Ok(self.into)
+        Ok(self)
     }
 
     /// All that the instruction does is to load a general register.
@@ -271,7 +234,8 @@ impl<'a> Load<'a> {
         let in_address = [self.insn.memory_base(), self.insn.memory_index()].contains(&into);
         let borrowed = self.free(&GENERAL, self.parts(piece) + usize::from(in_address))?;
         let sum = if in_address { borrowed[borrowed.len() - 1] } else { into };
-        self.around(&borrowed, |load| load.assemble(into, sum, &borrowed, piece))
+        self.borrowed.clone_from(&borrowed);
+        self.assemble(into, sum, &borrowed, piece)
     }
 
     /// Registers that pieces go through on their way to the sum.
@@ -419,11 +383,10 @@ impl<'a> Load<'a> {
             let borrowed = self.free(&GENERAL, 1 + self.parts(piece))?;
             let in_register = self.with_register(part + borrowed[0].number() as u32);
             if encodes(&in_register) {
-                return self.around(&borrowed, |load| {
-                    load.assemble(borrowed[0], borrowed[0], &borrowed[1..], piece)?;
-                    load.into.push(in_register);
-                    Ok(())
-                });
+                self.borrowed.clone_from(&borrowed);
+                self.assemble(borrowed[0], borrowed[0], &borrowed[1..], piece)?;
+                self.into.push(in_register);
+                return Ok(());
             }
         }
         let borrowed = self.free(&VECTOR, if self.bytes == 32 && piece < 16 { 2 } else { 1 })?;
@@ -432,11 +395,10 @@ impl<'a> Load<'a> {
         if !encodes(&in_register) {
             return no_way("it takes its operand from memory only");
         }
-        self.around(&borrowed, |load| {
-            load.assemble_vector(borrowed[0], piece, borrowed.get(1).copied())?;
-            load.into.push(in_register);
-            Ok(())
-        })
+        self.borrowed.clone_from(&borrowed);
+        self.assemble_vector(borrowed[0], piece, borrowed.get(1).copied())?;
+        self.into.push(in_register);
+        Ok(())
     }
 
     /// The instruction with a register in the place of its memory.

@@ -8,14 +8,15 @@
 //! Literature: Intel, "Optimization Reference Manual", on enhanced `rep movsb` and `stosb`.
 
 use iced_x86::code_asm::*;
-use iced_x86::{Code, Decoder, DecoderOptions, IcedError, Instruction, Mnemonic, OpKind};
+use iced_x86::{Code, Decoder, DecoderOptions, IcedError, Instruction, Mnemonic, OpKind, Register};
 
 use super::super::Image;
+use super::frame::framed;
 use super::patch::{LABELS, Patch, PatchError};
 use crate::model::Svma;
 
-/// What a function may keep below its stack pointer without saying so, and two registers (System V).
-const FRAME_BYTES: i32 = 128 + 16;
+/// The registers that loops use.
+const BORROWED: [Register; 2] = [Register::R8, Register::R9];
 /// Flags are written anew within so many instructions, or it is not known.
 const MOST_LOOKED_AT: usize = 24;
 
@@ -30,14 +31,13 @@ pub fn string_loops(image: &Image, sites: &[Svma]) -> Result<[Patch; 2], (Svma, 
         let bytes = image.function_bytes(function);
         check(bytes, function.start, *site).map_err(|error| (*site, error))?;
     }
-    let build = |make: fn(&Instruction) -> Result<Vec<Instruction>, IcedError>| {
-        Patch::of(image, sites, &|insn| {
-            let made = make(insn).map_err(|_| PatchError::TooFar)?;
-            let label = |ip: u64| if ip == 0 { 0 } else { LABELS + (insn.ip() << 8) + ip };
-            Ok(made.into_iter().map(|it| with_labels(it, label)).collect())
-        })
-    };
-    Ok([build(framed)?, build(looped)?])
+    let control = Patch::of(image, sites, &|insn| framed(&BORROWED, false, vec![*insn]))?;
+    let cure = Patch::of(image, sites, &|insn| {
+        let made = looped(insn).map_err(|_| PatchError::TooFar)?;
+        let label = |ip: u64| if ip == 0 { 0 } else { LABELS + (insn.ip() << 8) + ip };
+        framed(&BORROWED, false, made.into_iter().map(|it| with_labels(it, label)).collect())
+    })?;
+    Ok([control, cure])
 }
 
 /// An assembler numbers its labels from 1; here they must differ from those of other sites.
@@ -110,35 +110,11 @@ fn element(insn: &Instruction) -> Option<(i32, bool)> {
     })
 }
 
-fn enter(a: &mut CodeAssembler) -> Result<(), IcedError> {
-    a.lea(rsp, qword_ptr(rsp - FRAME_BYTES))?;
-    a.mov(qword_ptr(rsp), r8)?;
-    a.mov(qword_ptr(rsp + 8), r9)
-}
-
-fn leave(a: &mut CodeAssembler) -> Result<(), IcedError> {
-    a.mov(r8, qword_ptr(rsp))?;
-    a.mov(r9, qword_ptr(rsp + 8))?;
-    a.lea(rsp, qword_ptr(rsp + FRAME_BYTES))
-}
-
-/// The instruction as it is, in the same frame.
-fn framed(insn: &Instruction) -> Result<Vec<Instruction>, IcedError> {
-    let mut a = CodeAssembler::new(64)?;
-    enter(&mut a)?;
-    let mut same = *insn;
-    same.set_ip(0);
-    a.add_instruction(same)?;
-    leave(&mut a)?;
-    Ok(a.take_instructions())
-}
-
 fn looped(insn: &Instruction) -> Result<Vec<Instruction>, IcedError> {
     let (size, moves) = element(insn).unwrap_or((1, true));
     let mut a = CodeAssembler::new(64)?;
     let (mut wide, mut rest, mut one) = (a.create_label(), a.create_label(), a.create_label());
     let mut done = a.create_label();
-    enter(&mut a)?;
     if size > 1 {
         a.shl(rcx, size.trailing_zeros())?;
     }
@@ -192,7 +168,6 @@ fn looped(insn: &Instruction) -> Result<Vec<Instruction>, IcedError> {
     }
     a.set_label(&mut done)?;
     a.xor(ecx, ecx)?;
-    leave(&mut a)?;
     Ok(a.take_instructions())
 }
 
