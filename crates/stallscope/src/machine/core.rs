@@ -109,6 +109,8 @@ pub struct CoreShape {
     pub fill_buffers: u32,
     /// Size of the data caches of the three levels, in bytes.
     pub cache_bytes: [u64; 3],
+    /// Sets of the second data cache.
+    pub second_level_sets: u32,
     /// From address to value out of the second and third level and out of memory.
     pub miss_cycles: [u32; 3],
     /// Pages that the first and the second data TLB hold.
@@ -281,6 +283,7 @@ impl Design {
             page_walkers: 2,
             fill_buffers: 12,
             cache_bytes: [48 * KIB, 1280 * KIB, 24 * KIB * KIB],
+            second_level_sets: 1024,
             miss_cycles: [14, 70, 280],
             tlb_pages: [64, 2048],
             tlb_cycles: [7, 30],
@@ -298,6 +301,7 @@ impl Design {
                     page_walkers: 4,
                     fill_buffers: 16,
                     cache_bytes: [48 * KIB, 2 * KIB * KIB, 32 * KIB * KIB],
+                    second_level_sets: 2048,
                     miss_cycles: [15, 75, 330],
                     tlb_pages: [96, 2048],
                     execution: GOLDEN_COVE,
@@ -344,6 +348,7 @@ impl Design {
                             512 * KIB,
                             32 * KIB * KIB,
                         ],
+                        second_level_sets: if m >= M::Zen4 { 2048 } else { 1024 },
                         miss_cycles: [13, 46, 350],
                         tlb_pages: [if is_new { 96 } else { 64 }, 2048],
                         execution: if is_old { ZEN_2 } else { ZEN_3 },

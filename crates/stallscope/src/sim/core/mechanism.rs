@@ -13,8 +13,10 @@ pub enum Mechanism {
     BlockedLoads,
     /// Branches that go elsewhere than predicted.
     MispredictedBranches,
-    /// Lines and translations that are not in the first cache and TLB.
+    /// Lines that are not in the first data cache.
     DataCacheMisses,
+    /// Translations that no data TLB holds.
+    PageWalks,
     /// Accesses across two lines or pages.
     SplitAccesses,
     /// Divisions and roots, of integers and of floating-point numbers.
@@ -31,10 +33,11 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All of them, in the order in which a tie is decided.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::BlockedLoads,
         Self::MispredictedBranches,
         Self::DataCacheMisses,
+        Self::PageWalks,
         Self::SplitAccesses,
         Self::Divisions,
         Self::LockedOperations,
@@ -42,6 +45,12 @@ impl Mechanism {
         Self::LongChains,
         Self::BusyPorts,
     ];
+
+    /// Whether one execution can cost many times what another costs: a line comes from near or from far.
+    #[must_use]
+    pub fn has_distance(self) -> bool {
+        self == Self::DataCacheMisses
+    }
 
     /// Whether single executions can be counted that have it.
     #[must_use]
@@ -55,7 +64,8 @@ impl fmt::Display for Mechanism {
         f.write_str(match self {
             Self::BlockedLoads => "blocked loads",
             Self::MispredictedBranches => "mispredicted branches",
-            Self::DataCacheMisses => "data cache and TLB misses",
+            Self::DataCacheMisses => "data cache misses",
+            Self::PageWalks => "page walks",
             Self::SplitAccesses => "accesses across lines",
             Self::Divisions => "divisions and roots",
             Self::LockedOperations => "atomic operations and fences",

@@ -11,7 +11,11 @@ use crate::model::Avma;
 /// Every design of the table has lines of so many bytes.
 pub(super) const LINE_BYTES: u64 = 64;
 const PAGE_BYTES: u64 = 4096;
-const WAYS: usize = 12;
+/// Sets of every first level: those that the bits within a page tell apart.
+const FIRST_SETS: u64 = 64;
+/// Ways of the third level, whose sets are slices and an unpublished function of the address.
+const THIRD_WAYS: u64 = 12;
+const TLB_WAYS: u64 = 8;
 /// Pages in which a stream of lines is followed.
 const STREAMS: usize = 32;
 /// Lines that are fetched ahead of a stream.
@@ -28,17 +32,25 @@ struct Sets {
     entries: Vec<(u64, u32, u64)>,
     sets: u64,
     ways: usize,
+    /// Whether the set is a function of the whole number and not its lowest bits.
+    mixes: bool,
     now: u32,
 }
 
 impl Sets {
-    fn new(entries: u64, ways: usize) -> Self {
-        let sets = (entries / ways as u64).max(1);
-        Self { entries: vec![(EMPTY, 0, 0); sets as usize * ways], sets, ways, now: 0 }
+    fn new(entries: u64, sets: u64) -> Self {
+        let sets = sets.clamp(1, entries.max(1));
+        let ways = (entries / sets).max(1) as usize;
+        let entries = vec![(EMPTY, 0, 0); sets as usize * ways];
+        Self { entries, sets, ways, mixes: false, now: 0 }
     }
 
     fn row(&mut self, number: u64) -> &mut [(u64, u32, u64)] {
-        let first = (number % self.sets) as usize * self.ways;
+        let mixed = match self.mixes {
+            true => number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
+            false => number,
+        };
+        let first = (mixed % self.sets) as usize * self.ways;
         &mut self.entries[first..first + self.ways]
     }
 
@@ -75,8 +87,6 @@ pub(super) struct Fetched {
     /// When the line can be read, not counting the latency of the first level.
     pub there_at: u64,
     pub level: Level,
-    /// Whether a page walk was needed.
-    pub walked: bool,
 }
 
 /// Which lines and pages are near.
@@ -110,11 +120,17 @@ impl DataCaches {
             _ => Level::Memory,
         };
         let beyond = |cycles: u32| u64::from(cycles.saturating_sub(u32::from(shape.load_cycles)));
+        // No more of the third level than the window can fill.
+        let third = third.min(lines.next_power_of_two().max(1024));
         Self {
-            // No more of the third level than the window can fill.
-            caches: [first, second, third.min(lines.next_power_of_two().max(1024))]
-                .map(|lines| Sets::new(lines, WAYS)),
-            tlbs: shape.tlb_pages.map(|pages| Sets::new(u64::from(pages), 8)),
+            caches: [
+                Sets::new(first, FIRST_SETS),
+                Sets::new(second, u64::from(shape.second_level_sets)),
+                Sets { mixes: true, ..Sets::new(third, third / THIRD_WAYS) },
+            ],
+            tlbs: shape
+                .tlb_pages
+                .map(|pages| Sets::new(u64::from(pages), u64::from(pages) / TLB_WAYS)),
             beyond_cycles: shape.miss_cycles.map(beyond),
             tlb_cycles: shape.tlb_cycles.map(u64::from),
             walkers: vec![0; shape.page_walkers.max(1) as usize],
@@ -128,12 +144,11 @@ impl DataCaches {
         }
     }
 
-    /// Looks up the line of `address` for an access that starts at `at`.
+    /// Looks up the line of `address` for an access whose translation is there at `at`.
     pub(super) fn fetch(&mut self, address: Avma, at: u64) -> Fetched {
-        let (at, walked) = self.translate(address.0 / PAGE_BYTES, at);
         let line = address.0 / LINE_BYTES;
         if let Some(there_at) = self.caches[0].find(line) {
-            return Fetched { there_at: there_at.max(at), level: Level::First, walked };
+            return Fetched { there_at: there_at.max(at), level: Level::First };
         }
         // A buffer that is free takes the fill.
         let slot = self.fill;
@@ -143,10 +158,13 @@ impl DataCaches {
         self.fills[slot] = there_at;
         self.caches[0].insert(line, there_at);
         self.follow_stream(line, start);
-        Fetched { there_at, level, walked }
+        Fetched { there_at, level }
     }
 
-    fn translate(&mut self, page: u64, at: u64) -> (u64, bool) {
+    /// When the translation of `address` is there for an access that starts at `at`, and whether the page
+    /// tables had to be walked for it.
+    pub(super) fn translate(&mut self, address: Avma, at: u64) -> (u64, bool) {
+        let page = address.0 / PAGE_BYTES;
         if std::mem::replace(&mut self.last_page, page) == page || self.tlbs[0].find(page).is_some()
         {
             return (at, false);
@@ -235,8 +253,26 @@ mod tests {
         assert_eq!(touch(10_000_000), Level::Memory);
         let mut near = caches(1000);
         let first = near.fetch(Avma(0x10_0000), 100);
-        assert_eq!(first.there_at, 100 + 30 + 10, "a page walk and the second level");
+        assert_eq!(first.there_at, 100 + 10, "out of the second level");
         assert_eq!(near.fetch(Avma(0x10_0038), 200).there_at, 200);
+        assert_eq!(near.translate(Avma(0x10_0000), 100), (130, true));
+        assert_eq!(near.translate(Avma(0x10_0038), 200), (200, false));
+    }
+
+    #[test]
+    fn lines_of_one_set_push_each_other_out() {
+        // 20 lines again and again: in one set of the first level 4 KiB apart, in one of the second 128 KiB.
+        let missed = |bytes: u64, level: Level| {
+            let mut caches = caches(1000);
+            let mut again = |_| {
+                let lines = (0..20).map(|n| caches.fetch(Avma(n * bytes), 0).level);
+                lines.filter(|got| *got >= level).count()
+            };
+            (0..5).map(&mut again).last().unwrap_or(0)
+        };
+        assert_eq!(missed(4096 + 64, Level::Second), 0);
+        assert_eq!((missed(4096, Level::Second), missed(4096, Level::Third)), (20, 0));
+        assert_eq!(missed(128 << 10, Level::Third), 20);
     }
 
     #[test]

@@ -122,11 +122,11 @@ fn divisions_splits_misses_and_locks_are_told_apart() {
     let divide = Kernel { insns: &[&[0xf7, 0xf1], DEC_EDX, JNE], accesses: &nothing }; // div ecx
     let (with, without) = all_but(&divide, Mechanism::Divisions);
     assert!(with > 9.0 && without < 3.0, "{with} {without}");
-    // mov rax, [rdi]; mov rax, [rax]: a walk through 16 MiB.
-    let walk = |n: u64| vec![load(0, 0x10_0000 + n * 77_777 % (1 << 18) * 64, 8)];
+    // mov rax, [rax]: a walk through 2 MiB.
+    let walk = |n: u64| vec![load(0, 0x10_0000 + n * 77_777 % (1 << 15) * 64, 8)];
     let misses = Kernel { insns: &[&[0x48, 0x8b, 0x00], DEC_EDX, JNE], accesses: &walk };
     let (with, without) = all_but(&misses, Mechanism::DataCacheMisses);
-    assert!(with > 15.0 && without < 5.5, "{with} {without}");
+    assert!(with > 20.0 && without < 14.0, "{with} {without}");
     // mov rax, [rdi+...] and mov [rsi], rax across lines.
     let split =
         |n: u64| vec![load(0, 0x10_003d + n % 8 * 64, 8), store(1, 0x10_103d + n % 8 * 64, 8)];
@@ -141,6 +141,22 @@ fn divisions_splits_misses_and_locks_are_told_apart() {
     let locks = Kernel { insns: &[&[0xf0, 0x48, 0xff, 0x07], DEC_EDX, JNE], accesses: &lock };
     let (with, without) = all_but(&locks, Mechanism::LockedOperations);
     assert!(with > 15.0 && without < 10.0, "{with} {without}");
+}
+
+#[test]
+fn more_pages_than_the_tlb_holds_are_walked_for() {
+    // mov rax, [rax]: one line in each of so many pages.
+    let of_pages = |pages: u64| {
+        let walk = move |n: u64| vec![load(0, 0x10_0000 + n * 777 % pages * (4096 + 64), 8)];
+        let kernel = Kernel { insns: &[&[0x48, 0x8b, 0x00], DEC_EDX, JNE], accesses: &walk };
+        let (with, events) = run(&kernel, None);
+        let walks = events[Mechanism::PageWalks as usize];
+        (walks, with - cycles(&kernel, Some(Mechanism::PageWalks)))
+    };
+    let (few, cheap) = of_pages(500);
+    let (many, expensive) = of_pages(5000);
+    assert!(few <= 500 && cheap < 8.0, "{few} {cheap}");
+    assert!(many >= 3000 && expensive > 20.0, "{many} {expensive}");
 }
 
 #[test]
