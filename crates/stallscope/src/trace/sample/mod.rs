@@ -195,6 +195,31 @@ pub fn sample(
     }
 }
 
+/// How many system calls a run makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemCalls {
+    /// Those that were counted.
+    pub count: u64,
+    /// Whether that is the whole run's; it was ended early else, at the time limit.
+    pub all: bool,
+}
+
+/// Runs a command to its end or to the time limit and counts the system calls of all its threads and children: each
+/// stops it twice, for some microseconds.
+///
+/// # Errors
+/// When the command cannot be run, and where ptrace is forbidden.
+pub fn count_system_calls(
+    launch: &Launch,
+    limits: &Limits<'_>,
+) -> Result<SystemCalls, SampleError> {
+    let child = Child::hold(launch)?;
+    let sampler = ptrace::Sampler::attach_to_calls(child.pid()).map_err(|cause| {
+        SampleError::Unavailable { engine: Engine::Ptrace, cause: ptrace_cause(&cause) }
+    })?;
+    sampler.count(child, launch, limits)
+}
+
 fn at_least(asked_ns: u64, least_ns: u64, notes: &mut Vec<String>) -> u64 {
     if asked_ns >= least_ns {
         return asked_ns;

@@ -4,13 +4,16 @@
 //! is read, and it runs on. All is done without waiting, from the tick of [`Child::wait_with`], so
 //! limits hold whatever the command does. The price: a fork, a signal or an exec in the command
 //! may wait up to a millisecond for us.
+//!
+//! The same attachment counts system calls: then nothing is asked to stop; the exec stops the command, and from
+//! there on every thread stops by itself where it enters and leaves the kernel.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::space::{self, AddressSpace, Tally};
-use super::{Collected, Engine, SampleError};
+use super::{Collected, Engine, SampleError, SystemCalls};
 use crate::trace::child::{Child, ChildError, Exit, Launch, Limits};
 use crate::trace::tracee::{self, State};
 
@@ -21,6 +24,10 @@ const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
     | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACEEXEC;
 
+/// Tells a stop at a system call from a signal.
+const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
+/// While system calls are counted, stops are answered without a pause for as long as they come, so long at once.
+const ANSWERING: Duration = Duration::from_millis(20);
 /// How often the wait calls back; the poll behind it knows only milliseconds.
 const TICK: Duration = Duration::from_millis(1);
 /// How long threads that were asked to stop are awaited at once: a running one needs a few
@@ -65,12 +72,24 @@ pub(super) struct Sampler {
     blind: u64,
     due: Instant,
     rounds: u64,
+    /// Entries into and returns from the kernel, where these are counted.
+    call_stops: Option<u64>,
 }
 
 impl Sampler {
     pub(super) fn attach(pid: i32, period_ns: u64) -> io::Result<Self> {
         tracee::seize(pid, OPTIONS)?;
-        Ok(Self {
+        Ok(Self::new(pid, period_ns))
+    }
+
+    /// One that counts system calls.
+    pub(super) fn attach_to_calls(pid: i32) -> io::Result<Self> {
+        tracee::seize(pid, OPTIONS | libc::PTRACE_O_TRACESYSGOOD)?;
+        Ok(Self { call_stops: Some(0), ..Self::new(pid, 0) })
+    }
+
+    fn new(pid: i32, period_ns: u64) -> Self {
+        Self {
             child: pid,
             period: Duration::from_nanos(period_ns),
             threads: vec![Thread::new(pid)],
@@ -79,7 +98,8 @@ impl Sampler {
             blind: 0,
             due: Instant::now(),
             rounds: 0,
-        })
+            call_stops: None,
+        }
     }
 
     pub(super) fn run(
@@ -88,6 +108,31 @@ impl Sampler {
         launch: &Launch,
         limits: &Limits<'_>,
     ) -> Result<(Exit, Collected), SampleError> {
+        let exit = self.follow(child, launch, limits)?;
+        Ok((exit, self.into_collected()))
+    }
+
+    /// The system calls of a run from its exec on, which returns once more than it enters; the last call does not
+    /// return.
+    pub(super) fn count(
+        mut self,
+        child: Child,
+        launch: &Launch,
+        limits: &Limits<'_>,
+    ) -> Result<SystemCalls, SampleError> {
+        let all = match self.follow(child, launch, limits) {
+            Err(SampleError::Child(ChildError::TimedOut { .. })) => false,
+            ended => ended.map(|_| true)?,
+        };
+        Ok(SystemCalls { count: self.call_stops.unwrap_or_default().div_ceil(2), all })
+    }
+
+    fn follow(
+        &mut self,
+        child: Child,
+        launch: &Launch,
+        limits: &Limits<'_>,
+    ) -> Result<Exit, SampleError> {
         // The limits are kept here and not by the child: before it can be collected, we must have
         // collected its threads, which are ours as long as we are attached.
         static NEVER: AtomicBool = AtomicBool::new(false);
@@ -105,13 +150,17 @@ impl Sampler {
         };
         let exit = child.wait_with(&endless, tick, TICK)?;
         self.release();
-        Ok((exit, self.into_collected()))
+        Ok(exit)
     }
 
     /// Answers what has stopped and, once a period, looks at every thread.
     fn step(&mut self) {
-        self.answer_all();
         let now = Instant::now();
+        if self.call_stops.is_some() {
+            self.answer_calls(now);
+            return;
+        }
+        self.answer_all();
         if now < self.due {
             return;
         }
@@ -128,6 +177,18 @@ impl Sampler {
         while self.threads.iter().any(|t| t.asked) && now.elapsed() < PATIENCE {
             std::thread::yield_now();
             self.answer_all();
+        }
+    }
+
+    /// Answers stops as long as they come one soon behind the other.
+    fn answer_calls(&mut self, started: Instant) {
+        let (mut stops, mut latest) = (self.call_stops, started);
+        while latest.elapsed() < PATIENCE && started.elapsed() < ANSWERING {
+            self.answer_all();
+            if self.call_stops != stops {
+                (stops, latest) = (self.call_stops, Instant::now());
+            }
+            std::thread::yield_now();
         }
     }
 
@@ -158,9 +219,18 @@ impl Sampler {
         let asked = std::mem::take(&mut thread.asked);
         thread.stopped_by_job_control = false;
         let tid = thread.tid;
+        let resume = match self.call_stops {
+            None => tracee::resume,
+            Some(_) => tracee::resume_to_system_call,
+        };
+        if let (Some(stops), CALL_STOP, 0) = (&mut self.call_stops, signal, event) {
+            *stops += 1;
+            let _ = resume(tid, 0);
+            return;
+        }
         // A thread that was killed meanwhile refuses every answer, which is no error of ours.
         let _ = match event {
-            0 => tracee::resume(tid, signal),
+            0 => resume(tid, signal),
             libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => {
                 thread.stopped_by_job_control = true;
                 tracee::listen(tid)
@@ -169,20 +239,20 @@ impl Sampler {
                 if asked {
                     self.look_at(index);
                 }
-                tracee::resume(tid, 0)
+                resume(tid, 0)
             }
             libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
                 self.adopt(tid);
-                tracee::resume(tid, 0)
+                resume(tid, 0)
             }
             libc::PTRACE_EVENT_EXEC => {
                 thread.looks_until_reading = 0;
                 thread.space.clear();
                 let former = tracee::event_message(tid).unwrap_or(tid);
                 self.threads.retain(|t| t.tid == tid || t.tid != former);
-                tracee::resume(tid, 0)
+                resume(tid, 0)
             }
-            _ => tracee::resume(tid, 0),
+            _ => resume(tid, 0),
         };
     }
 

@@ -71,6 +71,38 @@ fn a_busy_shell_is_found_in_the_shell() {
 }
 
 #[test]
+fn system_calls_are_counted_to_the_last_one_also_those_of_children() {
+    let calls = |script: &str| {
+        let counted = count_system_calls(&shell(script), &limits(None))?;
+        assert!(counted.all);
+        Ok(counted.count)
+    };
+    // Each byte is a read and a write.
+    let copying =
+        |bytes: u32| format!("dd if=/dev/zero of=/dev/null bs=1 count={bytes} 2>/dev/null");
+    let few = match calls(&format!("exec {}", copying(1000))) {
+        Err(SampleError::Unavailable { .. }) => return,
+        few => few.unwrap(),
+    };
+    let many = calls(&format!("exec {}", copying(3000))).unwrap();
+    assert_eq!(many - few, 4000);
+    let of_children = calls(&format!("{0}; {0}; exit 0", copying(1000))).unwrap();
+    assert!((4000..3 * few).contains(&of_children), "{few} {of_children}");
+}
+
+#[test]
+fn system_calls_of_a_run_without_end_are_counted_to_the_time_limit() {
+    let endless = shell("exec dd if=/dev/zero of=/dev/null bs=1 2>/dev/null");
+    match count_system_calls(&endless, &limits(Some(Duration::from_millis(300)))) {
+        Err(SampleError::Unavailable { .. }) => {}
+        counted => {
+            let SystemCalls { count, all } = counted.unwrap();
+            assert!(count > 100 && !all, "{count}");
+        }
+    }
+}
+
+#[test]
 fn hits_lie_within_their_file() {
     on_each_engine(|settings| {
         let run = sample(&shell(BUSY), settings, &limits(None)).unwrap();
