@@ -11,6 +11,7 @@ mod frame;
 mod fused;
 mod jumps;
 mod patch;
+mod placed;
 mod quick;
 mod split;
 mod string_loop;
@@ -19,6 +20,7 @@ mod width;
 
 pub use fused::{Jump, jumps};
 pub use patch::{EncodedPatch, Patch, PatchError};
+pub use placed::{place_functions, place_in_page};
 pub use split::split_loads;
 pub use string_loop::string_loops;
 pub use survey::Survey;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use super::programs::{COMPILED, Program};
-use stallscope::code::x86::{Patch, split_loads, string_loops};
+use stallscope::code::x86::{Patch, place_functions, split_loads, string_loops};
 use stallscope::code::{Function, FunctionCode, Image};
 use stallscope::model::Svma;
 use stallscope::trace::child::{Launch, Limits, Streams};
@@ -25,12 +25,17 @@ fn run(path: &Path, patch: &Patch) -> Result<String, EngineError> {
     Ok(format!("{}{}", exit.stdout.tail, exit.status))
 }
 
-/// Loads of the functions that the source has, each taken apart into pieces of `piece_bytes` where it can be.
-fn loads(image: &Image, piece_bytes: u32) -> BTreeMap<Svma, u32> {
+/// The functions that the source has.
+fn of_source(image: &Image) -> Vec<&Function> {
     let of_library =
         |name: &str| name.starts_with('_') || name.contains("_tm_clones") || name.contains("dtors");
+    image.functions().iter().filter(|f| !of_library(&f.symbol)).collect()
+}
+
+/// Loads of the functions that the source has, each taken apart into pieces of `piece_bytes` where it can be.
+fn loads(image: &Image, piece_bytes: u32) -> BTreeMap<Svma, u32> {
     let mut found = BTreeMap::new();
-    for function in image.functions().iter().filter(|f| !of_library(&f.symbol)) {
+    for function in of_source(image) {
         for insn in &FunctionCode::of(image, function).insns {
             let alone = BTreeMap::from([(insn.svma, piece_bytes)]);
             if insn.load.is_some() && split_loads(image, &alone).is_ok() {
@@ -86,6 +91,26 @@ fn loads_in_pieces_load_the_same() {
         replaced += check(program);
     }
     assert!(replaced > 200, "only {replaced} loads were replaced");
+}
+
+#[test]
+fn functions_do_the_same_from_copies_anywhere_in_a_page() {
+    let mut copied = 0;
+    for name in ["calls", "calls_fixed", "calls_unoptimised", "recursion", "red_zone"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = COMPILED.iter().find(|p| p.name == name).unwrap().build(folder.path());
+        let image = Image::open(&path).unwrap();
+        let alone = run(&path, &Patch::default()).unwrap();
+        let can_be = |f: &&Function| place_functions(&image, &[(*f, 0)]).is_ok();
+        let functions: Vec<&Function> = of_source(&image).into_iter().filter(can_be).collect();
+        for place in [0, 17, 64, 4090] {
+            let all: Vec<_> = functions.iter().map(|function| (*function, place)).collect();
+            let patch = place_functions(&image, &all).unwrap();
+            assert_eq!(run(&path, &patch).unwrap(), alone, "{name} at {place}");
+        }
+        copied += functions.len();
+    }
+    assert!(copied > 10, "only {copied} functions were copied");
 }
 
 #[test]

@@ -3,21 +3,23 @@
 //! A detour replaces some instructions that stand one behind the other by a jump to a trampoline, which
 //! holds what is to run instead and a jump back. At least as many bytes as a jump has are replaced, none of
 //! which anything jumps into but the first. Calls are not moved: what they call would see another address
-//! to return to. Instructions that are moved keep what they do: distances are written anew.
+//! to return to. Instructions that are moved keep what they do: distances are written anew. Whole functions can
+//! be copied, too ([`super::placed`]); the jump is then at their first instruction.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, Instruction,
-    InstructionBlock, OpKind,
+    InstructionBlock, Mnemonic, OpKind,
 };
 
-use super::super::{Flow, FunctionCode, Image};
+use super::super::{Flow, FunctionCode, Image, Insn};
+use super::placed::PAGE_BYTES;
 use crate::model::{Avma, FileOffset, Svma};
 
 /// Bytes of a jump with a distance of 32 bits.
-const JUMP_BYTES: usize = 5;
+pub(super) const JUMP_BYTES: usize = 5;
 
 /// Instructions that are put in and jumped to have numbers from here on in the place of an address, which no
 /// others have.
@@ -53,6 +55,17 @@ struct Detour {
     instead: Vec<Instruction>,
 }
 
+/// A function that runs somewhere else.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Copied {
+    pub start: Svma,
+    pub bytes: Vec<u8>,
+    /// Where in `bytes` distances of 32 bits to what lies outside begin.
+    pub distances: Vec<usize>,
+    /// How far into a page the copy starts, in bytes.
+    pub place: u64,
+}
+
 /// What is replaced in one file.
 ///
 /// ```
@@ -62,6 +75,7 @@ struct Detour {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Patch {
     detours: Vec<Detour>,
+    copies: Vec<Copied>,
     file: PathBuf,
     /// A position in the file and the address that the file states for it.
     anchor: Option<(FileOffset, Svma)>,
@@ -100,7 +114,7 @@ impl Patch {
                 Some((_, code)) => code,
                 None => FunctionCode::of(image, function),
             };
-            let detour = detour(&code, image.function_bytes(function), *site, &sites, rewrite);
+            let detour = detour(image, &code, *site, &sites, rewrite);
             let detour = detour.map_err(|error| (*site, error))?;
             if patch.detours.last().is_some_and(|before| before.end > detour.start) {
                 return Err((*site, PatchError::NoRoom));
@@ -112,10 +126,17 @@ impl Patch {
         Ok(patch)
     }
 
+    /// Runs copies in the place of functions.
+    pub(super) fn of_copies(image: &Image, copies: Vec<Copied>) -> Self {
+        let first = copies.first().map(|copy| copy.start);
+        let anchor = first.and_then(|svma| Some((image.offset_of(svma)?, svma)));
+        Self { detours: Vec::new(), copies, file: image.path().into(), anchor }
+    }
+
     /// Whether nothing is replaced.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.detours.is_empty()
+        self.detours.is_empty() && self.copies.is_empty()
     }
 
     /// The file whose code is replaced; empty when none is.
@@ -130,7 +151,7 @@ impl Patch {
         self.anchor
     }
 
-    /// The bytes for trampolines that start at `at` in a process whose addresses are by `bias` above those that
+    /// The bytes for trampolines that start at `at`, where a page begins, in a process whose addresses are by `bias` above those that
     /// the file states.
     ///
     /// # Errors
@@ -154,6 +175,24 @@ impl Patch {
             // Nothing comes there any more: breakpoints show it if something does.
             jump.resize(detour.replaced.len(), 0xcc);
             encoded.jumps.push((Avma(from), detour.replaced.clone(), jump));
+        }
+        for copy in &self.copies {
+            let bytes = &mut encoded.trampolines;
+            let start = bytes.len().next_multiple_of(PAGE_BYTES as usize) + copy.place as usize;
+            bytes.resize(start, 0xcc);
+            bytes.extend(&copy.bytes);
+            let from = copy.start.0.wrapping_add(bias);
+            let by = from.wrapping_sub(at.0.wrapping_add(start as u64)).cast_signed();
+            for distance in &copy.distances {
+                let there = start + distance..start + distance + size_of::<i32>();
+                let field = bytes.get_mut(there).ok_or(PatchError::TooFar)?;
+                let old = i32::from_le_bytes(field.try_into().map_err(|_| PatchError::TooFar)?);
+                let new = i32::try_from(i64::from(old) + by).map_err(|_| PatchError::TooFar)?;
+                field.copy_from_slice(&new.to_le_bytes());
+            }
+            let jump = written(&[jump_to(at.0.wrapping_add(start as u64))?], from)?;
+            let replaced = copy.bytes.get(..jump.len()).ok_or(PatchError::TooFar)?;
+            encoded.jumps.push((Avma(from), replaced.to_vec(), jump));
         }
         Ok(encoded)
     }
@@ -196,20 +235,21 @@ fn written(instructions: &[Instruction], at: u64) -> Result<Vec<u8>, PatchError>
 }
 
 fn detour(
+    image: &Image,
     code: &FunctionCode,
-    bytes: &[u8],
     site: Svma,
     sites: &[Svma],
     rewrite: &dyn Fn(&Instruction) -> Result<Vec<Instruction>, PatchError>,
 ) -> Result<Detour, PatchError> {
     let at = code.insn_at(site).filter(|at| code.insns[*at].svma == site);
-    let range = room(code, at.ok_or(PatchError::NoInstruction)?)?;
+    let range = room(image, code, at.ok_or(PatchError::NoInstruction)?)?;
     let (start, end) = (code.insns[range.start].svma, code.insns[range.end - 1].end());
-    let first = code.insns[0].svma;
-    let offset = |svma: Svma| svma.distance_from(first).map_or(usize::MAX, |n| n as usize);
-    let replaced = bytes.get(offset(start)..offset(end)).ok_or(PatchError::NoInstruction)?;
+    let moved = end.distance_from(start).unwrap_or(0);
+    // A jump may reach into the padding behind the last instruction.
+    let replaced = image.code_at(start, moved.max(JUMP_BYTES as u64));
+    let code = replaced.get(..moved as usize).ok_or(PatchError::NoInstruction)?;
     let mut instead = Vec::new();
-    for raw in Decoder::with_ip(64, replaced, start.0, DecoderOptions::NONE).iter() {
+    for raw in Decoder::with_ip(64, code, start.0, DecoderOptions::NONE).iter() {
         match sites.contains(&Svma(raw.ip())) {
             // What jumps to the site from here must come to all of what is put in: no part has its address.
             true => instead.extend(rewrite(&raw)?.into_iter().map(|mut insn| {
@@ -224,8 +264,9 @@ fn detour(
     Ok(Detour { start, end, replaced: replaced.to_vec(), instead })
 }
 
-/// Instructions around one that have room for a jump together, and which only the first of can be jumped to.
-fn room(code: &FunctionCode, insn: usize) -> Result<Range<usize>, PatchError> {
+/// Instructions around one that have room for a jump together, and which only the first of can be jumped to;
+/// the room that the last ones of a function lack may be in the padding behind it.
+fn room(image: &Image, code: &FunctionCode, insn: usize) -> Result<Range<usize>, PatchError> {
     let block = &code.blocks[code.block_of(insn)];
     let may_move = |index: usize| code.insns[index].flow != Flow::Call;
     let bytes = |range: &Range<usize>| -> usize {
@@ -237,6 +278,10 @@ fn room(code: &FunctionCode, insn: usize) -> Result<Range<usize>, PatchError> {
             range.end += 1;
         } else if range.start > block.first && may_move(range.start - 1) {
             range.start -= 1;
+        } else if range.end == code.insns.len()
+            && is_padding(image, &code.insns[range.end - 1], JUMP_BYTES - bytes(&range))
+        {
+            break;
         } else {
             return Err(PatchError::NoRoom);
         }
@@ -246,4 +291,17 @@ fn room(code: &FunctionCode, insn: usize) -> Result<Range<usize>, PatchError> {
         return Err(PatchError::IndirectJump);
     }
     Ok(range)
+}
+
+/// Whether nothing goes on behind the last instruction of a function, and so many bytes there are filled with
+/// what aligns the next one and belong to none.
+fn is_padding(image: &Image, last: &Insn, bytes: usize) -> bool {
+    let end = last.end();
+    let ends = matches!(last.flow, Flow::Return | Flow::Jump(_));
+    let filled = image.code_at(end, bytes as u64);
+    let fillers = Decoder::with_ip(64, image.code_at(end, 15), end.0, DecoderOptions::NONE);
+    let fills = |insn: &Instruction| matches!(insn.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
+    let fillers = fillers.into_iter().take_while(fills).map(|insn| insn.len()).sum::<usize>();
+    let belong = (0..bytes as u64).any(|n| image.function_at(Svma(end.0 + n)).is_some());
+    ends && !belong && filled.len() == bytes && fillers >= bytes
 }
