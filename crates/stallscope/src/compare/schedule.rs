@@ -33,6 +33,12 @@ impl Arm {
         usize::from(self == Self::B)
     }
 
+    /// What it is called where two builds are explained.
+    #[must_use]
+    pub fn build_name(self) -> &'static str {
+        if self == Self::A { "BEFORE" } else { "AFTER" }
+    }
+
     /// The one that it is compared with.
     #[must_use]
     pub fn other(self) -> Self {

@@ -4,22 +4,24 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{WindowCount, WorkCount, work};
+use super::{WindowCount, WorkCount, kernel, work};
 use crate::code::x86::Patch;
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
     library_name,
 };
 use crate::machine::{CoreShape, Design};
-use crate::model::FileOffset;
+use crate::model::{FileOffset, Svma};
 use crate::sim::core::RecordedWindow;
 use crate::sim::jumps::BlockCounts;
-use crate::trace::child::Exit;
+use crate::trace::child::{Exit, Limits};
 use crate::trace::engine::{
     self, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start, Window,
 };
 use crate::trace::recorded::{ReplayError, Writer};
-use crate::trace::sample::{SampleError, SampleRun, SampleSettings, sample};
+use crate::trace::sample::{
+    SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
+};
 
 /// How long a window is that the model of the core is run on, and how long it may take.
 const WINDOW_INSTRUCTIONS: u64 = 2_000_000;
@@ -27,6 +29,8 @@ const WINDOW_BUDGET: Duration = Duration::from_secs(10);
 
 /// How long a whole run may take while it is followed.
 const WHOLE_RUN_BUDGET: Duration = Duration::from_secs(20);
+/// How long a run may take that is stopped at every system call.
+const CALLS_BUDGET: Duration = Duration::from_secs(10);
 /// By how much the stack is moved from round to round.
 const STACK_STEP_BYTES: usize = 208;
 /// More instructions than any run within that time has.
@@ -59,11 +63,23 @@ pub trait Bench {
         shapes: &[CoreShape],
     ) -> Result<Vec<WindowCount>, EngineError>;
 
-    /// Follows one whole run of an arm and counts what it executes.
+    /// Follows one whole run of an arm, from its first instruction or from the function at `from`, and counts what
+    /// it executes.
     ///
     /// # Errors
     /// Whatever the engine reports; [`EngineError::Unsupported`] when the run cannot be followed to its end.
-    fn work(&mut self, arm: Arm) -> Result<WorkCount, EngineError>;
+    fn work(&mut self, arm: Arm, from: Option<Svma>) -> Result<WorkCount, EngineError>;
+
+    /// Counts the system calls of one run of an arm, or of a part of it, if that takes long.
+    ///
+    /// # Errors
+    /// Whatever hinders that.
+    fn system_calls(&mut self, arm: Arm) -> Result<SystemCalls, SampleError>;
+
+    /// What the cheapest system call takes here, in nanoseconds, where that can be timed.
+    fn system_call_ns(&mut self) -> Option<f64> {
+        None
+    }
 
     /// Runs one arm to its end with its code replaced as `patch` says; equal for all arms of a `round`.
     ///
@@ -178,9 +194,9 @@ impl Bench for ProcessBench<'_> {
         counts.map_err(|e| unsupported(e.to_string()))
     }
 
-    fn work(&mut self, arm: Arm) -> Result<WorkCount, EngineError> {
+    fn work(&mut self, arm: Arm, from: Option<Svma>) -> Result<WorkCount, EngineError> {
         let window = Window {
-            start: Start::Entry,
+            start: from.map_or(Start::Entry, |svma| Start::At { object: None, svma }),
             skip: 0,
             length: Length::Instructions(WHOLE_RUN_INSTRUCTIONS),
             memory: false,
@@ -190,6 +206,15 @@ impl Bench for ProcessBench<'_> {
         let (program, recording) = self.follow(arm, &window, &mut blocks)?;
         let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
         work::of_run(&blocks, &program, &recording).map_err(unsupported)
+    }
+
+    fn system_calls(&mut self, arm: Arm) -> Result<SystemCalls, SampleError> {
+        let limits = Limits { timeout: Some(CALLS_BUDGET), ..self.runner.child_limits() };
+        count_system_calls(&self.runner.launch(arm, 0), &limits)
+    }
+
+    fn system_call_ns(&mut self) -> Option<f64> {
+        Some(kernel::cheapest_call_ns())
     }
 
     fn run_patched(&mut self, arm: Arm, patch: &Patch, round: usize) -> Result<Exit, EngineError> {

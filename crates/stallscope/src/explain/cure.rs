@@ -1,4 +1,5 @@
-//! The proof: a run of the slow build without its blocked loads, or without its string instructions.
+//! The proof: a run of the slow build without its blocked loads, without its string instructions, or with its
+//! functions where the fast build has them.
 //!
 //! Each load that the windows of the slow build found blocked, and those of the fast one did not, is replaced
 //! in the running process by the same load in pieces that the stores can serve
@@ -8,12 +9,13 @@
 //! and the control does not is what they cost, whatever any model says; and where the cure of blocked loads
 //! brings back nothing, they are not the cause. Neither source nor compiler is needed, and no file is written.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::processor::ProcessorTime;
+use super::placement::Placement;
 use super::removable::{REMOVABLE, Removable, Search, Target};
 use super::windows::{BothArms, is_interrupt};
 use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole};
@@ -38,6 +40,8 @@ const LEAST_RECOVERED: f64 = 50.0;
 const NOT_RECOVERED: f64 = 25.0;
 /// Where the control takes longer by this part of the difference, in per cent, the detours hide what a cure saves.
 const MOST_OVERHEAD: f64 = 10.0;
+/// Builds with copies of functions differ by at least and at most this part of what the builds differ by.
+const OF_BUILDS: [f64; 2] = [0.5, 4.0];
 /// The control may bring back this part of what the cure does.
 const MOST_OF_CONTROL: f64 = 0.3;
 
@@ -53,17 +57,40 @@ pub enum CureVerdict {
     Open,
 }
 
+/// What a run goes without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Removed {
+    /// The places where functions lie: they are placed as in the fast build.
+    CodePlacement,
+    /// A mechanism of the model.
+    #[serde(untagged)]
+    Mechanism(Mechanism),
+}
+
+impl fmt::Display for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CodePlacement => f.write_str("code placement"),
+            Self::Mechanism(mechanism) => mechanism.fmt(f),
+        }
+    }
+}
+
 /// Runs of the slow build without a mechanism.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Cure {
     /// What was removed.
-    pub mechanism: Mechanism,
+    pub mechanism: Removed,
     /// The build that it was removed from.
     pub arm: Arm,
     /// The library that the instructions are in; absent for the program itself.
     pub library: Option<PathBuf>,
-    /// The instructions that were replaced, the one that has it most often first.
+    /// The instructions that were replaced, the one that has it most often first; the starts of functions that were
+    /// placed elsewhere.
     pub sites: Vec<Site>,
+    /// Of such functions, where they start in the slow build and in the fast one.
+    pub placed: Vec<[Svma; 2]>,
     /// What the cure brings back.
     pub recovered: Share,
     /// What the same detours bring back without the cure.
@@ -92,21 +119,22 @@ pub(super) fn attempt(
     rows: &[FunctionRow],
     windows: &BothArms,
     slow: Arm,
-    time: &ProcessorTime<'_>,
+    run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Option<Result<Cure, String>>, EngineError> {
     let mut first = None;
     for removable in &REMOVABLE {
-        let search = Search { removable, rows, windows, slow, difference_ns: time.difference_ns() };
+        let search =
+            Search { removable, rows, windows, slow, difference_ns: run_ns[1] - run_ns[0] };
         let tried = match search.in_program() {
             targets if !targets.is_empty() => {
-                remove(bench, (image, debug), removable, targets, slow, time, progress)?
+                remove(bench, (image, debug), removable, targets, slow, run_ns, progress)?
             }
             _ => match search.in_libraries() {
                 Some((library, targets)) => {
                     let of = (&library, &DebugInfo::of(&library));
                     let path = Some(library.path().to_owned());
-                    remove(bench, of, removable, targets, slow, time, progress)?
+                    remove(bench, of, removable, targets, slow, run_ns, progress)?
                         .map(|cure| Cure { library: path, ..cure })
                 }
                 None => continue,
@@ -126,31 +154,83 @@ fn remove(
     removable: &Removable,
     targets: Vec<Target>,
     slow: Arm,
-    time: &ProcessorTime<'_>,
+    run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Cure, String>, EngineError> {
     let ([control, cure], replaced) = match removable.patches(image, targets) {
         Ok(found) => found,
         Err(why) => return Ok(Err(why)),
     };
-    let round_ns = ARMS as f64 * 0.5 * time.of_runs_ns().iter().sum::<f64>();
+    let what = (Removed::Mechanism(removable.mechanism), removable.is_free(&replaced));
+    let nothing = Patch::default();
+    let tried = run(bench, [&nothing, &nothing, &control, &cure], what, slow, run_ns, progress)?;
+    let mut all = Sites::new(image, debug);
+    let sites = replaced.iter().filter_map(|target| all.site(target.svma)).collect();
+    Ok(tried.map(|cure| Cure { sites, ..cure }))
+}
+
+/// Places the functions of the slow build as the fast one has them; as [`attempt`]. What is compared is builds with
+/// copies: only if these differ as the builds do does that tell anything of the builds.
+///
+/// # Errors
+/// Only when the user wants an end.
+pub(super) fn place(
+    bench: &mut dyn Bench,
+    [slow_image, fast_image]: [&Image; 2],
+    debug: &DebugInfo<'_>,
+    mut placement: Placement<'_>,
+    slow: Arm,
+    run_ns: [f64; 2],
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<Cure, String>, EngineError> {
+    let [fast, as_is, as_fast] = match placement.patches([slow_image, fast_image]) {
+        Ok(patches) => patches,
+        Err(why) => return Ok(Err(why)),
+    };
+    let what = (Removed::CodePlacement, true);
+    let tried = run(bench, [&fast, &as_is, &as_is, &as_fast], what, slow, run_ns, progress)?;
+    let placed = placement.addresses();
+    let mut all = Sites::new(slow_image, debug);
+    let sites = placed.iter().filter_map(|[here, _]| all.site(*here)).collect();
+    let difference_ns = (run_ns[1] - run_ns[0]).abs();
+    Ok(tried.and_then(|cure| {
+        let copies_ns = cure.times[1].value - cure.times[0].value;
+        if !(OF_BUILDS[0]..=OF_BUILDS[1]).contains(&(copies_ns / difference_ns)) {
+            return Err(format!(
+                "with their functions run from copies the builds differ by {:.1} ms, without by {:.1} ms",
+                copies_ns / 1e6,
+                difference_ns / 1e6
+            ));
+        }
+        Ok(Cure { sites, placed, ..cure })
+    }))
+}
+
+/// Runs the fast build, the slow one, and that with the control and with the cure, with these patches.
+fn run(
+    bench: &mut dyn Bench,
+    patches: [&Patch; ARMS],
+    what: (Removed, bool),
+    slow: Arm,
+    run_ns: [f64; 2],
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<Cure, String>, EngineError> {
+    let round_ns = ARMS as f64 * 0.5 * run_ns.iter().sum::<f64>();
     if round_ns * ROUNDS[0] as f64 > ROUNDS_NS[1] {
         let minutes = round_ns * ROUNDS[0] as f64 / 60e9;
         return Ok(Err(format!("that would take {minutes:.0} minutes")));
     }
     let rounds = ((ROUNDS_NS[0] / round_ns.max(1.0)) as usize).clamp(ROUNDS[0], ROUNDS[1]);
-    let nothing = Patch::default();
-    let arms: [(Arm, &Patch); ARMS] =
-        [(slow.other(), &nothing), (slow, &nothing), (slow, &control), (slow, &cure)];
+    let [fast, others @ ..] = patches;
+    let [as_is, control, cure] = others.map(|patch| (slow, patch));
+    let arms: [(Arm, &Patch); ARMS] = [(slow.other(), fast), as_is, control, cure];
     let times = match run_rounds(bench, &arms, rounds, progress) {
         Ok(times) => times,
         Err(Failed::Engine(error)) if is_interrupt(&error) => return Err(error),
         Err(Failed::Engine(error)) => return Ok(Err(error.to_string())),
         Err(Failed::Differs(what)) => return Ok(Err(what)),
     };
-    let mut all = Sites::new(image, debug);
-    let sites = replaced.iter().filter_map(|target| all.site(target.svma)).collect();
-    Ok(judged(&times, removable, slow, sites))
+    Ok(judged(&times, what, slow))
 }
 
 enum Failed {
@@ -167,7 +247,7 @@ fn run_rounds(
 ) -> Result<Vec<[f64; ARMS]>, Failed> {
     let mut times = Vec::with_capacity(rounds);
     let slow = arms[ARMS - 1].0;
-    let mut first = None;
+    let (mut first, nothing) = (None, Patch::default());
     // One round more than is counted: the first warms everything up.
     for round in 0..=rounds {
         let mut time = [0.0; ARMS];
@@ -176,7 +256,11 @@ fn run_rounds(
             // Every process comes behind every other, and in every place.
             let which =
                 if round % 2 == 0 { (round / 2 + n) % ARMS } else { (round / 2 + ARMS - n) % ARMS };
-            let (arm, patch) = arms[which];
+            let (arm, mut patch) = arms[which];
+            // The first run of the slow build says what the output is.
+            if arm == slow && first.is_none() {
+                patch = &nothing;
+            }
             let exit = bench.run_patched(arm, patch, round).map_err(Failed::Engine)?;
             time[which] = (exit.user_ns + exit.system_ns) as f64;
             let ended = (exit.status, exit.stdout.digest);
@@ -199,9 +283,8 @@ fn run_rounds(
 
 fn judged(
     times: &[[f64; ARMS]],
-    removable: &Removable,
+    (mechanism, is_free): (Removed, bool),
     slow: Arm,
-    sites: Vec<Site>,
 ) -> Result<Cure, String> {
     let differences =
         |a: usize, b: usize| -> Vec<f64> { times.iter().map(|t| t[a] - t[b]).collect() };
@@ -234,18 +317,20 @@ fn judged(
     };
     let (recovered, control) = (share(&cure), share(&control));
     let verdict = match verdict(&recovered.percent, &control.percent) {
-        // What is put in costs something itself: a loop may be as slow as what it replaces.
-        CureVerdict::Refuted if !removable.is_free => CureVerdict::Open,
+        // What is put in costs something itself: a loop may be as slow as what it replaces, and many pieces
+        // have to be put together.
+        CureVerdict::Refuted if !is_free => CureVerdict::Open,
         verdict => verdict,
     };
     let of_arm =
         |n: usize| typical(&times.iter().map(|t| t[n]).collect::<Vec<_>>(), Unit::Nanoseconds);
     let times = std::array::from_fn(of_arm);
     Ok(Cure {
-        mechanism: removable.mechanism,
+        mechanism,
         arm: slow,
         library: None,
-        sites,
+        sites: Vec::new(),
+        placed: Vec::new(),
         recovered,
         control,
         times,
@@ -272,15 +357,16 @@ pub(super) fn apply(
     explanation: &mut Explanation,
     tried: Option<Result<Cure, String>>,
 ) -> Option<String> {
-    let names = |e: &Explanation, mechanism| {
+    let names = |e: &Explanation, removed| {
         let named = e.named_ledger().and_then(|ledger| ledger.named());
-        mechanism == Mechanism::BlockedLoads && !e.causes.is_empty()
-            || named.is_some_and(|line| line.mechanism == mechanism)
+        removed == Removed::Mechanism(Mechanism::BlockedLoads) && !e.causes.is_empty()
+            || named.is_some_and(|line| removed == Removed::Mechanism(line.mechanism))
     };
     let cure = match tried? {
         Ok(cure) => cure,
         Err(why) => {
-            let named = REMOVABLE.iter().map(|r| r.mechanism).find(|it| names(explanation, *it))?;
+            let all = REMOVABLE.iter().map(|removable| removable.mechanism);
+            let named = all.into_iter().find(|it| names(explanation, Removed::Mechanism(*it)))?;
             return Some(format!("what a run without {named} takes was not measured: {why}"));
         }
     };
@@ -294,11 +380,11 @@ pub(super) fn apply(
                 cause.finding.grade = Grade::Confirmed;
             }
             // Another mechanism that the model names is not what was proved.
-            rename(explanation, |mechanism| mechanism == removed);
+            rename(explanation, |mechanism| Removed::Mechanism(mechanism) == removed);
         }
         CureVerdict::Refuted => {
             explanation.causes.retain(|cause| !has(cause));
-            rename(explanation, |mechanism| mechanism != removed);
+            rename(explanation, |mechanism| Removed::Mechanism(mechanism) != removed);
         }
         CureVerdict::Open => {}
     }
@@ -345,8 +431,8 @@ mod tests {
     #[test]
     fn a_difference_that_is_gone_has_no_parts() {
         let rounds = |slow: f64| (0..8).map(move |n| [100.0 + f64::from(n), slow, slow, 101.0]);
-        let judged =
-            |slow| judged(&rounds(slow).collect::<Vec<_>>(), &REMOVABLE[0], Arm::B, Vec::new());
+        let blocked = (Removed::Mechanism(Mechanism::BlockedLoads), true);
+        let judged = |slow| judged(&rounds(slow).collect::<Vec<_>>(), blocked, Arm::B);
         let cure = judged(200.0).unwrap();
         assert_eq!(cure.verdict, CureVerdict::Confirmed);
         assert!((95.0..110.0).contains(&cure.recovered.percent.value), "{:?}", cure.recovered);

@@ -15,10 +15,12 @@ mod cause;
 mod counts;
 mod cure;
 mod heat;
+mod kernel;
 mod ledger;
 mod measured;
 mod object;
 mod open;
+mod placement;
 mod processor;
 mod removable;
 mod rows;
@@ -36,8 +38,9 @@ use serde::Serialize;
 pub use bench::{Bench, ProcessBench};
 pub use cause::{Cause, LoopHeat};
 pub use counts::{Counted, Tally};
-pub use cure::{Cure, CureVerdict};
+pub use cure::{Cure, CureVerdict, Removed};
 pub use heat::{ArmHeat, Heat, ObjectHeat};
+pub use kernel::Kernel;
 pub use ledger::{Ledger, LedgerLine};
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
 pub use object::ObjectCode;
@@ -46,6 +49,8 @@ pub use share::{Share, Whole};
 pub use windows::{ObjectInsns, WindowCount};
 pub use work::{Counts, Work, WorkCount};
 
+use ledger::Together;
+use placement::Placement;
 use processor::ProcessorTime;
 
 use crate::code::{CodeError, DebugInfo, FunctionSource, Image, SourceText};
@@ -89,8 +94,12 @@ pub enum Conclusion {
     Mechanism,
     /// The slower build executes more instructions, and that is most of the difference.
     MoreWork,
+    /// Instructions of the slower build take longer, that is most of the difference, and no rule knows why.
+    SlowerWork,
     /// The slower build asks more of the kernel, and most of the difference is not in user code.
     Kernel,
+    /// The slower build waits longer, and that is the difference.
+    NotRunning,
     /// The difference is real, and no rule knows the cause.
     NoMechanism,
     /// The difference is real, and nothing here may look at where it is.
@@ -116,8 +125,10 @@ pub struct Explanation {
     pub heat: Option<[ArmHeat; 2]>,
     /// What each build executes; absent where a run could not be followed to its end.
     pub work: Option<Work>,
-    /// Page faults of the compared runs, where the builds differ in them.
-    pub page_faults: Option<Counts>,
+    /// The part of the difference in places that the fast build hardly enters.
+    pub only_in_slow: Option<Share>,
+    /// What the builds ask of the kernel, where they differ in it.
+    pub kernel: Kernel,
     /// Where the difference is, largest share first.
     pub rows: Vec<FunctionRow>,
     /// What the model of the core predicts for the places that hold the difference.
@@ -139,6 +150,37 @@ impl Explanation {
     #[must_use]
     pub fn named_ledger(&self) -> Option<&Ledger> {
         self.ledgers.iter().find(|ledger| ledger.named().is_some())
+    }
+
+    /// Decides how it ends, and by which grade. What was proved goes first, then what is most of the difference.
+    fn conclude(&mut self) {
+        let named = Together::of(&self.ledgers);
+        let more = self.work.as_ref().filter(|work| work.is_the_cause());
+        let is_more = match (more, &named) {
+            // Other work holds a mechanism of its own: the larger part is the answer.
+            (Some(work), Some(named)) => named.without < work.more_instructions.percent.value,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        let grades = self.causes.iter().map(|cause| cause.finding.grade);
+        let found =
+            [self.is_confirmed().then_some(Grade::Confirmed), named.map(|_| Grade::Counted)];
+        let grade = grades.chain(found.into_iter().flatten()).max();
+        let slow = self.slow_arm.unwrap_or(Arm::B);
+        self.conclusion = if grade.is_some() && (self.is_confirmed() || !is_more) {
+            Conclusion::Mechanism
+        } else if more.is_some() {
+            Conclusion::MoreWork
+        } else if self.kernel.is_the_cause(slow, &self.rows) {
+            Conclusion::Kernel
+        } else if self.work.is_none() && self.only_in_slow.as_ref().is_some_and(is_most) {
+            Conclusion::MoreWork
+        } else if self.work.as_ref().is_some_and(Work::is_slower) {
+            Conclusion::SlowerWork
+        } else {
+            Conclusion::NoMechanism
+        };
+        self.grade = grade.filter(|_| self.conclusion == Conclusion::Mechanism);
     }
 
     /// Whether removing what causes it brought the time back.
@@ -198,7 +240,8 @@ pub fn explain(
         census: ChangeCounts::of(&matches),
         heat: None,
         work: None,
-        page_faults: work::page_faults(&comparison),
+        only_in_slow: None,
+        kernel: Kernel::default(),
         rows: Vec::new(),
         ledgers: Vec::new(),
         cure: None,
@@ -213,8 +256,9 @@ pub fn explain(
 
     explanation.conclusion = Conclusion::NoMechanism;
     let time = ProcessorTime::of(&explanation.comparison);
-    if let Some(why) = time.why_not_located(slow) {
+    if let Some((conclusion, why)) = time.why_not_located(slow) {
         // In waiting, or open: `why` is the answer.
+        explanation.conclusion = conclusion;
         explanation.summary = Some(why.clone());
         explanation.unexplained.push(why);
         return Ok(explanation);
@@ -241,6 +285,15 @@ pub fn explain(
             .unexplained
             .push(format!("how many instructions each build executes was not counted: {why}")),
     }
+    explanation.only_in_slow = work::only_in_slow(&explanation.rows, slow);
+    explanation.kernel = Kernel::of(
+        bench,
+        &explanation.comparison,
+        explanation.work.as_ref(),
+        &explanation.rows,
+        time.difference_ns(),
+    )
+    .map_err(|cause| ExplainError::Sample { arm: slow, cause })?;
     let debug = images.each_ref().map(DebugInfo::of);
     let mut tried = None;
     let (causes, mut acquitted) = match &explanation.work {
@@ -269,30 +322,33 @@ pub fn explain(
                 let of_slow = (&images[slow.index()], &debug[slow.index()]);
                 let removing = &mut |done, of| progress(Stage::Removing { done, of });
                 let rows = &explanation.rows;
-                tried = cure::attempt(bench, of_slow, rows, both, slow, &time, removing)?;
+                tried = cure::attempt(bench, of_slow, rows, both, slow, run_ns, removing)?;
             }
             found
         }
     };
     explanation.causes = causes;
     acquitted.extend(cure::apply(&mut explanation, tried));
-    explanation.grade = explanation.causes.iter().map(|c| c.finding.grade).max();
-    let is_named = explanation.named_ledger().is_some();
-    if is_named {
-        explanation.grade = explanation.grade.max(Some(Grade::Counted));
-    }
-    let is_confirmed = explanation.is_confirmed();
-    if is_confirmed {
-        explanation.grade = Some(Grade::Confirmed);
-    }
-    if is_confirmed || is_named || !explanation.causes.is_empty() {
-        explanation.conclusion = Conclusion::Mechanism;
-    } else if explanation.work.as_ref().is_some_and(Work::is_the_cause) {
-        explanation.conclusion = Conclusion::MoreWork;
-    } else if let Some(work) = &explanation.work
-        && work.leaves_it_to_the_kernel(explanation.page_faults.as_ref())
+    explanation.conclude();
+    if matches!(explanation.conclusion, Conclusion::SlowerWork | Conclusion::NoMechanism)
+        && let Some(placement) = Placement::of(&explanation.rows, slow)
     {
-        explanation.conclusion = Conclusion::Kernel;
+        let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
+        let debug = &debug[slow.index()];
+        let removing = &mut |done, of| progress(Stage::Removing { done, of });
+        match cure::place(bench, both, debug, placement, slow, run_ns, removing)? {
+            Ok(placed) => {
+                if placed.verdict == CureVerdict::Confirmed || explanation.cure.is_none() {
+                    explanation.cure = Some(placed);
+                }
+            }
+            Err(why) => {
+                let open =
+                    format!("whether where the code lies is the reason was not tried: {why}");
+                explanation.unexplained.push(open);
+            }
+        }
+        explanation.conclude();
     }
     bench.check_files()?;
     explanation.unexplained.extend(open::what_is_open(&explanation, profile));
@@ -306,6 +362,11 @@ pub fn explain(
     explanation.heat = Some(heats.map(|h| h.summary));
     explanation.summary = summary::summary(&explanation);
     Ok(explanation)
+}
+
+/// More than half of the difference, with all of the interval.
+fn is_most(share: &Share) -> bool {
+    share.percent.low >= work::MOST
 }
 
 fn slow_arm(comparison: &Comparison) -> Option<Arm> {

@@ -1,5 +1,6 @@
 //! What an explanation leaves open, said as plainly as what it found.
 
+use super::ledger::Together;
 use super::{Conclusion, Explanation, FunctionRow, Ledger, ObjectCode, Place};
 use crate::machine::{Design, PriceOrigin};
 use crate::sim::core::Mechanism;
@@ -23,7 +24,10 @@ pub(super) fn not_located(cause: &SampleError) -> String {
 pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<String> {
     let Some(cause) = explanation.causes.first() else {
         return match explanation.named_ledger() {
-            Some(ledger) => elsewhere(explanation, &ledger.place),
+            Some(ledger) => {
+                let together = Together::of(&explanation.ledgers).map(|it| it.places);
+                elsewhere(explanation, &together.unwrap_or_else(|| vec![ledger.place.clone()]))
+            }
             None => without_cause(explanation, profile),
         };
     };
@@ -41,11 +45,11 @@ pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<S
             profile.blocked_load_sentence()
         ));
     }
-    open.extend(elsewhere(explanation, function));
+    open.extend(elsewhere(explanation, std::slice::from_ref(function)));
     open
 }
 
-fn elsewhere(explanation: &Explanation, place: &str) -> Vec<String> {
+fn elsewhere(explanation: &Explanation, places: &[String]) -> Vec<String> {
     let sentence = |row: &FunctionRow| {
         format!(
             "{} is in {} ({}), which this does not touch",
@@ -57,7 +61,7 @@ fn elsewhere(explanation: &Explanation, place: &str) -> Vec<String> {
     explanation
         .rows
         .iter()
-        .filter(|r| r.place.name() != place)
+        .filter(|r| !places.iter().any(|place| place == r.place.name()))
         .filter(|r| r.share_of_difference.percent.value.abs() >= LEAST_PART)
         .take(MOST_ELSEWHERE)
         .map(sentence)
@@ -73,7 +77,7 @@ fn without_cause(explanation: &Explanation, profile: &Design) -> Vec<String> {
     }
     if explanation.conclusion == Conclusion::MoreWork {
         return vec![
-            "why it executes more was not looked for: other source, other flags (compare what \
+            "why it does more was not looked for: other source, other flags (compare what \
              `readelf -p .comment` and the build logs say), or more calls with the same code"
                 .to_owned(),
         ];

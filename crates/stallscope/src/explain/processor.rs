@@ -9,7 +9,7 @@ use crate::model::{Measurement, Unit};
 use crate::trace::sample::Engine;
 
 use super::heat::{ArmHeat, Heat};
-use super::{Share, Whole};
+use super::{Conclusion, Share, Whole};
 
 /// The part of the difference in wall time that processor time may reach before it counts as involved.
 const NOT_INVOLVED: f64 = 0.5;
@@ -86,8 +86,8 @@ impl<'a> ProcessorTime<'a> {
         })
     }
 
-    /// Why nothing is located, where it is not.
-    pub fn why_not_located(&self, slow: Arm) -> Option<String> {
+    /// Why nothing is located, where it is not, and what that comes to.
+    pub fn why_not_located(&self, slow: Arm) -> Option<(Conclusion, String)> {
         let changed = || match self.cpu.and_then(|c| c.ratio.as_ref()) {
             None => "a run took no processor time that the kernel could see".to_owned(),
             Some(r) => {
@@ -98,16 +98,22 @@ impl<'a> ProcessorTime<'a> {
         };
         match self.involved {
             Involved::Yes => None,
-            Involved::No => Some(format!(
-                "{}, too little for the difference in wall time: that is in waiting; {}",
-                changed(),
-                self.what_was_waited_for(slow)
-            )),
-            Involved::Open => Some(format!(
-                "{}: that neither shows nor excludes that the difference is in what is executed, so it \
-                 was not located; more pairs narrow it (--pairs)",
-                changed()
-            )),
+            Involved::No => {
+                let why = format!(
+                    "not running: {}, too little for the difference in wall time, which is in waiting; {}",
+                    changed(),
+                    self.what_was_waited_for(slow)
+                );
+                Some((Conclusion::NotRunning, why))
+            }
+            Involved::Open => {
+                let why = format!(
+                    "{}: that neither shows nor excludes that the difference is in what is executed, so \
+                     it was not located; more pairs narrow it (--pairs)",
+                    changed()
+                );
+                Some((Conclusion::NoMechanism, why))
+            }
         }
     }
 

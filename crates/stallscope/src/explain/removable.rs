@@ -26,8 +26,9 @@ pub(super) struct Removable {
     pub mechanism: Mechanism,
     /// What one event costs at the most, by every probe so far.
     most_cycles: f64,
-    /// Whether what is put in costs next to nothing, so that a cure that brings back nothing says something.
-    pub is_free: bool,
+    /// Pieces up to which what is put in costs next to nothing, so that a cure that brings back nothing says
+    /// something; 0 where it always costs.
+    free_pieces: u32,
     /// Control and cure.
     build: fn(&Image, &[Target]) -> Built,
 }
@@ -37,7 +38,7 @@ pub(super) const REMOVABLE: [Removable; 2] = [
     Removable {
         mechanism: Mechanism::BlockedLoads,
         most_cycles: 40.0,
-        is_free: true,
+        free_pieces: 2,
         build: |image, targets| {
             split_loads(image, &targets.iter().map(|it| (it.svma, it.piece_bytes)).collect())
         },
@@ -45,7 +46,7 @@ pub(super) const REMOVABLE: [Removable; 2] = [
     Removable {
         mechanism: Mechanism::Microcode,
         most_cycles: 200.0,
-        is_free: false,
+        free_pieces: 0,
         build: |image, targets| {
             string_loops(image, &targets.iter().map(|it| it.svma).collect::<Vec<_>>())
         },
@@ -60,9 +61,16 @@ pub(super) struct Target {
     events: u64,
     /// Of a load: what every piece of it between the edges of stores can be cut into; 0 without edges.
     piece_bytes: u32,
+    /// Pieces between these edges.
+    pieces: u32,
 }
 
 impl Removable {
+    /// Whether what takes the place of these costs next to nothing.
+    pub fn is_free(&self, targets: &[Target]) -> bool {
+        targets.iter().all(|target| target.pieces <= self.free_pieces)
+    }
+
     /// Control and cure for those targets that can be replaced; why, when none can.
     pub fn patches(
         &self,
@@ -165,6 +173,7 @@ impl<'a> Search<'a> {
                 svma: svma_of(*at)?,
                 events: account.events_of(self.removable.mechanism),
                 piece_bytes: piece_bytes(account.store_edges),
+                pieces: account.store_edges.count_ones() + 1,
             })
         };
         Some(often.filter_map(target).collect())

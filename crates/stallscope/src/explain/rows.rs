@@ -75,6 +75,14 @@ impl Place {
         }
     }
 
+    /// Whether both builds have it: the function, or a file with the same code.
+    pub(super) fn is_in_both(&self) -> bool {
+        match self {
+            Self::Function { before, after, .. } => before.is_some() && after.is_some(),
+            Self::Object { code, .. } => matches!(code, ObjectCode::Same { .. }),
+        }
+    }
+
     /// What became of it, in words.
     #[must_use]
     pub fn change_words(&self) -> String {

@@ -8,10 +8,10 @@ use crate::code::x86::Patch;
 use crate::compare::simulate::SimulatedMachine;
 use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
 use crate::machine::{CoreShape, Design};
-use crate::model::FileOffset;
+use crate::model::{FileOffset, Svma};
 use crate::trace::child::{Exit, Output, Status};
 use crate::trace::engine::EngineError;
-use crate::trace::sample::{Engine, ObjectSamples, SampleError, SampleRun};
+use crate::trace::sample::{Engine, ObjectSamples, SampleError, SampleRun, SystemCalls};
 
 /// Runs nothing; answers from what it was given.
 pub struct InventedBench {
@@ -34,7 +34,7 @@ pub struct InventedBench {
     pub patched_ns: Option<[u64; 4]>,
     /// The slow build.
     pub slowest: Arm,
-    /// The first patch that replaces anything.
+    /// The first patch that replaces anything in the slow build.
     pub control: Option<Patch>,
     /// What the sampler has to say.
     pub notes: Vec<String>,
@@ -66,20 +66,31 @@ impl Bench for InventedBench {
         let Some(times) = self.patched_ns else {
             return Err(EngineError::Forbidden("ptrace is forbidden".into()));
         };
-        if !patch.is_empty() && self.control.is_none() {
+        let is_slow = self.slowest == arm;
+        if is_slow && !patch.is_empty() && self.control.is_none() {
             self.control = Some(patch.clone());
         }
-        let which = match (patch.is_empty(), self.control.as_ref() == Some(patch)) {
-            (true, _) => usize::from(self.slowest == arm),
-            (false, is_control) => 3 - usize::from(is_control),
+        let which = match (is_slow, patch.is_empty(), self.control.as_ref() == Some(patch)) {
+            (false, ..) => 0,
+            (true, true, _) => 1,
+            (true, false, is_control) => 3 - usize::from(is_control),
         };
         Ok(exit(times[which] + round as u64 * 1000))
     }
 
-    fn work(&mut self, arm: Arm) -> Result<WorkCount, EngineError> {
+    fn work(&mut self, arm: Arm, _from: Option<Svma>) -> Result<WorkCount, EngineError> {
         self.work[arm.index()]
             .clone()
             .ok_or_else(|| EngineError::Forbidden("ptrace is forbidden".into()))
+    }
+
+    fn system_calls(&mut self, arm: Arm) -> Result<SystemCalls, SampleError> {
+        let calls = self.work[arm.index()].as_ref();
+        let calls = calls.map(|work| SystemCalls { count: work.system_calls, all: true });
+        calls.ok_or_else(|| SampleError::Unavailable {
+            engine: Engine::Ptrace,
+            cause: "ptrace is forbidden".into(),
+        })
     }
 
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError> {

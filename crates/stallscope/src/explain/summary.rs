@@ -1,8 +1,17 @@
 //! The answer in one sentence, to be pasted into a review.
 
-use super::{Conclusion, Counts, Explanation, Ledger};
+use super::ledger::Together;
+use super::work::is_only_in;
+use super::{Conclusion, Counts, Explanation, Removed, Whole, Work};
 use crate::compare::Arm;
 use crate::model::Site;
+use crate::sim::core::Mechanism;
+
+/// A part of the difference that is worth a word, in per cent.
+const LEAST_PART: f64 = 10.0;
+const CALLS: &str = "system calls";
+/// Places that are named in the sentence.
+const MOST_PLACES: usize = 3;
 
 /// The cause in one sentence without final stop; `None` where there is nothing to explain.
 pub(super) fn summary(explanation: &Explanation) -> Option<String> {
@@ -12,65 +21,109 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
     Some(match explanation.conclusion {
         Conclusion::NothingToExplain => return None,
         Conclusion::Mechanism => mechanism(explanation),
-        Conclusion::MoreWork => {
-            let ratio = work.map_or(1.0, |work| work.instructions.ratio());
-            let (more, less, ratio) = match slow {
-                Arm::B => ("AFTER", "BEFORE", ratio),
-                Arm::A => ("BEFORE", "AFTER", 1.0 / ratio),
-            };
-            format!("more work: {more} executes {ratio:.3} times the instructions of {less}")
+        Conclusion::MoreWork => more_work(explanation, slow),
+        Conclusion::SlowerWork => {
+            let slower = work.map(|work| work.slower_instructions.to_string()).unwrap_or_default();
+            let place = place.map_or(String::new(), |place| format!(", most of all in {place}"));
+            let same = if work.is_some_and(Work::is_the_same) { "the same" } else { "its" };
+            format!(
+                "slower work: {} takes longer for {same} instructions, {slower}{place}; no mechanism that \
+                 was counted explains it",
+                slow.build_name()
+            )
         }
-        Conclusion::Kernel => {
-            let calls = work.map(|work| work.system_calls);
-            let events = [("system calls", calls), ("page faults", explanation.page_faults)];
-            let said = events.into_iter().filter_map(|(what, counts)| {
-                let Counts { before, after, .. } = counts.filter(Counts::shows_events)?;
-                Some(format!("{} -> {} {what}", before[0], after[0]))
-            });
-            format!("the kernel: {}", said.collect::<Vec<String>>().join(", "))
-        }
+        Conclusion::Kernel => kernel(explanation),
         Conclusion::NotLocated => "not looked for: nothing here may sample the runs".into(),
-        Conclusion::NoMechanism => match (work, place) {
-            (Some(work), Some(place)) if work.is_the_same() => format!(
-                "not found: the same instructions take longer, most of all in {place}, and nothing that was \
-                 counted explains it"
+        Conclusion::NotRunning | Conclusion::NoMechanism => match place {
+            Some(place) => format!(
+                "not found: the difference is in {place}, and nothing that was counted explains it"
             ),
-            (_, Some(place)) => {
-                format!(
-                    "not found: the difference is in {place}, and nothing that was counted explains it"
-                )
-            }
-            (_, None) => "not found".into(),
+            None => "not found".into(),
         },
     })
+}
+
+fn more_work(explanation: &Explanation, slow: Arm) -> String {
+    let (more, less) = (slow.build_name(), slow.other().build_name());
+    if let Some(work) = &explanation.work {
+        let ratio = work.instructions.ratio();
+        let ratio = if slow == Arm::B { ratio } else { 1.0 / ratio };
+        return format!("more work: {more} executes {ratio:.3} times the instructions of {less}");
+    }
+    let places = explanation.rows.iter().filter(|row| is_only_in(row, slow));
+    let places: Vec<&str> = places.map(|row| row.place.name()).take(MOST_PLACES).collect();
+    let share = explanation.only_in_slow.as_ref().map(ToString::to_string).unwrap_or_default();
+    format!(
+        "more work: {share} is in code that {less} hardly enters, most of all {}",
+        places.join(", ")
+    )
+}
+
+fn kernel(explanation: &Explanation) -> String {
+    let kernel = &explanation.kernel;
+    let events = [(CALLS, kernel.system_calls), ("page faults", kernel.page_faults)];
+    let said = events.into_iter().filter_map(|(what, counts)| {
+        let Counts { before, after, .. } = counts?;
+        let least = if kernel.more_than_counted && what == CALLS { "at least " } else { "" };
+        let [before_is_least, after_is_least] =
+            if before[0] > after[0] { [least, ""] } else { ["", least] };
+        Some(format!("{before_is_least}{} -> {after_is_least}{} {what}", before[0], after[0]))
+    });
+    let said = said.collect::<Vec<String>>().join(", ");
+    let part = kernel.least_part_of_calls.filter(|part| *part >= LEAST_PART);
+    let price = kernel.cheapest_call_ns.zip(part);
+    let price = price.map_or(String::new(), |(ns, part)| {
+        let whole = Whole::DifferenceInProcessorTime;
+        format!(
+            "; at {ns:.0} ns, what the cheapest call takes here, at least {part:.0} % of {whole}"
+        )
+    });
+    format!("the kernel: {said}{price}")
 }
 
 fn mechanism(explanation: &Explanation) -> String {
     let Some(cure) = explanation.cure.as_ref().filter(|_| explanation.is_confirmed()) else {
         return by_model(explanation);
     };
+    let (recovered, control) = (&cure.recovered, &cure.control.percent);
+    if let (Removed::CodePlacement, Some([here, there])) = (cure.mechanism, cure.placed.first()) {
+        let others = match cure.placed.len() {
+            1 => String::new(),
+            n => format!(" and {} more functions", n - 1),
+        };
+        let function = cure.sites.first().map(|site| site.function.clone()).unwrap_or_default();
+        return format!(
+            "code placement: {function}{others}, the same code at {here} and not at {there}; a run with all \
+             of it as far into its pages as in {} takes back {:.0} % of {} (the control {:.0} %)",
+            cure.arm.other().build_name(),
+            recovered.percent.value,
+            recovered.of,
+            control.value,
+        );
+    }
     let library = cure.library.as_ref().and_then(|path| path.file_name());
     let library = library.map_or(String::new(), |name| format!(" of {}", name.to_string_lossy()));
     let site = cure.sites.first().map(at).unwrap_or_default() + &library;
     format!(
         "{}{site}; a run without them takes back {:.0} % of {} (the control {:.0} %)",
-        cure.mechanism, cure.recovered.percent.value, cure.recovered.of, cure.control.percent.value,
+        cure.mechanism, recovered.percent.value, recovered.of, control.value,
     )
 }
 
 fn by_model(explanation: &Explanation) -> String {
     let named = explanation.named_ledger().and_then(|ledger| Some((ledger, ledger.named()?)));
-    let cause = explanation.causes.first();
-    match (cause, named) {
+    let together = Together::of(&explanation.ledgers);
+    match (explanation.causes.first(), named) {
         (Some(cause), _) => {
             let site = &cause.finding.site;
             let ledger = explanation.ledgers.iter().find(|l| l.place == site.function && l.agrees);
-            format!("blocked loads{}; {}", at(site), prediction(ledger))
+            let alone = ledger.map(|ledger| Together::alone(ledger, Mechanism::BlockedLoads));
+            format!("blocked loads{}; {}", at(site), prediction(alone.as_ref()))
         }
         (None, Some((ledger, line))) => {
             let site = line.site.as_ref().map(at);
             let place = site.unwrap_or_else(|| format!(" in {}", ledger.place));
-            format!("{}{place}; {}", line.mechanism, prediction(Some(ledger)))
+            format!("{}{place}; {}", line.mechanism, prediction(together.as_ref()))
         }
         (None, None) => "not found".into(),
     }
@@ -82,17 +135,22 @@ fn at(site: &Site) -> String {
     format!(" in {} at {}{line}", site.function, site.svma)
 }
 
-fn prediction(ledger: Option<&Ledger>) -> String {
-    let Some(ledger) = ledger else {
+fn prediction(together: Option<&Together>) -> String {
+    let Some(Together { places, predicted, without, measured, .. }) = together else {
         return "how much of the difference that is was not predicted".into();
     };
-    let measured = ledger.measured.percent.value;
-    let line = ledger.named();
-    let without = line.map_or(String::new(), |line| {
-        format!(", and without it {:.0} % less", line.part.percent.value)
-    });
+    let whole = Whole::DifferenceInProcessorTime;
+    let without = match without / predicted {
+        // Something else hides behind it in the slow build and not in the fast one.
+        part if part > 1.0 => "and without it nothing of that is left".to_owned(),
+        _ => format!("and without it {without:.0} % less"),
+    };
+    let places = match places.len() {
+        1 => String::new(),
+        n => format!(" in {n} places together"),
+    };
     format!(
-        "the model of the core predicts {:.0} % of {}{without}, where {measured:.0} % was measured",
-        ledger.predicted.percent.value, ledger.predicted.of
+        "the model of the core predicts {predicted:.0} % of {whole}{places}, {without}, where \
+         {measured:.0} % was measured"
     )
 }

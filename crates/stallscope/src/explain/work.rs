@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::heat::sum_between;
 use super::{Bench, FunctionRow, Place, Share};
 use crate::code::Image;
-use crate::compare::{Arm, Comparison, library_name};
+use crate::compare::{Arm, library_name};
 use crate::foreign;
 use crate::model::{FileOffset, Measurement, Svma};
 use crate::sim::jumps::BlockCounts;
@@ -28,11 +28,19 @@ use crate::trace::engine::{Ended, EngineError, Mapping, Recording, SelfCheck};
 const RUNS: usize = 2;
 /// Longer runs have more instructions than can be followed in the time that a run has for it, and would
 /// only be run once more for nothing, in nanoseconds.
-const LONGEST_RUN_NS: f64 = 1.5e9;
+const LONGEST_RUN_NS: f64 = 6e9;
+/// Where the program's own part of a run begins, in Go and in other languages.
+const MAINS: [&str; 2] = ["main.main", "main"];
+/// Longer runs are followed once.
+const SHORT_RUN_NS: f64 = 1.5e9;
 /// Counts that differ by less than this part are called the same.
 const LEAST_CHANGE: f64 = 0.005;
 /// More than this part of the difference is most of it, in per cent.
-const MOST: f64 = 50.0;
+pub(super) const MOST: f64 = 50.0;
+/// A build that spends less than one part in so many of the other's time in a place hardly enters it.
+const HARDLY: f64 = 20.0;
+/// Where places take less time by more than this part of the difference, in per cent, work may just be elsewhere.
+const MOST_ELSEWHERE: f64 = 10.0;
 /// Fewer system calls or page faults more than this are not worth a word.
 const LEAST_EVENTS: u64 = 50;
 
@@ -91,7 +99,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn of(runs: [&[u64]; 2]) -> Option<Self> {
+    pub(super) fn of(runs: [&[u64]; 2]) -> Option<Self> {
         let ends = |runs: &[u64]| Some([*runs.iter().min()?, *runs.iter().max()?]);
         let count = runs[0].len().min(runs[1].len());
         Some(Self { before: ends(runs[0])?, after: ends(runs[1])?, runs: count })
@@ -107,6 +115,12 @@ impl Counts {
         Self::middle(self.after) / Self::middle(self.before).max(1.0)
     }
 
+    /// How many more AFTER has.
+    #[must_use]
+    pub fn change(&self) -> f64 {
+        Self::middle(self.after) - Self::middle(self.before)
+    }
+
     /// Whether no run of one arm has as few as any of the other.
     fn is_apart(&self) -> bool {
         self.before[1] < self.after[0] || self.after[1] < self.before[0]
@@ -115,7 +129,7 @@ impl Counts {
     /// Whether the arms differ by enough events to be worth a word.
     #[must_use]
     pub fn shows_events(&self) -> bool {
-        let change = (Self::middle(self.after) - Self::middle(self.before)).abs();
+        let change = self.change().abs();
         self.is_apart()
             && change >= LEAST_EVENTS as f64
             && change > LEAST_CHANGE * Self::middle(self.before)
@@ -149,13 +163,10 @@ impl Work {
         !self.is_the_same() && self.more_instructions.percent.low >= MOST
     }
 
-    /// Whether what is asked of the kernel differs and user code holds less than half of the difference,
-    /// with all of both intervals.
+    /// Whether instructions that take longer are most of the difference, with all of the interval.
     #[must_use]
-    pub fn leaves_it_to_the_kernel(&self, page_faults: Option<&Counts>) -> bool {
-        let [more, slower] = [&self.more_instructions, &self.slower_instructions];
-        let asks_more = self.system_calls.shows_events() || page_faults.is_some();
-        asks_more && more.percent.high + slower.percent.high < MOST
+    pub fn is_slower(&self) -> bool {
+        self.slower_instructions.percent.low >= MOST
     }
 
     /// Whether instructions that take longer cannot be a part of the difference that is worth naming,
@@ -185,17 +196,21 @@ pub(super) fn count(
             LONGEST_RUN_NS / 1e9
         )));
     }
-    let mut runs: [Vec<WorkCount>; 2] = [Vec::new(), Vec::new()];
-    for n in 0..2 * RUNS {
-        progress(n as u32, 2 * RUNS as u32);
-        let arm = if n % 2 == 0 { Arm::A } else { Arm::B };
-        match bench.work(arm) {
-            Ok(count) if count.instructions > 0 => runs[arm.index()].push(count),
-            Ok(_) => return Ok(Err("nothing was executed".into())),
-            Err(error) if super::windows::is_interrupt(&error) => return Err(error),
-            Err(error) => return Ok(Err(error.to_string())),
-        }
-    }
+    let times = if processor_ns > SHORT_RUN_NS { 1 } else { RUNS };
+    let mains = MAINS.iter().find_map(|name| {
+        let of =
+            |image: &Image| image.functions().iter().find(|f| f.symbol == *name).map(|f| f.start);
+        Some([of(&images[0])?, of(&images[1])?])
+    });
+    let runs = match (followed(bench, None, times, progress)?, mains) {
+        // What starts threads before its main function can often be followed from there.
+        (Err(why), Some(mains)) => followed(bench, Some(mains), times, progress)?.map_err(|_| why),
+        (runs, _) => runs,
+    };
+    let runs = match runs {
+        Ok(runs) => runs,
+        Err(why) => return Ok(Err(why)),
+    };
     let executed = [Arm::A, Arm::B].map(|arm| {
         let run = runs[arm.index()].first();
         (arm, run.map(|run| Executed::of(run, &images[arm.index()])))
@@ -212,13 +227,16 @@ pub(super) fn count(
         let [a, b] = runs.each_ref().map(|runs| runs.iter().map(what).collect::<Vec<u64>>());
         Counts::of([&a, &b])
     };
-    let (Some(instructions), Some(system_calls), Some([more, slower])) = (
-        counts(|run| run.instructions),
-        counts(|run| run.system_calls),
-        parts.reduce(|sum, part| [0, 1].map(|n| plus(&sum[n], &part[n]))),
-    ) else {
+    let by_place = parts.reduce(|sum, part| [0, 1].map(|n| plus(&sum[n], &part[n])));
+    let (Some(instructions), Some(system_calls), Some(by_place), Some(all)) =
+        (counts(|run| run.instructions), counts(|run| run.system_calls), by_place, together(rows))
+    else {
         return Ok(Err("no place holds a part of the difference".into()));
     };
+    // Work that goes from one place to another is more work in the one only.
+    let of_all = split(&all, all.instructions.unwrap_or_default().map(|n| n as f64));
+    let is_less = of_all[0].percent.value < by_place[0].percent.value;
+    let [more, slower] = if is_less { of_all } else { by_place };
     Ok(Ok(Work {
         instructions,
         system_calls,
@@ -227,18 +245,34 @@ pub(super) fn count(
     }))
 }
 
+/// Whole runs of each arm, from their first instruction or from that of a function; the inner error says why
+/// one cannot be followed.
+fn followed(
+    bench: &mut dyn Bench,
+    from: Option<[Svma; 2]>,
+    times: usize,
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<[Vec<WorkCount>; 2], String>, EngineError> {
+    let mut runs: [Vec<WorkCount>; 2] = [Vec::new(), Vec::new()];
+    for n in 0..2 * times {
+        progress(n as u32, 2 * times as u32);
+        let arm = if n % 2 == 0 { Arm::A } else { Arm::B };
+        match bench.work(arm, from.map(|both| both[arm.index()])) {
+            Ok(count) if count.instructions > 0 => runs[arm.index()].push(count),
+            Ok(_) => return Ok(Err("nothing was executed".into())),
+            Err(error) if super::windows::is_interrupt(&error) => return Err(error),
+            Err(error) => return Ok(Err(error.to_string())),
+        }
+    }
+    Ok(Ok(runs))
+}
+
 /// What a row takes longer, as more instructions and as slower ones, by those it executes in each arm.
-fn split(row: &FunctionRow, [a, b]: [f64; 2]) -> [Share; 2] {
+pub(super) fn split(row: &FunctionRow, [a, b]: [f64; 2]) -> [Share; 2] {
     let whole = &row.share_of_difference;
     let (fast, slow) = (row.before.value, row.after.value);
-    let each = |time: f64, instructions: f64| {
-        if instructions > 0.0 { time / instructions } else { 0.0 }
-    };
-    // What only one build has costs what it costs there.
-    let mean = match (a > 0.0, b > 0.0) {
-        (true, true) => (each(fast, a) + each(slow, b)) / 2.0,
-        _ => each(fast, a) + each(slow, b),
-    };
+    // The time of one, over what both execute: a build that hardly executes any has no say in it.
+    let mean = (fast + slow) / (a + b).max(1.0);
     let change = slow - fast;
     let by_work = if change == 0.0 { 0.0 } else { ((b - a) * mean / change).clamp(0.0, 1.0) };
     [by_work, 1.0 - by_work].map(|part| {
@@ -254,6 +288,26 @@ fn split(row: &FunctionRow, [a, b]: [f64; 2]) -> [Share; 2] {
     })
 }
 
+/// All places as one.
+fn together(rows: &[FunctionRow]) -> Option<FunctionRow> {
+    let sum = |a: &Measurement, b: &Measurement| Measurement {
+        value: a.value + b.value,
+        low: a.low + b.low,
+        high: a.high + b.high,
+        ..a.clone()
+    };
+    rows.iter().cloned().reduce(|all, row| FunctionRow {
+        before: sum(&all.before, &row.before),
+        after: sum(&all.after, &row.after),
+        share_of_difference: plus(&all.share_of_difference, &row.share_of_difference),
+        instructions: all
+            .instructions
+            .zip(row.instructions)
+            .map(|(a, b)| [a[0] + b[0], a[1] + b[1]]),
+        place: all.place,
+    })
+}
+
 fn plus(a: &Share, b: &Share) -> Share {
     let (x, y) = (&a.percent, &b.percent);
     let percent = Measurement {
@@ -266,21 +320,25 @@ fn plus(a: &Share, b: &Share) -> Share {
     Share { percent, of: a.of }
 }
 
-/// Page faults of the compared runs, where they differ.
-pub(super) fn page_faults(comparison: &Comparison) -> Option<Counts> {
-    let of = |arm: Arm| {
-        let mut all: Vec<u64> = comparison
-            .samples
-            .iter()
-            .filter(|sample| sample.plan.arm == arm)
-            .map(|sample| sample.amounts.page_faults)
-            .collect();
-        all.sort_unstable();
-        // One run in ten at either end may be anything: a file that was not in memory.
-        let spare = all.len() / 10;
-        all[spare..all.len() - spare].to_vec()
+/// The part of the difference in places that the slow build spends time in and the fast one hardly: work that
+/// the fast one does not do. None where other places take less time instead: it may do it elsewhere.
+pub(super) fn only_in_slow(rows: &[FunctionRow], slow: Arm) -> Option<Share> {
+    let parts = |of: fn(&FunctionRow, Arm) -> bool| {
+        let those = rows.iter().filter(move |row| of(row, slow));
+        those.map(|row| row.share_of_difference.clone()).reduce(|sum, part| plus(&sum, &part))
     };
-    Counts::of([&of(Arm::A), &of(Arm::B)]).filter(Counts::shows_events)
+    let less = parts(|row, _| row.share_of_difference.percent.value < 0.0);
+    if less.is_some_and(|less| less.percent.value < -MOST_ELSEWHERE) {
+        return None;
+    }
+    parts(is_only_in)
+}
+
+/// Whether a place takes time in `slow` and hardly any in the other arm.
+pub(super) fn is_only_in(row: &FunctionRow, slow: Arm) -> bool {
+    let times = [&row.before, &row.after];
+    let (here, there) = (times[slow.index()], times[slow.other().index()]);
+    here.low > 0.0 && there.high * HARDLY <= here.low
 }
 
 /// What a recording of a whole run says, or why it is none; `program` is the program's own file.
@@ -290,7 +348,9 @@ pub(super) fn of_run(
     recording: &Recording,
 ) -> Result<WorkCount, String> {
     if recording.ended != Ended::Exit || matches!(recording.self_check, SelfCheck::Differs(_)) {
-        let why = recording.notes.first().map_or("it ended otherwise", String::as_str);
+        let says_why = |note: &&String| note.starts_with("the window ends early");
+        let why = recording.notes.iter().find(says_why).or(recording.notes.first());
+        let why = why.map_or("it ended otherwise", String::as_str);
         return Err(format!("the run was not followed to its end: {why}"));
     }
     let mut work = WorkCount { instructions: recording.instructions, ..WorkCount::default() };
@@ -350,12 +410,29 @@ mod tests {
     fn a_places_part_is_split_by_what_it_executes() {
         assert_eq!(parts([100.0, 200.0], [1e6, 2e6]), [90.0, 0.0]);
         assert_eq!(parts([100.0, 200.0], [1e6, 1e6]), [0.0, 90.0]);
-        // A third of the change is more instructions at the mean price of both.
-        assert_eq!(parts([100.0, 200.0], [1e6, 1.2e6]), [24.0, 66.0]);
+        // A fifth more, at what one takes over both builds.
+        assert_eq!(parts([100.0, 200.0], [1e6, 1.2e6]), [25.0, 65.0]);
+        // What BEFORE executes a thousandth of has no say in what one takes.
+        assert_eq!(parts([0.0, 100.0], [1e5, 1e8]), [90.0, 0.0]);
         // What only AFTER has is more work.
         assert_eq!(parts([0.0, 14.0], [0.0, 4e6]), [90.0, 0.0]);
         // Faster, because it executes less.
         assert_eq!(parts([200.0, 100.0], [2e6, 1e6]), [90.0, 0.0]);
+    }
+
+    #[test]
+    fn work_that_only_moved_from_one_place_to_another_is_no_more_work() {
+        let at = |ms, percent, instructions| FunctionRow {
+            instructions: Some(instructions),
+            ..row(ms, percent)
+        };
+        // Another name for the same, at twice the price.
+        let rows =
+            [at([0.0, 200.0], 180.0, [0, 1_000_000]), at([100.0, 0.0], -90.0, [1_000_000, 0])];
+        let all = together(&rows).unwrap();
+        assert_eq!((all.before.value, all.after.value), (1e8, 2e8));
+        let [more, slower] = split(&all, all.instructions.unwrap().map(|n| n as f64));
+        assert_eq!((more.percent.value, slower.percent.value.round()), (0.0, 90.0));
     }
 
     #[test]
@@ -366,21 +443,30 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_the_cause_only_where_it_is_asked_for_more_and_user_code_holds_little() {
+    fn more_work_and_slower_work_are_the_cause_with_all_of_their_intervals() {
         let share = |value| row([1.0, 1.0], value).share_of_difference;
         let counts = |n| Counts { before: [9, 9], after: [n, n], runs: 2 };
-        let work = |more, slower, calls| Work {
+        let work = |more, slower| Work {
             instructions: counts(900_000),
-            system_calls: counts(calls),
+            system_calls: counts(9),
             more_instructions: share(more),
             slower_instructions: share(slower),
         };
-        assert!(work(20.0, 20.0, 400_000).leaves_it_to_the_kernel(None));
-        assert!(!work(20.0, 20.0, 9).leaves_it_to_the_kernel(None));
-        assert!(work(20.0, 20.0, 9).leaves_it_to_the_kernel(Some(&counts(4000))));
-        assert!(!work(40.0, 20.0, 400_000).leaves_it_to_the_kernel(None));
-        assert!(work(60.0, 5.0, 9).is_the_cause() && work(60.0, 5.0, 9).leaves_less_than(10.0));
-        assert!(!work(45.0, 15.0, 9).is_the_cause() && !work(45.0, 15.0, 9).leaves_less_than(10.0));
+        assert!(work(60.0, 5.0).is_the_cause() && work(60.0, 5.0).leaves_less_than(10.0));
+        assert!(!work(51.0, 15.0).is_the_cause() && !work(51.0, 15.0).leaves_less_than(10.0));
+        assert!(work(5.0, 52.0).is_slower() && !work(5.0, 51.0).is_slower());
+    }
+
+    #[test]
+    fn places_that_only_the_slow_build_enters_are_more_work() {
+        let part =
+            |rows: &[FunctionRow], slow| only_in_slow(rows, slow).map(|s| s.percent.value.round());
+        assert_eq!(part(&[row([0.0, 50.0], 60.0), row([2.0, 60.0], 35.0)], Arm::B), Some(95.0));
+        assert_eq!(part(&[row([0.0, 50.0], 60.0), row([4.0, 60.0], 35.0)], Arm::B), Some(60.0));
+        assert_eq!(part(&[row([50.0, 0.0], 60.0)], Arm::A), Some(60.0));
+        assert_eq!(part(&[row([50.0, 0.0], 60.0)], Arm::B), None);
+        // Another name for what the fast build does elsewhere.
+        assert_eq!(part(&[row([0.0, 50.0], 160.0), row([40.0, 20.0], -60.0)], Arm::B), None);
     }
 
     #[test]

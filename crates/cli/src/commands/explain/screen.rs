@@ -3,8 +3,8 @@
 use stallscope::code::SourceText;
 use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
 use stallscope::explain::{
-    ArmHeat, Cause, Conclusion, Counts, Cure, CureVerdict, Explanation, FunctionRow, Ledger, Share,
-    Tally, Whole, Work,
+    ArmHeat, Cause, Conclusion, Counts, Cure, CureVerdict, Explanation, FunctionRow, Ledger,
+    Removed, Share, Tally, Whole, Work,
 };
 use stallscope::layout::ChangeCounts;
 use stallscope::model::{Grade, Measurement};
@@ -114,16 +114,19 @@ fn counts_words(counts: &Counts) -> String {
         true => words::grouped(low),
         false => format!("{} to {}", words::grouped(low), words::grouped(high)),
     };
-    format!("{} -> {} ({} runs of each)", span(counts.before), span(counts.after), counts.runs)
+    let runs = if counts.runs == 1 { "1 run".to_owned() } else { format!("{} runs", counts.runs) };
+    format!("{} -> {} ({runs} of each)", span(counts.before), span(counts.after))
 }
 
 /// What the two ask of the kernel, where that differs.
 fn kernel(explanation: &Explanation) -> String {
-    let calls = explanation.work.as_ref().map(|work| work.system_calls);
-    let events = [("system calls", calls), ("page faults", explanation.page_faults)];
+    let kernel = &explanation.kernel;
+    let events = [("system calls", kernel.system_calls), ("page faults", kernel.page_faults)];
     let lines = events.into_iter().filter_map(|(what, counts)| {
-        let counts = counts.filter(|counts| counts.shows_events())?;
-        Some(wrap("kernel   ", &format!("{what}: {}", counts_words(&counts))))
+        let least = kernel.more_than_counted && what == "system calls";
+        let least =
+            if least { "; the larger number is of a run not counted to its end" } else { "" };
+        Some(wrap("kernel   ", &format!("{what}: {}{least}", counts_words(&counts?))))
     });
     lines.collect()
 }
@@ -207,19 +210,33 @@ fn named_text(explanation: &Explanation, ledger: &Ledger, text: &mut SourceText)
 fn cure(cure: &Cure) -> String {
     let verdict = match cure.verdict {
         CureVerdict::Confirmed => "",
-        CureVerdict::Refuted => ": they are not the cause",
+        CureVerdict::Refuted => ": that is not the cause",
         CureVerdict::Open => ": that neither proves nor refutes it",
+    };
+    let (done, otherwise) = match cure.mechanism {
+        Removed::CodePlacement => (
+            format!(
+                "with copies of {} functions as far into their pages as in {}",
+                cure.placed.len(),
+                cure.arm.other().build_name()
+            ),
+            "copies as far into their pages as the originals, with which both builds are run here, once more",
+        ),
+        Removed::Mechanism(mechanism) => (
+            format!(
+                "without {mechanism} ({} of them replaced in the running process)",
+                cure.sites.len()
+            ),
+            "the same detours and the instructions as they are",
+        ),
     };
     let [fast, slow, control, cured] = cure.times.each_ref().map(milliseconds);
     let Measurement { value, low, high, n, .. } = &cure.control.percent;
     wrap(
         "cure     ",
         &format!(
-            "without {} ({} of them replaced in the running process) {} is gone{verdict}; with the same \
-             detours and the loads as they are, {value:.1} % [{low:.1}, {high:.1}]. {n} rounds, processor \
-             time: fast {fast}, slow {slow}, control {control}, cure {cured}",
-            cure.mechanism,
-            cure.sites.len(),
+            "{done} {} is gone{verdict}; with {otherwise}, {value:.1} % [{low:.1}, {high:.1}]. {n} rounds, \
+             processor time: fast {fast}, slow {slow}, control {control}, cure {cured}",
             cure.recovered,
         ),
     )
@@ -232,9 +249,12 @@ fn ledger_text(ledger: &Ledger) -> String {
         format!("{value:.1} % [{low:.1}, {high:.1}]")
     };
     let [before, after] = ledger.cycles_per_instruction.each_ref().map(|m| m.value);
-    let verdict = match ledger.agrees {
-        true => "",
-        false => ", which does not agree: no cause is named by it",
+    let verdict = match (ledger.agrees, ledger.counted) {
+        (true, true) => "",
+        (true, false) => {
+            ": they agree, so both execute about as many instructions, which were not counted"
+        }
+        (false, _) => ", which does not agree: no cause is named by it",
     };
     let mut out = wrap(
         "model    ",
@@ -260,8 +280,7 @@ fn ledger_text(ledger: &Ledger) -> String {
 /// How often it happened in windows of both builds.
 fn counts(cause: &Cause) -> String {
     let Some(counted) = &cause.counted else { return String::new() };
-    let names = ["BEFORE", "AFTER"];
-    let (here, there) = (names[cause.arm.index()], names[1 - cause.arm.index()]);
+    let (here, there) = (cause.arm.build_name(), cause.arm.other().build_name());
     let tally = |name: &str, tally: &Tally| {
         format!(
             "{name} {:.1} of 1000 instructions ({} in {} windows)",

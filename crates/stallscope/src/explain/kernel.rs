@@ -1,0 +1,170 @@
+//! What the two builds ask of the kernel: system calls and page faults, and whether that is the difference.
+//!
+//! System calls come from the counted runs, or, where a run cannot be followed, from one run of each arm that
+//! is stopped at every call. What the cheapest call costs here, times how many more there are, is the least
+//! that they can make up.
+
+use std::time::Instant;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::work::{Counts, MOST};
+use super::{Bench, FunctionRow, Work};
+use crate::compare::{Arm, Comparison};
+use crate::trace::child::ChildError;
+use crate::trace::sample::SampleError;
+
+/// Where places in user code hold this part of the difference, in per cent, no run is stopped at its calls.
+const USER_CODE_HOLDS: f64 = 80.0;
+/// Calls that are timed for the price of one, and how often.
+const TIMED_CALLS: u32 = 2000;
+const TIMED: usize = 5;
+
+/// What the builds ask of the kernel, where they differ in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct Kernel {
+    /// System calls of whole runs.
+    pub system_calls: Option<Counts>,
+    /// Whether the runs of the arm that makes more were not counted to their end: it makes at least so many.
+    pub more_than_counted: bool,
+    /// Page faults of the compared runs.
+    pub page_faults: Option<Counts>,
+    /// What the cheapest system call takes here, in nanoseconds.
+    pub cheapest_call_ns: Option<f64>,
+    /// The least part of the difference in processor time that the system calls make up, in per cent.
+    pub least_part_of_calls: Option<f64>,
+}
+
+impl Kernel {
+    /// System calls as the counted runs have them, or else as runs that are stopped at each of them.
+    ///
+    /// # Errors
+    /// Only when the user wants an end.
+    pub(super) fn of(
+        bench: &mut dyn Bench,
+        comparison: &Comparison,
+        work: Option<&Work>,
+        rows: &[FunctionRow],
+        difference_ns: f64,
+    ) -> Result<Self, SampleError> {
+        let in_user_code = rows.iter().map(|row| row.share_of_difference.percent.low).sum::<f64>();
+        let (calls, more_than_counted) = match work {
+            Some(work) => (Some(work.system_calls), false),
+            None if in_user_code >= USER_CODE_HOLDS => (None, false),
+            None => counted(bench)?,
+        };
+        let system_calls = calls.filter(Counts::shows_events);
+        let cheapest_call_ns = system_calls.and_then(|_| bench.system_call_ns());
+        let part = |(calls, ns): (Counts, f64)| 100.0 * calls.change() * ns / difference_ns;
+        Ok(Self {
+            system_calls,
+            more_than_counted: more_than_counted && system_calls.is_some(),
+            page_faults: page_faults(comparison),
+            cheapest_call_ns,
+            least_part_of_calls: system_calls.zip(cheapest_call_ns).map(part),
+        })
+    }
+
+    /// Whether the slow build asks for more and that is most of the difference: the calls alone at the
+    /// cheapest price, or all that is not in user code, with all of the interval.
+    pub(super) fn is_the_cause(&self, slow: Arm, rows: &[FunctionRow]) -> bool {
+        let more = |counts: &Counts| (counts.change() > 0.0) == (slow == Arm::B);
+        let asks_more = self.system_calls.iter().chain(&self.page_faults).any(more);
+        let in_user_code = rows.iter().map(|row| row.share_of_difference.percent.high).sum::<f64>();
+        asks_more && (in_user_code < MOST || self.least_part_of_calls.is_some_and(|p| p >= MOST))
+    }
+}
+
+/// System calls of one run of each arm, and whether one that makes more was not counted to its end; none where they
+/// cannot be counted.
+fn counted(bench: &mut dyn Bench) -> Result<(Option<Counts>, bool), SampleError> {
+    let mut of_arm = |arm| match bench.system_calls(arm) {
+        Err(SampleError::Child(ChildError::Interrupted)) => {
+            Err(SampleError::Child(ChildError::Interrupted))
+        }
+        calls => Ok(calls.ok()),
+    };
+    let calls = [of_arm(Arm::A)?, of_arm(Arm::B)?];
+    let [Some(before), Some(after)] = calls else { return Ok((None, false)) };
+    let [fewer, more] = if before.count < after.count { [before, after] } else { [after, before] };
+    // Of an arm that was not counted to its end it is not known that it makes fewer.
+    let counts = fewer.all.then(|| Counts::of([&[before.count], &[after.count]])).flatten();
+    Ok((counts, !more.all))
+}
+
+/// Page faults of the compared runs, where they differ.
+fn page_faults(comparison: &Comparison) -> Option<Counts> {
+    let of = |arm: Arm| {
+        let mut all: Vec<u64> = comparison
+            .samples
+            .iter()
+            .filter(|sample| sample.plan.arm == arm)
+            .map(|sample| sample.amounts.page_faults)
+            .collect();
+        all.sort_unstable();
+        // One run in ten at either end may be anything: a file that was not in memory.
+        let spare = all.len() / 10;
+        all[spare..all.len() - spare].to_vec()
+    };
+    Counts::of([&of(Arm::A), &of(Arm::B)]).filter(Counts::shows_events)
+}
+
+/// What a call that does nothing takes here, in nanoseconds: the shortest of some stretches.
+pub(super) fn cheapest_call_ns() -> f64 {
+    let stretch = |_| {
+        let start = Instant::now();
+        for _ in 0..TIMED_CALLS {
+            // The user's number: nothing to look up, and never answered without the kernel.
+            std::hint::black_box(nix::unistd::getuid());
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(TIMED_CALLS)
+    };
+    (0..TIMED).map(stretch).fold(f64::MAX, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::{ObjectCode, Place, Share, Whole};
+    use crate::model::{Measurement, Unit};
+
+    fn rows(percent: f64) -> Vec<FunctionRow> {
+        let measured = |value: f64, unit| {
+            let (low, high) = (0.9 * value, 1.1 * value);
+            Measurement { value, unit, low, high, n: 10, how: String::new() }
+        };
+        vec![FunctionRow {
+            place: Place::Object { name: "libc.so.6".into(), code: ObjectCode::NotCompared },
+            before: measured(1e6, Unit::Nanoseconds),
+            after: measured(1e6, Unit::Nanoseconds),
+            share_of_difference: Share {
+                percent: measured(percent, Unit::Percent),
+                of: Whole::DifferenceInProcessorTime,
+            },
+            instructions: None,
+        }]
+    }
+
+    #[test]
+    fn the_kernel_is_the_cause_only_where_it_is_asked_for_more_and_that_is_most() {
+        let counts = |n| Some(Counts { before: [1000, 1000], after: [n, n], runs: 2 });
+        let asks = |calls| Kernel { system_calls: counts(calls), ..Kernel::default() };
+        assert!(asks(400_000).is_the_cause(Arm::B, &rows(45.0)));
+        assert!(!asks(400_000).is_the_cause(Arm::B, &rows(46.0)), "with all of the interval");
+        assert!(!asks(400_000).is_the_cause(Arm::A, &rows(40.0)), "the fast build asks for more");
+        assert!(asks(9).is_the_cause(Arm::A, &rows(40.0)));
+        assert!(!Kernel::default().is_the_cause(Arm::B, &rows(40.0)));
+        let faults = Kernel { page_faults: counts(4000), ..Kernel::default() };
+        assert!(faults.is_the_cause(Arm::B, &rows(40.0)));
+        let priced = |part| Kernel { least_part_of_calls: Some(part), ..asks(400_000) };
+        assert!(priced(50.0).is_the_cause(Arm::B, &rows(60.0)));
+        assert!(!priced(49.0).is_the_cause(Arm::B, &rows(60.0)));
+    }
+
+    #[test]
+    fn a_call_has_a_price() {
+        let ns = cheapest_call_ns();
+        assert!(ns > 0.0 && ns < 1e6, "{ns}");
+    }
+}
