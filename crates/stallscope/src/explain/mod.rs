@@ -300,6 +300,9 @@ pub fn explain(
         Some(work) if work.leaves_less_than(cause::LEAST_PART) => (Vec::new(), Vec::new()),
         _ => {
             let windows = windows::follow(bench, &images, run_ns, profile, counting)?;
+            if let Err(why) = &windows {
+                explanation.unexplained.push(format!("no windows were followed: {why}"));
+            }
             if let Ok(windows) = &windows {
                 explanation.ledgers = ledger::ledgers(
                     &explanation.rows,

@@ -21,6 +21,9 @@ use crate::trace::engine::EngineError;
 const WINDOWS: [usize; 2] = [4, 2];
 const SHORT_RUN_NS: f64 = 2e9;
 
+/// An arm whose first windows fail so often has none.
+const FAILURES: usize = 2;
+
 /// Instructions by their place in files, by what [`library_name`] calls these.
 pub type ObjectInsns = HashMap<String, BTreeMap<FileOffset, Account>>;
 
@@ -129,6 +132,7 @@ pub(super) fn follow(
         arms: [ArmWindows::default(), ArmWindows::default()],
     };
     let mut all: Vec<BothArms> = shapes.iter().map(both).collect();
+    let (mut followed, mut failed) = ([0_usize; 2], [0_usize; 2]);
     for n in 0..count {
         for arm in [Arm::A, Arm::B] {
             progress((2 * n + arm.index()) as u32, 2 * count as u32);
@@ -145,8 +149,16 @@ pub(super) fn follow(
             let windows = match windows {
                 Ok(windows) => windows,
                 Err(error) if is_interrupt(&error) => return Err(error),
-                Err(error) => return Ok(Err(error)),
+                // A signal or a thread may spoil one window and not the next.
+                Err(error) => {
+                    failed[arm.index()] += 1;
+                    if followed[arm.index()] == 0 && failed[arm.index()] >= FAILURES {
+                        return Ok(Err(error));
+                    }
+                    continue;
+                }
             };
+            followed[arm.index()] += 1;
             for (both, window) in all.iter_mut().zip(windows) {
                 both.arms[arm.index()].add(&images[arm.index()], window);
             }

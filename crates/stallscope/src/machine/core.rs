@@ -44,10 +44,14 @@ pub enum OpClass {
     FloatAdd,
     /// Floating-point multiplication, with or without addition.
     FloatMultiply,
-    /// Floating-point division and root, single precision.
+    /// Floating-point division, single precision.
     FloatDivide32,
     /// The same, double precision.
     FloatDivide64,
+    /// Square root, single precision.
+    FloatRoot32,
+    /// The same, double precision.
+    FloatRoot64,
     /// Conversion between integers and floating point.
     Convert,
     /// A move between general and vector registers.
@@ -107,6 +111,8 @@ pub struct CoreShape {
     pub page_walkers: u32,
     /// Lines that are fetched at a time.
     pub fill_buffers: u32,
+    /// Bytes of a vector that its divider takes at once; wider ones take as many times longer.
+    pub divider_bytes: u32,
     /// Size of the data caches of the three levels, in bytes.
     pub cache_bytes: [u64; 3],
     /// Sets of the second data cache.
@@ -161,6 +167,8 @@ const SKYLAKE: [Execution; OpClass::COUNT] = {
         row(4, 1, P0 | P1, 1),
         row(11, 3, P0, 1),
         row(14, 4, P0, 1),
+        row(12, 3, P0, 1),
+        row(16, 6, P0, 1),
         row(5, 1, P0 | P1, 1),
         row(2, 1, P0 | P5, 1),
         row(18, 18, P0, 8),
@@ -220,6 +228,8 @@ const ZEN_3: [Execution; OpClass::COUNT] = {
         row(3, 1, FP0 | FP1, 1),
         row(10, 4, FP1, 1),
         row(13, 5, FP1, 1),
+        row(14, 5, FP1, 1),
+        row(20, 9, FP1, 1),
         row(4, 1, FP2 | FP3, 1),
         row(3, 1, FP1 | FP2, 1),
         row(9, 9, ALU1, 4),
@@ -282,6 +292,7 @@ impl Design {
             mispredict_cycles: 17,
             page_walkers: 2,
             fill_buffers: 12,
+            divider_bytes: 16,
             cache_bytes: [48 * KIB, 1280 * KIB, 24 * KIB * KIB],
             second_level_sets: 1024,
             miss_cycles: [14, 70, 280],
@@ -343,6 +354,7 @@ impl Design {
                         mispredict_cycles: if is_old { 16 } else { 13 },
                         page_walkers: if is_old { 2 } else { 6 },
                         fill_buffers: 24,
+                        divider_bytes: if m <= M::ZenPlus { 16 } else { 32 },
                         cache_bytes: [
                             if is_new { 48 } else { 32 } * KIB,
                             512 * KIB,

@@ -242,7 +242,9 @@ impl<'a> Core<'a> {
             OpClass::Divide32
             | OpClass::Divide64
             | OpClass::FloatDivide32
-            | OpClass::FloatDivide64 => Mechanism::Divisions,
+            | OpClass::FloatDivide64
+            | OpClass::FloatRoot32
+            | OpClass::FloatRoot64 => Mechanism::Divisions,
             OpClass::Fence => Mechanism::LockedOperations,
             OpClass::Microcode => Mechanism::Microcode,
             _ => return self.take(row.ports, ready) + self.latency(row.latency_cycles),
@@ -251,10 +253,12 @@ impl<'a> Core<'a> {
         if !self.has(slow) {
             return self.take(row.ports, ready) + 1;
         }
-        let unit = usize::from(matches!(op.class, OpClass::FloatDivide32 | OpClass::FloatDivide64));
+        let unit = usize::from(!matches!(op.class, OpClass::Divide32 | OpClass::Divide64));
+        let parts = u32::from(op.vector_bytes).div_ceil(self.shape.divider_bytes.max(1)).max(1);
+        let busy = u64::from(row.busy_cycles) * u64::from(parts);
         let start = self.take(row.ports, ready.max(self.state.units[unit]));
-        self.state.units[unit] = start + u64::from(row.busy_cycles);
-        start + u64::from(row.latency_cycles)
+        self.state.units[unit] = start + busy;
+        start + u64::from(row.latency_cycles) + busy - u64::from(row.busy_cycles)
     }
 
     /// When the value of a load is there.

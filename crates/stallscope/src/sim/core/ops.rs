@@ -50,6 +50,8 @@ pub(super) struct Op {
     pub outputs: Registers,
     /// Whether what it loads goes into a vector register.
     pub loads_vector: bool,
+    /// Bytes of the vector register that it writes; 0 where it writes none.
+    pub vector_bytes: u8,
     /// Whether the result is the loaded value itself, or the stored value the operand itself.
     pub only_moves: bool,
     /// Whether the result depends on nothing.
@@ -76,6 +78,7 @@ impl Op {
             addresses: 0,
             outputs: 0,
             loads_vector: false,
+            vector_bytes: 0,
             only_moves: false,
             zeroes: false,
             joined: false,
@@ -109,6 +112,10 @@ impl Op {
             addresses: operands.addresses,
             outputs: operands.outputs,
             loads_vector: explicit & VECTORS != 0,
+            vector_bytes: match raw.op0_register() {
+                register if register.is_vector_register() => register.size() as u8,
+                _ => 0,
+            },
             only_moves,
             zeroes,
             place: place(&raw),
@@ -336,8 +343,10 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
         {
             C::Cross
         }
-        Divss | Divps | Vdivss | Vdivps | Sqrtss | Sqrtps | Vsqrtss | Vsqrtps => C::FloatDivide32,
-        Divsd | Divpd | Vdivsd | Vdivpd | Sqrtsd | Sqrtpd | Vsqrtsd | Vsqrtpd => C::FloatDivide64,
+        Divss | Divps | Vdivss | Vdivps => C::FloatDivide32,
+        Divsd | Divpd | Vdivsd | Vdivpd => C::FloatDivide64,
+        Sqrtss | Sqrtps | Vsqrtss | Vsqrtps => C::FloatRoot32,
+        Sqrtsd | Sqrtpd | Vsqrtsd | Vsqrtpd | Fsqrt => C::FloatRoot64,
         Addss | Addsd | Addps | Addpd | Subss | Subsd | Subps | Subpd | Vaddss | Vaddsd
         | Vaddps | Vaddpd | Vsubss | Vsubsd | Vsubps | Vsubpd | Minss | Minsd | Minps | Minpd
         | Maxss | Maxsd | Maxps | Maxpd | Vminss | Vminsd | Vminps | Vminpd | Vmaxss | Vmaxsd
@@ -361,7 +370,7 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
         | Vinserti128 | Vinsertf128 | Vperm2i128 | Vpermd | Vpermq | Insertps => C::Shuffle,
         Cpuid | Rdtsc | Rdtscp | Syscall | Xgetbv | Fsin | Fcos | Fptan | Fyl2x | F2xm1 | Fprem
         | Fbstp | Maskmovdqu | Vpscatterdd | Enter | Rdrand | Rdseed => C::Microcode,
-        Fdiv | Fdivp | Fdivr | Fdivrp | Fidiv | Fsqrt => C::FloatDivide64,
+        Fdiv | Fdivp | Fdivr | Fdivrp | Fidiv => C::FloatDivide64,
         Fadd | Faddp | Fsub | Fsubp | Fsubr | Fsubrp | Fcom | Fcomi | Fcomip | Fucomi | Fucomip => {
             C::FloatAdd
         }
@@ -412,6 +421,9 @@ mod tests {
     #[test]
     fn classes_follow_width_and_operands() {
         assert_eq!(op(&[0xf7, 0xf1]).class, OpClass::Divide32); // div ecx
+        assert_eq!(op(&[0xf2, 0x0f, 0x51, 0xc1]).class, OpClass::FloatRoot64); // sqrtsd xmm0, xmm1
+        let wide = op(&[0xc5, 0xfd, 0x5e, 0xc1]); // vdivpd ymm0, ymm0, ymm1
+        assert_eq!((wide.class, wide.vector_bytes), (OpClass::FloatDivide64, 32));
         assert_eq!(op(&[0x48, 0xf7, 0xf1]).class, OpClass::Divide64); // div rcx
         assert_eq!(op(&[0x48, 0x0f, 0xaf, 0xc1]).class, OpClass::Multiply); // imul rax, rcx
         assert_eq!(op(&[0x66, 0x0f, 0x6e, 0xc1]).class, OpClass::Cross); // movd xmm0, ecx

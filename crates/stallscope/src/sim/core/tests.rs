@@ -26,6 +26,14 @@ fn store(insn: u32, address: u64, size_bytes: u32) -> MemoryAccess {
 
 /// Cycles of an iteration, and how many of them had each mechanism.
 fn run(kernel: &Kernel<'_>, without: Option<Mechanism>) -> (f64, [u64; Mechanism::ALL.len()]) {
+    run_on(kernel, without, Microarchitecture::GoldenCove)
+}
+
+fn run_on(
+    kernel: &Kernel<'_>,
+    without: Option<Mechanism>,
+    design: Microarchitecture,
+) -> (f64, [u64; Mechanism::ALL.len()]) {
     let mut at = 0x1000;
     let mut bytes = std::collections::HashMap::new();
     let mut block = Block::default();
@@ -38,7 +46,7 @@ fn run(kernel: &Kernel<'_>, without: Option<Mechanism>) -> (f64, [u64; Mechanism
     code.describe(BlockId(0), &block);
     (0..ITERATIONS).for_each(|n| code.run(BlockId(0), &(kernel.accesses)(n)));
     let program = code.decode(Fusion::SandyBridge, |at, _| bytes[&at.0].clone());
-    let mut design = Design::of(Microarchitecture::GoldenCove);
+    let mut design = Design::of(design);
     (design.store_forward_cycles, design.line_split_cycles) = (None, None);
     let warm_up = ITERATIONS / 4 * kernel.insns.len() as u64;
     let mut core = Core::new(&design, &design.core().value, &program, without, warm_up);
@@ -141,6 +149,19 @@ fn divisions_splits_misses_and_locks_are_told_apart() {
     let locks = Kernel { insns: &[&[0xf0, 0x48, 0xff, 0x07], DEC_EDX, JNE], accesses: &lock };
     let (with, without) = all_but(&locks, Mechanism::LockedOperations);
     assert!(with > 15.0 && without < 10.0, "{with} {without}");
+}
+
+#[test]
+fn wide_divisions_take_the_unit_as_often_as_its_width_goes_into_them() {
+    let of = |insn: &[u8], design| {
+        let kernel = Kernel { insns: &[insn, DEC_EDX, JNE], accesses: &nothing };
+        run_on(&kernel, None, design).0
+    };
+    let [narrow, wide] = [&[0xc5_u8, 0xf1, 0x5e, 0xc2][..], &[0xc5, 0xf5, 0x5e, 0xc2]]; // vdivpd xmm0 and ymm0
+    let intel = [narrow, wide].map(|insn| of(insn, Microarchitecture::GoldenCove));
+    let amd = [narrow, wide].map(|insn| of(insn, Microarchitecture::Zen4));
+    assert!((3.5..4.5).contains(&intel[0]) && (7.5..8.5).contains(&intel[1]), "{intel:?}");
+    assert!((amd[0] - amd[1]).abs() < 0.1, "{amd:?}");
 }
 
 #[test]
