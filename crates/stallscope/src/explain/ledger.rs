@@ -350,7 +350,8 @@ fn ledger(row: &FunctionRow, sides: &[Side; 2], slow: Arm, difference_ns: f64) -
 fn is_slower_work(row: &FunctionRow, [before, after]: [f64; 2]) -> bool {
     let ratio = after / before;
     let [is_same, is_alike] = SAME_WORK.map(|most| ratio.max(1.0 / ratio) <= most);
-    let [_, slower] = split(row, [before, after]);
+    let times = [row.before.value, row.after.value];
+    let [_, slower] = split(&row.share_of_difference, times, [before, after]);
     let part = slower.percent.value / row.share_of_difference.percent.value;
     is_same || is_alike && part >= LEAST_SLOWER
 }

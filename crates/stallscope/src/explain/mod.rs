@@ -279,7 +279,11 @@ pub fn explain(
     explanation.unexplained.extend(outside);
     let counting = &mut |done, of| progress(Stage::Counting { done, of });
     let run_ns = time.of_runs_ns();
-    match work::count(bench, &images, &mut explanation.rows, run_ns[0].max(run_ns[1]), counting)? {
+    let [before, after] = &in_user_code;
+    let all = processor::share(before, after, time.difference_ns(), "user code");
+    let all = (&all, [before.value, after.value]);
+    let longest_ns = run_ns[0].max(run_ns[1]);
+    match work::count(bench, &images, &mut explanation.rows, all, longest_ns, counting)? {
         Ok(work) => explanation.work = Some(work),
         Err(why) => explanation
             .unexplained

@@ -178,19 +178,22 @@ impl<'a> ProcessorTime<'a> {
     }
 }
 
-/// User time of a run by the number of its samples, with the spread of a count. What sampling itself takes is
-/// not in `whole_ns`, the processor time of a run that is not sampled.
+/// User time of a run by the number of its samples. What sampling itself takes is not in `whole_ns`, the processor
+/// time of a run that is not sampled. The clock ticks so often in any case, and each tick is in user code or not: the
+/// spread is that of such a count, and of the ticks at the ends of the runs.
 fn by_samples(heat: &ArmHeat, whole_ns: f64) -> Option<Measurement> {
     let sampled_ns = heat.processor_ns.max(1) as f64;
     let ns = |samples: f64| samples * heat.period_ns as f64 * whole_ns / sampled_ns;
     let n = heat.samples as f64;
+    let ticks = (sampled_ns / heat.period_ns.max(1) as f64).max(n + 1.0);
+    let spread = 1.96 * (n * (1.0 - n / ticks) + f64::from(heat.runs)).sqrt();
     (heat.engine == Engine::PerfClock && heat.samples > 0).then(|| Measurement {
         value: ns(n),
         unit: Unit::Nanoseconds,
-        low: ns((n - 1.96 * n.sqrt()).max(0.0)),
-        high: ns(n + 1.96 * n.sqrt()),
+        low: ns((n - spread).max(0.0)),
+        high: ns(n + spread),
         n: heat.samples as usize,
-        how: "samples in user code x time between two, 95 % of a count".into(),
+        how: "samples in user code x time between two, 95 % of a count among so many ticks".into(),
     })
 }
 

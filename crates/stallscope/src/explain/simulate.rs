@@ -27,6 +27,8 @@ pub struct InventedBench {
     pub library: [PathBuf; 2],
     /// Per arm: what a window counts; `None` where nothing can be followed.
     pub counts: [Option<WindowCount>; 2],
+    /// Whether windows cannot be followed.
+    pub windows_fail: bool,
     /// Per arm: what a whole run executes; `None` where it cannot be followed to its end.
     pub work: [Option<WorkCount>; 2],
     /// Processor time of fast build, slow build, control and cure, in nanoseconds; `None` where nothing can be
@@ -54,6 +56,10 @@ impl Bench for InventedBench {
         _design: &Design,
         shapes: &[CoreShape],
     ) -> Result<Vec<WindowCount>, EngineError> {
+        if self.windows_fail {
+            let reason = "a signal came".into();
+            return Err(EngineError::Unsupported { engine: "translate", reason });
+        }
         let count = self.counts[arm.index()].clone();
         match (count, after) {
             (Some(count), None) => Ok(vec![count; shapes.len()]),

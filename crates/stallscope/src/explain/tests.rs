@@ -50,6 +50,7 @@ impl Scene {
             control: None,
             notes: vec![],
             samples: true,
+            windows_fail: false,
             work: [None, None],
             counts: wide.map(|wide| Some(counted(if wide { 1000 } else { 0 }))),
         };
@@ -150,6 +151,20 @@ fn more_instructions_are_the_cause_before_any_mechanism() {
     assert!((work.instructions.ratio() - 2.25).abs() < 1e-9);
     assert!((work.more_instructions.percent.value - 100.0).abs() < 15.0, "{work:?}");
     assert!(e.causes.is_empty());
+}
+
+#[test]
+fn work_that_only_moved_from_one_place_to_another_is_slower_work() {
+    // What the helper did, the decoder does in AFTER, in as many instructions.
+    let mut scene = Scene::new([false, false], 1.0, [(0, 1000), (2000, 0)]);
+    let mut work = executes([1_000_000_000, 1_004_000_000]);
+    let helper = fixture::starts(&[("decode", &fixture::ring_loop(false)), ("helper", HELPER)])[1];
+    if let [Some(before), _] = &mut work {
+        before.program = vec![(offset(helper), before.instructions)];
+    }
+    scene.bench.work = work;
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::SlowerWork, "{:?}", e.work);
 }
 
 #[test]
@@ -324,6 +339,19 @@ fn what_a_cure_does_not_bring_back_is_no_cause_whatever_was_counted() {
     assert_eq!(e.conclusion, Conclusion::NoMechanism);
     let open = e.unexplained.join("\n");
     assert!(open.contains("blocked loads are not the cause: without them 1.0 %"), "{open}");
+}
+
+#[test]
+fn windows_that_cannot_be_followed_are_said() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.windows_fail = true;
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None));
+    let open = e.unexplained.join("\n");
+    assert!(
+        open.contains("no windows were followed: ") && open.contains("a signal came"),
+        "{open}"
+    );
 }
 
 /// The same decoder in both builds, in AFTER 48 bytes further into its page.

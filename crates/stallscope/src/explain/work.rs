@@ -176,8 +176,9 @@ impl Work {
     }
 }
 
-/// Counts the work of both arms and splits the parts of the rows by it; the inner error says why it could
-/// not be counted.
+/// Counts the work of both arms and splits the parts of the rows by it, and all of user code, its part of the difference
+/// and the time of each arm, as one place;
+/// the inner error says why it could not be counted.
 ///
 /// # Errors
 /// Only when the user wants an end.
@@ -185,6 +186,7 @@ pub(super) fn count(
     bench: &mut dyn Bench,
     images: &[Image; 2],
     rows: &mut [FunctionRow],
+    all: (&Share, [f64; 2]),
     processor_ns: f64,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Work, String>, EngineError> {
@@ -221,20 +223,24 @@ pub(super) fn count(
         };
         let instructions = executed.each_ref().map(in_place);
         row.instructions = Some(instructions);
-        split(row, instructions.map(|n| n as f64))
+        split(
+            &row.share_of_difference,
+            [row.before.value, row.after.value],
+            instructions.map(|n| n as f64),
+        )
     });
     let counts = |what: fn(&WorkCount) -> u64| {
         let [a, b] = runs.each_ref().map(|runs| runs.iter().map(what).collect::<Vec<u64>>());
         Counts::of([&a, &b])
     };
     let by_place = parts.reduce(|sum, part| [0, 1].map(|n| plus(&sum[n], &part[n])));
-    let (Some(instructions), Some(system_calls), Some(by_place), Some(all)) =
-        (counts(|run| run.instructions), counts(|run| run.system_calls), by_place, together(rows))
+    let (Some(instructions), Some(system_calls), Some(by_place)) =
+        (counts(|run| run.instructions), counts(|run| run.system_calls), by_place)
     else {
         return Ok(Err("no place holds a part of the difference".into()));
     };
     // Work that goes from one place to another is more work in the one only.
-    let of_all = split(&all, all.instructions.unwrap_or_default().map(|n| n as f64));
+    let of_all = split(all.0, all.1, [instructions.before, instructions.after].map(Counts::middle));
     let is_less = of_all[0].percent.value < by_place[0].percent.value;
     let [more, slower] = if is_less { of_all } else { by_place };
     Ok(Ok(Work {
@@ -267,10 +273,8 @@ fn followed(
     Ok(Ok(runs))
 }
 
-/// What a row takes longer, as more instructions and as slower ones, by those it executes in each arm.
-pub(super) fn split(row: &FunctionRow, [a, b]: [f64; 2]) -> [Share; 2] {
-    let whole = &row.share_of_difference;
-    let (fast, slow) = (row.before.value, row.after.value);
+/// What a place takes longer, as more instructions and as slower ones, by its times and what it executes in each arm.
+pub(super) fn split(whole: &Share, [fast, slow]: [f64; 2], [a, b]: [f64; 2]) -> [Share; 2] {
     // The time of one, over what both execute: a build that hardly executes any has no say in it.
     let mean = (fast + slow) / (a + b).max(1.0);
     let change = slow - fast;
@@ -285,26 +289,6 @@ pub(super) fn split(row: &FunctionRow, [a, b]: [f64; 2]) -> [Share; 2] {
             ..whole.percent.clone()
         };
         Share { percent, of: whole.of }
-    })
-}
-
-/// All places as one.
-fn together(rows: &[FunctionRow]) -> Option<FunctionRow> {
-    let sum = |a: &Measurement, b: &Measurement| Measurement {
-        value: a.value + b.value,
-        low: a.low + b.low,
-        high: a.high + b.high,
-        ..a.clone()
-    };
-    rows.iter().cloned().reduce(|all, row| FunctionRow {
-        before: sum(&all.before, &row.before),
-        after: sum(&all.after, &row.after),
-        share_of_difference: plus(&all.share_of_difference, &row.share_of_difference),
-        instructions: all
-            .instructions
-            .zip(row.instructions)
-            .map(|(a, b)| [a[0] + b[0], a[1] + b[1]]),
-        place: all.place,
     })
 }
 
@@ -403,7 +387,9 @@ mod tests {
     }
 
     fn parts(ms: [f64; 2], instructions: [f64; 2]) -> [f64; 2] {
-        split(&row(ms, 90.0), instructions).map(|share| share.percent.value.round())
+        let row = row(ms, 90.0);
+        let times = [row.before.value, row.after.value];
+        split(&row.share_of_difference, times, instructions).map(|it| it.percent.value.round())
     }
 
     #[test]
@@ -418,21 +404,6 @@ mod tests {
         assert_eq!(parts([0.0, 14.0], [0.0, 4e6]), [90.0, 0.0]);
         // Faster, because it executes less.
         assert_eq!(parts([200.0, 100.0], [2e6, 1e6]), [90.0, 0.0]);
-    }
-
-    #[test]
-    fn work_that_only_moved_from_one_place_to_another_is_no_more_work() {
-        let at = |ms, percent, instructions| FunctionRow {
-            instructions: Some(instructions),
-            ..row(ms, percent)
-        };
-        // Another name for the same, at twice the price.
-        let rows =
-            [at([0.0, 200.0], 180.0, [0, 1_000_000]), at([100.0, 0.0], -90.0, [1_000_000, 0])];
-        let all = together(&rows).unwrap();
-        assert_eq!((all.before.value, all.after.value), (1e8, 2e8));
-        let [more, slower] = split(&all, all.instructions.unwrap().map(|n| n as f64));
-        assert_eq!((more.percent.value, slower.percent.value.round()), (0.0, 90.0));
     }
 
     #[test]

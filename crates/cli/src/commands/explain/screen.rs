@@ -365,6 +365,7 @@ mod tests {
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],
             samples: true,
+            windows_fail: false,
             patched_ns: Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]),
             slowest: stallscope::compare::Arm::B,
             control: None,

@@ -295,31 +295,22 @@ impl<'a> Core<'a> {
 
     /// When all lines of an access are in the first cache.
     fn fetch(&mut self, number: u32, access: &MemoryAccess, at: u64) -> u64 {
+        if !self.has(Mechanism::DataCacheMisses) {
+            return at;
+        }
         let first = access.address.0 / LINE_BYTES;
         let last = access.address.0.wrapping_add(u64::from(access.size_bytes) - 1) / LINE_BYTES;
-        let (translates, misses) =
-            (self.has(Mechanism::PageWalks), self.has(Mechanism::DataCacheMisses));
         let mut there_at = at;
-        let (mut walked, mut missed) = (false, false);
+        let mut missed = false;
         for line in (first..=last.max(first)).take(MOST_LINES as usize) {
             let address = Avma(line * LINE_BYTES);
-            let mut start = at;
-            if translates {
-                let (translated, walks) = self.state.caches.translate(address, at);
-                (start, walked) = (translated, walked | walks);
-            }
-            if misses {
-                let fetched = self.state.caches.fetch(address, start);
-                (start, missed) = (fetched.there_at, missed | (fetched.level > Level::First));
-            }
-            there_at = there_at.max(start);
+            let (start, walked) = self.state.caches.translate(address, at);
+            let fetched = self.state.caches.fetch(address, start);
+            there_at = there_at.max(fetched.there_at);
+            missed |= fetched.level > Level::First || walked;
         }
-        for (happened, mechanism) in
-            [(walked, Mechanism::PageWalks), (missed, Mechanism::DataCacheMisses)]
-        {
-            if happened {
-                self.event(number, mechanism);
-            }
+        if missed {
+            self.event(number, Mechanism::DataCacheMisses);
         }
         there_at
     }
