@@ -32,8 +32,6 @@ struct Sets {
     entries: Vec<(u64, u32, u64)>,
     sets: u64,
     ways: usize,
-    /// Whether the set is a function of the whole number and not its lowest bits.
-    mixes: bool,
     now: u32,
 }
 
@@ -42,15 +40,11 @@ impl Sets {
         let sets = sets.clamp(1, entries.max(1));
         let ways = (entries / sets).max(1) as usize;
         let entries = vec![(EMPTY, 0, 0); sets as usize * ways];
-        Self { entries, sets, ways, mixes: false, now: 0 }
+        Self { entries, sets, ways, now: 0 }
     }
 
     fn row(&mut self, number: u64) -> &mut [(u64, u32, u64)] {
-        let mixed = match self.mixes {
-            true => number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
-            false => number,
-        };
-        let first = (mixed % self.sets) as usize * self.ways;
+        let first = (number % self.sets) as usize * self.ways;
         &mut self.entries[first..first + self.ways]
     }
 
@@ -126,7 +120,7 @@ impl DataCaches {
             caches: [
                 Sets::new(first, FIRST_SETS),
                 Sets::new(second, u64::from(shape.second_level_sets)),
-                Sets { mixes: true, ..Sets::new(third, third / THIRD_WAYS) },
+                Sets::new(third, third / THIRD_WAYS),
             ],
             tlbs: shape
                 .tlb_pages
