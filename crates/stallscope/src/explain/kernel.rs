@@ -37,40 +37,48 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// System calls as the counted runs have them, or else as runs that are stopped at each of them.
+    /// What the compared runs tell: page faults.
+    pub(super) fn of_compared_runs(comparison: &Comparison) -> Self {
+        Self { page_faults: page_faults(comparison), ..Self::default() }
+    }
+
+    /// Adds system calls, as the counted runs have them, or else as runs that are stopped at each of them.
     ///
     /// # Errors
     /// Only when the user wants an end.
-    pub(super) fn of(
+    pub(super) fn add_system_calls(
+        &mut self,
         bench: &mut dyn Bench,
-        comparison: &Comparison,
         work: Option<&Work>,
         rows: &[FunctionRow],
         difference_ns: f64,
-    ) -> Result<Self, SampleError> {
+    ) -> Result<(), SampleError> {
         let in_user_code = rows.iter().map(|row| row.share_of_difference.percent.low).sum::<f64>();
         let (calls, more_than_counted) = match work {
             Some(work) => (Some(work.system_calls), false),
             None if in_user_code >= USER_CODE_HOLDS => (None, false),
             None => counted(bench)?,
         };
-        let system_calls = calls.filter(Counts::shows_events);
-        let cheapest_call_ns = system_calls.and_then(|_| bench.system_call_ns());
-        let part = |(calls, ns): (Counts, f64)| 100.0 * calls.change() * ns / difference_ns;
-        Ok(Self {
-            system_calls,
-            more_than_counted: more_than_counted && system_calls.is_some(),
-            page_faults: page_faults(comparison),
-            cheapest_call_ns,
-            least_part_of_calls: system_calls.zip(cheapest_call_ns).map(part),
-        })
+        let Some(calls) = calls.filter(Counts::shows_events) else { return Ok(()) };
+        self.system_calls = Some(calls);
+        self.more_than_counted = more_than_counted;
+        self.cheapest_call_ns = bench.system_call_ns();
+        let part = |ns: f64| 100.0 * calls.change() * ns / difference_ns;
+        self.least_part_of_calls = self.cheapest_call_ns.map(part);
+        Ok(())
+    }
+
+    /// What the builds differ in, by name, and whether the larger number is of a run not counted to its end.
+    pub fn events(&self) -> impl Iterator<Item = (&'static str, Counts, bool)> {
+        let calls = self.system_calls.map(|calls| ("system calls", calls, self.more_than_counted));
+        calls.into_iter().chain(self.page_faults.map(|faults| ("page faults", faults, false)))
     }
 
     /// Whether the slow build asks for more and that is most of the difference: the calls alone at the
     /// cheapest price, or all that is not in user code, with all of the interval.
     pub(super) fn is_the_cause(&self, slow: Arm, rows: &[FunctionRow]) -> bool {
         let more = |counts: &Counts| (counts.change() > 0.0) == (slow == Arm::B);
-        let asks_more = self.system_calls.iter().chain(&self.page_faults).any(more);
+        let asks_more = self.events().any(|(_, counts, _)| more(&counts));
         let in_user_code = rows.iter().map(|row| row.share_of_difference.percent.high).sum::<f64>();
         asks_more && (in_user_code < MOST || self.least_part_of_calls.is_some_and(|p| p >= MOST))
     }

@@ -241,7 +241,7 @@ pub fn explain(
         heat: None,
         work: None,
         only_in_slow: None,
-        kernel: Kernel::default(),
+        kernel: Kernel::of_compared_runs(&comparison),
         rows: Vec::new(),
         ledgers: Vec::new(),
         cure: None,
@@ -290,32 +290,31 @@ pub fn explain(
             .push(format!("how many instructions each build executes was not counted: {why}")),
     }
     explanation.only_in_slow = work::only_in_slow(&explanation.rows, slow);
-    explanation.kernel = Kernel::of(
-        bench,
-        &explanation.comparison,
-        explanation.work.as_ref(),
-        &explanation.rows,
-        time.difference_ns(),
-    )
-    .map_err(|cause| ExplainError::Sample { arm: slow, cause })?;
+    let (work, rows) = (explanation.work.as_ref(), &explanation.rows);
+    explanation
+        .kernel
+        .add_system_calls(bench, work, rows, time.difference_ns())
+        .map_err(|cause| ExplainError::Sample { arm: slow, cause })?;
     let debug = images.each_ref().map(DebugInfo::of);
     let mut tried = None;
     let (causes, mut acquitted) = match &explanation.work {
         Some(work) if work.leaves_less_than(cause::LEAST_PART) => (Vec::new(), Vec::new()),
         _ => {
             let windows = windows::follow(bench, &images, run_ns, profile, counting)?;
-            if let Err(why) = &windows {
-                explanation.unexplained.push(format!("no windows were followed: {why}"));
-            }
-            if let Ok(windows) = &windows {
-                explanation.ledgers = ledger::ledgers(
-                    &explanation.rows,
-                    windows,
-                    &images,
-                    &debug,
-                    slow,
-                    time.difference_ns(),
-                );
+            match &windows {
+                Ok(windows) => {
+                    explanation.ledgers = ledger::ledgers(
+                        &explanation.rows,
+                        windows,
+                        &images,
+                        &debug,
+                        slow,
+                        time.difference_ns(),
+                    );
+                }
+                Err(why) => {
+                    explanation.unexplained.push(format!("no windows were followed: {why}"));
+                }
             }
             let rows = &explanation.rows;
             let candidates = cause::find(&images, &debug, &heats, rows, slow, profile, text);

@@ -9,7 +9,6 @@ use crate::sim::core::Mechanism;
 
 /// A part of the difference that is worth a word, in per cent.
 const LEAST_PART: f64 = 10.0;
-const CALLS: &str = "system calls";
 /// Places that are named in the sentence.
 const MOST_PLACES: usize = 3;
 
@@ -61,13 +60,11 @@ fn more_work(explanation: &Explanation, slow: Arm) -> String {
 
 fn kernel(explanation: &Explanation) -> String {
     let kernel = &explanation.kernel;
-    let events = [(CALLS, kernel.system_calls), ("page faults", kernel.page_faults)];
-    let said = events.into_iter().filter_map(|(what, counts)| {
-        let Counts { before, after, .. } = counts?;
-        let least = if kernel.more_than_counted && what == CALLS { "at least " } else { "" };
+    let said = kernel.events().map(|(what, Counts { before, after, .. }, is_least)| {
+        let least = if is_least { "at least " } else { "" };
         let [before_is_least, after_is_least] =
             if before[0] > after[0] { [least, ""] } else { ["", least] };
-        Some(format!("{before_is_least}{} -> {after_is_least}{} {what}", before[0], after[0]))
+        format!("{before_is_least}{} -> {after_is_least}{} {what}", before[0], after[0])
     });
     let said = said.collect::<Vec<String>>().join(", ");
     let part = kernel.least_part_of_calls.filter(|part| *part >= LEAST_PART);

@@ -120,13 +120,12 @@ fn counts_words(counts: &Counts) -> String {
 
 /// What the two ask of the kernel, where that differs.
 fn kernel(explanation: &Explanation) -> String {
-    let kernel = &explanation.kernel;
-    let events = [("system calls", kernel.system_calls), ("page faults", kernel.page_faults)];
-    let lines = events.into_iter().filter_map(|(what, counts)| {
-        let least = kernel.more_than_counted && what == "system calls";
-        let least =
-            if least { "; the larger number is of a run not counted to its end" } else { "" };
-        Some(wrap("kernel   ", &format!("{what}: {}{least}", counts_words(&counts?))))
+    let lines = explanation.kernel.events().map(|(what, counts, is_least)| {
+        let least = match is_least {
+            true => "; the larger number is of a run not counted to its end",
+            false => "",
+        };
+        wrap("kernel   ", &format!("{what}: {}{least}", counts_words(&counts)))
     });
     lines.collect()
 }
