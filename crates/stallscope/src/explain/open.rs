@@ -23,11 +23,8 @@ pub(super) fn not_located(cause: &SampleError) -> String {
 /// What the causes leave open.
 pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<String> {
     let Some(cause) = explanation.causes.first() else {
-        return match explanation.named_ledger() {
-            Some(ledger) => {
-                let together = Together::of(&explanation.ledgers).map(|it| it.places);
-                elsewhere(explanation, &together.unwrap_or_else(|| vec![ledger.place.clone()]))
-            }
+        return match Together::of(&explanation.ledgers) {
+            Some(together) => elsewhere(explanation, &together.places),
             None => without_cause(explanation, profile),
         };
     };

@@ -48,24 +48,24 @@ impl<'a> Placement<'a> {
         if sections(slow).iter().any(|section| section.name.ends_with("gopclntab")) {
             return Err("Go's runtime looks up where its functions lie".into());
         }
+        let said = |(svma, error)| format!("the function at {svma} cannot be copied: {error}");
+        // Whether a function can be copied does not depend on where to.
         let mut refused = Vec::new();
-        while !self.functions.is_empty() {
-            let placed = |image: &Image, of: usize, like: usize| {
-                let place = |both: &[&'a Function; 2]| (both[of], place_in_page(both[like].start));
-                place_functions(image, &self.functions.iter().map(place).collect::<Vec<_>>())
-                    .map_err(|(svma, error)| (of, svma, error))
-            };
-            let all = placed(fast, 1, 1)
-                .and_then(|fast| Ok([fast, placed(slow, 0, 0)?, placed(slow, 0, 1)?]));
-            match all {
-                Ok(patches) => return Ok(patches),
-                Err((of, svma, error)) => {
-                    refused.push(format!("the function at {svma} cannot be copied: {error}"));
-                    self.functions.retain(|both| both[of].start != svma);
-                }
-            }
+        self.functions.retain(|[here, there]| {
+            let alone = place_functions(slow, &[(here, 0)])
+                .and_then(|_| place_functions(fast, &[(there, 0)]));
+            refused.extend(alone.as_ref().err().copied().map(said));
+            alone.is_ok()
+        });
+        if self.functions.is_empty() {
+            return Err(refused.join("; "));
         }
-        Err(refused.join("; "))
+        let placed = |image: &Image, of: usize, like: usize| {
+            let place = |both: &[&'a Function; 2]| (both[of], place_in_page(both[like].start));
+            let functions: Vec<_> = self.functions.iter().map(place).collect();
+            place_functions(image, &functions).map_err(said)
+        };
+        Ok([placed(fast, 1, 1)?, placed(slow, 0, 0)?, placed(slow, 0, 1)?])
     }
 
     /// Where the functions are in the slow build and in the fast one.

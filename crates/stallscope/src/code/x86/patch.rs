@@ -14,7 +14,7 @@ use iced_x86::{
     InstructionBlock, Mnemonic, OpKind,
 };
 
-use super::super::{Flow, FunctionCode, Image, Insn};
+use super::super::{Flow, FunctionCode, Image, Insn, LONGEST_INSN_BYTES};
 use super::placed::PAGE_BYTES;
 use crate::model::{Avma, FileOffset, Svma};
 
@@ -151,8 +151,8 @@ impl Patch {
         self.anchor
     }
 
-    /// The bytes for trampolines that start at `at`, where a page begins, in a process whose addresses are by `bias` above those that
-    /// the file states.
+    /// The bytes for trampolines that start at `at`, where a page begins, in a process whose addresses are by
+    /// `bias` above those that the file states.
     ///
     /// # Errors
     /// [`PatchError::TooFar`].
@@ -298,10 +298,10 @@ fn room(image: &Image, code: &FunctionCode, insn: usize) -> Result<Range<usize>,
 fn is_padding(image: &Image, last: &Insn, bytes: usize) -> bool {
     let end = last.end();
     let ends = matches!(last.flow, Flow::Return | Flow::Jump(_));
-    let filled = image.code_at(end, bytes as u64);
-    let fillers = Decoder::with_ip(64, image.code_at(end, 15), end.0, DecoderOptions::NONE);
+    let behind = image.code_at(end, LONGEST_INSN_BYTES as u64);
+    let fillers = Decoder::with_ip(64, behind, end.0, DecoderOptions::NONE);
     let fills = |insn: &Instruction| matches!(insn.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
     let fillers = fillers.into_iter().take_while(fills).map(|insn| insn.len()).sum::<usize>();
     let belong = (0..bytes as u64).any(|n| image.function_at(Svma(end.0 + n)).is_some());
-    ends && !belong && filled.len() == bytes && fillers >= bytes
+    ends && !belong && fillers >= bytes
 }

@@ -81,6 +81,8 @@ pub(super) struct Fetched {
     /// When the line can be read, not counting the latency of the first level.
     pub there_at: u64,
     pub level: Level,
+    /// Whether a page walk was needed.
+    pub walked: bool,
 }
 
 /// Which lines and pages are near.
@@ -138,11 +140,12 @@ impl DataCaches {
         }
     }
 
-    /// Looks up the line of `address` for an access whose translation is there at `at`.
+    /// Looks up the line of `address` for an access that starts at `at`.
     pub(super) fn fetch(&mut self, address: Avma, at: u64) -> Fetched {
+        let (at, walked) = self.translate(address.0 / PAGE_BYTES, at);
         let line = address.0 / LINE_BYTES;
         if let Some(there_at) = self.caches[0].find(line) {
-            return Fetched { there_at: there_at.max(at), level: Level::First };
+            return Fetched { there_at: there_at.max(at), level: Level::First, walked };
         }
         // A buffer that is free takes the fill.
         let slot = self.fill;
@@ -152,13 +155,10 @@ impl DataCaches {
         self.fills[slot] = there_at;
         self.caches[0].insert(line, there_at);
         self.follow_stream(line, start);
-        Fetched { there_at, level }
+        Fetched { there_at, level, walked }
     }
 
-    /// When the translation of `address` is there for an access that starts at `at`, and whether the page
-    /// tables had to be walked for it.
-    pub(super) fn translate(&mut self, address: Avma, at: u64) -> (u64, bool) {
-        let page = address.0 / PAGE_BYTES;
+    fn translate(&mut self, page: u64, at: u64) -> (u64, bool) {
         if std::mem::replace(&mut self.last_page, page) == page || self.tlbs[0].find(page).is_some()
         {
             return (at, false);
@@ -247,10 +247,8 @@ mod tests {
         assert_eq!(touch(10_000_000), Level::Memory);
         let mut near = caches(1000);
         let first = near.fetch(Avma(0x10_0000), 100);
-        assert_eq!(first.there_at, 100 + 10, "out of the second level");
+        assert_eq!(first.there_at, 100 + 30 + 10, "a page walk and the second level");
         assert_eq!(near.fetch(Avma(0x10_0038), 200).there_at, 200);
-        assert_eq!(near.translate(Avma(0x10_0000), 100), (130, true));
-        assert_eq!(near.translate(Avma(0x10_0038), 200), (200, false));
     }
 
     #[test]

@@ -303,11 +303,9 @@ impl<'a> Core<'a> {
         let mut there_at = at;
         let mut missed = false;
         for line in (first..=last.max(first)).take(MOST_LINES as usize) {
-            let address = Avma(line * LINE_BYTES);
-            let (start, walked) = self.state.caches.translate(address, at);
-            let fetched = self.state.caches.fetch(address, start);
+            let fetched = self.state.caches.fetch(Avma(line * LINE_BYTES), at);
             there_at = there_at.max(fetched.there_at);
-            missed |= fetched.level > Level::First || walked;
+            missed |= fetched.level > Level::First || fetched.walked;
         }
         if missed {
             self.event(number, Mechanism::DataCacheMisses);
