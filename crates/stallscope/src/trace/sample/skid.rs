@@ -19,16 +19,6 @@ use crate::trace::maps::{self, Line};
 const LEAST_SAMPLES: u64 = 100;
 /// A place is where samples land with this share of those in the loop.
 const CLEAR_SHARE: f64 = 0.6;
-/// (period, share of the run's time that sampling adds), as measured on a guest.
-const OVERHEADS: [(u64, f64); 5] =
-    [(10_000, 0.46), (20_000, 0.18), (50_000, 0.09), (100_000, 0.02), (200_000, 0.01)];
-
-/// The shortest period in ns that adds at most this share to a run's time.
-#[must_use]
-pub fn period_for_overhead(most_share: f64) -> u64 {
-    let fits = OVERHEADS.iter().find(|(_, share)| *share <= most_share);
-    fits.unwrap_or(&OVERHEADS[OVERHEADS.len() - 1]).0
-}
 
 /// Where samples of the kernel's clock land.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
@@ -132,14 +122,6 @@ fn offset_of(maps: &[Line], at: Avma, program: &Path) -> Option<FileOffset> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_period_follows_from_the_overhead_that_is_allowed() {
-        assert_eq!(period_for_overhead(0.02), 100_000);
-        assert_eq!(period_for_overhead(0.10), 50_000);
-        assert_eq!(period_for_overhead(0.0), 200_000);
-        assert_eq!(period_for_overhead(1.0), 10_000);
-    }
 
     #[test]
     fn one_place_must_hold_most_samples() {

@@ -214,7 +214,7 @@ fn a_period_that_is_too_short_is_raised_and_said() {
     let settings = SampleSettings { period_ns: 1, ..SampleSettings::default() };
     match sample(&shell("exit 0"), &settings, &limits(None)) {
         Ok(run) => {
-            assert!(run.period_ns >= LEAST_PERF_PERIOD_NS);
+            assert!(run.period_ns >= cost::least_period_ns());
             assert!(run.notes.iter().any(|n| n.contains("more often")), "{}", brief(&run));
         }
         Err(error) => assert!(matches!(error, SampleError::NoEngine { .. }), "{error}"),
