@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use stallscope::trace::perf_data::{FileHits, PerfData};
+use stallscope::import::perf_data::{FileHits, PerfData};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(data) = PerfData::parse(Path::new("perf.data"), bytes) else { return };

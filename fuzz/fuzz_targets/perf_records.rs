@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stallscope::trace::sample::records::records;
+use stallscope::run::sample::records::records;
 
 fuzz_target!(|bytes: &[u8]| {
     let count = records(bytes).count();

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use stallscope::trace::profile_data;
+use stallscope::import::profile_data;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = profile_data::of_bytes(bytes, Path::new("p"));

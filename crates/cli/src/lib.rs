@@ -18,7 +18,7 @@ use clap::Parser;
 use args::{Cli, Command};
 pub use commands::scan::{Baseline, ScanDifference};
 use context::{Context, Outcome};
-use stallscope::trace::child::dismiss_guardian;
+use stallscope::run::child::dismiss_guardian;
 
 /// Parses the arguments, runs the command and maps its outcome to an exit code.
 #[must_use]

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use support::{program, refused, run};
 
-const OLD: &str = include_str!("../../stallscope/tests/results/old.txt");
-const NEW: &str = include_str!("../../stallscope/tests/results/new.txt");
+const OLD: &str = include_str!("../../compare/tests/results/old.txt");
+const NEW: &str = include_str!("../../compare/tests/results/new.txt");
 
 fn files(folder: &Path) {
     fs::write(folder.join("old.txt"), OLD).unwrap();

@@ -14,8 +14,8 @@ use object::Object;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use stallscope::machine::CacheGeometry;
 use stallscope::model::Svma;
+use stallscope::run::child::{Launch, Limits, Streams, resolve_program};
 use stallscope::sim::l1i::{InstructionCache, Replacement};
-use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
 use stallscope::trace::engine::{Length, Start, Window, engine};
 
 const L1I: CacheGeometry = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };

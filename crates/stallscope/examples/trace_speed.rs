@@ -9,7 +9,7 @@ use std::error::Error;
 use std::sync::atomic::AtomicBool;
 
 use stallscope::model::Svma;
-use stallscope::trace::child::{Launch, Limits};
+use stallscope::run::child::{Launch, Limits};
 use stallscope::trace::engine::{
     AccessKind, Block, BlockId, ENGINES, Length, MemoryAccess, Sink, Start, Window,
 };
@@ -61,11 +61,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let window =
         Window { start, skip: skip.parse()?, length, memory: mode == "memory", budget: None };
     let launch = Launch {
-        program: stallscope::trace::child::resolve_program(program.as_ref())?,
+        program: stallscope::run::child::resolve_program(program.as_ref())?,
         args: rest.iter().map(Into::into).collect(),
         environment_padding_bytes: 0,
         cpu: None,
-        streams: stallscope::trace::child::Streams::Captured,
+        streams: stallscope::run::child::Streams::Captured,
     };
     let mut counted = Counting::default();
     let limits = Limits { timeout: None, interrupt: &NEVER };

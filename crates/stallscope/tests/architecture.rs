@@ -1,9 +1,9 @@
 //! The arrows between rooms point one way.
 //!
-//! Reads every `crate::` path in the library and fails when a room names a room below it
+//! Reads every `crate::` path in the crates of the library and fails when a room names a room below it
 //! in the list, when a room is missing from the list, or when anything but the command line
 //! uses `report`. Also holds the rules that keep rooms honest: no printing, no process
-//! started outside `trace` and `compare`, `unsafe` only where the hardware is.
+//! started outside `run`, `trace` and `compare`, `unsafe` only where the hardware is.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,18 +12,21 @@ use std::path::{Path, PathBuf};
 /// The rooms in the order in which data goes through them. `report` comes last and is
 /// imported by no other room.
 const ROOMS: &[&str] = &[
-    "foreign", "model", "stats", "machine", "clock", "probes", "code", "hazards", "trace", "sim",
-    "layout", "compare", "explain", "report",
+    "foreign", "model", "stats", "machine", "code", "hazards", "clock", "run", "import", "trace",
+    "sim", "probes", "layout", "compare", "explain", "report",
 ];
 
+/// The crates of the library.
+const CRATES: &[&str] = &["code", "run", "trace", "probes", "compare", "stallscope"];
+
 /// Rooms that may hold `unsafe`: they talk to the processor or to the kernel.
-const UNSAFE_ROOMS: &[&str] = &["machine", "clock", "probes", "trace"];
+const UNSAFE_ROOMS: &[&str] = &["clock", "run", "trace", "probes"];
 
 /// Rooms that may start a process.
-const SPAWNING_ROOMS: &[&str] = &["trace", "compare"];
+const SPAWNING_ROOMS: &[&str] = &["run", "trace", "compare"];
 
-fn source_root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+fn source_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src")
 }
 
 fn rust_files(dir: &Path, out: &mut Vec<PathBuf>) {
@@ -39,14 +42,17 @@ fn rust_files(dir: &Path, out: &mut Vec<PathBuf>) {
 
 /// Every file of the library: (room, path for messages, text without comment lines).
 fn files() -> Vec<(String, String, String)> {
-    let root = source_root();
+    CRATES.iter().flat_map(|name| files_of(&source_of(name))).collect()
+}
+
+fn files_of(root: &Path) -> Vec<(String, String, String)> {
     let mut paths = Vec::new();
-    rust_files(&root, &mut paths);
+    rust_files(root, &mut paths);
     paths.sort();
     paths
         .into_iter()
         .filter_map(|path| {
-            let relative = path.strip_prefix(&root).expect("below the root");
+            let relative = path.strip_prefix(root).expect("below the root");
             let first = relative.components().next()?.as_os_str().to_str()?;
             let room = first.trim_end_matches(".rs").to_owned();
             let text = fs::read_to_string(&path).expect("source is readable");
@@ -57,6 +63,15 @@ fn files() -> Vec<(String, String, String)> {
             (room != "lib").then(|| (room, relative.display().to_string(), code))
         })
         .collect()
+}
+
+/// Every file of the library and of the command line.
+fn all_files() -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for name in CRATES.iter().chain(&["cli"]) {
+        rust_files(&source_of(name), &mut paths);
+    }
+    paths
 }
 
 fn rank(room: &str) -> Option<usize> {
@@ -153,11 +168,7 @@ fn without_tests(code: &str) -> &str {
 
 /// All code of the library and of the command line, without comments and tests: (path, text).
 fn all_code() -> Vec<(String, String)> {
-    let cli = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/src");
-    let mut paths = Vec::new();
-    rust_files(&source_root(), &mut paths);
-    rust_files(&cli, &mut paths);
-    paths
+    all_files()
         .into_iter()
         .filter(|path| !path.ends_with("tests.rs"))
         .map(|path| {
@@ -176,13 +187,8 @@ fn all_code() -> Vec<(String, String)> {
 const OTHER_DOORS: &[&str] = &[
     "/src/clock/",
     "/src/machine/facts.rs",
-    "/src/trace/child/",
-    "/src/trace/counter.rs",
+    "/src/run/",
     "/src/trace/engine/",
-    "/src/trace/look.rs",
-    "/src/trace/maps.rs",
-    "/src/trace/sample/",
-    "/src/trace/tracee.rs",
     "/src/trace/whole_file.rs",
     "/src/compare/",
     "/src/foreign/file.rs",
@@ -205,12 +211,11 @@ fn files_that_input_names_are_opened_through_one_door() {
 
 #[test]
 fn bytes_and_json_of_others_become_text_that_is_safe_to_show() {
-    const READERS: [&str; 8] = [
+    const READERS: [&str; 7] = [
         "/src/code/",
         "/src/hazards/",
         "/src/machine/profile.rs",
-        "/src/trace/perf_data/",
-        "/src/trace/profile_data/",
+        "/src/import/",
         "/src/trace/recorded/",
         "/src/compare/results/",
         "/commands/",
@@ -265,13 +270,8 @@ fn unsafe_stays_where_the_hardware_is() {
 
 #[test]
 fn every_file_opens_with_what_it_owns_and_stays_readable() {
-    let root = source_root();
-    let mut paths = Vec::new();
-    rust_files(&root, &mut paths);
-    let cli = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/src");
-    rust_files(&cli, &mut paths);
     let mut wrong = BTreeMap::new();
-    for path in paths {
+    for path in all_files() {
         let text = fs::read_to_string(&path).expect("source is readable");
         if !text.starts_with("//!") {
             wrong.insert(path.clone(), "does not open with `//!`".to_owned());

@@ -14,8 +14,8 @@ use stallscope::hazards::ScanReport;
 use stallscope::machine::Design;
 use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
+use stallscope::run::sample::SampleRun;
 use stallscope::sim::TraceReport;
-use stallscope::trace::sample::SampleRun;
 use stallscope_cli::ScanDifference;
 
 /// One schema: the file's name without its ending, and how it is made.

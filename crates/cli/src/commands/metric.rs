@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args;
 use stallscope::compare::Measure;
-use stallscope::trace::counter::CounterEvent;
+use stallscope::run::counter::CounterEvent;
 
 use super::words;
 

@@ -12,16 +12,16 @@ use crate::compare::{
 };
 use crate::machine::{CoreShape, Design};
 use crate::model::{FileOffset, Svma};
+use crate::run::child::{Exit, Limits};
+use crate::run::sample::{
+    SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
+};
 use crate::sim::core::RecordedWindow;
 use crate::sim::jumps::BlockCounts;
-use crate::trace::child::{Exit, Limits};
 use crate::trace::engine::{
     self, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start, Window,
 };
 use crate::trace::recorded::{ReplayError, Writer};
-use crate::trace::sample::{
-    SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
-};
 
 /// How long a window is that the model of the core is run on, and how long it may take.
 const WINDOW_INSTRUCTIONS: u64 = 2_000_000;

@@ -10,7 +10,7 @@ use super::{Bench, ExplainError, Stage};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
 use crate::model::{Measurement, Svma, Unit};
-use crate::trace::sample::{Engine, SampleRun};
+use crate::run::sample::{Engine, SampleRun};
 
 /// Enough to tell 1 % from 2 % of the time.
 const ENOUGH_SAMPLES: u64 = 10_000;

@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::work::{Counts, MOST};
 use super::{Bench, FunctionRow, Work};
 use crate::compare::{Arm, Comparison};
-use crate::trace::child::ChildError;
-use crate::trace::sample::SampleError;
+use crate::run::child::ChildError;
+use crate::run::sample::SampleError;
 
 /// Where places in user code hold this part of the difference, in per cent, no run is stopped at its calls.
 const USER_CODE_HOLDS: f64 = 80.0;

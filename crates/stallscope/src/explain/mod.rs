@@ -58,8 +58,8 @@ use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
 use crate::layout::{ChangeCounts, match_functions};
 use crate::machine::Design;
 use crate::model::Grade;
+use crate::run::sample::SampleError;
 use crate::trace::engine::EngineError;
-use crate::trace::sample::SampleError;
 
 /// Why there is no explanation at all.
 #[derive(Debug, thiserror::Error)]

@@ -3,8 +3,8 @@
 use super::ledger::Together;
 use super::{Conclusion, Explanation, FunctionRow, Ledger, ObjectCode, Place};
 use crate::machine::{Design, PriceOrigin};
+use crate::run::sample::SampleError;
 use crate::sim::core::Mechanism;
-use crate::trace::sample::SampleError;
 
 /// Rows outside the cause's function that are named.
 const MOST_ELSEWHERE: usize = 3;

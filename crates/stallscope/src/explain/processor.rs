@@ -6,7 +6,7 @@
 
 use crate::compare::{Arm, Comparison, Contrast, Metric, RunSample, WaitedFor, waited_for};
 use crate::model::{Measurement, Unit};
-use crate::trace::sample::Engine;
+use crate::run::sample::Engine;
 
 use super::heat::{ArmHeat, Heat};
 use super::{Conclusion, Share, Whole};

@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::explain::ArmHeat;
     use crate::model::{Svma, Unit};
-    use crate::trace::sample::Engine;
+    use crate::run::sample::Engine;
 
     fn heat(hits: &[(u64, u64)]) -> Heat {
         let by_svma: std::collections::BTreeMap<Svma, u64> =

@@ -9,9 +9,9 @@ use crate::compare::simulate::SimulatedMachine;
 use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
 use crate::machine::{CoreShape, Design};
 use crate::model::{FileOffset, Svma};
-use crate::trace::child::{Exit, Output, Status};
+use crate::run::child::{Exit, Output, Status};
+use crate::run::sample::{Engine, ObjectSamples, SampleError, SampleRun, SystemCalls};
 use crate::trace::engine::EngineError;
-use crate::trace::sample::{Engine, ObjectSamples, SampleError, SampleRun, SystemCalls};
 
 /// Runs nothing; answers from what it was given.
 pub struct InventedBench {
@@ -136,7 +136,7 @@ fn exit(user_ns: u64) -> Exit {
         user_ns,
         system_ns: 0,
         peak_memory_bytes: 1 << 20,
-        off_processor: crate::trace::child::OffProcessor::default(),
+        off_processor: crate::run::child::OffProcessor::default(),
         page_faults: 0,
         status: Status::Code(0),
         stdout: Output::default(),

@@ -176,6 +176,6 @@ impl ArmWindows {
 }
 
 pub(super) fn is_interrupt(error: &EngineError) -> bool {
-    use crate::trace::child::ChildError;
+    use crate::run::child::ChildError;
     matches!(error, EngineError::Child(ChildError::Interrupted))
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 use stallscope::code::{FunctionCode, Image};
 use stallscope::machine::{Design, ForwardingRule, Machine, Microarchitecture};
 use stallscope::model::Svma;
+use stallscope::run::child::Limits;
 use stallscope::sim::Fan;
 use stallscope::sim::store_buffer::{StoreBuffer, StoreBufferShape};
-use stallscope::trace::child::Limits;
 use stallscope::trace::engine::{Block, BlockId, Length, MemoryAccess, Sink, Start, Window};
 
 use crate::available::engines;

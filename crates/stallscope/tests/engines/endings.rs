@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use stallscope::model::Svma;
-use stallscope::trace::child::{Limits, Status};
+use stallscope::run::child::{Limits, Status};
 use stallscope::trace::engine::{Ended, EngineError, Length, Start, Window};
 
 use crate::available::engines;

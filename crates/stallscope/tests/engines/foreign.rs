@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use stallscope::machine::{Design, Microarchitecture};
 use stallscope::model::Capability;
+use stallscope::run::child::Limits;
 use stallscope::sim::Fan;
 use stallscope::sim::store_buffer::{StoreBuffer, StoreBufferShape};
-use stallscope::trace::child::Limits;
 use stallscope::trace::engine::{Ended, Engine, Length, Start, Window, engine};
 
 use crate::decoder::{Visits, triangles};

@@ -8,7 +8,7 @@ use super::programs::{COMPILED, Program};
 use stallscope::code::x86::{Patch, place_functions, split_loads, string_loops};
 use stallscope::code::{Function, FunctionCode, Image};
 use stallscope::model::Svma;
-use stallscope::trace::child::{Launch, Limits, Streams};
+use stallscope::run::child::{Launch, Limits, Streams};
 use stallscope::trace::engine::{EngineError, run_patched};
 
 static NEVER: AtomicBool = AtomicBool::new(false);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stallscope::code::Image;
 use stallscope::model::Svma;
-use stallscope::trace::child::{Launch, Limits, Streams};
+use stallscope::run::child::{Launch, Limits, Streams};
 use stallscope::trace::engine::{
     AccessKind, Block, BlockId, Engine, EngineError, Length, MemoryAccess, Recording, Sink, Start,
     Window,

@@ -12,9 +12,9 @@ use std::time::Duration;
 use stallscope::code::{Access, FunctionCode, Image, Insn};
 use stallscope::machine::ForwardingRule;
 use stallscope::model::{Avma, Svma};
+use stallscope::run::child::{Launch, Limits, Streams};
 use stallscope::sim::Fan;
 use stallscope::sim::store_buffer::{StoreBuffer, StoreBufferReport, StoreBufferShape};
-use stallscope::trace::child::{Launch, Limits, Streams};
 use stallscope::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, Length, MemoryAccess, Sink as _, Start, Window, engine,
 };

@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_go_file_in_the_manner_of_benchstat() {
         let text = |name: &str| {
-            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../stallscope/tests/results/");
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../compare/tests/results/");
             parse(name, &std::fs::read_to_string(format!("{path}{name}")).unwrap()).unwrap()
         };
         let judged = judge(&text("old.txt"), &text("new.txt"), 0.01, Adjustment::Holm).unwrap();

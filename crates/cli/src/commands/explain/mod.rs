@@ -8,8 +8,8 @@ use std::iter;
 use clap::Args;
 use indicatif::ProgressBar;
 use stallscope::explain::{ProcessBench, Stage, explain};
-use stallscope::trace::child::resolve_program;
-use stallscope::trace::sample::SampleSettings;
+use stallscope::run::child::resolve_program;
+use stallscope::run::sample::SampleSettings;
 
 use super::compare;
 use super::run_args::RunArgs;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use anyhow::bail;
 use stallscope::code::Image;
 use stallscope::compare::default_cpu;
+use stallscope::import::callgrind::Callgrind;
+use stallscope::import::perf_data::PerfData;
+use stallscope::import::profile_data;
 use stallscope::layout::{Samples, named_spots};
-use stallscope::trace::callgrind::Callgrind;
-use stallscope::trace::child::{Launch, Limits, Streams};
-use stallscope::trace::perf_data::PerfData;
-use stallscope::trace::profile_data;
-use stallscope::trace::sample::{Engine, SampleSettings, Skid, period_for_overhead, sample};
+use stallscope::run::child::{Launch, Limits, Streams};
+use stallscope::run::sample::{Engine, SampleSettings, Skid, period_for_overhead, sample};
 
 use crate::context::Context;
 

@@ -24,7 +24,7 @@ use stallscope::layout::{
 };
 use stallscope::machine::{CacheGeometry, Design, PriceOrigin, start_threads};
 use stallscope::report;
-use stallscope::trace::child::resolve_program;
+use stallscope::run::child::resolve_program;
 
 use super::cpu_args::CpuArgs;
 use super::words;

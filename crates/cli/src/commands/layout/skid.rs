@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use stallscope::trace::child::{Launch, Limits, Streams};
-use stallscope::trace::sample::{
-    SampleSettings, Skid, divide, period_for_overhead, sample, skid_of,
-};
+use stallscope::run::child::{Launch, Limits, Streams};
+use stallscope::run::sample::{SampleSettings, Skid, divide, period_for_overhead, sample, skid_of};
 
 use crate::context::{Context, Outcome};
 

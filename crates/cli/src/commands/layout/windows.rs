@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::bail;
 use stallscope::code::Image;
 use stallscope::layout::{Toolchain, TracedWindow, WindowLog, toolchain};
+use stallscope::run::child::{Launch, Limits, Streams};
 use stallscope::sim::Fan;
-use stallscope::trace::child::{Launch, Limits, Streams};
 use stallscope::trace::engine::{Ended, Length, Recording, Window};
 
 use super::super::trace;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use stallscope::probes::{self, Bench, Isolated, NotIsolated};
-use stallscope::trace::child::{Child, Launch, Limits, Streams};
+use stallscope::run::child::{Child, Launch, Limits, Streams};
 
 use crate::context::{Context, Outcome};
 

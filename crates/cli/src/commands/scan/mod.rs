@@ -200,7 +200,7 @@ fn rules(ids: &[String]) -> anyhow::Result<RuleSet> {
 
 fn hot_spots(file: Option<&Path>) -> anyhow::Result<Option<Vec<HotSpot>>> {
     let Some(file) = file else { return Ok(None) };
-    Ok(Some(stallscope::trace::profile_data::read(file)?))
+    Ok(Some(stallscope::import::profile_data::read(file)?))
 }
 
 fn write_sarif(

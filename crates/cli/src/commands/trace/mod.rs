@@ -19,8 +19,8 @@ use clap::Args;
 use stallscope::code::{Architecture, CodeError, Image};
 use stallscope::foreign;
 use stallscope::model::Capability;
+use stallscope::run::child::{Launch, Limits, Streams, resolve_program};
 use stallscope::sim::{Fan, Modelled, Models};
-use stallscope::trace::child::{Launch, Limits, Streams, resolve_program};
 use stallscope::trace::engine::{
     ENGINES, Ended, Engine, Length, Recording, Sink, Window, engine, preferred,
 };

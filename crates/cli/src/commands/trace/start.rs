@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use stallscope::code::{Function, Image};
 use stallscope::model::Svma;
-use stallscope::trace::child::{Launch, Limits, Streams};
+use stallscope::run::child::{Launch, Limits, Streams};
+use stallscope::run::sample::{SampleSettings, sample};
 use stallscope::trace::engine::Start;
-use stallscope::trace::sample::{SampleSettings, sample};
 
 use super::super::site;
 use crate::context::Context;

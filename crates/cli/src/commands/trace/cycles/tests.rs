@@ -5,8 +5,8 @@ use std::path::Path;
 use stallscope::code::fixture;
 use stallscope::machine::Microarchitecture;
 use stallscope::model::FileOffset;
+use stallscope::run::child::{Exit, OffProcessor, Output, Status};
 use stallscope::sim::{Modelled, Models};
-use stallscope::trace::child::{Exit, OffProcessor, Output, Status};
 use stallscope::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
 };

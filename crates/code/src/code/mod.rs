@@ -1,0 +1,42 @@
+//! A binary as functions, instructions, loops, symbolic addresses and source lines.
+//!
+//! This room reads and describes; it judges nothing. Broken, truncated, stripped and foreign files
+//! give an error or less information, never a panic.
+
+mod aarch64;
+mod address;
+mod arch;
+mod cfg;
+mod debug;
+mod error;
+pub mod fixture;
+mod functions;
+mod image;
+mod insn;
+mod lines;
+mod loops;
+mod origins;
+mod parts;
+mod pclntab;
+mod place;
+mod sections;
+mod strings;
+mod symbolic;
+mod variables;
+pub mod x86;
+
+pub use address::{Addresses, index_mask};
+pub use arch::Architecture;
+pub use cfg::MOST_FUNCTION_BYTES;
+pub use cfg::{Block, Edges, FunctionCode};
+pub use error::CodeError;
+pub use functions::{Function, demangle};
+pub use image::{FunctionSource, Image, Images};
+pub use insn::{Access, Flow, Insn, LONGEST_INSN_BYTES, RawAddress, Reg, Value};
+pub use lines::{DebugInfo, SourceText};
+pub use loops::Loop;
+pub use origins::Origins;
+pub use pclntab::{GoFunction, go_functions};
+pub use sections::{Section, SectionRole, sections};
+pub use strings::{StringKind, StringSite, may_hold_strings, string_sites};
+pub use symbolic::{Root, RootKind, SymbolicAddress};

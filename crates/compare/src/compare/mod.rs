@@ -1,0 +1,275 @@
+//! Which of two programs is slower, by how much and how sure.
+//!
+//! Data go one way: [`schedule`] says what runs when, a [`Runner`] turns each planned run into a
+//! [`RunSample`], [`analyse`] turns samples into estimate, diagnostics, warnings and [`Verdict`].
+//! The unit is the process, the comparison is paired and interleaved, and the samples stay in the
+//! result with their order, so that anyone can judge them again. This room knows no mechanism: it
+//! says whether there is something to explain.
+
+mod amounts;
+mod analysis;
+mod diagnostics;
+mod error;
+mod files;
+mod fingerprint;
+mod identical;
+pub mod layouts;
+mod measure;
+pub mod neighbours;
+mod pilot;
+mod program;
+pub mod results;
+mod runner;
+pub mod schedule;
+pub mod sequential;
+pub mod simulate;
+pub mod sweep;
+mod verdict;
+mod waiting;
+mod warning;
+
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Cpus;
+pub use amounts::Amounts;
+pub use analysis::typical;
+pub use analysis::{Analysis, Contrast, Metric, Ratio, Sequence, analyse};
+pub use diagnostics::{Autocorrelation, Diagnostics, Drift, SlotEffect};
+pub use error::CompareError;
+pub use files::{
+    FileRole, UsedFile, are_identical, different_libraries, hold_the_same, library_name,
+};
+pub use identical::{SameCode, SameHotCode, same_code, same_hot_code};
+pub use measure::{Measure, MeasureError};
+pub use neighbours::Disturbances;
+pub use pilot::PairPlan;
+pub use program::{ArmRecord, CommandLine};
+pub use runner::{ProcessLimits, ProcessRunner, RunSample, Runner, allowed_cpus, default_cpu};
+pub use schedule::{Arm, Order, PlannedRun, Slot};
+pub use sequential::Until;
+pub use verdict::{Decision, Doubt, Verdict};
+pub use waiting::{WaitedFor, waited_for};
+use warning::take_turns;
+pub use warning::{Severity, Warning};
+
+/// The most pairs of one comparison; the interval needs memory in the square of it.
+pub const MAX_PAIRS: u32 = 2000;
+
+/// What a comparison is asked to do; kept with its result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Settings {
+    /// How many pairs to run.
+    pub pairs: u32,
+    /// How the runs of a pair are ordered.
+    pub order: Order,
+    /// Seed of the order and of the environment padding.
+    pub seed: u64,
+    /// The smallest effect of interest as a share of the time: 0.01 is 1 %.
+    pub effect: f64,
+    /// Longest wall time of one run, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The logical processors all runs stay on; absent when the scheduler chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Cpus>,
+    /// Count runs that fail, instead of giving up.
+    pub ignore_failure: bool,
+    /// What the verdict is about.
+    #[serde(default)]
+    pub measure: Measure,
+    /// Stop when this is known, judged by a confidence sequence; `pairs` is then the most there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
+    /// Stop after this time, in milliseconds, if six pairs are there; `pairs` is then the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_ms: Option<u64>,
+    /// Run each command again and again for this time, in milliseconds, as one run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operations_in_ms: Option<u64>,
+    /// Repeat runs around which the machine was slower than its best.
+    #[serde(default)]
+    pub guard: bool,
+}
+
+impl Default for Settings {
+    /// 20 pairs in random order, an effect of 1 %, seed 0, no limit, no pinning.
+    fn default() -> Self {
+        Self {
+            pairs: 20,
+            order: Order::Random,
+            seed: 0,
+            effect: 0.01,
+            timeout_ms: None,
+            cpus: None,
+            ignore_failure: false,
+            measure: Measure::Auto,
+            until: None,
+            budget_ms: None,
+            operations_in_ms: None,
+            guard: false,
+        }
+    }
+}
+
+impl Settings {
+    /// The smallest effect of interest as a log ratio.
+    #[must_use]
+    pub fn effect_log(&self) -> f64 {
+        self.effect.ln_1p()
+    }
+
+    /// The limits that these settings put on processes.
+    #[must_use]
+    pub fn limits<'a>(&self, interrupt: &'a std::sync::atomic::AtomicBool) -> ProcessLimits<'a> {
+        ProcessLimits {
+            timeout: self.timeout_ms.map(Duration::from_millis),
+            cpu: self.cpus.clone(),
+            ignore_failure: self.ignore_failure,
+            interrupt,
+        }
+    }
+
+    fn check(&self) -> Result<(), CompareError> {
+        let problem = |text: String| Err(CompareError::Settings(text));
+        if !(1..=MAX_PAIRS).contains(&self.pairs) {
+            return problem(format!("{} pairs: choose between 1 and {MAX_PAIRS}", self.pairs));
+        }
+        if !(self.effect > 0.0 && self.effect <= 1.0) {
+            return problem(format!(
+                "the smallest effect of interest must lie between 0 and 100 %, not at {} %",
+                100.0 * self.effect
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A finished comparison: what was run, every sample, and what follows from them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// Settings of the comparison.
+    pub settings: Settings,
+    /// What was run as A and as B.
+    pub arms: [ArmRecord; 2],
+    /// What follows from the samples.
+    pub analysis: Analysis,
+    /// Every run in order of time.
+    pub samples: Vec<RunSample>,
+}
+
+impl Comparison {
+    /// Judges `samples`, whether they are fresh or were read from a file.
+    ///
+    /// # Errors
+    /// As [`analyse`].
+    pub fn new(
+        arms: [ArmRecord; 2],
+        settings: Settings,
+        samples: Vec<RunSample>,
+    ) -> Result<Self, CompareError> {
+        let mut analysis = analyse(&samples, &settings)?;
+        let last = analysis.warnings.len().saturating_sub(1);
+        let threads = arms.each_ref().map(|arm| arm.threads.unwrap_or(1));
+        if take_turns(settings.cpus.as_ref(), &threads) {
+            analysis.warnings.insert(last, Warning::ThreadsOnOneProcessor { threads });
+        }
+        let libraries = different_libraries(&arms);
+        if are_identical(&arms) {
+            // They can run at different speeds; but then it is not the program that is slower.
+            analysis.verdict.doubt_identical_files();
+            analysis.warnings.insert(last, Warning::IdenticalPrograms);
+        } else if !libraries.is_empty() {
+            analysis.warnings.insert(last, Warning::DifferentLibraries { names: libraries });
+        }
+        Ok(Self { settings, arms, analysis, samples })
+    }
+}
+
+/// How far a comparison has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// One unmeasured run of an arm has begun.
+    WarmingUp {
+        /// Arm that is warmed up.
+        arm: Arm,
+    },
+    /// The warm-up is over and the number of runs is known.
+    Planned {
+        /// How many runs there will be.
+        runs: u64,
+        /// How long they will take together, judged by the warm-up, in nanoseconds.
+        expected_ns: u64,
+    },
+    /// The first pairs are over: what they promise. Not when nothing is left to plan.
+    Piloted(PairPlan),
+    /// A measured run has ended.
+    Ran {
+        /// Number of runs that have ended.
+        done: u64,
+    },
+}
+
+/// Warms up, runs the whole schedule and judges it.
+///
+/// # Errors
+/// Whatever the runner reports first; then there is no partial result.
+pub fn compare(
+    runner: &mut dyn Runner,
+    settings: &Settings,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Comparison, CompareError> {
+    settings.check()?;
+    let schedule = schedule::plan(settings.pairs, settings.order, settings.seed);
+    let mut warm_up_ns = 0_u64;
+    // The first pair of the plan serves as the warm-up's plan: it holds both arms.
+    for plan in schedule.iter().take(2) {
+        progress(Progress::WarmingUp { arm: plan.arm });
+        warm_up_ns = warm_up_ns.saturating_add(runner.warm_up(plan)?.amounts.wall_ns);
+    }
+    let in_time = settings.budget_ms.map(|ms| ms.saturating_mul(1_000_000) / warm_up_ns.max(1));
+    let pairs = in_time.unwrap_or(u64::MAX).clamp(1, u64::from(settings.pairs));
+    progress(Progress::Planned { runs: 2 * pairs, expected_ns: warm_up_ns.saturating_mul(pairs) });
+    let mut samples = Vec::with_capacity(schedule.len());
+    let started = Instant::now();
+    for plan in &schedule {
+        samples.push(runner.run(plan)?);
+        progress(Progress::Ran { done: samples.len() as u64 });
+        if samples.len() == 2 * pilot::PILOT_PAIRS
+            && let Some(plan) = pilot::plan(&samples, settings, pairs)
+        {
+            progress(Progress::Piloted(plan));
+        }
+        if plan.slot == Slot::Second && is_enough(&samples, settings, started) {
+            break;
+        }
+    }
+    runner.check_files()?;
+    Comparison::new(runner.arms(), settings.clone(), samples)
+}
+
+/// Whether to stop after a whole pair: the time is over, or what was asked for is known.
+fn is_enough(samples: &[RunSample], settings: &Settings, started: Instant) -> bool {
+    let pairs = samples.len() / 2;
+    let over = settings.budget_ms.is_some_and(|ms| started.elapsed() >= Duration::from_millis(ms));
+    if over && pairs >= crate::stats::power::FEWEST_PAIRS {
+        return true;
+    }
+    // The look costs time in the square of the pairs; every pair up to 50, then every tenth.
+    let looks = pairs >= sequential::BURN_IN_PAIRS && (pairs <= 50 || pairs.is_multiple_of(10));
+    let Some(until) = settings.until.filter(|_| looks) else {
+        return false;
+    };
+    analyse(samples, settings).is_ok_and(|analysis| match until {
+        Until::Verdict => analysis.verdict.decision != Decision::Inconclusive,
+        // Not equivalent is known once the sequence excludes zero.
+        Until::Equivalent => {
+            analysis.verdict.decision == Decision::Equivalent
+                || analysis.sequence.is_some_and(|s| s.low_log > 0.0 || s.high_log < 0.0)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,409 @@
+//! Turning a planned run into a sample: a real process, or anything else that has a time.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Settings;
+use super::amounts::{Amounts, NoAmounts, measured};
+use super::error::CompareError;
+use super::files::{FileRole, FileWatch};
+use super::identical::{SameHotCode, sample_hot_code};
+use super::measure::Measure;
+use super::neighbours::{Disturbances, Guard};
+use super::program::{ArmRecord, CommandLine, inspect, seems};
+use super::schedule::{Arm, PlannedRun};
+use crate::clock::Cpus;
+use crate::run::child::{ChildError, Exit, Launch, Limits, Status, Streams};
+use crate::run::look::Seen;
+
+/// Lines of a failed program's standard error that are shown.
+const SHOWN_LINES: usize = 5;
+
+/// A run that has ended, with its place in the plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunSample {
+    /// Where it stood in the schedule.
+    #[serde(flatten)]
+    pub plan: PlannedRun,
+    /// Times, memory and counts of the run.
+    #[serde(flatten)]
+    pub amounts: Amounts,
+    /// How often it was repeated because the machine was disturbed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeats: u32,
+    /// A digest of its standard output, equal for equal output within one comparison.
+    pub output: String,
+    /// How it failed, when failures are tolerated; absent for exit code 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Names of the processes that were still there when it had ended, and were killed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_behind: Vec<String>,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl RunSample {
+    /// The time that the whole run took, also when it was many operations.
+    #[must_use]
+    pub fn time_ns(&self) -> u64 {
+        self.amounts.wall_ns.saturating_mul(self.amounts.operations.unwrap_or(1))
+    }
+}
+
+/// Something that can run either arm.
+pub trait Runner {
+    /// What the two arms are.
+    fn arms(&self) -> [ArmRecord; 2];
+
+    /// Runs once without measuring; takes a look at what is run where that is possible.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    fn warm_up(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        self.run(plan)
+    }
+
+    /// Whether everything that was run is still what it was at the beginning.
+    ///
+    /// # Errors
+    /// [`CompareError::Replaced`] when it is not.
+    fn check_files(&self) -> Result<(), CompareError> {
+        Ok(())
+    }
+
+    /// Runs one planned run to its end.
+    ///
+    /// # Errors
+    /// When it cannot be run, does not end in time, or fails and failures are not tolerated.
+    fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError>;
+}
+
+/// How processes are run.
+#[derive(Clone, Debug)]
+pub struct ProcessLimits<'a> {
+    /// Longest wall time of one run; `None` waits for ever.
+    pub timeout: Option<Duration>,
+    /// The logical processors to stay on; `None` leaves the choice to the scheduler.
+    pub cpu: Option<Cpus>,
+    /// Count runs that fail, instead of giving up.
+    pub ignore_failure: bool,
+    /// Set from outside (Ctrl-C) to stop.
+    pub interrupt: &'a AtomicBool,
+}
+
+/// Runs each arm as a process of its own, without a shell.
+pub struct ProcessRunner<'a> {
+    lines: [CommandLine; 2],
+    paths: [PathBuf; 2],
+    records: [ArmRecord; 2],
+    limits: ProcessLimits<'a>,
+    measure: Measure,
+    operations_in: Option<Duration>,
+    guard: Option<Guard>,
+    watch: FileWatch,
+}
+
+impl<'a> ProcessRunner<'a> {
+    /// Finds both programs. Nothing is started yet.
+    ///
+    /// # Errors
+    /// When one of them is missing, is no file or cannot be read, or when the processor is not ours.
+    pub fn new(lines: [CommandLine; 2], limits: ProcessLimits<'a>) -> Result<Self, CompareError> {
+        for cpu in limits.cpu.iter().flat_map(Cpus::iter) {
+            let allowed = allowed_cpus();
+            // An empty list means that we could not find out; then the kernel will say.
+            if !allowed.is_empty() && !allowed.contains(&cpu) {
+                let words: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+                return Err(CompareError::NoSuchCpu { cpu, allowed: words.join(", ") });
+            }
+        }
+        let (path_a, record_a) = inspect(Arm::A, &lines[0])?;
+        let (path_b, record_b) = inspect(Arm::B, &lines[1])?;
+        let mut watch = FileWatch::default();
+        for (arm, path, line) in [(Arm::A, &path_a, &lines[0]), (Arm::B, &path_b, &lines[1])] {
+            watch.add(arm, FileRole::Program, path);
+            watch.add_arguments(arm, &line.args);
+        }
+        Ok(Self {
+            lines,
+            paths: [path_a, path_b],
+            records: [record_a, record_b],
+            limits,
+            measure: Measure::Wall,
+            operations_in: None,
+            guard: None,
+            watch,
+        })
+    }
+
+    /// Measures what `settings` say: what the verdict is about, operations in a fixed time, runs
+    /// repeated while the machine is disturbed.
+    ///
+    /// # Errors
+    /// When an expression is not valid.
+    pub fn measuring(mut self, settings: &Settings) -> Result<Self, CompareError> {
+        settings.measure.check()?;
+        self.measure = settings.measure.clone();
+        self.operations_in = settings.operations_in_ms.map(Duration::from_millis);
+        self.guard = self
+            .limits
+            .cpu
+            .as_ref()
+            .filter(|_| settings.guard)
+            .and_then(|c| Guard::new(c.single()));
+        Ok(self)
+    }
+
+    /// What the calibration chain saw; absent without one.
+    #[must_use]
+    pub fn disturbances(&self) -> Option<Disturbances> {
+        self.guard.as_ref().map(Guard::counts)
+    }
+
+    /// Runs both arms again, sampled, and tells whether the code that takes the time is the same;
+    /// `None` when it differs, or when that cannot be found out.
+    #[must_use]
+    pub fn same_hot_code(&self) -> Option<SameHotCode> {
+        if self.paths[0] == self.paths[1] {
+            // One program with two sets of arguments says nothing about builds.
+            return None;
+        }
+        let [a, b] = [Arm::A, Arm::B].map(|arm| self.launch(arm, 0));
+        let found = sample_hot_code([&a, &b], &self.child_limits());
+        found.filter(|_| self.watch.check().is_ok())
+    }
+
+    /// How one arm is started, with so many bytes more in its environment.
+    pub fn launch(&self, arm: Arm, environment_padding_bytes: usize) -> Launch {
+        Launch {
+            program: self.paths[arm.index()].clone(),
+            args: self.lines[arm.index()].args.clone(),
+            environment_padding_bytes,
+            cpu: self.limits.cpu.clone(),
+            streams: Streams::Captured,
+        }
+    }
+
+    /// What ends a run: the time limit, and the user.
+    pub fn child_limits(&self) -> Limits<'_> {
+        Limits { timeout: self.limits.timeout, interrupt: self.limits.interrupt }
+    }
+
+    fn start(
+        &self,
+        plan: &PlannedRun,
+        seen: Option<&mut Seen>,
+    ) -> Result<(Exit, Amounts), CompareError> {
+        let launch = self.launch(plan.arm, plan.environment_padding_bytes as usize);
+        let run = measured(&launch, &self.child_limits(), &self.measure, seen);
+        run.map_err(|cause| match cause {
+            NoAmounts::Child(cause) => self.explain(plan.arm, cause),
+            NoAmounts::Unmeasured(what) => CompareError::Printed { arm: plan.arm, what },
+        })
+    }
+
+    fn explain(&self, arm: Arm, cause: ChildError) -> CompareError {
+        match cause {
+            ChildError::Interrupted => CompareError::Interrupted,
+            ChildError::NotExecutable { .. } | ChildError::NotFound(_) => {
+                CompareError::Program { arm, seems: seems(&self.paths[arm.index()]), cause }
+            }
+            cause => CompareError::Child { arm, cause },
+        }
+    }
+}
+
+impl Runner for ProcessRunner<'_> {
+    fn arms(&self) -> [ArmRecord; 2] {
+        [Arm::A, Arm::B].map(|arm| ArmRecord {
+            files: self.watch.records(arm),
+            ..self.records[arm.index()].clone()
+        })
+    }
+
+    fn warm_up(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        self.watch.check()?;
+        let mut seen = Seen::default();
+        let sample = self.sample(plan, Some(&mut seen))?;
+        self.watch.forget_what_is_written();
+        let program = self.paths[plan.arm.index()].canonicalize().ok();
+        for path in seen.files.iter().filter(|path| Some(*path) != program.as_ref()) {
+            self.watch.add(plan.arm, FileRole::Mapped, path);
+        }
+        self.records[plan.arm.index()].threads = (seen.threads > 0).then_some(seen.threads);
+        Ok(sample)
+    }
+
+    fn check_files(&self) -> Result<(), CompareError> {
+        self.watch.check_content()
+    }
+
+    fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        self.watch.check()?;
+        // Taken out while it watches: it calls back into the runner.
+        let Some(mut guard) = self.guard.take() else {
+            return self.sample(plan, None);
+        };
+        let result = guard.watch(|| self.sample(plan, None));
+        self.guard = Some(guard);
+        let (mut sample, repeats) = result?;
+        sample.repeats = repeats;
+        Ok(sample)
+    }
+}
+
+impl ProcessRunner<'_> {
+    /// One process, or as many as fit into the fixed time.
+    fn sample(
+        &self,
+        plan: &PlannedRun,
+        mut seen: Option<&mut Seen>,
+    ) -> Result<RunSample, CompareError> {
+        let (mut output, mut failure, mut left_behind) = (String::new(), None, Vec::new());
+        let amounts = Amounts::in_time(self.operations_in, || {
+            let (exit, amounts) = self.one(plan, seen.as_deref_mut())?;
+            if output.is_empty() {
+                output = format!("{:016x}", exit.stdout.digest);
+            }
+            if !exit.status.success() {
+                failure = Some(exit.status.to_string());
+            }
+            left_behind.extend(exit.left_behind);
+            Ok::<_, CompareError>(amounts)
+        })?;
+        Ok(RunSample { plan: *plan, amounts, repeats: 0, output, failure, left_behind })
+    }
+
+    fn one(
+        &self,
+        plan: &PlannedRun,
+        seen: Option<&mut Seen>,
+    ) -> Result<(Exit, Amounts), CompareError> {
+        let (exit, amounts) = self.start(plan, seen)?;
+        if exit.status.success() || self.limits.ignore_failure {
+            return Ok((exit, amounts));
+        }
+        // A program that was cut off is often killed by the kernel on its first page.
+        let seems = match exit.status {
+            Status::Signal(_) => seems(&self.paths[plan.arm.index()]),
+            Status::Code(_) => String::new(),
+        };
+        Err(CompareError::Failed {
+            arm: plan.arm,
+            command: self.lines[plan.arm.index()].display(),
+            status: exit.status.to_string(),
+            seems,
+            said: last_lines(&exit.stderr.tail),
+        })
+    }
+}
+
+/// The last lines of a program's complaint, as the end of a message.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+    // Control characters of the program must not reach the user's terminal.
+    let clean = |line: &&str| line.replace(char::is_control, " ");
+    match shown {
+        [] => String::new(),
+        shown => {
+            format!("; it said:\n  {}", shown.iter().map(clean).collect::<Vec<_>>().join("\n  "))
+        }
+    }
+}
+
+/// The logical processors this process may use, ascending; empty when that cannot be found out.
+#[must_use]
+pub fn allowed_cpus() -> Vec<usize> {
+    crate::clock::allowed_cpus().unwrap_or_default()
+}
+
+/// The processor to run on by default: the last allowed, because interrupts and
+/// everything that starts at boot gather on the first.
+#[must_use]
+pub fn default_cpu() -> Option<Cpus> {
+    Cpus::last(1, &allowed_cpus())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::schedule::{Order, plan};
+
+    static NEVER: AtomicBool = AtomicBool::new(false);
+
+    fn runner(
+        a: &str,
+        b: &str,
+        timeout: Option<Duration>,
+        ignore_failure: bool,
+    ) -> ProcessRunner<'static> {
+        let line = |script: &str| CommandLine {
+            program: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+        };
+        let limits =
+            ProcessLimits { timeout, cpu: default_cpu(), ignore_failure, interrupt: &NEVER };
+        ProcessRunner::new([line(a), line(b)], limits).unwrap()
+    }
+
+    fn first_of(arm: Arm) -> PlannedRun {
+        *plan(2, Order::Abba, 0).iter().find(|p| p.arm == arm).unwrap()
+    }
+
+    #[test]
+    fn a_run_has_times_and_a_digest() {
+        let mut runner = runner("echo same", "echo same", None, false);
+        let a = runner.run(&first_of(Arm::A)).unwrap();
+        let b = runner.run(&first_of(Arm::B)).unwrap();
+        assert!(a.amounts.wall_ns > 0);
+        assert_eq!(a.output, b.output);
+        assert_eq!(a.failure, None);
+    }
+
+    #[test]
+    fn a_failure_names_arm_command_status_and_complaint() {
+        let mut strict = runner("true", "echo oh no >&2; exit 3", None, false);
+        let error = strict.run(&first_of(Arm::B)).unwrap_err().to_string();
+        for part in ["arm B", "exit 3", "exit code 3", "oh no", "--ignore-failure"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        let mut lenient = runner("true", "exit 3", None, true);
+        let sample = lenient.run(&first_of(Arm::B)).unwrap();
+        assert_eq!(sample.failure.as_deref(), Some("exit code 3"));
+    }
+
+    #[test]
+    fn a_command_that_never_ends_is_killed_and_named() {
+        let mut runner = runner("sleep 1000", "true", Some(Duration::from_millis(50)), false);
+        let error = runner.run(&first_of(Arm::A)).unwrap_err().to_string();
+        assert!(error.contains("arm A") && error.contains("--timeout"), "{error}");
+    }
+
+    #[test]
+    fn a_processor_that_is_not_ours_is_refused() {
+        let line = || CommandLine { program: "true".into(), args: vec![] };
+        let limits = ProcessLimits {
+            timeout: None,
+            cpu: Some(Cpus::one(1023)),
+            ignore_failure: false,
+            interrupt: &NEVER,
+        };
+        let error = ProcessRunner::new([line(), line()], limits).err().map(|e| e.to_string());
+        assert!(error.unwrap_or_default().contains("1023"));
+    }
+
+    #[test]
+    fn complaints_are_short_and_harmless() {
+        let text = last_lines("1\n2\n3\n4\n5\n6\n\x1b[31m7\n\n");
+        assert!(!text.contains('2') && !text.contains('\x1b') && text.contains('7'), "{text}");
+        assert_eq!(last_lines("\n"), "");
+    }
+}

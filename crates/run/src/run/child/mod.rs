@@ -1,0 +1,503 @@
+//! One child process: held before its first instruction, started, measured, never left behind.
+//!
+//! `std::process` cannot hold a child before `exec` (a sampler has to attach first), cannot
+//! report the resources of *this* child (`wait4`), and cannot wait with a limit. So the fork is
+//! our own: the child puts itself into its own process group, asks the kernel to kill it when we
+//! die, waits for one byte, then executes. Wall time runs from that byte to the exit, so the fork
+//! itself is not in it. Output goes through pipes into a running digest, so that a program which
+//! prints gigabytes costs no memory. A limit, an interrupt or a dropped value kills the whole group;
+//! what has left the group is found among our own children (`leftovers`), and should we be killed
+//! ourselves, a guardian ends what is left (`guardian`).
+
+mod addresses;
+mod error;
+mod guardian;
+mod launch;
+mod leftovers;
+mod output;
+
+use std::fs::File;
+use std::io::{IsTerminal, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::pipe2;
+
+pub use addresses::FixedAddresses;
+pub use error::ChildError;
+pub use guardian::dismiss_guardian;
+pub use launch::{Launch, Streams, resolve_program};
+pub use output::Output;
+
+use error::{not_executable, system};
+use launch::{Prepared, become_program, pointers};
+use output::Stream;
+
+/// How long a wait may sleep before it looks at the interrupt flag again.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// When to give up on a child.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits<'a> {
+    /// Longest wall time; `None` waits forever.
+    pub timeout: Option<Duration>,
+    /// Set from outside (Ctrl-C) to stop.
+    pub interrupt: &'a AtomicBool,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It exited by itself with this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+impl Status {
+    /// Whether it exited with code 0.
+    #[must_use]
+    pub fn success(self) -> bool {
+        self == Self::Code(0)
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(number) => match nix::sys::signal::Signal::try_from(*number) {
+                Ok(signal) => write!(f, "killed by {signal}"),
+                Err(_) => write!(f, "killed by signal {number}"),
+            },
+        }
+    }
+}
+
+/// Why a child was not on the processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffProcessor {
+    /// Time in the run queue, of its first thread; absent where the kernel does not tell.
+    pub run_queue_ns: Option<u64>,
+    /// How often it gave the processor up, with all threads and the children it waited for.
+    pub voluntary_switches: u64,
+    /// How often it was taken off, likewise.
+    pub involuntary_switches: u64,
+}
+
+/// A finished child.
+#[derive(Clone, Debug)]
+pub struct Exit {
+    /// From the start signal to the exit.
+    pub wall_ns: u64,
+    /// Processor time in user mode, of the child and the children it waited for.
+    pub user_ns: u64,
+    /// Processor time in the kernel, likewise.
+    pub system_ns: u64,
+    /// The largest resident set, in bytes; never less than our own at the time of the start,
+    /// because the kernel counts the child from the fork on.
+    pub peak_memory_bytes: u64,
+    /// Why it was not on the processor.
+    pub off_processor: OffProcessor,
+    /// Pages that it touched and the kernel had to provide, with the children it waited for.
+    pub page_faults: u64,
+    /// How it ended.
+    pub status: Status,
+    /// What it wrote to standard output.
+    pub stdout: Output,
+    /// What it wrote to standard error.
+    pub stderr: Output,
+    /// Names of the processes that were still there when it had ended; they were killed.
+    pub left_behind: Vec<String>,
+}
+
+/// A child that was forked and has not been waited for yet. Dropping it kills its process group.
+pub struct Child {
+    pid: libc::pid_t,
+    path: PathBuf,
+    go: Option<File>,
+    exec_failure: File,
+    stdout: Stream,
+    stderr: Stream,
+    started: Option<Instant>,
+    reaped: bool,
+    run: leftovers::Run,
+}
+
+impl Child {
+    /// Forks a child that waits, before its program's first instruction, for [`Child::start`].
+    /// Call it from a thread that lives until the child has ended: the kernel kills the child when
+    /// the thread that forked it goes away.
+    ///
+    /// # Errors
+    /// When the system has no process or descriptor left, or an argument holds a zero byte.
+    pub fn hold(launch: &Launch) -> Result<Self, ChildError> {
+        let sigchld_was_ignored = launch::hear_of_children();
+        leftovers::adopt_orphans();
+        guardian::start();
+        let mark = leftovers::next_mark();
+        let prepared = Prepared::new(launch, &mark, sigchld_was_ignored)?;
+        let argv = pointers(&prepared.argv);
+        let envp = pointers(&prepared.envp);
+        let pipe = || pipe2(OFlag::O_CLOEXEC).map_err(system("make a pipe"));
+        let output_pipe = || {
+            let (read, write) = pipe()?;
+            // Only our end: the program expects writes that block.
+            fcntl(&read, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(system("make a pipe"))?;
+            Ok::<_, ChildError>((read, write))
+        };
+        let (go_read, go_write) = pipe()?;
+        let (fail_read, fail_write) = pipe()?;
+        let (out_read, out_write) = output_pipe()?;
+        let (err_read, err_write) = output_pipe()?;
+        let null = File::open("/dev/null")
+            .map_err(|cause| ChildError::System { action: "open /dev/null", cause })?;
+        let parent = std::process::id() as libc::pid_t;
+        let stdin_is_terminal = std::io::stdin().is_terminal();
+        // SAFETY: between fork and exec the child calls only async-signal-safe functions on memory
+        // that was allocated before the fork.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let fds = match launch.streams {
+                Streams::Captured => {
+                    [null.as_raw_fd(), out_write.as_raw_fd(), err_write.as_raw_fd()]
+                }
+                Streams::Inherited if stdin_is_terminal => [null.as_raw_fd(), 1, 2],
+                Streams::Inherited => [0, 1, 2],
+            };
+            // SAFETY: we are the child; the pointers end in null and outlive the call.
+            unsafe {
+                become_program(
+                    &prepared,
+                    &argv,
+                    &envp,
+                    fds,
+                    go_read.as_raw_fd(),
+                    fail_write.as_raw_fd(),
+                    parent,
+                )
+            }
+        }
+        if pid < 0 {
+            return Err(system("start a process")(Errno::last()));
+        }
+        // Also from this side, so that the group exists whoever runs first.
+        // SAFETY: no memory involved; a failure (the child has already done it) is harmless.
+        unsafe { libc::setpgid(pid, pid) };
+        Ok(Self {
+            pid,
+            path: launch.program.clone(),
+            go: Some(go_write.into()),
+            exec_failure: fail_read.into(),
+            stdout: Stream::new(out_read),
+            stderr: Stream::new(err_read),
+            started: None,
+            reaped: false,
+            run: leftovers::Run::begun(pid, mark),
+        })
+    }
+
+    /// The process id, which is also its process group.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Lets the held child execute its program. Wall time starts here.
+    ///
+    /// # Errors
+    /// When the program cannot be executed (the reason is the kernel's).
+    pub fn start(&mut self) -> Result<(), ChildError> {
+        let Some(mut go) = self.go.take() else {
+            return Ok(());
+        };
+        self.started = Some(Instant::now());
+        go.write_all(b"g")
+            .map_err(|cause| ChildError::System { action: "start the child", cause })?;
+        Ok(())
+    }
+
+    /// Reports whether the exec itself failed. Blocks until the child has executed.
+    pub fn check_exec(&mut self) -> Result<(), ChildError> {
+        let mut code = [0_u8; 4];
+        match self.exec_failure.read_exact(&mut code) {
+            Ok(()) => {
+                let errno = Errno::from_raw(i32::from_ne_bytes(code));
+                Err(not_executable(&self.path, errno))
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Starts the child if it is still held, waits for its end and reaps it.
+    ///
+    /// # Errors
+    /// [`ChildError::TimedOut`] and [`ChildError::Interrupted`] after its group has been killed;
+    /// [`ChildError::NotExecutable`] when the exec failed.
+    pub fn wait(self, limits: &Limits<'_>) -> Result<Exit, ChildError> {
+        self.wait_with(limits, |_| Ok(()), SLICE)
+    }
+
+    /// As [`Child::wait`], calling `tick` at least every `slice` while the child runs; an error from
+    /// `tick` kills the child and is handed back.
+    ///
+    /// # Errors
+    /// As [`Child::wait`], and whatever `tick` returns.
+    pub fn wait_with(
+        mut self,
+        limits: &Limits<'_>,
+        mut tick: impl FnMut(i32) -> Result<(), ChildError>,
+        slice: Duration,
+    ) -> Result<Exit, ChildError> {
+        self.start()?;
+        let started = self.started.unwrap_or_else(Instant::now);
+        let pid_fd = self.pid_fd()?;
+        self.check_exec()?;
+        loop {
+            if limits.interrupt.load(Ordering::Relaxed) {
+                return Err(ChildError::Interrupted);
+            }
+            let mut patience = slice;
+            if let Some(limit) = limits.timeout {
+                let left = limit.saturating_sub(started.elapsed());
+                if left.is_zero() {
+                    return Err(ChildError::TimedOut { path: self.path.clone(), limit });
+                }
+                patience = patience.min(left);
+            }
+            if self.poll_once(&pid_fd, patience)? {
+                break;
+            }
+            tick(self.pid)?;
+        }
+        tick(self.pid)?;
+        self.reap(started)
+    }
+
+    /// Takes what the child has written so far, so that it need not wait for a reader.
+    pub fn drain(&mut self) {
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            while stream.drain() {}
+        }
+    }
+
+    /// When it was let go; `None` while it is held.
+    pub fn started(&self) -> Option<Instant> {
+        self.started
+    }
+
+    fn pid_fd(&self) -> Result<OwnedFd, ChildError> {
+        // SAFETY: pidfd_open takes two integers and returns a new descriptor or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
+        if fd < 0 {
+            return Err(system("watch the child (pidfd_open, Linux 5.3 or newer)")(Errno::last()));
+        }
+        // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    }
+
+    /// Sleeps until something happens; true when the child has ended.
+    fn poll_once(&mut self, pid_fd: &OwnedFd, patience: Duration) -> Result<bool, ChildError> {
+        let mut fds = vec![PollFd::new(pid_fd.as_fd(), PollFlags::POLLIN)];
+        for file in [&self.stdout.file, &self.stderr.file].into_iter().flatten() {
+            fds.push(PollFd::new(file.as_fd(), PollFlags::POLLIN));
+        }
+        // Rounded up: a patience below a millisecond must not become a busy loop.
+        let millis = patience.as_micros().div_ceil(1000).clamp(1, 60_000) as u16;
+        match poll(&mut fds, PollTimeout::from(millis)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => return Err(system("wait for the child")(e)),
+        }
+        let happened = |fd: &PollFd<'_>| fd.any().unwrap_or(false);
+        let ended = happened(&fds[0]);
+        let mut ready = fds[1..].iter().map(happened).collect::<Vec<_>>().into_iter();
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            if stream.file.is_some() && ready.next().unwrap_or(false) {
+                stream.drain();
+            }
+        }
+        Ok(ended)
+    }
+
+    fn reap(mut self, started: Instant) -> Result<Exit, ChildError> {
+        let wall_ns = started.elapsed().as_nanos() as u64;
+        let left_behind = self.run.left_behind();
+        // Before the wait, while the number is still ours.
+        kill_group(self.pid);
+        // Nothing of this is left once it has been collected.
+        let run_queue_ns = schedule_ns(self.pid).map(|[_, waited]| waited);
+        let mut status = 0;
+        // SAFETY: an all-zero rusage is valid, wait4 fills it.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both pointers are to locals that outlive the call.
+        let got = unsafe { libc::wait4(self.pid, &mut status, 0, &mut usage) };
+        if got != self.pid {
+            return Err(system("collect the child's end")(Errno::last()));
+        }
+        self.reaped = true;
+        self.run.end_orphans();
+        // What is in the pipes now, not until they close: a daemon may hold them open for ever.
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            while stream.drain() {}
+        }
+        let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+        let status = if libc::WIFSIGNALED(status) {
+            Status::Signal(libc::WTERMSIG(status))
+        } else {
+            Status::Code(libc::WEXITSTATUS(status))
+        };
+        Ok(Exit {
+            wall_ns,
+            user_ns: ns(usage.ru_utime),
+            system_ns: ns(usage.ru_stime),
+            peak_memory_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
+            page_faults: u64::try_from(usage.ru_minflt.saturating_add(usage.ru_majflt))
+                .unwrap_or(0),
+            off_processor: OffProcessor {
+                run_queue_ns,
+                voluntary_switches: u64::try_from(usage.ru_nvcsw).unwrap_or(0),
+                involuntary_switches: u64::try_from(usage.ru_nivcsw).unwrap_or(0),
+            },
+            status,
+            stdout: self.stdout.finish(),
+            stderr: self.stderr.finish(),
+            left_behind,
+        })
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.reaped {
+            return;
+        }
+        kill_group(self.pid);
+        // SAFETY: plain integers and a null pointer; the child is dying, so this ends.
+        unsafe {
+            libc::kill(self.pid, libc::SIGKILL);
+            while libc::waitpid(self.pid, std::ptr::null_mut(), 0) < 0
+                && Errno::last() == Errno::EINTR
+            {}
+        }
+        self.run.end_orphans();
+    }
+}
+
+/// Nanoseconds that the first thread of a process was on the processor, and in which it could have run and
+/// did not; `None` where the kernel does not say.
+pub fn schedule_ns(pid: libc::pid_t) -> Option<[u64; 2]> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
+    Some([numbers.next()?, numbers.next()?])
+}
+
+fn kill_group(pid: libc::pid_t) {
+    // SAFETY: plain integers; the group is the child's own, never ours.
+    unsafe { libc::killpg(pid, libc::SIGKILL) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static NEVER: AtomicBool = AtomicBool::new(false);
+
+    fn limits(timeout: Option<Duration>) -> Limits<'static> {
+        Limits { timeout, interrupt: &NEVER }
+    }
+
+    fn shell(script: &str) -> Launch {
+        Launch {
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), script.into()],
+            environment_padding_bytes: 0,
+            cpu: None,
+            streams: Streams::Captured,
+        }
+    }
+
+    #[test]
+    fn reports_status_output_and_times() {
+        let exit = Child::hold(&shell("echo out; echo err >&2; exit 3"))
+            .and_then(|c| c.wait(&limits(None)))
+            .unwrap();
+        assert_eq!(exit.status, Status::Code(3));
+        assert_eq!(exit.stdout.tail, "out\n");
+        assert_eq!(exit.stderr.tail, "err\n");
+        assert!(exit.wall_ns > 0);
+        let told = std::path::Path::new("/proc/self/schedstat").exists();
+        assert_eq!(exit.off_processor.run_queue_ns.is_some(), told);
+    }
+
+    #[test]
+    fn a_signal_is_told_from_an_exit_code() {
+        let exit =
+            Child::hold(&shell("kill -SEGV $$")).and_then(|c| c.wait(&limits(None))).unwrap();
+        assert_eq!(exit.status, Status::Signal(libc::SIGSEGV));
+        assert_eq!(exit.status.to_string(), "killed by SIGSEGV");
+    }
+
+    #[test]
+    fn a_limit_kills_the_whole_group() {
+        let child = Child::hold(&shell("sleep 1000 & echo $!; wait")).unwrap();
+        let group = child.pid();
+        let error = child.wait(&limits(Some(Duration::from_millis(200)))).unwrap_err();
+        assert!(matches!(error, ChildError::TimedOut { .. }), "{error}");
+        // Signal 0 asks whether anybody is left in the group; zombies of init may take a moment.
+        let gone = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            // SAFETY: plain integers.
+            unsafe { libc::killpg(group, 0) != 0 }
+        });
+        assert!(gone, "the sleeper outlived its killed parent");
+    }
+
+    #[test]
+    fn a_child_that_leaves_a_helper_behind_does_not_hang_us() {
+        let exit = Child::hold(&shell("sleep 1000 & exit 0")).and_then(|c| c.wait(&limits(None)));
+        assert!(exit.unwrap().status.success());
+    }
+
+    #[test]
+    fn an_interrupt_stops_the_wait() {
+        let stop = AtomicBool::new(true);
+        let limits = Limits { timeout: None, interrupt: &stop };
+        let error = Child::hold(&shell("sleep 1000")).and_then(|c| c.wait(&limits)).unwrap_err();
+        assert!(matches!(error, ChildError::Interrupted));
+    }
+
+    #[test]
+    fn what_cannot_run_says_why() {
+        let launch = |p: &str| Launch { program: p.into(), ..shell("") };
+        let run =
+            |p: &str| Child::hold(&launch(p)).and_then(|c| c.wait(&limits(None))).unwrap_err();
+        assert!(matches!(run("/no/such/program"), ChildError::NotFound(_)));
+        assert!(run("/etc/passwd").to_string().contains("executable?"));
+    }
+
+    #[test]
+    fn equal_output_has_equal_digests_and_padding_reaches_the_child() {
+        let run = |script: &str, padding| {
+            let launch = Launch { environment_padding_bytes: padding, ..shell(script) };
+            Child::hold(&launch).and_then(|c| c.wait(&limits(None))).unwrap().stdout
+        };
+        assert_eq!(run("echo a", 0).digest, run("echo a", 64).digest);
+        assert_ne!(run("echo a", 0).digest, run("echo b", 0).digest);
+        assert_eq!(run("printf %s ${#STALLSCOPE_PADDING}", 64).tail, "64");
+    }
+
+    #[test]
+    fn large_output_is_digested_not_kept() {
+        let out = Child::hold(&shell("head -c 3000000 /dev/zero"))
+            .and_then(|c| c.wait(&limits(None)))
+            .unwrap()
+            .stdout;
+        assert_eq!(out.bytes, 3_000_000);
+        assert!(out.tail.len() <= output::KEPT_BYTES);
+    }
+}

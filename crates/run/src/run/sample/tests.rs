@@ -1,0 +1,245 @@
+//! Both engines on real programs. Structure only: where a sample falls is up to the machine.
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::run::child::{Status, Streams};
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+const BUSY: &str = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+
+fn limits(timeout: Option<Duration>) -> Limits<'static> {
+    Limits { timeout, interrupt: &NEVER }
+}
+
+fn shell(script: &str) -> Launch {
+    Launch {
+        program: "/bin/sh".into(),
+        args: vec!["-c".into(), script.into()],
+        environment_padding_bytes: 0,
+        cpu: None,
+        streams: Streams::Captured,
+    }
+}
+
+fn with(engine: EngineChoice) -> SampleSettings {
+    SampleSettings { engine, ..SampleSettings::default() }
+}
+
+/// A run without its thousands of addresses.
+fn brief(run: &SampleRun) -> String {
+    let objects: Vec<_> = run.samples.iter().map(|o| (&o.path, o.total())).collect();
+    let (total, unmapped) = (run.total, run.unmapped);
+    format!("{}: {objects:?}, total {total}, unmapped {unmapped}, {:?}", run.engine, run.notes)
+}
+
+/// Runs `check` on each engine that works here, and says so where one does not.
+fn on_each_engine(check: impl Fn(&SampleSettings)) {
+    for engine in [EngineChoice::PerfClock, EngineChoice::Ptrace] {
+        match sample(&shell("exit 0"), &with(engine), &limits(None)) {
+            Err(SampleError::Unavailable { engine, cause }) => {
+                let mut err = std::io::stderr();
+                let _ = std::io::Write::write_fmt(
+                    &mut err,
+                    format_args!("SKIPPED: {engine} does not work here: {cause}\n"),
+                );
+            }
+            other => {
+                other.unwrap();
+                check(&with(engine));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_busy_shell_is_found_in_the_shell() {
+    on_each_engine(|settings| {
+        let run = sample(&shell(BUSY), settings, &limits(None)).unwrap();
+        assert!(run.exit.status.success());
+        let main = run.samples.iter().find(|o| o.is_main_program);
+        let main = main.map_or(0, ObjectSamples::total);
+        // The rest is in its library for numbers and texts.
+        assert!(main * 4 > run.total, "{}", brief(&run));
+        let counted: u64 = run.samples.iter().map(ObjectSamples::total).sum();
+        assert_eq!(run.total, counted + run.unmapped);
+        // A few may fall between an exec and the news of it.
+        assert!(run.unmapped * 20 <= run.total, "{}", brief(&run));
+    });
+}
+
+#[test]
+fn system_calls_are_counted_to_the_last_one_also_those_of_children() {
+    let calls = |script: &str| {
+        let counted = count_system_calls(&shell(script), &limits(None))?;
+        assert!(counted.all);
+        Ok(counted.count)
+    };
+    // Each byte is a read and a write.
+    let copying =
+        |bytes: u32| format!("dd if=/dev/zero of=/dev/null bs=1 count={bytes} 2>/dev/null");
+    let few = match calls(&format!("exec {}", copying(1000))) {
+        Err(SampleError::Unavailable { .. }) => return,
+        few => few.unwrap(),
+    };
+    let many = calls(&format!("exec {}", copying(3000))).unwrap();
+    assert_eq!(many - few, 4000);
+    let of_children = calls(&format!("{0}; {0}; exit 0", copying(1000))).unwrap();
+    assert!((4000..3 * few).contains(&of_children), "{few} {of_children}");
+}
+
+#[test]
+fn system_calls_of_a_run_without_end_are_counted_to_the_time_limit() {
+    let endless = shell("exec dd if=/dev/zero of=/dev/null bs=1 2>/dev/null");
+    match count_system_calls(&endless, &limits(Some(Duration::from_millis(300)))) {
+        Err(SampleError::Unavailable { .. }) => {}
+        counted => {
+            let SystemCalls { count, all } = counted.unwrap();
+            assert!(count > 100 && !all, "{count}");
+        }
+    }
+}
+
+#[test]
+fn hits_lie_within_their_file() {
+    on_each_engine(|settings| {
+        let run = sample(&shell(BUSY), settings, &limits(None)).unwrap();
+        for object in run.samples.iter().filter(|o| o.path.is_absolute()) {
+            let bytes = std::fs::metadata(&object.path).unwrap().len();
+            assert!(object.hits.keys().all(|at| at.0 < bytes), "{object:?}");
+        }
+    });
+}
+
+#[test]
+fn children_are_sampled_under_their_own_program() {
+    on_each_engine(|settings| {
+        let script = "awk 'BEGIN { while (i < 3000000) i++ }'; exit 4";
+        let run = sample(&shell(script), settings, &limits(None)).unwrap();
+        assert_eq!(run.exit.status, Status::Code(4));
+        let is_awk = |o: &ObjectSamples| o.path.to_string_lossy().contains("awk");
+        let awk: u64 = run.samples.iter().filter(|o| is_awk(o)).map(|o| o.total()).sum();
+        assert!(awk * 4 > run.total, "{}", brief(&run));
+        assert!(run.samples.iter().all(|o| !(is_awk(o) && o.is_main_program)));
+    });
+}
+
+#[test]
+fn signals_reach_the_program_and_stops_are_stops() {
+    on_each_engine(|settings| {
+        let script = "trap 'exit 7' USR1; (kill -STOP $$; sleep 0.1; kill -CONT $$; kill -USR1 $$) & \
+                      while :; do :; done";
+        let run = sample(&shell(script), settings, &limits(None)).unwrap();
+        assert_eq!(run.exit.status, Status::Code(7));
+        assert!(run.exit.wall_ns >= 100_000_000);
+        let killed = sample(&shell("kill -SEGV $$"), settings, &limits(None)).unwrap();
+        assert_eq!(killed.exit.status, Status::Signal(libc::SIGSEGV));
+    });
+}
+
+#[test]
+fn limits_hold_and_leave_nothing_behind() {
+    on_each_engine(|settings| {
+        let begun = Instant::now();
+        let script = "while :; do :; done & while :; do :; done";
+        let limit = Some(Duration::from_millis(150));
+        let error = sample(&shell(script), settings, &limits(limit)).unwrap_err();
+        assert!(matches!(error, SampleError::Child(ChildError::TimedOut { .. })), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(2));
+    });
+}
+
+#[test]
+fn a_program_that_cannot_run_is_an_error_of_the_child() {
+    on_each_engine(|settings| {
+        let launch = Launch { program: "/no/such/program".into(), ..shell("") };
+        let error = sample(&launch, settings, &limits(None)).unwrap_err();
+        assert!(matches!(error, SampleError::Child(ChildError::NotFound(_))), "{error}");
+    });
+}
+
+/// Processor time of this thread.
+fn own_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a local that outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Does nothing when run with the other tests; `threads_are_followed` runs it by name.
+#[test]
+fn helper_that_spins_in_threads() {
+    if std::env::args().all(|arg| arg != "--exact") {
+        return;
+    }
+    // By processor time: by the clock on the wall, a busy machine would leave little to sample. Not
+    // long, because a thread that is stopped every millisecond gets on slowly there.
+    let spin = || {
+        while own_cpu_time() < Duration::from_millis(100) {
+            (0..1000).for_each(|_| std::hint::spin_loop());
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(spin);
+        }
+    });
+}
+
+#[test]
+fn threads_are_followed() {
+    on_each_engine(|settings| {
+        let helper = "run::sample::tests::helper_that_spins_in_threads";
+        let launch = Launch {
+            program: std::env::current_exe().unwrap(),
+            args: vec!["--exact".into(), helper.into()],
+            ..shell("")
+        };
+        let run = sample(&launch, settings, &limits(None)).unwrap();
+        assert!(run.exit.status.success(), "{}", brief(&run));
+        // The kernel's clock goes with processor time, of which the threads have 0.3 s. Ptrace looks as
+        // often as it gets to run, and its samples of threads that wait are counted apart.
+        let least = if run.engine == Engine::PerfClock { 500 } else { 10 };
+        assert!(run.total > least, "{}", brief(&run));
+        // A limit in a threaded program must not hang on its threads.
+        let limit = limits(Some(Duration::from_millis(40)));
+        assert!(sample(&launch, settings, &limit).is_err());
+    });
+}
+
+#[test]
+fn a_period_that_is_too_short_is_raised_and_said() {
+    let settings = SampleSettings { period_ns: 1, ..SampleSettings::default() };
+    match sample(&shell("exit 0"), &settings, &limits(None)) {
+        Ok(run) => {
+            assert!(run.period_ns >= cost::least_period_ns());
+            assert!(run.notes.iter().any(|n| n.contains("more often")), "{}", brief(&run));
+        }
+        Err(error) => assert!(matches!(error, SampleError::NoEngine { .. }), "{error}"),
+    }
+}
+
+#[test]
+fn a_run_is_json_without_its_exit() {
+    let run = SampleRun {
+        engine: Engine::PerfClock,
+        period_ns: 100_000,
+        samples: vec![ObjectSamples {
+            path: "/bin/x".into(),
+            is_main_program: true,
+            hits: BTreeMap::from([(FileOffset(4096), 3)]),
+        }],
+        total: 3,
+        lost: 0,
+        unmapped: 0,
+        kernel: 0,
+        exit: Child::hold(&shell("exit 0")).and_then(|c| c.wait(&limits(None))).unwrap(),
+        notes: vec![],
+    };
+    let json = serde_json::to_value(&run).unwrap();
+    assert_eq!(json["engine"], "perf_clock");
+    assert_eq!(json["samples"][0]["hits"]["4096"], 3);
+    assert!(json.get("exit").is_none());
+}

@@ -1,0 +1,438 @@
+//! The `ptrace` and `waitid` calls that sampling and following need, each as a safe function.
+//!
+//! All must be called from the thread that attached.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use nix::errno::Errno;
+
+use crate::model::Avma;
+
+/// What a look at a thread without waiting found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It runs, or waits in the kernel.
+    Running,
+    /// It stopped with this signal and this event (0 for a signal that is being delivered).
+    Stopped {
+        /// `SIGTRAP` for events.
+        signal: i32,
+        /// A `PTRACE_EVENT_` number, or 0.
+        event: i32,
+    },
+    /// It has ended and been collected, or is not ours (any more).
+    Gone,
+}
+
+fn request(what: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
+    // SAFETY: none of the requests made through here reads or writes our memory.
+    let result = unsafe { libc::ptrace(what, tid, 0_usize, data) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Attaches without stopping, with these `PTRACE_O_` options.
+pub fn seize(pid: i32, options: libc::c_int) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, pid, options as usize)
+}
+
+/// Asks a seized thread to stop; it does so soon, not at once.
+pub fn interrupt(tid: i32) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, tid, 0)
+}
+
+/// Lets a stopped thread run on, delivering `signal` unless it is 0.
+pub fn resume(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, tid, signal as usize)
+}
+
+/// As [`resume`], until the thread next enters or leaves the kernel by a system call.
+pub fn resume_to_system_call(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, tid, signal as usize)
+}
+
+/// As [`resume`], for one instruction.
+pub fn step(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SINGLESTEP, tid, signal as usize)
+}
+
+/// As [`resume`], to the next taken branch where the processor lets the kernel ask for that; else
+/// for one instruction, and no error says so.
+#[cfg(target_arch = "x86_64")]
+pub fn step_branch(tid: i32) -> io::Result<()> {
+    const PTRACE_SINGLEBLOCK: libc::c_uint = 33;
+    request(PTRACE_SINGLEBLOCK, tid, 0)
+}
+
+/// Leaves a thread stopped, as the job control that stopped it wants, until it is continued.
+pub fn listen(tid: i32) -> io::Result<()> {
+    request(libc::PTRACE_LISTEN, tid, 0)
+}
+
+/// Lets a stopped thread go for good, delivering `signal` unless it is 0.
+pub fn detach(tid: i32, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, tid, signal as usize)
+}
+
+/// The number that comes with an event: the new thread, or the former one.
+pub fn event_message(tid: i32) -> io::Result<i32> {
+    let mut message: libc::c_ulong = 0;
+    // SAFETY: the kernel writes one word to a local that outlives the call.
+    let result = unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, 0_usize, &raw mut message) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    i32::try_from(message).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))
+}
+
+/// Where a stopped thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The instruction that it executes next.
+    pub address: Avma,
+    /// Whether it was inside a system call; `false` where the processor's registers do not tell.
+    pub in_kernel: bool,
+}
+
+/// Where a stopped thread is.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub fn position(tid: i32) -> io::Result<Position> {
+    const NT_PRSTATUS: usize = 1;
+    let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
+    let mut window = libc::iovec {
+        iov_base: registers.as_mut_ptr().cast(),
+        iov_len: size_of::<libc::user_regs_struct>(),
+    };
+    // SAFETY: the kernel writes at most `iov_len` bytes to a local that outlives the call.
+    let result = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut window) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: plain integers, all of which were zero before the kernel filled them.
+    let registers = unsafe { registers.assume_init() };
+    #[cfg(target_arch = "x86_64")]
+    let position = Position {
+        address: Avma(registers.rip),
+        // The number of the system call; -1 when an interrupt brought it into the kernel.
+        in_kernel: registers.orig_rax.cast_signed() >= 0,
+    };
+    #[cfg(target_arch = "aarch64")]
+    let position = Position { address: Avma(registers.pc), in_kernel: false };
+    Ok(position)
+}
+
+/// Not on this processor.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn position(_tid: i32) -> io::Result<Position> {
+    Err(io::Error::from_raw_os_error(libc::ENOSYS))
+}
+
+/// Looks at a thread without waiting. The end of the child itself must stay visible to
+/// [`crate::run::child::Child`], which collects it: pass `collect_end` false for it.
+pub fn look(tid: i32, collect_end: bool) -> State {
+    let Ok(id) = libc::id_t::try_from(tid) else {
+        return State::Gone;
+    };
+    let ends = if collect_end { libc::WEXITED } else { 0 };
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL | ends;
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the kernel writes one siginfo to a local that outlives the call.
+    let result = unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) };
+    if result < 0 {
+        // ECHILD: gone, or never ours. EINTR does not happen with WNOHANG.
+        return State::Gone;
+    }
+    // SAFETY: plain integers, all zero unless the kernel filled them, which says nothing happened.
+    let (pid, code, status) = unsafe {
+        let info = info.assume_init();
+        (info.si_pid(), info.si_code, info.si_status())
+    };
+    match code {
+        _ if pid == 0 => State::Running,
+        libc::CLD_TRAPPED | libc::CLD_STOPPED => {
+            State::Stopped { signal: status & 0xff, event: status >> 8 }
+        }
+        _ => State::Gone,
+    }
+}
+
+/// What has happened to any thread that this thread of ours traces or has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// No thread has stopped or ended.
+    None,
+    /// A thread waits to be resumed.
+    Stopped {
+        /// Which.
+        tid: i32,
+        /// `SIGTRAP` for events.
+        signal: i32,
+        /// A `PTRACE_EVENT_` number, or 0.
+        event: i32,
+    },
+    /// A thread has ended and been collected.
+    Gone {
+        /// Which.
+        tid: i32,
+    },
+    /// The process has ended with all its threads, and can be collected.
+    Ended,
+}
+
+/// Looks for news without waiting. The end of `leader` is left to be collected.
+pub fn news(leader: i32) -> News {
+    // Without `__WNOTHREAD` we would take away what other threads of ours wait for.
+    let options = libc::WSTOPPED
+        | libc::WEXITED
+        | libc::WNOHANG
+        | libc::WNOWAIT
+        | libc::__WALL
+        | libc::__WNOTHREAD;
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the kernel writes one siginfo to a local that outlives the call.
+    let result = unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) };
+    if result < 0 {
+        return News::Ended;
+    }
+    // SAFETY: plain integers, all zero unless the kernel filled them, which says nothing happened.
+    let (tid, code) = unsafe {
+        let info = info.assume_init();
+        (info.si_pid(), info.si_code)
+    };
+    match (tid, code) {
+        (0, _) => News::None,
+        (_, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) if tid == leader => News::Ended,
+        _ => match look(tid, true) {
+            State::Running => News::None,
+            State::Stopped { signal, event } => News::Stopped { tid, signal, event },
+            State::Gone => News::Gone { tid },
+        },
+    }
+}
+
+/// Sleeps until this thread stops or ends, without taking the news away.
+pub fn await_stop(tid: i32) {
+    let Ok(id) = libc::id_t::try_from(tid) else { return };
+    let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WALL;
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the kernel writes one siginfo to a local that outlives the call.
+    unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) };
+}
+
+/// The general registers of a stopped thread.
+#[cfg(target_arch = "x86_64")]
+pub fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
+    let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
+    // SAFETY: the kernel fills exactly this structure, which outlives the call.
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, 0_usize, registers.as_mut_ptr()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: plain integers, all of which were zero before the kernel filled them.
+    Ok(unsafe { registers.assume_init() })
+}
+
+/// Sets the general registers of a stopped thread.
+#[cfg(target_arch = "x86_64")]
+pub fn set_registers(tid: i32, registers: &libc::user_regs_struct) -> io::Result<()> {
+    // SAFETY: the kernel reads exactly this structure, which outlives the call.
+    let result = unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, 0_usize, &raw const *registers) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The vector and mask registers of a stopped thread, in the standard layout of `XSAVE`; fills
+/// `area` and returns how much of it the kernel wrote.
+#[cfg(target_arch = "x86_64")]
+pub fn extended_state(tid: i32, area: &mut [u8]) -> io::Result<usize> {
+    const NT_X86_XSTATE: usize = 0x202;
+    let mut window = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
+    // SAFETY: the kernel writes at most `iov_len` bytes to a slice that outlives the call.
+    let result =
+        unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut window) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(window.iov_len)
+}
+
+/// The signals that a stopped thread has blocked, one bit each.
+pub fn signal_mask(tid: i32) -> io::Result<u64> {
+    const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
+    let mut mask = 0_u64;
+    // SAFETY: the kernel writes one word to a local that outlives the call.
+    let result = unsafe { libc::ptrace(PTRACE_GETSIGMASK, tid, size_of::<u64>(), &raw mut mask) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(mask) }
+}
+
+/// The bit of `SIGTRAP` among blocked signals.
+const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+
+/// Whether the thread blocks `SIGTRAP`; `false` where the kernel does not say.
+pub fn blocks_traps(tid: i32) -> bool {
+    signal_mask(tid).is_ok_and(|mask| mask & TRAP_BIT != 0)
+}
+
+/// Blocks `SIGTRAP` again in a stopped thread. A trap of ours has unblocked it: the kernel lets no
+/// processor's trap wait.
+pub fn block_traps(tid: i32) -> io::Result<()> {
+    set_signal_mask(tid, signal_mask(tid)? | TRAP_BIT)
+}
+
+/// Has a stopped thread block all signals that it can but `SIGTRAP`, which our steps raise; the signals
+/// that it blocked before.
+pub fn block_all_but_traps(tid: i32) -> io::Result<u64> {
+    let before = signal_mask(tid)?;
+    set_signal_mask(tid, !TRAP_BIT | before)?;
+    Ok(before)
+}
+
+/// Has a stopped thread block these signals and no others.
+pub fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
+    const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
+    // SAFETY: the kernel reads one word from a local that outlives the call.
+    let result = unsafe { libc::ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw const mask) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether `SIGTRAP` is blocked behind a system call that the program makes; `blocked` says whether
+/// it is before. `word` reads the program's memory.
+#[cfg(target_arch = "x86_64")]
+pub fn blocks_traps_behind(
+    before: &libc::user_regs_struct,
+    blocked: bool,
+    word: impl Fn(u64) -> Option<u64>,
+) -> bool {
+    // In the frame that the kernel has put behind the return address of a signal handler.
+    const MASK_IN_FRAME: u64 = 296;
+    let set = |at: u64| word(at).map(|mask| mask & TRAP_BIT != 0);
+    match before.rax.cast_signed() {
+        libc::SYS_rt_sigreturn => set(before.rsp.wrapping_add(MASK_IN_FRAME)).unwrap_or(blocked),
+        libc::SYS_rt_sigprocmask if before.rsi != 0 => {
+            let given = set(before.rsi).unwrap_or(false);
+            match before.rdi as i32 {
+                libc::SIG_BLOCK => blocked || given,
+                libc::SIG_UNBLOCK => blocked && !given,
+                libc::SIG_SETMASK => given,
+                _ => blocked,
+            }
+        }
+        _ => blocked,
+    }
+}
+
+/// The `si_code` of the signal that a thread is stopped by: a `TRAP_` number for a trap of the
+/// processor, `SIGTRAP` for a stop that the kernel made for us.
+pub fn signal_code(tid: i32) -> io::Result<i32> {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the kernel fills exactly this structure, which outlives the call.
+    let result = unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, 0_usize, info.as_mut_ptr()) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: plain integers, all of which were zero before the kernel filled them.
+    Ok(unsafe { info.assume_init() }.si_code)
+}
+
+/// `si_code` of a processor's breakpoint.
+pub const TRAP_HWBKPT: i32 = 4;
+
+/// Whether a thread stopped for a trap that the program asked for or was sent. All others are ours, from
+/// a breakpoint or a step, whatever code they have: a guest's processor sometimes raises them with its
+/// record of the cause (DR6) empty or old, and a breakpoint is then reached once more on the way on.
+#[cfg(target_arch = "x86_64")]
+pub fn is_own_trap(tid: i32) -> bool {
+    let (Ok(code), Ok(registers)) = (signal_code(tid), registers(tid)) else { return false };
+    own_trap(code, registers.eflags, || {
+        Errno::clear();
+        let at = registers.rip.wrapping_sub(1) as usize;
+        // SAFETY: reads a word of the stopped thread, no memory of ours.
+        let word = unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, tid, at, 0_usize) };
+        (Errno::last_raw() == 0).then_some(word as u8)
+    })
+}
+
+/// `behind` reads the byte before the program's next instruction.
+fn own_trap(code: i32, eflags: u64, behind: impl FnOnce() -> Option<u8>) -> bool {
+    const TRAP_BRKPT: i32 = 1;
+    const TRAP_TRACE: i32 = 2;
+    const TRAP_BRANCH: i32 = 3;
+    /// The flag by which a program steps itself; the kernel hides ours.
+    const TRAP_FLAG: u64 = 1 << 8;
+    const INT1: u8 = 0xf1;
+    match code {
+        TRAP_TRACE => eflags & TRAP_FLAG != 0,
+        TRAP_BRKPT => behind() == Some(INT1),
+        // The last is the kernel's stop at the entry of a signal handler, while stepping.
+        TRAP_BRANCH | TRAP_HWBKPT | libc::SIGTRAP => false,
+        // `int3`, or sent.
+        _ => true,
+    }
+}
+
+/// Which of the processor's four breakpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(pub usize);
+
+/// Makes one stopped thread stop before it executes the instruction at `address`, or no longer.
+/// The program's memory is not touched, and no other thread notices.
+#[cfg(target_arch = "x86_64")]
+pub fn set_breakpoint(tid: i32, slot: Slot, address: Option<Avma>) -> io::Result<()> {
+    let register = |index: usize| std::mem::offset_of!(libc::user, u_debugreg) + index * 8;
+    let poke = |index: usize, value: u64| {
+        // SAFETY: changes a debug register of the stopped thread, no memory of ours.
+        let result =
+            unsafe { libc::ptrace(libc::PTRACE_POKEUSER, tid, register(index), value as usize) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    Errno::clear();
+    // SAFETY: reads a debug register of the stopped thread, no memory of ours.
+    let control = unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, tid, register(7), 0_usize) };
+    if control == -1 && Errno::last_raw() != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let enabled = 1_u64 << (2 * slot.0);
+    let others = control.cast_unsigned() & !(0b11 << (2 * slot.0)) & !(0xf << (16 + 4 * slot.0));
+    poke(7, others)?;
+    if let Some(address) = address {
+        poke(slot.0, address.0)?;
+        poke(7, others | enabled)?;
+    }
+    Ok(())
+}
+
+/// As [`set_breakpoint`], at these addresses, two at most, and no others but that of slot 0 and 1.
+#[cfg(target_arch = "x86_64")]
+pub fn set_breakpoints(tid: i32, addresses: &[Avma]) -> io::Result<()> {
+    let mut addresses = addresses.iter().copied();
+    set_breakpoint(tid, Slot(2), addresses.next())?;
+    set_breakpoint(tid, Slot(3), addresses.next())
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::own_trap;
+
+    #[test]
+    fn a_trap_is_the_programs_only_if_the_program_can_have_raised_it() {
+        let int1 = || Some(0xf1);
+        let other = || Some(0x90);
+        // Ours, with the code that the kernel read from a DR6 that says so, or not.
+        for code in [1, 2, 3, 4, 5] {
+            assert!(!own_trap(code, 0x202, other), "{code}");
+        }
+        assert!(!own_trap(1, 0x202, || None));
+        assert!(own_trap(1, 0x202, int1));
+        assert!(own_trap(2, 0x302, other));
+        // int3, kill, sigqueue, a counter's trap.
+        for code in [128, 0, -1, -6, 6] {
+            assert!(own_trap(code, 0x202, other), "{code}");
+        }
+    }
+}

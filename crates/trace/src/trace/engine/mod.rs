@@ -1,0 +1,298 @@
+//! Engines that follow a run instruction by instruction: one trait, one form of events.
+//!
+//! A window is a stretch of one thread's run. What happened in it is told to a [`Sink`] as blocks:
+//! straight runs of instructions, each described once and then named by its number, with the
+//! memory that each execution touched. An instruction cache model needs the blocks alone, a store
+//! buffer model also the accesses; both see the same order in which the program ran.
+//!
+//! All engines agree on these conventions, so that their events can be compared one by one:
+//! - A block ends behind every instruction that may go elsewhere, and where an engine must stop.
+//!   Engines may cut blocks differently; the sequence of instructions is the same.
+//! - A `rep` instruction is one instruction with one access per memory operand, as long as all its
+//!   repetitions together and starting at the lowest byte; zero repetitions touch nothing. Where a
+//!   signal interrupts it, each stretch counts as an instruction of its own.
+//! - A gather or scatter touches its active elements, in the order of the lanes; a masked vector
+//!   access touches its active elements as one access from the first to the last of them (from the
+//!   first byte on for those that compress or expand); with no active element it touches nothing.
+//! - `cmpxchg` and its kin load and store, whether or not the exchange takes place. Instructions of
+//!   the `xsave` family touch 576 bytes, the legacy area and the header.
+//! - What an instruction loads comes before what it stores. Prefetches, `lea`, `nop` and the
+//!   instruction's own bytes are no accesses, nor is what the kernel does in a system call.
+
+#[cfg(target_arch = "x86_64")]
+mod blocks;
+#[cfg(target_arch = "x86_64")]
+mod calls;
+#[cfg(target_arch = "x86_64")]
+mod operands;
+#[cfg(target_arch = "x86_64")]
+mod patched;
+#[cfg(target_arch = "x86_64")]
+mod process;
+#[cfg(target_arch = "x86_64")]
+mod qemu;
+#[cfg(target_arch = "x86_64")]
+mod state;
+#[cfg(target_arch = "x86_64")]
+mod step;
+#[cfg(target_arch = "x86_64")]
+mod target;
+
+#[cfg(target_arch = "x86_64")]
+pub mod translate;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::model::{Avma, Capability, Svma};
+use crate::run::child::{Exit, Launch, Limits};
+pub use crate::run::maps::Mapping;
+#[cfg(target_arch = "x86_64")]
+pub use patched::run_patched;
+
+/// Number of a block within one recording, counted from 0 in the order of description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub u32);
+
+/// One instruction of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockInsn {
+    /// Where it is in the process.
+    pub address: Avma,
+    /// Its length.
+    pub size_bytes: u8,
+}
+
+/// Instructions that ran one behind the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Block {
+    /// In the order of execution; never empty once described.
+    pub insns: Vec<BlockInsn>,
+}
+
+/// Which way an access goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AccessKind {
+    /// Memory was read.
+    Load,
+    /// Memory was written.
+    Store,
+}
+
+/// Memory that one instruction touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MemoryAccess {
+    /// Index of the instruction in its block.
+    pub insn: u32,
+    /// Load or store.
+    pub kind: AccessKind,
+    /// Bytes touched, never 0.
+    pub size_bytes: u32,
+    /// The lowest of them.
+    pub address: Avma,
+}
+
+/// Takes the events of a window, in order.
+pub trait Sink {
+    /// A block that has not been seen before. Code that changes itself gets a new number.
+    fn describe(&mut self, id: BlockId, block: &Block);
+
+    /// Everything told so far is void: the engine found that it cannot follow this window, or that
+    /// what it told was wrong. The same window follows again from its start.
+    fn restart(&mut self);
+
+    /// The block ran, whole, and touched this memory, in order. `accesses` is empty when the
+    /// window was asked for without memory.
+    fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]);
+}
+
+/// Where a window starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the program's own first instruction (behind the dynamic loader).
+    Entry,
+    /// Each time that execution comes to this address of this file; usually a function's start.
+    At {
+        /// Program or library, as the system resolves it; `None` is the launched program.
+        object: Option<PathBuf>,
+        /// The address as stated in that file.
+        svma: Svma,
+    },
+    /// Wherever the first thread is when it has been on the processor for so long.
+    After(Duration),
+}
+
+/// How long a window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// Until the function at the start has returned this many times to where it was called from,
+    /// calls inside calls not counted; everything between the calls belongs to the window.
+    Calls(u64),
+    /// At least this many instructions, to the end of a block.
+    Instructions(u64),
+}
+
+/// The stretch of a run to follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Where it starts.
+    pub start: Start,
+    /// How many arrivals there to let pass first.
+    pub skip: u64,
+    /// How long it is.
+    pub length: Length,
+    /// Whether to report memory accesses.
+    pub memory: bool,
+    /// The longest time from its start to its end, as slow as the engine makes it; the window ends
+    /// there, [`Ended::Short`]. `None`: as long as it takes.
+    pub budget: Option<Duration>,
+}
+
+/// Why a window is shorter than it was to be, in words, when its [`Window::budget`] was used up.
+const OUT_OF_TIME: &str = "its budget of time is used up (--budget)";
+
+/// Why a window ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// At the length asked for.
+    Length,
+    /// Earlier, where the engine could not follow any further; a note says why.
+    Short,
+    /// The thread or its process ended first.
+    Exit,
+    /// The program replaced itself (`exec`).
+    Exec,
+    /// A signal ended the process in the window.
+    Signal(i32),
+}
+
+/// Whether what an engine followed ended as the original did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelfCheck {
+    /// Nothing was compared: the engine follows the original, or a note says why it could not be.
+    NotCompared,
+    /// What was compared, all of it equal.
+    Equal(String),
+    /// What differed.
+    Differs(String),
+}
+
+/// What an engine says of a finished recording.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Id of the engine that ran.
+    pub engine: &'static str,
+    /// Instructions in the window.
+    pub instructions: u64,
+    /// Time in the window, as slow as the engine makes it.
+    pub wall_ns: u64,
+    /// Why the window ended.
+    pub ended: Ended,
+    /// What was mapped executable at the window's end.
+    pub mappings: Vec<Mapping>,
+    /// What came of the engine's check of itself.
+    pub self_check: SelfCheck,
+    /// What the reader must know: a fallback, a suppressed system call, threads not followed.
+    pub notes: Vec<String>,
+    /// How the command itself ended, with its output.
+    pub exit: Exit,
+}
+
+/// A way of following a run.
+pub trait Engine: Sync {
+    /// Stable id: `step`, `translate`, `qemu`.
+    fn id(&self) -> &'static str;
+
+    /// One line: what it does and costs.
+    fn summary(&self) -> &'static str;
+
+    /// Whether it works here, and why not.
+    fn available(&self) -> Capability;
+
+    /// Whether the program runs on a made-up processor, which must be asked for.
+    fn is_emulator(&self) -> bool {
+        false
+    }
+
+    /// Runs the command to its end and follows the window.
+    ///
+    /// # Errors
+    /// When the command cannot be started, the window's start is never reached, or the system
+    /// forbids what the engine needs.
+    fn record(
+        &self,
+        launch: &Launch,
+        window: &Window,
+        limits: Limits<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Recording, EngineError>;
+}
+
+/// All engines, the preferred one first.
+pub static ENGINES: &[&dyn Engine] = &[
+    #[cfg(target_arch = "x86_64")]
+    &translate::Translate,
+    #[cfg(target_arch = "x86_64")]
+    &step::Step,
+    #[cfg(target_arch = "x86_64")]
+    &qemu::Qemu,
+];
+
+/// The engine with this id.
+#[must_use]
+pub fn engine(id: &str) -> Option<&'static dyn Engine> {
+    ENGINES.iter().copied().find(|engine| engine.id() == id)
+}
+
+/// The first engine that works here and runs programs on this processor.
+///
+/// # Errors
+/// [`EngineError::Forbidden`] with why each does not.
+pub fn preferred() -> Result<&'static dyn Engine, EngineError> {
+    let mut causes = Vec::new();
+    for engine in ENGINES.iter().copied().filter(|engine| !engine.is_emulator()) {
+        match engine.available() {
+            Capability::Present => return Ok(engine),
+            Capability::Absent { cause } => causes.push(format!("{}: {cause}", engine.id())),
+        }
+    }
+    Err(EngineError::Forbidden(causes.join("; ")))
+}
+
+/// Code is replaced on x86-64 only.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn run_patched(
+    _launch: &Launch,
+    _patch: &crate::code::x86::Patch,
+    _limits: Limits<'_>,
+) -> Result<Exit, EngineError> {
+    Err(EngineError::Forbidden(
+        "only x86-64 programs can be run with some of their code replaced".into(),
+    ))
+}
+
+/// Why a window could not be followed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The command itself could not be run.
+    #[error(transparent)]
+    Child(#[from] crate::run::child::ChildError),
+    /// The system forbids tracing.
+    #[error("cannot trace: {0}")]
+    Forbidden(String),
+    /// Execution never came to the start of the window.
+    #[error("the window never started: {0}")]
+    NeverStarted(String),
+    /// The program or the system did something that the engine does not support.
+    #[error("{engine} cannot follow this run: {reason}")]
+    Unsupported {
+        /// Id of the engine.
+        engine: &'static str,
+        /// What happened.
+        reason: String,
+    },
+}

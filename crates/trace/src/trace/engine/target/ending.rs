@@ -1,0 +1,94 @@
+//! The end of the watching: every thread let go of, the command's end awaited; or the command killed.
+
+use std::time::{Duration, Instant};
+
+use super::{NAPS, Target};
+use crate::run::child::{ChildError, Exit};
+use crate::run::tracee::{self, News, Slot};
+use crate::trace::engine::EngineError;
+
+/// How long the end of what was killed may take.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
+
+impl Target<'_> {
+    /// Lets everything run on untraced, waits for the end and collects it.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub(in crate::trace::engine) fn finish(&mut self) -> Result<Exit, EngineError> {
+        self.let_go();
+        let limits = self.limits;
+        match self.child.take() {
+            // A thread that was made while we let go of the others, or that would not stop in time,
+            // is let go of when it stops; else it would keep the command from ending.
+            Some(child) => Ok(child.wait_with(&limits, |_| self.let_go_of_stopped(), NAPS.1)?),
+            None => Err(ChildError::Interrupted.into()),
+        }
+    }
+
+    /// Detaches from all threads, which run on.
+    fn let_go(&mut self) {
+        let began = Instant::now();
+        self.awaited = None;
+        self.breakpoint = None;
+        if let Some(tid) = self.held.take() {
+            let signal = std::mem::take(&mut self.undelivered);
+            self.detach(tid, signal);
+        }
+        for (tid, signal) in std::mem::take(&mut self.parked) {
+            self.detach(tid, signal);
+        }
+        for tid in self.threads.keys() {
+            let _ = tracee::interrupt(*tid);
+        }
+        while !self.threads.is_empty() && began.elapsed() < LAST_PATIENCE {
+            match tracee::news(self.pid) {
+                News::None => std::thread::sleep(NAPS.0),
+                News::Ended => return,
+                News::Gone { tid } => drop(self.threads.remove(&tid)),
+                News::Stopped { tid, signal, event } => self.detach_stopped(tid, signal, event),
+            }
+        }
+    }
+
+    fn let_go_of_stopped(&mut self) -> Result<(), ChildError> {
+        while let News::Stopped { tid, signal, event } = tracee::news(self.pid) {
+            self.detach_stopped(tid, signal, event);
+        }
+        Ok(())
+    }
+
+    fn detach_stopped(&mut self, tid: i32, signal: i32, event: i32) {
+        let ours = event != 0 || self.is_ours(tid, signal);
+        self.detach(tid, if ours { 0 } else { signal });
+    }
+
+    fn detach(&mut self, tid: i32, signal: i32) {
+        // All fail only for a thread that was killed meanwhile.
+        let _ = tracee::set_breakpoint(tid, Slot(0), None);
+        let _ = tracee::set_breakpoints(tid, &[]);
+        if tracee::detach(tid, signal).is_ok() {
+            self.threads.remove(&tid);
+        }
+    }
+}
+
+impl Drop for Target<'_> {
+    fn drop(&mut self) {
+        if self.child.is_none() {
+            return;
+        }
+        // SAFETY: plain integers; the group is the child's own, never ours.
+        unsafe { libc::killpg(self.pid, libc::SIGKILL) };
+        let began = Instant::now();
+        while began.elapsed() < LAST_PATIENCE {
+            match tracee::news(self.pid) {
+                News::Ended => return,
+                News::None => std::thread::sleep(NAPS.0),
+                News::Gone { .. } => {}
+                // On its way out it may stop once more.
+                News::Stopped { tid, .. } => drop(tracee::resume(tid, 0)),
+            }
+        }
+    }
+}

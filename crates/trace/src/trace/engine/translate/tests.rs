@@ -1,0 +1,331 @@
+//! Translated against stepped: the same instructions, the same accesses, in the same order.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use object::{Object, ObjectSymbol};
+
+use super::*;
+use crate::model::Svma;
+use crate::run::child::{Child, Output, Status};
+use crate::trace::engine::step::Step;
+use crate::trace::engine::{
+    AccessKind, Block, BlockId, BlockInsn, Ended, Length, MemoryAccess, SelfCheck, Start,
+};
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Address, size, which way.
+type Touched = (u64, u32, AccessKind);
+
+/// All events, one instruction behind the other.
+#[derive(Default)]
+struct Events {
+    blocks: Vec<Block>,
+    insns: Vec<(BlockInsn, Vec<Touched>)>,
+}
+
+impl Sink for Events {
+    fn describe(&mut self, id: BlockId, block: &Block) {
+        assert_eq!(id.0 as usize, self.blocks.len(), "numbers follow each other");
+        assert!(!block.insns.is_empty());
+        self.blocks.push(block.clone());
+    }
+
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
+        let mut rest = accesses;
+        for (n, insn) in (0..).zip(&self.blocks[id.0 as usize].insns) {
+            let own = rest.iter().take_while(|a| a.insn == n).count();
+            let (own, others) = rest.split_at(own);
+            rest = others;
+            let own = own.iter().map(|a| (a.address.0, a.size_bytes, a.kind)).collect();
+            self.insns.push((*insn, own));
+        }
+        assert!(rest.is_empty(), "accesses come in the order of instructions");
+    }
+}
+
+/// Where the programs of these tests are built.
+fn built(source: &str, compiler: &str, flags: &[&str]) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = here.join("../../target/traced");
+    std::fs::create_dir_all(&folder).unwrap();
+    let tag: String = flags.concat().chars().filter(|c| c.is_alphanumeric()).collect();
+    let out = folder.join(format!("{source}-{compiler}-{tag}"));
+    let temporary = tempfile::NamedTempFile::new_in(&folder).unwrap().into_temp_path();
+    let status = Command::new(compiler)
+        .args(["-O2", "-g1", "-o"])
+        .arg(&temporary)
+        .arg(here.join("tests/traced").join(source))
+        .args(flags)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    temporary.persist(&out).unwrap();
+    out
+}
+
+fn symbol(program: &Path, name: &str) -> Svma {
+    let bytes = std::fs::read(program).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    Svma(file.symbols().find(|s| s.name() == Ok(name)).unwrap().address())
+}
+
+fn launch(program: &Path, args: &[&str]) -> Launch {
+    Launch {
+        program: program.into(),
+        args: args.iter().map(Into::into).collect(),
+        environment_padding_bytes: 0,
+        cpu: None,
+        streams: crate::run::child::Streams::Captured,
+    }
+}
+
+/// Lets what this thread starts from now on have the same addresses in every run.
+fn fix_addresses() {
+    // SAFETY: plain integers; concerns this thread and its children alone.
+    unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
+}
+
+fn untraced(launch: &Launch) -> (Status, Output) {
+    let limits = Limits { timeout: None, interrupt: &NEVER };
+    let exit = Child::hold(launch).and_then(|c| c.wait(&limits)).unwrap();
+    (exit.status, exit.stdout)
+}
+
+fn record(launch: &Launch, window: &Window, step: bool) -> (Events, Recording) {
+    let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
+    let mut events = Events::default();
+    let engine: &dyn Engine = if step { &Step } else { &Translate };
+    let recording = engine.record(launch, window, limits, &mut events).unwrap();
+    (events, recording)
+}
+
+/// Records a window translated and stepped, and compares event by event.
+fn same(launch: &Launch, window: &Window) -> (Recording, Recording) {
+    fix_addresses();
+    let native = untraced(launch);
+    let (fast, fast_recording) = record(launch, window, false);
+    let (slow, slow_recording) = record(launch, window, true);
+    for (n, (a, b)) in fast.insns.iter().zip(&slow.insns).enumerate() {
+        assert_eq!(a, b, "event {n} of {}: translated left, stepped right", fast.insns.len());
+    }
+    assert_eq!(fast.insns.len(), slow.insns.len());
+    assert_eq!(fast_recording.engine, "translate", "{:?}", fast_recording.notes);
+    for recording in [&fast_recording, &slow_recording] {
+        assert_eq!(recording.instructions, fast.insns.len() as u64);
+        assert_eq!((recording.exit.status, &recording.exit.stdout), (native.0, &native.1));
+    }
+    assert!(
+        matches!(fast_recording.self_check, SelfCheck::Equal(_)),
+        "{:?}",
+        fast_recording.self_check
+    );
+    (fast_recording, slow_recording)
+}
+
+fn at(program: &Path, name: &str, skip: u64, length: Length) -> Window {
+    let start = Start::At { object: None, svma: symbol(program, name) };
+    Window { start, skip, length, memory: true, budget: None }
+}
+
+#[test]
+fn a_window_of_calls() {
+    let program = built("integer.c", "gcc", &[]);
+    for (skip, calls) in [(0, 1), (1, 2)] {
+        let window = at(&program, "window", skip, Length::Calls(calls));
+        let (fast, _) = same(&launch(&program, &[]), &window);
+        assert_eq!(fast.ended, Ended::Length);
+    }
+}
+
+#[test]
+fn a_window_of_instructions_and_one_from_the_entry() {
+    let program = built("integer.c", "gcc", &["-static"]);
+    let window = at(&program, "window", 0, Length::Instructions(5000));
+    assert!(same(&launch(&program, &[]), &window).0.instructions >= 5000);
+    let length = Length::Instructions(3000);
+    let window = Window { start: Start::Entry, skip: 0, length, memory: true, budget: None };
+    same(&launch(&program, &[]), &window);
+}
+
+#[test]
+fn a_window_that_starts_in_the_midst_of_a_run() {
+    let count = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo $i";
+    let busy = launch(Path::new("/bin/sh"), &["-c", count]);
+    let after = |ms| Window {
+        start: Start::After(Duration::from_millis(ms)),
+        skip: 0,
+        length: Length::Instructions(100_000),
+        memory: true,
+        budget: None,
+    };
+    let (events, recording) = record(&busy, &after(5), false);
+    assert_eq!(recording.ended, Ended::Length, "{:?}", recording.notes);
+    assert!(events.insns.len() >= 100_000);
+    assert_eq!(recording.exit.status, Status::Code(0));
+    // No run takes so long: it ends as it is, and that is said.
+    let program = built("integer.c", "gcc", &[]);
+    let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
+    let error = Translate
+        .record(&launch(&program, &[]), &after(600_000), limits, &mut Events::default())
+        .unwrap_err();
+    assert!(matches!(error, EngineError::NeverStarted(_)), "{error}");
+}
+
+/// Wherever the window ends, the registers of the program are told from those that a block borrows.
+#[test]
+fn windows_of_many_lengths() {
+    fix_addresses();
+    let program = built("integer.c", "gcc", &["-static"]);
+    for instructions in (2000..2400).step_by(17) {
+        let window = at(&program, "window", 0, Length::Instructions(instructions));
+        let (_, recording) = record(&launch(&program, &[]), &window, false);
+        assert_eq!(recording.engine, "translate", "{:?}", recording.notes);
+        assert!(matches!(recording.self_check, SelfCheck::Equal(_)), "{:?}", recording.self_check);
+    }
+}
+
+#[test]
+fn position_dependent_code_by_clang() {
+    for flags in [&["-no-pie", "-fno-pie"][..], &["-O0"], &["-O3", "-march=native"]] {
+        let program = built("integer.c", "clang-16", flags);
+        same(&launch(&program, &[]), &at(&program, "window", 0, Length::Calls(1)));
+    }
+}
+
+#[test]
+fn vectors_of_every_width() {
+    let program = built("vectors.c", "gcc", &[]);
+    same(&launch(&program, &[]), &at(&program, "window", 0, Length::Calls(1)));
+}
+
+#[test]
+fn exceptions() {
+    let program = built("exceptions.cc", "g++", &[]);
+    same(&launch(&program, &[]), &at(&program, "window", 0, Length::Calls(2)));
+}
+
+#[test]
+fn signals_and_jumps_out_of_their_handlers() {
+    let program = built("signals.c", "gcc", &[]);
+    same(&launch(&program, &[]), &at(&program, "window", 0, Length::Calls(1)));
+}
+
+#[test]
+fn code_made_at_run_time() {
+    let program = built("jit.c", "gcc", &[]);
+    let window = at(&program, "window", 0, Length::Calls(1));
+    let (recording, _) = same(&launch(&program, &[]), &window);
+    assert!(recording.notes.iter().any(|n| n.contains("changed its code")));
+}
+
+#[test]
+fn system_calls_have_their_effects_once() {
+    fix_addresses();
+    let program = built("system.c", "gcc", &[]);
+    let file = program.to_str().unwrap();
+    let window = at(&program, "window", 0, Length::Calls(1));
+    let native = untraced(&launch(&program, &[file]));
+    let (_, recording) = record(&launch(&program, &[file]), &window, false);
+    assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    assert_eq!(recording.engine, "translate", "{:?}", recording.notes);
+    assert!(matches!(recording.self_check, SelfCheck::Equal(_)), "{:?}", recording.self_check);
+}
+
+#[test]
+fn other_threads_and_their_sockets_go_on() {
+    let program = built("threads.c", "gcc", &["-pthread"]);
+    let window = at(&program, "window", 1, Length::Calls(1));
+    let native = untraced(&launch(&program, &[]));
+    let (events, recording) = record(&launch(&program, &[]), &window, false);
+    assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    assert_eq!(recording.engine, "translate", "{:?}", recording.notes);
+    assert!(matches!(recording.self_check, SelfCheck::Equal(_)), "{:?}", recording.self_check);
+    assert!(events.insns.len() > 3000 * 4);
+}
+
+#[test]
+fn a_window_that_does_not_return() {
+    let program = built("ends.c", "gcc", &["-pthread"]);
+    let window = at(&program, "window", 0, Length::Calls(1));
+    for (how, ended, engine) in [
+        ("crash", Ended::Signal(libc::SIGSEGV), "translate"),
+        ("exit", Ended::Exit, "translate"),
+        ("pipe", Ended::Length, "step"),
+    ] {
+        let native = untraced(&launch(&program, &[how]));
+        let (events, recording) = record(&launch(&program, &[how]), &window, false);
+        assert_eq!(recording.ended, ended, "{how}: {:?}", recording.notes);
+        assert_eq!(recording.engine, engine, "{how}: {:?}", recording.notes);
+        assert_eq!((recording.exit.status, recording.exit.stdout), native, "{how}");
+        assert_eq!(recording.instructions, events.insns.len() as u64, "{how}");
+        if engine == "step" {
+            assert!(recording.notes[0].contains("reads from a pipe"), "{:?}", recording.notes);
+        } else {
+            assert!(
+                matches!(recording.self_check, SelfCheck::Equal(_)),
+                "{:?}",
+                recording.self_check
+            );
+        }
+    }
+}
+
+/// What waits for another thread is followed to where that begins, not through the waiting.
+#[test]
+fn a_window_ends_where_waiting_begins() {
+    let program = built("ends.c", "gcc", &["-pthread"]);
+    let launch = launch(&program, &["yield"]);
+    let native = untraced(&launch);
+    for length in [Length::Calls(1), Length::Instructions(10_000_000)] {
+        let (events, recording) = record(&launch, &at(&program, "window", 0, length), false);
+        assert_eq!((recording.ended, recording.engine), (Ended::Short, "translate"));
+        assert_eq!(recording.instructions, events.insns.len() as u64);
+        // 300 turns of the waiting loop are as long as three times the work before it.
+        assert!(
+            (100_000..1_200_000).contains(&recording.instructions),
+            "{}",
+            recording.instructions
+        );
+        assert!(matches!(recording.self_check, SelfCheck::Equal(_)), "{:?}", recording.self_check);
+        let said = recording.notes.join("; ");
+        assert!(said.contains("ends early") && said.contains("waits for its other"), "{said}");
+        assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    }
+}
+
+#[test]
+fn signals_that_come_while_copies_are_made_wait_for_the_original() {
+    let launch = launch(Path::new("/bin/sleep"), &["1000"]);
+    let limits = Limits { timeout: None, interrupt: &NEVER };
+    let mut target = target::Target::start(&launch, limits).unwrap();
+    let tid = target.run_to(&Start::Entry, 0).unwrap();
+    let mut original = crate::trace::engine::process::Process::borrowed_for_calls(tid).unwrap();
+    let signals = |pid: i32, field: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    let blocked = signals(original.pid, "SigBlk:");
+    for signal in [libc::SIGUSR1, libc::SIGRTMIN(), libc::SIGRTMIN() + 1] {
+        // SAFETY: plain integers; the process is ours.
+        assert_eq!(unsafe { libc::kill(original.pid, signal) }, 0);
+    }
+    let sent = signals(original.pid, "ShdPnd:");
+    assert_eq!(sent.count_ones(), 3);
+    for _ in 0..2 {
+        let copy = original.fork().unwrap();
+        assert_eq!(signals(copy.pid, "SigBlk:"), blocked);
+        assert_eq!(signals(copy.pid, "ShdPnd:") | signals(copy.pid, "SigPnd:"), 0);
+    }
+    assert_eq!(signals(original.pid, "ShdPnd:"), sent);
+    assert_eq!(signals(original.pid, "SigBlk:"), blocked);
+    assert!(original.held.is_empty());
+}

@@ -1,0 +1,136 @@
+//! What is written is read back; what is damaged gives an error.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::{Avma, FileOffset};
+use crate::run::child::{Exit, Output, Status};
+use crate::trace::engine::{
+    AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
+};
+
+#[derive(Default, Debug, PartialEq)]
+struct Log(Vec<(BlockId, Block, Vec<MemoryAccess>)>, Vec<Block>);
+
+impl Sink for Log {
+    fn describe(&mut self, id: BlockId, block: &Block) {
+        assert_eq!(id.0 as usize, self.1.len());
+        self.1.push(block.clone());
+    }
+
+    fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
+        self.0.push((id, self.1[id.0 as usize].clone(), accesses.to_vec()));
+    }
+}
+
+fn recording() -> Recording {
+    let path = std::path::PathBuf::from("/bin/a b");
+    Recording {
+        engine: crate::trace::engine::ENGINES.first().map_or("another", |e| e.id()),
+        instructions: 7,
+        wall_ns: 1 << 40,
+        ended: Ended::Signal(11),
+        mappings: vec![Mapping {
+            start: Avma(0x1000),
+            end: Avma(u64::MAX),
+            path,
+            file_offset: FileOffset(5),
+        }],
+        self_check: SelfCheck::Differs("rax differs".into()),
+        notes: vec!["a note".into(), String::new()],
+        exit: Exit {
+            wall_ns: 0,
+            user_ns: 0,
+            system_ns: 0,
+            peak_memory_bytes: 0,
+            off_processor: crate::run::child::OffProcessor::default(),
+            page_faults: 0,
+            status: Status::Signal(11),
+            stdout: Output::default(),
+            left_behind: Vec::new(),
+            stderr: Output::default(),
+        },
+    }
+}
+
+prop_compose! {
+    fn insn()(address: u64, size_bytes in 1..=15_u8) -> BlockInsn {
+        BlockInsn { address: Avma(address), size_bytes }
+    }
+}
+
+prop_compose! {
+    fn access()(insn in 0..3_u32, store: bool, size_bytes in 1..=u32::MAX, address: u64) -> MemoryAccess {
+        let kind = if store { AccessKind::Store } else { AccessKind::Load };
+        MemoryAccess { insn, kind, size_bytes, address: Avma(address) }
+    }
+}
+
+fn written(blocks: &[Vec<BlockInsn>], runs: &[(usize, Vec<MemoryAccess>)]) -> (Log, Vec<u8>) {
+    let (mut log, mut writer) = (Log::default(), Writer::new(Vec::new()));
+    for (number, insns) in (0..).zip(blocks) {
+        let block = Block { insns: insns.clone() };
+        log.describe(BlockId(number), &block);
+        writer.describe(BlockId(number), &block);
+    }
+    for (block, accesses) in runs {
+        let mut accesses = accesses.clone();
+        accesses.sort_by_key(|a| a.insn);
+        let id = BlockId((block % blocks.len()) as u32);
+        log.run(id, &accesses);
+        writer.run(id, &accesses);
+    }
+    (log, writer.finish(&recording()).unwrap())
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(
+        blocks in prop::collection::vec(prop::collection::vec(insn(), 3..6), 1..5),
+        runs in prop::collection::vec((0..9_usize, prop::collection::vec(access(), 0..5)), 0..20),
+        cut in any::<prop::sample::Index>(),
+        change in (any::<prop::sample::Index>(), any::<u8>()),
+    ) {
+        let (told, mut bytes) = written(&blocks, &runs);
+        let mut read = Log::default();
+        let end = replay(&bytes[..], &mut read).unwrap();
+        prop_assert_eq!(&read, &told);
+        prop_assert_eq!(format!("{end:?}"), format!("{:?}", recording()));
+        let part = &bytes[..cut.index(bytes.len())];
+        prop_assert!(replay(part, &mut Log::default()).is_err());
+        // Changed bytes may still make sense; they must not do worse than an error.
+        let at = change.0.index(bytes.len());
+        bytes[at] = change.1;
+        let _ = replay(&bytes[..], &mut Ignore);
+    }
+
+    #[test]
+    fn any_bytes_give_an_end_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = replay(&[&MAGIC[..], &bytes].concat()[..], &mut Ignore);
+        prop_assert!(matches!(replay(&bytes[..], &mut Ignore), Err(ReplayError::NotATrace)));
+    }
+}
+
+struct Ignore;
+
+impl Sink for Ignore {
+    fn describe(&mut self, _: BlockId, _: &Block) {}
+
+    fn restart(&mut self) {}
+
+    fn run(&mut self, _: BlockId, _: &[MemoryAccess]) {}
+}
+
+#[test]
+fn other_files_are_told_apart() {
+    let said = |bytes: &[u8]| replay(bytes, &mut Ignore).unwrap_err().to_string();
+    assert!(said(b"").contains("not a recorded trace"));
+    assert!(said(b"\x7fELF....").contains("not a recorded trace"));
+    assert!(said(b"STLTRC\0\x02").contains("version 2"));
+    assert!(said(b"STLTRC\0\x01").contains("ends too early"));
+    assert!(said(b"STLTRC\0\x01\x09").contains("damaged at byte 9"));
+}
