@@ -81,6 +81,10 @@ bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 
 bench-explain-truth: build ## Pairs with a known cause, and pairs that must not differ: what explain says of each
 	@scripts/bench-explain-truth target/release/stallscope
 
+.PHONY: bench-gate
+bench-gate: ## The gate ten times (TRIES) on a busy machine, on a clone of HEAD
+	@scripts/bench-gate
+
 .PHONY: bench-foreign
 bench-foreign: build ## Programs of others, alone and traced: the same output, nothing wrongly said, nothing left (RUNS, ONLY)
 	@scripts/bench-foreign
