@@ -4,7 +4,11 @@ use std::fmt::Write;
 
 use crate::compare::results::{Change, Judgement};
 use crate::compare::{Comparison, Decision, Metric, Warning};
+use crate::explain::{Explanation, Ledger};
 use crate::foreign::plain;
+
+/// Places that are listed.
+const MOST_PLACES: usize = 5;
 
 /// A log ratio with its interval in per cent.
 fn change(log: f64, low: f64, high: f64) -> String {
@@ -40,10 +44,62 @@ fn sign(word: Decision) -> &'static str {
 /// A comparison of two programs.
 #[must_use]
 pub fn comparison(comparison: &Comparison) -> String {
+    let mut out = verdict(comparison) + &metrics(comparison, ["A", "B"]);
+    let doubts: Vec<String> = comparison.analysis.warnings.iter().map(Warning::to_string).collect();
+    details(&mut out, &doubts);
+    out
+}
+
+/// An explanation: the difference, its cause, where it is, what the model of the core says, what is open.
+#[must_use]
+pub fn explanation(explanation: &Explanation) -> String {
+    let comparison = &explanation.comparison;
+    let mut out = verdict(comparison);
+    if let Some(summary) = &explanation.summary {
+        let grade = explanation.grade.map(|grade| format!(" Grade: {grade}, {}.", grade.meaning()));
+        let _ = writeln!(out, "{}{}\n", cell(summary), grade.unwrap_or_default());
+    }
+    out += &metrics(comparison, ["BEFORE", "AFTER"]);
+    if !explanation.rows.is_empty() {
+        out +=
+            "\n| where | user time BEFORE | AFTER | part of the difference |\n|---|---|---|---|\n";
+    }
+    for row in explanation.rows.iter().take(MOST_PLACES) {
+        let [a, b] = [&row.before, &row.after].map(|time| format!("{:.3} ms", time.value / 1e6));
+        let name = cell(row.place.name());
+        let _ = writeln!(out, "| `{name}` | {a} | {b} | {} |", row.share_of_difference);
+    }
+    let believed: Vec<&Ledger> = explanation.ledgers.iter().filter(|l| l.agrees).collect();
+    if !believed.is_empty() {
+        out += "\n| model of | predicts | measured | gone without |\n|---|---|---|---|\n";
+    }
+    for ledger in believed {
+        let parts = ledger
+            .lines
+            .iter()
+            .map(|line| format!("{}: {:.1} %", line.mechanism, line.part.percent.value));
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {:.1} % | {} |",
+            cell(&ledger.place),
+            ledger.predicted,
+            ledger.measured.percent.value,
+            parts.collect::<Vec<String>>().join(", ")
+        );
+    }
+    let told = |line: &&String| explanation.summary.as_ref() != Some(*line);
+    let open = explanation.unexplained.iter().filter(told).chain(&explanation.notes).cloned();
+    let warnings = comparison.analysis.warnings.iter().filter(|w| **w != Warning::OneBuildEach);
+    let lines: Vec<String> = open.chain(warnings.map(Warning::to_string)).collect();
+    details(&mut out, &lines);
+    out
+}
+
+fn verdict(comparison: &Comparison) -> String {
     let analysis = &comparison.analysis;
     let wall = &analysis.wall;
     let word = analysis.verdict.decision;
-    let mut out = format!(
+    format!(
         "{} **{word}**: {} (95 % interval, {} pairs)\n\n",
         sign(word),
         match &analysis.sequence {
@@ -51,10 +107,15 @@ pub fn comparison(comparison: &Comparison) -> String {
             None => change(wall.log_ratio, wall.low_log, wall.high_log),
         },
         wall.estimate.n
-    );
-    let names = comparison.arms.each_ref().map(|a| cell(&a.command.join(" ")));
-    let _ = writeln!(out, "| | A `{}` | B `{}` | B vs A |\n|---|---|---|---|", names[0], names[1]);
-    for contrast in &analysis.contrasts {
+    )
+}
+
+fn metrics(comparison: &Comparison, builds: [&str; 2]) -> String {
+    let [a, b] = comparison.arms.each_ref().map(|a| cell(&a.command.join(" ")));
+    let [first, second] = builds;
+    let mut out =
+        format!("| | {first} `{a}` | {second} `{b}` | {second} vs {first} |\n|---|---|---|---|\n");
+    for contrast in &comparison.analysis.contrasts {
         let (name, scale) = match contrast.metric {
             Metric::Wall => ("wall ms", 1e6),
             Metric::Cpu => ("cpu ms", 1e6),
@@ -71,8 +132,6 @@ pub fn comparison(comparison: &Comparison) -> String {
         let [a, b] = [&contrast.a, &contrast.b].map(|m| format!("{:.3}", m.value / scale));
         let _ = writeln!(out, "| {name} | {a} | {b} | {ratio} |");
     }
-    let doubts: Vec<String> = analysis.warnings.iter().map(Warning::to_string).collect();
-    details(&mut out, &doubts);
     out
 }
 

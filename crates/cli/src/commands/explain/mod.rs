@@ -8,6 +8,7 @@ use std::iter;
 use clap::Args;
 use indicatif::ProgressBar;
 use stallscope::explain::{ProcessBench, Stage, explain};
+use stallscope::report;
 use stallscope::run::child::resolve_program;
 use stallscope::run::sample::SampleSettings;
 
@@ -22,6 +23,8 @@ Examples:
     stallscope explain ./before ./after -- --bench input.bin
   Keep everything that was measured
     stallscope explain --json why.json ./before ./after -- input.bin
+  A comment for a pull request
+    stallscope explain --markdown ./before ./after -- input.bin > comment.md
   A small difference on a noisy machine
     stallscope explain --pairs 100 --effect 0.5% ./before ./after
 
@@ -41,6 +44,9 @@ pub struct ExplainArgs {
     /// Never run a program with some of its instructions replaced, to see what the time is without them
     #[arg(long)]
     no_cure: bool,
+    /// Print Markdown for a pull request instead of the screen
+    #[arg(long)]
+    markdown: bool,
     /// How they are run.
     #[command(flatten)]
     run: RunArgs,
@@ -68,7 +74,10 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::json(context, "explanation", &explanation)?;
     chosen.announce(context)?;
     if context.shows_screen() {
-        terminal::print(&screen::screen(&explanation, text))?;
+        terminal::print(&match args.markdown {
+            true => report::markdown::explanation(&explanation),
+            false => screen::screen(&explanation, text),
+        })?;
     }
     Ok(Outcome::Fine)
 }

@@ -342,9 +342,19 @@ mod tests {
     use super::*;
     use crate::terminal::plain;
 
+    fn shown(wide: [bool; 2], effect: f64, millions: Option<[u64; 2]>) -> String {
+        let mut text = SourceText::default();
+        plain(&screen(&explained(wide, effect, millions, &mut text), &mut text))
+    }
+
     /// A decoder that is slower by `effect` in AFTER; `wide` says which arm has the merged load, and
     /// `millions` how many instructions the arms execute, if that can be counted.
-    fn shown(wide: [bool; 2], effect: f64, millions: Option<[u64; 2]>) -> String {
+    fn explained(
+        wide: [bool; 2],
+        effect: f64,
+        millions: Option<[u64; 2]>,
+        text: &mut SourceText,
+    ) -> Explanation {
         let folder = tempfile::tempdir().unwrap();
         let programs = ["before", "after"].map(|name| folder.path().join(name));
         let mut hits = [vec![], vec![]];
@@ -381,9 +391,7 @@ mod tests {
             }),
         };
         let profile = Design::of(Microarchitecture::Zen5);
-        let mut text = SourceText::default();
-        let explanation = explain(programs, &mut bench, &profile, &mut text, &mut |_| {}).unwrap();
-        plain(&screen(&explanation, &mut text))
+        explain(programs, &mut bench, &profile, text, &mut |_| {}).unwrap()
     }
 
     fn executed(millions: u64) -> Option<WorkCount> {
@@ -395,6 +403,12 @@ mod tests {
     #[test]
     fn the_first_story() {
         insta::assert_snapshot!(shown([false, true], 0.7, Some([1000, 960])));
+    }
+
+    #[test]
+    fn markdown() {
+        let story = explained([false, true], 0.7, Some([1000, 960]), &mut SourceText::default());
+        insta::assert_snapshot!(stallscope::report::markdown::explanation(&story));
     }
 
     #[test]
