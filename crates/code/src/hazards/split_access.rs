@@ -26,7 +26,7 @@ pub static SPLIT_ACCESS: SplitAccess = SplitAccess;
 pub struct SplitAccess;
 
 /// A line of every x86-64 and most AArch64 designs.
-const LINE_BYTES: i64 = 64;
+const LINE_BYTES: i64 = crate::model::LINE_BYTES as i64;
 /// Nothing is mapped below this; smaller constants are offsets into something else.
 const LOWEST_ADDRESS: i64 = 4096;
 

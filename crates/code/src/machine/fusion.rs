@@ -13,9 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::known::Microarchitecture as M;
-
-/// A line of the instruction cache: Intel's decoders do not fuse a pair that is parted by its end.
-const LINE_BYTES: u64 = 64;
+use crate::model::LINE_BYTES;
 
 /// Which pairs of instructions a design fuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

@@ -12,9 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::caches::CacheKind;
-use crate::model::Svma;
-
-const PAGE_BYTES: u64 = 4096;
+use crate::model::{PAGE_BYTES, Svma};
 
 /// Size and shape of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

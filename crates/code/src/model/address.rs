@@ -10,6 +10,11 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The smallest page of x86-64 and the usual one of AArch64.
+pub const PAGE_BYTES: u64 = 4096;
+/// A line of the caches of every design of the table.
+pub const LINE_BYTES: u64 = 64;
+
 macro_rules! address {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

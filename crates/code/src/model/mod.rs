@@ -9,7 +9,7 @@ mod finding;
 mod hotspot;
 mod measurement;
 
-pub use address::{Avma, FileOffset, Svma};
+pub use address::{Avma, FileOffset, LINE_BYTES, PAGE_BYTES, Svma};
 pub use evidence::{Capability, Grade};
 pub use finding::{Certainty, CyclesLost, Finding, FindingId, Site, SourceLine};
 pub use hotspot::{HotPlace, HotSpot};

@@ -15,9 +15,8 @@ use super::{JumpCounts, Samples, TracedWindow};
 use crate::code::{Function, FunctionCode, Image};
 use crate::hazards::Spread;
 use crate::machine::{CacheGeometry, Design};
-use crate::model::Svma;
+use crate::model::{PAGE_BYTES, Svma};
 
-const PAGE_BYTES: u64 = 4096;
 /// Loops and functions with a smaller share of samples are not looked at.
 const HOT_SHARE: f64 = 0.001;
 

@@ -34,7 +34,7 @@ pub enum EmitError {
     Full { capacity_bytes: usize },
 }
 
-const PAGE_BYTES: usize = 4096;
+const PAGE_BYTES: usize = crate::model::PAGE_BYTES as usize;
 
 /// Kernels start at a chosen distance from a boundary of this many bytes.
 pub const PLACEMENT_BYTES: usize = 64;

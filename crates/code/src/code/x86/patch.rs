@@ -15,8 +15,8 @@ use iced_x86::{
 };
 
 use super::super::{Flow, FunctionCode, Image, Insn, LONGEST_INSN_BYTES};
-use super::placed::PAGE_BYTES;
-use crate::model::{Avma, FileOffset, Svma};
+
+use crate::model::{Avma, FileOffset, PAGE_BYTES, Svma};
 
 /// Bytes of a jump with a distance of 32 bits.
 pub(super) const JUMP_BYTES: usize = 5;

@@ -14,10 +14,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
 use super::super::{Flow, Function, FunctionCode, Image};
 use super::patch::{Copied, JUMP_BYTES, Patch, PatchError};
-use crate::model::Svma;
-
-/// A page has so many bytes; what lies further apart shares neither sets nor windows by its place.
-pub(super) const PAGE_BYTES: u64 = 4096;
+use crate::model::{PAGE_BYTES, Svma};
 
 /// How far into a page an address lies.
 #[must_use]

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::jumps::Jumps;
 use super::width::widest_bytes;
-use crate::model::Svma;
+use crate::model::{LINE_BYTES, Svma};
 
 use Shape::{Escape, Evex, None as Bare, Vex2, Vex3, Xop};
 
@@ -178,8 +178,6 @@ pub struct Survey {
     pub calls: SmallVec<[Svma; 4]>,
 }
 
-/// A line of every x86-64 design.
-const LINE_BYTES: u64 = 64;
 const CALL: u8 = 0xe8;
 const CALL_BYTES: usize = 5;
 

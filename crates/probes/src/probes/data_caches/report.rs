@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Chain, ID};
 use crate::machine::{Design, PriceOrigin, PriceRange, ProfileEnvironment};
-use crate::model::Measurement;
+use crate::model::{Measurement, PAGE_BYTES};
 use crate::probes::UpdatesProfile;
 use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::sampling::Sampled;
@@ -15,7 +15,6 @@ const FIRST_LEVEL_CYCLES: f64 = 12.0;
 
 /// What a page walk takes longer at least than a hit in the second TLB.
 const LEAST_WALK_CYCLES: f64 = 20.0;
-const PAGE_BYTES: u64 = 4096;
 
 /// One chain and what a step of it takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

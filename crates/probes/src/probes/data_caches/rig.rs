@@ -8,10 +8,9 @@ use rand_pcg::Pcg64Mcg;
 
 use super::Chain;
 use crate::clock::{HardwareClock, HoldsClock};
+use crate::model::{LINE_BYTES, PAGE_BYTES};
 use crate::probes::rig::Rig;
 
-const LINE_BYTES: u64 = 64;
-const PAGE_BYTES: u64 = 4096;
 /// Entries between two that are used: one line.
 const STRIDE: usize = (LINE_BYTES / 4) as usize;
 

@@ -67,7 +67,7 @@ pub struct Curve {
 
 /// A line shorter than the control's step changes nothing: 64 bytes stand for any. Strides tell ways
 /// and the bytes of one; the line is inferred later.
-const LINE_BYTES: u32 = 64;
+const LINE_BYTES: u32 = crate::model::LINE_BYTES as u32;
 
 fn cache(ways: u32, way_bytes: u32) -> CacheGeometry {
     CacheGeometry { sets: (way_bytes / LINE_BYTES).max(1), ways, line_bytes: LINE_BYTES }

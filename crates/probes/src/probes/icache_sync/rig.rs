@@ -19,7 +19,7 @@ pub struct HardwareRig {
     code: Vec<u8>,
 }
 
-const LINE_BYTES: usize = 64;
+const LINE_BYTES: usize = crate::model::LINE_BYTES as usize;
 
 impl HardwareRig {
     /// Makes a kernel for each method, which the processor must have.

@@ -22,7 +22,7 @@ const BEHIND_L2_BYTES: usize = 12 << 20;
 const BEHIND_L3_BYTES: usize = 96 << 20;
 /// In L1 to stay.
 const NEAR_BYTES: usize = 16 << 10;
-const LINE_BYTES: usize = 64;
+const LINE_BYTES: usize = crate::model::LINE_BYTES as usize;
 /// Passes over a region under one event.
 const PASSES: u64 = 4;
 

@@ -6,11 +6,8 @@
 //! Patterson, "Computer Architecture", chapter 2.
 
 use crate::machine::CoreShape;
-use crate::model::Avma;
+use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
 
-/// Every design of the table has lines of so many bytes.
-pub(super) const LINE_BYTES: u64 = 64;
-const PAGE_BYTES: u64 = 4096;
 /// Sets of every first level: those that the bits within a page tell apart.
 const FIRST_SETS: u64 = 64;
 /// Ways of the third level, whose sets are slices and an unpublished function of the address.

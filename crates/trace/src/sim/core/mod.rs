@@ -34,9 +34,9 @@ pub use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 
 use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, PriceRange, StringCosts};
-use crate::model::Avma;
+use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
-use memory::{LINE_BYTES, Level};
+use memory::Level;
 use ops::{Flow, Op, REGISTERS};
 use state::{Served, State, Store};
 

@@ -3,11 +3,10 @@
 use iced_x86::InstructionInfoFactory;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::memory::LINE_BYTES;
 use super::ops::Op;
 use crate::code::x86;
 use crate::machine::Fusion;
-use crate::model::{Avma, Svma};
+use crate::model::{Avma, LINE_BYTES, Svma};
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 
 /// What a recorded window consists of: the first pass over it collects it.

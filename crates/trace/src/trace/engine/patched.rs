@@ -12,11 +12,10 @@ use super::process::{Memories, Process};
 use super::target::Target;
 use super::{EngineError, Mapping, Start};
 use crate::code::x86::{EncodedPatch, Patch};
-use crate::model::Avma;
+use crate::model::{Avma, PAGE_BYTES};
 use crate::run::child::{Exit, Launch, Limits};
 use crate::run::maps;
 
-const PAGE_BYTES: u64 = 4096;
 /// How far from the code trampolines may be: less than a jump's distance of 32 bits.
 const FARTHEST_BYTES: u64 = 1 << 30;
 /// Left free behind a mapping: a program's heap grows there.

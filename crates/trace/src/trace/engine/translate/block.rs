@@ -13,11 +13,11 @@ use rustc_hash::FxHashMap;
 
 use super::emit::Gpr;
 use super::operands::{Memory, memory_of};
+use crate::model::PAGE_BYTES;
 use crate::trace::engine::process::Memories;
 
 /// Longest block. With the longest possible record of each it stays below the guard behind the log.
 pub(super) const LONGEST_INSNS: usize = 64;
-const PAGE_BYTES: u64 = 4096;
 /// Longest instruction.
 const INSN_BYTES: u64 = 15;
 

@@ -28,7 +28,8 @@ use iced_x86::{
 
 use super::block::goes_on;
 use super::emit::{Address, Emitter, Gpr};
-use super::setup::{self, PAGE_BYTES, SetupError};
+use super::setup::{self, SetupError};
+use crate::model::PAGE_BYTES;
 use crate::run::maps;
 use crate::trace::engine::process::Memories;
 use crate::trace::engine::process::{Process, Registers};

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::region::{CODE_BYTES, GUARD_BYTES, Region, SHARED_BYTES, TOTAL_BYTES};
 use super::verify;
+use crate::model::PAGE_BYTES;
 use crate::run::maps::{self, Line, Mapping, parse_line};
 use crate::trace::engine::process::Memories;
 use crate::trace::engine::process::Process;
@@ -32,7 +33,6 @@ pub(super) fn is_ours(mapping: &Mapping) -> bool {
     mapping.path.as_os_str().as_bytes().starts_with(b"/memfd:stallscope")
 }
 
-pub(super) const PAGE_BYTES: u64 = 4096;
 pub(super) const READ: u64 = libc::PROT_READ as u64;
 pub(super) const WRITE: u64 = libc::PROT_WRITE as u64;
 pub(super) const EXEC: u64 = libc::PROT_EXEC as u64;

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use super::calls::{Calls, Verdict};
 use super::finish::Finish;
 use super::setup::SetupError;
+use crate::model::PAGE_BYTES;
 use crate::run::maps::{self, Line};
 use crate::run::tracee;
 use crate::trace::engine::process::Memories;
 use crate::trace::engine::process::{CALL_STOP, Process, Registers, Stopped};
 use crate::trace::engine::target;
 
-const PAGE_BYTES: u64 = 4096;
 /// Memory beyond this is not compared, and the report says so.
 const MOST_BYTES: u64 = 8 << 30;
 
