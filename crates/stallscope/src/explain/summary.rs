@@ -9,6 +9,8 @@ use crate::sim::core::Mechanism;
 
 /// A part of the difference that is worth a word, in per cent.
 const LEAST_PART: f64 = 10.0;
+/// More than so many times the pairs are no advice.
+const MOST_TIMES_AS_MANY: f64 = 30.0;
 /// Places that are named in the sentence.
 const MOST_PLACES: usize = 3;
 
@@ -33,22 +35,49 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
         }
         Conclusion::Kernel => kernel(explanation),
         Conclusion::NotLocated => "not looked for: nothing here may sample the runs".into(),
-        Conclusion::NotRunning | Conclusion::NoMechanism => match place {
-            Some(place) => format!(
-                "not found: the difference is in {place}, and nothing that was counted explains it"
-            ),
-            None => "not found".into(),
-        },
+        Conclusion::NotRunning | Conclusion::NoMechanism => {
+            let by_counts = work.and_then(|work| undecided(explanation, work, slow));
+            by_counts.unwrap_or_else(|| match place {
+                Some(place) => format!(
+                    "not found: the difference is in {place}, and nothing that was counted explains it"
+                ),
+                None => "not found".into(),
+            })
+        }
     })
 }
 
-fn more_work(explanation: &Explanation, slow: Arm) -> String {
-    let (more, less) = (slow.build_name(), slow.other().build_name());
-    if let Some(work) = &explanation.work {
-        let ratio = work.instructions.ratio();
-        let ratio = if slow == Arm::B { ratio } else { 1.0 / ratio };
-        return format!("more work: {more} executes {ratio:.3} times the instructions of {less}");
+/// What the counts tell where neither more instructions nor slower ones are most of the difference for certain.
+fn undecided(explanation: &Explanation, work: &Work, slow: Arm) -> Option<String> {
+    let (more, slower) = (&work.more_instructions, &work.slower_instructions);
+    let takes_longer = format!("{} takes longer for its instructions", slow.build_name());
+    if more.percent.low.min(slower.percent.low) >= LEAST_PART {
+        let executes = executes(work, slow);
+        return Some(format!(
+            "more work and slower work: {executes}, {more}; {takes_longer}, {slower}"
+        ));
     }
+    let (part, times) = work.undecided().filter(|(_, times)| *times <= MOST_TIMES_AS_MANY)?;
+    let said = if part == more { executes(work, slow) } else { takes_longer };
+    let pairs = explanation.comparison.analysis.wall.estimate.n as f64;
+    Some(format!(
+        "not decided: {said}, which makes up {part}; about {:.0} pairs would tell (--pairs), {pairs} were run",
+        (pairs * times).ceil()
+    ))
+}
+
+fn executes(work: &Work, slow: Arm) -> String {
+    let ratio = work.instructions.ratio();
+    let ratio = if slow == Arm::B { ratio } else { 1.0 / ratio };
+    let (more, less) = (slow.build_name(), slow.other().build_name());
+    format!("{more} executes {ratio:.3} times the instructions of {less}")
+}
+
+fn more_work(explanation: &Explanation, slow: Arm) -> String {
+    if let Some(work) = &explanation.work {
+        return format!("more work: {}", executes(work, slow));
+    }
+    let less = slow.other().build_name();
     let places = explanation.rows.iter().filter(|row| is_only_in(row, slow));
     let places: Vec<&str> = places.map(|row| row.place.name()).take(MOST_PLACES).collect();
     let share = explanation.only_in_slow.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -168,6 +168,18 @@ fn work_that_only_moved_from_one_place_to_another_is_slower_work() {
 }
 
 #[test]
+fn work_that_explains_half_of_the_difference_is_told_with_the_other_half() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
+    scene.bench.work = executes([1_000_000_000, 1_400_000_000]);
+    let e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::NoMechanism, "{:?}", e.work);
+    let said = e.summary.unwrap();
+    let both = "more work and slower work: AFTER executes 1.400 times the instructions of BEFORE, ";
+    assert!(said.starts_with(both), "{said}");
+    assert!(said.contains("; AFTER takes longer for its instructions, "), "{said}");
+}
+
+#[test]
 fn a_mechanism_is_named_where_the_instructions_are_as_many_and_take_longer() {
     let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
     scene.bench.work = executes([1_000_000_000, 980_000_000]);

@@ -169,6 +169,16 @@ impl Work {
         self.slower_instructions.percent.low >= MOST
     }
 
+    /// The larger of the two parts, where its interval does not decide whether it is most of the difference, and how
+    /// many times as many pairs would: intervals get narrower with the root of their number.
+    pub(super) fn undecided(&self) -> Option<(&Share, f64)> {
+        let parts = [&self.more_instructions, &self.slower_instructions];
+        let value = |share: &Share| share.percent.value;
+        let part = parts.into_iter().max_by(|a, b| value(a).total_cmp(&value(b)))?;
+        let (margin, spread) = (value(part) - MOST, value(part) - part.percent.low);
+        (margin > 0.0 && spread > margin).then(|| (part, (spread / margin).powi(2)))
+    }
+
     /// Whether instructions that take longer cannot be a part of the difference that is worth naming,
     /// in per cent.
     pub(super) fn leaves_less_than(&self, percent: f64) -> bool {
@@ -411,6 +421,30 @@ mod tests {
         assert_eq!(parts([100.0, 104.0], [1e6, 1.5e6]), [90.0, 0.0]);
         // Fewer instructions and yet slower: all of it is slower instructions.
         assert_eq!(parts([100.0, 150.0], [1e6, 0.9e6]), [0.0, 90.0]);
+    }
+
+    #[test]
+    fn an_interval_that_does_not_decide_says_how_many_more_pairs_would() {
+        let work = |more: [f64; 3], slower: [f64; 3]| {
+            let share = |[low, value, high]: [f64; 3]| {
+                let Share { percent, of } = row([1.0, 2.0], value).share_of_difference;
+                Share { percent: Measurement { low, high, ..percent }, of }
+            };
+            let counts = |before, after| Counts { before: [before; 2], after: [after; 2], runs: 2 };
+            Work {
+                instructions: counts(100, 115),
+                system_calls: counts(7, 7),
+                more_instructions: share(more),
+                slower_instructions: share(slower),
+            }
+        };
+        let open = work([-10.0, 80.0, 170.0], [-20.0, 20.0, 60.0]);
+        let (part, times) = open.undecided().unwrap();
+        assert!((part.percent.value - 80.0).abs() < 1e-9 && (times - 9.0).abs() < 1e-9, "{times}");
+        let (slower, most) = ([40.0, 75.0, 110.0], [20.0, 25.0, 30.0]);
+        assert!((work(most, slower).undecided().unwrap().1 - 1.96).abs() < 1e-9);
+        assert!(work([51.0, 80.0, 99.0], most).undecided().is_none(), "that is decided");
+        assert!(work([0.0, 50.0, 99.0], most).undecided().is_none(), "no number of pairs would");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a sample takes from the program that is sampled, measured here, and the periods that follow.
 //!
 //! Each tick of the kernel's clock is an interrupt, and in a guest an exit to the host as well: some 0.3 µs on a bare
-//! machine, 10 µs were measured in a guest. A period near that cost leaves the program hardly any time of its own: at
+//! machine, 10 to 50 µs were measured in a guest. A period near that cost leaves the program hardly any time of its own: at
 //! 10 µs a run of 0.5 s took 15 to 24 s there. So the cost is measured before anything is sampled.
 
 use std::hint::black_box;
@@ -12,10 +12,11 @@ use std::time::Instant;
 
 use super::ring::open_clock_event;
 
-/// Nobody needs samples closer than this, whatever they cost.
+/// Nobody needs samples closer than this, whatever they cost; and farther apart they tell too little.
 const LEAST_PERIOD_NS: u64 = 20_000;
+const LARGEST_PERIOD_NS: u64 = 1_000_000;
 /// The most that sampling may add to a run's time when a period is asked for that adds more.
-const MOST_OVERHEAD: f64 = 0.25;
+const MOST_OVERHEAD: f64 = 1.0;
 /// Where the cost cannot be measured.
 const USUAL_PERIOD_NS: u64 = 200_000;
 /// Short enough for some ten ticks in a piece of work, long enough to leave it most of its time.
@@ -24,7 +25,7 @@ const TRIAL_PERIOD_NS: u64 = 100_000;
 const TURNS: u64 = 5_000_000;
 const PIECES: usize = 10;
 
-/// The shortest period in ns that adds at most this share to a run's time here.
+/// The shortest period in ns that adds at most this share to a run's time here, but no more than 1 ms.
 #[must_use]
 pub fn period_for_overhead(most_share: f64) -> u64 {
     cost_ns().map_or(USUAL_PERIOD_NS, |cost_ns| period(cost_ns, most_share))
@@ -39,7 +40,7 @@ pub(super) fn least_period_ns() -> u64 {
 fn period(cost_ns: f64, most_share: f64) -> u64 {
     let exact_ns = cost_ns * (1.0 + 1.0 / most_share);
     let steps_of_10_us = (exact_ns / 10_000.0).ceil() as u64;
-    (steps_of_10_us * 10_000).max(LEAST_PERIOD_NS)
+    (steps_of_10_us * 10_000).clamp(LEAST_PERIOD_NS, LARGEST_PERIOD_NS)
 }
 
 /// Time in ns that a tick takes from its program; `None` where the kernel refuses its clock.
@@ -87,7 +88,9 @@ mod tests {
     #[test]
     fn the_period_follows_from_the_cost_and_the_overhead_that_is_allowed() {
         assert_eq!(period(10_000.0, 0.02), 510_000);
-        assert_eq!(period(10_000.0, MOST_OVERHEAD), 50_000);
+        assert_eq!(period(10_000.0, MOST_OVERHEAD), 20_000);
+        assert_eq!(period(50_000.0, MOST_OVERHEAD), 100_000);
+        assert_eq!(period(50_000.0, 0.02), LARGEST_PERIOD_NS);
         assert_eq!(period(300.0, 0.02), LEAST_PERIOD_NS);
         assert_eq!(period(0.0, 0.02), LEAST_PERIOD_NS);
     }

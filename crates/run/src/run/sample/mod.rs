@@ -225,7 +225,7 @@ fn at_least(asked_ns: u64, least_ns: u64, notes: &mut Vec<String>) -> u64 {
         return asked_ns;
     }
     notes.push(format!(
-        "sampled every {} µs: more often, it would take most of the run's time",
+        "sampled every {} µs: more often, it would take more than half of the run's time",
         least_ns / 1000
     ));
     least_ns
