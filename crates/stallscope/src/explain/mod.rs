@@ -154,14 +154,14 @@ impl Explanation {
 
     /// Decides how it ends, and by which grade. What was proved goes first, then what is most of the difference.
     fn conclude(&mut self) {
-        let named = Together::of(&self.ledgers);
+        // Other work holds a mechanism of its own: the larger part is the answer, also where its interval is too
+        // wide to be called the cause.
+        let rival = self.work.as_ref().filter(|work| work.may_be_the_cause());
+        let rival = rival.map_or(0.0, |work| work.more_instructions.percent.value);
+        let least = rival.max(LEAST_NAMED);
+        let named = Together::of(&self.ledgers).filter(|named| named.without >= least);
         let more = self.work.as_ref().filter(|work| work.is_the_cause());
-        let is_more = match (more, &named) {
-            // Other work holds a mechanism of its own: the larger part is the answer.
-            (Some(work), Some(named)) => named.without < work.more_instructions.percent.value,
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
+        let is_more = more.is_some() && named.is_none();
         let grades = self.causes.iter().map(|cause| cause.finding.grade);
         let found =
             [self.is_confirmed().then_some(Grade::Confirmed), named.map(|_| Grade::Counted)];
@@ -369,6 +369,9 @@ pub fn explain(
     explanation.summary = summary::summary(&explanation);
     Ok(explanation)
 }
+
+/// What the model says of less than this part of the difference is not told as the cause, in per cent.
+const LEAST_NAMED: f64 = 25.0;
 
 /// More than half of the difference, with all of the interval.
 fn is_most(share: &Share) -> bool {

@@ -6,7 +6,7 @@ use crate::code::fixture;
 use crate::compare::simulate::{Noise, SimulatedMachine};
 use crate::compare::{Measure, Settings};
 use crate::machine::Microarchitecture;
-use crate::model::{FileOffset, Svma};
+use crate::model::{FileOffset, Measurement, Svma};
 use crate::sim::core::{Account, Mechanism};
 
 /// Two programs of a decoder and a helper; `wide` says which arm has the merged load.
@@ -177,6 +177,50 @@ fn work_that_explains_half_of_the_difference_is_told_with_the_other_half() {
     let both = "more work and slower work: AFTER executes 1.400 times the instructions of BEFORE, ";
     assert!(said.starts_with(both), "{said}");
     assert!(said.contains("; AFTER takes longer for its instructions, "), "{said}");
+}
+
+#[test]
+fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_one() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
+    scene.bench.work = executes([1_000_000_000, 1_400_000_000]);
+    let mut e = scene.explain().unwrap();
+    let share = |value: f64| {
+        let percent = e.rows[0].share_of_difference.percent.clone();
+        Share { percent: Measurement { value, ..percent }, of: Whole::DifferenceInProcessorTime }
+    };
+    let ledger = |part: f64| Ledger {
+        place: "decode".into(),
+        slow_arm: Arm::B,
+        cycles_per_instruction: [e.rows[0].before.clone(), e.rows[0].after.clone()],
+        predicted: share(part),
+        measured: share(part),
+        renames_memory: false,
+        counted: true,
+        agrees: true,
+        lines: vec![LedgerLine {
+            mechanism: Mechanism::MispredictedBranches,
+            per_thousand: Some([0.0, 5.0]),
+            part: share(part),
+            cycles_per_instruction: [0.0, 0.5],
+            site: None,
+            is_named: true,
+        }],
+    };
+    let work = e.work.clone().unwrap();
+    let with = |more: f64| {
+        let mut work = work.clone();
+        work.more_instructions.percent =
+            Measurement { value: more, low: 20.0, ..share(more).percent };
+        work
+    };
+    let cases = [(30.0, 40.0), (20.0, 40.0), (30.0, 60.0), (70.0, 60.0)];
+    let cases = cases.map(|(part, more)| (vec![ledger(part)], with(more)));
+    let ends = cases.map(|(ledgers, work)| {
+        (e.ledgers, e.work) = (ledgers, Some(work));
+        e.conclude();
+        e.conclusion == Conclusion::Mechanism
+    });
+    assert_eq!(ends, [true, false, false, true]);
 }
 
 #[test]

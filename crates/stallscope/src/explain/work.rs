@@ -163,6 +163,11 @@ impl Work {
         !self.is_the_same() && self.more_instructions.percent.low >= MOST
     }
 
+    /// Whether more instructions are most of the difference, as far as can be told.
+    pub(super) fn may_be_the_cause(&self) -> bool {
+        !self.is_the_same() && self.more_instructions.percent.value >= MOST
+    }
+
     /// Whether instructions that take longer are most of the difference, with all of the interval.
     #[must_use]
     pub fn is_slower(&self) -> bool {
