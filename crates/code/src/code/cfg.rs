@@ -18,7 +18,7 @@ use crate::model::Svma;
 
 /// More than this of a function is not looked at: none is so long, but damaged tables say so, and
 /// an instruction takes much more memory decoded than it has bytes.
-pub const MOST_FUNCTION_BYTES: usize = 4 << 20;
+pub(crate) const MOST_FUNCTION_BYTES: usize = 4 << 20;
 
 /// Numbers of blocks that can follow or come before: two are usual.
 pub type Edges = SmallVec<[usize; 2]>;
@@ -85,7 +85,7 @@ impl FunctionCode {
     /// Finds the blocks and loops of `size_bytes` of code that starts at `start` and was decoded
     /// already.
     #[must_use]
-    pub fn of_insns(
+    pub(crate) fn of_insns(
         architecture: Architecture,
         insns: Vec<Insn>,
         size_bytes: usize,

@@ -27,7 +27,7 @@ pub mod x86;
 
 pub use address::{Addresses, index_mask};
 pub use arch::Architecture;
-pub use cfg::MOST_FUNCTION_BYTES;
+pub(crate) use cfg::MOST_FUNCTION_BYTES;
 pub use cfg::{Block, Edges, FunctionCode};
 pub use error::CodeError;
 pub use functions::{Function, demangle};

@@ -10,7 +10,7 @@ fn add(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
-pub fn of(bytes: &[u8]) -> u64 {
+pub(crate) fn of(bytes: &[u8]) -> u64 {
     add(START, bytes)
 }
 

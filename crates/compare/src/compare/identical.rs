@@ -29,7 +29,7 @@ const MOST_RUNS: u32 = 20;
 const ALIKE_SHARE: f64 = 0.99;
 
 /// What equal code leaves open, in words: everything else that decides how long a program takes.
-pub const COUNTS_NOT_COMPARED: &str = "how often each is called, and on what data, was \
+pub(crate) const COUNTS_NOT_COMPARED: &str = "how often each is called, and on what data, was \
      not compared here, so a difference can come from that as well as from where code and data lie or \
      from the environment";
 

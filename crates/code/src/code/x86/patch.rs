@@ -15,7 +15,6 @@ use iced_x86::{
 };
 
 use super::super::{Flow, FunctionCode, Image, Insn, LONGEST_INSN_BYTES};
-
 use crate::model::{Avma, FileOffset, PAGE_BYTES, Svma};
 
 /// Bytes of a jump with a distance of 32 bits.

@@ -223,7 +223,7 @@ impl Child {
     }
 
     /// Reports whether the exec itself failed. Blocks until the child has executed.
-    pub fn check_exec(&mut self) -> Result<(), ChildError> {
+    pub(crate) fn check_exec(&mut self) -> Result<(), ChildError> {
         let mut code = [0_u8; 4];
         match self.exec_failure.read_exact(&mut code) {
             Ok(()) => {
