@@ -7,6 +7,8 @@
 //! after that (padding behind jumps, landing pads of exceptions) keeps its instructions but loses
 //! its edges, so that it cannot hide a loop.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::arch::Architecture;
@@ -123,6 +125,12 @@ impl FunctionCode {
         of: &'a Loop,
     ) -> impl DoubleEndedIterator<Item = &'a Block> + Clone + 'a {
         of.blocks.iter().map(|b| &self.blocks[*b]).filter(|b| !b.is_junction())
+    }
+
+    /// Where the instructions of a loop lie, block by block.
+    pub fn ranges<'a>(&'a self, of: &'a Loop) -> impl Iterator<Item = Range<Svma>> + 'a {
+        let insns = &self.insns;
+        self.bodies(of).map(move |block| insns[block.first].svma..insns[block.end - 1].end())
     }
 
     /// Whether a loop holds no other.
@@ -352,6 +360,10 @@ mod tests {
             code.loops.iter().map(|l| (l.header, l.latches.clone(), l.blocks.clone())).collect();
         // `c` dominates `b`, whose jump leads back to it.
         assert_eq!(loops, [(1, vec![1], vec![1, junction]), (3, vec![2], vec![2, 3, junction])]);
+        // The junction is in both loops and has no instructions.
+        let ranges = |n: usize| code.ranges(&code.loops[n]).collect::<Vec<_>>();
+        assert_eq!(ranges(0), [Svma(2)..Svma(6)]);
+        assert_eq!(ranges(1), [Svma(6)..Svma(8), Svma(8)..Svma(10)]);
         assert_eq!(code.bodies(&code.loops[0]).count(), 1);
     }
 

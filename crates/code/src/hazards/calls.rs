@@ -70,9 +70,7 @@ impl Calls {
             let inside = code.bodies(outer).flat_map(|b| &all[behind(b.first)..behind(b.end)]);
             let calls: Vec<DirectCall> = inside.copied().collect();
             let depth = calls.iter().map(|c| view.loop_depth(c.insn)).max()?;
-            let code =
-                code.bodies(outer).map(|b| code.insns[b.first].svma..code.insns[b.end - 1].end());
-            Some(CallingLoop { code: code.collect(), calls, depth })
+            Some(CallingLoop { code: code.ranges(outer).collect(), calls, depth })
         });
         let loops = loops.collect();
         let targets = each_once(all.iter().map(|c| c.target));

@@ -62,10 +62,7 @@ impl Describer<'_> {
 fn around(view: &FunctionView<'_>, insn: usize) -> Vec<Range<Svma>> {
     let code = view.code();
     match code.innermost_loop(code.block_of(insn)) {
-        Some(inner) => code
-            .bodies(inner)
-            .map(|b| code.insns[b.first].svma..code.insns[b.end - 1].end())
-            .collect(),
+        Some(inner) => code.ranges(inner).collect(),
         None => vec![view.function.start..view.function.end()],
     }
 }

@@ -141,7 +141,10 @@ fn spread_loops(
         let Spread { start, size_bytes, windows, needed } = Spread::of(&code, l, design)?;
         let end = start.offset(size_bytes as i64);
         let turns = match samples.is_complete {
-            true => samples.hits.get(&code.insns[code.blocks[l.header].first].svma).copied()?,
+            true => {
+                let header = code.insns.get(code.blocks[l.header].first)?;
+                samples.hits.get(&header.svma).copied()?
+            }
             false => in_range(samples, start, end),
         };
         let is_hot = in_range(samples, start, end) >= least;

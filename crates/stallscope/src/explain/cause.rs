@@ -188,7 +188,7 @@ fn share_of(hits: u64, total: u64, of: Whole) -> Share {
 }
 
 fn loop_hits(heat: &Heat, code: &FunctionCode, around: &Loop) -> u64 {
-    around.blocks.iter().map(|b| block_hits(heat, code, *b)).sum()
+    code.ranges(around).map(|range| heat.between(range.start, range.end)).sum()
 }
 
 fn block_hits(heat: &Heat, code: &FunctionCode, block: usize) -> u64 {
@@ -211,8 +211,7 @@ fn hottest_set(heat: &Heat, code: &FunctionCode, finding: &Finding) -> Option<us
 
 /// Where a loop lies, in addresses and in the lines of its function's own file.
 fn span(code: &FunctionCode, around: &Loop, debug: &DebugInfo<'_>) -> LoopHeat {
-    let insns =
-        around.blocks.iter().flat_map(|b| &code.insns[code.blocks[*b].first..code.blocks[*b].end]);
+    let insns = code.bodies(around).flat_map(|block| &code.insns[block.first..block.end]);
     let start = insns.clone().map(|i| i.svma).min().unwrap_or_default();
     let end = insns.clone().map(|i| i.end()).max().unwrap_or_default();
     // The outermost frame is the function itself; what is inlined may come from anywhere.
