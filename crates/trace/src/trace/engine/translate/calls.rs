@@ -7,20 +7,25 @@
 use std::collections::VecDeque;
 use std::os::unix::fs::FileTypeExt;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::model::PAGE_BYTES;
 use crate::trace::engine::process::Process;
+use written::{Named, Opening, Written};
+
+mod written;
 
 /// What to do with one system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Let the copy make it.
     Run,
-    /// Let the copy make it on a file description of its own: files opened before the fork share
-    /// their position with the original.
-    RunPrivately(i32),
+    /// Let the copy make this call in its place.
+    RunInstead(i64, [u64; 6]),
     /// Do not make it; this is the answer.
     Answer(i64),
+    /// It is made, and has opened this descriptor.
+    Opened(i32),
     /// The handler of a signal returns.
     SignalReturn,
     /// The program ends with this code.
@@ -38,7 +43,9 @@ pub(super) struct Calls {
     pub(super) pid: i32,
     pub(super) tid: i32,
     /// Descriptors that the copy opened itself, or that have been given a description of their own.
-    own: FxHashSet<i32>,
+    own: FxHashMap<i32, Writes>,
+    /// What it has written to files.
+    written: Written,
     /// Descriptors to which a write was only pretended.
     pretended: FxHashSet<i32>,
     /// Instructions before each of the latest calls by which a program passes the time.
@@ -46,6 +53,15 @@ pub(super) struct Calls {
     /// How many bytes and calls were held back.
     pub(super) withheld_bytes: u64,
     pub(super) withheld_calls: u64,
+}
+
+/// What becomes of a write to a descriptor of the copy's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writes {
+    /// It concerns others.
+    Withheld,
+    /// The file is the copy's own.
+    Made,
 }
 
 /// So many calls to pass the time, one after the other, ...
@@ -66,15 +82,15 @@ enum Kind {
     Closed,
 }
 
+const STATELESS: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/full"];
+
 fn kind(copy: i32, fd: i32) -> Kind {
     let path = format!("/proc/{copy}/fd/{fd}");
     let Ok(target) = std::fs::read_link(&path) else {
         return Kind::Closed;
     };
     let name = target.to_string_lossy();
-    if ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/full"]
-        .contains(&name.as_ref())
-    {
+    if STATELESS.contains(&name.as_ref()) {
         return Kind::Stateless;
     }
     match std::fs::metadata(&path).map(|m| m.file_type()) {
@@ -92,7 +108,12 @@ impl Calls {
     }
 
     /// Judges a call. `arguments` are `rdi`, `rsi`, `rdx`, `r10`, `r8`, `r9`.
-    pub(super) fn judge(&mut self, copy: &Process, number: i64, arguments: [u64; 6]) -> Verdict {
+    pub(super) fn judge(
+        &mut self,
+        copy: &mut Process,
+        number: i64,
+        arguments: [u64; 6],
+    ) -> Verdict {
         if number == libc::SYS_rt_sigreturn {
             return Verdict::SignalReturn;
         }
@@ -100,12 +121,15 @@ impl Calls {
             // The filter would judge the calls that we put into the copy, too.
             return Verdict::GiveUp("it installs a filter of system calls in the window".into());
         }
+        if let Some(verdict) = self.paths(copy, number, arguments).transpose() {
+            return verdict.unwrap_or_else(Verdict::GiveUp);
+        }
         if ALWAYS.contains(&number) {
             return Verdict::Run;
         }
         self.identity(number, arguments)
             .or_else(|| self.files(copy, number, arguments))
-            .or_else(|| memory(number, arguments))
+            .or_else(|| self.memory(number, arguments))
             .or_else(|| self.waiting(copy, number, arguments))
             .unwrap_or_else(|| {
                 Verdict::GiveUp(format!("it makes system call {number} in the window"))
@@ -137,10 +161,8 @@ impl Calls {
             return;
         }
         match number {
-            libc::SYS_open | libc::SYS_openat | libc::SYS_memfd_create => {
-                self.own.insert(answer);
-                self.pretended.remove(&answer);
-            }
+            libc::SYS_open | libc::SYS_openat => self.opened(answer, Writes::Withheld),
+            libc::SYS_memfd_create => self.opened(answer, Writes::Made),
             libc::SYS_close => {
                 self.own.remove(&(arguments[0] as i32));
                 self.pretended.remove(&(arguments[0] as i32));
@@ -149,21 +171,28 @@ impl Calls {
                 let duplicated = number != libc::SYS_fcntl
                     || matches!(arguments[1] as i32, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
                 if duplicated {
-                    let from = arguments[0] as i32;
-                    if self.own.contains(&from) {
-                        self.own.insert(answer);
-                    } else {
-                        self.own.remove(&answer);
-                    }
+                    match self.own.get(&(arguments[0] as i32)) {
+                        Some(writes) => self.own.insert(answer, *writes),
+                        None => self.own.remove(&answer),
+                    };
                 }
             }
             _ => {}
         }
     }
 
+    fn opened(&mut self, fd: i32, writes: Writes) {
+        self.own.insert(fd, writes);
+        self.pretended.remove(&fd);
+    }
+
+    fn is_written_for_real(&self, fd: i32) -> bool {
+        self.own.get(&fd) == Some(&Writes::Made)
+    }
+
     /// Gives a descriptor of the copy a description of its own, at the same position: the one it has
     /// is the original's too, and reading would move both.
-    pub(super) fn reopen(&mut self, copy: &mut Process, fd: i32) -> Result<(), String> {
+    fn reopen(&mut self, copy: &mut Process, fd: i32) -> Result<(), String> {
         let info = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", copy.pid))
             .map_err(no_own_view)?;
         let field = |name: &str, radix| {
@@ -173,19 +202,15 @@ impl Calls {
         let position = field("pos:", 10).unwrap_or(0);
         let flags = field("flags:", 8).unwrap_or(0) as i32;
         let keep = libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NONBLOCK;
-        let rights = (libc::PROT_READ | libc::PROT_WRITE) as u64;
-        let private = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-        let page = call(copy, libc::SYS_mmap, [0, 4096, rights, private, u64::MAX, 0])?;
         let path = format!("/proc/self/fd/{fd}\0");
-        copy.write(page, path.as_bytes()).map_err(no_own_view)?;
-        let opened = call(copy, libc::SYS_open, [page, (flags & keep) as u64, 0, 0, 0, 0]);
-        call(copy, libc::SYS_munmap, [page, 4096, 0, 0, 0, 0])?;
-        let opened = opened?;
+        let opened = with_bytes(copy, path.as_bytes(), |copy, path| {
+            call(copy, libc::SYS_open, [path, (flags & keep) as u64, 0, 0, 0, 0])
+        })?;
         call(copy, libc::SYS_lseek, [opened, position, libc::SEEK_SET as u64, 0, 0, 0])?;
         let on_exec = (flags & libc::O_CLOEXEC) as u64;
         call(copy, libc::SYS_dup3, [opened, fd as u64, on_exec, 0, 0, 0])?;
         call(copy, libc::SYS_close, [opened, 0, 0, 0, 0, 0])?;
-        self.own.insert(fd);
+        self.own.insert(fd, Writes::Withheld);
         Ok(())
     }
 
@@ -237,7 +262,88 @@ impl Calls {
         Some(verdict)
     }
 
-    fn files(&mut self, copy: &Process, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
+    /// Calls that name files by their paths; the error is why the copy is given up.
+    fn paths(
+        &mut self,
+        copy: &mut Process,
+        number: i64,
+        a: [u64; 6],
+    ) -> Result<Option<Verdict>, String> {
+        const HERE: u64 = libc::AT_FDCWD as u64;
+        let opening = match number {
+            libc::SYS_open => Some((HERE, a[0], a[1], a[2])),
+            libc::SYS_openat => Some((a[0], a[1], a[2], a[3])),
+            libc::SYS_creat => {
+                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+                Some((HERE, a[0], flags as u64, a[1]))
+            }
+            _ => None,
+        };
+        if let Some((folder, path, flags, mode)) = opening {
+            let how = Opening { flags: flags as i32, mode: mode as u32 };
+            if !how.changes() && self.written.is_empty() {
+                return Ok(Some(Verdict::Run));
+            }
+            let Some(named) = Named::read(copy, folder, path) else {
+                return Ok(Some(Verdict::Run));
+            };
+            let verdict = self.written.open(copy, &named, how)?;
+            if let Verdict::Opened(fd) = verdict {
+                self.opened(fd, Writes::Made);
+            }
+            return Ok(Some(verdict));
+        }
+        let named = |folder, path| Named::read(copy, folder, path);
+        let deletion = match number {
+            libc::SYS_unlink => named(HERE, a[0]),
+            libc::SYS_unlinkat if a[2] == 0 => named(a[0], a[1]),
+            _ => None,
+        };
+        if let Some(named) = deletion {
+            return self.written.unlink(named).map(Some);
+        }
+        let renaming = match number {
+            libc::SYS_rename => named(HERE, a[0]).zip(named(HERE, a[1])),
+            libc::SYS_renameat => named(a[0], a[1]).zip(named(a[2], a[3])),
+            libc::SYS_renameat2 if a[4] == 0 => named(a[0], a[1]).zip(named(a[2], a[3])),
+            _ => None,
+        };
+        if let Some((from, to)) = renaming {
+            return self.written.rename(from, to).map(Some);
+        }
+        if self.written.is_empty() {
+            return Ok(None);
+        }
+        let question = match number {
+            libc::SYS_stat
+            | libc::SYS_lstat
+            | libc::SYS_access
+            | libc::SYS_readlink
+            | libc::SYS_statfs => named(HERE, a[0]),
+            libc::SYS_newfstatat
+            | libc::SYS_statx
+            | libc::SYS_faccessat
+            | libc::SYS_faccessat2
+            | libc::SYS_readlinkat => named(a[0], a[1]),
+            _ => None,
+        };
+        Ok(question.map(|named| {
+            self.written.ask(&named, |kept| match number {
+                libc::SYS_stat | libc::SYS_lstat => {
+                    Some((libc::SYS_fstat, [kept, a[1], 0, 0, 0, 0]))
+                }
+                libc::SYS_newfstatat => Some((libc::SYS_fstat, [kept, a[2], 0, 0, 0, 0])),
+                libc::SYS_statfs => Some((libc::SYS_fstatfs, [kept, a[1], 0, 0, 0, 0])),
+                libc::SYS_statx => {
+                    let flags = a[2] | libc::AT_EMPTY_PATH as u64;
+                    Some((number, [kept, named.nothing(), flags, a[3], a[4], 0]))
+                }
+                _ => None,
+            })
+        }))
+    }
+
+    fn files(&mut self, copy: &mut Process, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
         let fd = arguments[0] as i32;
         let verdict = match number {
             libc::SYS_write | libc::SYS_pwrite64 => {
@@ -250,12 +356,19 @@ impl Calls {
             libc::SYS_sendto => self.write(copy, fd, arguments[2]),
             // There is no position in a pipe, socket or terminal, and the kernel says so.
             libc::SYS_lseek if kind(copy.pid, fd) == Kind::Stream => Verdict::Run,
+            libc::SYS_getdents64 if self.written.changes_folder(copy.pid, fd) => {
+                Verdict::GiveUp("it lists, in the window, a folder that it changes".into())
+            }
             libc::SYS_read | libc::SYS_readv | libc::SYS_lseek | libc::SYS_getdents64 => {
                 self.read(copy, fd)
             }
-            libc::SYS_open | libc::SYS_openat => {
-                let flags = arguments[if number == libc::SYS_open { 1 } else { 2 }] as i32;
-                opening(flags)
+            libc::SYS_ftruncate | libc::SYS_fcntl if self.is_written_for_real(fd) => Verdict::Run,
+            libc::SYS_fallocate if self.is_written_for_real(fd) => {
+                self.written.grow(arguments[3]).map_or_else(Verdict::GiveUp, |()| Verdict::Run)
+            }
+            libc::SYS_ftruncate | libc::SYS_fallocate => {
+                self.pretended.insert(fd);
+                self.withhold(0)
             }
             libc::SYS_fcntl => match arguments[1] as i32 {
                 libc::F_GETFD
@@ -276,13 +389,19 @@ impl Calls {
             | libc::SYS_fdatasync
             | libc::SYS_setsockopt
             | libc::SYS_shutdown
-            | libc::SYS_flock => self.withhold(0),
+            | libc::SYS_flock
+            | libc::SYS_fchmod
+            | libc::SYS_fchown
+            | libc::SYS_utimensat => self.withhold(0),
             _ => return None,
         };
         Some(verdict)
     }
 
     fn write(&mut self, copy: &Process, fd: i32, bytes: u64) -> Verdict {
+        if self.is_written_for_real(fd) {
+            return self.written.grow(bytes).map_or_else(Verdict::GiveUp, |()| Verdict::Run);
+        }
         match kind(copy.pid, fd) {
             Kind::Closed | Kind::Stateless => return Verdict::Run,
             Kind::Positioned | Kind::Stream => {}
@@ -291,18 +410,38 @@ impl Calls {
         self.withhold(bytes)
     }
 
-    fn read(&mut self, copy: &Process, fd: i32) -> Verdict {
+    fn read(&mut self, copy: &mut Process, fd: i32) -> Verdict {
         match kind(copy.pid, fd) {
             Kind::Closed | Kind::Stateless => Verdict::Run,
             Kind::Positioned if self.pretended.contains(&fd) => {
                 Verdict::GiveUp("it reads back, in the window, a file that it writes".into())
             }
-            Kind::Positioned if self.own.contains(&fd) => Verdict::Run,
-            Kind::Positioned => Verdict::RunPrivately(fd),
+            Kind::Positioned if self.own.contains_key(&fd) => Verdict::Run,
+            // Files opened before the fork share their position with the original.
+            Kind::Positioned => {
+                self.reopen(copy, fd).map_or_else(Verdict::GiveUp, |()| Verdict::Run)
+            }
             Kind::Stream => {
                 Verdict::GiveUp("it reads from a pipe, socket or terminal in the window".into())
             }
         }
+    }
+
+    fn memory(&mut self, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
+        if number != libc::SYS_mmap {
+            return None;
+        }
+        let [_, bytes, rights, flags, fd, _] = arguments;
+        let shared = flags & libc::MAP_TYPE as u64 != libc::MAP_PRIVATE as u64;
+        let writable = rights & libc::PROT_WRITE as u64 != 0;
+        let file = flags & libc::MAP_ANONYMOUS as u64 == 0;
+        if !(shared && writable && file) {
+            return Some(Verdict::Run);
+        }
+        if !self.is_written_for_real(fd as i32) {
+            return Some(Verdict::GiveUp("it maps a file for writing in the window".into()));
+        }
+        Some(self.written.grow(bytes).map_or_else(Verdict::GiveUp, |()| Verdict::Run))
     }
 
     /// Calls that may wait: for other threads, for time, for events.
@@ -342,31 +481,19 @@ fn no_own_view(cause: std::io::Error) -> String {
     format!("the copy cannot have its own view of an open file ({cause})")
 }
 
-/// Opening for reading concerns nobody else.
-fn opening(flags: i32) -> Verdict {
-    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
-    let makes =
-        flags & (libc::O_CREAT | libc::O_TRUNC) != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    if writes || makes {
-        return Verdict::GiveUp("it opens a file for writing in the window".into());
-    }
-    Verdict::Run
-}
-
-fn memory(number: i64, arguments: [u64; 6]) -> Option<Verdict> {
-    match number {
-        libc::SYS_mmap => {
-            let shared = arguments[3] & libc::MAP_TYPE as u64 != libc::MAP_PRIVATE as u64;
-            let writable = arguments[2] & libc::PROT_WRITE as u64 != 0;
-            let file = arguments[3] & libc::MAP_ANONYMOUS as u64 == 0;
-            Some(if shared && writable && file {
-                Verdict::GiveUp("it maps a file for writing in the window".into())
-            } else {
-                Verdict::Run
-            })
-        }
-        _ => None,
-    }
+/// Has `act` done with `bytes` at an address in the copy.
+fn with_bytes<T>(
+    copy: &mut Process,
+    bytes: &[u8],
+    act: impl FnOnce(&mut Process, u64) -> Result<T, String>,
+) -> Result<T, String> {
+    let rights = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let private = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    let page = call(copy, libc::SYS_mmap, [0, PAGE_BYTES, rights, private, u64::MAX, 0])?;
+    copy.write(page, bytes).map_err(no_own_view)?;
+    let done = act(copy, page);
+    call(copy, libc::SYS_munmap, [page, PAGE_BYTES, 0, 0, 0, 0])?;
+    done
 }
 
 /// Nobody else is in the copy: who would wait for a change waits for ever.
@@ -490,24 +617,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opening_for_reading_runs_and_for_writing_does_not() {
-        assert_eq!(opening(libc::O_RDONLY | libc::O_CLOEXEC), Verdict::Run);
-        assert_eq!(opening(libc::O_RDONLY | libc::O_DIRECTORY), Verdict::Run);
-        for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TMPFILE] {
-            assert!(matches!(opening(flags), Verdict::GiveUp(_)), "{flags:#x}");
-        }
-    }
-
-    #[test]
     fn shared_mappings_for_writing_are_not_made() {
-        let map = |rights: i32, flags: i32| {
-            memory(libc::SYS_mmap, [0, 4096, rights as u64, flags as u64, 3, 0])
+        let map = |fd: u64, rights: i32, flags: i32| {
+            let mut calls = Calls::new(1, 1);
+            calls.made(libc::SYS_memfd_create, [0; 6], 5);
+            calls.memory(libc::SYS_mmap, [0, 4096, rights as u64, flags as u64, fd, 0])
         };
         let both = libc::PROT_READ | libc::PROT_WRITE;
-        assert_eq!(map(both, libc::MAP_PRIVATE), Some(Verdict::Run));
-        assert_eq!(map(libc::PROT_READ, libc::MAP_SHARED), Some(Verdict::Run));
-        assert_eq!(map(both, libc::MAP_SHARED | libc::MAP_ANONYMOUS), Some(Verdict::Run));
-        assert!(matches!(map(both, libc::MAP_SHARED), Some(Verdict::GiveUp(_))));
+        assert_eq!(map(3, both, libc::MAP_PRIVATE), Some(Verdict::Run));
+        assert_eq!(map(3, libc::PROT_READ, libc::MAP_SHARED), Some(Verdict::Run));
+        assert_eq!(map(3, both, libc::MAP_SHARED | libc::MAP_ANONYMOUS), Some(Verdict::Run));
+        assert!(matches!(map(3, both, libc::MAP_SHARED), Some(Verdict::GiveUp(_))));
+        assert_eq!(map(5, both, libc::MAP_SHARED), Some(Verdict::Run), "nobody else has it");
     }
 
     #[test]
@@ -527,10 +648,10 @@ mod tests {
         let mut calls = Calls::new(1, 1);
         calls.made(libc::SYS_openat, [0; 6], 5);
         calls.made(libc::SYS_dup, [5, 0, 0, 0, 0, 0], 6);
-        assert!(calls.own.contains(&5) && calls.own.contains(&6));
+        assert!(calls.own.contains_key(&5) && calls.own.contains_key(&6));
         calls.made(libc::SYS_close, [5, 0, 0, 0, 0, 0], 0);
-        assert!(!calls.own.contains(&5) && calls.own.contains(&6));
+        assert!(!calls.own.contains_key(&5) && calls.own.contains_key(&6));
         calls.made(libc::SYS_dup2, [1, 6, 0, 0, 0, 0], 6);
-        assert!(!calls.own.contains(&6), "it now is the original's standard output");
+        assert!(!calls.own.contains_key(&6), "it now is the original's standard output");
     }
 }

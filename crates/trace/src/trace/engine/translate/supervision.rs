@@ -130,15 +130,11 @@ impl Driver<'_> {
                  GOMAXPROCS=1 GOGC=off GODEBUG=asyncpreemptoff=1)";
             return Ok(Next::End(Outcome::Short(reason.into())));
         }
-        let answer = match self.calls.judge(&self.copy, number, arguments) {
+        let answer = match self.calls.judge(&mut self.copy, number, arguments) {
             Verdict::Answer(answer) => answer,
+            Verdict::Opened(fd) => fd.into(),
             Verdict::Run => self.make_call(number, arguments)?,
-            Verdict::RunPrivately(fd) => {
-                if let Err(reason) = self.calls.reopen(&mut self.copy, fd) {
-                    return Ok(Next::End(Outcome::Short(reason)));
-                }
-                self.make_call(number, arguments)?
-            }
+            Verdict::RunInstead(number, arguments) => self.make_call(number, arguments)?,
             Verdict::SignalReturn => {
                 self.one(r.rip, 2, &[]);
                 self.program = self.copy.return_from_signal(&r)?;

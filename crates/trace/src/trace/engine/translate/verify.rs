@@ -293,13 +293,13 @@ fn emulate(copy: &mut Process, calls: &mut Calls, stopped: &Registers) -> io::Re
     let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
     let answer = match calls.judge(copy, number, arguments) {
         Verdict::Answer(answer) => answer,
-        Verdict::RunPrivately(fd) => {
-            if calls.reopen(copy, fd).is_err() {
-                return Ok(false);
-            }
-            copy.call(number, calls.with_own_ids(copy.pid, number, arguments))?
+        Verdict::Opened(fd) => fd.into(),
+        Verdict::RunInstead(number, arguments) => copy.call(number, arguments)?,
+        Verdict::Run => {
+            let answer = copy.call(number, calls.with_own_ids(copy.pid, number, arguments))?;
+            calls.made(number, arguments, answer);
+            answer
         }
-        Verdict::Run => copy.call(number, calls.with_own_ids(copy.pid, number, arguments))?,
         Verdict::SignalReturn => {
             let back = copy.return_from_signal(&r)?;
             copy.set_registers(&back)?;
@@ -307,7 +307,6 @@ fn emulate(copy: &mut Process, calls: &mut Calls, stopped: &Registers) -> io::Re
         }
         Verdict::Exit(_) | Verdict::Exec | Verdict::GiveUp(_) => return Ok(false),
     };
-    calls.made(number, arguments, answer);
     let mut after = copy.registers()?;
     after.rax = answer.cast_unsigned();
     after.rcx = r.rip;
