@@ -395,7 +395,7 @@ pub(super) fn apply(
 }
 
 /// Leaves only those mechanisms named that may be.
-fn rename(explanation: &mut Explanation, may_be: impl Fn(Mechanism) -> bool) {
+pub(super) fn rename(explanation: &mut Explanation, may_be: impl Fn(Mechanism) -> bool) {
     let lines = explanation.ledgers.iter_mut().flat_map(|ledger| &mut ledger.lines);
     lines.for_each(|line| line.is_named &= may_be(line.mechanism));
 }

@@ -8,8 +8,9 @@
 //!
 //! A mechanism is named as the cause only where all of this holds: the model predicts what was measured,
 //! the mechanism happens clearly more often in the slow build (lines that are missed may also come from
-//! farther away), and without it most of the difference is gone, in every window. The model does not see
-//! everything; where it does not agree with the clock, nothing that it says about causes is believed.
+//! farther away), without it most of the difference is gone, in every window, and the other places do not have
+//! it so much less: code that is inlined in one build only takes what happens in it along. The model does not
+//! see everything; where it does not agree with the clock, nothing that it says about causes is believed.
 //!
 //! Where the instructions of whole runs could not be counted, both builds are taken to execute as many in a
 //! function that both have. The clock contradicts that, too, if it is not so: more instructions at the same
@@ -40,6 +41,8 @@ const AGREEMENT: [f64; 2] = [0.6, 1.5];
 const LEAST_PART: [f64; 2] = [0.4, 0.6];
 /// The slow build must have so many times the events of the fast one, or they are not what differs.
 pub(super) const LEAST_RATIO: f64 = 1.5;
+/// Of the cycles that a place has more because of a mechanism, this part must be left over all places.
+const LEAST_LEFT: f64 = 0.5;
 /// The same where the instructions of whole runs were not counted and both are taken to execute as many.
 const AGREEMENT_UNCOUNTED: [f64; 2] = [0.75, 1.33];
 /// Other code has other chains: chains and units are named where one build executes up to so many times the
@@ -196,12 +199,19 @@ pub(super) fn ledgers(
 ) -> Vec<Ledger> {
     let hold_most =
         |row: &&FunctionRow| row.share_of_difference.percent.value >= super::cause::LEAST_PART;
-    let of_shape = |row: &FunctionRow, both: &BothArms| -> Option<Ledger> {
+    let sides = |row: &FunctionRow, both: &BothArms| {
         let instructions = row.instructions.or_else(|| row.place.is_in_both().then_some(TAKEN))?;
-        let side = |arm: Arm| {
+        Some([Arm::A, Arm::B].map(|arm| {
             Side::of(instructions[arm.index()], both.arms[arm.index()].in_place(arm, &row.place))
-        };
-        let mut ledger = ledger(row, &[side(Arm::A), side(Arm::B)], slow, difference_ns)?;
+        }))
+    };
+    let in_all_places = |both: &BothArms| {
+        let all: Vec<[Side; 2]> = rows.iter().filter_map(|row| sides(row, both)).collect();
+        Mechanism::ALL.map(|mechanism| all.iter().map(|it| more_cycles(it, mechanism, slow)).sum())
+    };
+    let more_in_all: Vec<_> = windows.iter().map(in_all_places).collect();
+    let of_shape = |row: &FunctionRow, (both, more): (&BothArms, &MoreCycles)| -> Option<Ledger> {
+        let mut ledger = ledger(row, &sides(row, both)?, more, slow, difference_ns)?;
         ledger.renames_memory = both.renames_memory;
         Some(ledger)
     };
@@ -212,7 +222,8 @@ pub(super) fn ledgers(
     };
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
     let nearest = |row: &FunctionRow| {
-        let all = windows.iter().filter_map(|both| Some((of_shape(row, both)?, both)));
+        let all = windows.iter().zip(&more_in_all);
+        let all = all.filter_map(|shape| Some((of_shape(row, shape)?, shape.0)));
         let (mut ledger, both) =
             all.min_by(|(a, _), (b, _)| distance(a).total_cmp(&distance(b)))?;
         let arm = &both.arms[slow.index()];
@@ -251,7 +262,21 @@ fn most<K: Ord + Copy>(insns: &BTreeMap<K, Account>, mechanism: Mechanism) -> Op
     (weight(best.1) > 0).then_some(*best.0)
 }
 
-fn ledger(row: &FunctionRow, sides: &[Side; 2], slow: Arm, difference_ns: f64) -> Option<Ledger> {
+/// Cycles of a run that the slow build has more because of each mechanism.
+type MoreCycles = [f64; Mechanism::ALL.len()];
+
+fn more_cycles(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> f64 {
+    let of = |arm: Arm| sides[arm.index()].of_a_run(|account| account.cycles_of(mechanism) as f64);
+    of(slow)[0] - of(slow.other())[0]
+}
+
+fn ledger(
+    row: &FunctionRow,
+    sides: &[Side; 2],
+    more_in_all: &MoreCycles,
+    slow: Arm,
+    difference_ns: f64,
+) -> Option<Ledger> {
     let executed = sides.iter().any(|side| side.instructions > 0.0);
     if !executed || !sides.iter().all(Side::is_enough) {
         return None;
@@ -317,7 +342,10 @@ fn ledger(row: &FunctionRow, sides: &[Side; 2], slow: Arm, difference_ns: f64) -
             }
             false => is_slower,
         };
+        let is_left =
+            more_in_all[mechanism as usize] >= LEAST_LEFT * more_cycles(sides, mechanism, slow);
         happens_more
+            && is_left
             && part(line.part.percent.value) >= least
             && part(line.part.percent.low) >= least / 2.0
     };
@@ -400,7 +428,11 @@ mod tests {
     }
 
     fn of(ms: [f64; 2], sides: [Side; 2]) -> Ledger {
-        ledger(&row(ms), &sides, Arm::B, (ms[1] - ms[0]) * 1e6).unwrap()
+        of_all(ms, sides, &[f64::MAX; Mechanism::ALL.len()])
+    }
+
+    fn of_all(ms: [f64; 2], sides: [Side; 2], more_in_all: &MoreCycles) -> Ledger {
+        ledger(&row(ms), &sides, more_in_all, Arm::B, (ms[1] - ms[0]) * 1e6).unwrap()
     }
 
     #[test]
@@ -456,6 +488,30 @@ mod tests {
             100_000_000,
             vec![Account { executions: 999, cycles: 999, ..Account::default() }],
         );
-        assert!(ledger(&row([1.0, 2.0]), &[side(5, chains, 1, 0), short], Arm::B, 1e6).is_none());
+        let more = &[f64::MAX; Mechanism::ALL.len()];
+        let sides = [side(5, chains, 1, 0), short];
+        assert!(ledger(&row([1.0, 2.0]), &sides, more, Arm::B, 1e6).is_none());
+    }
+
+    #[test]
+    fn what_only_came_here_from_another_place_is_not_named() {
+        let branches = Mechanism::MispredictedBranches;
+        let sides = || [side(500, branches, 5, 1), side(1000, branches, 480, 30)];
+        let here = more_cycles(&sides(), branches, Arm::B);
+        assert!((here - 47.5e6).abs() < 1e3, "{here}");
+        let named = |in_all: f64| {
+            let mut more = [f64::MAX; Mechanism::ALL.len()];
+            more[branches as usize] = in_all * here;
+            of_all([100.0, 200.0], sides(), &more).named().is_some()
+        };
+        assert!(named(0.51) && !named(0.49));
+        // What one build inlines is in no place of its own there.
+        let alone = Side { instructions: 0.0, windows: vec![], all: Account::default() };
+        let mut more = [0.0; Mechanism::ALL.len()];
+        let sides =
+            || [Side { all: alone.all, windows: vec![], ..alone }, side(1000, branches, 480, 30)];
+        assert!(of_all([0.0, 200.0], sides(), &more).named().is_none());
+        more[branches as usize] = f64::MAX;
+        assert!(of_all([0.0, 200.0], sides(), &more).named().is_some());
     }
 }

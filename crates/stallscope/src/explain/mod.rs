@@ -161,10 +161,11 @@ impl Explanation {
         let least = rival.max(LEAST_NAMED);
         let named = Together::of(&self.ledgers).filter(|named| named.without >= least);
         let more = self.work.as_ref().filter(|work| work.is_the_cause());
-        let is_more = more.is_some() && named.is_none();
+        let is_named = named.is_some();
+        let is_more = more.is_some() && !is_named;
         let grades = self.causes.iter().map(|cause| cause.finding.grade);
         let found =
-            [self.is_confirmed().then_some(Grade::Confirmed), named.map(|_| Grade::Counted)];
+            [self.is_confirmed().then_some(Grade::Confirmed), is_named.then_some(Grade::Counted)];
         let grade = grades.chain(found.into_iter().flatten()).max();
         let slow = self.slow_arm.unwrap_or(Arm::B);
         self.conclusion = if grade.is_some() && (self.is_confirmed() || !is_more) {
@@ -181,6 +182,9 @@ impl Explanation {
             Conclusion::NoMechanism
         };
         self.grade = grade.filter(|_| self.conclusion == Conclusion::Mechanism);
+        if !is_named {
+            cure::rename(self, |_| false);
+        }
     }
 
     /// Whether removing what causes it brought the time back.
@@ -280,10 +284,13 @@ pub fn explain(
     let counting = &mut |done, of| progress(Stage::Counting { done, of });
     let run_ns = time.of_runs_ns();
     let [before, after] = &in_user_code;
-    let all = processor::share(before, after, time.difference_ns(), "user code");
-    let all = (&all, [before.value, after.value]);
+    let all = work::UserCode {
+        share: processor::share(before, after, time.difference_ns(), "user code"),
+        ns: [before.value, after.value],
+        longer_ns: time.longer_ns(),
+    };
     let longest_ns = run_ns[0].max(run_ns[1]);
-    match work::count(bench, &images, &mut explanation.rows, all, longest_ns, counting)? {
+    match work::count(bench, &images, &mut explanation.rows, &all, longest_ns, counting)? {
         Ok(work) => explanation.work = Some(work),
         Err(why) => explanation
             .unexplained

@@ -68,6 +68,13 @@ impl<'a> ProcessorTime<'a> {
         self.cpu.map_or(0.0, |c| c.b.value - c.a.value)
     }
 
+    /// What AFTER takes longer by pairs of runs, the ends of the interval around it, in nanoseconds.
+    pub fn longer_ns(&self) -> [f64; 3] {
+        let of = |log: f64| self.cpu.map_or(0.0, |c| c.a.value * log.exp_m1());
+        let ratio = self.cpu.and_then(|c| c.ratio.as_ref());
+        ratio.map_or([0.0; 3], |r| [r.low_log, r.log_ratio, r.high_log].map(of))
+    }
+
     /// What a run of each build spends on the processor, in nanoseconds.
     pub fn of_runs_ns(&self) -> [f64; 2] {
         self.cpu.map_or([0.0; 2], |c| [c.a.value, c.b.value])

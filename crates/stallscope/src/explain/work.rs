@@ -41,8 +41,49 @@ pub(super) const MOST: f64 = 50.0;
 const HARDLY: f64 = 20.0;
 /// Where places take less time by more than this part of the difference, in per cent, work may just be elsewhere.
 const MOST_ELSEWHERE: f64 = 10.0;
+/// Where the sum over places lies further below the whole than this, in per cent of the difference, more is executed
+/// where it costs less.
+const MOST_APART: f64 = 50.0;
 /// Fewer system calls or page faults more than this are not worth a word.
 const LEAST_EVENTS: u64 = 50;
+
+/// All of user code, as one place.
+pub(super) struct UserCode {
+    /// Its part of the difference, by samples.
+    pub(super) share: Share,
+    /// What a run of each arm spends there.
+    pub(super) ns: [f64; 2],
+    /// What AFTER takes longer on the processor, by pairs of runs: the least, what is likely, the most.
+    pub(super) longer_ns: [f64; 3],
+}
+
+impl UserCode {
+    /// What it takes longer as more instructions and as slower ones. Pairs of runs tell that better than samples
+    /// do, unless the kernel has a part in it.
+    fn split(&self, [a, b]: [f64; 2]) -> [Share; 2] {
+        let Share { percent: by_samples, of } = &self.share;
+        if by_samples.low > 100.0 || by_samples.high < 100.0 {
+            return split(&self.share, self.ns, [a, b]);
+        }
+        let more_ns = (b - a) * mean_ns(self.ns, [a, b]);
+        let part = |longer_ns: f64| (100.0 * more_ns / longer_ns).clamp(0.0, 100.0);
+        let [x, value, y] = self.longer_ns.map(part);
+        let more = Measurement {
+            value,
+            low: x.min(y),
+            high: x.max(y),
+            how: "counted instructions x time of one, of what pairs of runs differ by".into(),
+            ..by_samples.clone()
+        };
+        let slower = Measurement {
+            value: 100.0 - more.value,
+            low: 100.0 - more.high,
+            high: 100.0 - more.low,
+            ..more.clone()
+        };
+        [more, slower].map(|percent| Share { percent, of: *of })
+    }
+}
 
 /// What one whole run executed in user code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,9 +232,8 @@ impl Work {
     }
 }
 
-/// Counts the work of both arms and splits the parts of the rows by it, and all of user code, its part of the difference
-/// and the time of each arm, as one place;
-/// the inner error says why it could not be counted.
+/// Counts the work of both arms and splits the parts of the rows, and all of user code, by it; the inner error says why
+/// it could not be counted.
 ///
 /// # Errors
 /// Only when the user wants an end.
@@ -201,7 +241,7 @@ pub(super) fn count(
     bench: &mut dyn Bench,
     images: &[Image; 2],
     rows: &mut [FunctionRow],
-    all: (&Share, [f64; 2]),
+    all: &UserCode,
     processor_ns: f64,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Work, String>, EngineError> {
@@ -254,10 +294,8 @@ pub(super) fn count(
     else {
         return Ok(Err("no place holds a part of the difference".into()));
     };
-    // Work that goes from one place to another is more work in the one only.
-    let of_all = split(all.0, all.1, [instructions.before, instructions.after].map(Counts::middle));
-    let is_less = of_all[0].percent.value < by_place[0].percent.value;
-    let [more, slower] = if is_less { of_all } else { by_place };
+    let of_all = all.split([instructions.before, instructions.after].map(Counts::middle));
+    let [more, slower] = if tells_more(&of_all[0], &by_place[0]) { of_all } else { by_place };
     Ok(Ok(Work {
         instructions,
         system_calls,
@@ -288,12 +326,18 @@ fn followed(
     Ok(Ok(runs))
 }
 
+/// Whether what all of user code executes more tells more than the sum over the places does. Work that goes from one
+/// place to another is more work in the one only; and places that hold few samples add up to a wide interval.
+fn tells_more(of_all: &Share, by_place: &Share) -> bool {
+    let (all, places) = (&of_all.percent, &by_place.percent);
+    all.value < places.value || all.value <= places.high && all.value <= places.value + MOST_APART
+}
+
 /// What a place takes longer, as more instructions and as slower ones, by its times and what it executes in each arm.
 pub(super) fn split(whole: &Share, [fast, slow]: [f64; 2], [a, b]: [f64; 2]) -> [Share; 2] {
-    // The time of one, over what both execute: a build that hardly executes any has no say in it.
-    let mean = (fast + slow) / (a + b).max(1.0);
     let change = slow - fast;
-    let by_work = if change == 0.0 { 0.0 } else { ((b - a) * mean / change).clamp(0.0, 1.0) };
+    let more = (b - a) * mean_ns([fast, slow], [a, b]);
+    let by_work = if change == 0.0 { 0.0 } else { (more / change).clamp(0.0, 1.0) };
     [by_work, 1.0 - by_work].map(|part| {
         let Measurement { value, low, high, .. } = whole.percent;
         let percent = Measurement {
@@ -305,6 +349,11 @@ pub(super) fn split(whole: &Share, [fast, slow]: [f64; 2], [a, b]: [f64; 2]) -> 
         };
         Share { percent, of: whole.of }
     })
+}
+
+/// The time of one instruction, over what both arms execute: a build that hardly executes any has no say in it.
+fn mean_ns([fast, slow]: [f64; 2], [a, b]: [f64; 2]) -> f64 {
+    (fast + slow) / (a + b).max(1.0)
 }
 
 fn plus(a: &Share, b: &Share) -> Share {
@@ -419,6 +468,35 @@ mod tests {
         assert_eq!(parts([0.0, 14.0], [0.0, 4e6]), [90.0, 0.0]);
         // Faster, because it executes less.
         assert_eq!(parts([200.0, 100.0], [2e6, 1e6]), [90.0, 0.0]);
+    }
+
+    #[test]
+    fn all_of_user_code_is_split_by_pairs_of_runs_unless_the_kernel_has_a_part() {
+        let all = |low, high, longer_ns| {
+            let Share { percent, of } = row([1.0, 1.0], 95.0).share_of_difference;
+            let share = Share { percent: Measurement { low, high, ..percent }, of };
+            let parts = UserCode { share, ns: [98.0, 102.0], longer_ns }.split([0.99e6, 1.01e6]);
+            parts.map(|it| [it.percent.low, it.percent.value, it.percent.high].map(f64::round))
+        };
+        // 2 % more instructions where runs take 2.5 % longer, and 2 to 4 %.
+        assert_eq!(all(40.0, 130.0, [2.0, 2.5, 4.0]), [[50.0, 80.0, 100.0], [0.0, 20.0, 50.0]]);
+        // AFTER executes more and is faster.
+        assert_eq!(all(40.0, 130.0, [-4.0, -3.0, -2.0]), [[0.0; 3], [100.0; 3]]);
+        assert_eq!(all(40.0, 99.0, [2.0, 2.5, 4.0])[0], [20.0, 48.0, 50.0], "by samples");
+    }
+
+    #[test]
+    fn the_whole_run_says_how_much_is_more_work_unless_places_say_less() {
+        let share = |value: f64, spread: f64| {
+            let Share { percent, of } = row([1.0, 1.0], value).share_of_difference;
+            let (low, high) = (value - spread, value + spread);
+            Share { percent: Measurement { low, high, ..percent }, of }
+        };
+        let tells = |all, places| tells_more(&share(all, 5.0), &places);
+        assert!(tells(40.0, share(90.0, 5.0)), "work that went elsewhere");
+        assert!(tells(80.0, share(35.0, 150.0)), "a wide interval around it");
+        assert!(!tells(80.0, share(35.0, 20.0)), "more is executed where it costs less");
+        assert!(!tells(80.0, share(25.0, 150.0)), "or may well be");
     }
 
     #[test]
