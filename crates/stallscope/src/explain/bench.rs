@@ -5,13 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::{WindowCount, WorkCount, kernel, work};
-use crate::code::x86::Patch;
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
     library_name,
 };
 use crate::machine::{CoreShape, Design};
-use crate::model::{FileOffset, Svma};
+use crate::model::{Avma, FileOffset, Svma};
 use crate::run::child::{Exit, Limits};
 use crate::run::sample::{
     SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
@@ -19,7 +18,7 @@ use crate::run::sample::{
 use crate::sim::core::RecordedWindow;
 use crate::sim::jumps::BlockCounts;
 use crate::trace::engine::{
-    self, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start, Window,
+    self, Change, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start, Window,
 };
 use crate::trace::recorded::{ReplayError, Writer};
 
@@ -81,11 +80,29 @@ pub trait Bench {
         None
     }
 
-    /// Runs one arm to its end with its code replaced as `patch` says; equal for all arms of a `round`.
+    /// Runs one arm to its end with `change`; equal for all arms of a `round`.
     ///
     /// # Errors
     /// Whatever hinders that.
-    fn run_patched(&mut self, arm: Arm, patch: &Patch, round: usize) -> Result<Exit, EngineError>;
+    fn run_changed(
+        &mut self,
+        arm: Arm,
+        change: Change<'_>,
+        round: usize,
+    ) -> Result<Exit, EngineError>;
+
+    /// Where a run of an arm meets denormal numbers behind so much processor time: files with the instructions there, and
+    /// how often each did.
+    ///
+    /// # Errors
+    /// Whatever hinders that.
+    fn denormals(
+        &mut self,
+        _arm: Arm,
+        _after: Duration,
+    ) -> Result<Vec<(PathBuf, FileOffset, u32)>, EngineError> {
+        Ok(Vec::new())
+    }
 
     /// Whether everything that was run is still what it was at the beginning.
     ///
@@ -101,7 +118,7 @@ pub struct ProcessBench<'a> {
     runner: ProcessRunner<'a>,
     settings: Settings,
     sampling: SampleSettings,
-    replaces_code: bool,
+    changes_runs: bool,
 }
 
 impl<'a> ProcessBench<'a> {
@@ -116,13 +133,13 @@ impl<'a> ProcessBench<'a> {
         interrupt: &'a AtomicBool,
     ) -> Result<Self, CompareError> {
         let runner = ProcessRunner::new(lines, settings.limits(interrupt))?;
-        Ok(Self { runner, settings, sampling, replaces_code: true })
+        Ok(Self { runner, settings, sampling, changes_runs: true })
     }
 
-    /// Never runs a program with some of its code replaced.
+    /// Never changes a run.
     #[must_use]
     pub fn without_cures(mut self) -> Self {
-        self.replaces_code = false;
+        self.changes_runs = false;
         self
     }
 
@@ -217,13 +234,32 @@ impl Bench for ProcessBench<'_> {
         Some(kernel::cheapest_call_ns())
     }
 
-    fn run_patched(&mut self, arm: Arm, patch: &Patch, round: usize) -> Result<Exit, EngineError> {
-        if !self.replaces_code {
-            return Err(EngineError::Forbidden("code is not to be replaced (--no-cure)".into()));
+    fn run_changed(
+        &mut self,
+        arm: Arm,
+        change: Change<'_>,
+        round: usize,
+    ) -> Result<Exit, EngineError> {
+        if !self.changes_runs {
+            return Err(EngineError::Forbidden("runs are not to be changed (--no-cure)".into()));
         }
         // The stack starts elsewhere in every round, as it does in every pair of a comparison.
         let launch = self.runner.launch(arm, round * STACK_STEP_BYTES);
-        engine::run_patched(&launch, patch, self.runner.child_limits())
+        engine::run_changed(&launch, change, self.runner.child_limits())
+    }
+
+    fn denormals(
+        &mut self,
+        arm: Arm,
+        after: Duration,
+    ) -> Result<Vec<(PathBuf, FileOffset, u32)>, EngineError> {
+        let launch = self.runner.launch(arm, 0);
+        let (found, mappings) = engine::denormals(&launch, after, self.runner.child_limits())?;
+        let place = |(at, count): (&Avma, &u32)| {
+            let (mapping, offset) = Mapping::find(&mappings, *at)?;
+            Some((mapping.path.clone(), offset, *count))
+        };
+        Ok(found.iter().filter_map(place).collect())
     }
 
     fn check_files(&self) -> Result<(), CompareError> {

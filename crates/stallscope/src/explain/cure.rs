@@ -11,6 +11,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,14 +20,13 @@ use super::placement::Placement;
 use super::removable::{REMOVABLE, Removable, Search, Target};
 use super::windows::{BothArms, is_interrupt};
 use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole};
-use crate::code::x86::Patch;
 use crate::code::{DebugInfo, Image};
 use crate::compare::{Arm, typical};
 use crate::model::{Grade, Measurement, Site, Svma, Unit};
 use crate::sim::Sites;
 use crate::sim::core::Mechanism;
 use crate::stats::signed_rank::{self, Interval};
-use crate::trace::engine::EngineError;
+use crate::trace::engine::{Change, EngineError};
 
 /// Rounds: an interval needs six, and more than twice that tell little more.
 const ROUNDS: [usize; 2] = [6, 14];
@@ -63,6 +63,8 @@ pub enum CureVerdict {
 pub enum Removed {
     /// The places where functions lie: they are placed as in the fast build.
     CodePlacement,
+    /// Numbers too small for the usual form: they become zero.
+    DenormalNumbers,
     /// A mechanism of the model.
     #[serde(untagged)]
     Mechanism(Mechanism),
@@ -72,6 +74,7 @@ impl fmt::Display for Removed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CodePlacement => f.write_str("code placement"),
+            Self::DenormalNumbers => f.write_str("denormal numbers"),
             Self::Mechanism(mechanism) => mechanism.fmt(f),
         }
     }
@@ -162,8 +165,10 @@ fn remove(
         Err(why) => return Ok(Err(why)),
     };
     let what = (Removed::Mechanism(removable.mechanism), removable.is_free(&replaced));
-    let nothing = Patch::default();
-    let tried = run(bench, [&nothing, &nothing, &control, &cure], what, slow, run_ns, progress)?;
+    let (fast, as_is) = ((slow.other(), Change::Nothing), (slow, Change::Nothing));
+    let [control, cure] = [&control, &cure].map(|patch| (slow, Change::Code(patch)));
+    let times = run(bench, [fast, as_is, control, cure], run_ns, progress)?;
+    let tried = times.and_then(|times| judged(&times, what, slow));
     let mut all = Sites::new(image, debug);
     let sites = replaced.iter().filter_map(|target| all.site(target.svma)).collect();
     Ok(tried.map(|cure| Cure { sites, ..cure }))
@@ -188,7 +193,10 @@ pub(super) fn place(
         Err(why) => return Ok(Err(why)),
     };
     let what = (Removed::CodePlacement, true);
-    let tried = run(bench, [&fast, &as_is, &as_is, &as_fast], what, slow, run_ns, progress)?;
+    let fast = (slow.other(), Change::Code(&fast));
+    let [as_is, as_fast] = [&as_is, &as_fast].map(|patch| (slow, Change::Code(patch)));
+    let times = run(bench, [fast, as_is, as_is, as_fast], run_ns, progress)?;
+    let tried = times.and_then(|times| judged(&times, what, slow));
     let placed = placement.addresses();
     let mut all = Sites::new(slow_image, debug);
     let sites = placed.iter().filter_map(|[here, _]| all.site(*here)).collect();
@@ -206,32 +214,79 @@ pub(super) fn place(
     }))
 }
 
-/// Runs the fast build, the slow one, and that with the control and with the cure, with these patches.
-fn run(
+/// Lets both builds take denormal numbers for zero, where the slow one meets any; as [`attempt`]. Here the control is the
+/// fast build: what becomes faster in both is not what they differ by.
+///
+/// # Errors
+/// Only when the user wants an end.
+pub(super) fn flush_to_zero(
     bench: &mut dyn Bench,
-    patches: [&Patch; ARMS],
-    what: (Removed, bool),
+    (image, debug): (&Image, &DebugInfo<'_>),
     slow: Arm,
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<Cure, String>, EngineError> {
+) -> Result<Option<Result<Cure, String>>, EngineError> {
+    let half = Duration::from_nanos((run_ns[slow.index()] / 2.0) as u64);
+    let mut met = match bench.denormals(slow, half) {
+        Ok(met) if met.is_empty() => return Ok(None),
+        Ok(met) => met,
+        Err(error) if is_interrupt(&error) => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    met.sort_by_key(|(.., count)| std::cmp::Reverse(*count));
+    let arms = [Change::Nothing, Change::FlushToZero]
+        .map(|change| [(slow.other(), change), (slow, change)]);
+    let times = run(bench, [arms[0][0], arms[0][1], arms[1][0], arms[1][1]], run_ns, progress)?;
+    let tried = times.and_then(|times| {
+        let against = |[fast, slow, fast_flushed, slow_flushed]: [f64; ARMS]| {
+            let gained = fast - fast_flushed;
+            [fast, slow, slow - gained, slow_flushed + gained]
+        };
+        let compared: Vec<_> = times.iter().copied().map(against).collect();
+        let cure = judged(&compared, (Removed::DenormalNumbers, true), slow)?;
+        Ok(Cure { times: typical_times(&times), ..cure })
+    });
+    let (path, ..) = &met[0];
+    let own = |image: &Image| image.path().canonicalize().is_ok_and(|own| own == *path);
+    let here = met.iter().filter(|(of, ..)| of == path);
+    let sites_in = |image: &Image, debug: &DebugInfo<'_>| -> Vec<Site> {
+        let mut all = Sites::new(image, debug);
+        let svmas = here.clone().filter_map(|(_, offset, _)| image.svma_of(*offset));
+        svmas.filter_map(|svma| all.site(svma)).collect()
+    };
+    let (library, sites) = match own(image) {
+        true => (None, sites_in(image, debug)),
+        false => {
+            let sites = Image::open(path).map(|image| sites_in(&image, &DebugInfo::of(&image)));
+            (Some(path.clone()), sites.unwrap_or_default())
+        }
+    };
+    Ok(Some(tried.map(|cure| Cure { library, sites, ..cure })))
+}
+
+/// Runs fast build, slow build, control and cure in rounds; the inner error says why that cannot be.
+fn run(
+    bench: &mut dyn Bench,
+    arms: [Changed<'_>; ARMS],
+    run_ns: [f64; 2],
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<Vec<[f64; ARMS]>, String>, EngineError> {
     let round_ns = ARMS as f64 * 0.5 * run_ns.iter().sum::<f64>();
     if round_ns * ROUNDS[0] as f64 > ROUNDS_NS[1] {
         let minutes = round_ns * ROUNDS[0] as f64 / 60e9;
         return Ok(Err(format!("that would take {minutes:.0} minutes")));
     }
     let rounds = ((ROUNDS_NS[0] / round_ns.max(1.0)) as usize).clamp(ROUNDS[0], ROUNDS[1]);
-    let [fast, others @ ..] = patches;
-    let [as_is, control, cure] = others.map(|patch| (slow, patch));
-    let arms: [(Arm, &Patch); ARMS] = [(slow.other(), fast), as_is, control, cure];
-    let times = match run_rounds(bench, &arms, rounds, progress) {
-        Ok(times) => times,
-        Err(Failed::Engine(error)) if is_interrupt(&error) => return Err(error),
-        Err(Failed::Engine(error)) => return Ok(Err(error.to_string())),
-        Err(Failed::Differs(what)) => return Ok(Err(what)),
-    };
-    Ok(judged(&times, what, slow))
+    match run_rounds(bench, &arms, rounds, progress) {
+        Ok(times) => Ok(Ok(times)),
+        Err(Failed::Engine(error)) if is_interrupt(&error) => Err(error),
+        Err(Failed::Engine(error)) => Ok(Err(error.to_string())),
+        Err(Failed::Differs(what)) => Ok(Err(what)),
+    }
 }
+
+/// An arm with a change.
+type Changed<'a> = (Arm, Change<'a>);
 
 enum Failed {
     Engine(EngineError),
@@ -241,13 +296,13 @@ enum Failed {
 /// Processor time of each process of each round, in nanoseconds.
 fn run_rounds(
     bench: &mut dyn Bench,
-    arms: &[(Arm, &Patch); ARMS],
+    arms: &[Changed<'_>; ARMS],
     rounds: usize,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Vec<[f64; ARMS]>, Failed> {
     let mut times = Vec::with_capacity(rounds);
     let slow = arms[ARMS - 1].0;
-    let (mut first, nothing) = (None, Patch::default());
+    let mut first = None;
     // One round more than is counted: the first warms everything up.
     for round in 0..=rounds {
         let mut time = [0.0; ARMS];
@@ -256,22 +311,27 @@ fn run_rounds(
             // Every process comes behind every other, and in every place.
             let which =
                 if round % 2 == 0 { (round / 2 + n) % ARMS } else { (round / 2 + ARMS - n) % ARMS };
-            let (arm, mut patch) = arms[which];
+            let (arm, mut change) = arms[which];
             // The first run of the slow build says what the output is.
             if arm == slow && first.is_none() {
-                patch = &nothing;
+                change = Change::Nothing;
             }
-            let exit = bench.run_patched(arm, patch, round).map_err(Failed::Engine)?;
+            let exit = bench.run_changed(arm, change, round).map_err(Failed::Engine)?;
             time[which] = (exit.user_ns + exit.system_ns) as f64;
             let ended = (exit.status, exit.stdout.digest);
             if arm == slow && *first.get_or_insert(ended) != ended {
-                return Err(Failed::Differs(match patch.is_empty() {
-                    true => "its output is not the same in every run".into(),
-                    false => format!(
-                        "with its instructions replaced it printed something else or ended otherwise ({})",
-                        exit.status
-                    ),
-                }));
+                let changed = match change {
+                    Change::Nothing => {
+                        let why = "its output is not the same in every run";
+                        return Err(Failed::Differs(why.into()));
+                    }
+                    Change::Code(_) => "its instructions replaced",
+                    Change::FlushToZero => "zero for denormal numbers",
+                };
+                return Err(Failed::Differs(format!(
+                    "with {changed} it printed something else or ended otherwise ({})",
+                    exit.status
+                )));
             }
         }
         if round > 0 {
@@ -322,9 +382,6 @@ fn judged(
         CureVerdict::Refuted if !is_free => CureVerdict::Open,
         verdict => verdict,
     };
-    let of_arm =
-        |n: usize| typical(&times.iter().map(|t| t[n]).collect::<Vec<_>>(), Unit::Nanoseconds);
-    let times = std::array::from_fn(of_arm);
     Ok(Cure {
         mechanism,
         arm: slow,
@@ -333,8 +390,14 @@ fn judged(
         placed: Vec::new(),
         recovered,
         control,
-        times,
+        times: typical_times(times),
         verdict,
+    })
+}
+
+fn typical_times(times: &[[f64; ARMS]]) -> [Measurement; ARMS] {
+    std::array::from_fn(|n| {
+        typical(&times.iter().map(|t| t[n]).collect::<Vec<_>>(), Unit::Nanoseconds)
     })
 }
 

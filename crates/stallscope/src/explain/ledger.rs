@@ -12,6 +12,10 @@
 //! it so much less: code that is inlined in one build only takes what happens in it along. The model does not
 //! see everything; where it does not agree with the clock, nothing that it says about causes is believed.
 //!
+//! Time that a mechanism costs is not always sampled where it happens: behind a call, in what was inlined. Where no place
+//! tells of one, and the builds differ by enough, all of user code is held against the clock as one place; only
+//! what single instructions have is named there.
+//!
 //! Where the instructions of whole runs could not be counted, both builds are taken to execute as many in a
 //! function that both have. The clock contradicts that, too, if it is not so: more instructions at the same
 //! price take longer, and the model would not have predicted it.
@@ -23,11 +27,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::windows::BothArms;
-use super::work::split;
+use super::work::{UserCode, Work, split};
 use super::{FunctionRow, Share, Whole};
 use crate::code::{DebugInfo, Image};
 use crate::compare::Arm;
-use crate::model::{FileOffset, Measurement, Site, Unit};
+use crate::model::{FileOffset, Measurement, Site, Svma, Unit};
 use crate::sim::Sites;
 use crate::sim::core::{Account, Mechanism};
 
@@ -50,6 +54,8 @@ const AGREEMENT_UNCOUNTED: [f64; 2] = [0.75, 1.33];
 const SAME_WORK: [f64; 2] = [1.1, 1.6];
 /// Most of a place's difference, for that.
 const LEAST_SLOWER: f64 = 0.6;
+/// The builds must differ by this factor for the model of a whole run to be asked.
+const LEAST_WHOLE: f64 = 1.1;
 /// Instructions of a run where they were not counted: any number, if it is the same for both.
 const TAKEN: [u64; 2] = [1_000_000_000; 2];
 /// Lines below this part of the difference, in per cent, are not worth showing.
@@ -78,6 +84,8 @@ pub struct LedgerLine {
 pub struct Ledger {
     /// The place.
     pub place: String,
+    /// Whether that is all of user code.
+    pub is_whole: bool,
     /// The slow arm.
     pub slow_arm: Arm,
     /// Cycles of one instruction in BEFORE and AFTER, by the model; the spread is that between windows.
@@ -135,8 +143,12 @@ impl Together {
     /// Of the mechanism that the first ledger that names one names; a function that is called behind a
     /// mispredicted branch pays for it, too.
     pub fn of(ledgers: &[Ledger]) -> Option<Self> {
-        let mechanism = ledgers.iter().find_map(Ledger::named)?.mechanism;
-        let theirs = ledgers.iter().filter(|ledger| ledger.comes_from(mechanism));
+        let (first, line) = ledgers.iter().find_map(|ledger| Some((ledger, ledger.named()?)))?;
+        let mechanism = line.mechanism;
+        if first.is_whole {
+            return Some(Self::alone(first, mechanism));
+        }
+        let theirs = ledgers.iter().filter(|it| !it.is_whole && it.comes_from(mechanism));
         theirs.map(|ledger| Self::alone(ledger, mechanism)).reduce(|mut sum, one| {
             sum.places.extend(one.places);
             sum.predicted += one.predicted;
@@ -188,9 +200,34 @@ impl Side {
     }
 }
 
-/// The ledgers of the places that hold most of the difference.
+/// What the clock says of a place.
+struct Spent<'a> {
+    place: &'a str,
+    /// What a run of each arm spends there.
+    ns: [f64; 2],
+    share: &'a Share,
+    /// Whether the instructions that whole runs execute there were counted.
+    is_counted: bool,
+    is_whole: bool,
+}
+
+impl<'a> Spent<'a> {
+    fn of(row: &'a FunctionRow) -> Self {
+        Self {
+            place: row.place.name(),
+            ns: [row.before.value, row.after.value],
+            share: &row.share_of_difference,
+            is_counted: row.instructions.is_some(),
+            is_whole: false,
+        }
+    }
+}
+
+/// The ledgers of the places that hold most of the difference, and of all user code, where only that names a cause; the
+/// instructions of whole runs are those of `counted`.
 pub(super) fn ledgers(
     rows: &[FunctionRow],
+    (all, counted): (&UserCode, Option<&Work>),
     windows: &[BothArms],
     images: &[Image; 2],
     debug: &[DebugInfo<'_>; 2],
@@ -211,7 +248,8 @@ pub(super) fn ledgers(
     };
     let more_in_all: Vec<_> = windows.iter().map(in_all_places).collect();
     let of_shape = |row: &FunctionRow, (both, more): (&BothArms, &MoreCycles)| -> Option<Ledger> {
-        let mut ledger = ledger(row, &sides(row, both)?, more, slow, difference_ns)?;
+        let sides = sides(row, both)?;
+        let mut ledger = ledger(&Spent::of(row), &sides, more, slow, difference_ns)?;
         ledger.renames_memory = both.renames_memory;
         Some(ledger)
     };
@@ -237,7 +275,36 @@ pub(super) fn ledgers(
         }
         Some(ledger)
     };
-    rows.iter().filter(hold_most).take(MOST_PLACES).filter_map(nearest).collect()
+    let places = rows.iter().filter(hold_most).take(MOST_PLACES).filter_map(nearest);
+    let mut ledgers: Vec<Ledger> = places.collect();
+    let [fast_ns, slow_ns] = [slow.other(), slow].map(|arm| all.ns[arm.index()]);
+    if slow_ns >= LEAST_WHOLE * fast_ns && ledgers.iter().all(|ledger| ledger.named().is_none()) {
+        let spent = Spent {
+            place: "all of user code",
+            ns: all.ns,
+            share: &all.share,
+            is_counted: counted.is_some(),
+            is_whole: true,
+        };
+        let instructions = counted.map_or(TAKEN, |work| work.instructions.typical());
+        let of_shape = |both: &BothArms| {
+            let side =
+                |arm: Arm| Side::of(instructions[arm.index()], both.arms[arm.index()].in_all());
+            let sides = [side(Arm::A), side(Arm::B)];
+            let nothing_moves = &[f64::INFINITY; Mechanism::ALL.len()];
+            let mut ledger = ledger(&spent, &sides, nothing_moves, slow, difference_ns)?;
+            ledger.renames_memory = both.renames_memory;
+            let insns = both.arms[slow.index()].insns(Svma(0), Svma(u64::MAX));
+            for line in ledger.lines.iter_mut().filter(|line| line.is_named) {
+                line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at));
+            }
+            Some(ledger)
+        };
+        let whole = windows.iter().filter_map(of_shape);
+        let whole = whole.min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        ledgers.extend(whole.filter(|ledger| ledger.named().is_some()));
+    }
+    ledgers
 }
 
 /// The instructions of another file than the program; nothing where it cannot be read.
@@ -271,7 +338,7 @@ fn more_cycles(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> f64 {
 }
 
 fn ledger(
-    row: &FunctionRow,
+    spent: &Spent<'_>,
     sides: &[Side; 2],
     more_in_all: &MoreCycles,
     slow: Arm,
@@ -283,7 +350,7 @@ fn ledger(
     }
     let cycles = sides.each_ref().map(|side| side.of_a_run(|account| account.cycles as f64));
     // Both builds on one scale: the clock is not known, and is the same for both.
-    let ns_per_cycle = (row.before.value + row.after.value) / (cycles[0][0] + cycles[1][0]);
+    let ns_per_cycle = spent.ns.iter().sum::<f64>() / (cycles[0][0] + cycles[1][0]);
     let samples = sides.each_ref().map(|side| side.windows.len());
     let part = |[before, after]: [[f64; 3]; 2]| {
         let percent = |cycles: f64| 100.0 * cycles * ns_per_cycle / difference_ns;
@@ -300,11 +367,10 @@ fn ledger(
             of: Whole::DifferenceInProcessorTime,
         }
     };
-    let measured = row.share_of_difference.clone();
+    let measured = spent.share.clone();
     let predicted = part(cycles);
     let agreement = predicted.percent.value / measured.percent.value;
-    let counted = row.instructions.is_some();
-    let [least, most] = if counted { AGREEMENT } else { AGREEMENT_UNCOUNTED };
+    let [least, most] = if spent.is_counted { AGREEMENT } else { AGREEMENT_UNCOUNTED };
     let agrees = (least..=most).contains(&agreement);
     let mut lines: Vec<LedgerLine> = Mechanism::ALL
         .into_iter()
@@ -325,7 +391,7 @@ fn ledger(
         .filter(|line| line.part.percent.value.abs() >= LEAST_SHOWN)
         .collect();
     lines.sort_by(|a, b| b.part.percent.value.total_cmp(&a.part.percent.value));
-    let is_slower = is_slower_work(row, sides.each_ref().map(|side| side.instructions));
+    let is_slower = is_slower_work(spent, sides.each_ref().map(|side| side.instructions));
     let can_be_named = |line: &LedgerLine| {
         let of_a_run = |what: &dyn Fn(&Account) -> f64| {
             [slow.index(), 1 - slow.index()].map(|arm| sides[arm].of_a_run(what)[0])
@@ -340,7 +406,7 @@ fn ledger(
                     || mechanism.has_distance()
                         && more(of_a_run(&|account| account.cycles_of(mechanism) as f64))
             }
-            false => is_slower,
+            false => is_slower && !spent.is_whole,
         };
         let is_left =
             more_in_all[mechanism as usize] >= LEAST_LEFT * more_cycles(sides, mechanism, slow);
@@ -362,25 +428,25 @@ fn ledger(
         Measurement { value, unit: Unit::Cycles, low, high, n: samples[arm], how }
     };
     Some(Ledger {
-        place: row.place.name().to_owned(),
+        place: spent.place.to_owned(),
+        is_whole: spent.is_whole,
         slow_arm: slow,
         cycles_per_instruction: [of_one(0), of_one(1)],
         predicted,
         measured,
         renames_memory: false,
-        counted,
+        counted: spent.is_counted,
         agrees,
         lines,
     })
 }
 
 /// Whether what a place takes longer is in how long its instructions take, and not in other ones.
-fn is_slower_work(row: &FunctionRow, [before, after]: [f64; 2]) -> bool {
+fn is_slower_work(spent: &Spent<'_>, [before, after]: [f64; 2]) -> bool {
     let ratio = after / before;
     let [is_same, is_alike] = SAME_WORK.map(|most| ratio.max(1.0 / ratio) <= most);
-    let times = [row.before.value, row.after.value];
-    let [_, slower] = split(&row.share_of_difference, times, [before, after]);
-    let part = slower.percent.value / row.share_of_difference.percent.value;
+    let [_, slower] = split(spent.share, spent.ns, [before, after]);
+    let part = slower.percent.value / spent.share.percent.value;
     is_same || is_alike && part >= LEAST_SLOWER
 }
 
@@ -432,7 +498,7 @@ mod tests {
     }
 
     fn of_all(ms: [f64; 2], sides: [Side; 2], more_in_all: &MoreCycles) -> Ledger {
-        ledger(&row(ms), &sides, more_in_all, Arm::B, (ms[1] - ms[0]) * 1e6).unwrap()
+        ledger(&Spent::of(&row(ms)), &sides, more_in_all, Arm::B, (ms[1] - ms[0]) * 1e6).unwrap()
     }
 
     #[test]
@@ -490,7 +556,7 @@ mod tests {
         );
         let more = &[f64::MAX; Mechanism::ALL.len()];
         let sides = [side(5, chains, 1, 0), short];
-        assert!(ledger(&row([1.0, 2.0]), &sides, more, Arm::B, 1e6).is_none());
+        assert!(ledger(&Spent::of(&row([1.0, 2.0])), &sides, more, Arm::B, 1e6).is_none());
     }
 
     #[test]

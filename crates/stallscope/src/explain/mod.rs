@@ -187,6 +187,24 @@ impl Explanation {
         }
     }
 
+    /// Whether no cause was found that a change of whole runs could not prove wrong.
+    fn is_open(&self) -> bool {
+        matches!(self.conclusion, Conclusion::SlowerWork | Conclusion::NoMechanism)
+    }
+
+    /// Takes what runs with a change have shown, unless something else was tried that tells as much; `open` goes before
+    /// why there were none.
+    fn keep(&mut self, tried: Result<Cure, String>, open: &str) {
+        match tried {
+            Ok(cure) if cure.verdict == CureVerdict::Confirmed || self.cure.is_none() => {
+                self.cure = Some(cure);
+            }
+            Ok(_) => {}
+            Err(why) => self.unexplained.push(format!("{open}: {why}")),
+        }
+        self.conclude();
+    }
+
     /// Whether removing what causes it brought the time back.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
@@ -312,6 +330,7 @@ pub fn explain(
                 Ok(windows) => {
                     explanation.ledgers = ledger::ledgers(
                         &explanation.rows,
+                        (&all, explanation.work.as_ref()),
                         windows,
                         &images,
                         &debug,
@@ -343,25 +362,21 @@ pub fn explain(
     explanation.causes = causes;
     acquitted.extend(cure::apply(&mut explanation, tried));
     explanation.conclude();
-    if matches!(explanation.conclusion, Conclusion::SlowerWork | Conclusion::NoMechanism)
+    if explanation.is_open() {
+        let of_slow = (&images[slow.index()], &debug[slow.index()]);
+        let removing = &mut |done, of| progress(Stage::Removing { done, of });
+        if let Some(tried) = cure::flush_to_zero(bench, of_slow, slow, run_ns, removing)? {
+            explanation.keep(tried, "what runs without denormal numbers take was not measured");
+        }
+    }
+    if explanation.is_open()
         && let Some(placement) = Placement::of(&explanation.rows, slow)
     {
         let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
         let debug = &debug[slow.index()];
         let removing = &mut |done, of| progress(Stage::Removing { done, of });
-        match cure::place(bench, both, debug, placement, slow, run_ns, removing)? {
-            Ok(placed) => {
-                if placed.verdict == CureVerdict::Confirmed || explanation.cure.is_none() {
-                    explanation.cure = Some(placed);
-                }
-            }
-            Err(why) => {
-                let open =
-                    format!("whether where the code lies is the reason was not tried: {why}");
-                explanation.unexplained.push(open);
-            }
-        }
-        explanation.conclude();
+        let placed = cure::place(bench, both, debug, placement, slow, run_ns, removing)?;
+        explanation.keep(placed, "whether where the code lies is the reason was not tried");
     }
     bench.check_files()?;
     explanation.unexplained.extend(open::what_is_open(&explanation, profile));

@@ -25,6 +25,7 @@ pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<S
     let Some(cause) = explanation.causes.first() else {
         return match Together::of(&explanation.ledgers) {
             Some(together) => elsewhere(explanation, &together.places),
+            None if explanation.is_confirmed() => Vec::new(),
             None => without_cause(explanation, profile),
         };
     };
@@ -47,6 +48,9 @@ pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<S
 }
 
 fn elsewhere(explanation: &Explanation, places: &[String]) -> Vec<String> {
+    if explanation.named_ledger().is_some_and(|ledger| ledger.is_whole) {
+        return Vec::new();
+    }
     let sentence = |row: &FunctionRow| {
         format!(
             "{} is in {} ({}), which this does not touch",

@@ -11,7 +11,7 @@ use crate::machine::{CoreShape, Design};
 use crate::model::{FileOffset, Svma};
 use crate::run::child::{Exit, Output, Status};
 use crate::run::sample::{Engine, ObjectSamples, SampleError, SampleRun, SystemCalls};
-use crate::trace::engine::EngineError;
+use crate::trace::engine::{Change, EngineError};
 
 /// Runs nothing; answers from what it was given.
 pub struct InventedBench {
@@ -34,6 +34,10 @@ pub struct InventedBench {
     /// Processor time of fast build, slow build, control and cure, in nanoseconds; `None` where nothing can be
     /// replaced.
     pub patched_ns: Option<[u64; 4]>,
+    /// Per arm: processor time of a run that flushes denormal numbers to zero.
+    pub flushed_ns: Option<[u64; 2]>,
+    /// Where the runs meet such numbers.
+    pub denormals: Vec<(PathBuf, FileOffset, u32)>,
     /// The slow build.
     pub slowest: Arm,
     /// The first patch that replaces anything in the slow build.
@@ -68,7 +72,21 @@ impl Bench for InventedBench {
         }
     }
 
-    fn run_patched(&mut self, arm: Arm, patch: &Patch, round: usize) -> Result<Exit, EngineError> {
+    fn run_changed(
+        &mut self,
+        arm: Arm,
+        change: Change<'_>,
+        round: usize,
+    ) -> Result<Exit, EngineError> {
+        let nothing = Patch::default();
+        let patch = match (change, self.flushed_ns) {
+            (Change::Nothing, _) => &nothing,
+            (Change::Code(patch), _) => patch,
+            (Change::FlushToZero, Some(times)) => return Ok(exit(times[arm.index()])),
+            (Change::FlushToZero, None) => {
+                return Err(EngineError::Forbidden("ptrace is forbidden".into()));
+            }
+        };
         let Some(times) = self.patched_ns else {
             return Err(EngineError::Forbidden("ptrace is forbidden".into()));
         };
@@ -82,6 +100,14 @@ impl Bench for InventedBench {
             (true, false, is_control) => 3 - usize::from(is_control),
         };
         Ok(exit(times[which] + round as u64 * 1000))
+    }
+
+    fn denormals(
+        &mut self,
+        _arm: Arm,
+        _after: Duration,
+    ) -> Result<Vec<(PathBuf, FileOffset, u32)>, EngineError> {
+        Ok(self.denormals.clone())
     }
 
     fn work(&mut self, arm: Arm, _from: Option<Svma>) -> Result<WorkCount, EngineError> {

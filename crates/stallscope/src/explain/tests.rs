@@ -46,6 +46,8 @@ impl Scene {
             library_hits: [0, 0],
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             patched_ns: None,
+            flushed_ns: None,
+            denormals: vec![],
             slowest: Arm::B,
             control: None,
             notes: vec![],
@@ -190,6 +192,7 @@ fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_
     };
     let ledger = |part: f64| Ledger {
         place: "decode".into(),
+        is_whole: false,
         slow_arm: Arm::B,
         cycles_per_instruction: [e.rows[0].before.clone(), e.rows[0].after.clone()],
         predicted: share(part),
@@ -221,6 +224,46 @@ fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_
         e.conclusion == Conclusion::Mechanism
     });
     assert_eq!(ends, [true, false, false, true]);
+}
+
+#[test]
+fn what_is_sampled_elsewhere_than_where_it_happens_is_told_of_all_user_code() {
+    // What the slow build waits for happens in the decoder; most of it is sampled in the helper.
+    let explained = |cycles: u64, mechanism: Mechanism| {
+        let mut scene = Scene::new([false, false], 1.0, [(350, 650), (600, 1400)]);
+        scene.bench.work = executes([1_000_000_000, 1_000_000_000]);
+        let window = |cycles: u64, waits: u64| {
+            let account = |cycles: u64, waits: u64| {
+                let mut account = Account { executions: 20_000, cycles, ..Account::default() };
+                account.cycles_without = [cycles; Mechanism::ALL.len()];
+                account.cycles_without[mechanism as usize] -= waits;
+                account.events[mechanism as usize] = waits / 20;
+                account
+            };
+            let helper = fixture::CODE_START.0.offset(fixture::ring_loop(false).len() as i64);
+            let at = |svma| offset(svma);
+            let program = vec![
+                (at(fixture::CODE_START.0), account(cycles, waits)),
+                (at(helper.offset(8)), account(20_000, 0)),
+            ];
+            WindowCount { program, ..WindowCount::default() }
+        };
+        scene.bench.counts = [Some(window(20_000, 0)), Some(window(cycles, cycles - 20_000))];
+        scene.explain().unwrap()
+    };
+    let e = explained(60_000, Mechanism::MispredictedBranches);
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Counted)));
+    let ledger = e.named_ledger().unwrap();
+    assert!(ledger.is_whole && ledger.agrees, "{ledger:?}");
+    let summary = e.summary.unwrap();
+    assert!(summary.starts_with("mispredicted branches in decode at "), "{summary}");
+    // A model that does not agree with the clock, and what no single instruction has, is not told.
+    for (cycles, mechanism) in
+        [(30_000, Mechanism::MispredictedBranches), (60_000, Mechanism::LongChains)]
+    {
+        let e = explained(cycles, mechanism);
+        assert!(e.grade.is_none() && e.named_ledger().is_none(), "{mechanism}");
+    }
 }
 
 #[test]
@@ -447,6 +490,32 @@ fn the_same_code_elsewhere_is_the_cause_only_where_placing_it_as_before_brings_t
     assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None));
     let open = e.unexplained.join("\n");
     assert!(e.cure.is_none() && open.contains("copies the builds differ by 8.0 ms"), "{open}");
+}
+
+#[test]
+fn denormal_numbers_are_the_cause_where_zero_for_them_brings_the_time_back_in_the_slow_build() {
+    let explained = |flushed_ns| {
+        // The same code in both: the difference is in what it computes with.
+        let mut scene = Scene::new([false, false], 1.0, [(800, 200), (1800, 200)]);
+        let program = scene.folder.path().join("after").canonicalize().unwrap();
+        scene.bench.denormals = vec![(program, offset(fixture::CODE_START.0), 64)];
+        scene.bench.patched_ns = Some([100_000_000, 200_000_000, 0, 0]);
+        scene.bench.flushed_ns = Some(flushed_ns);
+        scene.explain().unwrap()
+    };
+    let e = explained([99_000_000, 101_000_000]);
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Confirmed)));
+    let cure = e.cure.unwrap();
+    assert_eq!((cure.mechanism, cure.library), (Removed::DenormalNumbers, None));
+    let summary = e.summary.unwrap();
+    assert!(summary.starts_with("denormal numbers in decode at "), "{summary}");
+    assert!(summary.contains("takes back 98 %") && summary.contains("control 1 %"), "{summary}");
+    // What is gained in both is not what they differ by; and what is gained in none is none.
+    for flushed_ns in [[50_000_000, 150_000_000], [100_000_000, 199_000_000]] {
+        let e = explained(flushed_ns);
+        assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None), "{flushed_ns:?}");
+        assert_eq!(e.cure.unwrap().verdict, CureVerdict::Refuted);
+    }
 }
 
 #[test]

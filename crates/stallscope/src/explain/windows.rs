@@ -73,6 +73,14 @@ impl ArmWindows {
         }
     }
 
+    /// What each window did.
+    pub fn in_all(&self) -> Vec<Account> {
+        let all = |(insns, objects): &(BTreeMap<Svma, Account>, ObjectInsns)| {
+            insns.values().chain(objects.values().flat_map(BTreeMap::values)).sum()
+        };
+        self.windows.iter().map(all).collect()
+    }
+
     /// What all windows together did with each instruction from `start` to `end`.
     pub fn insns(&self, start: Svma, end: Svma) -> BTreeMap<Svma, Account> {
         let range = start..end.max(start);

@@ -150,6 +150,11 @@ impl Counts {
         (low as f64 + high as f64) / 2.0
     }
 
+    /// What is in the middle of each arm's.
+    pub(super) fn typical(&self) -> [u64; 2] {
+        [self.before, self.after].map(|ends| Self::middle(ends) as u64)
+    }
+
     /// What AFTER has for one of BEFORE.
     #[must_use]
     pub fn ratio(&self) -> f64 {

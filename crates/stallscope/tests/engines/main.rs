@@ -8,11 +8,11 @@
 
 mod agreement;
 mod available;
+mod changed;
 mod decoder;
 mod endings;
 mod faults;
 mod foreign;
-mod patched;
 mod programs;
 mod recorder;
 mod truth;

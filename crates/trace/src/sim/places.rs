@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::code::{Addresses, Architecture, DebugInfo, FunctionCode, Image, LONGEST_INSN_BYTES};
 use crate::model::{Avma, FileOffset, Site, Svma};
-use crate::trace::engine::Mapping;
+use crate::trace::engine::{CodePage, Mapping};
 
 /// What stands at an address of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -25,14 +25,17 @@ pub struct Location {
 pub struct Places {
     mappings: Vec<Mapping>,
     objects: HashMap<PathBuf, Option<Image>>,
+    /// Code that no file holds, by where it is.
+    code: BTreeMap<Avma, Vec<u8>>,
     notes: Vec<String>,
 }
 
 impl Places {
-    /// For a recording's mappings.
+    /// For a recording's mappings, and its code that none of them holds.
     #[must_use]
-    pub fn new(mappings: Vec<Mapping>) -> Self {
-        Self { mappings, objects: HashMap::new(), notes: Vec::new() }
+    pub fn new(mappings: Vec<Mapping>, code: Vec<CodePage>) -> Self {
+        let code = code.into_iter().map(|page| (page.start, page.bytes)).collect();
+        Self { mappings, objects: HashMap::new(), code, notes: Vec::new() }
     }
 
     /// What [`Places::places`] lacks and why.
@@ -51,25 +54,22 @@ impl Places {
         mapping.path.is_absolute().then(|| (mapping.path.clone(), offset))
     }
 
-    /// The bytes of an instruction; empty where no file holds them.
-    pub fn code(&mut self, address: Avma, size_bytes: u8) -> Vec<u8> {
-        let bytes = || {
-            let (path, offset) = self.locate(address)?;
-            let image = self.object(&path)?;
-            Some(image.code_at(image.svma_of(offset)?, u64::from(size_bytes)).to_vec())
+    /// The bytes of an x86-64 instruction; empty where neither a file nor the recording holds them, or it is another's.
+    pub fn x86_code(&mut self, address: Avma, size_bytes: u8) -> Vec<u8> {
+        let Some((path, offset)) = self.locate(address) else {
+            return self.kept_code(address, size_bytes).unwrap_or_default().to_vec();
         };
-        let mut bytes = bytes;
-        bytes().unwrap_or_default()
+        let image = self.object(&path).filter(|it| it.architecture() == Architecture::X86_64);
+        let bytes = image.and_then(|image| {
+            Some(image.code_at(image.svma_of(offset)?, u64::from(size_bytes)).to_vec())
+        });
+        bytes.unwrap_or_default()
     }
 
-    /// The bytes of an x86-64 instruction; empty where no file holds them or it is another's.
-    pub fn x86_code(&mut self, address: Avma, size_bytes: u8) -> Vec<u8> {
-        let place = self.locate(address);
-        let image = place.and_then(|(path, _)| self.object(&path));
-        match image.map(Image::architecture) {
-            Some(Architecture::X86_64) => self.code(address, size_bytes),
-            _ => Vec::new(),
-        }
+    fn kept_code(&self, address: Avma, size_bytes: u8) -> Option<&[u8]> {
+        let (start, bytes) = self.code.range(..=address).next_back()?;
+        let from = usize::try_from(address.0 - start.0).ok()?;
+        bytes.get(from..(from + usize::from(size_bytes)).min(bytes.len()))
     }
 
     /// The file that is mapped at an address, and where in the process the function starts that holds it.
@@ -152,5 +152,21 @@ impl<'a, 'd> Sites<'a, 'd> {
             source: self.debug.frames(svma),
             variable,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_that_no_file_holds_is_read_from_the_recording() {
+        let page = CodePage { start: Avma(0x7000), bytes: vec![0xb8, 1, 0, 0, 0, 0xc3] };
+        let mut places = Places::new(Vec::new(), vec![page]);
+        let mut code = |at, size| places.x86_code(Avma(at), size);
+        assert_eq!(code(0x7005, 1), [0xc3]);
+        assert_eq!(code(0x7000, 5), [0xb8, 1, 0, 0, 0]);
+        assert_eq!(code(0x7005, 2), [0xc3], "as much as there is");
+        assert!(code(0x7006, 1).is_empty() && code(0x6fff, 1).is_empty());
     }
 }

@@ -144,7 +144,7 @@ impl Models {
                 left_behind.join(", ")
             ));
         }
-        let mut places = Places::new(recording.mappings);
+        let mut places = Places::new(recording.mappings, recording.code);
         let jumps = self.counts.jumps(self.fusion, |address, size| places.x86_code(address, size));
         let store_buffer = self.store_buffer.report();
         let l1i = self.l1i.as_ref().map(InstructionCache::report);

@@ -221,6 +221,10 @@ fn cure(cure: &Cure) -> String {
             ),
             "copies as far into their pages as the originals, with which both builds are run here, once more",
         ),
+        Removed::DenormalNumbers => (
+            "with zero for denormal numbers in both builds".to_owned(),
+            "zero for them in the fast build alone",
+        ),
         Removed::Mechanism(mechanism) => (
             format!(
                 "without {mechanism} ({} of them replaced in the running process)",
@@ -376,6 +380,8 @@ mod tests {
             samples: true,
             windows_fail: false,
             patched_ns: Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]),
+            flushed_ns: None,
+            denormals: vec![],
             slowest: stallscope::compare::Arm::B,
             control: None,
             work: [0, 1].map(|arm| millions.and_then(|m| executed(m[arm]))),

@@ -99,7 +99,7 @@ impl<'a> RecordedWindow<'a> {
     pub fn read(recorded: &'a [u8], design: &'a Design) -> Result<Self, ReplayError> {
         let mut code = WindowCode::default();
         let recording = replay(recorded, &mut code)?;
-        let mut places = Places::new(recording.mappings);
+        let mut places = Places::new(recording.mappings, recording.code);
         let program = code.decode(design.fusion().value, |at, bytes| places.x86_code(at, bytes));
         Ok(Self { recorded, design, instructions: recording.instructions, program })
     }
@@ -110,24 +110,27 @@ impl<'a> RecordedWindow<'a> {
     /// # Errors
     /// When the recording cannot be read.
     pub fn account(&self, shape: &CoreShape) -> Result<Accounts, ReplayError> {
-        let variants: Vec<Option<Mechanism>> =
-            std::iter::once(None).chain(Mechanism::ALL.map(Some)).collect();
         let run = |without| {
             let warm_up = self.instructions / WARM_UP;
             let mut core = Core::new(self.design, shape, &self.program, without, warm_up);
             replay(self.recorded, &mut core).map(|_| core)
         };
-        let cores: Vec<Core<'_>> = variants.into_par_iter().map(run).collect::<Result<_, _>>()?;
-        let (whole, others) = cores.split_at(1);
-        let executions =
-            |op: &usize| whole.iter().map(|core| core.accounts[*op].executions).sum::<u64>();
+        let whole = run(None)?;
+        let all: Account = whole.accounts.iter().sum();
+        // What never happens costs nothing.
+        let happens = |it: &Mechanism| !it.is_in_its_events() || all.events_of(*it) > 0;
+        let others: Vec<Option<Core<'_>>> = Mechanism::ALL
+            .into_par_iter()
+            .map(|it| happens(&it).then(|| run(Some(it))).transpose())
+            .collect::<Result<_, _>>()?;
+        let executions = |op: &usize| whole.accounts[*op].executions;
         let unread_executions = self.program.unread.iter().map(executions).sum();
-        let accounts = whole.iter().flat_map(Core::accounts).enumerate();
+        let accounts = whole.accounts().enumerate();
         let accounts = accounts.filter(|(_, (_, account))| account.executions > 0);
         let insns = accounts.map(|(op, (at, account))| {
-            let mut cycles_without = [0; Mechanism::ALL.len()];
-            for (cycles, core) in cycles_without.iter_mut().zip(others) {
-                *cycles = core.accounts[op].cycles;
+            let mut cycles_without = [account.cycles; Mechanism::ALL.len()];
+            for (cycles, core) in cycles_without.iter_mut().zip(&others) {
+                *cycles = core.as_ref().map_or(*cycles, |core| core.accounts[op].cycles);
             }
             (at, Account { cycles_without, ..*account })
         });

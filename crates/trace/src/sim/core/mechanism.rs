@@ -24,6 +24,8 @@ pub enum Mechanism {
     LockedOperations,
     /// String instructions and others that microcode executes.
     Microcode,
+    /// Stores to lines of code that was executed just before.
+    WrittenCode,
     /// Results that the next instruction has to wait for, apart from all of the above.
     LongChains,
     /// Units that more instructions want than there are.
@@ -32,7 +34,7 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All of them, in the order in which a tie is decided.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::BlockedLoads,
         Self::MispredictedBranches,
         Self::DataCacheMisses,
@@ -40,6 +42,7 @@ impl Mechanism {
         Self::Divisions,
         Self::LockedOperations,
         Self::Microcode,
+        Self::WrittenCode,
         Self::LongChains,
         Self::BusyPorts,
     ];
@@ -48,6 +51,11 @@ impl Mechanism {
     #[must_use]
     pub fn has_distance(self) -> bool {
         self == Self::DataCacheMisses
+    }
+
+    /// Whether a window without a single execution that has it takes as long without it.
+    pub(super) fn is_in_its_events(self) -> bool {
+        self.has_events() && !self.has_distance()
     }
 
     /// Whether single executions can be counted that have it.
@@ -67,6 +75,7 @@ impl fmt::Display for Mechanism {
             Self::Divisions => "divisions and roots",
             Self::LockedOperations => "atomic operations and fences",
             Self::Microcode => "microcoded instructions",
+            Self::WrittenCode => "stores to code that was just executed",
             Self::LongChains => "longer dependency chains",
             Self::BusyPorts => "busy execution units",
         })

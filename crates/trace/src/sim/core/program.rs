@@ -23,6 +23,8 @@ pub struct Program {
     pub(super) blocks: Vec<Vec<u32>>,
     /// Lines of data that the window touches.
     pub(super) lines: u64,
+    /// Of these, lines that also hold instructions of the window.
+    pub(super) code_and_data: FxHashSet<u64>,
     /// Indices of the instructions in `ops` whose bytes could not be read.
     pub(super) unread: Vec<usize>,
 }
@@ -51,9 +53,12 @@ impl WindowCode {
     pub fn decode(self, fusion: Fusion, mut code: impl FnMut(Avma, u8) -> Vec<u8>) -> Program {
         let mut factory = InstructionInfoFactory::new();
         let mut numbers: FxHashMap<(Avma, u8), u32> = FxHashMap::default();
+        let insns = self.blocks.iter().flat_map(|block| &block.insns);
+        let code_lines = insns.map(|insn| insn.address.0 / LINE_BYTES);
         let mut program = Program {
             ops: Vec::new(),
             blocks: Vec::new(),
+            code_and_data: code_lines.filter(|line| self.lines.contains(line)).collect(),
             lines: self.lines.len() as u64,
             unread: Vec::new(),
         };

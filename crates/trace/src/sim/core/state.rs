@@ -1,5 +1,7 @@
 //! Where a modelled core stands: registers, queues, caches, predictor, and the cycles of dispatch and retirement.
 
+use rustc_hash::FxHashMap;
+
 use super::STORE_LINES;
 use super::memory::DataCaches;
 use super::ops::REGISTERS;
@@ -47,6 +49,9 @@ pub(super) struct State {
     pub stored: u64,
     /// By line: when the last store to it is in the cache.
     pub store_lines: Vec<u64>,
+    /// Of lines that hold code and data: how many instructions were executed when the last one there was, and whether it was
+    /// not written since.
+    pub executed: FxHashMap<u64, (u64, bool)>,
     /// Loads start behind this.
     pub barrier: u64,
     /// When the units are free that are not pipelined: for integers, for floating point.
@@ -73,6 +78,7 @@ impl State {
             stores: vec![Store::default(); shape.store_queue.max(1) as usize],
             stored: 0,
             store_lines: vec![0; STORE_LINES],
+            executed: FxHashMap::default(),
             barrier: 0,
             units: [0; 2],
             slots: Slots::new(),

@@ -107,6 +107,23 @@ fn a_load_over_two_stores_waits_and_without_that_it_does_not() {
 }
 
 #[test]
+fn a_store_to_code_that_was_executed_costs_hundreds_of_cycles() {
+    // mov [rdi], rax; dec edx; jne: of the line behind the code, and of the code's own.
+    let insns: &[&[u8]] = &[&[0x48, 0x89, 0x07], DEC_EDX, JNE];
+    let at = |address: u64| {
+        let accesses = move |_| vec![store(0, address, 8)];
+        let (with, events) = run(&Kernel { insns, accesses: &accesses }, None);
+        let without = cycles(&Kernel { insns, accesses: &accesses }, Some(Mechanism::WrittenCode));
+        (with, events[Mechanism::WrittenCode as usize], without)
+    };
+    let (beside, events, _) = at(0x1040);
+    assert!(beside < 2.0 && events == 0, "{beside} {events}");
+    let (with, events, without) = at(0x1020);
+    assert!((495.0..520.0).contains(&with) && without < 2.0, "{with} {without}");
+    assert_eq!(events, ITERATIONS - ITERATIONS / 4);
+}
+
+#[test]
 fn a_value_that_is_read_where_it_was_just_written_costs_nothing() {
     // mov [rdi], rax; mov rax, [rdi]; add rax, 1; dec edx; jne
     let same: &[&[u8]] = &[&[0x48, 0x89, 0x07], &[0x48, 0x8b, 0x07], ADD_RAX_1, DEC_EDX, JNE];

@@ -24,9 +24,11 @@ mod blocks;
 #[cfg(target_arch = "x86_64")]
 mod calls;
 #[cfg(target_arch = "x86_64")]
-mod operands;
+mod changed;
 #[cfg(target_arch = "x86_64")]
-mod patched;
+mod denormals;
+#[cfg(target_arch = "x86_64")]
+mod operands;
 #[cfg(target_arch = "x86_64")]
 mod process;
 #[cfg(target_arch = "x86_64")]
@@ -41,6 +43,7 @@ mod target;
 #[cfg(target_arch = "x86_64")]
 pub mod translate;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -48,7 +51,9 @@ use crate::model::{Avma, Capability, Svma};
 use crate::run::child::{Exit, Launch, Limits};
 pub use crate::run::maps::Mapping;
 #[cfg(target_arch = "x86_64")]
-pub use patched::run_patched;
+pub use changed::run_changed;
+#[cfg(target_arch = "x86_64")]
+pub use denormals::denormals;
 
 /// Number of a block within one recording, counted from 0 in the order of description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -194,8 +199,20 @@ pub struct Recording {
     pub self_check: SelfCheck,
     /// What the reader must know: a fallback, a suppressed system call, threads not followed.
     pub notes: Vec<String>,
+    /// Code of the window that stands in no file, page by page, as it was when it was last translated; from engines
+    /// that keep it.
+    pub code: Vec<CodePage>,
     /// How the command itself ended, with its output.
     pub exit: Exit,
+}
+
+/// Code of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodePage {
+    /// Where it is.
+    pub start: Avma,
+    /// A page, and the end of its last instruction in the next one.
+    pub bytes: Vec<u8>,
 }
 
 /// A way of following a run.
@@ -259,19 +276,37 @@ pub fn preferred() -> Result<&'static dyn Engine, EngineError> {
     Err(EngineError::Forbidden(causes.join("; ")))
 }
 
-/// Code is replaced on x86-64 only.
+/// What is changed where a run begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change<'a> {
+    /// Nothing: it is held and let go as with the others.
+    Nothing,
+    /// Code is replaced.
+    Code(&'a crate::code::x86::Patch),
+    /// Operands and results that are denormal numbers become zero, as far as the SSE and AVX units compute them, in the
+    /// main thread and in those that it starts.
+    FlushToZero,
+}
+
+/// Instructions that met denormal numbers in a stretch of a run, with how often, and what is mapped there.
+pub type Denormals = (BTreeMap<Avma, u32>, Vec<Mapping>);
+
+/// Runs are changed on x86-64 only.
 ///
 /// # Errors
 /// Always.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn run_patched(
-    _launch: &Launch,
-    _patch: &crate::code::x86::Patch,
-    _limits: Limits<'_>,
-) -> Result<Exit, EngineError> {
-    Err(EngineError::Forbidden(
-        "only x86-64 programs can be run with some of their code replaced".into(),
-    ))
+pub fn run_changed(_: &Launch, _: Change<'_>, _: Limits<'_>) -> Result<Exit, EngineError> {
+    Err(EngineError::Forbidden("only runs of x86-64 programs can be changed".into()))
+}
+
+/// Denormal numbers are looked for on x86-64 only.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn denormals(_: &Launch, _: Duration, _: Limits<'_>) -> Result<Denormals, EngineError> {
+    Err(EngineError::Forbidden("only x86-64 processors tell of denormal numbers".into()))
 }
 
 /// Why a window could not be followed.

@@ -101,6 +101,7 @@ pub(super) fn record_from(
         mappings,
         self_check: SelfCheck::NotCompared,
         notes,
+        code: Vec::new(),
         exit,
     })
 }

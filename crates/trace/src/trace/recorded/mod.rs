@@ -12,8 +12,10 @@ mod write;
 pub use read::{ReplayError, replay};
 pub use write::{Writer, create, keep};
 
-/// The first bytes of a file; the last of them is the version.
-const MAGIC: &[u8; 8] = b"STLTRC\0\x01";
+/// The first bytes of a file; the version follows.
+const MAGIC: &[u8; 7] = b"STLTRC\0";
+/// Since 2, code that no file holds stands at the end.
+const VERSION: u8 = 2;
 /// Kinds of records.
 const DESCRIBE: u8 = 1;
 const RUN: u8 = 2;

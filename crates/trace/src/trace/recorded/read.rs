@@ -7,12 +7,14 @@ use std::os::unix::ffi::OsStringExt;
 use super::number::apply;
 use super::{
     DESCRIBE, END, LONGEST_TEXT, MAGIC, MOST_ACCESSES, MOST_ENTRIES, MOST_INSNS, RESTART, RUN,
+    VERSION,
 };
 use crate::foreign::plain_bytes;
 use crate::model::{Avma, FileOffset};
 use crate::run::child::{Exit, Output, Status};
 use crate::trace::engine::{
-    AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
+    AccessKind, Block, BlockId, BlockInsn, CodePage, Ended, Mapping, MemoryAccess, Recording,
+    SelfCheck, Sink,
 };
 
 /// Why a file could not be replayed.
@@ -22,7 +24,7 @@ use crate::trace::engine::{
 pub enum ReplayError {
     #[error("not a recorded trace (`stallscope trace --record FILE` writes one)")]
     NotATrace,
-    #[error("a recorded trace of version {0}; this program reads version 1")]
+    #[error("a recorded trace of version {0}; this program reads versions up to {VERSION}")]
     TooNew(u8),
     #[error("the recorded trace ends too early, at byte {0} (record it again)")]
     CutOff(u64),
@@ -37,7 +39,7 @@ pub enum ReplayError {
 /// # Errors
 /// See [`ReplayError`]. The sink may have been told a part by then.
 pub fn replay(input: impl BufRead, sink: &mut dyn Sink) -> Result<Recording, ReplayError> {
-    let mut reader = Reader { input, at: 0, last_insn: 0, last_access: 0 };
+    let mut reader = Reader { input, at: 0, version: 0, last_insn: 0, last_access: 0 };
     reader.header()?;
     let mut lengths: Vec<u32> = Vec::new();
     loop {
@@ -72,6 +74,7 @@ pub fn replay(input: impl BufRead, sink: &mut dyn Sink) -> Result<Recording, Rep
 struct Reader<R> {
     input: R,
     at: u64,
+    version: u8,
     last_insn: u64,
     last_access: u64,
 }
@@ -91,16 +94,17 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn header(&mut self) -> Result<(), ReplayError> {
-        let mut magic = [0; MAGIC.len()];
-        match self.fill(&mut magic) {
+        let mut start = [0; MAGIC.len() + 1];
+        match self.fill(&mut start) {
             Err(ReplayError::CutOff(_)) => return Err(ReplayError::NotATrace),
             other => other?,
         }
-        let [name @ .., version] = &magic;
-        match (name == &MAGIC[..MAGIC.len() - 1], version) {
-            (false, _) => Err(ReplayError::NotATrace),
-            (true, 1) => Ok(()),
-            (true, version) => Err(ReplayError::TooNew(*version)),
+        let [magic @ .., version] = start;
+        self.version = version;
+        match (magic == *MAGIC, version) {
+            (false, _) | (true, 0) => Err(ReplayError::NotATrace),
+            (true, 1..=VERSION) => Ok(()),
+            (true, _) => Err(ReplayError::TooNew(version)),
         }
     }
 
@@ -216,7 +220,7 @@ impl<R: BufRead> Reader<R> {
             2 => SelfCheck::Differs(words),
             _ => return Err(self.damaged("a check of unknown kind")),
         };
-        let (mappings, notes) = (self.mappings()?, self.notes()?);
+        let (mappings, notes, code) = (self.mappings()?, self.notes()?, self.code()?);
         let mut rest = [0];
         match self.input.read(&mut rest) {
             Ok(0) => {}
@@ -236,7 +240,17 @@ impl<R: BufRead> Reader<R> {
             left_behind: Vec::new(),
             stderr: none(),
         };
-        Ok(Recording { engine, instructions, wall_ns, ended, mappings, self_check, notes, exit })
+        Ok(Recording {
+            engine,
+            instructions,
+            wall_ns,
+            ended,
+            mappings,
+            self_check,
+            notes,
+            code,
+            exit,
+        })
     }
 
     fn mappings(&mut self) -> Result<Vec<Mapping>, ReplayError> {
@@ -250,6 +264,16 @@ impl<R: BufRead> Reader<R> {
                     path: OsString::from_vec(self.text()?).into(),
                 })
             })
+            .collect()
+    }
+
+    fn code(&mut self) -> Result<Vec<CodePage>, ReplayError> {
+        if self.version < 2 {
+            return Ok(Vec::new());
+        }
+        let count = self.at_most(MOST_ENTRIES, "too many pages of code")?;
+        (0..count)
+            .map(|_| Ok(CodePage { start: Avma(self.number()?), bytes: self.text()? }))
             .collect()
     }
 

@@ -6,7 +6,8 @@ use super::*;
 use crate::model::{Avma, FileOffset};
 use crate::run::child::{Exit, Output, Status};
 use crate::trace::engine::{
-    AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
+    AccessKind, Block, BlockId, BlockInsn, CodePage, Ended, Mapping, MemoryAccess, Recording,
+    SelfCheck, Sink,
 };
 
 #[derive(Default, Debug, PartialEq)]
@@ -42,6 +43,7 @@ fn recording() -> Recording {
         }],
         self_check: SelfCheck::Differs("rax differs".into()),
         notes: vec!["a note".into(), String::new()],
+        code: vec![CodePage { start: Avma(0x7000), bytes: vec![0xc3, 0] }],
         exit: Exit {
             wall_ns: 0,
             user_ns: 0,
@@ -110,7 +112,7 @@ proptest! {
 
     #[test]
     fn any_bytes_give_an_end_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = replay(&[&MAGIC[..], &bytes].concat()[..], &mut Ignore);
+        let _ = replay(&[&MAGIC[..], &[VERSION], &bytes].concat()[..], &mut Ignore);
         prop_assert!(matches!(replay(&bytes[..], &mut Ignore), Err(ReplayError::NotATrace)));
     }
 }
@@ -130,7 +132,19 @@ fn other_files_are_told_apart() {
     let said = |bytes: &[u8]| replay(bytes, &mut Ignore).unwrap_err().to_string();
     assert!(said(b"").contains("not a recorded trace"));
     assert!(said(b"\x7fELF....").contains("not a recorded trace"));
-    assert!(said(b"STLTRC\0\x02").contains("version 2"));
+    assert!(said(b"STLTRC\0\x03").contains("version 3"));
     assert!(said(b"STLTRC\0\x01").contains("ends too early"));
     assert!(said(b"STLTRC\0\x01\x09").contains("damaged at byte 9"));
+}
+
+#[test]
+fn files_of_the_first_version_end_before_the_code() {
+    let (told, bytes) = written(&[vec![BlockInsn { address: Avma(1), size_bytes: 1 }; 3]], &[]);
+    let mut first = bytes;
+    first[MAGIC.len()] = 1;
+    // How many pages, where the one is, how many bytes it has, these.
+    first.truncate(first.len() - 1 - 3 - 1 - 2);
+    let mut read = Log::default();
+    let end = replay(&first[..], &mut read).unwrap();
+    assert!(read == told && end.code.is_empty() && end.notes == recording().notes);
 }

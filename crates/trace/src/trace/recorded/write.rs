@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::number::{put, put_difference};
-use super::{DESCRIBE, END, MAGIC, RESTART, RUN};
+use super::{DESCRIBE, END, MAGIC, RESTART, RUN, VERSION};
 use crate::run::child::Status;
 use crate::trace::engine::{
     AccessKind, Block, BlockId, Ended, MemoryAccess, Recording, SelfCheck, Sink,
@@ -28,7 +28,13 @@ pub struct Writer<W: Write> {
 impl<W: Write> Writer<W> {
     /// Starts a file.
     pub fn new(out: W) -> Self {
-        Self { out, buffer: MAGIC.to_vec(), failure: None, last_insn: 0, last_access: 0 }
+        Self {
+            out,
+            buffer: [&MAGIC[..], &[VERSION]].concat(),
+            failure: None,
+            last_insn: 0,
+            last_access: 0,
+        }
     }
 
     fn flush_if_large(&mut self, limit: usize) {
@@ -82,6 +88,11 @@ impl<W: Write> Writer<W> {
         put(out, recording.notes.len() as u64);
         for note in &recording.notes {
             text(out, note.as_bytes());
+        }
+        put(out, recording.code.len() as u64);
+        for page in &recording.code {
+            put(out, page.start.0);
+            text(out, &page.bytes);
         }
         self.flush_if_large(0);
         match self.failure {

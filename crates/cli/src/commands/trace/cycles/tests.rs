@@ -85,6 +85,7 @@ fn recording(program: &Path, instructions: u64) -> Recording {
         mappings: vec![mapping],
         self_check: SelfCheck::NotCompared,
         notes: Vec::new(),
+        code: Vec::new(),
         exit: Exit {
             wall_ns: 0,
             user_ns: 0,

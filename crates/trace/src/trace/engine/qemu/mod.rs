@@ -128,6 +128,7 @@ impl Engine for Qemu {
             mappings: mapped,
             self_check: SelfCheck::NotCompared,
             notes: notes(&follower, &channel, &guest),
+            code: Vec::new(),
             exit,
         })
     }

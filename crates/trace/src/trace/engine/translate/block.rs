@@ -13,7 +13,8 @@ use rustc_hash::FxHashMap;
 
 use super::emit::Gpr;
 use super::operands::{Memory, memory_of};
-use crate::model::PAGE_BYTES;
+use crate::model::{Avma, PAGE_BYTES};
+use crate::trace::engine::CodePage;
 use crate::trace::engine::process::Memories;
 
 /// Longest block. With the longest possible record of each it stays below the guard behind the log.
@@ -87,6 +88,12 @@ impl Pages {
     /// The pages that were looked at.
     pub(super) fn seen(&self) -> impl Iterator<Item = u64> + '_ {
         self.pages.keys().copied()
+    }
+
+    /// What they hold.
+    pub(super) fn into_code(self) -> Vec<CodePage> {
+        let page = |(start, bytes)| CodePage { start: Avma(start), bytes };
+        self.pages.into_iter().map(page).collect()
     }
 
     /// The pages looked at for the first time since this was last asked.

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::PAGE_BYTES;
 use crate::trace::engine::process::Process;
-use written::{Named, Opening, Written};
+use written::Written;
 
 mod written;
 
@@ -121,8 +121,15 @@ impl Calls {
             // The filter would judge the calls that we put into the copy, too.
             return Verdict::GiveUp("it installs a filter of system calls in the window".into());
         }
-        if let Some(verdict) = self.paths(copy, number, arguments).transpose() {
-            return verdict.unwrap_or_else(Verdict::GiveUp);
+        match self.written.judge(copy, number, arguments) {
+            Err(reason) => return Verdict::GiveUp(reason),
+            Ok(None) => {}
+            Ok(Some(verdict)) => {
+                if let Verdict::Opened(fd) = verdict {
+                    self.opened(fd, Writes::Made);
+                }
+                return verdict;
+            }
         }
         if ALWAYS.contains(&number) {
             return Verdict::Run;
@@ -260,87 +267,6 @@ impl Calls {
             _ => return None,
         };
         Some(verdict)
-    }
-
-    /// Calls that name files by their paths; the error is why the copy is given up.
-    fn paths(
-        &mut self,
-        copy: &mut Process,
-        number: i64,
-        a: [u64; 6],
-    ) -> Result<Option<Verdict>, String> {
-        const HERE: u64 = libc::AT_FDCWD as u64;
-        let opening = match number {
-            libc::SYS_open => Some((HERE, a[0], a[1], a[2])),
-            libc::SYS_openat => Some((a[0], a[1], a[2], a[3])),
-            libc::SYS_creat => {
-                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-                Some((HERE, a[0], flags as u64, a[1]))
-            }
-            _ => None,
-        };
-        if let Some((folder, path, flags, mode)) = opening {
-            let how = Opening { flags: flags as i32, mode: mode as u32 };
-            if !how.changes() && self.written.is_empty() {
-                return Ok(Some(Verdict::Run));
-            }
-            let Some(named) = Named::read(copy, folder, path) else {
-                return Ok(Some(Verdict::Run));
-            };
-            let verdict = self.written.open(copy, &named, how)?;
-            if let Verdict::Opened(fd) = verdict {
-                self.opened(fd, Writes::Made);
-            }
-            return Ok(Some(verdict));
-        }
-        let named = |folder, path| Named::read(copy, folder, path);
-        let deletion = match number {
-            libc::SYS_unlink => named(HERE, a[0]),
-            libc::SYS_unlinkat if a[2] == 0 => named(a[0], a[1]),
-            _ => None,
-        };
-        if let Some(named) = deletion {
-            return self.written.unlink(named).map(Some);
-        }
-        let renaming = match number {
-            libc::SYS_rename => named(HERE, a[0]).zip(named(HERE, a[1])),
-            libc::SYS_renameat => named(a[0], a[1]).zip(named(a[2], a[3])),
-            libc::SYS_renameat2 if a[4] == 0 => named(a[0], a[1]).zip(named(a[2], a[3])),
-            _ => None,
-        };
-        if let Some((from, to)) = renaming {
-            return self.written.rename(from, to).map(Some);
-        }
-        if self.written.is_empty() {
-            return Ok(None);
-        }
-        let question = match number {
-            libc::SYS_stat
-            | libc::SYS_lstat
-            | libc::SYS_access
-            | libc::SYS_readlink
-            | libc::SYS_statfs => named(HERE, a[0]),
-            libc::SYS_newfstatat
-            | libc::SYS_statx
-            | libc::SYS_faccessat
-            | libc::SYS_faccessat2
-            | libc::SYS_readlinkat => named(a[0], a[1]),
-            _ => None,
-        };
-        Ok(question.map(|named| {
-            self.written.ask(&named, |kept| match number {
-                libc::SYS_stat | libc::SYS_lstat => {
-                    Some((libc::SYS_fstat, [kept, a[1], 0, 0, 0, 0]))
-                }
-                libc::SYS_newfstatat => Some((libc::SYS_fstat, [kept, a[2], 0, 0, 0, 0])),
-                libc::SYS_statfs => Some((libc::SYS_fstatfs, [kept, a[1], 0, 0, 0, 0])),
-                libc::SYS_statx => {
-                    let flags = a[2] | libc::AT_EMPTY_PATH as u64;
-                    Some((number, [kept, named.nothing(), flags, a[3], a[4], 0]))
-                }
-                _ => None,
-            })
-        }))
     }
 
     fn files(&mut self, copy: &mut Process, number: i64, arguments: [u64; 6]) -> Option<Verdict> {

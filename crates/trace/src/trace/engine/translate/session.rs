@@ -22,7 +22,7 @@ use crate::model::Avma;
 use crate::run::child::{Exit, Launch, Limits, Status};
 use crate::trace::engine::process::{Process, Registers};
 use crate::trace::engine::target::{self, Target};
-use crate::trace::engine::{Ended, Length, Mapping, SelfCheck, step};
+use crate::trace::engine::{CodePage, Ended, Length, Mapping, SelfCheck, step};
 
 /// A window that the copy could not follow to its end is kept if it has so many instructions.
 const ENOUGH_TO_KEEP: u64 = 100_000;
@@ -134,6 +134,8 @@ struct Copied {
     /// The instructions before it began to wait for nothing but others.
     waited_since: Option<u64>,
     wall_ns: u64,
+    /// All code that was translated last.
+    code: Vec<CodePage>,
 }
 
 /// What the report will say.
@@ -143,6 +145,8 @@ struct Told {
     ended: Ended,
     exit_code: Option<i32>,
     mappings: Vec<Mapping>,
+    /// Code of none of them.
+    code: Vec<CodePage>,
     self_check: SelfCheck,
 }
 
@@ -213,7 +217,7 @@ impl Session<'_> {
         length: Length,
         sink: &mut dyn Sink,
     ) -> Result<Told, Failure> {
-        let copied = match self.in_copy(thread, length, sink) {
+        let mut copied = match self.in_copy(thread, length, sink) {
             Ok(copied) => copied,
             Err(Setback::Setup(error)) => return Err(Refused::from(error.to_string()).into()),
             Err(Setback::Over) => {
@@ -255,7 +259,14 @@ impl Session<'_> {
         };
         let mut mappings = target::mappings(copied.copy.pid);
         mappings.retain(|m| !setup::is_ours(m));
+        let mut code = std::mem::take(&mut copied.code);
+        let in_file = |page: &CodePage| {
+            let mapping = Mapping::find(&mappings, page.start);
+            mapping.is_some_and(|(mapping, _)| mapping.path.is_absolute())
+        };
+        code.retain(|page| !in_file(page));
         let mut told = Told {
+            code,
             instructions: copied.instructions,
             wall_ns: copied.wall_ns,
             ended,
@@ -304,6 +315,7 @@ impl Session<'_> {
             instructions: driver.counts.instructions,
             waited_since: driver.waited_since,
             wall_ns: began.elapsed().as_nanos() as u64,
+            code: driver.translator.pages.into_code(),
             copy: driver.copy,
         })
     }
@@ -330,6 +342,7 @@ impl Session<'_> {
                 compared => compared,
             },
             notes: self.notes,
+            code: told.code,
             exit,
         })
     }

@@ -41,9 +41,9 @@ enum State {
 
 /// How a file is to be opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Opening {
-    pub(super) flags: i32,
-    pub(super) mode: u32,
+struct Opening {
+    flags: i32,
+    mode: u32,
 }
 
 impl Opening {
@@ -56,7 +56,7 @@ impl Opening {
     }
 
     /// Whether others could notice.
-    pub(super) fn changes(self) -> bool {
+    fn changes(self) -> bool {
         let access = self.flags & libc::O_ACCMODE;
         !self.has(libc::O_PATH)
             && (access != libc::O_RDONLY || self.creates() || self.has(libc::O_TRUNC))
@@ -75,7 +75,7 @@ impl Opening {
 }
 
 /// A path in the program's memory, and what it names in ours.
-pub(super) struct Named {
+struct Named {
     folder: u64,
     at: u64,
     length: u64,
@@ -87,7 +87,7 @@ pub(super) struct Named {
 impl Named {
     /// The path at `at`, as seen from the open folder `folder` of the copy; none where it cannot be told, or names
     /// the folder itself.
-    pub(super) fn read(copy: &Process, folder: u64, at: u64) -> Option<Self> {
+    fn read(copy: &Process, folder: u64, at: u64) -> Option<Self> {
         let mut bytes = vec![0; MOST_PATH_BYTES];
         let got = copy.read(at, &mut bytes);
         let length = bytes.get(..got)?.iter().position(|byte| *byte == 0).filter(|n| *n > 0)?;
@@ -109,7 +109,7 @@ impl Named {
     }
 
     /// Where an empty path is: the end of this one.
-    pub(super) fn nothing(&self) -> u64 {
+    fn nothing(&self) -> u64 {
         self.at + self.length
     }
 
@@ -119,6 +119,83 @@ impl Named {
 }
 
 impl Written {
+    /// Judges calls that name files by their paths; the error is why the copy is given up.
+    pub(super) fn judge(
+        &mut self,
+        copy: &mut Process,
+        number: i64,
+        a: [u64; 6],
+    ) -> Result<Option<Verdict>, String> {
+        const HERE: u64 = libc::AT_FDCWD as u64;
+        let opening = match number {
+            libc::SYS_open => Some((HERE, a[0], a[1], a[2])),
+            libc::SYS_openat => Some((a[0], a[1], a[2], a[3])),
+            libc::SYS_creat => {
+                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+                Some((HERE, a[0], flags as u64, a[1]))
+            }
+            _ => None,
+        };
+        if let Some((folder, path, flags, mode)) = opening {
+            let how = Opening { flags: flags as i32, mode: mode as u32 };
+            if !how.changes() && self.paths.is_empty() {
+                return Ok(Some(Verdict::Run));
+            }
+            let Some(named) = Named::read(copy, folder, path) else {
+                return Ok(Some(Verdict::Run));
+            };
+            return self.open(copy, &named, how).map(Some);
+        }
+        let named = |folder, path| Named::read(copy, folder, path);
+        let deletion = match number {
+            libc::SYS_unlink => named(HERE, a[0]),
+            libc::SYS_unlinkat if a[2] == 0 => named(a[0], a[1]),
+            _ => None,
+        };
+        if let Some(named) = deletion {
+            return self.unlink(named).map(Some);
+        }
+        let renaming = match number {
+            libc::SYS_rename => named(HERE, a[0]).zip(named(HERE, a[1])),
+            libc::SYS_renameat => named(a[0], a[1]).zip(named(a[2], a[3])),
+            libc::SYS_renameat2 if a[4] == 0 => named(a[0], a[1]).zip(named(a[2], a[3])),
+            _ => None,
+        };
+        if let Some((from, to)) = renaming {
+            return self.rename(from, to).map(Some);
+        }
+        if self.paths.is_empty() {
+            return Ok(None);
+        }
+        let question = match number {
+            libc::SYS_stat
+            | libc::SYS_lstat
+            | libc::SYS_access
+            | libc::SYS_readlink
+            | libc::SYS_statfs => named(HERE, a[0]),
+            libc::SYS_newfstatat
+            | libc::SYS_statx
+            | libc::SYS_faccessat
+            | libc::SYS_faccessat2
+            | libc::SYS_readlinkat => named(a[0], a[1]),
+            _ => None,
+        };
+        Ok(question.map(|named| {
+            self.ask(&named, |kept| match number {
+                libc::SYS_stat | libc::SYS_lstat => {
+                    Some((libc::SYS_fstat, [kept, a[1], 0, 0, 0, 0]))
+                }
+                libc::SYS_newfstatat => Some((libc::SYS_fstat, [kept, a[2], 0, 0, 0, 0])),
+                libc::SYS_statfs => Some((libc::SYS_fstatfs, [kept, a[1], 0, 0, 0, 0])),
+                libc::SYS_statx => {
+                    let flags = a[2] | libc::AT_EMPTY_PATH as u64;
+                    Some((number, [kept, named.nothing(), flags, a[3], a[4], 0]))
+                }
+                _ => None,
+            })
+        }))
+    }
+
     /// Takes so many more bytes into memory, or says why not.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(bytes);
@@ -137,17 +214,8 @@ impl Written {
         self.paths.keys().any(|path| path.parent() == folder.as_deref())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.paths.is_empty()
-    }
-
     /// Judges the opening of a file; the answer's descriptor is the copy's own.
-    pub(super) fn open(
-        &mut self,
-        copy: &mut Process,
-        named: &Named,
-        how: Opening,
-    ) -> Result<Verdict, String> {
+    fn open(&mut self, copy: &mut Process, named: &Named, how: Opening) -> Result<Verdict, String> {
         let refused = |errno: i32| Ok(Verdict::Answer(-i64::from(errno)));
         match self.paths.get(&named.path) {
             Some(State::Kept(_)) if how.has(libc::O_CREAT | libc::O_EXCL) => {
@@ -215,7 +283,7 @@ impl Written {
     }
 
     /// Judges the deletion of a file.
-    pub(super) fn unlink(&mut self, named: Named) -> Result<Verdict, String> {
+    fn unlink(&mut self, named: Named) -> Result<Verdict, String> {
         match self.paths.get(&named.path) {
             Some(State::Gone) => return Ok(Verdict::Answer(-i64::from(libc::ENOENT))),
             Some(State::Kept(_)) => {}
@@ -237,7 +305,7 @@ impl Written {
     }
 
     /// Judges a renaming: of a file that the copy has written, to a name that is free or a file's.
-    pub(super) fn rename(&mut self, from: Named, to: Named) -> Result<Verdict, String> {
+    fn rename(&mut self, from: Named, to: Named) -> Result<Verdict, String> {
         match self.paths.get(&from.path).copied() {
             Some(State::Gone) => Ok(Verdict::Answer(-i64::from(libc::ENOENT))),
             Some(kept) if !fs::symlink_metadata(&to.path).is_ok_and(|there| there.is_dir()) => {
@@ -250,11 +318,7 @@ impl Written {
     }
 
     /// Judges a question about a path: `asks` is the same question about a descriptor.
-    pub(super) fn ask(
-        &self,
-        named: &Named,
-        asks: impl Fn(u64) -> Option<(i64, [u64; 6])>,
-    ) -> Verdict {
+    fn ask(&self, named: &Named, asks: impl Fn(u64) -> Option<(i64, [u64; 6])>) -> Verdict {
         match self.paths.get(&named.path) {
             None => Verdict::Run,
             Some(State::Gone) => Verdict::Answer(-i64::from(libc::ENOENT)),

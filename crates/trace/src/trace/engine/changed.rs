@@ -1,4 +1,4 @@
-//! A run with some of its code replaced, in the process and not in a file.
+//! A run that is changed in the process and not in a file: some of its code replaced, or the rules of arithmetic.
 //!
 //! The command is held at its first instruction of its own, behind the dynamic loader, as a window is that
 //! starts there. Trampolines go into a mapping near the program's code, which is never writable and
@@ -8,9 +8,10 @@
 use std::io;
 use std::path::Path;
 
+use super::denormals::Arithmetic;
 use super::process::{Memories, Process};
 use super::target::Target;
-use super::{EngineError, Mapping, Start};
+use super::{Change, EngineError, Mapping, Start};
 use crate::code::x86::{EncodedPatch, Patch};
 use crate::model::{Avma, PAGE_BYTES};
 use crate::run::child::{Exit, Launch, Limits};
@@ -23,21 +24,30 @@ const ROOM_BEHIND_BYTES: u64 = 256 << 20;
 /// Below this the kernel maps nothing.
 const LOWEST: u64 = 1 << 16;
 
-/// Runs a command to its end with the code of its own file, or of a library that is loaded with it, replaced as
-/// `patch` says.
+/// Runs a command to its end with `change`: code is that of its own file, or of a library that is loaded with it.
 ///
 /// # Errors
 /// When it cannot be run or traced, or when its code in the process is not what the patch was made for.
-pub fn run_patched(
+pub fn run_changed(
     launch: &Launch,
-    patch: &Patch,
+    change: Change<'_>,
     limits: Limits<'_>,
 ) -> Result<Exit, EngineError> {
     let mut target = Target::start(launch, limits)?;
     let tid = target.run_to(&Start::Entry, 0)?;
+    let nothing = Patch::default();
+    let (patch, arithmetic) = match change {
+        Change::Nothing => (&nothing, None),
+        Change::Code(patch) => (patch, None),
+        Change::FlushToZero => (&nothing, Some(Arithmetic::FLUSH_TO_ZERO)),
+    };
     let put = Process::borrowed_for_calls(tid)
         .map_err(|cause| refused(&cause))
-        .and_then(|mut process| put(&mut process, &launch.program, patch));
+        .and_then(|mut process| put(&mut process, &launch.program, patch))
+        .and_then(|()| match arithmetic {
+            Some(arithmetic) => arithmetic.set(tid).map_err(|cause| refused(&cause)),
+            None => Ok(()),
+        });
     put.map_err(|reason| EngineError::Unsupported { engine: "the patch", reason })?;
     target.finish()
 }

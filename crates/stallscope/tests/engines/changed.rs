@@ -9,11 +9,11 @@ use stallscope::code::x86::{Patch, place_functions, split_loads, string_loops};
 use stallscope::code::{Function, FunctionCode, Image};
 use stallscope::model::Svma;
 use stallscope::run::child::{Launch, Limits, Streams};
-use stallscope::trace::engine::{EngineError, run_patched};
+use stallscope::trace::engine::{Change, EngineError, run_changed};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-fn run(path: &Path, patch: &Patch) -> Result<String, EngineError> {
+fn run(path: &Path, change: Change<'_>) -> Result<String, EngineError> {
     let launch = Launch {
         program: path.into(),
         args: Vec::new(),
@@ -21,7 +21,7 @@ fn run(path: &Path, patch: &Patch) -> Result<String, EngineError> {
         cpu: None,
         streams: Streams::Captured,
     };
-    let exit = run_patched(&launch, patch, Limits { timeout: None, interrupt: &NEVER })?;
+    let exit = run_changed(&launch, change, Limits { timeout: None, interrupt: &NEVER })?;
     Ok(format!("{}{}", exit.stdout.tail, exit.status))
 }
 
@@ -54,7 +54,7 @@ fn check(program: &Program) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let path = program.build(folder.path());
     let image = Image::open(&path).unwrap();
-    let alone = run(&path, &Patch::default()).unwrap();
+    let alone = run(&path, Change::Nothing).unwrap();
     assert_eq!(alone, format!("{}exit code 0", program.output), "{}", program.name);
     let mut replaced = 0;
     for piece_bytes in [1, 2, 4, 8, 16] {
@@ -64,7 +64,7 @@ fn check(program: &Program) -> usize {
             continue;
         }
         for (patch, name) in both.iter().zip(["control", "cure"]) {
-            let got = run(&path, patch).unwrap();
+            let got = run(&path, Change::Code(patch)).unwrap();
             assert_eq!(got, alone, "{} in pieces of {piece_bytes}, {name}", program.name);
         }
         replaced += loads.len();
@@ -100,13 +100,13 @@ fn functions_do_the_same_from_copies_anywhere_in_a_page() {
         let folder = tempfile::tempdir().unwrap();
         let path = COMPILED.iter().find(|p| p.name == name).unwrap().build(folder.path());
         let image = Image::open(&path).unwrap();
-        let alone = run(&path, &Patch::default()).unwrap();
+        let alone = run(&path, Change::Nothing).unwrap();
         let can_be = |f: &&Function| place_functions(&image, &[(*f, 0)]).is_ok();
         let functions: Vec<&Function> = of_source(&image).into_iter().filter(can_be).collect();
         for place in [0, 17, 64, 4090] {
             let all: Vec<_> = functions.iter().map(|function| (*function, place)).collect();
             let patch = place_functions(&image, &all).unwrap();
-            assert_eq!(run(&path, &patch).unwrap(), alone, "{name} at {place}");
+            assert_eq!(run(&path, Change::Code(&patch)).unwrap(), alone, "{name} at {place}");
         }
         copied += functions.len();
     }
@@ -127,15 +127,15 @@ fn loops_do_what_string_instructions_do() {
     let sites: Vec<Svma> =
         insns.map(|insn| insn.svma).filter(|at| string_loops(&image, &[*at]).is_ok()).collect();
     assert_eq!(sites.len(), 8, "each width, moved and stored");
-    let alone = run(&path, &Patch::default()).unwrap();
+    let alone = run(&path, Change::Nothing).unwrap();
     assert!(alone.ends_with("exit code 0"), "{alone}");
     for patch in string_loops(&image, &sites).unwrap() {
-        assert_eq!(run(&path, &patch).unwrap(), alone);
+        assert_eq!(run(&path, Change::Code(&patch)).unwrap(), alone);
     }
     // One at a time: what differs is then known.
     for site in sites {
         let [_, cure] = string_loops(&image, &[site]).unwrap();
-        assert_eq!(run(&path, &cure).unwrap(), alone, "{site}");
+        assert_eq!(run(&path, Change::Code(&cure)).unwrap(), alone, "{site}");
     }
 }
 
@@ -152,6 +152,6 @@ fn code_that_is_not_what_the_file_holds_is_left_alone() {
     assert!(!loads.is_empty());
     let [_, cure] = split_loads(&image, &loads).unwrap();
     std::fs::copy(&other, &one).unwrap();
-    let error = run(&one, &cure).unwrap_err().to_string();
+    let error = run(&one, Change::Code(&cure)).unwrap_err().to_string();
     assert!(error.contains("not what the file holds"), "{error}");
 }
