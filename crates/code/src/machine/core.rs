@@ -22,8 +22,10 @@ pub enum OpClass {
     Renamed,
     /// Integer arithmetic and logic, one cycle.
     Integer,
-    /// Shifts and rotations.
+    /// Shifts and rotations by a constant, or without flags.
     Shift,
+    /// The same by `cl`, which leave the flags alone where that is 0.
+    ShiftByCount,
     /// Addresses of three parts.
     SlowAddress,
     /// Integer multiplication, bit counts and scans.
@@ -155,6 +157,7 @@ const SKYLAKE: [Execution; OpClass::COUNT] = {
         row(0, 1, 0, 1),
         row(1, 1, P6 | P0 | P5 | P1, 1),
         row(1, 1, P6 | P0, 1),
+        row(1, 1, P6 | P0, 2),
         row(3, 1, P1, 1),
         row(3, 1, P1, 1),
         row(26, 6, P1, 10),
@@ -215,6 +218,7 @@ const ZEN_3: [Execution; OpClass::COUNT] = {
     [
         row(0, 1, 0, 1),
         row(1, 1, INTEGER, 1),
+        row(1, 1, ALU1 | ALU2, 1),
         row(1, 1, ALU1 | ALU2, 1),
         row(2, 1, INTEGER, 1),
         row(3, 1, ALU1, 1),

@@ -361,6 +361,7 @@ pub fn explain(
     };
     explanation.causes = causes;
     acquitted.extend(cure::apply(&mut explanation, tried));
+    acquitted.extend(cure::withdraw_unsupported(&mut explanation));
     explanation.conclude();
     if explanation.is_open() {
         let of_slow = (&images[slow.index()], &debug[slow.index()]);

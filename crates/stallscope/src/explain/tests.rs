@@ -441,6 +441,30 @@ fn what_a_cure_does_not_bring_back_is_no_cause_whatever_was_counted() {
 }
 
 #[test]
+fn what_was_counted_is_withdrawn_where_the_model_contradicts_the_clock_and_nothing_proves_it() {
+    let explained = |patched_ns| {
+        let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+        for (arm, cycles) in [10_000, 200_000].into_iter().enumerate() {
+            for (_, account) in &mut scene.bench.counts[arm].as_mut().unwrap().program {
+                account.cycles = cycles;
+                account.cycles_without = [cycles; Mechanism::ALL.len()];
+            }
+        }
+        scene.bench.patched_ns = patched_ns;
+        scene.explain().unwrap()
+    };
+    let e = explained(None);
+    assert!(!e.ledgers[0].agrees && e.causes.is_empty() && e.grade.is_none(), "{:?}", e.ledgers);
+    let open = e.unexplained.join("\n");
+    assert!(open.contains("blocked in 1000 of 1000 executions and is not named"), "{open}");
+    // Hidden by what the detours cost: that proves nothing either.
+    let e = explained(Some([100_000_000, 200_000_000, 260_000_000, 190_000_000]));
+    assert!(e.causes.is_empty() && e.cure.unwrap().verdict == CureVerdict::Open);
+    let e = explained(Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]));
+    assert_eq!((e.causes.len(), e.grade), (1, Some(Grade::Confirmed)));
+}
+
+#[test]
 fn windows_that_cannot_be_followed_are_said() {
     let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
     scene.bench.windows_fail = true;

@@ -262,7 +262,11 @@ impl<'a> Core<'a> {
             | OpClass::FloatRoot64 => Mechanism::Divisions,
             OpClass::Fence => Mechanism::LockedOperations,
             OpClass::Microcode => Mechanism::Microcode,
-            _ => return self.take(row.ports, ready) + self.latency(row.latency_cycles),
+            _ => {
+                let one = |core: &mut Self| core.take(row.ports, ready);
+                let last = (0..row.operations.max(1)).map(|_| one(self)).last().unwrap_or(ready);
+                return last + self.latency(row.latency_cycles);
+            }
         };
         self.event(number, slow);
         if !self.has(slow) {

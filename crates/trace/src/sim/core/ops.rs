@@ -333,6 +333,7 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
         | Shrd => C::Multiply,
         Div | Idiv if is_wide => C::Divide64,
         Div | Idiv => C::Divide32,
+        Shl | Shr | Sar | Rol | Ror if raw.op1_register() == Register::CL => C::ShiftByCount,
         Shl | Shr | Sar | Rol | Ror | Rcl | Rcr | Shlx | Shrx | Sarx | Rorx | Bt | Bts | Btr
         | Btc => C::Shift,
         Lea if is_slow_address(raw) => C::SlowAddress,

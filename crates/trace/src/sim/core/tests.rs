@@ -85,6 +85,18 @@ fn a_chain_takes_its_latencies_and_independent_work_its_units() {
     assert!((cycles(&moves, None) - 1.0).abs() < 0.1, "moves are renamed");
 }
 
+#[test]
+fn a_shift_by_a_count_takes_two_units_on_intel() {
+    // Two of them, by cl and by 1, of registers that nothing else waits for.
+    let by_count: &[&[u8]] = &[&[0x48, 0xd3, 0xe8], &[0x49, 0xd3, 0xe8], DEC_EDX, JNE];
+    let by_one: &[&[u8]] = &[&[0x48, 0xd1, 0xe8], &[0x49, 0xd1, 0xe8], DEC_EDX, JNE];
+    let of = |insns, design| run_on(&Kernel { insns, accesses: &nothing }, None, design).0;
+    let golden = Microarchitecture::GoldenCove;
+    assert!((2.4..2.7).contains(&of(by_count, golden)), "{}", of(by_count, golden));
+    assert!((1.4..1.7).contains(&of(by_one, golden)), "{}", of(by_one, golden));
+    assert!(of(by_count, Microarchitecture::Zen4) < 1.7);
+}
+
 /// `mov [rdi], eax; mov [rdi+4], eax; mov rax, [rdi]; add rax, 1; dec edx; jne`.
 const HALVES: &[&[u8]] =
     &[&[0x89, 0x07], &[0x89, 0x47, 0x04], &[0x48, 0x8b, 0x07], ADD_RAX_1, DEC_EDX, JNE];
