@@ -27,7 +27,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::windows::BothArms;
-use super::work::{UserCode, Work, split};
+use super::work::{HARDLY, UserCode, Work, split};
 use super::{FunctionRow, Share, Whole};
 use crate::code::{DebugInfo, Image};
 use crate::compare::Arm;
@@ -47,6 +47,8 @@ const LEAST_PART: [f64; 2] = [0.4, 0.6];
 pub(super) const LEAST_RATIO: f64 = 1.5;
 /// Of the cycles that a place has more because of a mechanism, this part must be left over all places.
 const LEAST_LEFT: f64 = 0.5;
+/// Nearly as much as the most.
+const AS_MUCH: f64 = 0.8;
 /// The same where the instructions of whole runs were not counted and both are taken to execute as many.
 const AGREEMENT_UNCOUNTED: [f64; 2] = [0.75, 1.33];
 /// Other code has other chains: chains and units are named where one build executes up to so many times the
@@ -415,8 +417,17 @@ fn ledger(
             && part(line.part.percent.value) >= least
             && part(line.part.percent.low) >= least / 2.0
     };
-    // Events come first: a chain or a busy unit is often what they leave behind.
-    let named = lines.iter().position(|line| line.mechanism.has_events() && can_be_named(line));
+    // Events come first: a chain or a busy unit is often what they leave behind. Of two that bring back nearly as much, the
+    // one that the fast build hardly has is the reason for the other.
+    let events = |line: &LedgerLine| line.mechanism.has_events() && can_be_named(line);
+    let most = lines.iter().find(|line| events(line)).map_or(0.0, |line| line.part.percent.value);
+    let only_here = |line: &LedgerLine| {
+        let [here, there] = [slow.index(), 1 - slow.index()]
+            .map(|arm| line.per_thousand.map_or(0.0, |both| both[arm]));
+        line.part.percent.value >= AS_MUCH * most && there * HARDLY < here
+    };
+    let named = lines.iter().position(|line| events(line) && only_here(line));
+    let named = named.or_else(|| lines.iter().position(events));
     let named = named.or_else(|| lines.iter().position(can_be_named)).filter(|_| agrees);
     if let Some(named) = named {
         lines[named].is_named = true;

@@ -26,11 +26,12 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
         Conclusion::SlowerWork => {
             let slower = work.map(|work| work.slower_instructions.to_string()).unwrap_or_default();
             let place = place.map_or(String::new(), |place| format!(", most of all in {place}"));
-            let same = if work.is_some_and(Work::is_the_same) { "the same" } else { "its" };
+            let what = match work.filter(|work| !work.is_the_same()) {
+                Some(work) => format!("{} and takes longer for them", executes(work, slow)),
+                None => format!("{} takes longer for the same instructions", slow.build_name()),
+            };
             format!(
-                "slower work: {} takes longer for {same} instructions, {slower}{place}; no mechanism that \
-                 was counted explains it",
-                slow.build_name()
+                "slower work: {what}, {slower}{place}; no mechanism that was counted explains it"
             )
         }
         Conclusion::Kernel => kernel(explanation),

@@ -38,7 +38,7 @@ const LEAST_CHANGE: f64 = 0.005;
 /// More than this part of the difference is most of it, in per cent.
 pub(super) const MOST: f64 = 50.0;
 /// A build that spends less than one part in so many of the other's time in a place hardly enters it.
-const HARDLY: f64 = 20.0;
+pub(super) const HARDLY: f64 = 20.0;
 /// Where places take less time by more than this part of the difference, in per cent, work may just be elsewhere.
 const MOST_ELSEWHERE: f64 = 10.0;
 /// Where the sum over places lies further below the whole than this, in per cent of the difference, more is executed

@@ -319,6 +319,9 @@ impl<'a> Core<'a> {
         }
         let first = access.address.0 / LINE_BYTES;
         let last = access.address.0.wrapping_add(u64::from(access.size_bytes) - 1) / LINE_BYTES;
+        // Without them, an access is to its first line alone.
+        let splits = access.size_bytes > WIDEST_BYTES || self.has(Mechanism::SplitAccesses);
+        let last = if splits { last } else { first };
         let mut there_at = at;
         let mut missed = false;
         for line in (first..=last.max(first)).take(MOST_LINES as usize) {
