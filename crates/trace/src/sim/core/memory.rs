@@ -3,10 +3,12 @@
 //! Streams of lines are fetched ahead within their page, and the first line of the next page with its translation where a
 //! stream comes near the end; a line from beyond the second level brings the other one of its pair.
 //!
-//! Lines that a window touches for the first time have a place that nothing in the window tells. They are
-//! taken for being where all lines of the window together fit: a stretch of a run repeats what came before
-//! it more often than not. Literature: the makers' optimization manuals (prefetchers); Hennessy and
+//! Lines and pages that a window touches for the first time have a place that nothing in the window tells. They are
+//! taken for being where all of the window together fit: a stretch of a run repeats what came before it more often
+//! than not. Literature: the makers' optimization manuals (prefetchers); Hennessy and
 //! Patterson, "Computer Architecture", chapter 2.
+
+use rustc_hash::FxHashSet;
 
 use crate::machine::CoreShape;
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
@@ -97,6 +99,8 @@ pub(super) struct DataCaches {
     walkers: Vec<u64>,
     /// Where lines come from that were never seen.
     first_touch: Level,
+    /// Pages that were seen, where all fit into the second TLB: the first time each is there, too.
+    seen_pages: Option<FxHashSet<u64>>,
     /// When the next line can come from each level behind the first.
     next_line: [u64; 3],
     /// When the fills in flight are done, a ring.
@@ -110,8 +114,8 @@ pub(super) struct DataCaches {
 }
 
 impl DataCaches {
-    /// For windows that touch so many lines in all.
-    pub(super) fn new(shape: &CoreShape, lines: u64) -> Self {
+    /// For windows that touch so many lines and pages in all.
+    pub(super) fn new(shape: &CoreShape, lines: u64, pages: u64) -> Self {
         let [first, second, third] = shape.cache_bytes.map(|bytes| bytes / LINE_BYTES);
         let first_touch = match lines {
             n if n <= second => Level::Second,
@@ -134,6 +138,7 @@ impl DataCaches {
             tlb_cycles: shape.tlb_cycles.map(u64::from),
             walkers: vec![0; shape.page_walkers.max(1) as usize],
             first_touch,
+            seen_pages: (pages <= shape.tlb_pages[1].into()).then(FxHashSet::default),
             next_line: [0; 3],
             fills: vec![0; shape.fill_buffers.max(1) as usize],
             fill: 0,
@@ -172,6 +177,9 @@ impl DataCaches {
             return (at + self.tlb_cycles[0], false);
         }
         self.tlbs[1].insert(page, 0);
+        if self.seen_pages.as_mut().is_some_and(|seen| seen.insert(page)) {
+            return (at + self.tlb_cycles[0], false);
+        }
         let walker = self.walkers.iter_mut().min_by_key(|free_at| **free_at);
         let done = walker.map_or(at, |free_at| {
             *free_at = at.max(*free_at) + self.tlb_cycles[1];
@@ -182,10 +190,10 @@ impl DataCaches {
 
     /// When a line that is not in the first level can be there, and from where.
     fn bring(&mut self, line: u64, at: u64) -> (u64, Level) {
-        let (there, level) = match (self.caches[1].find(line), self.caches[2].find(line)) {
-            (Some(there), _) => (there, Level::Second),
-            (None, Some(there)) => (there, Level::Third),
-            (None, None) => (0, self.first_touch),
+        let (there, level, is_new) = match (self.caches[1].find(line), self.caches[2].find(line)) {
+            (Some(there), _) => (there, Level::Second, false),
+            (None, Some(there)) => (there, Level::Third, false),
+            (None, None) => (0, self.first_touch, true),
         };
         let behind = level as usize - 1;
         let start = at.max(self.next_line[behind]);
@@ -194,13 +202,15 @@ impl DataCaches {
         self.next_line[behind] = start + BETWEEN_LINES_CYCLES[behind] + same_set;
         // One on its way already is there when it is there.
         let there_at = (start + self.beyond_cycles[behind]).max(there);
-        if level > Level::Second {
+        if is_new && level == Level::Second {
+            self.caches[1].insert(line, there_at);
+        } else if level > Level::Second {
             self.caches[1].insert(line, there_at);
             if self.caches[1].find(line ^ 1).is_none() {
                 self.caches[1].insert(line ^ 1, there_at);
             }
         }
-        if level == Level::Memory || level == self.first_touch {
+        if is_new {
             self.caches[2].insert(line, there_at);
         }
         (there_at, level)
@@ -255,7 +265,8 @@ mod tests {
     use crate::machine::{Design, Microarchitecture};
 
     fn caches(lines: u64) -> DataCaches {
-        DataCaches::new(&Design::of(Microarchitecture::GoldenCove).core().value, lines)
+        let shape = Design::of(Microarchitecture::GoldenCove).core().value;
+        DataCaches::new(&shape, lines, lines)
     }
 
     #[test]
@@ -266,8 +277,15 @@ mod tests {
         assert_eq!(touch(10_000_000), Level::Memory);
         let mut near = caches(1000);
         let first = near.fetch(Avma(0x10_0000), 100);
-        assert_eq!(first.there_at, 100 + 30 + 10, "a page walk and the second level");
+        assert_eq!(first.there_at, 100 + 7 + 10, "the second TLB and the second level");
+        let far = caches(10_000).fetch(Avma(0x10_0000), 100);
+        assert!(far.walked && far.there_at == 100 + 30 + 10, "a page walk: {far:?}");
         assert_eq!(near.fetch(Avma(0x10_0038), 200).there_at, 200);
+        // Pushed out of the first level by others of its set, it is in the second still.
+        for other in 1..20 {
+            near.fetch(Avma(0x10_0000 + other * 4096), 1000 + other * 100);
+        }
+        assert_eq!(near.fetch(Avma(0x10_0000), 9000).level, Level::Second);
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl<'a> Core<'a> {
     ) -> Self {
         let price = |range: &PriceRange| u64::from(range.whole_cycles().min(1000));
         Self {
-            state: State::new(shape, program.lines),
+            state: State::new(shape, program),
             rule: design.forwarding_rule,
             blocked_cycles: price(&design.store_forward_blocked_cycles),
             split_cycles: price(&design.line_split_price()),
@@ -502,7 +502,7 @@ impl Sink for Core<'_> {
     fn describe(&mut self, _id: BlockId, _block: &Block) {}
 
     fn restart(&mut self) {
-        self.state = State::new(&self.shape, self.program.lines);
+        self.state = State::new(&self.shape, self.program);
         self.accounts.fill(Account::default());
         self.instructions = 0;
     }

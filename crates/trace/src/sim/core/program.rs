@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::ops::Op;
 use crate::code::x86;
 use crate::machine::Fusion;
-use crate::model::{Avma, LINE_BYTES, Svma};
+use crate::model::{Avma, LINE_BYTES, PAGE_BYTES, Svma};
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 
 /// What a recorded window consists of: the first pass over it collects it.
@@ -21,8 +21,9 @@ pub struct Program {
     pub(super) ops: Vec<Op>,
     /// By number of the block: its instructions, as indices of `ops`.
     pub(super) blocks: Vec<Vec<u32>>,
-    /// Lines of data that the window touches.
+    /// Lines and pages of data that the window touches.
     pub(super) lines: u64,
+    pub(super) pages: u64,
     /// Of these, lines that also hold instructions of the window.
     pub(super) code_and_data: FxHashSet<u64>,
     /// Indices of the instructions in `ops` whose bytes could not be read.
@@ -51,6 +52,7 @@ impl WindowCode {
     /// Takes the instructions apart; `code` gives the bytes of one, if it can.
     #[must_use]
     pub fn decode(self, fusion: Fusion, mut code: impl FnMut(Avma, u8) -> Vec<u8>) -> Program {
+        let page_of = |line: &u64| line * LINE_BYTES / PAGE_BYTES;
         let mut factory = InstructionInfoFactory::new();
         let mut numbers: FxHashMap<(Avma, u8), u32> = FxHashMap::default();
         let insns = self.blocks.iter().flat_map(|block| &block.insns);
@@ -60,6 +62,7 @@ impl WindowCode {
             blocks: Vec::new(),
             code_and_data: code_lines.filter(|line| self.lines.contains(line)).collect(),
             lines: self.lines.len() as u64,
+            pages: self.lines.iter().map(page_of).collect::<FxHashSet<u64>>().len() as u64,
             unread: Vec::new(),
         };
         for block in &self.blocks {

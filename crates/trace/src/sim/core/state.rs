@@ -6,6 +6,7 @@ use super::STORE_LINES;
 use super::memory::DataCaches;
 use super::ops::REGISTERS;
 use super::predictor::Predictor;
+use super::program::Program;
 use super::slots::Slots;
 use crate::machine::CoreShape;
 
@@ -64,7 +65,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(shape: &CoreShape, lines: u64) -> Self {
+    pub(super) fn new(shape: &CoreShape, program: &Program) -> Self {
         Self {
             registers: [0; REGISTERS],
             writes: [0; REGISTERS],
@@ -82,7 +83,7 @@ impl State {
             barrier: 0,
             units: [0; 2],
             slots: Slots::new(),
-            caches: DataCaches::new(shape, lines),
+            caches: DataCaches::new(shape, program.lines, program.pages),
             predictor: Predictor::new(),
             branch: None,
         }
