@@ -4,7 +4,7 @@
 //! exactly, and what waits is not in it. A contrast that is not significant proves nothing: "not on the
 //! processor" is said only when the interval of processor time leaves no room for the difference.
 
-use crate::compare::{Arm, Comparison, Contrast, Metric, RunSample, WaitedFor, waited_for};
+use crate::compare::{Arm, Comparison, Contrast, Metric, Ratio, RunSample, WaitedFor, waited_for};
 use crate::model::{Measurement, Unit};
 use crate::run::sample::Engine;
 
@@ -21,6 +21,8 @@ const LEAST_PART: f64 = 10.0;
 enum Involved {
     /// Processor time changed as wall time did.
     Yes,
+    /// It changed, and by less than half of what wall time did.
+    Little,
     /// It did not, and the interval shows that.
     No,
     /// Either may be so.
@@ -38,6 +40,23 @@ fn contrast(comparison: &Comparison, metric: Metric) -> Option<&Contrast> {
     comparison.analysis.contrasts.iter().find(|c| c.metric == metric)
 }
 
+/// Whether the most that processor time can have changed by is less than half of the least of wall time, where the verdict
+/// is about that.
+fn is_little(comparison: &Comparison, cpu: &Ratio) -> bool {
+    let first = comparison.analysis.contrasts.first();
+    let Some(wall) = first.filter(|first| first.metric == Metric::Wall) else { return false };
+    let Some((ratio, cpu_ns)) = wall.ratio.as_ref().zip(contrast(comparison, Metric::Cpu)) else {
+        return false;
+    };
+    let ends_ns = |ns: f64, ratio: &Ratio| {
+        let ends = [ratio.low_log, ratio.high_log].map(|log| (ns * log.exp_m1()).abs());
+        [ends[0].min(ends[1]), ends[0].max(ends[1])]
+    };
+    let [least_wall_ns, _] = ends_ns(wall.a.value, ratio);
+    let [_, most_cpu_ns] = ends_ns(cpu_ns.a.value, cpu);
+    ratio.excludes_zero() && most_cpu_ns <= NOT_INVOLVED * least_wall_ns
+}
+
 fn milliseconds(ns: f64) -> String {
     format!("{:.1} ms", ns / 1e6)
 }
@@ -53,7 +72,7 @@ impl<'a> ProcessorTime<'a> {
                 if r.excludes_zero()
                     && [r.log_ratio, change].iter().all(|x| x * wall_log > 0.0) =>
             {
-                Involved::Yes
+                if is_little(comparison, r) { Involved::Little } else { Involved::Yes }
             }
             Some(r) if r.low_log.abs().max(r.high_log.abs()) <= NOT_INVOLVED * wall_log.abs() => {
                 Involved::No
@@ -105,6 +124,19 @@ impl<'a> ProcessorTime<'a> {
         };
         match self.involved {
             Involved::Yes => None,
+            Involved::Little => {
+                let wall = contrast(self.comparison, Metric::Wall);
+                let wall_ns = wall.map_or(0.0, |wall| (wall.b.value - wall.a.value).abs());
+                let why = format!(
+                    "not running: of {} that {} takes longer, {} are on the processor, and the rest is in \
+                     waiting; {}",
+                    milliseconds(wall_ns),
+                    slow.build_name(),
+                    milliseconds(self.difference_ns().abs()),
+                    self.what_was_waited_for(slow)
+                );
+                Some((Conclusion::NotRunning, why))
+            }
             Involved::No => {
                 let why = format!(
                     "not running: {}, too little for the difference in wall time, which is in waiting; {}",
@@ -146,7 +178,7 @@ impl<'a> ProcessorTime<'a> {
         match contrast(self.comparison, Metric::System) {
             Some(system) => {
                 let part = share(&system.a, &system.b, whole, "medians and quartiles");
-                let real = system.ratio.as_ref().is_some_and(crate::compare::Ratio::excludes_zero);
+                let real = system.ratio.as_ref().is_some_and(Ratio::excludes_zero);
                 if real && part.percent.value >= LEAST_PART {
                     said.push(format!(
                         "{part} is in the kernel ({} -> {}): look at system calls and page faults \
@@ -218,4 +250,79 @@ pub(super) fn share(before: &Measurement, after: &Measurement, whole_ns: f64, ho
         how: format!("{how}, ends of both intervals"),
     };
     Share { percent, of: Whole::DifferenceInProcessorTime }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::simulate::{Noise, SimulatedMachine};
+    use crate::compare::{Amounts, Decision, Measure, Settings, compare};
+
+    /// What is said about a difference in wall time, with these times on the processor per pair and arm.
+    fn said_about(cpu_ns: impl Fn(u32, Arm) -> u64, change: impl Fn(&mut Amounts)) -> String {
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 5);
+        machine.effect_log = 0.02_f64.ln_1p();
+        machine.run_sd_log = 0.002;
+        let settings = Settings { measure: Measure::Wall, ..Settings::default() };
+        let mut comparison = compare(&mut machine, &settings, &mut |_| {}).unwrap();
+        for sample in &mut comparison.samples {
+            sample.amounts.cpu_ns = cpu_ns(sample.plan.pair, sample.plan.arm);
+            change(&mut sample.amounts);
+        }
+        let Comparison { arms, settings, samples, .. } = comparison;
+        let comparison = Comparison::new(arms, settings, samples).unwrap();
+        assert_eq!(comparison.analysis.verdict.decision, Decision::Slower);
+        ProcessorTime::of(&comparison)
+            .why_not_located(Arm::B)
+            .map(|(_, why)| why)
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_not_significant_proves_nothing() {
+        // Processor time is so noisy that +2 % may or may not be in it.
+        let noisy = |pair: u32, arm: Arm| {
+            40_000_000 + u64::from((pair * 7 + 3 * arm.index() as u32) % 11) * 800_000
+        };
+        let said = said_about(noisy, |_| {});
+        assert!(said.contains("neither shows nor excludes"), "{said}");
+        for never in ["system calls", "waiting;", "user", "strace"] {
+            assert!(!said.contains(never), "{never}: {said}");
+        }
+    }
+
+    #[test]
+    fn waiting_is_said_where_processor_time_shows_it_and_by_what_was_waited_for() {
+        let steady = |pair: u32, _| 40_000_000 + u64::from(pair) * 1000;
+        let queued =
+            said_about(steady, |a| (a.run_queue_ns, a.involuntary_switches) = (Some(a.wall_ns), 9));
+        assert!(
+            queued.contains("waited for the processor") && !queued.contains("strace"),
+            "{queued}"
+        );
+        let blocked = said_about(steady, |a| (a.run_queue_ns, a.voluntary_switches) = (Some(0), 9));
+        assert!(blocked.contains("was blocked") && blocked.contains("strace"), "{blocked}");
+        let unknown = said_about(steady, |_| {});
+        assert!(unknown.contains("does not tell"), "{unknown}");
+    }
+
+    #[test]
+    fn where_waiting_is_most_of_the_difference_that_is_the_answer() {
+        // Wall time: 50 to 51 ms; processor time: 10 ms and a part of that one.
+        let part = |more_ns: u64| {
+            said_about(
+                move |pair, arm| {
+                    10_000_000 + u64::from(pair) + if arm == Arm::B { more_ns } else { 0 }
+                },
+                |a| (a.run_queue_ns, a.voluntary_switches) = (Some(0), 9),
+            )
+        };
+        let little = part(300_000);
+        assert!(
+            little.contains("ms that AFTER takes longer, 0.3 ms are on the processor"),
+            "{little}"
+        );
+        assert!(little.contains("was blocked"), "{little}");
+        assert_eq!(part(800_000), "", "it is located");
+    }
 }

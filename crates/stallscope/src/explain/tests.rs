@@ -3,8 +3,8 @@
 use super::simulate::InventedBench;
 use super::*;
 use crate::code::fixture;
+use crate::compare::Settings;
 use crate::compare::simulate::{Noise, SimulatedMachine};
-use crate::compare::{Measure, Settings};
 use crate::machine::Microarchitecture;
 use crate::model::{FileOffset, Measurement, Svma};
 use crate::sim::core::{Account, Mechanism};
@@ -549,51 +549,6 @@ fn a_cure_that_cannot_be_tried_is_said_and_the_count_stands() {
     assert_eq!(e.grade, Some(Grade::Counted));
     let open = e.unexplained.join("\n");
     assert!(open.contains("was not measured: cannot trace: ptrace is forbidden"), "{open}");
-}
-
-/// What is said about a difference in wall time, with these times on the processor per pair and arm.
-fn said_about(
-    cpu_ns: impl Fn(u32, Arm) -> u64,
-    change: impl Fn(&mut crate::compare::Amounts),
-) -> String {
-    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 5);
-    machine.effect_log = 0.02_f64.ln_1p();
-    machine.run_sd_log = 0.002;
-    let settings = Settings { measure: Measure::Wall, ..Settings::default() };
-    let mut comparison = crate::compare::compare(&mut machine, &settings, &mut |_| {}).unwrap();
-    for sample in &mut comparison.samples {
-        sample.amounts.cpu_ns = cpu_ns(sample.plan.pair, sample.plan.arm);
-        change(&mut sample.amounts);
-    }
-    let Comparison { arms, settings, samples, .. } = comparison;
-    let comparison = Comparison::new(arms, settings, samples).unwrap();
-    assert_eq!(comparison.analysis.verdict.decision, Decision::Slower);
-    ProcessorTime::of(&comparison).why_not_located(Arm::B).map(|(_, why)| why).unwrap_or_default()
-}
-
-#[test]
-fn what_is_not_significant_proves_nothing() {
-    // Processor time is so noisy that +2 % may or may not be in it.
-    let noisy = |pair: u32, arm: Arm| {
-        40_000_000 + u64::from((pair * 7 + 3 * arm.index() as u32) % 11) * 800_000
-    };
-    let said = said_about(noisy, |_| {});
-    assert!(said.contains("neither shows nor excludes"), "{said}");
-    for never in ["system calls", "waiting;", "user", "strace"] {
-        assert!(!said.contains(never), "{never}: {said}");
-    }
-}
-
-#[test]
-fn waiting_is_said_where_processor_time_shows_it_and_by_what_was_waited_for() {
-    let steady = |pair: u32, _| 40_000_000 + u64::from(pair) * 1000;
-    let queued =
-        said_about(steady, |a| (a.run_queue_ns, a.involuntary_switches) = (Some(a.wall_ns), 9));
-    assert!(queued.contains("waited for the processor") && !queued.contains("strace"), "{queued}");
-    let blocked = said_about(steady, |a| (a.run_queue_ns, a.voluntary_switches) = (Some(0), 9));
-    assert!(blocked.contains("was blocked") && blocked.contains("strace"), "{blocked}");
-    let unknown = said_about(steady, |_| {});
-    assert!(unknown.contains("does not tell"), "{unknown}");
 }
 
 #[test]

@@ -175,7 +175,7 @@ pub const COMPILED: &[Program] = &[
     },
     Program { name: "signal_mask", source: "signal_mask.c", output: "3\n", ..PLAIN },
     Program { name: "segment", source: "segment.c", output: "42\n", ..PLAIN },
-    Program { name: "files", source: "files.c", output: "17 8 4096 -2\n", ..PLAIN },
+    Program { name: "files", source: "files.c", output: "18 8 4096 -2\n", ..PLAIN },
     Program { name: "fork_memory", source: "fork_memory.c", output: "3000\n", ..PLAIN },
     Program {
         name: "filter",

@@ -31,6 +31,8 @@ __attribute__((noinline)) int window(void) {
     mapped[100] = 'x';
     good += pread(fd, text, 1, 100) == 1 && text[0] == 'x' && !munmap(mapped, 4096);
     good += !close(fd) && !rename("new", "renamed") && size_of("new") == -ENOENT;
+    good += size_of("renamed") == 4096 && readlink("renamed", text, 16) == -1 && errno == EINVAL;
+    for (int other = 100; other < 300; other++) close(other);
     good += size_of("renamed") == 4096;
 
     int old = open("old", O_WRONLY | O_APPEND);

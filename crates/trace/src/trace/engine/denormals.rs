@@ -47,7 +47,7 @@ impl Arithmetic {
 }
 
 /// Runs a command to its end, and looks for denormal numbers behind so much of its processor time: until a system call,
-/// for at most half a second and [`ENOUGH`] of them.
+/// for at most half a second and 64 of them.
 ///
 /// # Errors
 /// When it cannot be run or traced, or is shorter.

@@ -167,6 +167,10 @@ impl Written {
         if self.paths.is_empty() {
             return Ok(None);
         }
+        // The program has never seen it.
+        if number == libc::SYS_close && self.keeps(a[0] as i32) {
+            return Ok(Some(refused(libc::EBADF)));
+        }
         let question = match number {
             libc::SYS_stat
             | libc::SYS_lstat
@@ -183,17 +187,27 @@ impl Written {
         Ok(question.map(|named| {
             self.ask(&named, |kept| match number {
                 libc::SYS_stat | libc::SYS_lstat => {
-                    Some((libc::SYS_fstat, [kept, a[1], 0, 0, 0, 0]))
+                    Verdict::RunInstead(libc::SYS_fstat, [kept, a[1], 0, 0, 0, 0])
                 }
-                libc::SYS_newfstatat => Some((libc::SYS_fstat, [kept, a[2], 0, 0, 0, 0])),
-                libc::SYS_statfs => Some((libc::SYS_fstatfs, [kept, a[1], 0, 0, 0, 0])),
+                libc::SYS_newfstatat => {
+                    Verdict::RunInstead(libc::SYS_fstat, [kept, a[2], 0, 0, 0, 0])
+                }
+                libc::SYS_statfs => {
+                    Verdict::RunInstead(libc::SYS_fstatfs, [kept, a[1], 0, 0, 0, 0])
+                }
                 libc::SYS_statx => {
                     let flags = a[2] | libc::AT_EMPTY_PATH as u64;
-                    Some((number, [kept, named.nothing(), flags, a[3], a[4], 0]))
+                    Verdict::RunInstead(number, [kept, named.nothing(), flags, a[3], a[4], 0])
                 }
-                _ => None,
+                // It is no link.
+                libc::SYS_readlink | libc::SYS_readlinkat => refused(libc::EINVAL),
+                _ => Verdict::Answer(0),
             })
         }))
+    }
+
+    fn keeps(&self, fd: i32) -> bool {
+        self.paths.values().any(|state| *state == State::Kept(fd))
     }
 
     /// Takes so many more bytes into memory, or says why not.
@@ -216,15 +230,14 @@ impl Written {
 
     /// Judges the opening of a file; the answer's descriptor is the copy's own.
     fn open(&mut self, copy: &mut Process, named: &Named, how: Opening) -> Result<Verdict, String> {
-        let refused = |errno: i32| Ok(Verdict::Answer(-i64::from(errno)));
         match self.paths.get(&named.path) {
             Some(State::Kept(_)) if how.has(libc::O_CREAT | libc::O_EXCL) => {
-                return refused(libc::EEXIST);
+                return Ok(refused(libc::EEXIST));
             }
             Some(State::Kept(kept)) => {
                 return reopen(copy, *kept, how.flags & (MEANT | libc::O_TRUNC));
             }
-            Some(State::Gone) if !how.creates() => return refused(libc::ENOENT),
+            Some(State::Gone) if !how.creates() => return Ok(refused(libc::ENOENT)),
             Some(State::Gone) => return self.keep(copy, named, how, None),
             None if !how.changes() => return Ok(Verdict::Run),
             // Some lead to what is open already, and that is another thing in each process.
@@ -235,15 +248,15 @@ impl Written {
         }
         match fs::metadata(&named.path) {
             _ if how.has(libc::O_TMPFILE) => match access(&named.path, libc::W_OK) {
-                Err(errno) => refused(errno),
+                Err(errno) => Ok(refused(errno)),
                 Ok(()) => unnamed(copy, how),
             },
-            Ok(_) if how.has(libc::O_CREAT | libc::O_EXCL) => refused(libc::EEXIST),
+            Ok(_) if how.has(libc::O_CREAT | libc::O_EXCL) => Ok(refused(libc::EEXIST)),
             // The kernel refuses to write to a folder; a device has nothing that others would read.
             Ok(there) if there.is_dir() || is_stateless(&there, &named.path) => Ok(Verdict::Run),
             Ok(there) if there.is_file() && !is_the_kernels(&named.path) => {
                 match access(&named.path, how.rights()) {
-                    Err(errno) => refused(errno),
+                    Err(errno) => Ok(refused(errno)),
                     Ok(()) => self.keep(copy, named, how, Some(&there)),
                 }
             }
@@ -252,7 +265,7 @@ impl Written {
             }
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
                 match access(named.folder(), libc::W_OK | libc::X_OK) {
-                    Err(errno) => refused(errno),
+                    Err(errno) => Ok(refused(errno)),
                     Ok(()) => self.keep(copy, named, how, None),
                 }
             }
@@ -285,7 +298,7 @@ impl Written {
     /// Judges the deletion of a file.
     fn unlink(&mut self, named: Named) -> Result<Verdict, String> {
         match self.paths.get(&named.path) {
-            Some(State::Gone) => return Ok(Verdict::Answer(-i64::from(libc::ENOENT))),
+            Some(State::Gone) => return Ok(refused(libc::ENOENT)),
             Some(State::Kept(_)) => {}
             None if named.is_link => return Err("it deletes a link in the window".into()),
             None => match fs::metadata(&named.path) {
@@ -294,7 +307,7 @@ impl Written {
                 Ok(there) if there.is_dir() => return Ok(Verdict::Run),
                 Ok(_) => {
                     if let Err(errno) = access(named.folder(), libc::W_OK | libc::X_OK) {
-                        return Ok(Verdict::Answer(-i64::from(errno)));
+                        return Ok(refused(errno));
                     }
                 }
             },
@@ -307,7 +320,7 @@ impl Written {
     /// Judges a renaming: of a file that the copy has written, to a name that is free or a file's.
     fn rename(&mut self, from: Named, to: Named) -> Result<Verdict, String> {
         match self.paths.get(&from.path).copied() {
-            Some(State::Gone) => Ok(Verdict::Answer(-i64::from(libc::ENOENT))),
+            Some(State::Gone) => Ok(refused(libc::ENOENT)),
             Some(kept) if !fs::symlink_metadata(&to.path).is_ok_and(|there| there.is_dir()) => {
                 self.paths.insert(to.path, kept);
                 self.paths.insert(from.path, State::Gone);
@@ -317,17 +330,18 @@ impl Written {
         }
     }
 
-    /// Judges a question about a path: `asks` is the same question about a descriptor.
-    fn ask(&self, named: &Named, asks: impl Fn(u64) -> Option<(i64, [u64; 6])>) -> Verdict {
+    /// Judges a question about a path; `of_kept` is the answer for a file that the copy keeps under a descriptor.
+    fn ask(&self, named: &Named, of_kept: impl Fn(u64) -> Verdict) -> Verdict {
         match self.paths.get(&named.path) {
             None => Verdict::Run,
-            Some(State::Gone) => Verdict::Answer(-i64::from(libc::ENOENT)),
-            Some(State::Kept(kept)) => asks(*kept as u64)
-                .map_or(Verdict::Answer(0), |(number, arguments)| {
-                    Verdict::RunInstead(number, arguments)
-                }),
+            Some(State::Gone) => refused(libc::ENOENT),
+            Some(State::Kept(kept)) => of_kept(*kept as u64),
         }
     }
+}
+
+fn refused(errno: i32) -> Verdict {
+    Verdict::Answer(-i64::from(errno))
 }
 
 /// A new file in the copy's memory, under a descriptor out of the program's way.
