@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::ledger::LEAST_RATIO;
+use super::prediction::LEAST_RATIO;
 use super::windows::ArmWindows;
 use super::{Cause, Ledger};
 use crate::code::Function;

@@ -21,6 +21,7 @@ mod measured;
 mod object;
 mod open;
 mod placement;
+mod prediction;
 mod processor;
 mod removable;
 mod rows;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::FunctionRow;
 use super::counts::LEAST_BLOCKED;
-use super::ledger::LEAST_RATIO;
+use super::prediction::LEAST_RATIO;
 use super::windows::BothArms;
 use crate::code::x86::{Patch, PatchError, split_loads, string_loops};
 use crate::code::{Architecture, Image};

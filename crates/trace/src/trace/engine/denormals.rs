@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::process::{Process, Stopped, request};
 use super::target::Target;
 use super::{Denormals, EngineError, Start};
+use crate::foreign::has_filter;
 use crate::model::Avma;
 use crate::run::child::{Launch, Limits};
 
@@ -58,6 +59,11 @@ pub fn denormals(
 ) -> Result<Denormals, EngineError> {
     let mut target = Target::start(launch, limits)?;
     let tid = target.run_to(&Start::After(after), 0)?;
+    // A filter would judge the call that forks it.
+    if has_filter(tid) {
+        target.finish()?;
+        return Ok(Denormals::default());
+    }
     let mappings = target.mappings();
     let found = Process::borrowed_for_calls(tid).and_then(|mut process| look(process.fork()?));
     target.finish()?;

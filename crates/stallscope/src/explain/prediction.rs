@@ -1,0 +1,353 @@
+//! What the model of the core predicts for one place, and which mechanism that names.
+//!
+//! A mechanism is named as the cause only where all of this holds: the model predicts what was measured,
+//! the mechanism happens clearly more often in the slow build (lines that are missed may also come from
+//! farther away), without it most of the difference is gone, in every window, and the other places do not have
+//! it so much less: code that is inlined in one build only takes what happens in it along. The model does not
+//! see everything; where it does not agree with the clock, nothing that it says about causes is believed.
+
+use super::ledger::{Ledger, LedgerLine};
+use super::work::{HARDLY, split};
+use super::{FunctionRow, Share, Whole};
+use crate::compare::Arm;
+use crate::model::{Measurement, Unit};
+use crate::sim::core::{Account, Mechanism};
+
+/// Instructions of a place that its windows must hold, in each arm that has it.
+const LEAST_FOLLOWED: u64 = 10_000;
+/// The part of the place's measured difference that the model must predict.
+const AGREEMENT: [f64; 2] = [0.6, 1.5];
+/// The part of the predicted difference that a mechanism must make up to be named, with events and without.
+pub(super) const LEAST_PART: [f64; 2] = [0.4, 0.6];
+/// The slow build must have so many times the events of the fast one, or they are not what differs.
+pub(super) const LEAST_RATIO: f64 = 1.5;
+/// Of the cycles that a place has more because of a mechanism, this part must be left over all places.
+const LEAST_LEFT: f64 = 0.5;
+/// Nearly as much as the most.
+const AS_MUCH: f64 = 0.8;
+/// The same as [`AGREEMENT`] where the instructions of whole runs were not counted and both are taken to execute as many.
+const AGREEMENT_UNCOUNTED: [f64; 2] = [0.75, 1.33];
+/// Other code has other chains: chains and units are named where one build executes up to so many times the
+/// instructions of the other, and up to so many times if most of the difference is in how long they take.
+const SAME_WORK: [f64; 2] = [1.1, 1.6];
+/// Most of a place's difference, for that.
+const LEAST_SLOWER: f64 = 0.6;
+/// Lines below this part of the difference, in per cent, are not worth showing.
+const LEAST_SHOWN: f64 = 5.0;
+
+/// One arm's windows in one place.
+pub(super) struct Side {
+    /// Instructions of a whole run.
+    instructions: f64,
+    /// What each window holds.
+    windows: Vec<Account>,
+    all: Account,
+}
+
+impl Side {
+    pub fn of(instructions: u64, windows: Vec<Account>) -> Self {
+        let windows: Vec<Account> =
+            windows.into_iter().filter(|w| w.executions * 10 >= LEAST_FOLLOWED).collect();
+        let all = windows.iter().sum();
+        Self { instructions: instructions as f64, windows, all }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.instructions == 0.0 || (self.all.executions >= LEAST_FOLLOWED && self.all.cycles > 0)
+    }
+
+    /// Something for each instruction, over a whole run: over all windows, in the least and in the most.
+    fn of_a_run(&self, what: impl Fn(&Account) -> f64) -> [f64; 3] {
+        let each = |account: &Account| what(account) / account.executions.max(1) as f64;
+        let windows = self.windows.iter().map(each);
+        let (low, high) = windows.fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
+        let spread = if self.windows.is_empty() { [0.0; 3] } else { [each(&self.all), low, high] };
+        spread.map(|x| x * self.instructions)
+    }
+}
+
+/// What the clock says of a place.
+pub(super) struct Spent<'a> {
+    pub place: &'a str,
+    /// What a run of each arm spends there.
+    pub ns: [f64; 2],
+    pub share: &'a Share,
+    /// Whether the instructions that whole runs execute there were counted.
+    pub is_counted: bool,
+    pub is_whole: bool,
+}
+
+impl<'a> Spent<'a> {
+    pub fn of(row: &'a FunctionRow) -> Self {
+        Self {
+            place: row.place.name(),
+            ns: [row.before.value, row.after.value],
+            share: &row.share_of_difference,
+            is_counted: row.instructions.is_some(),
+            is_whole: false,
+        }
+    }
+}
+
+/// Cycles of a run that the slow build has more because of each mechanism.
+pub(super) type MoreCycles = [f64; Mechanism::ALL.len()];
+
+pub(super) fn more_cycles(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> f64 {
+    let of = |arm: Arm| sides[arm.index()].of_a_run(|account| account.cycles_of(mechanism) as f64);
+    of(slow)[0] - of(slow.other())[0]
+}
+
+/// The ledger of a place; none where its windows hold too little.
+pub(super) fn predict(
+    spent: &Spent<'_>,
+    sides: &[Side; 2],
+    more_in_all: &MoreCycles,
+    slow: Arm,
+    difference_ns: f64,
+) -> Option<Ledger> {
+    let executed = sides.iter().any(|side| side.instructions > 0.0);
+    if !executed || !sides.iter().all(Side::is_enough) {
+        return None;
+    }
+    let cycles = sides.each_ref().map(|side| side.of_a_run(|account| account.cycles as f64));
+    // Both builds on one scale: the clock is not known, and is the same for both.
+    let ns_per_cycle = spent.ns.iter().sum::<f64>() / (cycles[0][0] + cycles[1][0]);
+    let samples = sides.each_ref().map(|side| side.windows.len());
+    let part = |[before, after]: [[f64; 3]; 2]| {
+        let percent = |cycles: f64| 100.0 * cycles * ns_per_cycle / difference_ns;
+        let ends = [percent(after[1] - before[2]), percent(after[2] - before[1])];
+        Share {
+            percent: Measurement {
+                value: percent(after[0] - before[0]),
+                unit: Unit::Percent,
+                low: ends[0].min(ends[1]),
+                high: ends[0].max(ends[1]),
+                n: samples[0] + samples[1],
+                how: "model of the core, least and most of the windows".into(),
+            },
+            of: Whole::DifferenceInProcessorTime,
+        }
+    };
+    let measured = spent.share.clone();
+    let predicted = part(cycles);
+    let agreement = predicted.percent.value / measured.percent.value;
+    let [least, most] = if spent.is_counted { AGREEMENT } else { AGREEMENT_UNCOUNTED };
+    let agrees = (least..=most).contains(&agreement);
+    let mut lines: Vec<LedgerLine> = Mechanism::ALL
+        .into_iter()
+        .map(|mechanism| LedgerLine {
+            mechanism,
+            per_thousand: mechanism
+                .has_events()
+                .then(|| sides.each_ref().map(|side| side.all.events_per_thousand(mechanism))),
+            cycles_per_instruction: sides.each_ref().map(|side| {
+                side.all.cycles_of(mechanism) as f64 / side.all.executions.max(1) as f64
+            }),
+            part: part(
+                sides.each_ref().map(|side| side.of_a_run(|a| a.cycles_of(mechanism) as f64)),
+            ),
+            site: None,
+            is_named: false,
+        })
+        .filter(|line| line.part.percent.value.abs() >= LEAST_SHOWN)
+        .collect();
+    lines.sort_by(|a, b| b.part.percent.value.total_cmp(&a.part.percent.value));
+    let is_slower = is_slower_work(spent, sides.each_ref().map(|side| side.instructions));
+    let can_be_named = |line: &LedgerLine| {
+        let of_a_run = |what: &dyn Fn(&Account) -> f64| {
+            [slow.index(), 1 - slow.index()].map(|arm| sides[arm].of_a_run(what)[0])
+        };
+        let more = |[here, there]: [f64; 2]| here > LEAST_RATIO * there;
+        let least = LEAST_PART[usize::from(!line.mechanism.has_events())];
+        let part = |percent: f64| percent / predicted.percent.value;
+        let mechanism = line.mechanism;
+        let happens_more = match mechanism.has_events() {
+            true => {
+                more(of_a_run(&|account| account.events_of(mechanism) as f64))
+                    || mechanism.has_distance()
+                        && more(of_a_run(&|account| account.cycles_of(mechanism) as f64))
+            }
+            false => is_slower && !spent.is_whole,
+        };
+        let is_left =
+            more_in_all[mechanism as usize] >= LEAST_LEFT * more_cycles(sides, mechanism, slow);
+        happens_more
+            && is_left
+            && part(line.part.percent.value) >= least
+            && part(line.part.percent.low) >= least / 2.0
+    };
+    // Events come first: a chain or a busy unit is often what they leave behind. Of two that bring back nearly as much, the
+    // one that the fast build hardly has is the reason for the other.
+    let events = |line: &LedgerLine| line.mechanism.has_events() && can_be_named(line);
+    let most = lines.iter().find(|line| events(line)).map_or(0.0, |line| line.part.percent.value);
+    let only_here = |line: &LedgerLine| {
+        let [here, there] = [slow.index(), 1 - slow.index()]
+            .map(|arm| line.per_thousand.map_or(0.0, |both| both[arm]));
+        line.part.percent.value >= AS_MUCH * most && there * HARDLY < here
+    };
+    let named = lines.iter().position(|line| events(line) && only_here(line));
+    let named = named.or_else(|| lines.iter().position(events));
+    let named = named.or_else(|| lines.iter().position(can_be_named)).filter(|_| agrees);
+    if let Some(named) = named {
+        lines[named].is_named = true;
+    }
+    let of_one = |arm: usize| {
+        let side = &sides[arm];
+        let [value, low, high] = cycles[arm].map(|cycles| cycles / side.instructions.max(1.0));
+        let how = "model of the core, least and most of the windows".into();
+        Measurement { value, unit: Unit::Cycles, low, high, n: samples[arm], how }
+    };
+    Some(Ledger {
+        place: spent.place.to_owned(),
+        is_whole: spent.is_whole,
+        slow_arm: slow,
+        cycles_per_instruction: [of_one(0), of_one(1)],
+        predicted,
+        measured,
+        renames_memory: false,
+        counted: spent.is_counted,
+        agrees,
+        lines,
+    })
+}
+
+/// Whether what a place takes longer is in how long its instructions take, and not in other ones.
+fn is_slower_work(spent: &Spent<'_>, [before, after]: [f64; 2]) -> bool {
+    let ratio = after / before;
+    let [is_same, is_alike] = SAME_WORK.map(|most| ratio.max(1.0 / ratio) <= most);
+    let [_, slower] = split(spent.share, spent.ns, [before, after]);
+    let part = slower.percent.value / spent.share.percent.value;
+    is_same || is_alike && part >= LEAST_SLOWER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::{ObjectCode, Place};
+
+    fn row(ms: [f64; 2]) -> FunctionRow {
+        let measured = |value: f64, unit| Measurement {
+            value,
+            unit,
+            low: 0.98 * value,
+            high: 1.02 * value,
+            n: 10,
+            how: String::new(),
+        };
+        FunctionRow {
+            place: Place::Object { name: "libc.so.6".into(), code: ObjectCode::NotCompared },
+            before: measured(ms[0] * 1e6, Unit::Nanoseconds),
+            after: measured(ms[1] * 1e6, Unit::Nanoseconds),
+            share_of_difference: Share {
+                percent: measured(100.0, Unit::Percent),
+                of: Whole::DifferenceInProcessorTime,
+            },
+            instructions: None,
+        }
+    }
+
+    /// Two windows: so many cycles for 1000 instructions, of which `by` go without a mechanism that
+    /// `events` executions have.
+    fn side(cycles: u64, mechanism: Mechanism, by: u64, events: u64) -> Side {
+        let window = |more: u64| {
+            let mut account = Account {
+                executions: 1_000_000,
+                cycles: 1000 * (cycles + more),
+                ..Account::default()
+            };
+            account.cycles_without = [account.cycles; Mechanism::ALL.len()];
+            account.cycles_without[mechanism as usize] -= 1000 * by;
+            account.events[mechanism as usize] = 1000 * events;
+            account
+        };
+        Side::of(100_000_000, vec![window(0), window(2)])
+    }
+
+    fn of(ms: [f64; 2], sides: [Side; 2]) -> Ledger {
+        of_all(ms, sides, &[f64::MAX; Mechanism::ALL.len()])
+    }
+
+    fn of_all(ms: [f64; 2], sides: [Side; 2], more_in_all: &MoreCycles) -> Ledger {
+        predict(&Spent::of(&row(ms)), &sides, more_in_all, Arm::B, (ms[1] - ms[0]) * 1e6).unwrap()
+    }
+
+    #[test]
+    fn what_happens_more_often_and_pays_is_named() {
+        let branches = Mechanism::MispredictedBranches;
+        let e = of([100.0, 200.0], [side(500, branches, 5, 1), side(1000, branches, 480, 30)]);
+        assert!(e.agrees, "{e:?}");
+        let line = e.named().unwrap();
+        assert_eq!((line.mechanism, line.per_thousand), (branches, Some([1.0, 30.0])));
+        assert!((line.part.percent.value - 95.0).abs() < 2.0, "{line:?}");
+        assert!(e.predicted.percent.low < e.predicted.percent.high, "the spread between windows");
+    }
+
+    #[test]
+    fn a_model_that_does_not_agree_with_the_clock_names_nothing() {
+        let branches = Mechanism::MispredictedBranches;
+        let sides = || [side(500, branches, 5, 1), side(1000, branches, 480, 30)];
+        assert!(of([100.0, 200.0], sides()).named().is_some());
+        for after in [130.0, 500.0] {
+            let e = of([100.0, after], sides());
+            assert!(!e.agrees && e.named().is_none(), "{after}: {e:?}");
+            assert_eq!(e.part_of(branches), None);
+        }
+    }
+
+    #[test]
+    fn what_both_have_or_what_pays_too_little_is_not_named() {
+        let branches = Mechanism::MispredictedBranches;
+        let named = |sides| of([100.0, 200.0], sides).named().is_some();
+        assert!(
+            !named([side(500, branches, 100, 20), side(1000, branches, 580, 29)]),
+            "1.45 times"
+        );
+        assert!(!named([side(500, branches, 5, 1), side(1000, branches, 200, 30)]), "39 %");
+        let chains = Mechanism::LongChains;
+        assert!(named([side(500, chains, 10, 0), side(1000, chains, 330, 0)]));
+        assert!(!named([side(500, chains, 10, 0), side(1000, chains, 300, 0)]), "58 %");
+        // Of other code: 41 % of the difference is in how many there are, and 39 %.
+        let executing = |times: f64, cycles: u64| {
+            let by = cycles / 3;
+            let side = side(cycles, chains, by, 0);
+            Side { instructions: times * side.instructions, ..side }
+        };
+        assert!(!named([side(500, chains, 10, 0), executing(1.33, 800)]), "other chains");
+        assert!(named([side(500, chains, 10, 0), executing(1.3, 800)]));
+        assert!(!named([side(250, chains, 10, 0), executing(1.61, 1000)]));
+    }
+
+    #[test]
+    fn few_instructions_are_no_window() {
+        let chains = Mechanism::LongChains;
+        let short = Side::of(
+            100_000_000,
+            vec![Account { executions: 999, cycles: 999, ..Account::default() }],
+        );
+        let more = &[f64::MAX; Mechanism::ALL.len()];
+        let sides = [side(5, chains, 1, 0), short];
+        assert!(predict(&Spent::of(&row([1.0, 2.0])), &sides, more, Arm::B, 1e6).is_none());
+    }
+
+    #[test]
+    fn what_only_came_here_from_another_place_is_not_named() {
+        let branches = Mechanism::MispredictedBranches;
+        let sides = || [side(500, branches, 5, 1), side(1000, branches, 480, 30)];
+        let here = more_cycles(&sides(), branches, Arm::B);
+        assert!((here - 47.5e6).abs() < 1e3, "{here}");
+        let named = |in_all: f64| {
+            let mut more = [f64::MAX; Mechanism::ALL.len()];
+            more[branches as usize] = in_all * here;
+            of_all([100.0, 200.0], sides(), &more).named().is_some()
+        };
+        assert!(named(0.51) && !named(0.49));
+        // What one build inlines is in no place of its own there.
+        let alone = Side { instructions: 0.0, windows: vec![], all: Account::default() };
+        let mut more = [0.0; Mechanism::ALL.len()];
+        let sides =
+            || [Side { all: alone.all, windows: vec![], ..alone }, side(1000, branches, 480, 30)];
+        assert!(of_all([0.0, 200.0], sides(), &more).named().is_none());
+        more[branches as usize] = f64::MAX;
+        assert!(of_all([0.0, 200.0], sides(), &more).named().is_some());
+    }
+}
