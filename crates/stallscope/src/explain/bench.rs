@@ -10,7 +10,7 @@ use crate::compare::{
     library_name,
 };
 use crate::machine::{CoreShape, Design};
-use crate::model::{Avma, FileOffset, Svma};
+use crate::model::{FileOffset, Svma};
 use crate::run::child::{Exit, Limits};
 use crate::run::sample::{
     SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
@@ -18,7 +18,8 @@ use crate::run::sample::{
 use crate::sim::core::RecordedWindow;
 use crate::sim::jumps::BlockCounts;
 use crate::trace::engine::{
-    self, Change, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start, Window,
+    self, Change, DenormalSite, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start,
+    Window,
 };
 use crate::trace::recorded::{ReplayError, Writer};
 
@@ -91,18 +92,11 @@ pub trait Bench {
         round: usize,
     ) -> Result<Exit, EngineError>;
 
-    /// Where a run of an arm meets denormal numbers behind so much processor time: files with the instructions there, and
-    /// how often each did.
+    /// Which instructions of a run of an arm meet denormal numbers behind so much processor time.
     ///
     /// # Errors
     /// Whatever hinders that.
-    fn denormals(
-        &mut self,
-        _arm: Arm,
-        _after: Duration,
-    ) -> Result<Vec<(PathBuf, FileOffset, u32)>, EngineError> {
-        Ok(Vec::new())
-    }
+    fn denormals(&mut self, arm: Arm, after: Duration) -> Result<Vec<DenormalSite>, EngineError>;
 
     /// Whether everything that was run is still what it was at the beginning.
     ///
@@ -248,18 +242,8 @@ impl Bench for ProcessBench<'_> {
         engine::run_changed(&launch, change, self.runner.child_limits())
     }
 
-    fn denormals(
-        &mut self,
-        arm: Arm,
-        after: Duration,
-    ) -> Result<Vec<(PathBuf, FileOffset, u32)>, EngineError> {
-        let launch = self.runner.launch(arm, 0);
-        let (found, mappings) = engine::denormals(&launch, after, self.runner.child_limits())?;
-        let place = |(at, count): (&Avma, &u32)| {
-            let (mapping, offset) = Mapping::find(&mappings, *at)?;
-            Some((mapping.path.clone(), offset, *count))
-        };
-        Ok(found.iter().filter_map(place).collect())
+    fn denormals(&mut self, arm: Arm, after: Duration) -> Result<Vec<DenormalSite>, EngineError> {
+        engine::denormals(&self.runner.launch(arm, 0), after, self.runner.child_limits())
     }
 
     fn check_files(&self) -> Result<(), CompareError> {

@@ -234,10 +234,10 @@ pub(super) fn flush_to_zero(
         Err(error) if is_interrupt(&error) => return Err(error),
         Err(_) => return Ok(None),
     };
-    met.sort_by_key(|(.., count)| std::cmp::Reverse(*count));
-    let arms = [Change::Nothing, Change::FlushToZero]
-        .map(|change| [(slow.other(), change), (slow, change)]);
-    let times = run(bench, [arms[0][0], arms[0][1], arms[1][0], arms[1][1]], run_ns, progress)?;
+    met.sort_by_key(|it| std::cmp::Reverse(it.times));
+    let (fast, flush) = (slow.other(), Change::FlushToZero);
+    let arms = [(fast, Change::Nothing), (slow, Change::Nothing), (fast, flush), (slow, flush)];
+    let times = run(bench, arms, run_ns, progress)?;
     let tried = times.and_then(|times| {
         let against = |[fast, slow, fast_flushed, slow_flushed]: [f64; ARMS]| {
             let gained = fast - fast_flushed;
@@ -247,20 +247,18 @@ pub(super) fn flush_to_zero(
         let cure = judged(&compared, (Removed::DenormalNumbers, true), slow)?;
         Ok(Cure { times: typical_times(&times), ..cure })
     });
-    let (path, ..) = &met[0];
-    let own = |image: &Image| image.path().canonicalize().is_ok_and(|own| own == *path);
-    let here = met.iter().filter(|(of, ..)| of == path);
+    let file = &met[0].file;
     let sites_in = |image: &Image, debug: &DebugInfo<'_>| -> Vec<Site> {
         let mut all = Sites::new(image, debug);
-        let svmas = here.clone().filter_map(|(_, offset, _)| image.svma_of(*offset));
-        svmas.filter_map(|svma| all.site(svma)).collect()
+        let here = met.iter().filter(|it| it.file == *file);
+        here.filter_map(|it| all.site(image.svma_of(it.offset)?)).collect()
     };
-    let (library, sites) = match own(image) {
-        true => (None, sites_in(image, debug)),
-        false => {
-            let sites = Image::open(path).map(|image| sites_in(&image, &DebugInfo::of(&image)));
-            (Some(path.clone()), sites.unwrap_or_default())
-        }
+    let is_program = image.path().canonicalize().is_ok_and(|own| own == *file);
+    let (library, sites) = if is_program {
+        (None, sites_in(image, debug))
+    } else {
+        let sites = Image::open(file).map(|image| sites_in(&image, &DebugInfo::of(&image)));
+        (Some(file.clone()), sites.unwrap_or_default())
     };
     Ok(Some(tried.map(|cure| Cure { library, sites, ..cure })))
 }

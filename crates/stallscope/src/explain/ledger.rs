@@ -124,7 +124,7 @@ impl Together {
         if first.is_whole {
             return Some(Self::alone(first, mechanism));
         }
-        let theirs = ledgers.iter().filter(|it| !it.is_whole && it.comes_from(mechanism));
+        let theirs = ledgers.iter().filter(|ledger| ledger.comes_from(mechanism));
         theirs.map(|ledger| Self::alone(ledger, mechanism)).reduce(|mut sum, one| {
             sum.places.extend(one.places);
             sum.predicted += one.predicted;
@@ -145,6 +145,33 @@ impl Together {
     }
 }
 
+/// What one shape of the core makes of the windows.
+struct Shape<'a> {
+    windows: &'a BothArms,
+    /// Of each row; none where its instructions are not known.
+    sides: Vec<Option<[Side; 2]>>,
+    /// Over all rows.
+    more: MoreCycles,
+}
+
+/// The ledger by the shape that comes nearest to what was measured, and its windows: what is not known of the core is not
+/// guessed.
+fn nearest<'a>(
+    shapes: &[Shape<'a>],
+    ledger: impl Fn(&Shape<'a>) -> Option<Ledger>,
+) -> Option<(Ledger, &'a BothArms)> {
+    let distance = |ledger: &Ledger| {
+        let predicted = ledger.predicted.percent.value / ledger.measured.percent.value;
+        if predicted > 0.0 { predicted.ln().abs() } else { f64::INFINITY }
+    };
+    let of_shape = |shape: &Shape<'a>| {
+        let renames_memory = shape.windows.renames_memory;
+        Some((Ledger { renames_memory, ..ledger(shape)? }, shape.windows))
+    };
+    let all = shapes.iter().filter_map(of_shape);
+    all.min_by(|(a, _), (b, _)| distance(a).total_cmp(&distance(b)))
+}
+
 /// The ledgers of the places that hold most of the difference, and of all user code, where only that names a cause; the
 /// instructions of whole runs are those of `counted`.
 pub(super) fn ledgers(
@@ -157,35 +184,25 @@ pub(super) fn ledgers(
     difference_ns: f64,
 ) -> Vec<Ledger> {
     let hold_most =
-        |row: &&FunctionRow| row.share_of_difference.percent.value >= super::cause::LEAST_PART;
+        |row: &FunctionRow| row.share_of_difference.percent.value >= super::cause::LEAST_PART;
     let sides = |row: &FunctionRow, both: &BothArms| {
         let instructions = row.instructions.or_else(|| row.place.is_in_both().then_some(TAKEN))?;
         Some([Arm::A, Arm::B].map(|arm| {
             Side::of(instructions[arm.index()], both.arms[arm.index()].in_place(arm, &row.place))
         }))
     };
-    let in_all_places = |both: &BothArms| {
-        let all: Vec<[Side; 2]> = rows.iter().filter_map(|row| sides(row, both)).collect();
-        Mechanism::ALL.map(|mechanism| all.iter().map(|it| more_cycles(it, mechanism, slow)).sum())
+    let shape = |windows| {
+        let sides: Vec<_> = rows.iter().map(|row| sides(row, windows)).collect();
+        let more = |it| sides.iter().flatten().map(|sides| more_cycles(sides, it, slow)).sum();
+        Shape { windows, more: Mechanism::ALL.map(more), sides }
     };
-    let more_in_all: Vec<_> = windows.iter().map(in_all_places).collect();
-    let of_shape = |row: &FunctionRow, (both, more): (&BothArms, &MoreCycles)| -> Option<Ledger> {
-        let sides = sides(row, both)?;
-        let mut ledger = predict(&Spent::of(row), &sides, more, slow, difference_ns)?;
-        ledger.renames_memory = both.renames_memory;
-        Some(ledger)
-    };
-    // The shape that comes nearest to what was measured: what is not known of the core is not guessed.
-    let distance = |ledger: &Ledger| {
-        let predicted = ledger.predicted.percent.value / ledger.measured.percent.value;
-        if predicted > 0.0 { predicted.ln().abs() } else { f64::INFINITY }
-    };
+    let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
-    let nearest = |row: &FunctionRow| {
-        let all = windows.iter().zip(&more_in_all);
-        let all = all.filter_map(|shape| Some((of_shape(row, shape)?, shape.0)));
-        let (mut ledger, both) =
-            all.min_by(|(a, _), (b, _)| distance(a).total_cmp(&distance(b)))?;
+    let of_row = |(n, row): (usize, &FunctionRow)| {
+        let (mut ledger, both) = nearest(&shapes, |shape| {
+            let sides = shape.sides[n].as_ref()?;
+            predict(&Spent::of(row), sides, &shape.more, slow, difference_ns)
+        })?;
         let arm = &both.arms[slow.index()];
         if let Some(function) = row.place.function(slow) {
             let insns = arm.insns(function.start, function.end());
@@ -197,8 +214,8 @@ pub(super) fn ledgers(
         }
         Some(ledger)
     };
-    let places = rows.iter().filter(hold_most).take(MOST_PLACES).filter_map(nearest);
-    let mut ledgers: Vec<Ledger> = places.collect();
+    let places = rows.iter().enumerate().filter(|(_, row)| hold_most(row));
+    let mut ledgers: Vec<Ledger> = places.take(MOST_PLACES).filter_map(of_row).collect();
     let [fast_ns, slow_ns] = [slow.other(), slow].map(|arm| all.ns[arm.index()]);
     if slow_ns >= LEAST_WHOLE * fast_ns && ledgers.iter().all(|ledger| ledger.named().is_none()) {
         let spent = Spent {
@@ -208,23 +225,20 @@ pub(super) fn ledgers(
             is_counted: counted.is_some(),
             is_whole: true,
         };
-        let instructions = counted.map_or(TAKEN, |work| work.instructions.typical());
-        let of_shape = |both: &BothArms| {
-            let side =
-                |arm: Arm| Side::of(instructions[arm.index()], both.arms[arm.index()].in_all());
-            let sides = [side(Arm::A), side(Arm::B)];
-            let nothing_moves = &[f64::INFINITY; Mechanism::ALL.len()];
-            let mut ledger = predict(&spent, &sides, nothing_moves, slow, difference_ns)?;
-            ledger.renames_memory = both.renames_memory;
+        let instructions =
+            counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
+        let nothing_moves = [f64::INFINITY; Mechanism::ALL.len()];
+        let whole = nearest(&shapes, |shape| {
+            let arms = &shape.windows.arms;
+            let sides = [0, 1].map(|arm| Side::of(instructions[arm], arms[arm].in_all()));
+            predict(&spent, &sides, &nothing_moves, slow, difference_ns)
+        });
+        ledgers.extend(whole.and_then(|(mut ledger, both)| {
+            let line = ledger.lines.iter_mut().find(|line| line.is_named)?;
             let insns = both.arms[slow.index()].insns(Svma(0), Svma(u64::MAX));
-            for line in ledger.lines.iter_mut().filter(|line| line.is_named) {
-                line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at));
-            }
+            line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at));
             Some(ledger)
-        };
-        let whole = windows.iter().filter_map(of_shape);
-        let whole = whole.min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        ledgers.extend(whole.filter(|ledger| ledger.named().is_some()));
+        }));
     }
     ledgers
 }

@@ -42,19 +42,26 @@ fn contrast(comparison: &Comparison, metric: Metric) -> Option<&Contrast> {
 
 /// Whether the most that processor time can have changed by is less than half of the least of wall time, where the verdict
 /// is about that.
-fn is_little(comparison: &Comparison, cpu: &Ratio) -> bool {
+fn is_little(comparison: &Comparison, cpu: Option<&Contrast>) -> bool {
     let first = comparison.analysis.contrasts.first();
-    let Some(wall) = first.filter(|first| first.metric == Metric::Wall) else { return false };
-    let Some((ratio, cpu_ns)) = wall.ratio.as_ref().zip(contrast(comparison, Metric::Cpu)) else {
-        return false;
+    let wall = first.filter(|first| first.metric == Metric::Wall);
+    let excludes_zero = wall.and_then(|wall| wall.ratio.as_ref()).is_some_and(Ratio::excludes_zero);
+    let ends_ns = |contrast: Option<&Contrast>| {
+        let [low, _, high] = contrast.and_then(longer_ns)?.map(f64::abs);
+        Some([low.min(high), low.max(high)])
     };
-    let ends_ns = |ns: f64, ratio: &Ratio| {
-        let ends = [ratio.low_log, ratio.high_log].map(|log| (ns * log.exp_m1()).abs());
-        [ends[0].min(ends[1]), ends[0].max(ends[1])]
-    };
-    let [least_wall_ns, _] = ends_ns(wall.a.value, ratio);
-    let [_, most_cpu_ns] = ends_ns(cpu_ns.a.value, cpu);
-    ratio.excludes_zero() && most_cpu_ns <= NOT_INVOLVED * least_wall_ns
+    let ends = ends_ns(wall).zip(ends_ns(cpu));
+    excludes_zero
+        && ends.is_some_and(|([least_wall_ns, _], [_, most_cpu_ns])| {
+            most_cpu_ns <= NOT_INVOLVED * least_wall_ns
+        })
+}
+
+/// What AFTER takes longer by pairs of runs, between the ends of its interval, in nanoseconds.
+fn longer_ns(contrast: &Contrast) -> Option<[f64; 3]> {
+    let ratio = contrast.ratio.as_ref()?;
+    let logs = [ratio.low_log, ratio.log_ratio, ratio.high_log];
+    Some(logs.map(|log| contrast.a.value * log.exp_m1()))
 }
 
 fn milliseconds(ns: f64) -> String {
@@ -72,7 +79,7 @@ impl<'a> ProcessorTime<'a> {
                 if r.excludes_zero()
                     && [r.log_ratio, change].iter().all(|x| x * wall_log > 0.0) =>
             {
-                if is_little(comparison, r) { Involved::Little } else { Involved::Yes }
+                if is_little(comparison, cpu) { Involved::Little } else { Involved::Yes }
             }
             Some(r) if r.low_log.abs().max(r.high_log.abs()) <= NOT_INVOLVED * wall_log.abs() => {
                 Involved::No
@@ -87,11 +94,9 @@ impl<'a> ProcessorTime<'a> {
         self.cpu.map_or(0.0, |c| c.b.value - c.a.value)
     }
 
-    /// What AFTER takes longer by pairs of runs, the ends of the interval around it, in nanoseconds.
+    /// What AFTER takes longer on the processor, as [`longer_ns`].
     pub fn longer_ns(&self) -> [f64; 3] {
-        let of = |log: f64| self.cpu.map_or(0.0, |c| c.a.value * log.exp_m1());
-        let ratio = self.cpu.and_then(|c| c.ratio.as_ref());
-        ratio.map_or([0.0; 3], |r| [r.low_log, r.log_ratio, r.high_log].map(of))
+        self.cpu.and_then(longer_ns).unwrap_or_default()
     }
 
     /// What a run of each build spends on the processor, in nanoseconds.

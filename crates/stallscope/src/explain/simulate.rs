@@ -11,7 +11,7 @@ use crate::machine::{CoreShape, Design};
 use crate::model::{FileOffset, Svma};
 use crate::run::child::{Exit, Output, Status};
 use crate::run::sample::{Engine, ObjectSamples, SampleError, SampleRun, SystemCalls};
-use crate::trace::engine::{Change, EngineError};
+use crate::trace::engine::{Change, DenormalSite, EngineError};
 
 /// Runs nothing; answers from what it was given.
 pub struct InventedBench {
@@ -37,7 +37,7 @@ pub struct InventedBench {
     /// Per arm: processor time of a run that flushes denormal numbers to zero.
     pub flushed_ns: Option<[u64; 2]>,
     /// Where the runs meet such numbers.
-    pub denormals: Vec<(PathBuf, FileOffset, u32)>,
+    pub denormals: Vec<DenormalSite>,
     /// The slow build.
     pub slowest: Arm,
     /// The first patch that replaces anything in the slow build.
@@ -102,11 +102,7 @@ impl Bench for InventedBench {
         Ok(exit(times[which] + round as u64 * 1000))
     }
 
-    fn denormals(
-        &mut self,
-        _arm: Arm,
-        _after: Duration,
-    ) -> Result<Vec<(PathBuf, FileOffset, u32)>, EngineError> {
+    fn denormals(&mut self, _: Arm, _: Duration) -> Result<Vec<DenormalSite>, EngineError> {
         Ok(self.denormals.clone())
     }
 

@@ -8,6 +8,7 @@ use crate::compare::simulate::{Noise, SimulatedMachine};
 use crate::machine::Microarchitecture;
 use crate::model::{FileOffset, Measurement, Svma};
 use crate::sim::core::{Account, Mechanism};
+use crate::trace::engine::DenormalSite;
 
 /// Two programs of a decoder and a helper; `wide` says which arm has the merged load.
 struct Scene {
@@ -522,7 +523,8 @@ fn denormal_numbers_are_the_cause_where_zero_for_them_brings_the_time_back_in_th
         // The same code in both: the difference is in what it computes with.
         let mut scene = Scene::new([false, false], 1.0, [(800, 200), (1800, 200)]);
         let program = scene.folder.path().join("after").canonicalize().unwrap();
-        scene.bench.denormals = vec![(program, offset(fixture::CODE_START.0), 64)];
+        let offset = offset(fixture::CODE_START.0);
+        scene.bench.denormals = vec![DenormalSite { file: program, offset, times: 64 }];
         scene.bench.patched_ns = Some([100_000_000, 200_000_000, 0, 0]);
         scene.bench.flushed_ns = Some(flushed_ns);
         scene.explain().unwrap()

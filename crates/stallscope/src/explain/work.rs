@@ -151,20 +151,22 @@ impl Counts {
     }
 
     /// What is in the middle of each arm's.
-    pub(super) fn typical(&self) -> [u64; 2] {
-        [self.before, self.after].map(|ends| Self::middle(ends) as u64)
+    pub(super) fn typical(&self) -> [f64; 2] {
+        [self.before, self.after].map(Self::middle)
     }
 
     /// What AFTER has for one of BEFORE.
     #[must_use]
     pub fn ratio(&self) -> f64 {
-        Self::middle(self.after) / Self::middle(self.before).max(1.0)
+        let [before, after] = self.typical();
+        after / before.max(1.0)
     }
 
     /// How many more AFTER has.
     #[must_use]
     pub fn change(&self) -> f64 {
-        Self::middle(self.after) - Self::middle(self.before)
+        let [before, after] = self.typical();
+        after - before
     }
 
     /// Whether no run of one arm has as few as any of the other.
@@ -299,7 +301,7 @@ pub(super) fn count(
     else {
         return Ok(Err("no place holds a part of the difference".into()));
     };
-    let of_all = all.split([instructions.before, instructions.after].map(Counts::middle));
+    let of_all = all.split(instructions.typical());
     let [more, slower] = if tells_more(&of_all[0], &by_place[0]) { of_all } else { by_place };
     Ok(Ok(Work {
         instructions,

@@ -69,6 +69,12 @@ impl Sets {
             *entry = (number, now, there_at);
         }
     }
+
+    fn insert_missing(&mut self, number: u64, there_at: u64) {
+        if self.find(number).is_none() {
+            self.insert(number, there_at);
+        }
+    }
 }
 
 /// Where a line came from.
@@ -210,13 +216,11 @@ impl DataCaches {
         self.next_line[behind] = start + BETWEEN_LINES_CYCLES[behind] + same_set;
         // One on its way already is there when it is there.
         let there_at = (start + self.beyond_cycles[behind]).max(there);
-        if is_new && level == Level::Second {
+        if is_new || level > Level::Second {
             self.caches[1].insert(line, there_at);
-        } else if level > Level::Second {
-            self.caches[1].insert(line, there_at);
-            if self.caches[1].find(line ^ 1).is_none() {
-                self.caches[1].insert(line ^ 1, there_at);
-            }
+        }
+        if level > Level::Second {
+            self.caches[1].insert_missing(line ^ 1, there_at);
         }
         if is_new {
             self.caches[2].insert(line, there_at);
@@ -259,17 +263,13 @@ impl DataCaches {
                 if now.abs() == 1 && self.caches[0].find(next).is_none() {
                     let (there_at, _) = self.bring(next, at);
                     self.insert_ahead(next, there_at);
-                    for tlb in &mut self.tlbs {
-                        if tlb.find(page_of_next).is_none() {
-                            tlb.insert(page_of_next, 0);
-                        }
-                    }
+                    self.tlbs.iter_mut().for_each(|tlb| tlb.insert_missing(page_of_next, 0));
                 }
                 break;
             }
             // The nearest ones go all the way, the others to the second level.
             let level = usize::from(ahead > 2);
-            if self.caches[0].find(next).is_some() || self.caches[level].find(next).is_some() {
+            if self.caches[..=level].iter_mut().any(|cache| cache.find(next).is_some()) {
                 continue;
             }
             let (there_at, _) = self.bring(next, at);

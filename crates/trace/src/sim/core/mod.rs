@@ -46,7 +46,7 @@ use state::{Served, State, Store};
 /// Wider accesses are made of many and are not forwarded.
 const WIDEST_BYTES: u32 = 64;
 /// Lines of a wide access that are looked up.
-const MOST_LINES: u64 = 1024;
+const MOST_LINES: usize = 1024;
 /// From a store's commit to the value of a load that waited for it.
 const BEHIND_COMMIT_CYCLES: u64 = 12;
 /// What an access across two pages takes longer.
@@ -172,11 +172,9 @@ impl<'a> Core<'a> {
         let program = self.program;
         let op = &program.ops[number as usize];
         self.instructions += 1;
-        if !program.code_and_data.is_empty() {
-            let line = op.address.0 / LINE_BYTES;
-            if program.code_and_data.contains(&line) {
-                self.state.executed.insert(line, (self.instructions, true));
-            }
+        let line = op.address.0 / LINE_BYTES;
+        if program.code_and_data.contains(&line) {
+            self.state.executed.insert(line, (self.instructions, true));
         }
         let row = self.shape.execution(op.class);
         let operations = if op.joined { 0 } else { u32::from(row.operations) };
@@ -263,9 +261,10 @@ impl<'a> Core<'a> {
             OpClass::Fence => Mechanism::LockedOperations,
             OpClass::Microcode => Mechanism::Microcode,
             _ => {
-                let one = |core: &mut Self| core.take(row.ports, ready);
-                let last = (0..row.operations.max(1)).map(|_| one(self)).last().unwrap_or(ready);
-                return last + self.latency(row.latency_cycles);
+                for _ in 1..row.operations {
+                    self.take(row.ports, ready);
+                }
+                return self.take(row.ports, ready) + self.latency(row.latency_cycles);
             }
         };
         self.event(number, slow);
@@ -317,14 +316,11 @@ impl<'a> Core<'a> {
         if !self.has(Mechanism::DataCacheMisses) {
             return at;
         }
-        let first = access.address.0 / LINE_BYTES;
-        let last = access.address.0.wrapping_add(u64::from(access.size_bytes) - 1) / LINE_BYTES;
         // Without them, an access is to its first line alone.
         let splits = access.size_bytes > WIDEST_BYTES || self.has(Mechanism::SplitAccesses);
-        let last = if splits { last } else { first };
         let mut there_at = at;
         let mut missed = false;
-        for line in (first..=last.max(first)).take(MOST_LINES as usize) {
+        for line in lines(access).take(if splits { MOST_LINES } else { 1 }) {
             let fetched = self.state.caches.fetch(Avma(line * LINE_BYTES), at);
             there_at = there_at.max(fetched.there_at);
             missed |= fetched.level > Level::First || fetched.walked;
@@ -425,12 +421,10 @@ impl<'a> Core<'a> {
 
     /// A store may be to code that has been fetched: all that follows is fetched again.
     fn write_code(&mut self, number: u32, access: &MemoryAccess) {
-        if self.program.code_and_data.is_empty() || !self.has(Mechanism::WrittenCode) {
+        if self.state.executed.is_empty() || !self.has(Mechanism::WrittenCode) {
             return;
         }
-        let first = access.address.0 / LINE_BYTES;
-        let last = access.address.0.wrapping_add(u64::from(access.size_bytes) - 1) / LINE_BYTES;
-        for line in (first..=last.max(first)).take(MOST_LINES as usize) {
+        for line in lines(access).take(MOST_LINES) {
             let Some((executed, is_first)) = self.state.executed.get_mut(&line) else { continue };
             if self.instructions - *executed > NEAR_CODE_INSTRUCTIONS {
                 continue;
@@ -492,6 +486,13 @@ impl<'a> Core<'a> {
             account.cycles += now - before;
         }
     }
+}
+
+/// The lines that an access touches.
+fn lines(access: &MemoryAccess) -> impl Iterator<Item = u64> {
+    let first = access.address.0 / LINE_BYTES;
+    let last = access.address.0.wrapping_add(u64::from(access.size_bytes) - 1) / LINE_BYTES;
+    first..=last.max(first)
 }
 
 fn ports(all: &[u16], count: u32) -> u16 {

@@ -36,17 +36,18 @@ pub fn run_changed(
     let mut target = Target::start(launch, limits)?;
     let tid = target.run_to(&Start::Entry, 0)?;
     let nothing = Patch::default();
-    let (patch, arithmetic) = match change {
-        Change::Nothing => (&nothing, None),
-        Change::Code(patch) => (patch, None),
-        Change::FlushToZero => (&nothing, Some(Arithmetic::FLUSH_TO_ZERO)),
+    let patch = match change {
+        Change::Code(patch) => patch,
+        Change::Nothing | Change::FlushToZero => &nothing,
     };
     let put = Process::borrowed_for_calls(tid)
         .map_err(|cause| refused(&cause))
         .and_then(|mut process| put(&mut process, &launch.program, patch))
-        .and_then(|()| match arithmetic {
-            Some(arithmetic) => arithmetic.set(tid).map_err(|cause| refused(&cause)),
-            None => Ok(()),
+        .and_then(|()| match change {
+            Change::FlushToZero => {
+                Arithmetic::FLUSH_TO_ZERO.set(tid).map_err(|cause| refused(&cause))
+            }
+            Change::Nothing | Change::Code(_) => Ok(()),
         });
     put.map_err(|reason| EngineError::Unsupported { engine: "the patch", reason })?;
     target.finish()

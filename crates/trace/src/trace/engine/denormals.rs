@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::process::{Process, Stopped, request};
 use super::target::Target;
-use super::{Denormals, EngineError, Start};
+use super::{DenormalSite, EngineError, Mapping, Start};
 use crate::foreign::has_filter;
 use crate::model::Avma;
 use crate::run::child::{Launch, Limits};
@@ -56,13 +56,13 @@ pub fn denormals(
     launch: &Launch,
     after: Duration,
     limits: Limits<'_>,
-) -> Result<Denormals, EngineError> {
+) -> Result<Vec<DenormalSite>, EngineError> {
     let mut target = Target::start(launch, limits)?;
     let tid = target.run_to(&Start::After(after), 0)?;
     // A filter would judge the call that forks it.
     if has_filter(tid) {
         target.finish()?;
-        return Ok(Denormals::default());
+        return Ok(Vec::new());
     }
     let mappings = target.mappings();
     let found = Process::borrowed_for_calls(tid).and_then(|mut process| look(process.fork()?));
@@ -71,7 +71,11 @@ pub fn denormals(
         engine: "the search for denormal numbers",
         reason: format!("the process refuses to be copied ({cause})"),
     })?;
-    Ok((found, mappings))
+    let place = |(at, times)| {
+        let (mapping, offset) = Mapping::find(&mappings, at)?;
+        Some(DenormalSite { file: mapping.path.clone(), offset, times })
+    };
+    Ok(found.into_iter().filter_map(place).collect())
 }
 
 /// Runs a copy from denormal number to denormal number.

@@ -43,11 +43,10 @@ mod target;
 #[cfg(target_arch = "x86_64")]
 pub mod translate;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::model::{Avma, Capability, Svma};
+use crate::model::{Avma, Capability, FileOffset, Svma};
 use crate::run::child::{Exit, Launch, Limits};
 pub use crate::run::maps::Mapping;
 #[cfg(target_arch = "x86_64")]
@@ -288,8 +287,16 @@ pub enum Change<'a> {
     FlushToZero,
 }
 
-/// Instructions that met denormal numbers in a stretch of a run, with how often, and what is mapped there.
-pub type Denormals = (BTreeMap<Avma, u32>, Vec<Mapping>);
+/// An instruction that met denormal numbers in a stretch of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DenormalSite {
+    /// The file that holds it.
+    pub file: PathBuf,
+    /// Where in that.
+    pub offset: FileOffset,
+    /// How often it met them.
+    pub times: u32,
+}
 
 /// Runs are changed on x86-64 only.
 ///
@@ -305,7 +312,7 @@ pub fn run_changed(_: &Launch, _: Change<'_>, _: Limits<'_>) -> Result<Exit, Eng
 /// # Errors
 /// Always.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn denormals(_: &Launch, _: Duration, _: Limits<'_>) -> Result<Denormals, EngineError> {
+pub fn denormals(_: &Launch, _: Duration, _: Limits<'_>) -> Result<Vec<DenormalSite>, EngineError> {
     Err(EngineError::Forbidden("only x86-64 processors tell of denormal numbers".into()))
 }
 

@@ -209,10 +209,7 @@ impl Calls {
         let position = field("pos:", 10).unwrap_or(0);
         let flags = field("flags:", 8).unwrap_or(0) as i32;
         let keep = libc::O_CLOEXEC | libc::O_DIRECTORY | libc::O_NONBLOCK;
-        let path = format!("/proc/self/fd/{fd}\0");
-        let opened = with_bytes(copy, path.as_bytes(), |copy, path| {
-            call(copy, libc::SYS_open, [path, (flags & keep) as u64, 0, 0, 0, 0])
-        })?;
+        let opened = open_again(copy, fd, flags & keep)?;
         call(copy, libc::SYS_lseek, [opened, position, libc::SEEK_SET as u64, 0, 0, 0])?;
         let on_exec = (flags & libc::O_CLOEXEC) as u64;
         call(copy, libc::SYS_dup3, [opened, fd as u64, on_exec, 0, 0, 0])?;
@@ -290,7 +287,7 @@ impl Calls {
             }
             libc::SYS_ftruncate | libc::SYS_fcntl if self.is_written_for_real(fd) => Verdict::Run,
             libc::SYS_fallocate if self.is_written_for_real(fd) => {
-                self.written.grow(arguments[3]).map_or_else(Verdict::GiveUp, |()| Verdict::Run)
+                if_done(self.written.grow(arguments[3]))
             }
             libc::SYS_ftruncate | libc::SYS_fallocate => {
                 self.pretended.insert(fd);
@@ -326,7 +323,7 @@ impl Calls {
 
     fn write(&mut self, copy: &Process, fd: i32, bytes: u64) -> Verdict {
         if self.is_written_for_real(fd) {
-            return self.written.grow(bytes).map_or_else(Verdict::GiveUp, |()| Verdict::Run);
+            return if_done(self.written.grow(bytes));
         }
         match kind(copy.pid, fd) {
             Kind::Closed | Kind::Stateless => return Verdict::Run,
@@ -344,9 +341,7 @@ impl Calls {
             }
             Kind::Positioned if self.own.contains_key(&fd) => Verdict::Run,
             // Files opened before the fork share their position with the original.
-            Kind::Positioned => {
-                self.reopen(copy, fd).map_or_else(Verdict::GiveUp, |()| Verdict::Run)
-            }
+            Kind::Positioned => if_done(self.reopen(copy, fd)),
             Kind::Stream => {
                 Verdict::GiveUp("it reads from a pipe, socket or terminal in the window".into())
             }
@@ -367,7 +362,7 @@ impl Calls {
         if !self.is_written_for_real(fd as i32) {
             return Some(Verdict::GiveUp("it maps a file for writing in the window".into()));
         }
-        Some(self.written.grow(bytes).map_or_else(Verdict::GiveUp, |()| Verdict::Run))
+        Some(if_done(self.written.grow(bytes)))
     }
 
     /// Calls that may wait: for other threads, for time, for events.
@@ -405,6 +400,19 @@ fn call(copy: &mut Process, number: i64, arguments: [u64; 6]) -> Result<u64, Str
 
 fn no_own_view(cause: std::io::Error) -> String {
     format!("the copy cannot have its own view of an open file ({cause})")
+}
+
+/// The call is made if what it needs was done; else the copy is given up.
+fn if_done(done: Result<(), String>) -> Verdict {
+    done.map_or_else(Verdict::GiveUp, |()| Verdict::Run)
+}
+
+/// Opens the file of a descriptor of the copy once more, with a position of its own; the new descriptor.
+fn open_again(copy: &mut Process, fd: i32, flags: i32) -> Result<u64, String> {
+    let path = format!("/proc/self/fd/{fd}\0");
+    with_bytes(copy, path.as_bytes(), |copy, path| {
+        call(copy, libc::SYS_open, [path, flags as u64, 0, 0, 0, 0])
+    })
 }
 
 /// Has `act` done with `bytes` at an address in the copy.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
-use super::{STATELESS, Verdict, call, with_bytes};
+use super::{STATELESS, Verdict, call, open_again, with_bytes};
 use crate::trace::engine::process::{Memories, Process};
 
 /// What one copy may keep of files in memory; programs that write more are given up.
@@ -364,13 +364,8 @@ fn unnamed(copy: &mut Process, how: Opening) -> Result<Verdict, String> {
     verdict
 }
 
-/// Opens a kept file once more, with a position of its own.
 fn reopen(copy: &mut Process, kept: i32, flags: i32) -> Result<Verdict, String> {
-    let path = format!("/proc/self/fd/{kept}\0");
-    let fd = with_bytes(copy, path.as_bytes(), |copy, path| {
-        call(copy, libc::SYS_open, [path, flags as u64, 0, 0, 0, 0])
-    })?;
-    Ok(Verdict::Opened(fd as i32))
+    Ok(Verdict::Opened(open_again(copy, kept, flags)? as i32))
 }
 
 /// Whether we, who may do what the program may, have these rights; else the error.
