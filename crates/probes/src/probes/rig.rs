@@ -17,6 +17,10 @@ pub trait Rig: Clock {
     fn repetitions(&self, case: usize) -> u64;
     /// Runs at least `repetitions` of a case in one of its placements.
     fn run_case(&mut self, case: usize, placement: usize, repetitions: u64);
+    /// Brings what a case needs to where it belongs, before it is timed.
+    fn warm_up(&mut self, case: usize, placement: usize) {
+        self.run_case(case, placement, self.repetitions(case) / 2);
+    }
 }
 
 /// What a rig on this processor is made of.

@@ -197,12 +197,12 @@ impl Sampler {
 
     fn visit<R: Rig>(&mut self, rig: &mut R, case: usize, placement: usize) {
         let k = rig.repetitions(case).max(1);
+        rig.warm_up(case, placement);
         let mut timed = |n| {
             let before = rig.now_ticks();
             rig.run_case(case, placement, n);
             rig.now_ticks().wrapping_sub(before) as f64
         };
-        timed(k / 2);
         let [a, b, c, d] = [k, 2 * k, 2 * k, k].map(&mut timed);
         let (first, second) = (b - a, c - d);
         let mean = (first + second) / 2.0;

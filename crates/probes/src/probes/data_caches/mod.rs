@@ -3,9 +3,9 @@
 //! *Effect.* A load whose line is not in the first data cache waits for the level that has it; one whose page
 //! is in no TLB waits for a page walk as well. *Sign.* A chain of loads, each of which finds the place of the
 //! next, takes one latency a step. *Contrast.* Chains through tables that fit into one level and not into the
-//! one before. Inside a page the order is drawn by chance, so that no prefetcher follows it, and pages come
-//! one behind the other, so that their walks are shared out between 64 lines; the chain that jumps to
-//! another page at every step shows what walks cost. *Positive control.* Each level takes longer than the one
+//! one before; each is read once before it is timed. The order is drawn by chance within 32 pages, so that no
+//! prefetcher follows it and the first TLB holds them; the chain that jumps to another page of the whole table
+//! at every step shows what walks cost, if the TLBs do not hold them all. *Positive control.* Each level takes longer than the one
 //! before. *Negative control.* The first level takes what the tables of the clock allow: less than 12 cycles.
 //!
 //! What a guest is presented as its third level may be shared with neighbours that nobody inside sees: this
@@ -55,8 +55,9 @@ const KIB: u64 = 1024;
 /// Sizes of the tables by chain, in bytes, for caches of these sizes.
 fn table_bytes(caches: Option<[u64; 3]>) -> [u64; Chain::ALL.len()] {
     let [first, second, third] = caches.unwrap_or([32 * KIB, 512 * KIB, 8 * KIB * KIB]);
-    // So small that what the other chains touch between two visits leaves it where it is.
-    let in_second = 2 * first;
+    // Small, so that what the other chains touch between two visits leaves it where it is; and four times the
+    // first level, since of a table of twice its size a Zen 5 finds half in the first.
+    let in_second = (4 * first).min(second / 2);
     let in_third = (4 * second).min(third / 2).max(2 * second);
     [first / 2, in_second, in_third, in_third, 64 * KIB * KIB]
 }
@@ -76,7 +77,7 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     let protocol = Protocol::new(core.machine, core.cpu);
     let tables = table_bytes(protocol.machine.data_cache_bytes());
     let mut rig = rig::ChainRig::new(core.clock, tables, bench.seed);
-    let plan = Plan { rounds: 16, limit_ns: 2_000_000_000, ..Plan::new(bench.seed) };
+    let plan = Plan { rounds: 16, limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
     let mut sampler = Sampler::new(&mut rig, Chain::ALL.len(), plan);
     sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
     let mut report = DataCacheReport::new(tables, &sampler.sampled(), protocol);

@@ -87,7 +87,9 @@ impl DataCacheReport {
 impl UpdatesProfile for DataCacheReport {
     fn apply_to(&self, profile: &mut Design) {
         let all = Chain::ALL.map(|chain| self.latency(chain));
-        let [_, Some(second), Some(third), Some(by_pages), Some(memory)] = all else { return };
+        let [Some(first), Some(second), Some(third), Some(by_pages), Some(memory)] = all else {
+            return;
+        };
         if !self.protocol.conclusive {
             return;
         }
@@ -97,15 +99,21 @@ impl UpdatesProfile for DataCacheReport {
             origin: PriceOrigin::Probed { probe: ID.to_owned() },
             measured: measured.cloned(),
         };
-        let of = |m: &Measurement| price(m.low, m.high, Some(m));
+        // A step takes the latency of the first level and the arithmetic of its address, which is no part of a price.
+        let arithmetic = (first.value - f64::from(profile.core().value.load_cycles)).max(0.0);
+        let of = |m: &Measurement| {
+            let [low, value, high] = [m.low, m.value, m.high].map(|cycles| cycles - arithmetic);
+            price(low, high, Some(&Measurement { low, value, high, ..m.clone() }))
+        };
         profile.data_miss_cycles = Some([of(second), of(third), of(memory)]);
-        let least = (by_pages.low - third.high).max(0.0);
-        profile.page_walk_cycles = Some(price(least, (by_pages.high - third.low).max(least), None));
+        let least = by_pages.low - third.high;
+        let walks = least > LEAST_WALK_CYCLES;
+        profile.page_walk_cycles =
+            walks.then(|| price(least, (by_pages.high - third.low).max(least), None));
         // Where every step walks, the TLBs hold less than the table has pages.
         let pages = self.chains.iter().find(|c| c.chain == Chain::ThirdByPages);
-        profile.data_tlb_pages = pages
-            .filter(|_| least > LEAST_WALK_CYCLES)
-            .map(|chain| (chain.table_bytes / PAGE_BYTES / 2) as u32);
+        profile.data_tlb_pages =
+            pages.filter(|_| walks).map(|chain| (chain.table_bytes / PAGE_BYTES / 2) as u32);
         profile.environment.get_or_insert_with(|| ProfileEnvironment::of(&self.protocol.machine));
     }
 }
