@@ -13,7 +13,56 @@ use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 #[derive(Default)]
 pub struct WindowCode {
     blocks: Vec<Block>,
+    data: Footprint,
+}
+
+/// The lines of data that a window touches, and of how many they are likely to be a part.
+#[derive(Default)]
+struct Footprint {
     lines: FxHashSet<u64>,
+    /// The last line with each rest by [`RECENT_LINES`]: touching it again tells nothing.
+    recent: Vec<u64>,
+    /// Touches of lines that were not recent.
+    touches: u64,
+    /// How many lines there were behind each [`TOUCHES_APART`] of them.
+    so_far: Vec<u64>,
+}
+
+const RECENT_LINES: usize = 1024;
+const TOUCHES_APART: u64 = 1024;
+/// Of touches in the last quarter of a window, so many may be of new lines at the most, percent: where nearly all are,
+/// a stream runs through the window, and how long it is nothing tells.
+const MOST_NEW_PERCENT: u64 = 95;
+
+impl Footprint {
+    fn touch(&mut self, line: u64) {
+        self.recent.resize(RECENT_LINES, u64::MAX);
+        let recent = &mut self.recent[line as usize % RECENT_LINES];
+        if std::mem::replace(recent, line) == line {
+            return;
+        }
+        self.lines.insert(line);
+        self.touches += 1;
+        if self.touches.is_multiple_of(TOUCHES_APART) {
+            self.so_far.push(self.lines.len() as u64);
+        }
+    }
+
+    /// Lines among which those of the window were drawn, if by chance: of touches with `u` of `n` lines seen before, u/n are
+    /// of these. No less than the window touches.
+    fn likely_lines(&self) -> u64 {
+        let seen = self.lines.len() as u64;
+        let quarter = self.so_far.len() / 4;
+        let [.., end] = self.so_far[..] else { return seen };
+        let before = self.so_far[self.so_far.len() - 1 - quarter];
+        let touches = quarter as u64 * TOUCHES_APART;
+        let new = end - before;
+        if touches == 0 || new * 100 > touches * MOST_NEW_PERCENT {
+            return seen;
+        }
+        let middle = u128::from((before + end) / 2);
+        seen.max((middle * u128::from(touches) / u128::from(touches - new)) as u64)
+    }
 }
 
 /// The instructions of a window as the core sees them.
@@ -21,7 +70,7 @@ pub struct Program {
     pub(super) ops: Vec<Op>,
     /// By number of the block: its instructions, as indices of `ops`.
     pub(super) blocks: Vec<Vec<u32>>,
-    /// Lines and pages of data that the window touches.
+    /// Lines of data of which the window touches a part, as far as it tells, and pages that it touches.
     pub(super) lines: u64,
     pub(super) pages: u64,
     /// Of these, lines that also hold instructions of the window.
@@ -44,7 +93,9 @@ impl Sink for WindowCode {
     }
 
     fn run(&mut self, _id: BlockId, accesses: &[MemoryAccess]) {
-        self.lines.extend(accesses.iter().map(|access| access.address.0 / LINE_BYTES));
+        for access in accesses {
+            self.data.touch(access.address.0 / LINE_BYTES);
+        }
     }
 }
 
@@ -60,9 +111,9 @@ impl WindowCode {
         let mut program = Program {
             ops: Vec::new(),
             blocks: Vec::new(),
-            code_and_data: code_lines.filter(|line| self.lines.contains(line)).collect(),
-            lines: self.lines.len() as u64,
-            pages: self.lines.iter().map(page_of).collect::<FxHashSet<u64>>().len() as u64,
+            code_and_data: code_lines.filter(|line| self.data.lines.contains(line)).collect(),
+            lines: self.data.likely_lines(),
+            pages: self.data.lines.iter().map(page_of).collect::<FxHashSet<u64>>().len() as u64,
             unread: Vec::new(),
         };
         for block in &self.blocks {
@@ -92,5 +143,37 @@ impl WindowCode {
             program.blocks.push(ops);
         }
         program
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn likely(touches: impl Iterator<Item = u64>) -> u64 {
+        let mut footprint = Footprint::default();
+        touches.for_each(|line| footprint.touch(line));
+        footprint.likely_lines()
+    }
+
+    #[test]
+    fn lines_drawn_by_chance_tell_of_how_many_they_are_a_part() {
+        let mut state = 1_u64;
+        let mut random = |of: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % of
+        };
+        let many = likely((0..200_000).map(|_| random(500_000)));
+        assert!((450_000..550_000).contains(&many), "{many}");
+        let few = likely((0..200_000).map(|_| random(5_000)));
+        assert!((5_000..5_200).contains(&few), "{few}");
+    }
+
+    #[test]
+    fn streams_and_short_windows_tell_what_they_touch() {
+        assert_eq!(likely(0..100_000), 100_000);
+        assert_eq!(likely((0..100_000).map(|n| n % 10_000)), 10_000);
+        assert_eq!(likely(0..100), 100);
+        assert_eq!(likely((0..1_000_000).map(|n| n % 3)), 3);
     }
 }
