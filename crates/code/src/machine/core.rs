@@ -82,6 +82,19 @@ pub struct Execution {
     pub operations: u8,
 }
 
+/// Which loads get the value of a store in flight while they are renamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryRenaming {
+    /// None.
+    Never,
+    /// Those that name their place as the store before them did: same base, same displacement.
+    SameName,
+    /// These, and those that were served by the latest execution of the same store the last few times, whatever the
+    /// addresses look like: whole values of four bytes and more in general registers.
+    SameStore,
+}
+
 /// The back end of a core.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CoreShape {
@@ -99,14 +112,16 @@ pub struct CoreShape {
     pub loads_per_cycle: u32,
     /// Stores whose data is taken in a cycle.
     pub stores_per_cycle: u32,
+    /// Stores that reach the cache in a cycle.
+    pub commits_per_cycle: u32,
     /// From address to value, into a general register, out of the first data cache.
     pub load_cycles: u8,
     /// The same into a vector register.
     pub vector_load_cycles: u8,
     /// From a store's data to the load that is served by it.
     pub forward_cycles: u8,
-    /// Whether a load that names its place as the store before it did gets the value while renaming.
-    pub renames_memory: bool,
+    /// Which loads get a stored value while renaming.
+    pub renames_memory: MemoryRenaming,
     /// From the resolution of a mispredicted branch to the dispatch of what is right.
     pub mispredict_cycles: u8,
     /// Page walks that are made at a time.
@@ -211,6 +226,11 @@ mod amd {
     pub const FP1: u16 = 0x200;
     pub const FP2: u16 = 0x400;
     pub const FP3: u16 = 0x800;
+    /// From Zen 5 on: six units for integers, those that branch first.
+    pub const WIDE_INTEGER: u16 = 0x401f;
+    pub const WIDE_BRANCHES: u16 = 0x0007;
+    pub const WIDE_SHIFTS: u16 = 0x4018;
+    pub const SLOW_ADDRESSES: u16 = 0x0018;
 }
 
 const ZEN_3: [Execution; OpClass::COUNT] = {
@@ -246,6 +266,26 @@ const ZEN_2: [Execution; OpClass::COUNT] = {
     table[OpClass::Divide32 as usize] = row(22, 12, amd::ALU2, 2);
     table[OpClass::Divide64 as usize] = row(30, 18, amd::ALU2, 2);
     table[OpClass::Fence as usize] = row(17, 17, amd::ALU1, 4);
+    table
+};
+
+/// Measured on a Turin guest with loops of one instruction; its branches have three units, its shifts and
+/// multiplications three of the six for integers.
+const ZEN_5: [Execution; OpClass::COUNT] = {
+    use amd::{FP0, FP1, FP2, FP3, SLOW_ADDRESSES, WIDE_BRANCHES, WIDE_INTEGER, WIDE_SHIFTS};
+    let mut table = ZEN_3;
+    table[OpClass::Integer as usize] = row(1, 1, WIDE_INTEGER, 1);
+    table[OpClass::Shift as usize] = row(1, 1, WIDE_SHIFTS, 1);
+    table[OpClass::ShiftByCount as usize] = row(1, 1, WIDE_SHIFTS, 1);
+    table[OpClass::SlowAddress as usize] = row(2, 1, SLOW_ADDRESSES, 1);
+    table[OpClass::Multiply as usize] = row(3, 1, WIDE_SHIFTS, 1);
+    table[OpClass::Branch as usize] = row(1, 1, WIDE_BRANCHES, 1);
+    table[OpClass::Vector as usize] = row(2, 1, FP0 | FP1 | FP2 | FP3, 1);
+    table[OpClass::Shuffle as usize] = row(2, 1, FP1 | FP2, 1);
+    // Three cycles, and two from one addition to the next.
+    table[OpClass::FloatAdd as usize] = row(2, 1, FP2 | FP3, 1);
+    table[OpClass::Cross as usize] = row(4, 1, FP1 | FP2, 1);
+    table[OpClass::Fence as usize] = row(20, 20, amd::ALU1, 4);
     table
 };
 
@@ -289,10 +329,11 @@ impl Design {
             store_queue: 72,
             loads_per_cycle: 2,
             stores_per_cycle: 2,
+            commits_per_cycle: 1,
             load_cycles: 5,
             vector_load_cycles: 6,
             forward_cycles: 5,
-            renames_memory: false,
+            renames_memory: MemoryRenaming::Never,
             mispredict_cycles: 17,
             page_walkers: 2,
             fill_buffers: 12,
@@ -311,7 +352,7 @@ impl Design {
                     dispatch_width: 6,
                     load_queue: 192,
                     loads_per_cycle: 3,
-                    renames_memory: true,
+                    renames_memory: MemoryRenaming::SameName,
                     mispredict_cycles: 16,
                     page_walkers: 4,
                     fill_buffers: 16,
@@ -351,23 +392,37 @@ impl Design {
                             M::Zen5 => 4,
                             _ => 3,
                         },
+                        commits_per_cycle: if is_new { 2 } else { 1 },
                         load_cycles: 4,
                         vector_load_cycles: 7,
                         forward_cycles: 7,
-                        renames_memory: m >= M::Zen2 && m != M::Zen3,
-                        mispredict_cycles: if is_old { 16 } else { 13 },
+                        renames_memory: match m {
+                            M::Zen2 | M::Zen4 => MemoryRenaming::SameName,
+                            M::Zen5 => MemoryRenaming::SameStore,
+                            _ => MemoryRenaming::Never,
+                        },
+                        mispredict_cycles: match m {
+                            _ if is_old => 16,
+                            // Measured: 23 from a load in the first level to what follows the branch.
+                            M::Zen5 => 19,
+                            _ => 13,
+                        },
                         page_walkers: if is_old { 2 } else { 6 },
                         fill_buffers: 24,
                         divider_bytes: if m <= M::ZenPlus { 16 } else { 32 },
                         cache_bytes: [
                             if is_new { 48 } else { 32 } * KIB,
-                            512 * KIB,
+                            if m >= M::Zen4 { 1024 } else { 512 } * KIB,
                             32 * KIB * KIB,
                         ],
-                        second_level_sets: if m >= M::Zen4 { 2048 } else { 1024 },
-                        miss_cycles: [13, 46, 350],
-                        tlb_pages: [if is_new { 96 } else { 64 }, 2048],
-                        execution: if is_old { ZEN_2 } else { ZEN_3 },
+                        second_level_sets: if m == M::Zen4 { 2048 } else { 1024 },
+                        miss_cycles: [if is_new { 14 } else { 13 }, 46, 350],
+                        tlb_pages: [if is_new { 96 } else { 64 }, if is_new { 4096 } else { 2048 }],
+                        execution: match m {
+                            _ if is_old => ZEN_2,
+                            M::Zen5 => ZEN_5,
+                            _ => ZEN_3,
+                        },
                         ..sunny
                     },
                     true,

@@ -26,7 +26,7 @@ mod threads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::core::{CoreShape, Execution, OpClass};
+pub use self::core::{CoreShape, Execution, MemoryRenaming, OpClass};
 pub use caches::{Cache, CacheKind, Origin};
 pub use design::{
     ClockLevel, Design, ForwardingRule, PriceOrigin, PriceRange, ProfileClock, ProfileEnvironment,

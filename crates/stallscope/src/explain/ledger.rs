@@ -26,6 +26,7 @@ use super::work::{UserCode, Work};
 use super::{FunctionRow, Share};
 use crate::code::{DebugInfo, Image};
 use crate::compare::Arm;
+use crate::machine::MemoryRenaming;
 use crate::model::{FileOffset, Measurement, Site, Svma};
 use crate::sim::Sites;
 use crate::sim::core::{Account, Mechanism};
@@ -70,9 +71,9 @@ pub struct Ledger {
     pub predicted: Share,
     /// The part that was measured there.
     pub measured: Share,
-    /// Whether the core was taken for one that serves loads of a place written alike while renaming: of the
-    /// ways that a design may do it, the one that comes nearest to what was measured.
-    pub renames_memory: bool,
+    /// Which loads the core was taken to serve while renaming: of the ways that a design may do it, the one that comes
+    /// nearest to what was measured.
+    pub renames_memory: MemoryRenaming,
     /// Whether the instructions of whole runs were counted; else both builds are taken to execute as many.
     pub counted: bool,
     /// Whether the two agree well enough for the model to be believed.

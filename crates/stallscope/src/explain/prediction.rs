@@ -10,6 +10,7 @@ use super::ledger::{Ledger, LedgerLine};
 use super::work::{HARDLY, split};
 use super::{FunctionRow, Share, Whole};
 use crate::compare::Arm;
+use crate::machine::MemoryRenaming;
 use crate::model::{Measurement, Unit};
 use crate::sim::core::{Account, Mechanism};
 
@@ -204,7 +205,7 @@ pub(super) fn predict(
         cycles_per_instruction: [of_one(0), of_one(1)],
         predicted,
         measured,
-        renames_memory: false,
+        renames_memory: MemoryRenaming::Never,
         counted: spent.is_counted,
         agrees,
         lines,

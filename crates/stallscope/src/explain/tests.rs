@@ -5,7 +5,7 @@ use super::*;
 use crate::code::fixture;
 use crate::compare::Settings;
 use crate::compare::simulate::{Noise, SimulatedMachine};
-use crate::machine::Microarchitecture;
+use crate::machine::{MemoryRenaming, Microarchitecture};
 use crate::model::{FileOffset, Measurement, Svma};
 use crate::sim::core::{Account, Mechanism};
 use crate::trace::engine::DenormalSite;
@@ -198,7 +198,7 @@ fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_
         cycles_per_instruction: [e.rows[0].before.clone(), e.rows[0].after.clone()],
         predicted: share(part),
         measured: share(part),
-        renames_memory: false,
+        renames_memory: MemoryRenaming::Never,
         counted: true,
         agrees: true,
         lines: vec![LedgerLine {

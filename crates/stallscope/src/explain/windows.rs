@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Bench, Place};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
-use crate::machine::{CoreShape, Design};
+use crate::machine::{CoreShape, Design, MemoryRenaming};
 use crate::model::{FileOffset, Svma};
 use crate::sim::core::Account;
 use crate::trace::engine::EngineError;
@@ -106,8 +106,8 @@ fn added<'a, K: Ord + Copy + 'a>(
 
 /// The windows of both arms, as one shape of the core runs them.
 pub(super) struct BothArms {
-    /// Whether that shape serves loads while renaming.
-    pub renames_memory: bool,
+    /// Which loads that shape serves while renaming.
+    pub renames_memory: MemoryRenaming,
     /// By arm.
     pub arms: [ArmWindows; 2],
 }
@@ -117,8 +117,8 @@ pub(super) struct BothArms {
 fn shapes(design: &Design) -> Vec<CoreShape> {
     let shape = design.core().value;
     let mut without = shape.clone();
-    without.renames_memory = false;
-    if shape.renames_memory { vec![shape, without] } else { vec![shape] }
+    without.renames_memory = MemoryRenaming::Never;
+    if shape == without { vec![shape] } else { vec![shape, without] }
 }
 
 /// Follows windows of both arms, once for each shape that the core may have; the inner error says why there

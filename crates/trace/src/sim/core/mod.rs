@@ -36,7 +36,9 @@ pub use mechanism::Mechanism;
 pub use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 
-use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, PriceRange, StringCosts};
+use crate::machine::{
+    CoreShape, Design, ForwardingRule, MemoryRenaming, OpClass, PriceRange, StringCosts,
+};
 use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 use memory::Level;
@@ -47,8 +49,10 @@ use state::{Served, State, Store};
 const WIDEST_BYTES: u32 = 64;
 /// Lines of a wide access that are looked up.
 const MOST_LINES: usize = 1024;
-/// From a store's commit to the value of a load that waited for it.
+/// From a store's commit to the value of a load that waited for it, at the most.
 const BEHIND_COMMIT_CYCLES: u64 = 12;
+/// From a store's data to its commit, at the least: what a blocked load costs has this in it.
+const DATA_TO_COMMIT_CYCLES: u64 = 3;
 /// What an access across two pages takes longer.
 const PAGE_SPLIT_CYCLES: u64 = 20;
 /// What a store to a line of code takes until what follows is dispatched: the first behind an execution of the line, and
@@ -62,6 +66,10 @@ const FETCHED_AHEAD_CYCLES: u64 = 12;
 /// Bits of the ports that loads and stores use; the table's operations use others.
 const LOAD_PORTS: [u16; 4] = [1 << 5, 1 << 6, 1 << 7, 1 << 15];
 const STORE_PORTS: [u16; 2] = [1 << 12, 1 << 13];
+/// A load that one store has served so many times in a row is renamed by designs that learn that.
+const TIMES_TO_LEARN: u8 = 8;
+/// Such designs rename no narrower loads.
+const LEAST_RENAMED_BYTES: u32 = 4;
 /// Stores in flight are found by their line; a power of two.
 const STORE_LINES: usize = 1024;
 
@@ -123,6 +131,11 @@ impl<'a> Core<'a> {
     #[must_use]
     pub fn cycles(&self) -> u64 {
         self.accounts.iter().map(|account| account.cycles).sum()
+    }
+
+    /// From a store's commit to the value of a load that waited for it.
+    fn behind_commit_cycles(&self) -> u64 {
+        BEHIND_COMMIT_CYCLES.min(self.blocked_cycles.saturating_sub(DATA_TO_COMMIT_CYCLES))
     }
 
     fn has(&self, mechanism: Mechanism) -> bool {
@@ -286,7 +299,7 @@ impl<'a> Core<'a> {
         let ready = ready.max(oldest).max(self.state.barrier);
         let ports = ports(&LOAD_PORTS, self.shape.loads_per_cycle);
         let start = self.take(ports, ready);
-        let latency = self.latency(match op.loads_vector {
+        let latency = self.latency(match op.uses_vector {
             true => self.shape.vector_load_cycles,
             false => self.shape.load_cycles,
         });
@@ -301,7 +314,7 @@ impl<'a> Core<'a> {
         if access.size_bytes > WIDEST_BYTES {
             return done;
         }
-        match self.serve(number, op, access, start) {
+        match self.serve(number, access, start) {
             Served::Renamed(at) => at,
             Served::At(at) => done.max(at),
         }
@@ -332,14 +345,13 @@ impl<'a> Core<'a> {
     }
 
     /// When the bytes are there that come from stores in flight; 0 where none do.
-    fn serve(&mut self, number: u32, op: &Op, access: &MemoryAccess, start: u64) -> Served {
+    fn serve(&mut self, number: u32, access: &MemoryAccess, start: u64) -> Served {
         let (low, high) = (access.address.0, access.address.0 + u64::from(access.size_bytes));
         let in_flight =
             |at: u64| self.state.store_lines[(at / LINE_BYTES) as usize % STORE_LINES] > start;
         if !in_flight(low) && !in_flight(high - 1) {
             return Served::At(0);
         }
-        let place = (op.place, self.state.writes[usize::from(op.base)]);
         let stores = self.state.stores.len() as u64;
         let oldest = self.state.stored.saturating_sub(stores);
         let (mut done, mut blocked, mut edges) = (0, false, 0);
@@ -359,12 +371,7 @@ impl<'a> Core<'a> {
             let offset = low.wrapping_sub(store.address).cast_signed();
             let forwards = store.size_bytes <= WIDEST_BYTES
                 && self.rule.forwards(offset, store.size_bytes as u16, access.size_bytes as u16);
-            if forwards
-                && !blocked
-                && self.shape.renames_memory
-                && op.place != 0
-                && place == store.place
-            {
+            if forwards && !blocked && self.is_renamed(number, access, &store, n) {
                 return Served::Renamed(store.value);
             }
             done = done.max(store.data + self.latency(self.shape.forward_cycles));
@@ -374,7 +381,7 @@ impl<'a> Core<'a> {
             blocked = true;
             if self.has(Mechanism::BlockedLoads) {
                 done = done.max(store.data + self.blocked_cycles);
-                done = done.max(store.commit + BEHIND_COMMIT_CYCLES);
+                done = done.max(store.commit + self.behind_commit_cycles());
             }
             let covers =
                 store.address <= low && store.address + u64::from(store.size_bytes) >= high;
@@ -389,9 +396,31 @@ impl<'a> Core<'a> {
         Served::At(done)
     }
 
+    /// Whether a load that the `n`th store serves gets the value while renaming.
+    fn is_renamed(&mut self, number: u32, access: &MemoryAccess, store: &Store, n: u64) -> bool {
+        let op = &self.program.ops[number as usize];
+        let place = (op.place, self.state.writes[usize::from(op.base)]);
+        let same_name = op.place != 0 && place == store.place;
+        if self.shape.renames_memory != MemoryRenaming::SameStore {
+            return same_name && self.shape.renames_memory == MemoryRenaming::SameName;
+        }
+        let can_be = store.address == access.address.0
+            && store.size_bytes == access.size_bytes
+            && access.size_bytes >= LEAST_RENAMED_BYTES
+            && !op.uses_vector
+            && !self.program.ops[store.op as usize].uses_vector;
+        let (served_by, times) = &mut self.state.served[number as usize];
+        if *served_by != store.op || self.state.latest[store.op as usize] != n {
+            (*served_by, *times) = (store.op, 0);
+        }
+        *times = times.saturating_add(1);
+        can_be && (same_name || *times > TIMES_TO_LEARN)
+    }
+
     fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {
         let there_at = self.fetch(number, access, data);
-        let mut commit = (self.state.last_commit() + 1).max(self.state.retire.0 + 2).max(there_at);
+        let mut commit =
+            self.state.next_commit(&self.shape).max(self.state.retire.0 + 2).max(there_at);
         if self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses) {
             self.event(number, Mechanism::SplitAccesses);
             commit += if self.crosses(access, 4096) { PAGE_SPLIT_CYCLES } else { 1 };
@@ -409,9 +438,11 @@ impl<'a> Core<'a> {
             size_bytes: access.size_bytes,
             value,
             data,
+            op: number,
             place,
             commit,
         };
+        self.state.latest[number as usize] = self.state.stored;
         self.state.stored += 1;
         let last = access.address.0 + u64::from(access.size_bytes.min(WIDEST_BYTES)) - 1;
         for at in [access.address.0, last] {
@@ -448,15 +479,13 @@ impl<'a> Core<'a> {
         };
         self.event(number, Mechanism::Microcode);
         let mut done = dispatched + cycles;
-        let op = &self.program.ops[number as usize];
         for access in accesses {
             done = done.max(self.fetch(number, access, dispatched));
             if access.kind == AccessKind::Store {
                 self.write_code(number, access);
             }
             if access.kind == AccessKind::Load && access.size_bytes <= WIDEST_BYTES {
-                let (Served::Renamed(at) | Served::At(at)) =
-                    self.serve(number, op, access, dispatched);
+                let (Served::Renamed(at) | Served::At(at)) = self.serve(number, access, dispatched);
                 done = done.max(at + cycles);
             }
         }

@@ -48,8 +48,8 @@ pub(super) struct Op {
     /// What its addresses need.
     pub addresses: Registers,
     pub outputs: Registers,
-    /// Whether what it loads goes into a vector register.
-    pub loads_vector: bool,
+    /// Whether what it loads goes into a vector register, or what it stores comes from one.
+    pub uses_vector: bool,
     /// Bytes of the vector register that it writes; 0 where it writes none.
     pub vector_bytes: u8,
     /// Whether the result is the loaded value itself, or the stored value the operand itself.
@@ -77,7 +77,7 @@ impl Op {
             inputs: 0,
             addresses: 0,
             outputs: 0,
-            loads_vector: false,
+            uses_vector: false,
             vector_bytes: 0,
             only_moves: false,
             zeroes: false,
@@ -111,7 +111,7 @@ impl Op {
             inputs: if zeroes { 0 } else { operands.inputs },
             addresses: operands.addresses,
             outputs: operands.outputs,
-            loads_vector: explicit & VECTORS != 0,
+            uses_vector: explicit & VECTORS != 0,
             vector_bytes: match raw.op0_register() {
                 register if register.is_vector_register() => register.size() as u8,
                 _ => 0,

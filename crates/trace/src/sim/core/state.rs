@@ -18,6 +18,8 @@ pub(super) struct Store {
     pub value: u64,
     /// When the store queue has it.
     pub data: u64,
+    /// The instruction that stored it.
+    pub op: u32,
     /// [`Op::place`], and how often its base had been written.
     pub place: (u64, u64),
     /// When it is in the cache.
@@ -48,6 +50,9 @@ pub(super) struct State {
     pub loaded: u64,
     pub stores: Vec<Store>,
     pub stored: u64,
+    /// By instruction: the number of its last store, and which one served it the last so many times.
+    pub latest: Vec<u64>,
+    pub served: Vec<(u32, u8)>,
     /// By line: when the last store to it is in the cache.
     pub store_lines: Vec<u64>,
     /// Of lines that hold code and data: how many instructions were executed when the last one there was, and whether it was
@@ -78,6 +83,8 @@ impl State {
             loaded: 0,
             stores: vec![Store::default(); shape.store_queue.max(1) as usize],
             stored: 0,
+            latest: vec![0; program.ops.len()],
+            served: vec![(u32::MAX, 0); program.ops.len()],
             store_lines: vec![0; STORE_LINES],
             executed: FxHashMap::default(),
             barrier: 0,
@@ -99,6 +106,14 @@ impl State {
         let entries = self.loads.len() as u64;
         self.loads[(self.loaded % entries) as usize] = self.retire.0;
         self.loaded += 1;
+    }
+
+    /// When the cache can take another store, in order.
+    pub(super) fn next_commit(&self, shape: &CoreShape) -> u64 {
+        let a_cycle_before = self.stored.checked_sub(u64::from(shape.commits_per_cycle));
+        let free = a_cycle_before
+            .map_or(0, |n| self.stores[(n % self.stores.len() as u64) as usize].commit + 1);
+        free.max(self.last_commit())
     }
 
     pub(super) fn last_commit(&self) -> u64 {

@@ -97,6 +97,22 @@ fn a_shift_by_a_count_takes_two_units_on_intel() {
     assert!(of(by_count, Microarchitecture::Zen4) < 1.7);
 }
 
+#[test]
+fn a_load_that_the_same_store_always_serves_is_renamed_on_zen_5_alone() {
+    // mov [rdi], rax; mov rax, [rsi]; add rax, 1; dec edx; jne: of one place, or of four in turns.
+    let insns: &[&[u8]] = &[&[0x48, 0x89, 0x07], &[0x48, 0x8b, 0x06], ADD_RAX_1, DEC_EDX, JNE];
+    let of = |places: u64, load_bytes: u32, design| {
+        let at = |n: u64| 0x8000 + n % places * 64;
+        let accesses = |n: u64| vec![store(0, at(n + 1), 8), load(1, at(n + 2), load_bytes)];
+        run_on(&Kernel { insns, accesses: &accesses }, None, design).0
+    };
+    let (zen_4, zen_5) = (Microarchitecture::Zen4, Microarchitecture::Zen5);
+    assert!((0.9..1.3).contains(&of(1, 8, zen_5)), "{}", of(1, 8, zen_5));
+    assert!(of(1, 8, zen_4) > 7.0, "the names differ: {}", of(1, 8, zen_4));
+    assert!(of(1, 2, zen_5) > 7.0, "narrow: {}", of(1, 2, zen_5));
+    assert!(of(4, 8, zen_5) > 1.9, "not the latest one: {}", of(4, 8, zen_5));
+}
+
 /// `mov [rdi], eax; mov [rdi+4], eax; mov rax, [rdi]; add rax, 1; dec edx; jne`.
 const HALVES: &[&[u8]] =
     &[&[0x89, 0x07], &[0x89, 0x47, 0x04], &[0x48, 0x8b, 0x07], ADD_RAX_1, DEC_EDX, JNE];
