@@ -177,10 +177,10 @@ NOINLINE uint64_t work(uint64_t n, uint64_t x) {
 #endif
     }
 #elif defined(KIND_ports)
-    // Six independent operations: on one unit, or on several.
+    // Six operations that wait for nothing: on one unit (of Zen 5, three), or on all.
     uint64_t a = x, b = x + 1, c = x + 2, d = x + 3, e = x + 4, f = x + 5;
 #if AFTER
-#define DO(v) __asm__ volatile("imul %0, %0" : "+r"(v))
+#define DO(v) __asm__ volatile("imul $3, %1, %0" : "=r"(v) : "r"(x))
 #else
 #define DO(v) __asm__ volatile("add %0, %0" : "+r"(v))
 #endif
