@@ -178,14 +178,12 @@ NOINLINE uint64_t work(uint64_t n, uint64_t x) {
     }
 #elif defined(KIND_ports)
     // Six operations that wait for nothing: on one unit (of Zen 5, three), or on all.
-    uint64_t a = x, b = x + 1, c = x + 2, d = x + 3, e = x + 4, f = x + 5;
 #if AFTER
-#define DO(v) __asm__ volatile("imul $3, %1, %0" : "=r"(v) : "r"(x))
+#define SIX "imul $3, %0, %%rax; imul $3, %0, %%rcx; imul $3, %0, %%rdx; imul $3, %0, %%r8; imul $3, %0, %%r9; imul $3, %0, %%r10"
 #else
-#define DO(v) __asm__ volatile("add %0, %0" : "+r"(v))
+#define SIX "lea 3(%0), %%rax; lea 3(%0), %%rcx; lea 3(%0), %%rdx; lea 3(%0), %%r8; lea 3(%0), %%r9; lea 3(%0), %%r10"
 #endif
-    for (uint64_t i = 0; i < n; i++) { DO(a); DO(b); DO(c); DO(d); DO(e); DO(f); }
-    sum += a + b + c + d + e + f;
+    for (uint64_t i = 0; i < n; i++) __asm__ volatile(SIX :: "r"(x) : "rax", "rcx", "rdx", "r8", "r9", "r10", "cc");
 #elif defined(KIND_string)
     static char from[256], to[256];
     for (uint64_t i = 0; i < n; i++) {
