@@ -382,51 +382,50 @@ impl Design {
                 true,
             ),
             m if (M::Zen1..=M::Zen5).contains(&m) => {
-                let (is_old, is_new) = (m <= M::Zen2, m == M::Zen5);
-                (
-                    CoreShape {
-                        dispatch_width: if is_new { 8 } else { 6 },
-                        load_queue: if is_old { 44 } else { 88 },
-                        loads_per_cycle: match m {
-                            _ if is_old => 2,
-                            M::Zen5 => 4,
-                            _ => 3,
-                        },
-                        commits_per_cycle: if is_new { 2 } else { 1 },
-                        load_cycles: 4,
-                        vector_load_cycles: 7,
-                        forward_cycles: 7,
-                        renames_memory: match m {
-                            M::Zen2 | M::Zen4 => MemoryRenaming::SameName,
-                            M::Zen5 => MemoryRenaming::SameStore,
-                            _ => MemoryRenaming::Never,
-                        },
-                        mispredict_cycles: match m {
-                            _ if is_old => 16,
-                            // Measured: 23 from a load in the first level to what follows the branch.
-                            M::Zen5 => 19,
-                            _ => 13,
-                        },
-                        page_walkers: if is_old { 2 } else { 6 },
-                        fill_buffers: 24,
-                        divider_bytes: if m <= M::ZenPlus { 16 } else { 32 },
-                        cache_bytes: [
-                            if is_new { 48 } else { 32 } * KIB,
-                            if m >= M::Zen4 { 1024 } else { 512 } * KIB,
-                            32 * KIB * KIB,
-                        ],
-                        second_level_sets: if m == M::Zen4 { 2048 } else { 1024 },
-                        miss_cycles: [if is_new { 14 } else { 13 }, 46, 350],
-                        tlb_pages: [if is_new { 96 } else { 64 }, if is_new { 4096 } else { 2048 }],
-                        execution: match m {
-                            _ if is_old => ZEN_2,
-                            M::Zen5 => ZEN_5,
-                            _ => ZEN_3,
-                        },
-                        ..sunny
+                let is_old = m <= M::Zen2;
+                let zen = CoreShape {
+                    dispatch_width: 6,
+                    load_queue: if is_old { 44 } else { 88 },
+                    loads_per_cycle: if is_old { 2 } else { 3 },
+                    load_cycles: 4,
+                    vector_load_cycles: 7,
+                    forward_cycles: 7,
+                    renames_memory: match m {
+                        M::Zen2 | M::Zen4 => MemoryRenaming::SameName,
+                        _ => MemoryRenaming::Never,
                     },
-                    true,
-                )
+                    mispredict_cycles: if is_old { 16 } else { 13 },
+                    page_walkers: if is_old { 2 } else { 6 },
+                    fill_buffers: 24,
+                    divider_bytes: if m <= M::ZenPlus { 16 } else { 32 },
+                    cache_bytes: [
+                        32 * KIB,
+                        if m >= M::Zen4 { 1024 } else { 512 } * KIB,
+                        32 * KIB * KIB,
+                    ],
+                    second_level_sets: if m == M::Zen4 { 2048 } else { 1024 },
+                    miss_cycles: [13, 46, 350],
+                    tlb_pages: [64, 2048],
+                    execution: if is_old { ZEN_2 } else { ZEN_3 },
+                    ..sunny
+                };
+                if m != M::Zen5 {
+                    return (zen, true);
+                }
+                let zen_5 = CoreShape {
+                    dispatch_width: 8,
+                    loads_per_cycle: 4,
+                    commits_per_cycle: 2,
+                    renames_memory: MemoryRenaming::SameStore,
+                    // Measured: 23 from a load in the first level to what follows the branch.
+                    mispredict_cycles: 19,
+                    cache_bytes: [48 * KIB, 1024 * KIB, 32 * KIB * KIB],
+                    miss_cycles: [14, 46, 350],
+                    tlb_pages: [96, 4096],
+                    execution: ZEN_5,
+                    ..zen
+                };
+                (zen_5, true)
             }
             _ => (sunny, false),
         }

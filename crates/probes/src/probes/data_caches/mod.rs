@@ -55,8 +55,7 @@ const KIB: u64 = 1024;
 /// Sizes of the tables by chain, in bytes, for caches of these sizes.
 fn table_bytes(caches: Option<[u64; 3]>) -> [u64; Chain::ALL.len()] {
     let [first, second, third] = caches.unwrap_or([32 * KIB, 512 * KIB, 8 * KIB * KIB]);
-    // Small, so that what the other chains touch between two visits leaves it where it is; and four times the
-    // first level, since of a table of twice its size a Zen 5 finds half in the first.
+    // Far more than the first level holds, and far less than the second.
     let in_second = (4 * first).min(second / 2);
     let in_third = (4 * second).min(third / 2).max(2 * second);
     [first / 2, in_second, in_third, in_third, 64 * KIB * KIB]

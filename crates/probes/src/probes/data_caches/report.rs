@@ -93,17 +93,17 @@ impl UpdatesProfile for DataCacheReport {
         if !self.protocol.conclusive {
             return;
         }
-        let price = |low: f64, high: f64, measured: Option<&Measurement>| PriceRange {
+        let price = |low: f64, high: f64, measured: Option<Measurement>| PriceRange {
             low_cycles: low,
             high_cycles: high,
             origin: PriceOrigin::Probed { probe: ID.to_owned() },
-            measured: measured.cloned(),
+            measured,
         };
         // A step takes the latency of the first level and the arithmetic of its address, which is no part of a price.
         let arithmetic = (first.value - f64::from(profile.core().value.load_cycles)).max(0.0);
         let of = |m: &Measurement| {
             let [low, value, high] = [m.low, m.value, m.high].map(|cycles| cycles - arithmetic);
-            price(low, high, Some(&Measurement { low, value, high, ..m.clone() }))
+            price(low, high, Some(Measurement { low, value, high, ..m.clone() }))
         };
         profile.data_miss_cycles = Some([of(second), of(third), of(memory)]);
         let least = by_pages.low - third.high;

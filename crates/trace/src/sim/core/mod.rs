@@ -401,20 +401,23 @@ impl<'a> Core<'a> {
         let op = &self.program.ops[number as usize];
         let place = (op.place, self.state.writes[usize::from(op.base)]);
         let same_name = op.place != 0 && place == store.place;
-        if self.shape.renames_memory != MemoryRenaming::SameStore {
-            return same_name && self.shape.renames_memory == MemoryRenaming::SameName;
+        match self.shape.renames_memory {
+            MemoryRenaming::Never => false,
+            MemoryRenaming::SameName => same_name,
+            MemoryRenaming::SameStore => {
+                let (served_by, times) = &mut self.state.served[number as usize];
+                if *served_by != store.op || self.state.latest[store.op as usize] != n {
+                    (*served_by, *times) = (store.op, 0);
+                }
+                *times = times.saturating_add(1);
+                (same_name || *times > TIMES_TO_LEARN)
+                    && store.address == access.address.0
+                    && store.size_bytes == access.size_bytes
+                    && access.size_bytes >= LEAST_RENAMED_BYTES
+                    && !op.uses_vector
+                    && !self.program.ops[store.op as usize].uses_vector
+            }
         }
-        let can_be = store.address == access.address.0
-            && store.size_bytes == access.size_bytes
-            && access.size_bytes >= LEAST_RENAMED_BYTES
-            && !op.uses_vector
-            && !self.program.ops[store.op as usize].uses_vector;
-        let (served_by, times) = &mut self.state.served[number as usize];
-        if *served_by != store.op || self.state.latest[store.op as usize] != n {
-            (*served_by, *times) = (store.op, 0);
-        }
-        *times = times.saturating_add(1);
-        can_be && (same_name || *times > TIMES_TO_LEARN)
     }
 
     fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {

@@ -17,7 +17,6 @@ pub struct WindowCode {
 }
 
 /// The lines of data that a window touches, and of how many they are likely to be a part.
-#[derive(Default)]
 struct Footprint {
     lines: FxHashSet<u64>,
     /// The last line with each rest by [`RECENT_LINES`]: touching it again tells nothing.
@@ -34,9 +33,15 @@ const TOUCHES_APART: u64 = 1024;
 /// a stream runs through the window, and how long it is nothing tells.
 const MOST_NEW_PERCENT: u64 = 95;
 
+impl Default for Footprint {
+    fn default() -> Self {
+        let recent = vec![u64::MAX; RECENT_LINES];
+        Self { lines: FxHashSet::default(), recent, touches: 0, so_far: Vec::new() }
+    }
+}
+
 impl Footprint {
     fn touch(&mut self, line: u64) {
-        self.recent.resize(RECENT_LINES, u64::MAX);
         let recent = &mut self.recent[line as usize % RECENT_LINES];
         if std::mem::replace(recent, line) == line {
             return;

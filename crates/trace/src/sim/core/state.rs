@@ -110,17 +110,17 @@ impl State {
 
     /// When the cache can take another store, in order.
     pub(super) fn next_commit(&self, shape: &CoreShape) -> u64 {
-        let a_cycle_before = self.stored.checked_sub(u64::from(shape.commits_per_cycle));
-        let free = a_cycle_before
-            .map_or(0, |n| self.stores[(n % self.stores.len() as u64) as usize].commit + 1);
-        free.max(self.last_commit())
+        (self.commit_before(shape.commits_per_cycle) + 1).max(self.last_commit())
     }
 
     pub(super) fn last_commit(&self) -> u64 {
-        match self.stored.checked_sub(1) {
-            Some(last) => self.stores[(last % self.stores.len() as u64) as usize].commit,
-            None => 0,
-        }
+        self.commit_before(1)
+    }
+
+    /// When the store is in the cache that comes so many before the next one; 0 where there was none.
+    fn commit_before(&self, stores: u32) -> u64 {
+        let number = self.stored.checked_sub(stores.into());
+        number.map_or(0, |n| self.stores[(n % self.stores.len() as u64) as usize].commit)
     }
 
     /// The cycle in which the next instruction is dispatched.
