@@ -105,8 +105,8 @@ pub trait Sink {
     /// what it told was wrong. The same window follows again from its start.
     fn restart(&mut self);
 
-    /// The block ran, whole, and touched this memory, in order. `accesses` is empty when the
-    /// window was asked for without memory.
+    /// The block ran, whole, and touched this memory, in order. When the window was asked for without
+    /// memory, `accesses` has those of `rep` instructions alone (none of an emulated program).
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]);
 }
 
@@ -145,7 +145,7 @@ pub struct Window {
     pub skip: u64,
     /// How long it is.
     pub length: Length,
-    /// Whether to report memory accesses.
+    /// Whether to report all memory accesses, and not those of `rep` instructions alone.
     pub memory: bool,
     /// The longest time from its start to its end, as slow as the engine makes it; the window ends
     /// there, [`Ended::Short`]. `None`: as long as it takes.

@@ -272,7 +272,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
 
     fn look_at_operands(&mut self, insn: Option<&Instruction>) {
         self.touches.clear();
-        let Some(insn) = insn.filter(|_| self.memory) else { return };
+        let Some(insn) = insn.filter(|insn| self.memory || repeats(insn)) else { return };
         if needs_extended(insn) {
             self.extended.read(self.tid);
         }

@@ -15,6 +15,7 @@ use super::emit::Gpr;
 use super::operands::{Memory, memory_of};
 use crate::model::{Avma, PAGE_BYTES};
 use crate::trace::engine::CodePage;
+use crate::trace::engine::operands::repeats;
 use crate::trace::engine::process::Memories;
 
 /// Longest block. With the longest possible record of each it stays below the guard behind the log.
@@ -53,7 +54,7 @@ impl End {
 /// A block as it stands in the program.
 pub(super) struct Source {
     pub(super) insns: Vec<Instruction>,
-    /// What each instruction touches; empty when memory is not asked for.
+    /// What each instruction touches; when memory is not asked for, of those that repeat alone.
     pub(super) memory: Vec<Memory>,
     /// The code itself.
     pub(super) bytes: Vec<u8>,
@@ -179,7 +180,8 @@ impl Source {
             return false;
         };
         let info = factory.info(insn);
-        let memory = if with_memory { memory_of(insn, info) } else { Memory::NONE };
+        let memory =
+            if with_memory || repeats(insn) { memory_of(insn, info) } else { Memory::NONE };
         if memory == Memory::Unpredictable {
             self.end = End::Stop(insn.ip());
             return false;
