@@ -10,6 +10,7 @@
 
 use rustc_hash::FxHashSet;
 
+use super::slots::Slots;
 use crate::machine::CoreShape;
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
 
@@ -24,9 +25,9 @@ const STREAMS: usize = 32;
 const AHEAD_LINES: u64 = 12;
 /// Lines that are remembered as fetched ahead.
 const MOST_AHEAD: usize = 1024;
-/// Cycles between two lines that come out of the second level, the third, and memory; one more where both go to one set
-/// of the first level (measured on Redwood Cove: 2.7 cycles a line out of the second level, 1.5 to 2.2 otherwise).
-const BETWEEN_LINES_CYCLES: [u64; 3] = [2, 6, 14];
+
+/// An access starts at most so many cycles before one that was told earlier.
+const MOST_LATE_CYCLES: u64 = 4096;
 
 /// Number of a line or a page; no address has the largest.
 const EMPTY: u64 = u64::MAX;
@@ -103,17 +104,18 @@ pub(super) struct DataCaches {
     /// Latencies beyond that of the first level.
     beyond_cycles: [u64; 3],
     tlb_cycles: [u64; 2],
+    line_cycles: [u64; 3],
     /// When each of the walkers is free.
     walkers: Vec<u64>,
     /// Where lines come from that were never seen.
     first_touch: Level,
     /// Pages that were seen, where all fit into the second TLB: the first time each is there, too.
     seen_pages: Option<FxHashSet<u64>>,
-    /// When the next line can come from each level behind the first.
-    next_line: [u64; 3],
-    /// When the fills in flight are done, a ring.
+    /// The cycles in which lines come from each level behind the first: accesses are not told in the order in which they
+    /// start.
+    coming: [Slots; 3],
+    /// When the fills in flight are done.
     fills: Vec<u64>,
-    fill: usize,
     /// The set of the first level that the last line went to.
     last_set: u64,
     streams: Vec<(u64, u64, i64, u32)>,
@@ -146,12 +148,12 @@ impl DataCaches {
                 .map(|pages| Sets::new(u64::from(pages), u64::from(pages) / TLB_WAYS)),
             beyond_cycles: shape.miss_cycles.map(beyond),
             tlb_cycles: shape.tlb_cycles.map(u64::from),
+            line_cycles: shape.line_cycles,
             walkers: vec![0; shape.page_walkers.max(1) as usize],
             first_touch,
             seen_pages: (pages <= shape.tlb_pages[1].into()).then(FxHashSet::default),
-            next_line: [0; 3],
+            coming: std::array::from_fn(|_| Slots::new()),
             fills: vec![0; shape.fill_buffers.max(1) as usize],
-            fill: 0,
             last_set: EMPTY,
             streams: vec![(EMPTY, 0, 0, 0); STREAMS],
             stream: 0,
@@ -170,10 +172,10 @@ impl DataCaches {
             }
             return Fetched { there_at: there_at.max(at), level: Level::First, walked };
         }
-        // A buffer that is free takes the fill.
-        let slot = self.fill;
-        self.fill = (slot + 1) % self.fills.len();
-        let start = at.max(self.fills[slot]);
+        // A buffer that is free first takes the fill.
+        let fills = self.fills.iter().copied().enumerate();
+        let (slot, free_at) = fills.min_by_key(|(_, free_at)| *free_at).unwrap_or_default();
+        let start = at.max(free_at);
         let (there_at, level) = self.bring(line, start);
         self.fills[slot] = there_at;
         self.caches[0].insert(line, there_at);
@@ -210,10 +212,15 @@ impl DataCaches {
             (None, None) => (0, self.first_touch, true),
         };
         let behind = level as usize - 1;
-        let start = at.max(self.next_line[behind]);
+        // Lines that go to one set of the first level take one cycle more (Redwood Cove: 2.7, and 1.5 to 2.2 otherwise).
         let set = line % FIRST_SETS;
         let same_set = u64::from(std::mem::replace(&mut self.last_set, set) == set);
-        self.next_line[behind] = start + BETWEEN_LINES_CYCLES[behind] + same_set;
+        let coming = &mut self.coming[behind];
+        coming.forget_before(at.saturating_sub(MOST_LATE_CYCLES));
+        let start = coming.take(1, at);
+        for _ in 1..self.line_cycles[behind] + same_set {
+            coming.take(1, start);
+        }
         // One on its way already is there when it is there.
         let there_at = (start + self.beyond_cycles[behind]).max(there);
         if is_new || level > Level::Second {
