@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::{WindowCount, WorkCount, kernel, work};
+use super::run_count::{self, RunCounter};
+use super::{WindowCount, WorkCount, kernel};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
     library_name,
@@ -16,7 +17,6 @@ use crate::run::sample::{
     SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
 };
 use crate::sim::core::RecordedWindow;
-use crate::sim::jumps::BlockCounts;
 use crate::trace::engine::{
     self, Change, DenormalSite, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start,
     Window,
@@ -213,10 +213,10 @@ impl Bench for ProcessBench<'_> {
             memory: false,
             budget: Some(WHOLE_RUN_BUDGET),
         };
-        let mut blocks = BlockCounts::default();
-        let (program, recording) = self.follow(arm, &window, &mut blocks)?;
+        let mut counter = RunCounter::default();
+        let (program, recording) = self.follow(arm, &window, &mut counter)?;
         let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
-        work::of_run(&blocks, &program, &recording).map_err(unsupported)
+        run_count::of_run(&counter, &program, &recording).map_err(unsupported)
     }
 
     fn system_calls(&mut self, arm: Arm) -> Result<SystemCalls, SampleError> {

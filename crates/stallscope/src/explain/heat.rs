@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Bench, ExplainError, Stage};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
-use crate::model::{Measurement, Svma, Unit};
+use crate::model::{FileOffset, Measurement, Svma, Unit};
 use crate::run::sample::{Engine, SampleRun};
 
 /// Enough to tell 1 % from 2 % of the time.
@@ -58,6 +58,8 @@ pub struct ObjectHeat {
     pub path: PathBuf,
     /// How many there are.
     pub hits: u64,
+    /// Those in the file's code, by place.
+    pub by_offset: BTreeMap<FileOffset, u64>,
 }
 
 /// What is counted from `start` up to, not including, `end`.
@@ -113,7 +115,10 @@ impl Heat {
                         *self.by_svma.entry(svma).or_insert(0) += hits;
                         self.summary.in_program += hits;
                     }
-                    None => self.add_to_object(&object.path, *hits),
+                    None => {
+                        let heat = self.add_to_object(&object.path, *hits);
+                        *heat.by_offset.entry(*offset).or_insert(0) += hits;
+                    }
                 }
             }
         }
@@ -122,10 +127,11 @@ impl Heat {
         }
     }
 
-    fn add_to_object(&mut self, path: &Path, hits: u64) {
+    fn add_to_object(&mut self, path: &Path, hits: u64) -> &mut ObjectHeat {
         let object = self.by_object.entry(library_name(path)).or_default();
         object.path = path.into();
         object.hits += hits;
+        object
     }
 }
 

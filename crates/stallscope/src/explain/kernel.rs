@@ -143,7 +143,11 @@ mod tests {
             Measurement { value, unit, low, high, n: 10, how: String::new() }
         };
         vec![FunctionRow {
-            place: Place::Object { name: "libc.so.6".into(), code: ObjectCode::NotCompared },
+            place: Place::Object {
+                name: "libc.so.6".into(),
+                code: ObjectCode::NotCompared,
+                most_in: None,
+            },
             before: measured(1e6, Unit::Nanoseconds),
             after: measured(1e6, Unit::Nanoseconds),
             share_of_difference: Share {

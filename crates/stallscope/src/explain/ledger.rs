@@ -20,10 +20,10 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::prediction::{LEAST_PART, MoreCycles, Side, Spent, more_cycles, predict};
+use super::prediction::{LEAST_PART, MoreCycles, Side, Spent, is_alike, more_cycles, predict};
 use super::windows::BothArms;
 use super::work::{UserCode, Work};
-use super::{FunctionRow, Share};
+use super::{FunctionRow, Place, Share};
 use crate::code::{DebugInfo, Image};
 use crate::compare::Arm;
 use crate::machine::MemoryRenaming;
@@ -37,6 +37,8 @@ const MOST_PLACES: usize = 6;
 const LEAST_WHOLE: f64 = 1.1;
 /// Instructions of a run where they were not counted: any number, if it is the same for both.
 const TAKEN: [u64; 2] = [1_000_000_000; 2];
+/// Calls of a function in the windows of each build that tell what one executes.
+const LEAST_CALLS: u64 = 100;
 
 /// What one mechanism does in one place.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -187,7 +189,8 @@ pub(super) fn ledgers(
     let hold_most =
         |row: &FunctionRow| row.share_of_difference.percent.value >= super::cause::LEAST_PART;
     let sides = |row: &FunctionRow, both: &BothArms| {
-        let instructions = row.instructions.or_else(|| row.place.is_in_both().then_some(TAKEN))?;
+        let taken = || row.place.is_in_both().then(|| per_call(&row.place, both));
+        let instructions = row.instructions.or_else(taken)?;
         Some([Arm::A, Arm::B].map(|arm| {
             Side::of(instructions[arm.index()], both.arms[arm.index()].in_place(arm, &row.place))
         }))
@@ -218,7 +221,15 @@ pub(super) fn ledgers(
     let places = rows.iter().enumerate().filter(|(_, row)| hold_most(row));
     let mut ledgers: Vec<Ledger> = places.take(MOST_PLACES).filter_map(of_row).collect();
     let [fast_ns, slow_ns] = [slow.other(), slow].map(|arm| all.ns[arm.index()]);
-    if slow_ns >= LEAST_WHOLE * fast_ns && ledgers.iter().all(|ledger| ledger.named().is_none()) {
+    let calls_alike = |both: &BothArms| {
+        rows.iter()
+            .filter(|row| hold_most(row))
+            .all(|row| is_alike(per_call(&row.place, both).map(|n| n as f64)))
+    };
+    if slow_ns >= LEAST_WHOLE * fast_ns
+        && ledgers.iter().all(|ledger| ledger.named().is_none())
+        && (counted.is_some() || windows.iter().all(calls_alike))
+    {
         let spent = Spent {
             place: "all of user code",
             ns: all.ns,
@@ -242,6 +253,20 @@ pub(super) fn ledgers(
         }));
     }
     ledgers
+}
+
+/// What a place that both builds have is taken to execute where that was not counted: as many instructions, or, where
+/// the windows hold enough calls of it, what these execute, called as often.
+fn per_call(place: &Place, both: &BothArms) -> [u64; 2] {
+    let of_a_call = [Arm::A, Arm::B].map(|arm| {
+        let function = place.function(arm)?;
+        let insns = both.arms[arm.index()].insns(function.start, function.end());
+        let calls = insns.get(&function.start).filter(|entry| entry.executions >= LEAST_CALLS)?;
+        let all: u64 = insns.values().map(|account| account.executions).sum();
+        Some(all as f64 / calls.executions as f64)
+    });
+    let [Some(a), Some(b)] = of_a_call else { return TAKEN };
+    [a, b].map(|of_a_call| (TAKEN[0] as f64 * of_a_call / a.max(b)) as u64)
 }
 
 /// The instructions of another file than the program; nothing where it cannot be read.

@@ -1,5 +1,6 @@
 //! A file with code that is not the program: is it the same in both arms, and if not, what changed?
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,9 @@ use super::heat::ObjectHeat;
 use crate::code::Image;
 use crate::compare::hold_the_same;
 use crate::layout::{ChangeCounts, match_functions};
+
+/// A function that has less of what a file takes longer is not told for it.
+const MOST_IN: f64 = 0.5;
 
 /// What such a file is in the two arms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -56,6 +60,27 @@ impl ObjectCode {
     }
 }
 
+/// The function whose time differs most, in the direction in which that of the whole file does; a sample stands for so
+/// many nanoseconds of a run of each arm.
+pub(super) fn most_in(objects: [Option<&ObjectHeat>; 2], of_a_hit_ns: [f64; 2]) -> Option<String> {
+    let mut longer_ns: HashMap<String, f64> = HashMap::new();
+    let mut all_ns = 0.0;
+    for (object, of_a_hit_ns) in objects.into_iter().zip([-of_a_hit_ns[0], of_a_hit_ns[1]]) {
+        let Some(object) = object.filter(|object| !object.by_offset.is_empty()) else { continue };
+        let image = Image::open(&object.path).ok()?;
+        all_ns += object.hits as f64 * of_a_hit_ns;
+        for (offset, hits) in &object.by_offset {
+            let function = image.svma_of(*offset).and_then(|at| image.function_at(at));
+            if let Some(function) = function.filter(|f| f.named) {
+                *longer_ns.entry(function.name()).or_default() += *hits as f64 * of_a_hit_ns;
+            }
+        }
+    }
+    let part = |ns: f64| ns / all_ns;
+    let most = longer_ns.into_iter().max_by(|a, b| part(a.1).total_cmp(&part(b.1)))?;
+    (part(most.1) >= MOST_IN).then_some(most.0)
+}
+
 fn is_nowhere(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
@@ -98,14 +123,14 @@ mod tests {
         let file = |name: &str, wide: bool| {
             let path = folder.path().join(name);
             std::fs::write(&path, program(&[("decode", &ring_loop(wide))])).unwrap();
-            ObjectHeat { path, hits: 1 }
+            ObjectHeat { path, hits: 1, ..ObjectHeat::default() }
         };
         let (a, copy, other) = (file("a", false), file("copy", false), file("other", true));
         assert!(ObjectCode::of([Some(&a), Some(&copy)]).is_unchanged());
         let differs = ObjectCode::of([Some(&a), Some(&other)]);
         assert!(!differs.is_unchanged());
         assert!(differs.to_string().contains("1 functions changed"), "{differs}");
-        let gone = ObjectHeat { path: folder.path().join("gone"), hits: 1 };
+        let gone = ObjectHeat { path: folder.path().join("gone"), ..ObjectHeat::default() };
         let nowhere = ObjectHeat::default();
         for pair in [[Some(&a), None], [Some(&a), Some(&gone)], [Some(&nowhere), Some(&nowhere)]] {
             let said = ObjectCode::of(pair);

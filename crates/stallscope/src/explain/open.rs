@@ -102,9 +102,9 @@ fn without_cause(explanation: &Explanation, profile: &Design) -> Vec<String> {
     );
     let Some(row) = explanation.rows.first() else { return open };
     match &row.place {
-        Place::Object { name, code: ObjectCode::Differs { paths: [before, after], .. } }
-            if !row.place.is_unchanged() =>
-        {
+        Place::Object {
+            name, code: ObjectCode::Differs { paths: [before, after], .. }, ..
+        } if !row.place.is_unchanged() => {
             open.push(format!(
                 "{name} holds other code in each: BEFORE maps {}, AFTER {}; its functions were not \
                  searched for mechanisms",

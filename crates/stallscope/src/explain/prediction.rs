@@ -133,7 +133,9 @@ pub(super) fn predict(
     let predicted = part(cycles);
     let agreement = predicted.percent.value / measured.percent.value;
     let [least, most] = if spent.is_counted { AGREEMENT } else { AGREEMENT_UNCOUNTED };
-    let agrees = (least..=most).contains(&agreement);
+    let work = sides.each_ref().map(|side| side.instructions);
+    // Where calls execute other amounts and nobody counted how many there are, a model that agrees does so by chance.
+    let agrees = (spent.is_counted || is_alike(work)) && (least..=most).contains(&agreement);
     let mut lines: Vec<LedgerLine> = Mechanism::ALL
         .into_iter()
         .map(|mechanism| LedgerLine {
@@ -153,7 +155,7 @@ pub(super) fn predict(
         .filter(|line| line.part.percent.value.abs() >= LEAST_SHOWN)
         .collect();
     lines.sort_by(|a, b| b.part.percent.value.total_cmp(&a.part.percent.value));
-    let is_slower = is_slower_work(spent, sides.each_ref().map(|side| side.instructions));
+    let is_slower = is_slower_work(spent, work);
     let can_be_named = |line: &LedgerLine| {
         let of_a_run = |what: &dyn Fn(&Account) -> f64| {
             [slow.index(), 1 - slow.index()].map(|arm| sides[arm].of_a_run(what)[0])
@@ -212,13 +214,22 @@ pub(super) fn predict(
     })
 }
 
+/// How many times as many instructions one build executes.
+fn times([before, after]: [f64; 2]) -> f64 {
+    (after / before).max(before / after)
+}
+
+/// Whether the builds execute not so different numbers of instructions.
+pub(super) fn is_alike(instructions: [f64; 2]) -> bool {
+    times(instructions) <= SAME_WORK[1]
+}
+
 /// Whether what a place takes longer is in how long its instructions take, and not in other ones.
 fn is_slower_work(spent: &Spent<'_>, [before, after]: [f64; 2]) -> bool {
-    let ratio = after / before;
-    let [is_same, is_alike] = SAME_WORK.map(|most| ratio.max(1.0 / ratio) <= most);
+    let is_same = times([before, after]) <= SAME_WORK[0];
     let [_, slower] = split(spent.share, spent.ns, [before, after]);
     let part = slower.percent.value / spent.share.percent.value;
-    is_same || is_alike && part >= LEAST_SLOWER
+    is_same || is_alike([before, after]) && part >= LEAST_SLOWER
 }
 
 #[cfg(test)]
@@ -236,7 +247,11 @@ mod tests {
             how: String::new(),
         };
         FunctionRow {
-            place: Place::Object { name: "libc.so.6".into(), code: ObjectCode::NotCompared },
+            place: Place::Object {
+                name: "libc.so.6".into(),
+                code: ObjectCode::NotCompared,
+                most_in: None,
+            },
             before: measured(ms[0] * 1e6, Unit::Nanoseconds),
             after: measured(ms[1] * 1e6, Unit::Nanoseconds),
             share_of_difference: Share {
@@ -347,8 +362,25 @@ mod tests {
         let mut more = [0.0; Mechanism::ALL.len()];
         let sides =
             || [Side { all: alone.all, windows: vec![], ..alone }, side(1000, branches, 480, 30)];
-        assert!(of_all([0.0, 200.0], sides(), &more).named().is_none());
+        let counted = |more: &MoreCycles| {
+            let row = row([0.0, 200.0]);
+            let spent = Spent { is_counted: true, ..Spent::of(&row) };
+            predict(&spent, &sides(), more, Arm::B, 200e6).unwrap()
+        };
+        assert!(counted(&more).named().is_none());
         more[branches as usize] = f64::MAX;
-        assert!(of_all([0.0, 200.0], sides(), &more).named().is_some());
+        assert!(counted(&more).named().is_some());
+    }
+
+    #[test]
+    fn calls_that_execute_other_amounts_are_not_compared_where_nobody_counted_them() {
+        let branches = Mechanism::MispredictedBranches;
+        let sides = |times: f64| {
+            let [a, b] = [side(500, branches, 5, 1), side(1000, branches, 480, 30)];
+            [Side { instructions: a.instructions / times, ..a }, b]
+        };
+        assert!(of([100.0, 200.0], sides(1.0)).agrees);
+        assert!(of([100.0, 300.0], sides(1.5)).agrees);
+        assert!(!of([100.0, 340.0], sides(1.7)).agrees);
     }
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::heat::ObjectHeat;
-use super::object::ObjectCode;
+use super::object::{ObjectCode, most_in};
 use super::processor::share;
 use super::{Heat, Share};
 use crate::code::Function;
@@ -43,6 +43,8 @@ pub enum Place {
         name: String,
         /// What it is in the two arms.
         code: ObjectCode,
+        /// The function in it whose time differs most, where it has a name.
+        most_in: Option<String>,
     },
 }
 
@@ -83,12 +85,23 @@ impl Place {
         }
     }
 
+    /// Where it is: its name, for a file with that of the function that most of it is in.
+    pub(super) fn where_words(&self) -> String {
+        match self {
+            Self::Object { name, most_in: Some(function), .. } => format!("{function} in {name}"),
+            Self::Object { name, .. } | Self::Function { name, .. } => name.clone(),
+        }
+    }
+
     /// What became of it, in words.
     #[must_use]
     pub fn change_words(&self) -> String {
         match self {
             Self::Function { change, .. } => change.to_string(),
-            Self::Object { code, .. } => code.to_string(),
+            Self::Object { code, most_in: None, .. } => code.to_string(),
+            Self::Object { code, most_in: Some(function), .. } => {
+                format!("{code}; most of it in {function}")
+            }
         }
     }
 
@@ -139,7 +152,12 @@ pub(super) fn rows(
     let names: BTreeSet<&String> = heats.iter().flat_map(|h| h.by_object.keys()).collect();
     let objects = names.into_iter().map(|name| {
         let found = heats.each_ref().map(|heat| heat.by_object.get(name));
-        let place = Place::Object { name: shown_name(found), code: ObjectCode::of(found) };
+        let of_a_hit = [0, 1].map(|arm| user[arm].value / heats[arm].summary.samples.max(1) as f64);
+        let place = Place::Object {
+            name: shown_name(found),
+            code: ObjectCode::of(found),
+            most_in: most_in(found, of_a_hit),
+        };
         (place, found.map(|object| object.map_or(0, |o| o.hits)))
     });
     let mut rows: Vec<FunctionRow> = functions

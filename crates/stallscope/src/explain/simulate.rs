@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Bench, WindowCount, WorkCount};
+use crate::code::fixture;
 use crate::code::x86::Patch;
 use crate::compare::simulate::SimulatedMachine;
 use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
@@ -131,7 +132,7 @@ impl Bench for InventedBench {
             is_main_program,
             hits: hits.into_iter().collect(),
         };
-        let library = vec![(FileOffset(0x100), self.library_hits[arm.index()])];
+        let library = vec![(FileOffset(fixture::CODE_START.1.0), self.library_hits[arm.index()])];
         let samples = vec![
             object(Path::new("/programs/invented"), true, self.hits[arm.index()].clone()),
             object(&self.library[arm.index()], false, library),

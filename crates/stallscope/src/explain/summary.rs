@@ -2,7 +2,7 @@
 
 use super::ledger::Together;
 use super::work::is_only_in;
-use super::{Conclusion, Counts, Explanation, Removed, Whole, Work};
+use super::{Conclusion, Counts, Explanation, LEAST_NAMED, Removed, Whole, Work};
 use crate::compare::Arm;
 use crate::model::Site;
 use crate::sim::core::Mechanism;
@@ -18,10 +18,10 @@ const MOST_PLACES: usize = 3;
 pub(super) fn summary(explanation: &Explanation) -> Option<String> {
     let slow = explanation.slow_arm?;
     let work = explanation.work.as_ref();
-    let place = explanation.rows.first().map(|row| row.place.name());
+    let place = explanation.rows.first().map(|row| row.place.where_words());
     Some(match explanation.conclusion {
         Conclusion::NothingToExplain => return None,
-        Conclusion::Mechanism => mechanism(explanation),
+        Conclusion::Mechanism => mechanism(explanation) + &beside(explanation, slow),
         Conclusion::MoreWork => more_work(explanation, slow),
         Conclusion::SlowerWork => {
             let slower = work.map(|work| work.slower_instructions.to_string()).unwrap_or_default();
@@ -68,9 +68,16 @@ fn undecided(explanation: &Explanation, work: &Work, slow: Arm) -> Option<String
 }
 
 fn executes(work: &Work, slow: Arm) -> String {
+    let (more, less) = (slow.build_name(), slow.other().build_name());
+    if work.is_in_strings() {
+        let gigabytes = |arm: Arm| work.string_bytes.typical()[arm.index()] / 1e9;
+        let (here, there) = (gigabytes(slow), gigabytes(slow.other()));
+        return format!(
+            "{more} fills, copies or searches {here:.3} GB by `rep` instructions ({less} {there:.3} GB)"
+        );
+    }
     let ratio = work.instructions.ratio();
     let ratio = if slow == Arm::B { ratio } else { 1.0 / ratio };
-    let (more, less) = (slow.build_name(), slow.other().build_name());
     format!("{more} executes {ratio:.3} times the instructions of {less}")
 }
 
@@ -80,7 +87,7 @@ fn more_work(explanation: &Explanation, slow: Arm) -> String {
     }
     let less = slow.other().build_name();
     let places = explanation.rows.iter().filter(|row| is_only_in(row, slow));
-    let places: Vec<&str> = places.map(|row| row.place.name()).take(MOST_PLACES).collect();
+    let places: Vec<String> = places.map(|row| row.place.where_words()).take(MOST_PLACES).collect();
     let share = explanation.only_in_slow.as_ref().map(ToString::to_string).unwrap_or_default();
     format!(
         "more work: {share} is in code that {less} hardly enters, most of all {}",
@@ -135,6 +142,15 @@ fn mechanism(explanation: &Explanation) -> String {
         "{}{site}; a run without them takes back {:.0} % of {} (the control {:.0} %)",
         cure.mechanism, recovered.percent.value, recovered.of, control.value,
     )
+}
+
+/// More instructions, where they are a good part of the difference beside what a mechanism makes up.
+fn beside(explanation: &Explanation, slow: Arm) -> String {
+    let work = explanation.work.as_ref().filter(|work| !work.is_the_same());
+    let part = work.filter(|work| work.more_instructions.percent.low >= LEAST_NAMED);
+    part.map_or(String::new(), |work| {
+        format!("; besides, {}, which makes up {}", executes(work, slow), work.more_instructions)
+    })
 }
 
 fn by_model(explanation: &Explanation) -> String {

@@ -139,7 +139,8 @@ fn what_could_not_be_counted_is_not_named() {
 fn executes(instructions: [u64; 2]) -> [Option<WorkCount>; 2] {
     instructions.map(|instructions| {
         let program = vec![(offset(fixture::CODE_START.0), instructions)];
-        Some(WorkCount { instructions, program, ..WorkCount::default() })
+        let executed = ByPlace { program, ..ByPlace::default() };
+        Some(WorkCount { instructions, executed, ..WorkCount::default() })
     })
 }
 
@@ -163,7 +164,7 @@ fn work_that_only_moved_from_one_place_to_another_is_slower_work() {
     let mut work = executes([1_000_000_000, 1_004_000_000]);
     let helper = fixture::starts(&[("decode", &fixture::ring_loop(false)), ("helper", HELPER)])[1];
     if let [Some(before), _] = &mut work {
-        before.program = vec![(offset(helper), before.instructions)];
+        before.executed.program = vec![(offset(helper), before.instructions)];
     }
     scene.bench.work = work;
     let e = scene.explain().unwrap();
@@ -342,6 +343,7 @@ fn time_in_libraries_is_said_to_be_there() {
     let place = Place::Object {
         name: "libc.so.6".into(),
         code: ObjectCode::Same { path: "/lib/libc.so.6".into() },
+        most_in: None,
     };
     assert_eq!(e.rows[0].place, place);
     assert_eq!(e.conclusion, Conclusion::NoMechanism);
@@ -372,6 +374,7 @@ fn a_library_of_another_build_is_named_and_no_placement_is_spoken_of() {
     assert_eq!(e.rows[0].place.name(), "libbz2.so.1.0");
     assert!(!e.rows[0].place.is_unchanged());
     let said = e.unexplained.join("\n") + &e.rows[0].place.change_words();
+    assert!(said.contains("most of it in compress"), "{said}");
     assert!(said.contains("old/libbz2.so.1.0") && said.contains("new/libbz2.so.1.0"), "{said}");
     for never in ["same code in both", "must differ", "where code and data lie"] {
         assert!(!said.contains(never), "{never}: {said}");

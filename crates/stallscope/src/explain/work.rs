@@ -8,21 +8,15 @@
 //! (threads, pipes that it reads, more instructions than fit into the budget) is not counted at all: half
 //! a run of one build says nothing about half a run of another.
 
-use std::collections::{BTreeMap, HashMap};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::heat::sum_between;
-use super::{Bench, FunctionRow, Place, Share};
+use super::run_count::{ByPlace, InRun, WorkCount};
+use super::{Bench, FunctionRow, Share};
 use crate::code::Image;
-use crate::compare::{Arm, library_name};
-use crate::foreign;
-use crate::model::{FileOffset, Measurement, Svma};
-use crate::sim::jumps::BlockCounts;
-use crate::trace::engine::{Ended, EngineError, Mapping, Recording, SelfCheck};
+use crate::compare::Arm;
+use crate::model::{Measurement, Svma};
+use crate::trace::engine::EngineError;
 
 /// Runs of each arm that are followed, to see whether they execute the same each time.
 const RUNS: usize = 2;
@@ -33,6 +27,9 @@ const LONGEST_RUN_NS: f64 = 6e9;
 const MAINS: [&str; 2] = ["main.main", "main"];
 /// Longer runs are followed once.
 const SHORT_RUN_NS: f64 = 1.5e9;
+/// What a `rep` instruction moves in the time of about one other: what a vector instruction would, and what the cores
+/// of the last ten years move in a cycle out of their first two levels.
+const STEP_BYTES: f64 = 32.0;
 /// Counts that differ by less than this part are called the same.
 const LEAST_CHANGE: f64 = 0.005;
 /// More than this part of the difference is most of it, in per cent.
@@ -85,49 +82,6 @@ impl UserCode {
     }
 }
 
-/// What one whole run executed in user code.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WorkCount {
-    /// Instructions; a `rep` counts once.
-    pub instructions: u64,
-    /// Instructions that call the kernel.
-    pub system_calls: u64,
-    /// Instructions of the program's own file, by the place of the first of their block.
-    pub program: Vec<(FileOffset, u64)>,
-    /// Instructions of other files, by what [`library_name`] calls them.
-    pub objects: HashMap<String, u64>,
-}
-
-/// Where one run of an arm executed its instructions.
-struct Executed<'a> {
-    by_svma: BTreeMap<Svma, u64>,
-    objects: &'a HashMap<String, u64>,
-}
-
-impl<'a> Executed<'a> {
-    fn of(run: &'a WorkCount, image: &Image) -> Self {
-        let mut by_svma = BTreeMap::new();
-        for (at, instructions) in &run.program {
-            if let Some(svma) = image.svma_of(*at) {
-                *by_svma.entry(svma).or_insert(0) += instructions;
-            }
-        }
-        Self { by_svma, objects: &run.objects }
-    }
-
-    fn in_place(&self, arm: Arm, place: &Place) -> u64 {
-        match place {
-            Place::Function { .. } => {
-                let function = place.function(arm);
-                function.map_or(0, |f| sum_between(&self.by_svma, f.start, f.end()))
-            }
-            Place::Object { name, .. } => {
-                self.objects.get(&library_name(Path::new(name))).copied().unwrap_or(0)
-            }
-        }
-    }
-}
-
 /// Something counted in several runs of each arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
@@ -174,6 +128,12 @@ impl Counts {
         self.before[1] < self.after[0] || self.after[1] < self.before[0]
     }
 
+    /// Whether the arms have as many.
+    #[must_use]
+    pub fn is_the_same(&self) -> bool {
+        (self.ratio() - 1.0).abs() < LEAST_CHANGE || !self.is_apart()
+    }
+
     /// Whether the arms differ by enough events to be worth a word.
     #[must_use]
     pub fn shows_events(&self) -> bool {
@@ -189,20 +149,33 @@ impl Counts {
 pub struct Work {
     /// Instructions in user code, whole runs.
     pub instructions: Counts,
+    /// Bytes that `rep` instructions stored, or read where they store nothing, whole runs.
+    pub string_bytes: Counts,
     /// Calls of the kernel, whole runs.
     pub system_calls: Counts,
     /// The part that is in places which execute more (or, negative, fewer) instructions than in the other
-    /// build, as far as that explains what they take longer.
+    /// build, or move more bytes by `rep`, as far as that explains what they take longer.
     pub more_instructions: Share,
     /// The rest of the difference in user code: instructions that take longer.
     pub slower_instructions: Share,
 }
 
 impl Work {
-    /// Whether the number of instructions is the same in both.
+    /// Whether both execute the same number of instructions and move as much by `rep`.
     #[must_use]
     pub fn is_the_same(&self) -> bool {
-        (self.instructions.ratio() - 1.0).abs() < LEAST_CHANGE || !self.instructions.is_apart()
+        let [before, after] = [0, 1]
+            .map(|arm| steps(self.instructions.typical()[arm], self.string_bytes.typical()[arm]));
+        let is_apart = self.instructions.is_apart() || self.string_bytes.is_apart();
+        (after / before.max(1.0) - 1.0).abs() < LEAST_CHANGE || !is_apart
+    }
+
+    /// Whether what `rep` instructions move is most of what one build executes more.
+    #[must_use]
+    pub fn is_in_strings(&self) -> bool {
+        let moved = steps(0.0, self.string_bytes.change());
+        let all = self.instructions.change() + moved;
+        !self.is_the_same() && moved / all > 0.5
     }
 
     /// Whether more instructions are most of the difference, with all of the interval.
@@ -275,20 +248,24 @@ pub(super) fn count(
         Ok(runs) => runs,
         Err(why) => return Ok(Err(why)),
     };
-    let executed = [Arm::A, Arm::B].map(|arm| {
-        let run = runs[arm.index()].first();
-        (arm, run.map(|run| Executed::of(run, &images[arm.index()])))
-    });
+    let of_first = |what: fn(&WorkCount) -> &ByPlace| {
+        [Arm::A, Arm::B].map(|arm| {
+            let run = runs[arm.index()].first();
+            (arm, run.map(|run| InRun::of(what(run), &images[arm.index()])))
+        })
+    };
+    let (executed, moved) = (of_first(|run| &run.executed), of_first(|run| &run.moved));
     let parts = rows.iter_mut().map(|row| {
-        let in_place = |(arm, run): &(Arm, Option<Executed<'_>>)| {
+        let in_place = |(arm, run): &(Arm, Option<InRun<'_>>)| {
             run.as_ref().map_or(0, |run| run.in_place(*arm, &row.place))
         };
         let instructions = executed.each_ref().map(in_place);
+        let string_bytes = moved.each_ref().map(in_place);
         row.instructions = Some(instructions);
         split(
             &row.share_of_difference,
             [row.before.value, row.after.value],
-            instructions.map(|n| n as f64),
+            [0, 1].map(|arm| steps(instructions[arm] as f64, string_bytes[arm] as f64)),
         )
     });
     let counts = |what: fn(&WorkCount) -> u64| {
@@ -296,19 +273,29 @@ pub(super) fn count(
         Counts::of([&a, &b])
     };
     let by_place = parts.reduce(|sum, part| [0, 1].map(|n| plus(&sum[n], &part[n])));
-    let (Some(instructions), Some(system_calls), Some(by_place)) =
-        (counts(|run| run.instructions), counts(|run| run.system_calls), by_place)
-    else {
+    let (Some(instructions), Some(string_bytes), Some(system_calls), Some(by_place)) = (
+        counts(|run| run.instructions),
+        counts(|run| run.string_bytes),
+        counts(|run| run.system_calls),
+        by_place,
+    ) else {
         return Ok(Err("no place holds a part of the difference".into()));
     };
-    let of_all = all.split(instructions.typical());
-    let [more, slower] = if tells_more(&of_all[0], &by_place[0]) { of_all } else { by_place };
-    Ok(Ok(Work {
+    let (executed, moved) = (instructions.typical(), string_bytes.typical());
+    let of_all = all.split([0, 1].map(|arm| steps(executed[arm], moved[arm])));
+    let [more, slower] = by_place;
+    let mut work = Work {
         instructions,
+        string_bytes,
         system_calls,
         more_instructions: more,
         slower_instructions: slower,
-    }))
+    };
+    // What `rep` moves takes other times than what else is executed: only places of their own tell.
+    if !work.is_in_strings() && tells_more(&of_all[0], &work.more_instructions) {
+        [work.more_instructions, work.slower_instructions] = of_all;
+    }
+    Ok(Ok(work))
 }
 
 /// Whole runs of each arm, from their first instruction or from that of a function; the inner error says why
@@ -358,6 +345,11 @@ pub(super) fn split(whole: &Share, [fast, slow]: [f64; 2], [a, b]: [f64; 2]) -> 
     })
 }
 
+/// What is executed, as instructions: a `rep` moves as much as so many of them.
+fn steps(instructions: f64, string_bytes: f64) -> f64 {
+    instructions + string_bytes / STEP_BYTES
+}
+
 /// The time of one instruction, over what both arms execute: a build that hardly executes any has no say in it.
 fn mean_ns([fast, slow]: [f64; 2], [a, b]: [f64; 2]) -> f64 {
     (fast + slow) / (a + b).max(1.0)
@@ -396,49 +388,10 @@ pub(super) fn is_only_in(row: &FunctionRow, slow: Arm) -> bool {
     here.low > 0.0 && there.high * HARDLY <= here.low
 }
 
-/// What a recording of a whole run says, or why it is none; `program` is the program's own file.
-pub(super) fn of_run(
-    blocks: &BlockCounts,
-    program: &Path,
-    recording: &Recording,
-) -> Result<WorkCount, String> {
-    if recording.ended != Ended::Exit || matches!(recording.self_check, SelfCheck::Differs(_)) {
-        let says_why = |note: &&String| note.starts_with("the window ends early");
-        let why = recording.notes.iter().find(says_why).or(recording.notes.first());
-        let why = why.map_or("it ended otherwise", String::as_str);
-        return Err(format!("the run was not followed to its end: {why}"));
-    }
-    let mut work = WorkCount { instructions: recording.instructions, ..WorkCount::default() };
-    let mut files: HashMap<&Path, Option<std::fs::File>> = HashMap::new();
-    for (block, runs) in blocks.executed() {
-        let Some((first, last)) = block.insns.first().zip(block.insns.last()) else { continue };
-        let Some((mapping, start)) = Mapping::find(&recording.mappings, first.address) else {
-            continue;
-        };
-        let instructions = runs * block.insns.len() as u64;
-        match mapping.path == program {
-            true => work.program.push((start, instructions)),
-            false => *work.objects.entry(library_name(&mapping.path)).or_default() += instructions,
-        }
-        if usize::from(last.size_bytes) == SYSCALL.len() {
-            let open = || foreign::open(&mapping.path).ok();
-            let file = files.entry(&mapping.path).or_insert_with(open).as_ref();
-            let mut bytes = [0; SYSCALL.len()];
-            let read = file
-                .zip(mapping.offset_of(last.address))
-                .is_some_and(|(file, at)| file.read_exact_at(&mut bytes, at.0).is_ok());
-            work.system_calls += if read && bytes == SYSCALL { runs } else { 0 };
-        }
-    }
-    Ok(work)
-}
-
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::{ObjectCode, Whole};
+    use crate::explain::{ObjectCode, Place, Whole};
     use crate::model::Unit;
 
     fn row(ms: [f64; 2], percent: f64) -> FunctionRow {
@@ -449,7 +402,11 @@ mod tests {
         let [before, after] = ms.map(|ms| measured(ms * 1e6, Unit::Nanoseconds));
         let percent = measured(percent, Unit::Percent);
         FunctionRow {
-            place: Place::Object { name: "libc.so.6".into(), code: ObjectCode::NotCompared },
+            place: Place::Object {
+                name: "libc.so.6".into(),
+                code: ObjectCode::NotCompared,
+                most_in: None,
+            },
             before,
             after,
             share_of_difference: Share { percent, of: Whole::DifferenceInProcessorTime },
@@ -523,6 +480,7 @@ mod tests {
             let counts = |before, after| Counts { before: [before; 2], after: [after; 2], runs: 2 };
             Work {
                 instructions: counts(100, 115),
+                string_bytes: counts(0, 0),
                 system_calls: counts(7, 7),
                 more_instructions: share(more),
                 slower_instructions: share(slower),
@@ -543,6 +501,7 @@ mod tests {
         let counts = |n| Counts { before: [9, 9], after: [n, n], runs: 2 };
         let work = |more, slower| Work {
             instructions: counts(900_000),
+            string_bytes: Counts { before: [0; 2], after: [0; 2], runs: 2 },
             system_calls: counts(9),
             more_instructions: share(more),
             slower_instructions: share(slower),
@@ -550,6 +509,27 @@ mod tests {
         assert!(work(60.0, 5.0).is_the_cause() && work(60.0, 5.0).leaves_less_than(10.0));
         assert!(!work(51.0, 15.0).is_the_cause() && !work(51.0, 15.0).leaves_less_than(10.0));
         assert!(work(5.0, 52.0).is_slower() && !work(5.0, 51.0).is_slower());
+    }
+
+    #[test]
+    fn what_string_instructions_move_is_work() {
+        let counts = |before, after| Counts { before: [before; 2], after: [after; 2], runs: 2 };
+        let work = |instructions: [u64; 2], bytes: [u64; 2]| {
+            let share = row([1.0, 1.0], 50.0).share_of_difference;
+            let work = Work {
+                instructions: counts(instructions[0], instructions[1]),
+                string_bytes: counts(bytes[0], bytes[1]),
+                system_calls: counts(9, 9),
+                more_instructions: share.clone(),
+                slower_instructions: share,
+            };
+            [work.is_the_same(), work.is_in_strings()]
+        };
+        assert_eq!(work([1000, 1000], [320, 32_000]), [false, true]);
+        assert_eq!(work([1000, 2000], [320, 32_000]), [false, false], "instructions are half");
+        assert_eq!(work([100_000, 100_000], [320, 3200]), [true, false], "0.09 % of the work");
+        // A fill that a loop does in the other build: fewer instructions, and as much work.
+        assert_eq!(work([2000, 1000], [0, 32_000]), [true, false]);
     }
 
     #[test]

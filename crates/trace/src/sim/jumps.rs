@@ -43,7 +43,7 @@ pub struct BlockCounts {
 
 impl BlockCounts {
     /// The blocks that ran, with how often.
-    pub fn executed(&self) -> impl Iterator<Item = (&Block, u64)> {
+    fn executed(&self) -> impl Iterator<Item = (&Block, u64)> {
         self.blocks.iter().filter(|(_, runs)| *runs > 0).map(|(block, runs)| (block, *runs))
     }
 

@@ -91,9 +91,12 @@ fn arms(comparison: &Comparison) -> String {
 
 /// Whether the difference is in how much is executed, or in how long it takes.
 fn work(work: &Work) -> String {
-    let counts = counts_words(&work.instructions);
+    let mut counts = counts_words(&work.instructions);
+    if work.string_bytes.shows_events() {
+        counts += &format!("; bytes moved by `rep`: {}", counts_words(&work.string_bytes));
+    }
     let Measurement { value, low, high, .. } = work.slower_instructions.percent;
-    let text = if work.is_the_same() {
+    let text = if work.is_the_same() && work.instructions.is_the_same() {
         format!(
             "both execute the same number of instructions, {counts}; in how long they take: {}",
             work.slower_instructions
@@ -338,7 +341,7 @@ mod tests {
     use stallscope::code::fixture;
     use stallscope::compare::Settings;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
-    use stallscope::explain::{WindowCount, WorkCount, explain, simulate::InventedBench};
+    use stallscope::explain::{ByPlace, WindowCount, WorkCount, explain, simulate::InventedBench};
     use stallscope::machine::{Design, Microarchitecture};
     use stallscope::model::FileOffset;
     use stallscope::sim::core::{Account, Mechanism};
@@ -403,7 +406,8 @@ mod tests {
     fn executed(millions: u64) -> Option<WorkCount> {
         let instructions = millions * 1_000_000;
         let program = vec![(FileOffset(fixture::CODE_START.1.0), instructions)];
-        Some(WorkCount { instructions, system_calls: 31, program, ..WorkCount::default() })
+        let executed = ByPlace { program, ..ByPlace::default() };
+        Some(WorkCount { instructions, system_calls: 31, executed, ..WorkCount::default() })
     }
 
     #[test]
