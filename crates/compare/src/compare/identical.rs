@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::code::fixture::{program, ring_loop, starts};
     use crate::model::FileOffset;
-    use crate::run::child::{Exit, Output, Status};
+    use crate::run::child::{Exit, Status};
     use crate::run::sample::Engine;
 
     type Function<'a> = (&'a str, &'a [u8]);
@@ -225,18 +225,7 @@ mod tests {
             lost: 0,
             unmapped: 0,
             kernel: 0,
-            exit: Exit {
-                wall_ns: 1,
-                user_ns: 1,
-                system_ns: 0,
-                peak_memory_bytes: 0,
-                off_processor: crate::run::child::OffProcessor::default(),
-                page_faults: 0,
-                status: Status::Code(0),
-                stdout: Output::default(),
-                left_behind: Vec::new(),
-                stderr: Output::default(),
-            },
+            exit: Exit::of(Status::Code(0)),
             notes: Vec::new(),
         };
         (Image::parse(Path::new("invented"), program(&code)).unwrap(), run)

@@ -170,18 +170,8 @@ mod tests {
     use crate::run::child::{Output, Status};
 
     fn exit(text: &str) -> Exit {
-        Exit {
-            wall_ns: 1,
-            user_ns: 1,
-            system_ns: 0,
-            peak_memory_bytes: 0,
-            off_processor: crate::run::child::OffProcessor::default(),
-            page_faults: 0,
-            status: Status::Code(0),
-            stdout: Output { tail: text.into(), ..Output::default() },
-            left_behind: Vec::new(),
-            stderr: Output::default(),
-        }
+        let stdout = Output { tail: text.into(), ..Output::default() };
+        Exit { stdout, ..Exit::of(Status::Code(0)) }
     }
 
     #[test]

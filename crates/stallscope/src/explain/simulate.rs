@@ -10,7 +10,7 @@ use crate::compare::simulate::SimulatedMachine;
 use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
 use crate::machine::{CoreShape, Design};
 use crate::model::{FileOffset, Svma};
-use crate::run::child::{Exit, Output, Status};
+use crate::run::child::{Exit, Status};
 use crate::run::sample::{Engine, ObjectSamples, SampleError, SampleRun, SystemCalls};
 use crate::trace::engine::{Change, DenormalSite, EngineError};
 
@@ -154,16 +154,5 @@ impl Bench for InventedBench {
 }
 
 fn exit(user_ns: u64) -> Exit {
-    Exit {
-        wall_ns: user_ns + 5_000_000,
-        user_ns,
-        system_ns: 0,
-        peak_memory_bytes: 1 << 20,
-        off_processor: crate::run::child::OffProcessor::default(),
-        page_faults: 0,
-        status: Status::Code(0),
-        stdout: Output::default(),
-        left_behind: Vec::new(),
-        stderr: Output::default(),
-    }
+    Exit { wall_ns: user_ns + 5_000_000, user_ns, ..Exit::of(Status::Code(0)) }
 }

@@ -116,6 +116,25 @@ pub struct Exit {
     pub left_behind: Vec<String>,
 }
 
+impl Exit {
+    /// That of a child of which nothing else is known.
+    #[must_use]
+    pub fn of(status: Status) -> Self {
+        Self {
+            wall_ns: 0,
+            user_ns: 0,
+            system_ns: 0,
+            peak_memory_bytes: 0,
+            off_processor: OffProcessor::default(),
+            page_faults: 0,
+            status,
+            stdout: Output::default(),
+            stderr: Output::default(),
+            left_behind: Vec::new(),
+        }
+    }
+}
+
 /// A child that was forked and has not been waited for yet. Dropping it kills its process group.
 pub struct Child {
     pid: libc::pid_t,

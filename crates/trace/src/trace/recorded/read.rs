@@ -11,7 +11,7 @@ use super::{
 };
 use crate::foreign::plain_bytes;
 use crate::model::{Avma, FileOffset};
-use crate::run::child::{Exit, Output, Status};
+use crate::run::child::{Exit, Status};
 use crate::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, CodePage, Ended, Mapping, MemoryAccess, Recording,
     SelfCheck, Sink,
@@ -227,19 +227,7 @@ impl<R: BufRead> Reader<R> {
             Ok(_) => return Err(self.damaged("something behind the end")),
             Err(error) => return Err(ReplayError::Unreadable(error)),
         }
-        let none = || Output::default();
-        let exit = Exit {
-            wall_ns: 0,
-            user_ns: 0,
-            system_ns: 0,
-            peak_memory_bytes: 0,
-            off_processor: crate::run::child::OffProcessor::default(),
-            page_faults: 0,
-            status,
-            stdout: none(),
-            left_behind: Vec::new(),
-            stderr: none(),
-        };
+        let exit = Exit::of(status);
         Ok(Recording {
             engine,
             instructions,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{Avma, FileOffset};
-use crate::run::child::{Exit, Output, Status};
+use crate::run::child::{Exit, Status};
 use crate::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, CodePage, Ended, Mapping, MemoryAccess, Recording,
     SelfCheck, Sink,
@@ -44,18 +44,7 @@ fn recording() -> Recording {
         self_check: SelfCheck::Differs("rax differs".into()),
         notes: vec!["a note".into(), String::new()],
         code: vec![CodePage { start: Avma(0x7000), bytes: vec![0xc3, 0] }],
-        exit: Exit {
-            wall_ns: 0,
-            user_ns: 0,
-            system_ns: 0,
-            peak_memory_bytes: 0,
-            off_processor: crate::run::child::OffProcessor::default(),
-            page_faults: 0,
-            status: Status::Signal(11),
-            stdout: Output::default(),
-            left_behind: Vec::new(),
-            stderr: Output::default(),
-        },
+        exit: Exit::of(Status::Signal(11)),
     }
 }
 

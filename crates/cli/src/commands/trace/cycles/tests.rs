@@ -5,7 +5,7 @@ use std::path::Path;
 use stallscope::code::fixture;
 use stallscope::machine::Microarchitecture;
 use stallscope::model::FileOffset;
-use stallscope::run::child::{Exit, OffProcessor, Output, Status};
+use stallscope::run::child::{Exit, Status};
 use stallscope::sim::{Modelled, Models};
 use stallscope::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
@@ -86,18 +86,7 @@ fn recording(program: &Path, instructions: u64) -> Recording {
         self_check: SelfCheck::NotCompared,
         notes: Vec::new(),
         code: Vec::new(),
-        exit: Exit {
-            wall_ns: 0,
-            user_ns: 0,
-            system_ns: 0,
-            peak_memory_bytes: 0,
-            off_processor: OffProcessor::default(),
-            page_faults: 0,
-            status: Status::Code(0),
-            stdout: Output::default(),
-            stderr: Output::default(),
-            left_behind: Vec::new(),
-        },
+        exit: Exit::of(Status::Code(0)),
     }
 }
 
