@@ -110,6 +110,8 @@ pub struct CoreShape {
     pub store_queue: u32,
     /// Loads that start in a cycle.
     pub loads_per_cycle: u32,
+    /// Of these, into vector registers.
+    pub vector_loads_per_cycle: u32,
     /// Stores whose data is taken in a cycle.
     pub stores_per_cycle: u32,
     /// Stores that reach the cache in a cycle.
@@ -330,6 +332,7 @@ impl Design {
             load_queue: 128,
             store_queue: 72,
             loads_per_cycle: 2,
+            vector_loads_per_cycle: 2,
             stores_per_cycle: 2,
             commits_per_cycle: 1,
             load_cycles: 5,
@@ -356,6 +359,7 @@ impl Design {
                     dispatch_width: 6,
                     load_queue: 192,
                     loads_per_cycle: 3,
+                    vector_loads_per_cycle: 3,
                     renames_memory: MemoryRenaming::SameName,
                     mispredict_cycles: 16,
                     page_walkers: 4,
