@@ -144,10 +144,19 @@ fn mechanism(explanation: &Explanation) -> String {
     )
 }
 
-/// More instructions, where they are a good part of the difference beside what a mechanism makes up.
+/// More instructions, where they are a good part of the difference beside what a mechanism makes up: what is told together
+/// is no more than the whole.
 fn beside(explanation: &Explanation, slow: Arm) -> String {
+    let cure = explanation.cure.as_ref().filter(|_| explanation.is_confirmed());
+    let told = match (cure, Together::of(&explanation.ledgers)) {
+        (Some(cure), _) => cure.recovered.percent.value,
+        (None, together) => together.map_or(0.0, |together| together.without),
+    };
     let work = explanation.work.as_ref().filter(|work| !work.is_the_same());
-    let part = work.filter(|work| work.more_instructions.percent.low >= LEAST_NAMED);
+    let part = work.filter(|work| {
+        let more = &work.more_instructions.percent;
+        more.low >= LEAST_NAMED && more.value + told <= 100.0
+    });
     part.map_or(String::new(), |work| {
         format!("; besides, {}, which makes up {}", executes(work, slow), work.more_instructions)
     })
