@@ -11,7 +11,7 @@
 //! what single instructions have is named there.
 //!
 //! Where the instructions of whole runs could not be counted, both builds are taken to execute as many in a
-//! function that both have. The clock contradicts that, too, if it is not so: more instructions at the same
+//! function that both have, or, where the windows hold enough calls of it, to call it as often. The clock contradicts that, too, if it is not so: more instructions at the same
 //! price take longer, and the model would not have predicted it.
 
 use std::collections::BTreeMap;
@@ -221,14 +221,13 @@ pub(super) fn ledgers(
     let places = rows.iter().enumerate().filter(|(_, row)| hold_most(row));
     let mut ledgers: Vec<Ledger> = places.take(MOST_PLACES).filter_map(of_row).collect();
     let [fast_ns, slow_ns] = [slow.other(), slow].map(|arm| all.ns[arm.index()]);
-    let calls_alike = |both: &BothArms| {
-        rows.iter()
-            .filter(|row| hold_most(row))
-            .all(|row| is_alike(per_call(&row.place, both).map(|n| n as f64)))
+    let calls_alike = |shape: &Shape<'_>| {
+        let hot = rows.iter().zip(&shape.sides).filter(|(row, _)| hold_most(row));
+        hot.filter_map(|(_, sides)| sides.as_ref()).all(is_alike)
     };
     if slow_ns >= LEAST_WHOLE * fast_ns
         && ledgers.iter().all(|ledger| ledger.named().is_none())
-        && (counted.is_some() || windows.iter().all(calls_alike))
+        && (counted.is_some() || shapes.iter().all(calls_alike))
     {
         let spent = Spent {
             place: "all of user code",

@@ -211,7 +211,12 @@ impl Explanation {
     /// Whether removing what causes it brought the time back.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
-        self.cure.as_ref().is_some_and(|cure| cure.verdict == CureVerdict::Confirmed)
+        self.confirmed_cure().is_some()
+    }
+
+    /// What brought the time back.
+    fn confirmed_cure(&self) -> Option<&Cure> {
+        self.cure.as_ref().filter(|cure| cure.verdict == CureVerdict::Confirmed)
     }
 }
 

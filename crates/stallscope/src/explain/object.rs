@@ -1,6 +1,6 @@
 //! A file with code that is not the program: is it the same in both arms, and if not, what changed?
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -63,7 +63,7 @@ impl ObjectCode {
 /// The function whose time differs most, in the direction in which that of the whole file does; a sample stands for so
 /// many nanoseconds of a run of each arm.
 pub(super) fn most_in(objects: [Option<&ObjectHeat>; 2], of_a_hit_ns: [f64; 2]) -> Option<String> {
-    let mut longer_ns: HashMap<String, f64> = HashMap::new();
+    let mut longer_ns: BTreeMap<String, f64> = BTreeMap::new();
     let mut all_ns = 0.0;
     for (object, of_a_hit_ns) in objects.into_iter().zip([-of_a_hit_ns[0], of_a_hit_ns[1]]) {
         let Some(object) = object.filter(|object| !object.by_offset.is_empty()) else { continue };

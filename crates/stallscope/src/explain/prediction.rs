@@ -133,9 +133,8 @@ pub(super) fn predict(
     let predicted = part(cycles);
     let agreement = predicted.percent.value / measured.percent.value;
     let [least, most] = if spent.is_counted { AGREEMENT } else { AGREEMENT_UNCOUNTED };
-    let work = sides.each_ref().map(|side| side.instructions);
     // Where calls execute other amounts and nobody counted how many there are, a model that agrees does so by chance.
-    let agrees = (spent.is_counted || is_alike(work)) && (least..=most).contains(&agreement);
+    let agrees = (spent.is_counted || is_alike(sides)) && (least..=most).contains(&agreement);
     let mut lines: Vec<LedgerLine> = Mechanism::ALL
         .into_iter()
         .map(|mechanism| LedgerLine {
@@ -155,7 +154,7 @@ pub(super) fn predict(
         .filter(|line| line.part.percent.value.abs() >= LEAST_SHOWN)
         .collect();
     lines.sort_by(|a, b| b.part.percent.value.total_cmp(&a.part.percent.value));
-    let is_slower = is_slower_work(spent, work);
+    let is_slower = is_slower_work(spent, sides);
     let can_be_named = |line: &LedgerLine| {
         let of_a_run = |what: &dyn Fn(&Account) -> f64| {
             [slow.index(), 1 - slow.index()].map(|arm| sides[arm].of_a_run(what)[0])
@@ -215,21 +214,23 @@ pub(super) fn predict(
 }
 
 /// How many times as many instructions one build executes.
-fn times([before, after]: [f64; 2]) -> f64 {
+fn times(sides: &[Side; 2]) -> f64 {
+    let [before, after] = sides.each_ref().map(|side| side.instructions);
     (after / before).max(before / after)
 }
 
 /// Whether the builds execute not so different numbers of instructions.
-pub(super) fn is_alike(instructions: [f64; 2]) -> bool {
-    times(instructions) <= SAME_WORK[1]
+pub(super) fn is_alike(sides: &[Side; 2]) -> bool {
+    times(sides) <= SAME_WORK[1]
 }
 
 /// Whether what a place takes longer is in how long its instructions take, and not in other ones.
-fn is_slower_work(spent: &Spent<'_>, [before, after]: [f64; 2]) -> bool {
-    let is_same = times([before, after]) <= SAME_WORK[0];
-    let [_, slower] = split(spent.share, spent.ns, [before, after]);
+fn is_slower_work(spent: &Spent<'_>, sides: &[Side; 2]) -> bool {
+    let is_same = times(sides) <= SAME_WORK[0];
+    let executed = sides.each_ref().map(|side| side.instructions);
+    let [_, slower] = split(spent.share, spent.ns, executed);
     let part = slower.percent.value / spent.share.percent.value;
-    is_same || is_alike([before, after]) && part >= LEAST_SLOWER
+    is_same || is_alike(sides) && part >= LEAST_SLOWER
 }
 
 #[cfg(test)]

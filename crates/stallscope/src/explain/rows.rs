@@ -11,11 +11,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::heat::ObjectHeat;
-use super::object::{ObjectCode, most_in};
+use super::object::{self, ObjectCode};
 use super::processor::share;
 use super::{Heat, Share};
 use crate::code::Function;
-use crate::compare::Arm;
+use crate::compare::{Arm, library_name};
 use crate::layout::{Change, FunctionMatch};
 use crate::model::Measurement;
 
@@ -152,12 +152,8 @@ pub(super) fn rows(
     let names: BTreeSet<&String> = heats.iter().flat_map(|h| h.by_object.keys()).collect();
     let objects = names.into_iter().map(|name| {
         let found = heats.each_ref().map(|heat| heat.by_object.get(name));
-        let of_a_hit = [0, 1].map(|arm| user[arm].value / heats[arm].summary.samples.max(1) as f64);
-        let place = Place::Object {
-            name: shown_name(found),
-            code: ObjectCode::of(found),
-            most_in: most_in(found, of_a_hit),
-        };
+        let code = ObjectCode::of(found);
+        let place = Place::Object { name: shown_name(found), code, most_in: None };
         (place, found.map(|object| object.map_or(0, |o| o.hits)))
     });
     let mut rows: Vec<FunctionRow> = functions
@@ -166,6 +162,14 @@ pub(super) fn rows(
         .map(|(place, hits)| row(place, hits, heats, user, difference_ns))
         .filter(|r| r.share_of_difference.percent.value.abs() >= LEAST_SHARE)
         .collect();
+    let of_a_hit_ns = [0, 1].map(|arm| user[arm].value / heats[arm].summary.samples.max(1) as f64);
+    for row in &mut rows {
+        if let Place::Object { name, most_in, .. } = &mut row.place {
+            let name = library_name(Path::new(name));
+            *most_in =
+                object::most_in(heats.each_ref().map(|h| h.by_object.get(&name)), of_a_hit_ns);
+        }
+    }
     // What went the other way is as large a part as its amount: left out, the others exceed 100 %.
     let size = |row: &FunctionRow| row.share_of_difference.percent.value.abs();
     rows.sort_by(|a, b| size(b).total_cmp(&size(a)));

@@ -10,6 +10,7 @@ use crate::code::Image;
 use crate::compare::{Arm, library_name};
 use crate::foreign;
 use crate::model::{FileOffset, Svma};
+use crate::sim::jumps::BlockCounts;
 use crate::trace::engine::{
     AccessKind, Block, BlockId, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
 };
@@ -21,6 +22,17 @@ pub struct ByPlace {
     pub program: Vec<(FileOffset, u64)>,
     /// In other files, by what [`library_name`] calls them.
     pub objects: HashMap<String, u64>,
+}
+
+impl ByPlace {
+    /// Adds `count` at a place of an object, or of the program.
+    fn add(&mut self, object: Option<&String>, at: FileOffset, count: u64) {
+        match object {
+            _ if count == 0 => {}
+            None => self.program.push((at, count)),
+            Some(name) => *self.objects.entry(name.clone()).or_default() += count,
+        }
+    }
 }
 
 /// What one whole run executed in user code.
@@ -41,30 +53,28 @@ pub struct WorkCount {
 /// Counts how often each block of a run is executed, and what its `rep` instructions move.
 #[derive(Default)]
 pub(super) struct RunCounter {
-    /// By number: the block, how often it ran, the bytes.
-    blocks: Vec<(Block, u64, u64)>,
+    blocks: BlockCounts,
+    /// Of blocks that have such instructions.
+    string_bytes: HashMap<BlockId, u64>,
 }
 
 impl Sink for RunCounter {
     fn describe(&mut self, id: BlockId, block: &Block) {
-        let index = id.0 as usize;
-        self.blocks.resize_with(self.blocks.len().max(index + 1), Default::default);
-        self.blocks[index].0.clone_from(block);
+        self.blocks.describe(id, block);
     }
 
     fn restart(&mut self) {
-        self.blocks.clear();
+        *self = Self::default();
     }
 
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
-        let Some((_, runs, string_bytes)) = self.blocks.get_mut(id.0 as usize) else { return };
-        *runs += 1;
+        self.blocks.run(id, accesses);
         for access in accesses {
             // A copy reads as much as it stores.
             let stores =
                 |other: &MemoryAccess| other.insn == access.insn && other.kind == AccessKind::Store;
             if stores(access) || !accesses.iter().any(stores) {
-                *string_bytes += u64::from(access.size_bytes);
+                *self.string_bytes.entry(id).or_default() += u64::from(access.size_bytes);
             }
         }
     }
@@ -114,23 +124,17 @@ pub(super) fn of_run(
     }
     let mut work = WorkCount { instructions: recording.instructions, ..WorkCount::default() };
     let mut files: HashMap<&Path, Option<std::fs::File>> = HashMap::new();
-    for (block, runs, string_bytes) in &counter.blocks {
+    for (id, block, runs) in counter.blocks.executed() {
+        let string_bytes = counter.string_bytes.get(&id).copied().unwrap_or(0);
         work.string_bytes += string_bytes;
         let Some((first, last)) = block.insns.first().zip(block.insns.last()) else { continue };
         let Some((mapping, start)) = Mapping::find(&recording.mappings, first.address) else {
             continue;
         };
         let instructions = runs * block.insns.len() as u64;
-        for (by_place, count) in
-            [(&mut work.executed, instructions), (&mut work.moved, *string_bytes)]
-        {
-            match mapping.path == program {
-                true => by_place.program.push((start, count)),
-                false => {
-                    *by_place.objects.entry(library_name(&mapping.path)).or_default() += count;
-                }
-            }
-        }
+        let object = (mapping.path != program).then(|| library_name(&mapping.path));
+        work.moved.add(object.as_ref(), start, string_bytes);
+        work.executed.add(object.as_ref(), start, instructions);
         if usize::from(last.size_bytes) == SYSCALL.len() {
             let open = || foreign::open(&mapping.path).ok();
             let file = files.entry(&mapping.path).or_insert_with(open).as_ref();
@@ -138,7 +142,7 @@ pub(super) fn of_run(
             let read = file
                 .zip(mapping.offset_of(last.address))
                 .is_some_and(|(file, at)| file.read_exact_at(&mut bytes, at.0).is_ok());
-            work.system_calls += if read && bytes == SYSCALL { *runs } else { 0 };
+            work.system_calls += if read && bytes == SYSCALL { runs } else { 0 };
         }
     }
     Ok(work)
@@ -161,8 +165,10 @@ mod tests {
         counter
             .run(BlockId(1), &[access(0, load, 4096), access(0, store, 4096), access(2, load, 64)]);
         counter.run(BlockId(1), &[]);
-        assert_eq!(counter.blocks[1], (Block::default(), 2, 4160));
+        let counted: Vec<_> = counter.blocks.executed().collect();
+        assert_eq!(counted, [(BlockId(1), &Block::default(), 2)]);
+        assert_eq!(counter.string_bytes, HashMap::from([(BlockId(1), 4160)]));
         counter.restart();
-        assert!(counter.blocks.is_empty());
+        assert!(counter.blocks.executed().next().is_none() && counter.string_bytes.is_empty());
     }
 }

@@ -116,7 +116,7 @@ fn kernel(explanation: &Explanation) -> String {
 }
 
 fn mechanism(explanation: &Explanation) -> String {
-    let Some(cure) = explanation.cure.as_ref().filter(|_| explanation.is_confirmed()) else {
+    let Some(cure) = explanation.confirmed_cure() else {
         return by_model(explanation);
     };
     let (recovered, control) = (&cure.recovered, &cure.control.percent);
@@ -147,10 +147,9 @@ fn mechanism(explanation: &Explanation) -> String {
 /// More instructions, where they are a good part of the difference beside what a mechanism makes up: what is told together
 /// is no more than the whole.
 fn beside(explanation: &Explanation, slow: Arm) -> String {
-    let cure = explanation.cure.as_ref().filter(|_| explanation.is_confirmed());
-    let told = match (cure, Together::of(&explanation.ledgers)) {
-        (Some(cure), _) => cure.recovered.percent.value,
-        (None, together) => together.map_or(0.0, |together| together.without),
+    let told = match explanation.confirmed_cure() {
+        Some(cure) => cure.recovered.percent.value,
+        None => Together::of(&explanation.ledgers).map_or(0.0, |together| together.without),
     };
     let work = explanation.work.as_ref().filter(|work| !work.is_the_same());
     let part = work.filter(|work| {

@@ -131,7 +131,7 @@ impl Counts {
     /// Whether the arms have as many.
     #[must_use]
     pub fn is_the_same(&self) -> bool {
-        (self.ratio() - 1.0).abs() < LEAST_CHANGE || !self.is_apart()
+        are_as_many(self.typical()) || !self.is_apart()
     }
 
     /// Whether the arms differ by enough events to be worth a word.
@@ -164,16 +164,14 @@ impl Work {
     /// Whether both execute the same number of instructions and move as much by `rep`.
     #[must_use]
     pub fn is_the_same(&self) -> bool {
-        let [before, after] = [0, 1]
-            .map(|arm| steps(self.instructions.typical()[arm], self.string_bytes.typical()[arm]));
         let is_apart = self.instructions.is_apart() || self.string_bytes.is_apart();
-        (after / before.max(1.0) - 1.0).abs() < LEAST_CHANGE || !is_apart
+        are_as_many(steps(self.instructions.typical(), self.string_bytes.typical())) || !is_apart
     }
 
     /// Whether what `rep` instructions move is most of what one build executes more.
     #[must_use]
     pub fn is_in_strings(&self) -> bool {
-        let moved = steps(0.0, self.string_bytes.change());
+        let moved = self.string_bytes.change() / STEP_BYTES;
         let all = self.instructions.change() + moved;
         !self.is_the_same() && moved / all > 0.5
     }
@@ -265,7 +263,7 @@ pub(super) fn count(
         split(
             &row.share_of_difference,
             [row.before.value, row.after.value],
-            [0, 1].map(|arm| steps(instructions[arm] as f64, string_bytes[arm] as f64)),
+            steps(instructions.map(|n| n as f64), string_bytes.map(|n| n as f64)),
         )
     });
     let counts = |what: fn(&WorkCount) -> u64| {
@@ -281,8 +279,7 @@ pub(super) fn count(
     ) else {
         return Ok(Err("no place holds a part of the difference".into()));
     };
-    let (executed, moved) = (instructions.typical(), string_bytes.typical());
-    let of_all = all.split([0, 1].map(|arm| steps(executed[arm], moved[arm])));
+    let of_all = all.split(steps(instructions.typical(), string_bytes.typical()));
     let [more, slower] = by_place;
     let mut work = Work {
         instructions,
@@ -345,9 +342,14 @@ pub(super) fn split(whole: &Share, [fast, slow]: [f64; 2], [a, b]: [f64; 2]) -> 
     })
 }
 
-/// What is executed, as instructions: a `rep` moves as much as so many of them.
-fn steps(instructions: f64, string_bytes: f64) -> f64 {
-    instructions + string_bytes / STEP_BYTES
+/// What each arm executes, as instructions: a `rep` moves as much as so many of them.
+fn steps(instructions: [f64; 2], string_bytes: [f64; 2]) -> [f64; 2] {
+    [0, 1].map(|arm| instructions[arm] + string_bytes[arm] / STEP_BYTES)
+}
+
+/// Whether the arms have the same number, as far as that is worth a word.
+fn are_as_many([before, after]: [f64; 2]) -> bool {
+    (after / before.max(1.0) - 1.0).abs() < LEAST_CHANGE
 }
 
 /// The time of one instruction, over what both arms execute: a build that hardly executes any has no say in it.

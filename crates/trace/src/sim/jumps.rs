@@ -43,8 +43,10 @@ pub struct BlockCounts {
 
 impl BlockCounts {
     /// The blocks that ran, with how often.
-    fn executed(&self) -> impl Iterator<Item = (&Block, u64)> {
-        self.blocks.iter().filter(|(_, runs)| *runs > 0).map(|(block, runs)| (block, *runs))
+    pub fn executed(&self) -> impl Iterator<Item = (BlockId, &Block, u64)> {
+        let numbered = (0..).map(BlockId).zip(&self.blocks);
+        let ran = numbered.filter(|(_, (_, runs))| *runs > 0);
+        ran.map(|(id, (block, runs))| (id, block, *runs))
     }
 
     /// The jumps in what was executed, with what `fusion` joins; `code` gives the bytes of an
@@ -52,7 +54,7 @@ impl BlockCounts {
     #[must_use]
     pub fn jumps(&self, fusion: Fusion, mut code: impl FnMut(Avma, u8) -> Vec<u8>) -> JumpReport {
         let mut report = JumpReport::default();
-        for (block, runs) in self.executed() {
+        for (_, block, runs) in self.executed() {
             let adjoin = |a: &BlockInsn, b: &BlockInsn| {
                 a.address.offset(i64::from(a.size_bytes)) == b.address
             };

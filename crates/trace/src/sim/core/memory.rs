@@ -25,7 +25,6 @@ const STREAMS: usize = 32;
 const AHEAD_LINES: u64 = 12;
 /// Lines that are remembered as fetched ahead.
 const MOST_AHEAD: usize = 1024;
-
 /// An access starts at most so many cycles before one that was told earlier.
 const MOST_LATE_CYCLES: u64 = 4096;
 

@@ -297,16 +297,13 @@ impl<'a> Core<'a> {
         let loads = self.state.loads.len() as u64;
         let oldest = self.state.loads[(self.state.loaded % loads) as usize];
         let ready = ready.max(oldest).max(self.state.barrier);
-        let of_a_cycle = match op.uses_vector {
-            true => self.shape.vector_loads_per_cycle,
-            false => self.shape.loads_per_cycle,
+        let (of_a_cycle, latency) = match op.uses_vector {
+            true => (self.shape.vector_loads_per_cycle, self.shape.vector_load_cycles),
+            false => (self.shape.loads_per_cycle, self.shape.load_cycles),
         };
         let ports = ports(&LOAD_PORTS, of_a_cycle);
         let start = self.take(ports, ready);
-        let latency = self.latency(match op.uses_vector {
-            true => self.shape.vector_load_cycles,
-            false => self.shape.load_cycles,
-        });
+        let latency = self.latency(latency);
         let mut done = self.fetch(number, access, start) + latency;
         if self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses) {
             self.event(number, Mechanism::SplitAccesses);
