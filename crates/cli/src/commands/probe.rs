@@ -1,6 +1,7 @@
 //! `stallscope probe`: asks this processor what it charges.
 
 mod clock;
+mod core;
 mod diff;
 mod forwarding;
 mod front_end;
@@ -153,6 +154,7 @@ fn screen(report: &ProbeReport) -> String {
     match report {
         ProbeReport::Clock(report) => clock::screen(report),
         ProbeReport::CodeAlignment(report) => front_end::alignment(report),
+        ProbeReport::Core(report) => core::screen(report),
         ProbeReport::DataCaches(report) => memory::data_caches(report),
         ProbeReport::IcacheSets(report) => front_end::sets(report),
         ProbeReport::IcacheSync(report) => memory::sync(report),

@@ -7,14 +7,14 @@
 //! "The microarchitecture of Intel, AMD and VIA CPUs"; the makers' optimization manuals.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::design::{Design, PriceRange};
 use super::front_end::Sourced;
 use super::known::Microarchitecture as M;
 
 /// What an operation needs to be executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OpClass {
     /// Nothing: it is done while renaming (no-ops, moves between registers, zeroing) or it only loads
@@ -54,8 +54,10 @@ pub enum OpClass {
     FloatRoot32,
     /// The same, double precision.
     FloatRoot64,
-    /// Conversion between integers and floating point.
+    /// Conversion between number formats, inside vector registers.
     Convert,
+    /// Conversion between a number in a general and one in a vector register.
+    ConvertAcross,
     /// A move between general and vector registers.
     Cross,
     /// An atomic operation or a fence: later loads wait for it.
@@ -145,7 +147,7 @@ pub struct CoreShape {
     /// What a load pays for a translation out of the second TLB and by a page walk.
     pub tlb_cycles: [u32; 2],
     /// By [`OpClass`].
-    execution: [Execution; OpClass::COUNT],
+    pub(super) execution: [Execution; OpClass::COUNT],
 }
 
 impl CoreShape {
@@ -153,6 +155,10 @@ impl CoreShape {
     #[must_use]
     pub fn execution(&self, class: OpClass) -> Execution {
         self.execution[class as usize]
+    }
+
+    pub(super) fn row_mut(&mut self, class: OpClass) -> &mut Execution {
+        &mut self.execution[class as usize]
     }
 }
 
@@ -192,6 +198,7 @@ const SKYLAKE: [Execution; OpClass::COUNT] = {
         row(12, 3, P0, 1),
         row(16, 6, P0, 1),
         row(5, 1, P0 | P1, 1),
+        row(6, 1, P0 | P1, 2),
         row(2, 1, P0 | P5, 1),
         row(18, 18, P0, 8),
         row(40, 40, P0, 20),
@@ -258,8 +265,9 @@ const ZEN_3: [Execution; OpClass::COUNT] = {
         row(13, 5, FP1, 1),
         row(14, 5, FP1, 1),
         row(20, 9, FP1, 1),
-        row(4, 1, FP2 | FP3, 1),
-        row(3, 1, FP1 | FP2, 1),
+        row(3, 1, FP2 | FP3, 1),
+        row(6, 1, FP2, 2),
+        row(4, 1, FP1, 1),
         row(9, 9, ALU1, 4),
         row(40, 40, ALU1, 20),
     ]
@@ -320,6 +328,9 @@ impl Design {
         }
         if let Some(pages) = self.data_tlb_pages {
             shape.tlb_pages = shape.tlb_pages.map(|tabled| tabled.min(pages));
+        }
+        if let Some(measured) = &self.measured_core {
+            measured.put_into(&mut shape);
         }
         Sourced::tabled(known.then_some(shape.clone()), shape)
     }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Machine;
 use super::geometry::CacheGeometry;
 use super::known::Microarchitecture;
+use super::measured_core::MeasuredCore;
 use super::pairs::PairPrice;
 use super::prices::{LoopWindow, StringCosts, assumed, documented};
 use crate::foreign;
@@ -210,6 +211,9 @@ pub struct Design {
     /// Pages that the data TLBs hold at the most, where a probe found that to be less than the table says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_tlb_pages: Option<u32>,
+    /// Latencies, units and widths; absent where nobody measured them here. Ask [`Design::core`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_core: Option<MeasuredCore>,
     /// Whether the erratum on jumps at 32-byte boundaries applies, by family, model and stepping;
     /// absent for a design from the table. Ask [`Design::jump_erratum`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -358,6 +362,7 @@ impl Design {
             data_miss_cycles: None,
             page_walk_cycles: None,
             data_tlb_pages: None,
+            measured_core: None,
             jump_erratum: None,
             loop_window: None,
             forwarding_rule,
@@ -391,6 +396,7 @@ impl Design {
             price.iter_mut().for_each(|p| quote(&mut p.origin));
         }
         self.data_miss_cycles.iter_mut().flatten().for_each(|p| quote(&mut p.origin));
+        self.measured_core.iter_mut().for_each(|core| quote(&mut core.origin));
         self.loop_window.iter_mut().for_each(|w| quote(&mut w.origin));
         for costs in [&mut self.rep_moves, &mut self.rep_stores] {
             costs.iter_mut().for_each(|c| quote(&mut c.origin));

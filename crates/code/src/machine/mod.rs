@@ -19,6 +19,7 @@ mod geometry;
 #[cfg(any(test, feature = "test-doubles"))]
 pub mod invented;
 pub mod known;
+mod measured_core;
 mod pairs;
 mod prices;
 mod threads;
@@ -38,6 +39,7 @@ pub use front_end::{DecodedCache, JUMP_BOUNDARY_BYTES, Sourced};
 pub use fusion::Fusion;
 pub use geometry::{CacheGeometry, GeometryError};
 pub use known::{Microarchitecture, UnknownDesign};
+pub use measured_core::{CoreCost, CoreCycles, MeasuredCore};
 pub use pairs::{PairKind, PairPrice, RegisterFile};
 pub use prices::{LoopWindow, StringCosts, StringPoint};
 pub use threads::start_threads;

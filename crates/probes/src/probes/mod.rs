@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod code_alignment;
+pub mod core;
 pub mod data_caches;
 mod emit;
 #[cfg(test)]
@@ -174,6 +175,7 @@ macro_rules! registry {
 registry! {
     clock => Clock(ClockReport);
     code_alignment => CodeAlignment(AlignmentReport);
+    core => Core(CoreReport);
     data_caches => DataCaches(DataCacheReport);
     icache_sets => IcacheSets(IcacheReport);
     icache_sync => IcacheSync(SyncReport);

@@ -357,7 +357,13 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
         Cvtsi2ss | Cvtsi2sd | Cvttss2si | Cvttsd2si | Cvtss2sd | Cvtsd2ss | Cvtdq2ps | Cvtdq2pd
         | Cvttps2dq | Vcvtsi2ss | Vcvtsi2sd | Vcvttss2si | Vcvttsd2si | Vcvtss2sd | Vcvtsd2ss
         | Vcvtdq2ps | Vcvtdq2pd | Vcvttps2dq | Cvtsd2si | Cvtss2si | Roundsd | Roundss
-        | Vroundsd => C::Convert,
+        | Vroundsd => {
+            if crosses {
+                C::ConvertAcross
+            } else {
+                C::Convert
+            }
+        }
         Pmulld | Vpmulld | Pmullw | Vpmullw | Pmaddwd | Vpmaddwd | Pmuludq | Vpmuludq | Pmulhw
         | Pmulhuw | Pmaddubsw | Vpmaddubsw | Psadbw | Vpsadbw | Pclmulqdq | Vpclmulqdq | Aesenc
         | Aesdec | Vaesenc => C::VectorMultiply,

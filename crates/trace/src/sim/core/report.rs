@@ -223,11 +223,12 @@ fn hottest(insns: &[(Avma, Account)]) -> Vec<InsnCycles> {
 fn inputs(design: &Design) -> Vec<ModelInput> {
     let core = design.core().origin;
     let origin = |price: Option<&PriceOrigin>| price.unwrap_or(&core).clone();
+    let measured = design.measured_core.as_ref().map(|core| &core.origin);
     let forwarded = design.store_forward_cycles.as_ref().map(|price| &price.origin);
     let missed = design.data_miss_cycles.as_ref().map(|levels| &levels[0].origin);
     let walked = design.page_walk_cycles.as_ref().map(|price| &price.origin);
     let all = [
-        ("widths, units and latencies", origin(None)),
+        ("widths, units and latencies", origin(measured)),
         ("instructions in flight", design.reorder_window().origin),
         ("stores in flight", design.store_queue().origin),
         ("data cache misses", origin(missed)),

@@ -1,0 +1,76 @@
+//! The screen of the probe `core`.
+
+use stallscope::machine::{CoreCost, OpClass};
+use stallscope::probes::CoreReport;
+use stallscope::probes::core::{CLASSES, CoreRow};
+
+use super::page::Page;
+
+/// The page of `core`: latencies and intervals by class, then what is no operation.
+pub fn screen(report: &CoreReport) -> String {
+    let mut page = Page::default();
+    page.head(&report.protocol);
+    page.blank();
+    page.text += &format!(
+        "{:<26}{:>27}{:>27}\n",
+        "core cycles (by the table)", "from operand to result", "from one to the next"
+    );
+    let find = |cost: CoreCost| report.rows.iter().find(|row| row.cost == cost);
+    for class in CLASSES {
+        let [latency, interval] = [CoreCost::Latency(class), CoreCost::Interval(class)].map(find);
+        page.text +=
+            &format!("{:<26}{:>27}{:>27}\n", class_words(class), cell(latency), cell(interval));
+    }
+    page.blank();
+    let others = [
+        ("one operation to the next, while renaming", CoreCost::Dispatch),
+        ("one load to the next", CoreCost::Load),
+        ("one vector load to the next", CoreCost::VectorLoad),
+        ("one store to the next, different lines", CoreCost::Commit),
+        ("load, from address to value", CoreCost::LoadLatency),
+        ("mispredicted branch, resolved to dispatched", CoreCost::Misprediction),
+    ];
+    for (words, cost) in others {
+        page.text += &format!("{words:<53}{:>27}\n", cell(find(cost)));
+    }
+    page.blank();
+    page.trust(&report.protocol);
+    page.text
+}
+
+fn cell(row: Option<&CoreRow>) -> String {
+    let Some(row) = row else { return "-".to_owned() };
+    let tabled = (row.tabled_cycles * 100.0).round() / 100.0;
+    match &row.cycles {
+        Some(m) => format!("{:.2} [{:.2}, {:.2}] ({tabled})", m.value, m.low, m.high),
+        None => format!("too few clean samples ({tabled})"),
+    }
+}
+
+fn class_words(class: OpClass) -> &'static str {
+    match class {
+        OpClass::Renamed => "no-op or move",
+        OpClass::Integer => "addition",
+        OpClass::Shift => "shift by a constant",
+        OpClass::ShiftByCount => "shift by a register",
+        OpClass::SlowAddress => "address of three parts",
+        OpClass::Multiply => "multiplication",
+        OpClass::Divide32 => "division, 32 bits",
+        OpClass::Divide64 => "division, 64 bits",
+        OpClass::Branch => "branch",
+        OpClass::Vector => "vector of integers",
+        OpClass::Shuffle => "shuffle",
+        OpClass::VectorMultiply => "vector multiplication",
+        OpClass::FloatAdd => "floating addition",
+        OpClass::FloatMultiply => "floating multiplication",
+        OpClass::FloatDivide32 => "floating division, single",
+        OpClass::FloatDivide64 => "floating division, double",
+        OpClass::FloatRoot32 => "square root, single",
+        OpClass::FloatRoot64 => "square root, double",
+        OpClass::Convert => "conversion of format",
+        OpClass::ConvertAcross => "conversion across files",
+        OpClass::Cross => "move between files",
+        OpClass::Fence => "atomic operation",
+        OpClass::Microcode => "microcode",
+    }
+}

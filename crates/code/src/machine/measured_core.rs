@@ -1,0 +1,192 @@
+//! What a probe measured of a core, and how it goes before the table's row.
+//!
+//! Latencies stand as they are. Of the interval between two operations the model needs units: as many as the interval
+//! has room for in a cycle, or one that is taken for several cycles.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::core::{CoreShape, Execution, OpClass};
+use super::design::PriceOrigin;
+use crate::model::Measurement;
+
+/// Something that a core takes cycles for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CoreCost {
+    /// From operand to result of an operation.
+    Latency(OpClass),
+    /// From the start of one operation to that of the next, where they wait for nothing.
+    Interval(OpClass),
+    /// The same of what is done while renaming: a slot of the dispatcher.
+    Dispatch,
+    /// The same of loads into general registers.
+    Load,
+    /// The same of loads into vector registers.
+    VectorLoad,
+    /// The same of stores to different lines.
+    Commit,
+    /// From address to value, out of the first data cache.
+    LoadLatency,
+    /// From the resolution of a mispredicted branch to the dispatch of what is right.
+    Misprediction,
+}
+
+/// What one of these takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CoreCycles {
+    /// What it is.
+    pub cost: CoreCost,
+    /// Core cycles, with their interval and count.
+    pub cycles: Measurement,
+}
+
+/// What a probe measured of a core.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasuredCore {
+    /// All that had clean samples enough.
+    pub costs: Vec<CoreCycles>,
+    /// Source of these figures.
+    pub origin: PriceOrigin,
+}
+
+/// No core takes so many cycles for an operation, or does more of them in a cycle.
+const MOST_CYCLES: f64 = 250.0;
+const MOST_PER_CYCLE: f64 = 16.0;
+/// An interval below is that of several units, above of one that is taken for longer.
+const ONE_UNIT_CYCLES: f64 = 0.75;
+
+impl MeasuredCore {
+    /// Puts what was measured into a row of the table.
+    pub(super) fn put_into(&self, shape: &mut CoreShape) {
+        // Units that operations of some kind use; classes that have more than the row knows use others of these.
+        let all = shape.execution.iter().fold(0, |all, row| all | row.ports);
+        for CoreCycles { cost, cycles } in &self.costs {
+            let whole = whole_cycles(cycles.value);
+            let per_cycle = per_cycle(cycles.value);
+            match cost {
+                CoreCost::Latency(class) => shape.row_mut(*class).latency_cycles = whole,
+                CoreCost::Interval(class) => {
+                    let row = shape.row_mut(*class);
+                    *row = with_interval(*row, cycles.value, all);
+                }
+                CoreCost::Dispatch => shape.dispatch_width = per_cycle,
+                CoreCost::Load => shape.loads_per_cycle = per_cycle,
+                CoreCost::VectorLoad => shape.vector_loads_per_cycle = per_cycle,
+                CoreCost::Commit => shape.commits_per_cycle = per_cycle,
+                CoreCost::LoadLatency => shape.load_cycles = whole,
+                CoreCost::Misprediction => shape.mispredict_cycles = whole,
+            }
+        }
+    }
+}
+
+impl CoreShape {
+    /// What the model takes for one of these, in core cycles.
+    #[must_use]
+    pub fn cycles_of(&self, cost: CoreCost) -> f64 {
+        let row = |class| self.execution(class);
+        match cost {
+            CoreCost::Latency(class) => f64::from(row(class).latency_cycles),
+            CoreCost::Interval(class) => {
+                let Execution { busy_cycles, ports, .. } = row(class);
+                let of_units = f64::from(busy_cycles) / f64::from(ports.count_ones().max(1));
+                of_units.max(1.0 / f64::from(self.dispatch_width))
+            }
+            CoreCost::Dispatch => 1.0 / f64::from(self.dispatch_width),
+            CoreCost::Load => 1.0 / f64::from(self.loads_per_cycle),
+            CoreCost::VectorLoad => 1.0 / f64::from(self.vector_loads_per_cycle),
+            CoreCost::Commit => 1.0 / f64::from(self.commits_per_cycle),
+            CoreCost::LoadLatency => f64::from(self.load_cycles),
+            CoreCost::Misprediction => f64::from(self.mispredict_cycles),
+        }
+    }
+}
+
+/// A profile may hold anything; what is not a number becomes 0 on its way to a whole one.
+fn whole_cycles(cycles: f64) -> u8 {
+    (cycles.round().clamp(1.0, MOST_CYCLES) as u8).max(1)
+}
+
+fn per_cycle(interval_cycles: f64) -> u32 {
+    ((1.0 / interval_cycles).round().clamp(1.0, MOST_PER_CYCLE) as u32).max(1)
+}
+
+/// A row whose operations start this many cycles behind one another.
+fn with_interval(row: Execution, cycles: f64, all_ports: u16) -> Execution {
+    if cycles >= ONE_UNIT_CYCLES {
+        let ports = lowest(row.ports, 1);
+        return Execution { busy_cycles: whole_cycles(cycles), ports, ..row };
+    }
+    let units = per_cycle(cycles);
+    let missing = units.saturating_sub(row.ports.count_ones());
+    let ports = lowest(row.ports, units) | lowest(all_ports & !row.ports, missing);
+    Execution { busy_cycles: 1, ports, ..row }
+}
+
+/// The lowest of a set of ports, so many of them.
+fn lowest(ports: u16, count: u32) -> u16 {
+    (0..16).map(|bit| ports & (1 << bit)).filter(|bit| *bit != 0).take(count as usize).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Design, Microarchitecture};
+    use super::*;
+    use crate::model::Unit;
+
+    fn measured(cost: CoreCost, value: f64) -> CoreCycles {
+        let how = String::new();
+        let unit = Unit::Cycles;
+        let cycles = Measurement { value, unit, low: value, high: value, n: 32, how };
+        CoreCycles { cost, cycles }
+    }
+
+    fn core(costs: Vec<CoreCycles>) -> CoreShape {
+        let mut design = Design::of(Microarchitecture::Zen4);
+        let origin = PriceOrigin::Probed { probe: "core".into() };
+        design.measured_core = Some(MeasuredCore { costs, origin });
+        design.core().value
+    }
+
+    #[test]
+    fn what_was_measured_goes_before_the_table() {
+        let tabled = core(Vec::new());
+        assert_eq!(tabled, Design::of(Microarchitecture::Zen4).core().value);
+        let shape = core(vec![
+            measured(CoreCost::Latency(OpClass::FloatAdd), 3.98),
+            measured(CoreCost::Interval(OpClass::FloatDivide64), 6.6),
+            measured(CoreCost::Interval(OpClass::Multiply), 0.34),
+            measured(CoreCost::Interval(OpClass::Vector), 0.5),
+            measured(CoreCost::Dispatch, 0.126),
+            measured(CoreCost::Misprediction, 18.7),
+        ]);
+        assert_eq!(shape.execution(OpClass::FloatAdd).latency_cycles, 4);
+        let divide = shape.execution(OpClass::FloatDivide64);
+        assert_eq!((divide.busy_cycles, divide.ports.count_ones()), (7, 1));
+        let multiply = shape.execution(OpClass::Multiply);
+        assert_eq!((multiply.busy_cycles, multiply.ports.count_ones()), (1, 3));
+        let before = tabled.execution(OpClass::Multiply).ports;
+        assert_eq!(multiply.ports & before, before, "the table's unit stays");
+        let vector = shape.execution(OpClass::Vector).ports;
+        assert_eq!(
+            (vector.count_ones(), vector & !tabled.execution(OpClass::Vector).ports),
+            (2, 0)
+        );
+        assert_eq!((shape.dispatch_width, shape.mispredict_cycles), (8, 19));
+    }
+
+    #[test]
+    fn absurd_figures_of_a_profile_stay_inside_what_a_core_can_do() {
+        for value in [0.0, -3.0, 1e300, f64::NAN, f64::INFINITY] {
+            let costs = [CoreCost::Dispatch, CoreCost::Load, CoreCost::LoadLatency];
+            let classes =
+                [CoreCost::Latency(OpClass::Integer), CoreCost::Interval(OpClass::Integer)];
+            let costs = costs.into_iter().chain(classes).map(|cost| measured(cost, value));
+            let shape = core(costs.collect());
+            assert!((1..=16).contains(&shape.dispatch_width), "{value}: {shape:?}");
+            let integer = shape.execution(OpClass::Integer);
+            assert!(integer.busy_cycles >= 1 && integer.ports != 0, "{value}: {integer:?}");
+        }
+    }
+}

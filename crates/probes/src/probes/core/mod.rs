@@ -1,0 +1,118 @@
+//! The probe `core`: what one operation takes, and how many a cycle.
+//!
+//! *Effect.* A chain of operations takes the latency of each; operations that wait for nothing take what their units need
+//! from one to the next, or what the core can dispatch. A branch that was predicted wrong holds everything behind it.
+//! *Sign.* Core cycles of one repetition. *Contrast.* The same operation in a chain and without one; the same random
+//! numbers with a jump that goes by them and with one that never goes. *Positive control.* A multiplication takes
+//! longer than an addition. *Negative control.* An addition takes a cycle: what the clock itself is made of.
+//!
+//! Divisions are asked with quotients of about half of their bits. A conversion and a move between the register files are
+//! asked there and back, half for each way.
+//!
+//! *Literature.* A. Abel and J. Reineke, "uops.info" (2019); A. Fog, "Instruction tables".
+
+#[cfg(target_arch = "x86_64")]
+mod kernel;
+mod report;
+
+pub use report::{CoreReport, CoreRow};
+
+#[cfg(not(target_arch = "x86_64"))]
+use super::elsewhere as run;
+use super::{Bench, Probe, ProbeError, ProbeReport};
+use crate::machine::{CoreCost, OpClass};
+
+/// Its id, and the origin of its prices.
+pub const ID: &str = "core";
+
+/// Classes of operations that are asked. Not the others: no-ops take nothing, branches share what they need with the rest,
+/// and what an atomic operation or microcode takes depends on what is around it.
+pub const CLASSES: [OpClass; 19] = [
+    OpClass::Integer,
+    OpClass::Shift,
+    OpClass::ShiftByCount,
+    OpClass::SlowAddress,
+    OpClass::Multiply,
+    OpClass::Divide32,
+    OpClass::Divide64,
+    OpClass::Vector,
+    OpClass::Shuffle,
+    OpClass::VectorMultiply,
+    OpClass::FloatAdd,
+    OpClass::FloatMultiply,
+    OpClass::FloatDivide32,
+    OpClass::FloatDivide64,
+    OpClass::FloatRoot32,
+    OpClass::FloatRoot64,
+    OpClass::Convert,
+    OpClass::ConvertAcross,
+    OpClass::Cross,
+];
+
+/// One question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// What is asked.
+    pub cost: CoreCost,
+    /// Whether the branch always goes the same way.
+    pub is_plain: bool,
+}
+
+/// Every case, the plain one last.
+#[must_use]
+pub fn all_cases() -> Vec<Case> {
+    let of = |cost| Case { cost, is_plain: false };
+    let others = [
+        CoreCost::Dispatch,
+        CoreCost::Load,
+        CoreCost::VectorLoad,
+        CoreCost::LoadLatency,
+        CoreCost::Commit,
+        CoreCost::Misprediction,
+    ];
+    let latencies = CLASSES.into_iter().map(CoreCost::Latency);
+    let intervals = CLASSES.into_iter().map(CoreCost::Interval);
+    let mut cases: Vec<Case> = latencies.chain(intervals).chain(others).map(of).collect();
+    cases.push(Case { cost: CoreCost::Misprediction, is_plain: true });
+    cases
+}
+
+/// The probe.
+pub const PROBE: Probe = Probe {
+    id: ID,
+    title: "what operations take, and how many a cycle",
+    prices: true,
+    run,
+    wide: None,
+};
+
+#[cfg(target_arch = "x86_64")]
+fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
+    use super::protocol::{PinnedCore, Protocol};
+    use super::rig::{KernelRig, Shape};
+    use super::sampling::{GaveUp, Plan, Sampler};
+    let core = PinnedCore::take(bench)?;
+    let mut protocol = Protocol::new(core.machine, core.cpu);
+    let cases = all_cases();
+    let shape = Shape {
+        placements: &[0, 16, 32, 48],
+        per_pass: kernel::PER_PASS,
+        buffer_bytes: kernel::BUFFER_BYTES,
+        code_bytes: cases.len() * 4 * kernel::MOST_CODE_BYTES,
+    };
+    let repetitions = vec![2048; cases.len()];
+    // SAFETY: the kernels touch BUFFER_BYTES of memory and registers that they may change (a test decodes each), and use
+    // instructions of the base set alone.
+    let mut rig = unsafe {
+        KernelRig::new(core.clock, shape, repetitions, |case, _, a| {
+            kernel::assemble(cases[case], a)
+        })?
+    };
+    let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
+    let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
+    sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
+    protocol.raw = bench.raw.then(|| sampler.raw());
+    let mut report = CoreReport::new(&sampler.sampled(), protocol);
+    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    Ok(ProbeReport::Core(Box::new(report)))
+}
