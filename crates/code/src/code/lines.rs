@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::debug::Debug;
 use super::image::Image;
 use super::insn::RawAddress;
+use super::producer::Producer;
 use super::symbolic::SymbolicAddress;
 use crate::foreign::{SourceRoots, plain};
 use crate::model::{SourceLine, Svma};
@@ -47,6 +48,13 @@ impl<'a> DebugInfo<'a> {
     #[must_use]
     pub fn refused(&self) -> Vec<String> {
         self.debug.get().map(Debug::refused).unwrap_or_default()
+    }
+
+    /// What compiled the function at `function`, where that is told.
+    #[must_use]
+    pub fn producer(&self, function: Svma) -> Option<Producer> {
+        let text = self.debug().book(function)?.variables.producer(function)?;
+        Some(Producer::of(&text))
     }
 
     /// The frames at an address, innermost first; empty when nothing is known.

@@ -71,6 +71,13 @@ impl Variables {
         None
     }
 
+    /// What says of itself to have compiled the unit around `function`.
+    pub fn producer(&self, function: Svma) -> Option<String> {
+        let unit = self.unit_of(function)?;
+        let root = unit.entry(unit.header.root_offset()).ok()?;
+        self.string(&unit, &root, gimli::DW_AT_producer)
+    }
+
     fn unit_of(&self, function: Svma) -> Option<Unit> {
         let ranges = self.ranges.get_or_init(|| self.all_ranges());
         let holds = |(begin, end, _): &&(u64, u64, usize)| (*begin..*end).contains(&function.0);

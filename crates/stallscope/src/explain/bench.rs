@@ -10,8 +10,9 @@ use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
     library_name,
 };
-use crate::machine::{CoreShape, Design};
+use crate::machine::{CoreShape, Design, PriceOrigin};
 use crate::model::{FileOffset, Svma};
+use crate::probes::{self, ProbeError, ProbeReport, core, data_caches, store_forwarding};
 use crate::run::child::{Exit, Limits};
 use crate::run::sample::{
     SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
@@ -28,13 +29,11 @@ const WINDOW_INSTRUCTIONS: u64 = 2_000_000;
 const WINDOW_BUDGET: Duration = Duration::from_secs(10);
 
 /// How long a whole run may take while it is followed.
-const WHOLE_RUN_BUDGET: Duration = Duration::from_secs(20);
+const WHOLE_RUN_BUDGET: Duration = Duration::from_secs(15);
 /// How long a run may take that is stopped at every system call.
 const CALLS_BUDGET: Duration = Duration::from_secs(10);
 /// By how much the stack is moved from round to round.
 const STACK_STEP_BYTES: usize = 208;
-/// More instructions than any run within that time has.
-const WHOLE_RUN_INSTRUCTIONS: u64 = 1 << 50;
 
 /// Something that can run the two programs.
 pub trait Bench {
@@ -98,6 +97,16 @@ pub trait Bench {
     /// Whatever hinders that.
     fn denormals(&mut self, arm: Arm, after: Duration) -> Result<Vec<DenormalSite>, EngineError>;
 
+    /// Measures of this machine what the model needs and `design` does not hold, and puts it there; what was asked and what
+    /// came of it, a sentence each. Nothing where the design is not that of this machine.
+    ///
+    /// # Errors
+    /// [`ProbeError::Interrupted`]; what cannot be measured is a sentence.
+    fn measure(&mut self, design: &mut Design) -> Result<Vec<String>, ProbeError> {
+        let _ = design;
+        Ok(Vec::new())
+    }
+
     /// Whether everything that was run is still what it was at the beginning.
     ///
     /// # Errors
@@ -107,12 +116,24 @@ pub trait Bench {
     }
 }
 
+fn verdict(report: &ProbeReport) -> Option<&str> {
+    let protocol = match report {
+        ProbeReport::Core(report) => &report.protocol,
+        ProbeReport::DataCaches(report) => &report.protocol,
+        ProbeReport::StoreForwarding(report) => &report.protocol,
+        _ => return None,
+    };
+    Some(&protocol.verdict)
+}
+
 /// The real thing.
 pub struct ProcessBench<'a> {
     runner: ProcessRunner<'a>,
     settings: Settings,
     sampling: SampleSettings,
     changes_runs: bool,
+    interrupt: &'a AtomicBool,
+    measures: bool,
 }
 
 impl<'a> ProcessBench<'a> {
@@ -127,7 +148,14 @@ impl<'a> ProcessBench<'a> {
         interrupt: &'a AtomicBool,
     ) -> Result<Self, CompareError> {
         let runner = ProcessRunner::new(lines, settings.limits(interrupt))?;
-        Ok(Self { runner, settings, sampling, changes_runs: true })
+        Ok(Self { runner, settings, sampling, changes_runs: true, interrupt, measures: false })
+    }
+
+    /// Measures what the model needs and the design does not hold: the design is that of the processor at hand.
+    #[must_use]
+    pub fn with_probes(mut self) -> Self {
+        self.measures = true;
+        self
     }
 
     /// Never changes a run.
@@ -153,6 +181,34 @@ impl<'a> ProcessBench<'a> {
 }
 
 impl Bench for ProcessBench<'_> {
+    fn measure(&mut self, design: &mut Design) -> Result<Vec<String>, ProbeError> {
+        if !self.measures || probes::check_architecture(std::env::consts::ARCH).is_err() {
+            return Ok(Vec::new());
+        }
+        let is_assumed = |origin: &PriceOrigin| *origin == PriceOrigin::Assumed;
+        let rule = &design.forwarding_rule_origin;
+        let wanted = [
+            (core::ID, design.measured_core.is_none()),
+            (data_caches::ID, design.data_miss_cycles.is_none()),
+            (store_forwarding::PROBE.id, is_assumed(rule)),
+        ];
+        let wanted = wanted.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(id, _)| id);
+        let probing = probes::Bench::new(self.settings.seed, self.interrupt);
+        let mut said = Vec::new();
+        for id in wanted.collect::<Vec<_>>() {
+            match probes::find(id).and_then(|probe| (probe.run)(&probing)) {
+                Ok(report) => {
+                    let verdict = verdict(&report).unwrap_or_default();
+                    said.push(format!("probe {id}, measured for this: {verdict}"));
+                    probes::apply(&[report], design);
+                }
+                Err(error @ ProbeError::Interrupted) => return Err(error),
+                Err(error) => said.push(format!("probe {id} was not run: {error}")),
+            }
+        }
+        Ok(said)
+    }
+
     fn compare(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Comparison, CompareError> {
         compare(&mut self.runner, &self.settings, progress)
     }
@@ -209,7 +265,7 @@ impl Bench for ProcessBench<'_> {
         let window = Window {
             start: from.map_or(Start::Entry, |svma| Start::At { object: None, svma }),
             skip: 0,
-            length: Length::Instructions(WHOLE_RUN_INSTRUCTIONS),
+            length: Length::ToEnd,
             memory: false,
             budget: Some(WHOLE_RUN_BUDGET),
         };

@@ -11,6 +11,7 @@
 //! Processes run behind [`Bench`], so that the whole chain is tested with invented machines.
 
 mod bench;
+mod built;
 mod cause;
 mod counts;
 mod cure;
@@ -38,6 +39,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use bench::{Bench, ProcessBench};
+pub use built::Built;
 pub use cause::{Cause, LoopHeat};
 pub use counts::{Counted, Tally};
 pub use cure::{Cure, CureVerdict, Removed};
@@ -61,6 +63,7 @@ use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
 use crate::layout::{ChangeCounts, match_functions};
 use crate::machine::Design;
 use crate::model::Grade;
+use crate::probes::ProbeError;
 use crate::run::sample::SampleError;
 use crate::trace::engine::EngineError;
 
@@ -82,6 +85,9 @@ pub enum ExplainError {
         /// What the sampler reported.
         cause: SampleError,
     },
+    /// What the machine takes was being measured, and that was interrupted.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
     /// The windows were interrupted.
     #[error(transparent)]
     Count(#[from] EngineError),
@@ -124,6 +130,8 @@ pub struct Explanation {
     pub programs: [PathBuf; 2],
     /// How their functions relate.
     pub census: ChangeCounts,
+    /// How the files were made, where they differ in it.
+    pub built: Option<Built>,
     /// How the time was located in each arm; absent when there was nothing to locate.
     pub heat: Option<[ArmHeat; 2]>,
     /// What each build executes; absent where a run could not be followed to its end.
@@ -268,6 +276,7 @@ pub fn explain(
         summary: None,
         slow_arm: slow_arm(&comparison),
         census: ChangeCounts::of(&matches),
+        built: None,
         heat: None,
         work: None,
         only_in_slow: None,
@@ -328,12 +337,15 @@ pub fn explain(
         .kernel
         .add_system_calls(bench, work, rows, time.difference_ns())
         .map_err(|cause| ExplainError::Sample { arm: slow, cause })?;
+    let mut design = profile.clone();
     let debug = images.each_ref().map(DebugInfo::of);
+    explanation.built = Built::of(&images, &debug, &explanation.rows);
     let mut tried = None;
     let (causes, mut acquitted) = match &explanation.work {
         Some(work) if work.leaves_less_than(cause::LEAST_PART) => (Vec::new(), Vec::new()),
         _ => {
-            let windows = windows::follow(bench, &images, run_ns, profile, counting)?;
+            explanation.notes.extend(bench.measure(&mut design)?);
+            let windows = windows::follow(bench, &images, run_ns, &design, counting)?;
             match &windows {
                 Ok(windows) => {
                     explanation.ledgers = ledger::ledgers(
@@ -351,7 +363,7 @@ pub fn explain(
                 }
             }
             let rows = &explanation.rows;
-            let candidates = cause::find(&images, &debug, &heats, rows, slow, profile, text);
+            let candidates = cause::find(&images, &debug, &heats, rows, slow, &design, text);
             // What is blocked is nearly the same for all shapes of a core.
             let first = windows.as_ref().map_err(ToString::to_string);
             let first = first.and_then(|all| {
@@ -388,7 +400,7 @@ pub fn explain(
         explanation.keep(placed, "whether where the code lies is the reason was not tried");
     }
     bench.check_files()?;
-    explanation.unexplained.extend(open::what_is_open(&explanation, profile));
+    explanation.unexplained.extend(open::what_is_open(&explanation, &design));
     explanation.unexplained.extend(acquitted);
     let sampled = heats.iter().flat_map(|h| h.summary.notes.clone());
     for note in sampled.chain(debug.iter().flat_map(DebugInfo::refused)) {

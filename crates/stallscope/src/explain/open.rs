@@ -77,11 +77,13 @@ fn without_cause(explanation: &Explanation, profile: &Design) -> Vec<String> {
         ];
     }
     if explanation.conclusion == Conclusion::MoreWork {
-        return vec![
-            "why it does more was not looked for: other source, other flags (compare what \
-             `readelf -p .comment` and the build logs say), or more calls with the same code"
-                .to_owned(),
-        ];
+        let flags = match explanation.built {
+            Some(_) => "",
+            None => "flags that the files do not tell of (build logs do), ",
+        };
+        return vec![format!(
+            "why it does more was not looked for: {flags}other source, or more calls with the same code"
+        )];
     }
     let mut open = Vec::new();
     let disagree = explanation.ledgers.iter().find(|ledger| !ledger.agrees);

@@ -1,4 +1,4 @@
-//! What one whole run executes: instructions, what `rep` instructions move, and system calls, place by place.
+//! What one whole run executes: instructions, what `rep` instructions move, calls and system calls, place by place.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::FileExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::Place;
 use super::heat::sum_between;
-use crate::code::Image;
+use crate::code::{Flow, Image, Insn, LONGEST_INSN_BYTES, x86};
 use crate::compare::{Arm, library_name};
 use crate::foreign;
 use crate::model::{FileOffset, Svma};
@@ -42,6 +42,8 @@ pub struct WorkCount {
     pub instructions: u64,
     /// Bytes that `rep` instructions stored, or read where they store nothing.
     pub string_bytes: u64,
+    /// Instructions that call a function.
+    pub calls: u64,
     /// Instructions that call the kernel.
     pub system_calls: u64,
     /// Where the instructions are.
@@ -135,14 +137,19 @@ pub(super) fn of_run(
         let object = (mapping.path != program).then(|| library_name(&mapping.path));
         work.moved.add(object.as_ref(), start, string_bytes);
         work.executed.add(object.as_ref(), start, instructions);
-        if usize::from(last.size_bytes) == SYSCALL.len() {
-            let open = || foreign::open(&mapping.path).ok();
-            let file = files.entry(&mapping.path).or_insert_with(open).as_ref();
-            let mut bytes = [0; SYSCALL.len()];
-            let read = file
-                .zip(mapping.offset_of(last.address))
-                .is_some_and(|(file, at)| file.read_exact_at(&mut bytes, at.0).is_ok());
-            work.system_calls += if read && bytes == SYSCALL { runs } else { 0 };
+        // Calls of both kinds end their blocks.
+        let open = || foreign::open(&mapping.path).ok();
+        let file = files.entry(&mapping.path).or_insert_with(open).as_ref();
+        let mut bytes = [0; LONGEST_INSN_BYTES];
+        let bytes = &mut bytes[..usize::from(last.size_bytes).min(LONGEST_INSN_BYTES)];
+        let read = file
+            .zip(mapping.offset_of(last.address))
+            .is_some_and(|(file, at)| file.read_exact_at(bytes, at.0).is_ok());
+        match x86::decode(bytes, Svma(0)).first() {
+            _ if !read => {}
+            _ if *bytes == SYSCALL => work.system_calls += runs,
+            Some(Insn { flow: Flow::Call, .. }) => work.calls += runs,
+            _ => {}
         }
     }
     Ok(work)

@@ -22,7 +22,7 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
     Some(match explanation.conclusion {
         Conclusion::NothingToExplain => return None,
         Conclusion::Mechanism => mechanism(explanation) + &beside(explanation, slow),
-        Conclusion::MoreWork => more_work(explanation, slow),
+        Conclusion::MoreWork => more_work(explanation, slow) + &built(explanation, slow),
         Conclusion::SlowerWork => {
             let slower = work.map(|work| work.slower_instructions.to_string()).unwrap_or_default();
             let place = place.map_or(String::new(), |place| format!(", most of all in {place}"));
@@ -30,8 +30,9 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
                 Some(work) => format!("{} and takes longer for them", executes(work, slow)),
                 None => format!("{} takes longer for the same instructions", slow.build_name()),
             };
+            let built = built(explanation, slow);
             format!(
-                "slower work: {what}, {slower}{place}; no mechanism that was counted explains it"
+                "slower work: {what}, {slower}{place}; no mechanism that was counted explains it{built}"
             )
         }
         Conclusion::Kernel => kernel(explanation),
@@ -54,8 +55,9 @@ fn undecided(explanation: &Explanation, work: &Work, slow: Arm) -> Option<String
     let takes_longer = format!("{} takes longer for its instructions", slow.build_name());
     if more.percent.low.min(slower.percent.low) >= LEAST_PART {
         let executes = executes(work, slow);
+        let built = built(explanation, slow);
         return Some(format!(
-            "more work and slower work: {executes}, {more}; {takes_longer}, {slower}"
+            "more work and slower work: {executes}, {more}; {takes_longer}, {slower}{built}"
         ));
     }
     let (part, times) = work.undecided().filter(|(_, times)| *times <= MOST_TIMES_AS_MANY)?;
@@ -78,7 +80,10 @@ fn executes(work: &Work, slow: Arm) -> String {
     }
     let ratio = work.instructions.ratio();
     let ratio = if slow == Arm::B { ratio } else { 1.0 / ratio };
-    format!("{more} executes {ratio:.3} times the instructions of {less}")
+    let calls = work.times_the_calls(slow);
+    let calls =
+        calls.map_or(String::new(), |times| format!(" and makes {times:.1} times the calls"));
+    format!("{more} executes {ratio:.3} times the instructions of {less}{calls}")
 }
 
 fn more_work(explanation: &Explanation, slow: Arm) -> String {
@@ -93,6 +98,12 @@ fn more_work(explanation: &Explanation, slow: Arm) -> String {
         "more work: {share} is in code that {less} hardly enters, most of all {}",
         places.join(", ")
     )
+}
+
+/// How the slow build was made otherwise, where that is told.
+fn built(explanation: &Explanation, slow: Arm) -> String {
+    let built = explanation.built.as_ref();
+    built.map_or(String::new(), |built| format!("; {}", built.sentence(slow)))
 }
 
 fn kernel(explanation: &Explanation) -> String {

@@ -30,6 +30,12 @@ const SHORT_RUN_NS: f64 = 1.5e9;
 /// What a `rep` instruction moves in the time of about one other: what a vector instruction would, and what the cores
 /// of the last ten years move in a cycle out of their first two levels.
 const STEP_BYTES: f64 = 32.0;
+/// What a call comes with at the least: itself, a return, a move of what is handed over and of what is given back.
+const CALL_INSTRUCTIONS: f64 = 4.0;
+/// Calls are worth a word where at least this part of the instructions that are executed more comes with them, and they
+/// grow by this factor more than the instructions do.
+const LEAST_WITH_CALLS: f64 = 0.25;
+const LEAST_TIMES_THE_CALLS: f64 = 1.5;
 /// Counts that differ by less than this part are called the same.
 const LEAST_CHANGE: f64 = 0.005;
 /// More than this part of the difference is most of it, in per cent.
@@ -151,6 +157,8 @@ pub struct Work {
     pub instructions: Counts,
     /// Bytes that `rep` instructions stored, or read where they store nothing, whole runs.
     pub string_bytes: Counts,
+    /// Calls of functions, whole runs.
+    pub calls: Counts,
     /// Calls of the kernel, whole runs.
     pub system_calls: Counts,
     /// The part that is in places which execute more (or, negative, fewer) instructions than in the other
@@ -174,6 +182,24 @@ impl Work {
         let moved = self.string_bytes.change() / STEP_BYTES;
         let all = self.instructions.change() + moved;
         !self.is_the_same() && moved / all > 0.5
+    }
+
+    /// How many times the calls of the fast build the slow one makes, where its instructions do not grow along and a good
+    /// part of them comes with the calls: what was inlined is not.
+    pub(super) fn times_the_calls(&self, slow: Arm) -> Option<f64> {
+        let of = |counts: &Counts| {
+            let both = counts.typical();
+            [slow, slow.other()].map(|arm| both[arm.index()])
+        };
+        let ([calls, fewer_calls], [instructions, fewer]) =
+            (of(&self.calls), of(&self.instructions));
+        let times = calls / fewer_calls.max(1.0);
+        let come_with_calls = (calls - fewer_calls) * CALL_INSTRUCTIONS;
+        let more = instructions - fewer;
+        (more > 0.0
+            && come_with_calls >= LEAST_WITH_CALLS * more
+            && times >= LEAST_TIMES_THE_CALLS * instructions / fewer.max(1.0))
+        .then_some(times)
     }
 
     /// Whether more instructions are most of the difference, with all of the interval.
@@ -238,13 +264,14 @@ pub(super) fn count(
         Some([of(&images[0])?, of(&images[1])?])
     });
     let runs = match (followed(bench, None, times, progress)?, mains) {
+        (Err(why @ EngineError::OutOfTime { .. }), _) => Err(why),
         // What starts threads before its main function can often be followed from there.
         (Err(why), Some(mains)) => followed(bench, Some(mains), times, progress)?.map_err(|_| why),
         (runs, _) => runs,
     };
     let runs = match runs {
         Ok(runs) => runs,
-        Err(why) => return Ok(Err(why)),
+        Err(why) => return Ok(Err(why.to_string())),
     };
     let of_first = |what: fn(&WorkCount) -> &ByPlace| {
         [Arm::A, Arm::B].map(|arm| {
@@ -271,9 +298,10 @@ pub(super) fn count(
         Counts::of([&a, &b])
     };
     let by_place = parts.reduce(|sum, part| [0, 1].map(|n| plus(&sum[n], &part[n])));
-    let (Some(instructions), Some(string_bytes), Some(system_calls), Some(by_place)) = (
+    let (Some(instructions), Some(string_bytes), Some(calls), Some(system_calls), Some(by_place)) = (
         counts(|run| run.instructions),
         counts(|run| run.string_bytes),
+        counts(|run| run.calls),
         counts(|run| run.system_calls),
         by_place,
     ) else {
@@ -284,6 +312,7 @@ pub(super) fn count(
     let mut work = Work {
         instructions,
         string_bytes,
+        calls,
         system_calls,
         more_instructions: more,
         slower_instructions: slower,
@@ -296,22 +325,21 @@ pub(super) fn count(
 }
 
 /// Whole runs of each arm, from their first instruction or from that of a function; the inner error says why
-/// one cannot be followed.
+/// one cannot be followed, the outer one that the user wants an end.
 fn followed(
     bench: &mut dyn Bench,
     from: Option<[Svma; 2]>,
     times: usize,
     progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<[Vec<WorkCount>; 2], String>, EngineError> {
+) -> Result<Result<[Vec<WorkCount>; 2], EngineError>, EngineError> {
     let mut runs: [Vec<WorkCount>; 2] = [Vec::new(), Vec::new()];
     for n in 0..2 * times {
         progress(n as u32, 2 * times as u32);
         let arm = if n % 2 == 0 { Arm::A } else { Arm::B };
         match bench.work(arm, from.map(|both| both[arm.index()])) {
-            Ok(count) if count.instructions > 0 => runs[arm.index()].push(count),
-            Ok(_) => return Ok(Err("nothing was executed".into())),
+            Ok(count) => runs[arm.index()].push(count),
             Err(error) if super::windows::is_interrupt(&error) => return Err(error),
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return Ok(Err(error)),
         }
     }
     Ok(Ok(runs))
@@ -416,6 +444,30 @@ mod tests {
         }
     }
 
+    fn share(value: f64) -> Share {
+        row([1.0, 1.0], value).share_of_difference
+    }
+
+    fn within([low, value, high]: [f64; 3]) -> Share {
+        let Share { percent, of } = share(value);
+        Share { percent: Measurement { low, high, ..percent }, of }
+    }
+
+    fn counts([before, after]: [u64; 2]) -> Counts {
+        Counts { before: [before; 2], after: [after; 2], runs: 2 }
+    }
+
+    fn work(instructions: [u64; 2], [more, slower]: [Share; 2]) -> Work {
+        Work {
+            instructions: counts(instructions),
+            string_bytes: counts([0, 0]),
+            calls: counts([9, 9]),
+            system_calls: counts([9, 9]),
+            more_instructions: more,
+            slower_instructions: slower,
+        }
+    }
+
     fn parts(ms: [f64; 2], instructions: [f64; 2]) -> [f64; 2] {
         let row = row(ms, 90.0);
         let times = [row.before.value, row.after.value];
@@ -439,8 +491,7 @@ mod tests {
     #[test]
     fn all_of_user_code_is_split_by_pairs_of_runs_unless_the_kernel_has_a_part() {
         let all = |low, high, longer_ns| {
-            let Share { percent, of } = row([1.0, 1.0], 95.0).share_of_difference;
-            let share = Share { percent: Measurement { low, high, ..percent }, of };
+            let share = within([low, 95.0, high]);
             let parts = UserCode { share, ns: [98.0, 102.0], longer_ns }.split([0.99e6, 1.01e6]);
             parts.map(|it| [it.percent.low, it.percent.value, it.percent.high].map(f64::round))
         };
@@ -453,11 +504,7 @@ mod tests {
 
     #[test]
     fn the_whole_run_says_how_much_is_more_work_unless_places_say_less() {
-        let share = |value: f64, spread: f64| {
-            let Share { percent, of } = row([1.0, 1.0], value).share_of_difference;
-            let (low, high) = (value - spread, value + spread);
-            Share { percent: Measurement { low, high, ..percent }, of }
-        };
+        let share = |value: f64, spread: f64| within([value - spread, value, value + spread]);
         let tells = |all, places| tells_more(&share(all, 5.0), &places);
         assert!(tells(40.0, share(90.0, 5.0)), "work that went elsewhere");
         assert!(tells(80.0, share(35.0, 150.0)), "a wide interval around it");
@@ -474,20 +521,7 @@ mod tests {
 
     #[test]
     fn an_interval_that_does_not_decide_says_how_many_more_pairs_would() {
-        let work = |more: [f64; 3], slower: [f64; 3]| {
-            let share = |[low, value, high]: [f64; 3]| {
-                let Share { percent, of } = row([1.0, 2.0], value).share_of_difference;
-                Share { percent: Measurement { low, high, ..percent }, of }
-            };
-            let counts = |before, after| Counts { before: [before; 2], after: [after; 2], runs: 2 };
-            Work {
-                instructions: counts(100, 115),
-                string_bytes: counts(0, 0),
-                system_calls: counts(7, 7),
-                more_instructions: share(more),
-                slower_instructions: share(slower),
-            }
-        };
+        let work = |more, slower| work([100, 115], [within(more), within(slower)]);
         let open = work([-10.0, 80.0, 170.0], [-20.0, 20.0, 60.0]);
         let (part, times) = open.undecided().unwrap();
         assert!((part.percent.value - 80.0).abs() < 1e-9 && (times - 9.0).abs() < 1e-9, "{times}");
@@ -499,32 +533,32 @@ mod tests {
 
     #[test]
     fn more_work_and_slower_work_are_the_cause_with_all_of_their_intervals() {
-        let share = |value| row([1.0, 1.0], value).share_of_difference;
-        let counts = |n| Counts { before: [9, 9], after: [n, n], runs: 2 };
-        let work = |more, slower| Work {
-            instructions: counts(900_000),
-            string_bytes: Counts { before: [0; 2], after: [0; 2], runs: 2 },
-            system_calls: counts(9),
-            more_instructions: share(more),
-            slower_instructions: share(slower),
-        };
+        let work = |more, slower| work([9, 900_000], [share(more), share(slower)]);
         assert!(work(60.0, 5.0).is_the_cause() && work(60.0, 5.0).leaves_less_than(10.0));
         assert!(!work(51.0, 15.0).is_the_cause() && !work(51.0, 15.0).leaves_less_than(10.0));
         assert!(work(5.0, 52.0).is_slower() && !work(5.0, 51.0).is_slower());
     }
 
     #[test]
+    fn calls_are_told_where_they_bring_the_instructions_along() {
+        let times = |instructions, calls, slow| {
+            let work = work(instructions, [share(50.0), share(50.0)]);
+            Work { calls: counts(calls), ..work }.times_the_calls(slow)
+        };
+        assert_eq!(times([1000, 1400], [10, 110], Arm::B), Some(11.0));
+        assert_eq!(times([1400, 1000], [110, 10], Arm::A), Some(11.0));
+        assert_eq!(times([1000, 1400], [10, 110], Arm::A), None, "the other one makes them");
+        assert_eq!(times([1000, 2000], [100, 210], Arm::B), None, "as the instructions grow");
+        assert_eq!(times([1000, 5000], [10, 110], Arm::B), None, "400 of 4000");
+        assert_eq!(times([1000, 900], [10, 110], Arm::B), None, "fewer instructions");
+        assert_eq!(times([1000, 1400], [0, 110], Arm::B), Some(110.0));
+    }
+
+    #[test]
     fn what_string_instructions_move_is_work() {
-        let counts = |before, after| Counts { before: [before; 2], after: [after; 2], runs: 2 };
-        let work = |instructions: [u64; 2], bytes: [u64; 2]| {
-            let share = row([1.0, 1.0], 50.0).share_of_difference;
-            let work = Work {
-                instructions: counts(instructions[0], instructions[1]),
-                string_bytes: counts(bytes[0], bytes[1]),
-                system_calls: counts(9, 9),
-                more_instructions: share.clone(),
-                slower_instructions: share,
-            };
+        let work = |instructions, bytes| {
+            let work = work(instructions, [share(50.0), share(50.0)]);
+            let work = Work { string_bytes: counts(bytes), ..work };
             [work.is_the_same(), work.is_in_strings()]
         };
         assert_eq!(work([1000, 1000], [320, 32_000]), [false, true]);

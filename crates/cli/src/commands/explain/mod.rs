@@ -66,6 +66,10 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     if args.no_cure {
         bench = bench.without_cures();
     }
+    // A design or a profile that the user names is what the answer shall be about.
+    if !chosen.named && context.profile().is_none() {
+        bench = bench.with_probes();
+    }
     let text = &mut context.source_text(programs.iter().map(|p| p.as_path()))?;
     let result =
         explain(programs, &mut bench, &chosen.design, text, &mut |stage| show(&bar, stage));

@@ -3,7 +3,7 @@
 use stallscope::code::SourceText;
 use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
 use stallscope::explain::{
-    ArmHeat, Cause, Conclusion, Counts, Cure, CureVerdict, Explanation, FunctionRow, Ledger,
+    ArmHeat, Built, Cause, Conclusion, Counts, Cure, CureVerdict, Explanation, FunctionRow, Ledger,
     Removed, Share, Tally, Whole, Work,
 };
 use stallscope::layout::ChangeCounts;
@@ -29,6 +29,7 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
     out += &(arms(comparison) + "\n");
     out += &explanation.work.as_ref().map(work).unwrap_or_default();
     out += &kernel(explanation);
+    out += &explanation.built.as_ref().map(built).unwrap_or_default();
     let named = explanation.named_ledger();
     match (explanation.conclusion, explanation.causes.first()) {
         (Conclusion::NothingToExplain, _) => {
@@ -95,6 +96,9 @@ fn work(work: &Work) -> String {
     if work.string_bytes.shows_events() {
         counts += &format!("; bytes moved by `rep`: {}", counts_words(&work.string_bytes));
     }
+    if work.calls.shows_events() {
+        counts += &format!("; calls: {}", counts_words(&work.calls));
+    }
     let Measurement { value, low, high, .. } = work.slower_instructions.percent;
     let text = if work.is_the_same() && work.instructions.is_the_same() {
         format!(
@@ -131,6 +135,19 @@ fn kernel(explanation: &Explanation) -> String {
         wrap("kernel   ", &format!("{what}: {}{least}", counts_words(&counts)))
     });
     lines.collect()
+}
+
+/// How the files say that they were made, where they differ in it.
+fn built(built: &Built) -> String {
+    let of = built
+        .function
+        .as_ref()
+        .map_or(String::new(), |name| format!("{}: ", site::short_name(name)));
+    let [before, after] = built.only.each_ref().map(|only| match &only[..] {
+        [] => "nothing that the other has not".to_owned(),
+        only => only.join(" "),
+    });
+    wrap("built    ", &format!("{of}BEFORE with {before}; AFTER with {after}"))
 }
 
 fn milliseconds(m: &Measurement) -> String {

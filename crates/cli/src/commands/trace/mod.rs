@@ -200,7 +200,7 @@ fn follow(args: &TraceArgs, context: &Context, models: &mut Models) -> anyhow::R
     let file = file.as_mut().map_err(|e| anyhow::anyhow!("cannot write the trace: {e}"))?;
     let instructions = match length {
         Length::Instructions(count) => Some(count),
-        Length::Calls(_) => None,
+        Length::Calls(_) | Length::ToEnd => None,
     };
     let mut kept = args.cycles.then(Kept::writer);
     let mut progress = FollowProgress::new(context, instructions);

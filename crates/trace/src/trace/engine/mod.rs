@@ -134,6 +134,8 @@ pub enum Length {
     Calls(u64),
     /// At least this many instructions, to the end of a block.
     Instructions(u64),
+    /// Until the process ends: a run that cannot be followed so far tells nothing.
+    ToEnd,
 }
 
 /// The stretch of a run to follow.
@@ -329,6 +331,14 @@ pub enum EngineError {
     /// Execution never came to the start of the window.
     #[error("the window never started: {0}")]
     NeverStarted(String),
+    /// A run that was to be followed to its end went on for longer than it may take.
+    #[error("{engine} followed the run for {seconds:.0} s, and it went on")]
+    OutOfTime {
+        /// Id of the engine.
+        engine: &'static str,
+        /// What the window's budget left for that.
+        seconds: f64,
+    },
     /// The program or the system did something that the engine does not support.
     #[error("{engine} cannot follow this run: {reason}")]
     Unsupported {

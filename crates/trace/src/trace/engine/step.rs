@@ -155,6 +155,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
         let (calls, at_least) = match window.length {
             Length::Calls(count) => (Some(Calls::new(Avma(registers.rip), count)), 0),
             Length::Instructions(count) => (None, count),
+            Length::ToEnd => (None, u64::MAX),
         };
         Ok(Self {
             target,

@@ -307,7 +307,7 @@ impl<'s> Follower<'s> {
         let over = match (&mut self.calls, self.length) {
             (Some(calls), _) => calls.is_over_at(next, frames.pointer(), || frames.back()),
             (None, Length::Instructions(count)) => self.instructions >= count,
-            (None, Length::Calls(_)) => false,
+            (None, Length::Calls(_) | Length::ToEnd) => false,
         };
         if over {
             self.wall_ns = Some(self.wall_ns());

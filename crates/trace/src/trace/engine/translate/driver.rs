@@ -151,6 +151,7 @@ impl<'a> Driver<'a> {
         };
         match length {
             Length::Instructions(enough) => new.enough = Some(enough),
+            Length::ToEnd => {}
             Length::Calls(calls) => {
                 let mut watch = Watch::new(Avma(program.rip), calls);
                 let copy = &new.copy;

@@ -9,7 +9,7 @@
 mod check;
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::calls::Calls;
 use super::driver::{Counts, DriveError, Driver, FEW_ARRIVALS, Outcome};
@@ -57,6 +57,15 @@ pub(super) fn record(
         Err(Failure::Engine(error)) => return Err(error),
         Err(Failure::Refused(refused)) => refused.reason,
     };
+    if window.length == Length::ToEnd {
+        // Stepping is slower yet.
+        let is_over = session.copies_until().is_some_and(|until| Instant::now() >= until);
+        let seconds = began.elapsed().as_secs_f64();
+        return Err(match is_over {
+            true => EngineError::OutOfTime { engine: ID, seconds },
+            false => EngineError::Unsupported { engine: ID, reason },
+        });
+    }
     sink.restart();
     session.target.release_others();
     let mut recording = step::record_from(
@@ -189,7 +198,11 @@ impl Session<'_> {
 
     /// When copies must have told what they can.
     fn copies_until(&self) -> Option<Instant> {
-        self.window.budget.map(|budget| self.began + (budget - budget / KEPT_FOR_STEPPING))
+        let for_stepping = |budget: Duration| match self.window.length {
+            Length::ToEnd => Duration::ZERO,
+            Length::Calls(_) | Length::Instructions(_) => budget / KEPT_FOR_STEPPING,
+        };
+        self.window.budget.map(|budget| self.began + (budget - for_stepping(budget)))
     }
 
     fn note_threads(&mut self, threads: usize) {
@@ -249,7 +262,7 @@ impl Session<'_> {
                 let shorter = copied.waited_since.map(|n| n - n / 4);
                 return Err(Refused { reason: reason.clone(), shorter }.into());
             }
-            Outcome::Short(reason) if keeps => {
+            Outcome::Short(reason) if keeps && length != Length::ToEnd => {
                 self.notes.push(format!("the window ends early: {reason}"));
                 (Ended::Short, None)
             }
