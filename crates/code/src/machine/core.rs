@@ -60,7 +60,9 @@ pub enum OpClass {
     ConvertAcross,
     /// A move between general and vector registers.
     Cross,
-    /// An atomic operation or a fence: later loads wait for it.
+    /// An atomic operation.
+    Locked,
+    /// A fence: later loads wait for it, and it for everything before it.
     Fence,
     /// Microcode of tens of cycles.
     Microcode,
@@ -122,6 +124,12 @@ pub struct CoreShape {
     pub load_cycles: u8,
     /// The same into a vector register.
     pub vector_load_cycles: u8,
+    /// Whether later loads wait for atomic operations, and these for everything before them.
+    pub locked_is_fence: bool,
+    /// Slots of a load that a load across two lines takes.
+    pub split_load_slots: u32,
+    /// From the commit of a store to that of a store across two lines, and of one across two pages.
+    pub split_store_cycles: [u8; 2],
     /// From a store's data to the load that is served by it.
     pub forward_cycles: u8,
     /// Which loads get a stored value while renaming.
@@ -201,6 +209,7 @@ const SKYLAKE: [Execution; OpClass::COUNT] = {
         row(6, 1, P0 | P1, 2),
         row(2, 1, P0 | P5, 1),
         row(18, 18, P0, 8),
+        row(18, 18, P0, 8),
         row(40, 40, P0, 20),
     ]
 };
@@ -268,7 +277,9 @@ const ZEN_3: [Execution; OpClass::COUNT] = {
         row(3, 1, FP2 | FP3, 1),
         row(6, 1, FP2, 2),
         row(4, 1, FP1, 1),
-        row(9, 9, ALU1, 4),
+        // Measured on Zen 4, and a fence of 59 cycles there.
+        row(7, 7, ALU1, 4),
+        row(59, 59, ALU1, 4),
         row(40, 40, ALU1, 20),
     ]
 };
@@ -277,6 +288,7 @@ const ZEN_2: [Execution; OpClass::COUNT] = {
     let mut table = ZEN_3;
     table[OpClass::Divide32 as usize] = row(22, 12, amd::ALU2, 2);
     table[OpClass::Divide64 as usize] = row(30, 18, amd::ALU2, 2);
+    table[OpClass::Locked as usize] = row(17, 17, amd::ALU1, 4);
     table[OpClass::Fence as usize] = row(17, 17, amd::ALU1, 4);
     table
 };
@@ -297,6 +309,7 @@ const ZEN_5: [Execution; OpClass::COUNT] = {
     // Three cycles, and two from one addition to the next.
     table[OpClass::FloatAdd as usize] = row(2, 1, FP2 | FP3, 1);
     table[OpClass::Cross as usize] = row(4, 1, FP1 | FP2, 1);
+    table[OpClass::Locked as usize] = row(20, 20, amd::ALU1, 4);
     table[OpClass::Fence as usize] = row(20, 20, amd::ALU1, 4);
     table
 };
@@ -317,11 +330,20 @@ impl Design {
         if let Some(bytes) = self.data_cache_bytes {
             shape.cache_bytes = bytes;
         }
+        if let Some(left) = self.third_level_left_bytes {
+            shape.cache_bytes[2] = shape.cache_bytes[2].min(left).max(shape.cache_bytes[1]);
+        }
         if let Some(forward) = &self.store_forward_cycles {
             shape.forward_cycles = forward.whole_cycles().min(50) as u8;
         }
         if let Some(levels) = &self.data_miss_cycles {
             shape.miss_cycles = levels.each_ref().map(PriceRange::whole_cycles);
+        }
+        if let Some(levels) = &self.data_line_cycles {
+            let [second, third, memory] = levels.each_ref().map(|m| m.value.clamp(1.0, 500.0));
+            // Behind the second level lines come in pairs.
+            shape.line_cycles =
+                [second, 2.0 * third, 2.0 * memory].map(|cycles| cycles.round() as u64);
         }
         if let Some(walk) = &self.page_walk_cycles {
             shape.tlb_cycles[1] = walk.whole_cycles();
@@ -348,6 +370,9 @@ impl Design {
             commits_per_cycle: 1,
             load_cycles: 5,
             vector_load_cycles: 6,
+            locked_is_fence: true,
+            split_load_slots: 2,
+            split_store_cycles: [2, 21],
             forward_cycles: 5,
             renames_memory: MemoryRenaming::Never,
             mispredict_cycles: 17,
@@ -409,6 +434,9 @@ impl Design {
                     load_cycles: 4,
                     vector_load_cycles: 7,
                     forward_cycles: 7,
+                    // Measured on Zen 4, as what is hidden beside other work.
+                    locked_is_fence: !matches!(m, M::Zen3 | M::Zen4),
+                    split_store_cycles: [2, 34],
                     renames_memory: match m {
                         M::Zen2 | M::Zen4 => MemoryRenaming::SameName,
                         _ => MemoryRenaming::Never,

@@ -26,6 +26,14 @@ pub enum CoreCost {
     VectorLoad,
     /// The same of stores to different lines.
     Commit,
+    /// The same of loads across two lines.
+    SplitLoad,
+    /// The same of stores across two lines.
+    SplitStore,
+    /// The same of stores across two pages.
+    PageSplitStore,
+    /// What an atomic operation adds to a chain through loads behind it.
+    LockedWait,
     /// From address to value, out of the first data cache.
     LoadLatency,
     /// From the resolution of a mispredicted branch to the dispatch of what is right.
@@ -53,6 +61,8 @@ pub struct MeasuredCore {
 /// No core takes so many cycles for an operation, or does more of them in a cycle.
 const MOST_CYCLES: f64 = 250.0;
 const MOST_PER_CYCLE: f64 = 16.0;
+/// Loads that wait for an atomic operation wait for longer.
+const LEAST_WAIT_CYCLES: f64 = 5.0;
 /// An interval below is that of several units, above of one that is taken for longer.
 const ONE_UNIT_CYCLES: f64 = 0.75;
 
@@ -74,6 +84,13 @@ impl MeasuredCore {
                 CoreCost::Load => shape.loads_per_cycle = per_cycle,
                 CoreCost::VectorLoad => shape.vector_loads_per_cycle = per_cycle,
                 CoreCost::Commit => shape.commits_per_cycle = per_cycle,
+                CoreCost::SplitLoad => {
+                    let slots = cycles.value * f64::from(shape.loads_per_cycle);
+                    shape.split_load_slots = whole_cycles(slots).into();
+                }
+                CoreCost::LockedWait => shape.locked_is_fence = cycles.value > LEAST_WAIT_CYCLES,
+                CoreCost::SplitStore => shape.split_store_cycles[0] = whole,
+                CoreCost::PageSplitStore => shape.split_store_cycles[1] = whole,
                 CoreCost::LoadLatency => shape.load_cycles = whole,
                 CoreCost::Misprediction => shape.mispredict_cycles = whole,
             }
@@ -97,6 +114,15 @@ impl CoreShape {
             CoreCost::Load => 1.0 / f64::from(self.loads_per_cycle),
             CoreCost::VectorLoad => 1.0 / f64::from(self.vector_loads_per_cycle),
             CoreCost::Commit => 1.0 / f64::from(self.commits_per_cycle),
+            CoreCost::SplitLoad => {
+                f64::from(self.split_load_slots) / f64::from(self.loads_per_cycle)
+            }
+            CoreCost::LockedWait => match self.locked_is_fence {
+                true => self.cycles_of(CoreCost::Interval(OpClass::Locked)),
+                false => 0.0,
+            },
+            CoreCost::SplitStore => f64::from(self.split_store_cycles[0]),
+            CoreCost::PageSplitStore => f64::from(self.split_store_cycles[1]),
             CoreCost::LoadLatency => f64::from(self.load_cycles),
             CoreCost::Misprediction => f64::from(self.mispredict_cycles),
         }

@@ -189,7 +189,10 @@ impl Bench for ProcessBench<'_> {
         let rule = &design.forwarding_rule_origin;
         let wanted = [
             (core::ID, design.measured_core.is_none()),
-            (data_caches::ID, design.data_miss_cycles.is_none()),
+            (
+                data_caches::ID,
+                design.data_miss_cycles.is_none() || design.data_line_cycles.is_none(),
+            ),
             (store_forwarding::PROBE.id, is_assumed(rule)),
         ];
         let wanted = wanted.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(id, _)| id);

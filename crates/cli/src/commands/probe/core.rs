@@ -27,7 +27,11 @@ pub fn screen(report: &CoreReport) -> String {
         ("one load to the next", CoreCost::Load),
         ("one vector load to the next", CoreCost::VectorLoad),
         ("one store to the next, different lines", CoreCost::Commit),
+        ("one load across two lines to the next", CoreCost::SplitLoad),
+        ("one store across two lines to the next", CoreCost::SplitStore),
+        ("one store across two pages to the next", CoreCost::PageSplitStore),
         ("load, from address to value", CoreCost::LoadLatency),
+        ("atomic operation, of a chain through later loads", CoreCost::LockedWait),
         ("mispredicted branch, resolved to dispatched", CoreCost::Misprediction),
     ];
     for (words, cost) in others {
@@ -70,7 +74,8 @@ fn class_words(class: OpClass) -> &'static str {
         OpClass::Convert => "conversion of format",
         OpClass::ConvertAcross => "conversion across files",
         OpClass::Cross => "move between files",
-        OpClass::Fence => "atomic operation",
+        OpClass::Locked => "atomic operation",
+        OpClass::Fence => "fence",
         OpClass::Microcode => "microcode",
     }
 }

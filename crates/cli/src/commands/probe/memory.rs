@@ -20,6 +20,15 @@ pub fn data_caches(report: &DataCacheReport) -> String {
             Chain::Third => "third level",
             Chain::ThirdByPages => "third, by pages",
             Chain::Memory => "behind it",
+            Chain::SecondInOrder => "second, in order",
+            Chain::ThirdInOrder => "third, in order",
+            Chain::MemoryInOrder => "behind, in order",
+            Chain::SecondByChance => "by chance",
+            Chain::ThirdByChance
+            | Chain::QuarterByChance
+            | Chain::HalfByChance
+            | Chain::ThreeQuartersByChance
+            | Chain::MemoryByChance => "",
         };
         let cycles = match &chain.cycles {
             Some(m) => {

@@ -14,10 +14,13 @@ use crate::machine::{CoreCost, OpClass};
 pub const PER_PASS: u64 = 32;
 /// Where the random numbers stand: a run goes on where the last one ended, or a predictor would know what comes.
 const RANDOM: usize = 64 * PER_PASS as usize;
-/// Bytes of buffer that kernels may touch: a line for each repetition, and one for the random numbers.
-pub const BUFFER_BYTES: usize = RANDOM + 64;
+/// Eight bytes here are in two lines, and in two pages.
+const LINE_END: usize = 64 - 4;
+const PAGE_END: usize = 4096 - 4;
+/// Bytes of buffer that kernels may touch, from the start of a page on.
+pub const BUFFER_BYTES: usize = 4096 + 64;
 /// More bytes than one kernel has.
-pub const MOST_CODE_BYTES: usize = 2048;
+pub const MOST_CODE_BYTES: usize = 3072;
 
 /// Registers that are written in turn.
 const GENERAL: [AsmRegister64; 6] = [rax, rdx, r8, r9, r10, r11];
@@ -45,6 +48,10 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
             }
             CoreCost::LoadLatency => a.mov(rax, qword_ptr(rdi + rax))?,
             CoreCost::Commit => a.mov(qword_ptr(rdi + 64 * n), rax)?,
+            CoreCost::LockedWait => locked_wait(case.is_plain, a)?,
+            CoreCost::SplitLoad => a.mov(GENERAL[n % GENERAL.len()], qword_ptr(rdi + LINE_END))?,
+            CoreCost::SplitStore => a.mov(qword_ptr(rdi + LINE_END), rax)?,
+            CoreCost::PageSplitStore => a.mov(qword_ptr(rdi + PAGE_END), rax)?,
             CoreCost::Misprediction => branch(case.is_plain, a)?,
         }
     }
@@ -142,6 +149,7 @@ fn latency(class: OpClass, a: &mut CodeAssembler) -> Result<(), IcedError> {
             a.movq(xmm0, rax)?;
             a.movq(rax, xmm0)
         }
+        OpClass::Locked => a.lock().xadd(qword_ptr(rdi), rax),
         OpClass::Renamed | OpClass::Branch | OpClass::Fence | OpClass::Microcode => Ok(()),
     }
 }
@@ -184,8 +192,19 @@ fn interval(class: OpClass, n: usize, a: &mut CodeAssembler) -> Result<(), IcedE
         OpClass::Convert => a.cvtss2sd(vector, xmm14),
         OpClass::ConvertAcross => a.cvttsd2si(general, xmm14),
         OpClass::Cross => a.movq(general, xmm14),
+        OpClass::Locked => a.lock().add(qword_ptr(rdi + 64 * (n % 4)), rcx),
         OpClass::Renamed | OpClass::Branch | OpClass::Fence | OpClass::Microcode => Ok(()),
     }
+}
+
+/// An atomic operation, or none, and a load behind it that is part of a chain.
+fn locked_wait(is_plain: bool, a: &mut CodeAssembler) -> Result<(), IcedError> {
+    if !is_plain {
+        a.lock().add(qword_ptr(rdi), rcx)?;
+    }
+    a.mov(rdx, qword_ptr(rdi + 64))?;
+    a.add(rax, rdx)?;
+    (0..20).try_for_each(|_| a.add(rax, r8))
 }
 
 /// A step of a generator of random numbers (G. Marsaglia, "Xorshift RNGs", 2003) and a jump that goes by one of its

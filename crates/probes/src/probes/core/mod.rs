@@ -26,8 +26,8 @@ use crate::machine::{CoreCost, OpClass};
 pub const ID: &str = "core";
 
 /// Classes of operations that are asked. Not the others: no-ops take nothing, branches share what they need with the rest,
-/// and what an atomic operation or microcode takes depends on what is around it.
-pub const CLASSES: [OpClass; 19] = [
+/// and what a fence or microcode takes depends on what is around it.
+pub const CLASSES: [OpClass; 20] = [
     OpClass::Integer,
     OpClass::Shift,
     OpClass::ShiftByCount,
@@ -47,6 +47,7 @@ pub const CLASSES: [OpClass; 19] = [
     OpClass::Convert,
     OpClass::ConvertAcross,
     OpClass::Cross,
+    OpClass::Locked,
 ];
 
 /// One question.
@@ -54,11 +55,11 @@ pub const CLASSES: [OpClass; 19] = [
 pub struct Case {
     /// What is asked.
     pub cost: CoreCost,
-    /// Whether the branch always goes the same way.
+    /// Whether it is left out: there is no atomic operation, or the branch always goes the same way.
     pub is_plain: bool,
 }
 
-/// Every case, the plain one last.
+/// Every case, the plain ones last.
 #[must_use]
 pub fn all_cases() -> Vec<Case> {
     let of = |cost| Case { cost, is_plain: false };
@@ -68,12 +69,17 @@ pub fn all_cases() -> Vec<Case> {
         CoreCost::VectorLoad,
         CoreCost::LoadLatency,
         CoreCost::Commit,
+        CoreCost::SplitLoad,
+        CoreCost::SplitStore,
+        CoreCost::PageSplitStore,
+        CoreCost::LockedWait,
         CoreCost::Misprediction,
     ];
     let latencies = CLASSES.into_iter().map(CoreCost::Latency);
     let intervals = CLASSES.into_iter().map(CoreCost::Interval);
     let mut cases: Vec<Case> = latencies.chain(intervals).chain(others).map(of).collect();
-    cases.push(Case { cost: CoreCost::Misprediction, is_plain: true });
+    let plain = |cost| Case { cost, is_plain: true };
+    cases.extend([CoreCost::LockedWait, CoreCost::Misprediction].map(plain));
     cases
 }
 

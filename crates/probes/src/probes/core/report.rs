@@ -66,6 +66,9 @@ impl CoreReport {
                 CoreCost::Latency(OpClass::Convert | OpClass::ConvertAcross | OpClass::Cross) => {
                     Some(scaled(m, |cycles| cycles / 2.0))
                 }
+                CoreCost::LockedWait => {
+                    Some(less(m, raw(Case { cost, is_plain: true })?, 1.0, 0.0))
+                }
                 CoreCost::Misprediction => {
                     let plain = raw(Case { cost, is_plain: true })?;
                     Some(less(m, plain, JUMPS_A_MISPREDICTION, AROUND_A_BRANCH_CYCLES))

@@ -9,7 +9,8 @@
 //! before. *Negative control.* The first level takes what the tables of the clock allow: less than 12 cycles.
 //!
 //! What a guest is presented as its third level may be shared with neighbours that nobody inside sees: this
-//! measures what is left of it. Huge pages, where the kernel gives them, take the walks away.
+//! measures what is left of it. Lines one behind the other, which prefetchers bring, tell how many come in what time.
+//! Huge pages, where the kernel gives them, take the walks away.
 //! *Literature.* L. McVoy and C. Staelin, "lmbench" (1996); the articles of Chips and Cheese on latency.
 
 mod report;
@@ -42,12 +43,65 @@ pub enum Chain {
     ThirdByPages,
     /// Behind all that one core can hope to keep.
     Memory,
+    /// No chain: lines of the second level one behind the other.
+    SecondInOrder,
+    /// The same in the third.
+    ThirdInOrder,
+    /// The same behind all of them.
+    MemoryInOrder,
+    /// No chain: lines by chance, in as much as [`Chain::Second`] has.
+    SecondByChance,
+    /// The same in as much as [`Chain::Third`] has.
+    ThirdByChance,
+    /// The same in a quarter of what is presented as the third level.
+    QuarterByChance,
+    /// In half of it.
+    HalfByChance,
+    /// In three quarters of it.
+    ThreeQuartersByChance,
+    /// As much as [`Chain::Memory`].
+    MemoryByChance,
 }
 
 impl Chain {
     /// All of them, in the order of their cases.
-    pub const ALL: [Self; 5] =
-        [Self::First, Self::Second, Self::Third, Self::ThirdByPages, Self::Memory];
+    pub const ALL: [Self; 14] = [
+        Self::First,
+        Self::Second,
+        Self::Third,
+        Self::ThirdByPages,
+        Self::Memory,
+        Self::SecondInOrder,
+        Self::ThirdInOrder,
+        Self::MemoryInOrder,
+        Self::SecondByChance,
+        Self::ThirdByChance,
+        Self::QuarterByChance,
+        Self::HalfByChance,
+        Self::ThreeQuartersByChance,
+        Self::MemoryByChance,
+    ];
+
+    /// Those by chance, smallest first.
+    pub const BY_CHANCE: [Self; 6] = [
+        Self::SecondByChance,
+        Self::ThirdByChance,
+        Self::QuarterByChance,
+        Self::HalfByChance,
+        Self::ThreeQuartersByChance,
+        Self::MemoryByChance,
+    ];
+
+    /// The chain through the same table.
+    fn table(self) -> Self {
+        match self {
+            Self::SecondInOrder => Self::Second,
+            Self::ThirdInOrder => Self::Third,
+            Self::MemoryInOrder => Self::Memory,
+            chain if Self::BY_CHANCE.contains(&chain) => Self::Memory,
+            chain => chain,
+        }
+    }
 }
 
 const KIB: u64 = 1024;
@@ -58,7 +112,11 @@ fn table_bytes(caches: Option<[u64; 3]>) -> [u64; Chain::ALL.len()] {
     // Far more than the first level holds, and far less than the second.
     let in_second = (4 * first).min(second / 2);
     let in_third = (4 * second).min(third / 2).max(2 * second);
-    [first / 2, in_second, in_third, in_third, 64 * KIB * KIB]
+    let far = 64 * KIB * KIB;
+    let part = |quarters: u64| (quarters * third / 4).clamp(in_third, far / 2);
+    let chains = [first / 2, in_second, in_third, in_third, far, in_second, in_third, far];
+    let [a, b, c, d, e, f, g, h] = chains;
+    [a, b, c, d, e, f, g, h, in_second, in_third, part(1), part(2), part(3), far]
 }
 
 /// The probe.
@@ -95,9 +153,10 @@ mod tests {
     use crate::probes::fake::{FakeRig, quiet};
     use crate::probes::{Protocol, UpdatesProfile};
 
-    fn report(clock: FakeClock, cycles: [f64; 5]) -> DataCacheReport {
+    fn report(clock: FakeClock, chains: [f64; 5], by_chance: [f64; 6]) -> DataCacheReport {
+        let cycles = [&chains[..], &[2.0, 2.6, 15.0], &by_chance].concat();
         let mut rig = FakeRig::new(clock, move |case| cycles[case]);
-        let mut sampler = Sampler::new(&mut rig, 5, Plan::new(3));
+        let mut sampler = Sampler::new(&mut rig, Chain::ALL.len(), Plan::new(3));
         assert!(sampler.all(&mut rig, &AtomicBool::new(false)).is_ok());
         let machine = Machine::from_facts(&invented::cascade_lake_guest());
         DataCacheReport::new(table_bytes(None), &sampler.sampled(), Protocol::new(machine, 1))
@@ -105,7 +164,8 @@ mod tests {
 
     #[test]
     fn latencies_go_into_the_profile() {
-        let found = report(quiet(), [5.0, 14.0, 70.0, 110.0, 300.0]);
+        let found =
+            report(quiet(), [5.0, 14.0, 70.0, 110.0, 300.0], [4.8, 5.0, 5.5, 6.0, 7.0, 40.0]);
         assert!(found.protocol.conclusive, "{}", found.protocol.verdict);
         let mut design = Design::of(Microarchitecture::GoldenCove);
         found.apply_to(&mut design);
@@ -116,12 +176,13 @@ mod tests {
         let [second, third, memory] = core.miss_cycles;
         assert!(about(second, 14) && about(third, 70) && about(memory, 300), "{core:?}");
         assert!(about(core.tlb_cycles[1], 40), "{core:?}");
+        assert_eq!(core.line_cycles, [2, 5, 30], "lines from far away come in pairs");
     }
 
     #[test]
     fn levels_in_the_wrong_order_say_nothing() {
-        for cycles in [[5.0, 14.0, 12.0, 110.0, 300.0], [25.0, 30.0, 70.0, 110.0, 300.0]] {
-            let found = report(quiet(), cycles);
+        for chains in [[5.0, 14.0, 12.0, 110.0, 300.0], [25.0, 30.0, 70.0, 110.0, 300.0]] {
+            let found = report(quiet(), chains, [4.8, 5.0, 5.5, 6.0, 7.0, 40.0]);
             assert!(!found.protocol.conclusive, "{}", found.protocol.verdict);
             let before = Design::of(Microarchitecture::GoldenCove);
             let mut after = before.clone();
@@ -131,12 +192,32 @@ mod tests {
     }
 
     #[test]
+    fn what_neighbours_leave_of_the_third_level_is_told() {
+        let left = |by_chance| {
+            let found = report(quiet(), [5.0, 14.0, 70.0, 110.0, 300.0], by_chance);
+            let mut design = Design::of(Microarchitecture::Zen4);
+            found.apply_to(&mut design);
+            design.third_level_left_bytes.map(|bytes| bytes / KIB)
+        };
+        // Without sizes that are presented the third level is taken for 8 MiB, and its table for 2.
+        assert_eq!(left([4.8, 5.0, 5.5, 6.0, 7.0, 40.0]), None, "all of it");
+        assert_eq!(left([4.8, 5.0, 5.5, 6.0, 27.0, 40.0]), Some(4096));
+        assert_eq!(left([4.8, 5.0, 24.0, 28.0, 30.0, 40.0]), Some(2048));
+        assert_eq!(
+            left([4.8, 26.0, 24.0, 28.0, 30.0, 40.0]),
+            Some(128),
+            "as much as was asked of the second"
+        );
+        assert_eq!(left([4.8, 5.0, 5.2, 5.4, 5.6, 6.0]), None, "nothing is far");
+    }
+
+    #[test]
     fn tables_fit_where_they_must() {
         let golden = [48 * KIB, 2048 * KIB, 480 * KIB * KIB];
         for caches in
             [[32 * KIB, 256 * KIB, 8192 * KIB], [32 * KIB, 1024 * KIB, 36 * KIB * KIB], golden]
         {
-            let [first, second, third, pages, memory] = table_bytes(Some(caches));
+            let [first, second, third, pages, memory, ..] = table_bytes(Some(caches));
             assert!(first < caches[0] && caches[0] < second && second < caches[1], "{caches:?}");
             assert!(caches[1] < third && third < caches[2] && third == pages && memory > third);
         }

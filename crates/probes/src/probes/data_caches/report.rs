@@ -13,6 +13,9 @@ use crate::probes::sampling::Sampled;
 /// More cycles than any first level takes.
 const FIRST_LEVEL_CYCLES: f64 = 12.0;
 
+/// Lines by chance from far away take at least so many times longer than those of the third level.
+const LEAST_FAR: f64 = 2.0;
+
 /// What a page walk takes longer at least than a hit in the second TLB.
 const LEAST_WALK_CYCLES: f64 = 20.0;
 
@@ -52,11 +55,18 @@ impl DataCacheReport {
         let mut report = Self { protocol, chains };
         let of = |chain| report.latency(chain);
         let longer = |a: &Measurement, b: &Measurement| b.low > a.high;
-        let levels = [
-            ("first and second level", Chain::First, Chain::Second),
-            ("second and third level", Chain::Second, Chain::Third),
-            ("third level and memory", Chain::Third, Chain::Memory),
-        ];
+        // Of a third level that neighbours use, lines are there and not there.
+        let levels = match of(Chain::Third) {
+            Some(_) => vec![
+                ("first and second level", Chain::First, Chain::Second),
+                ("second and third level", Chain::Second, Chain::Third),
+                ("third level and memory", Chain::Third, Chain::Memory),
+            ],
+            None => vec![
+                ("first and second level", Chain::First, Chain::Second),
+                ("second level and memory", Chain::Second, Chain::Memory),
+            ],
+        };
         let mut controls: Vec<Control> = levels
             .iter()
             .map(|(what, a, b)| Control::compare("positive", what, of(*a), of(*b), longer))
@@ -65,16 +75,41 @@ impl DataCacheReport {
         controls.push(Control::compare("negative", "first level", first, first, |a, _| {
             a.value < FIRST_LEVEL_CYCLES
         }));
-        let answer = match Chain::ALL.map(of) {
-            [Some(_), Some(second), Some(third), Some(_), Some(memory)] => Answer::Found(format!(
+        let answer = match [Chain::Second, Chain::Third, Chain::Memory].map(of) {
+            [Some(second), Some(third), Some(memory)] => Answer::Found(format!(
                 "a load takes {:.0} cycles out of the second level, {:.0} out of the third, {:.0} behind it",
                 second.value, third.value, memory.value
+            )),
+            [Some(second), None, Some(memory)] => Answer::Found(format!(
+                "a load takes {:.0} cycles out of the second level, {:.0} out of memory; lines of the third level \
+                 are there and not there",
+                second.value, memory.value
             )),
             _ => Answer::Open("too few clean samples".into()),
         };
         report.protocol.controls = controls;
         report.protocol.conclude(answer);
         report
+    }
+
+    /// Up to which size lines by chance come as out of the third level, where that is less than what is presented: of the
+    /// sizes that were asked, the last before they take longer than half-way (by ratio) to those from far away.
+    fn third_level_left_bytes(&self) -> Option<u64> {
+        let cycles = |chain: Chain| Some(self.latency(chain)?.value);
+        let small = cycles(Chain::SecondByChance)?;
+        let far = Chain::BY_CHANCE.into_iter().filter_map(cycles).fold(small, f64::max);
+        if far < LEAST_FAR * small {
+            return None;
+        }
+        let mut left = None;
+        for chain in Chain::BY_CHANCE {
+            // What is too restless to be measured is partly there.
+            if cycles(chain).is_none_or(|cycles| cycles >= (small * far).sqrt()) {
+                return if chain == Chain::MemoryByChance { None } else { left };
+            }
+            left = self.chains.iter().find(|c| c.chain == chain).map(|c| c.table_bytes);
+        }
+        None
     }
 
     /// What one step of a chain takes, in core cycles.
@@ -86,8 +121,10 @@ impl DataCacheReport {
 
 impl UpdatesProfile for DataCacheReport {
     fn apply_to(&self, profile: &mut Design) {
-        let all = Chain::ALL.map(|chain| self.latency(chain));
-        let [Some(first), Some(second), Some(third), Some(by_pages), Some(memory)] = all else {
+        let of = |chain| self.latency(chain);
+        let (Some(first), Some(second), Some(memory)) =
+            (of(Chain::First), of(Chain::Second), of(Chain::Memory))
+        else {
             return;
         };
         if !self.protocol.conclusive {
@@ -101,19 +138,34 @@ impl UpdatesProfile for DataCacheReport {
         };
         // A step takes the latency of the first level and the arithmetic of its address, which is no part of a price.
         let arithmetic = (first.value - f64::from(profile.core().value.load_cycles)).max(0.0);
-        let of = |m: &Measurement| {
+        let of_level = |m: &Measurement| {
             let [low, value, high] = [m.low, m.value, m.high].map(|cycles| cycles - arithmetic);
             price(low, high, Some(Measurement { low, value, high, ..m.clone() }))
         };
-        profile.data_miss_cycles = Some([of(second), of(third), of(memory)]);
-        let least = by_pages.low - third.high;
-        let walks = least > LEAST_WALK_CYCLES;
-        profile.page_walk_cycles =
-            walks.then(|| price(least, (by_pages.high - third.low).max(least), None));
-        // Where every step walks, the TLBs hold less than the table has pages.
-        let pages = self.chains.iter().find(|c| c.chain == Chain::ThirdByPages);
-        profile.data_tlb_pages =
-            pages.filter(|_| walks).map(|chain| (chain.table_bytes / PAGE_BYTES / 2) as u32);
+        let tabled = profile.core();
+        let third = of(Chain::Third).map_or_else(
+            || {
+                let cycles = f64::from(tabled.value.miss_cycles[1]);
+                PriceRange { origin: tabled.origin, ..price(cycles, cycles, None) }
+            },
+            of_level,
+        );
+        profile.data_miss_cycles = Some([of_level(second), third, of_level(memory)]);
+        let in_order = [Chain::SecondInOrder, Chain::ThirdInOrder, Chain::MemoryInOrder];
+        if let [Some(second), Some(third), Some(memory)] = in_order.map(|it| self.latency(it)) {
+            profile.data_line_cycles = Some([second, third, memory].map(Clone::clone));
+        }
+        profile.third_level_left_bytes = self.third_level_left_bytes();
+        if let (Some(third), Some(by_pages)) = (of(Chain::Third), of(Chain::ThirdByPages)) {
+            let least = by_pages.low - third.high;
+            let walks = least > LEAST_WALK_CYCLES;
+            let most = (by_pages.high - third.low).max(least);
+            profile.page_walk_cycles = walks.then(|| price(least, most, None));
+            // Where every step walks, the TLBs hold less than the table has pages.
+            let pages = self.chains.iter().find(|c| c.chain == Chain::ThirdByPages);
+            profile.data_tlb_pages =
+                pages.filter(|_| walks).map(|chain| (chain.table_bytes / PAGE_BYTES / 2) as u32);
+        }
         profile.environment.get_or_insert_with(|| ProfileEnvironment::of(&self.protocol.machine));
     }
 }

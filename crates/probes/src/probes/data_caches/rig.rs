@@ -17,8 +17,12 @@ const LINE: usize = (LINE_BYTES / 4) as usize;
 /// Chains of loads on this processor.
 pub(super) struct ChainRig {
     clock: HardwareClock,
-    /// By case: where each entry leads, and where the chain stands.
-    tables: Vec<(Vec<u32>, u32)>,
+    /// By chain: where each entry leads.
+    tables: Vec<Vec<u32>>,
+    /// By case: where it stands.
+    at: [u32; Chain::ALL.len()],
+    /// Lines of the tables by case.
+    lines: [u64; Chain::ALL.len()],
 }
 
 impl ChainRig {
@@ -32,9 +36,16 @@ impl ChainRig {
             for (from, to) in order.iter().zip(order.iter().cycle().skip(1)) {
                 leads_to[from * entries] = (to * entries) as u32;
             }
-            (leads_to, 0)
+            leads_to
         };
-        Self { clock, tables: Chain::ALL.into_iter().zip(tables).map(table).collect() }
+        let chains =
+            Chain::ALL.into_iter().zip(tables).filter(|(chain, _)| chain.table() == *chain);
+        Self {
+            clock,
+            tables: chains.map(table).collect(),
+            at: [0; Chain::ALL.len()],
+            lines: tables.map(|bytes| bytes / LINE_BYTES),
+        }
     }
 }
 
@@ -75,12 +86,23 @@ impl Rig for ChainRig {
             Chain::First | Chain::Second => 32_768,
             Chain::Third | Chain::ThirdByPages => 8192,
             Chain::Memory => 2048,
+            Chain::SecondInOrder | Chain::ThirdInOrder | Chain::MemoryInOrder => 16_384,
+            _ => 4096,
         }
     }
 
     fn run_case(&mut self, case: usize, _placement: usize, repetitions: u64) {
-        let (table, at) = &mut self.tables[case];
+        let chain = Chain::ALL[case];
+        let (table, at) = (&self.tables[chain.table() as usize], &mut self.at[case]);
         let mut place = *at;
+        if Chain::BY_CHANCE.contains(&chain) {
+            *at = by_chance(table, self.lines[case], place, repetitions);
+            return;
+        }
+        if chain.table() != chain {
+            *at = in_order(table, place as usize, repetitions as usize) as u32;
+            return;
+        }
         for _ in 0..repetitions {
             // Every entry leads into the table.
             place = table.get(place as usize).copied().unwrap_or(0);
@@ -90,11 +112,41 @@ impl Rig for ChainRig {
 
     /// Reads a table that belongs into a cache: what other chains touched in between may have pushed it out.
     fn warm_up(&mut self, case: usize, _placement: usize) {
-        if Chain::ALL[case] != Chain::Memory {
-            let (table, _) = &self.tables[case];
-            black_box(table.iter().step_by(LINE).fold(0, |all: u32, to| all ^ to));
+        if !matches!(Chain::ALL[case], Chain::Memory | Chain::MemoryInOrder | Chain::MemoryByChance)
+        {
+            let table = &self.tables[Chain::ALL[case].table() as usize];
+            in_order(table, 0, self.lines[case] as usize);
         }
     }
+}
+
+/// Reads an entry each of so many lines by chance, of the first `lines`; where the random numbers stand then.
+fn by_chance(table: &[u32], lines: u64, seed: u32, repetitions: u64) -> u32 {
+    let (mut random, mut all) = (seed, 0);
+    for _ in 0..repetitions {
+        // W. H. Press and others, "Numerical Recipes": the upper bits are good.
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let line = (u64::from(random) * lines) >> 32;
+        all ^= table.get(line as usize * LINE).copied().unwrap_or(0);
+    }
+    black_box(all);
+    random
+}
+
+/// Reads an entry of so many lines from a place on, from the start again at the end; where it stands then.
+fn in_order(table: &[u32], mut place: usize, mut lines: usize) -> usize {
+    let mut all = 0;
+    while lines > 0 {
+        let rest = table.get(place..).unwrap_or_default();
+        let now = rest.len().div_ceil(LINE).min(lines);
+        all = rest.iter().step_by(LINE).take(now).fold(all, |all: u32, to| all ^ to);
+        (place, lines) = (place + now * LINE, lines - now);
+        if place >= table.len() {
+            place = 0;
+        }
+    }
+    black_box(all);
+    place
 }
 
 impl HoldsClock for ChainRig {

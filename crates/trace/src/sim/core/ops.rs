@@ -325,7 +325,7 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
     let crosses = vector && explicit & GENERAL != 0;
     let is_wide = raw.op0_register().size() == 8 || raw.memory_size().size() == 8;
     if raw.has_lock_prefix() || (raw.mnemonic() == Xchg && raw.op0_kind() == OpKind::Memory) {
-        return C::Fence;
+        return C::Locked;
     }
     match raw.mnemonic() {
         Mfence | Lfence | Sfence => C::Fence,
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(op(&[0x48, 0xf7, 0xf1]).class, OpClass::Divide64); // div rcx
         assert_eq!(op(&[0x48, 0x0f, 0xaf, 0xc1]).class, OpClass::Multiply); // imul rax, rcx
         assert_eq!(op(&[0x66, 0x0f, 0x6e, 0xc1]).class, OpClass::Cross); // movd xmm0, ecx
-        assert_eq!(op(&[0xf0, 0xff, 0x07]).class, OpClass::Fence); // lock inc [rdi]
+        assert_eq!(op(&[0xf0, 0xff, 0x07]).class, OpClass::Locked); // lock inc [rdi]
         assert_eq!(op(&[0xc4, 0xe2, 0xf1, 0xb8, 0xc2]).class, OpClass::FloatMultiply); // vfmadd231pd
         assert_eq!(op(&[0x48, 0x8d, 0x44, 0x0f, 0x08]).class, OpClass::SlowAddress); // lea rax, [rdi+rcx+8]
         assert_eq!(op(&[0x75, 0x00]).flow, Flow::Either);

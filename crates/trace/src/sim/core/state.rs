@@ -24,6 +24,8 @@ pub(super) struct Store {
     pub place: (u64, u64),
     /// When it is in the cache.
     pub commit: u64,
+    /// Whether it serves no load before that, because it goes to two pages.
+    pub is_in_parts: bool,
 }
 
 /// What stores in flight give to a load.
