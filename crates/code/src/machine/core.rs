@@ -330,9 +330,6 @@ impl Design {
         if let Some(bytes) = self.data_cache_bytes {
             shape.cache_bytes = bytes;
         }
-        if let Some(left) = self.third_level_left_bytes {
-            shape.cache_bytes[2] = shape.cache_bytes[2].min(left).max(shape.cache_bytes[1]);
-        }
         if let Some(forward) = &self.store_forward_cycles {
             shape.forward_cycles = forward.whole_cycles().min(50) as u8;
         }

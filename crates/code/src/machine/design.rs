@@ -205,9 +205,6 @@ pub struct Design {
     /// absent where nobody measured it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_miss_cycles: Option<[PriceRange; 3]>,
-    /// What neighbours leave of the third level of data cache, in bytes; absent where nobody measured it here, or it is all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub third_level_left_bytes: Option<u64>,
     /// Core cycles from one line to the next, of lines in order, out of the second and the third level and from behind them;
     /// absent where nobody measured it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -367,7 +364,6 @@ impl Design {
             code_cache_origin: None,
             data_cache_bytes: None,
             data_miss_cycles: None,
-            third_level_left_bytes: None,
             data_line_cycles: None,
             page_walk_cycles: None,
             data_tlb_pages: None,

@@ -76,6 +76,9 @@ pub struct Ledger {
     /// Which loads the core was taken to serve while renaming: of the ways that a design may do it, the one that comes
     /// nearest to what was measured.
     pub renames_memory: MemoryRenaming,
+    /// Of the lines behind the second level whose place nothing in the windows tells, those that were taken to come from memory
+    /// and not from the third level, in per cent: chosen in the same way.
+    pub from_memory_percent: u64,
     /// Whether the instructions of whole runs were counted; else both builds are taken to execute as many.
     pub counted: bool,
     /// Whether the two agree well enough for the model to be believed.
@@ -168,8 +171,9 @@ fn nearest<'a>(
         if predicted > 0.0 { predicted.ln().abs() } else { f64::INFINITY }
     };
     let of_shape = |shape: &Shape<'a>| {
-        let renames_memory = shape.windows.renames_memory;
-        Some((Ledger { renames_memory, ..ledger(shape)? }, shape.windows))
+        let BothArms { renames_memory, from_memory_percent, .. } = *shape.windows;
+        let ledger = Ledger { renames_memory, from_memory_percent, ..ledger(shape)? };
+        Some((ledger, shape.windows))
     };
     let all = shapes.iter().filter_map(of_shape);
     all.min_by(|(a, _), (b, _)| distance(a).total_cmp(&distance(b)))

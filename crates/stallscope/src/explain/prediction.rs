@@ -207,6 +207,7 @@ pub(super) fn predict(
         predicted,
         measured,
         renames_memory: MemoryRenaming::Never,
+        from_memory_percent: 0,
         counted: spent.is_counted,
         agrees,
         lines,

@@ -8,6 +8,7 @@ use stallscope::explain::{
 };
 use stallscope::layout::ChangeCounts;
 use stallscope::model::{Grade, Measurement};
+use stallscope::sim::core::Mechanism;
 
 use crate::commands::compare::screen::verdict;
 use crate::commands::{site, words};
@@ -296,6 +297,14 @@ fn ledger_text(ledger: &Ledger) -> String {
         };
         let text = format!("without {}: {} less{often}", line.mechanism, percent(&line.part));
         out += &wrap(NO_LABEL, &text);
+        if line.mechanism == Mechanism::DataCacheMisses && ledger.from_memory_percent > 0 {
+            let text = format!(
+                "with {} % of the lines that the windows do not tell the place of taken to come from memory, and the \
+                 others from the third level: that is nearest to the clock",
+                ledger.from_memory_percent
+            );
+            out += &wrap(NO_LABEL, &text);
+        }
     }
     out
 }

@@ -23,12 +23,6 @@ pub fn data_caches(report: &DataCacheReport) -> String {
             Chain::SecondInOrder => "second, in order",
             Chain::ThirdInOrder => "third, in order",
             Chain::MemoryInOrder => "behind, in order",
-            Chain::SecondByChance => "by chance",
-            Chain::ThirdByChance
-            | Chain::QuarterByChance
-            | Chain::HalfByChance
-            | Chain::ThreeQuartersByChance
-            | Chain::MemoryByChance => "",
         };
         let cycles = match &chain.cycles {
             Some(m) => {

@@ -49,23 +49,11 @@ pub enum Chain {
     ThirdInOrder,
     /// The same behind all of them.
     MemoryInOrder,
-    /// No chain: lines by chance, in as much as [`Chain::Second`] has.
-    SecondByChance,
-    /// The same in as much as [`Chain::Third`] has.
-    ThirdByChance,
-    /// The same in a quarter of what is presented as the third level.
-    QuarterByChance,
-    /// In half of it.
-    HalfByChance,
-    /// In three quarters of it.
-    ThreeQuartersByChance,
-    /// As much as [`Chain::Memory`].
-    MemoryByChance,
 }
 
 impl Chain {
     /// All of them, in the order of their cases.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 8] = [
         Self::First,
         Self::Second,
         Self::Third,
@@ -74,22 +62,6 @@ impl Chain {
         Self::SecondInOrder,
         Self::ThirdInOrder,
         Self::MemoryInOrder,
-        Self::SecondByChance,
-        Self::ThirdByChance,
-        Self::QuarterByChance,
-        Self::HalfByChance,
-        Self::ThreeQuartersByChance,
-        Self::MemoryByChance,
-    ];
-
-    /// Those by chance, smallest first.
-    pub const BY_CHANCE: [Self; 6] = [
-        Self::SecondByChance,
-        Self::ThirdByChance,
-        Self::QuarterByChance,
-        Self::HalfByChance,
-        Self::ThreeQuartersByChance,
-        Self::MemoryByChance,
     ];
 
     /// The chain through the same table.
@@ -98,7 +70,6 @@ impl Chain {
             Self::SecondInOrder => Self::Second,
             Self::ThirdInOrder => Self::Third,
             Self::MemoryInOrder => Self::Memory,
-            chain if Self::BY_CHANCE.contains(&chain) => Self::Memory,
             chain => chain,
         }
     }
@@ -113,10 +84,7 @@ fn table_bytes(caches: Option<[u64; 3]>) -> [u64; Chain::ALL.len()] {
     let in_second = (4 * first).min(second / 2);
     let in_third = (4 * second).min(third / 2).max(2 * second);
     let far = 64 * KIB * KIB;
-    let part = |quarters: u64| (quarters * third / 4).clamp(in_third, far / 2);
-    let chains = [first / 2, in_second, in_third, in_third, far, in_second, in_third, far];
-    let [a, b, c, d, e, f, g, h] = chains;
-    [a, b, c, d, e, f, g, h, in_second, in_third, part(1), part(2), part(3), far]
+    [first / 2, in_second, in_third, in_third, far, in_second, in_third, far]
 }
 
 /// The probe.
@@ -153,8 +121,8 @@ mod tests {
     use crate::probes::fake::{FakeRig, quiet};
     use crate::probes::{Protocol, UpdatesProfile};
 
-    fn report(clock: FakeClock, chains: [f64; 5], by_chance: [f64; 6]) -> DataCacheReport {
-        let cycles = [&chains[..], &[2.0, 2.6, 15.0], &by_chance].concat();
+    fn report(clock: FakeClock, chains: [f64; 5]) -> DataCacheReport {
+        let cycles = [&chains[..], &[2.0, 2.6, 15.0]].concat();
         let mut rig = FakeRig::new(clock, move |case| cycles[case]);
         let mut sampler = Sampler::new(&mut rig, Chain::ALL.len(), Plan::new(3));
         assert!(sampler.all(&mut rig, &AtomicBool::new(false)).is_ok());
@@ -164,8 +132,7 @@ mod tests {
 
     #[test]
     fn latencies_go_into_the_profile() {
-        let found =
-            report(quiet(), [5.0, 14.0, 70.0, 110.0, 300.0], [4.8, 5.0, 5.5, 6.0, 7.0, 40.0]);
+        let found = report(quiet(), [5.0, 14.0, 70.0, 110.0, 300.0]);
         assert!(found.protocol.conclusive, "{}", found.protocol.verdict);
         let mut design = Design::of(Microarchitecture::GoldenCove);
         found.apply_to(&mut design);
@@ -182,33 +149,13 @@ mod tests {
     #[test]
     fn levels_in_the_wrong_order_say_nothing() {
         for chains in [[5.0, 14.0, 12.0, 110.0, 300.0], [25.0, 30.0, 70.0, 110.0, 300.0]] {
-            let found = report(quiet(), chains, [4.8, 5.0, 5.5, 6.0, 7.0, 40.0]);
+            let found = report(quiet(), chains);
             assert!(!found.protocol.conclusive, "{}", found.protocol.verdict);
             let before = Design::of(Microarchitecture::GoldenCove);
             let mut after = before.clone();
             found.apply_to(&mut after);
             assert_eq!(after, before);
         }
-    }
-
-    #[test]
-    fn what_neighbours_leave_of_the_third_level_is_told() {
-        let left = |by_chance| {
-            let found = report(quiet(), [5.0, 14.0, 70.0, 110.0, 300.0], by_chance);
-            let mut design = Design::of(Microarchitecture::Zen4);
-            found.apply_to(&mut design);
-            design.third_level_left_bytes.map(|bytes| bytes / KIB)
-        };
-        // Without sizes that are presented the third level is taken for 8 MiB, and its table for 2.
-        assert_eq!(left([4.8, 5.0, 5.5, 6.0, 7.0, 40.0]), None, "all of it");
-        assert_eq!(left([4.8, 5.0, 5.5, 6.0, 27.0, 40.0]), Some(4096));
-        assert_eq!(left([4.8, 5.0, 24.0, 28.0, 30.0, 40.0]), Some(2048));
-        assert_eq!(
-            left([4.8, 26.0, 24.0, 28.0, 30.0, 40.0]),
-            Some(128),
-            "as much as was asked of the second"
-        );
-        assert_eq!(left([4.8, 5.0, 5.2, 5.4, 5.6, 6.0]), None, "nothing is far");
     }
 
     #[test]

@@ -13,9 +13,6 @@ use crate::probes::sampling::Sampled;
 /// More cycles than any first level takes.
 const FIRST_LEVEL_CYCLES: f64 = 12.0;
 
-/// Lines by chance from far away take at least so many times longer than those of the third level.
-const LEAST_FAR: f64 = 2.0;
-
 /// What a page walk takes longer at least than a hit in the second TLB.
 const LEAST_WALK_CYCLES: f64 = 20.0;
 
@@ -92,26 +89,6 @@ impl DataCacheReport {
         report
     }
 
-    /// Up to which size lines by chance come as out of the third level, where that is less than what is presented: of the
-    /// sizes that were asked, the last before they take longer than half-way (by ratio) to those from far away.
-    fn third_level_left_bytes(&self) -> Option<u64> {
-        let cycles = |chain: Chain| Some(self.latency(chain)?.value);
-        let small = cycles(Chain::SecondByChance)?;
-        let far = Chain::BY_CHANCE.into_iter().filter_map(cycles).fold(small, f64::max);
-        if far < LEAST_FAR * small {
-            return None;
-        }
-        let mut left = None;
-        for chain in Chain::BY_CHANCE {
-            // What is too restless to be measured is partly there.
-            if cycles(chain).is_none_or(|cycles| cycles >= (small * far).sqrt()) {
-                return if chain == Chain::MemoryByChance { None } else { left };
-            }
-            left = self.chains.iter().find(|c| c.chain == chain).map(|c| c.table_bytes);
-        }
-        None
-    }
-
     /// What one step of a chain takes, in core cycles.
     #[must_use]
     pub fn latency(&self, chain: Chain) -> Option<&Measurement> {
@@ -155,7 +132,6 @@ impl UpdatesProfile for DataCacheReport {
         if let [Some(second), Some(third), Some(memory)] = in_order.map(|it| self.latency(it)) {
             profile.data_line_cycles = Some([second, third, memory].map(Clone::clone));
         }
-        profile.third_level_left_bytes = self.third_level_left_bytes();
         if let (Some(third), Some(by_pages)) = (of(Chain::Third), of(Chain::ThirdByPages)) {
             let least = by_pages.low - third.high;
             let walks = least > LEAST_WALK_CYCLES;

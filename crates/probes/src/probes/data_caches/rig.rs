@@ -21,8 +21,6 @@ pub(super) struct ChainRig {
     tables: Vec<Vec<u32>>,
     /// By case: where it stands.
     at: [u32; Chain::ALL.len()],
-    /// Lines of the tables by case.
-    lines: [u64; Chain::ALL.len()],
 }
 
 impl ChainRig {
@@ -40,12 +38,7 @@ impl ChainRig {
         };
         let chains =
             Chain::ALL.into_iter().zip(tables).filter(|(chain, _)| chain.table() == *chain);
-        Self {
-            clock,
-            tables: chains.map(table).collect(),
-            at: [0; Chain::ALL.len()],
-            lines: tables.map(|bytes| bytes / LINE_BYTES),
-        }
+        Self { clock, tables: chains.map(table).collect(), at: [0; Chain::ALL.len()] }
     }
 }
 
@@ -87,7 +80,6 @@ impl Rig for ChainRig {
             Chain::Third | Chain::ThirdByPages => 8192,
             Chain::Memory => 2048,
             Chain::SecondInOrder | Chain::ThirdInOrder | Chain::MemoryInOrder => 16_384,
-            _ => 4096,
         }
     }
 
@@ -95,10 +87,6 @@ impl Rig for ChainRig {
         let chain = Chain::ALL[case];
         let (table, at) = (&self.tables[chain.table() as usize], &mut self.at[case]);
         let mut place = *at;
-        if Chain::BY_CHANCE.contains(&chain) {
-            *at = by_chance(table, self.lines[case], place, repetitions);
-            return;
-        }
         if chain.table() != chain {
             *at = in_order(table, place as usize, repetitions as usize) as u32;
             return;
@@ -112,25 +100,12 @@ impl Rig for ChainRig {
 
     /// Reads a table that belongs into a cache: what other chains touched in between may have pushed it out.
     fn warm_up(&mut self, case: usize, _placement: usize) {
-        if !matches!(Chain::ALL[case], Chain::Memory | Chain::MemoryInOrder | Chain::MemoryByChance)
-        {
-            let table = &self.tables[Chain::ALL[case].table() as usize];
-            in_order(table, 0, self.lines[case] as usize);
+        let chain = Chain::ALL[case].table();
+        if chain != Chain::Memory {
+            let table = &self.tables[chain as usize];
+            in_order(table, 0, table.len() / LINE);
         }
     }
-}
-
-/// Reads an entry each of so many lines by chance, of the first `lines`; where the random numbers stand then.
-fn by_chance(table: &[u32], lines: u64, seed: u32, repetitions: u64) -> u32 {
-    let (mut random, mut all) = (seed, 0);
-    for _ in 0..repetitions {
-        // W. H. Press and others, "Numerical Recipes": the upper bits are good.
-        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let line = (u64::from(random) * lines) >> 32;
-        all ^= table.get(line as usize * LINE).copied().unwrap_or(0);
-    }
-    black_box(all);
-    random
 }
 
 /// Reads an entry of so many lines from a place on, from the start again at the end; where it stands then.

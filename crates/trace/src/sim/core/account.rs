@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Core, Mechanism, Program, WindowCode};
 use crate::machine::{CoreShape, Design};
-use crate::model::Avma;
+use crate::model::{Avma, LINE_BYTES};
 use crate::sim::Places;
 use crate::trace::recorded::{ReplayError, replay};
 
@@ -49,6 +49,23 @@ impl Account {
     #[must_use]
     pub fn cycles_of(&self, mechanism: Mechanism) -> i64 {
         self.cycles.wrapping_sub(self.cycles_without[mechanism as usize]).cast_signed()
+    }
+}
+
+impl Account {
+    /// What it would be if so many in a hundred executions were those of `other`, another model of the same window.
+    #[must_use]
+    pub fn mixed_with(&self, other: &Self, percent: u64) -> Self {
+        let mix = |a: u64, b: u64| (a * (100 - percent.min(100)) + b * percent.min(100)) / 100;
+        let each = |a: &[u64; Mechanism::ALL.len()], b: &[u64; Mechanism::ALL.len()]| {
+            std::array::from_fn(|n| mix(a[n], b[n]))
+        };
+        Self {
+            cycles: mix(self.cycles, other.cycles),
+            cycles_without: each(&self.cycles_without, &other.cycles_without),
+            events: each(&self.events, &other.events),
+            ..*self
+        }
     }
 }
 
@@ -102,6 +119,12 @@ impl<'a> RecordedWindow<'a> {
         let mut places = Places::new(recording.mappings, recording.code);
         let program = code.decode(design.fusion().value, |at, bytes| places.x86_code(at, bytes));
         Ok(Self { recorded, design, instructions: recording.instructions, program })
+    }
+
+    /// Whether all that it touches fits into the second level of such a core: what is behind that makes no difference.
+    #[must_use]
+    pub fn fits_second_level(&self, shape: &CoreShape) -> bool {
+        self.program.lines <= shape.cache_bytes[1] / LINE_BYTES
     }
 
     /// Runs it through a core of this shape, with the rules and prices of the design, whole and without each
