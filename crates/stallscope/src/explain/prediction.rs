@@ -29,7 +29,8 @@ const AS_MUCH: f64 = 0.8;
 /// The same as [`AGREEMENT`] where the instructions of whole runs were not counted and both are taken to execute as many.
 const AGREEMENT_UNCOUNTED: [f64; 2] = [0.75, 1.33];
 /// Other code has other chains: chains and units are named where one build executes up to so many times the
-/// instructions of the other, and up to so many times if most of the difference is in how long they take.
+/// instructions of the other, and up to so many times if most of the difference is in how long they take; where the slow
+/// build executes fewer, any number of times.
 const SAME_WORK: [f64; 2] = [1.1, 1.6];
 /// Most of a place's difference, for that.
 const LEAST_SLOWER: f64 = 0.6;
@@ -154,7 +155,7 @@ pub(super) fn predict(
         .filter(|line| line.part.percent.value.abs() >= LEAST_SHOWN)
         .collect();
     lines.sort_by(|a, b| b.part.percent.value.total_cmp(&a.part.percent.value));
-    let is_slower = is_slower_work(spent, sides);
+    let is_slower = is_slower_work(spent, sides, slow);
     let can_be_named = |line: &LedgerLine| {
         let of_a_run = |what: &dyn Fn(&Account) -> f64| {
             [slow.index(), 1 - slow.index()].map(|arm| sides[arm].of_a_run(what)[0])
@@ -226,12 +227,14 @@ pub(super) fn is_alike(sides: &[Side; 2]) -> bool {
 }
 
 /// Whether what a place takes longer is in how long its instructions take, and not in other ones.
-fn is_slower_work(spent: &Spent<'_>, sides: &[Side; 2]) -> bool {
+fn is_slower_work(spent: &Spent<'_>, sides: &[Side; 2], slow: Arm) -> bool {
     let is_same = times(sides) <= SAME_WORK[0];
     let executed = sides.each_ref().map(|side| side.instructions);
     let [_, slower] = split(spent.share, spent.ns, executed);
     let part = slower.percent.value / spent.share.percent.value;
-    is_same || is_alike(sides) && part >= LEAST_SLOWER
+    // Fewer instructions, however few, are not why it takes longer.
+    let is_fewer = executed[slow.index()] < executed[slow.other().index()];
+    is_same || (is_alike(sides) || is_fewer) && part >= LEAST_SLOWER
 }
 
 #[cfg(test)]
@@ -333,6 +336,22 @@ mod tests {
         assert!(!named([side(500, chains, 10, 0), executing(1.33, 800)]), "other chains");
         assert!(named([side(500, chains, 10, 0), executing(1.3, 800)]));
         assert!(!named([side(250, chains, 10, 0), executing(1.61, 1000)]));
+    }
+
+    #[test]
+    fn fewer_instructions_that_take_longer_may_have_another_chain() {
+        let chains = Mechanism::LongChains;
+        let row = row([100.0, 200.0]);
+        let spent = Spent { is_counted: true, ..Spent::of(&row) };
+        let named = |times: f64, cycles: u64, slow: Arm| {
+            let slow_side = side(cycles, chains, cycles * 9 / 10, 0);
+            let slow_side = Side { instructions: times * slow_side.instructions, ..slow_side };
+            let sides = [side(250, chains, 10, 0), slow_side];
+            let more = [f64::MAX; Mechanism::ALL.len()];
+            predict(&spent, &sides, &more, slow, 100e6).unwrap().named().is_some()
+        };
+        assert!(named(0.5, 1000, Arm::B));
+        assert!(!named(1.7, 294, Arm::B), "more instructions");
     }
 
     #[test]

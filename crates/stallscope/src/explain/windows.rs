@@ -37,7 +37,7 @@ pub struct WindowCount {
 }
 
 /// The windows of one arm.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(super) struct ArmWindows {
     windows: Vec<(BTreeMap<Svma, Account>, ObjectInsns)>,
 }
@@ -134,6 +134,15 @@ fn shapes(design: &Design) -> Vec<CoreShape> {
 /// Parts of the lines that come from memory, in per cent, that are tried.
 const FROM_MEMORY_PERCENT: [u64; 5] = [0, 25, 50, 75, 100];
 
+/// Of windows with and without a third level, one behind the other: these, and what is between them, where they differ.
+fn with_mixtures(all: Vec<BothArms>) -> Vec<BothArms> {
+    let of = |both: &[BothArms]| {
+        let percents = if both[0].arms == both[1].arms { &[0][..] } else { &FROM_MEMORY_PERCENT };
+        percents.iter().map(|percent| mixed([&both[0], &both[1]], *percent)).collect::<Vec<_>>()
+    };
+    all.chunks_exact(2).flat_map(of).collect()
+}
+
 /// Windows in which so many of the lines come from memory, of those in which none and in which all do.
 fn mixed([near, far]: [&BothArms; 2], from_memory_percent: u64) -> BothArms {
     let arms = [0, 1].map(|arm| {
@@ -207,10 +216,7 @@ pub(super) fn follow(
             }
         }
     }
-    let pairs = all
-        .chunks_exact(2)
-        .flat_map(|both| FROM_MEMORY_PERCENT.map(|percent| mixed([&both[0], &both[1]], percent)));
-    Ok(Ok(pairs.collect()))
+    Ok(Ok(with_mixtures(all)))
 }
 
 impl ArmWindows {
@@ -224,4 +230,46 @@ impl ArmWindows {
 pub(super) fn is_interrupt(error: &EngineError) -> bool {
     use crate::run::child::ChildError;
     matches!(error, EngineError::Child(ChildError::Interrupted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Microarchitecture;
+
+    #[test]
+    fn a_core_is_modelled_with_its_third_level_and_without() {
+        let shapes = shapes(&Design::of(Microarchitecture::Zen4));
+        let ways = shapes.iter().map(|shape| {
+            let [_, second, third] = shape.cache_bytes;
+            (shape.renames_memory, third == second)
+        });
+        let (same, never) = (MemoryRenaming::SameName, MemoryRenaming::Never);
+        let expected = [(same, false), (same, true), (never, false), (never, true)];
+        assert_eq!(ways.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_lies_between_is_tried_where_the_third_level_matters() {
+        let both = |cycles: u64| {
+            let account = Account { executions: 10, cycles, ..Account::default() };
+            let arm = || {
+                let insns = BTreeMap::from([(Svma(0x10), account)]);
+                let objects = HashMap::from([(
+                    "libc.so".to_owned(),
+                    BTreeMap::from([(FileOffset(1), account)]),
+                )]);
+                ArmWindows { windows: vec![(insns, objects)] }
+            };
+            let renames_memory = MemoryRenaming::Never;
+            BothArms { renames_memory, from_memory_percent: 0, arms: [arm(), arm()] }
+        };
+        let cycles = |far: u64| {
+            let mixtures = with_mixtures(vec![both(100), both(far)]);
+            let of = |it: &BothArms| (it.from_memory_percent, it.arms[1].in_all()[0].cycles);
+            mixtures.iter().map(of).collect::<Vec<_>>()
+        };
+        assert_eq!(cycles(500), [(0, 200), (25, 400), (50, 600), (75, 800), (100, 1000)]);
+        assert_eq!(cycles(100), [(0, 200)]);
+    }
 }
