@@ -1,13 +1,14 @@
 //! How often a candidate happens in windows of both builds: a shape alone is no cause.
 //!
 //! A candidate is named only if its own load was blocked, and if the function of the slow build has clearly
-//! more blocked loads per instruction than that of the fast one. A load counts as blocked where the store
+//! more blocked loads per instruction than that of the fast one, and what it has more is not elsewhere in the fast build: what
+//! one inlines takes its loads along. A load counts as blocked where the store
 //! was still in flight when it started, by the model of the core.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::prediction::LEAST_RATIO;
+use super::prediction::{LEAST_LEFT, LEAST_RATIO};
 use super::windows::ArmWindows;
 use super::{Cause, Ledger};
 use crate::code::Function;
@@ -91,6 +92,24 @@ impl Counted {
     }
 }
 
+/// Why blocked loads that a function has more are no difference between the builds, if they are elsewhere in the other one:
+/// of the function and of all code in the windows of this arm and of the other, with the instructions of whole runs.
+fn is_elsewhere(function: [u64; 2], all: [&Tally; 2], instructions: [f64; 2]) -> Option<String> {
+    let of_a_run = |blocked: u64, arm: usize| {
+        blocked as f64 / all[arm].instructions.max(1) as f64 * instructions[arm]
+    };
+    let more = of_a_run(function[0], 0) - of_a_run(function[1], 1);
+    let more_in_all = of_a_run(all[0].blocked, 0) - of_a_run(all[1].blocked, 1);
+    (more_in_all < LEAST_LEFT * more).then(|| {
+        format!(
+            "over all of its code the other build has such loads, too: {:.1} blocked in 1000 instructions here, {:.1} in \
+             the other build",
+            all[0].per_thousand(),
+            all[1].per_thousand()
+        )
+    })
+}
+
 /// Why blocked loads cannot be the cause by the model of the core, where it agrees with the clock.
 fn cannot_pay(ledgers: &[Ledger], function: &str) -> Option<String> {
     let ledger = ledgers.iter().find(|ledger| ledger.place == function)?;
@@ -114,14 +133,20 @@ pub(super) struct Candidate {
 }
 
 /// The candidates that the windows confirm, with their counts, and a sentence about each of the first
-/// others. Without windows none is confirmed, and the error says why there are none.
+/// others. Without windows none is confirmed, and the error says why there are none. `instructions` are those of whole runs,
+/// where they were counted.
 pub(super) fn confirm(
     candidates: Vec<Candidate>,
     windows: Result<&[ArmWindows; 2], String>,
     ledgers: &[Ledger],
+    instructions: Option<[f64; 2]>,
 ) -> (Vec<Cause>, Vec<String>) {
     const MOST_SENTENCES: usize = 3;
     let (mut causes, mut sentences) = (Vec::new(), Vec::new());
+    let all = windows
+        .as_ref()
+        .ok()
+        .map(|both| both.each_ref().map(|windows| Tally::of(windows, windows.in_all().iter())));
     for Candidate { mut cause, function, other } in candidates {
         let site = &cause.finding.site;
         let why_not = match &windows {
@@ -137,7 +162,18 @@ pub(super) fn confirm(
                     here: Tally::of(here, insns.values()),
                     there: other.map(|f| Tally::of(there, there.insns(f.start, f.end()).values())),
                 };
-                let why_not = result.acquits().or_else(|| cannot_pay(ledgers, &site.function));
+                let arms = [cause.arm.index(), 1 - cause.arm.index()];
+                let elsewhere = || {
+                    let all = all.as_ref()?;
+                    let function = [&Some(result.here.clone()), &result.there]
+                        .map(|tally| tally.as_ref().map_or(0, |tally| tally.blocked));
+                    let instructions = instructions.unwrap_or([1.0; 2]);
+                    is_elsewhere(function, arms.map(|n| &all[n]), arms.map(|n| instructions[n]))
+                };
+                let why_not = result
+                    .acquits()
+                    .or_else(elsewhere)
+                    .or_else(|| cannot_pay(ledgers, &site.function));
                 cause.counted = Some(result);
                 why_not
             }
@@ -172,6 +208,23 @@ mod tests {
         assert_eq!(counted(1000, 990, 990, Some(0)).acquits(), None);
         assert_eq!(counted(1000, 990, 990, None).acquits(), None);
         assert_eq!(counted(1000, 20, 20, Some(13)).acquits(), None);
+    }
+
+    #[test]
+    fn what_the_other_build_has_elsewhere_is_acquitted() {
+        let tally = |blocked| Tally { windows: 4, instructions: 1_000_000, blocked };
+        let says = |in_other: u64, instructions| {
+            is_elsewhere([50_000, 0], [&tally(50_000), &tally(in_other)], instructions).is_some()
+        };
+        assert!(!says(0, [1.0, 1.0]) && !says(24_000, [1.0, 1.0]));
+        assert!(says(26_000, [1.0, 1.0]) && says(50_000, [1.0, 1.0]));
+        // Twice the instructions, half of which have such loads as often.
+        assert!(says(25_000, [1.0, 2.0]) && !says(50_000, [2.0, 1.0]));
+        // Other loads of both builds are no matter.
+        let beside = |blocked| Tally { blocked, ..tally(0) };
+        assert!(
+            is_elsewhere([50_000, 0], [&beside(950_000), &beside(900_000)], [1.0; 2]).is_none()
+        );
     }
 
     #[test]

@@ -369,7 +369,8 @@ pub fn explain(
             let first = first.and_then(|all| {
                 all.first().map(|both| &both.arms).ok_or_else(|| "there is no window".to_owned())
             });
-            let found = counts::confirm(candidates, first, &explanation.ledgers);
+            let instructions = explanation.work.as_ref().map(|work| work.instructions.typical());
+            let found = counts::confirm(candidates, first, &explanation.ledgers, instructions);
             if let Some(both) = windows.as_ref().ok().and_then(|all| all.first()) {
                 let of_slow = (&images[slow.index()], &debug[slow.index()]);
                 let removing = &mut |done, of| progress(Stage::Removing { done, of });

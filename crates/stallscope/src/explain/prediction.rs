@@ -23,7 +23,7 @@ pub(super) const LEAST_PART: [f64; 2] = [0.4, 0.6];
 /// The slow build must have so many times the events of the fast one, or they are not what differs.
 pub(super) const LEAST_RATIO: f64 = 1.5;
 /// Of the cycles that a place has more because of a mechanism, this part must be left over all places.
-const LEAST_LEFT: f64 = 0.5;
+pub(super) const LEAST_LEFT: f64 = 0.5;
 /// Nearly as much as the most.
 const AS_MUCH: f64 = 0.8;
 /// The same as [`AGREEMENT`] where the instructions of whole runs were not counted and both are taken to execute as many.
