@@ -19,6 +19,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 use super::rig::Rig;
+use super::{Bench, ProbeError, Protocol};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +114,20 @@ pub struct Sampler {
 
 #[derive(Debug)]
 pub struct GaveUp;
+
+/// Samples of all cases of a rig by plan; the visits go into the protocol where they were asked for.
+pub fn sample_all<R: Rig>(
+    rig: &mut R,
+    count: usize,
+    plan: Plan,
+    bench: &Bench<'_>,
+    protocol: &mut Protocol,
+) -> Result<Sampled, ProbeError> {
+    let mut sampler = Sampler::new(rig, count, plan);
+    sampler.all(rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
+    protocol.raw = bench.raw.then(|| sampler.raw());
+    Ok(sampler.sampled())
+}
 
 impl Sampler {
     pub fn new<R: Rig>(rig: &mut R, count: usize, plan: Plan) -> Self {

@@ -165,8 +165,8 @@ pub(super) fn confirm(
                 let arms = [cause.arm.index(), 1 - cause.arm.index()];
                 let elsewhere = || {
                     let all = all.as_ref()?;
-                    let function = [&Some(result.here.clone()), &result.there]
-                        .map(|tally| tally.as_ref().map_or(0, |tally| tally.blocked));
+                    let there = result.there.as_ref().map_or(0, |tally| tally.blocked);
+                    let function = [result.here.blocked, there];
                     let instructions = instructions.unwrap_or([1.0; 2]);
                     is_elsewhere(function, arms.map(|n| &all[n]), arms.map(|n| instructions[n]))
                 };

@@ -96,7 +96,7 @@ pub const PROBE: Probe = Probe {
 fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     use super::protocol::{PinnedCore, Protocol};
     use super::rig::{KernelRig, Shape};
-    use super::sampling::{GaveUp, Plan, Sampler};
+    use super::sampling::{Plan, sample_all};
     let core = PinnedCore::take(bench)?;
     let mut protocol = Protocol::new(core.machine, core.cpu);
     let cases = all_cases();
@@ -115,10 +115,8 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
         })?
     };
     let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
-    let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
-    sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
-    protocol.raw = bench.raw.then(|| sampler.raw());
-    let mut report = CoreReport::new(&sampler.sampled(), protocol);
+    let sampled = sample_all(&mut rig, cases.len(), plan, bench, &mut protocol)?;
+    let mut report = CoreReport::new(&sampled, protocol);
     report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
     Ok(ProbeReport::Core(Box::new(report)))
 }

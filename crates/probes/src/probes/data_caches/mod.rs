@@ -21,7 +21,7 @@ pub use report::DataCacheReport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sampling::{GaveUp, Plan, Sampler};
+use super::sampling::{Plan, sample_all};
 use super::{Bench, Probe, ProbeError, ProbeReport};
 
 /// Its id, and the origin of its prices.
@@ -99,14 +99,12 @@ pub const PROBE: Probe = Probe {
 fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     use super::protocol::{PinnedCore, Protocol};
     let core = PinnedCore::take(bench)?;
-    let protocol = Protocol::new(core.machine, core.cpu);
+    let mut protocol = Protocol::new(core.machine, core.cpu);
     let tables = table_bytes(protocol.machine.data_cache_bytes());
     let mut rig = rig::ChainRig::new(core.clock, tables, bench.seed);
     let plan = Plan { rounds: 16, limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
-    let mut sampler = Sampler::new(&mut rig, Chain::ALL.len(), plan);
-    sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
-    let mut report = DataCacheReport::new(tables, &sampler.sampled(), protocol);
-    report.protocol.raw = bench.raw.then(|| sampler.raw());
+    let sampled = sample_all(&mut rig, Chain::ALL.len(), plan, bench, &mut protocol)?;
+    let mut report = DataCacheReport::new(tables, &sampled, protocol);
     report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
     Ok(ProbeReport::DataCaches(Box::new(report)))
 }
@@ -119,6 +117,7 @@ mod tests {
     use crate::clock::FakeClock;
     use crate::machine::{Design, Machine, Microarchitecture, PriceOrigin, invented};
     use crate::probes::fake::{FakeRig, quiet};
+    use crate::probes::sampling::Sampler;
     use crate::probes::{Protocol, UpdatesProfile};
 
     fn report(clock: FakeClock, chains: [f64; 5]) -> DataCacheReport {

@@ -114,12 +114,12 @@ impl UpdatesProfile for DataCacheReport {
             measured,
         };
         // A step takes the latency of the first level and the arithmetic of its address, which is no part of a price.
-        let arithmetic = (first.value - f64::from(profile.core().value.load_cycles)).max(0.0);
+        let tabled = profile.core();
+        let arithmetic = (first.value - f64::from(tabled.value.load_cycles)).max(0.0);
         let of_level = |m: &Measurement| {
             let [low, value, high] = [m.low, m.value, m.high].map(|cycles| cycles - arithmetic);
             price(low, high, Some(Measurement { low, value, high, ..m.clone() }))
         };
-        let tabled = profile.core();
         let third = of(Chain::Third).map_or_else(
             || {
                 let cycles = f64::from(tabled.value.miss_cycles[1]);
