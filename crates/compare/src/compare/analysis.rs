@@ -204,7 +204,12 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     let mut contrasts: Vec<Contrast> = shown.map(|m| contrast(*m, &pairs)).collect();
     let waiting = Waiting::of(samples.iter().map(|s| &s.amounts));
     let metric = match settings.measure {
-        Measure::Auto if waiting.decides() && contrasts[1].ratio.is_some() => Metric::Cpu,
+        Measure::Auto
+            if contrasts[1].ratio.is_some()
+                && (waiting.decides() || only_the_queue_differs(&contrasts, &pairs)) =>
+        {
+            Metric::Cpu
+        }
         _ => Metric::for_verdict(&settings.measure),
     };
     let wanted = contrast(metric, &pairs);
@@ -237,6 +242,26 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     let sequence =
         sequence.map(|i| Sequence { log_ratio: i.centre, low_log: i.low, high_log: i.high });
     Ok(Analysis { verdict, wall, sequence, contrasts, diagnostics, warnings })
+}
+
+/// Whether wall time differs, processor time does not, and neither does wall time less what was measured in the
+/// queue for the processor: that says who else ran, and nothing of the programs.
+fn only_the_queue_differs(contrasts: &[Contrast], pairs: &[Pair<'_>]) -> bool {
+    let [Contrast { ratio: Some(wall), .. }, Contrast { ratio: Some(cpu), .. }, ..] = contrasts
+    else {
+        return false;
+    };
+    let agrees = |ratio: &Ratio| ratio.excludes_zero() && ratio.log_ratio * wall.log_ratio > 0.0;
+    let without_queue = |arm: usize| -> Option<Vec<f64>> {
+        let amounts = pairs.iter().map(|pair| &pair[arm].amounts);
+        amounts.map(|a| Some(a.wall_ns.saturating_sub(a.run_queue_ns?) as f64)).collect()
+    };
+    wall.excludes_zero()
+        && !agrees(cpu)
+        && without_queue(0)
+            .zip(without_queue(1))
+            .and_then(|(a, b)| ratio(&a, &b))
+            .is_some_and(|rest| !agrees(&rest))
 }
 
 type Pair<'a> = [&'a RunSample; 2];

@@ -317,3 +317,41 @@ fn where_runs_waited_for_the_processor_the_verdict_is_about_their_time_on_it() {
     });
     assert_eq!(quiet.analysis.contrasts[0].metric, Metric::Wall);
 }
+
+#[test]
+fn a_difference_that_is_all_in_the_queue_for_the_processor_is_none_of_the_programs() {
+    // Less than 2 % of all time in the queue, nearly all of it in one arm.
+    let judged = |measure: Measure, off: fn(&mut Amounts, u64)| {
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 7);
+        (machine.effect_log, machine.run_sd_log) = (0.0, 0.003);
+        let mut result = on(&mut machine, 20);
+        for (n, sample) in result.samples.iter_mut().enumerate() {
+            let off_ns = sample.amounts.cpu_ns / 1000 * (20 + (n as u64 * 7919) % 17);
+            sample.amounts.wall_ns = sample.amounts.cpu_ns;
+            sample.amounts.run_queue_ns = Some(0);
+            if sample.plan.arm == Arm::B {
+                sample.amounts.wall_ns += off_ns;
+                off(&mut sample.amounts, off_ns);
+            }
+        }
+        let settings = Settings { measure, ..result.settings };
+        Comparison::new(result.arms, settings, result.samples).unwrap()
+    };
+    let queued: fn(&mut Amounts, u64) = |amounts, off_ns| amounts.run_queue_ns = Some(off_ns);
+    let result = judged(Measure::Auto, queued);
+    assert_ne!(result.analysis.verdict.decision, Decision::Slower);
+    assert_eq!(result.analysis.contrasts[0].metric, Metric::Cpu);
+    assert!(has(&result, "judged-by-processor-time"));
+    assert_eq!(judged(Measure::Wall, queued).analysis.verdict.decision, Decision::Slower);
+    // Blocked for as long, or for reasons that the kernel does not tell, it is the program's.
+    let others: [fn(&mut Amounts, u64); 3] = [
+        |amounts, _| amounts.voluntary_switches = 9,
+        |amounts, off_ns| amounts.run_queue_ns = Some(off_ns / 4),
+        |amounts, _| amounts.run_queue_ns = None,
+    ];
+    for other in others {
+        let result = judged(Measure::Auto, other);
+        assert_eq!(result.analysis.verdict.decision, Decision::Slower);
+        assert_eq!(result.analysis.contrasts[0].metric, Metric::Wall);
+    }
+}
