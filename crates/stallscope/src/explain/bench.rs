@@ -29,7 +29,7 @@ const WINDOW_INSTRUCTIONS: u64 = 2_000_000;
 const WINDOW_BUDGET: Duration = Duration::from_secs(10);
 
 /// How long a whole run may take while it is followed.
-const WHOLE_RUN_BUDGET: Duration = Duration::from_secs(15);
+const WHOLE_RUN_BUDGET: Duration = Duration::from_secs(30);
 /// How long a run may take that is stopped at every system call.
 const CALLS_BUDGET: Duration = Duration::from_secs(10);
 /// By how much the stack is moved from round to round.

@@ -69,6 +69,10 @@ impl Sink for RunCounter {
         *self = Self::default();
     }
 
+    fn runs(&mut self, id: BlockId, times: u64) {
+        self.blocks.runs(id, times);
+    }
+
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
         self.blocks.run(id, accesses);
         for access in accesses {

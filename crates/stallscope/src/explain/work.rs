@@ -22,11 +22,11 @@ use crate::trace::engine::EngineError;
 const RUNS: usize = 2;
 /// Longer runs have more instructions than can be followed in the time that a run has for it, and would
 /// only be run once more for nothing, in nanoseconds.
-const LONGEST_RUN_NS: f64 = 6e9;
+const LONGEST_RUN_NS: f64 = 10e9;
 /// Where the program's own part of a run begins, in Go and in other languages.
 const MAINS: [&str; 2] = ["main.main", "main"];
 /// Longer runs are followed once.
-const SHORT_RUN_NS: f64 = 1.5e9;
+const SHORT_RUN_NS: f64 = 2e9;
 /// What a `rep` instruction moves in the time of about one other: what a vector instruction would, and what the cores
 /// of the last ten years move in a cycle out of their first two levels.
 const STEP_BYTES: f64 = 32.0;

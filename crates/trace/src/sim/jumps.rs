@@ -108,8 +108,12 @@ impl Sink for BlockCounts {
     }
 
     fn run(&mut self, id: BlockId, _accesses: &[MemoryAccess]) {
+        self.runs(id, 1);
+    }
+
+    fn runs(&mut self, id: BlockId, times: u64) {
         if let Some((_, runs)) = self.blocks.get_mut(id.0 as usize) {
-            *runs += 1;
+            *runs += times;
         }
     }
 }

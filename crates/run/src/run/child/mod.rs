@@ -148,6 +148,20 @@ pub struct Child {
     run: leftovers::Run,
 }
 
+/// A descriptor that stands for the process `pid`, and for no other that gets its number later.
+///
+/// # Errors
+/// What the kernel says: no such process, or a kernel before Linux 5.3.
+pub fn pid_fd(pid: i32) -> Result<OwnedFd, Errno> {
+    // SAFETY: pidfd_open takes two integers and returns a new descriptor or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(Errno::last());
+    }
+    // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
 impl Child {
     /// Forks a child that waits, before its program's first instruction, for [`Child::start`].
     /// Call it from a thread that lives until the child has ended: the kernel kills the child when
@@ -311,13 +325,7 @@ impl Child {
     }
 
     fn pid_fd(&self) -> Result<OwnedFd, ChildError> {
-        // SAFETY: pidfd_open takes two integers and returns a new descriptor or -1.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
-        if fd < 0 {
-            return Err(system("watch the child (pidfd_open, Linux 5.3 or newer)")(Errno::last()));
-        }
-        // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+        pid_fd(self.pid).map_err(system("watch the child (pidfd_open, Linux 5.3 or newer)"))
     }
 
     /// Sleeps until something happens; true when the child has ended.

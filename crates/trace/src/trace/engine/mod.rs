@@ -108,6 +108,14 @@ pub trait Sink {
     /// The block ran, whole, and touched this memory, in order. When the window was asked for without
     /// memory, `accesses` has those of `rep` instructions alone (none of an emulated program).
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]);
+
+    /// The block ran so often, whole and without memory to tell of. Of a window to the end of the run
+    /// without memory, blocks are told so, in no order.
+    fn runs(&mut self, id: BlockId, times: u64) {
+        for _ in 0..times {
+            self.run(id, &[]);
+        }
+    }
 }
 
 /// Where a window starts.
@@ -134,7 +142,8 @@ pub enum Length {
     Calls(u64),
     /// At least this many instructions, to the end of a block.
     Instructions(u64),
-    /// Until the process ends: a run that cannot be followed so far tells nothing.
+    /// Until the process ends: a run that cannot be followed so far tells nothing. Without memory, an engine
+    /// may count how often each block runs instead of telling of each run.
     ToEnd,
 }
 

@@ -5,12 +5,14 @@
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use crate::run::child::pid_fd;
 use crate::run::maps::{self, Line};
 use crate::run::tracee;
 
@@ -43,6 +45,30 @@ pub(super) struct Process {
     pub(super) held: Vec<i32>,
     /// Whether it must be killed and collected by us.
     ours: Cell<bool>,
+}
+
+/// A process that can be stopped from another thread than the one that traces it.
+pub(super) struct Handle(OwnedFd);
+
+impl Handle {
+    pub(super) fn of(pid: i32) -> io::Result<Self> {
+        Ok(Self(pid_fd(pid)?))
+    }
+
+    /// Lets its tracer see it stop for a signal that says nothing; it may be over already.
+    pub(super) fn stop(&self) {
+        let nothing = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open, and no information about the signal is handed over.
+        unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.0.as_raw_fd(),
+                libc::SIGSTOP,
+                nothing,
+                0,
+            )
+        };
+    }
 }
 
 /// One `ptrace` request whose answer is its return value.

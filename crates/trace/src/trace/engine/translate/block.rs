@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    RflagsBits,
 };
 use rustc_hash::FxHashMap;
 
@@ -20,6 +21,13 @@ use crate::trace::engine::process::Memories;
 
 /// Longest block. With the longest possible record of each it stays below the guard behind the log.
 pub(super) const LONGEST_INSNS: usize = 64;
+/// What comparisons and sums set.
+const STATUS_FLAGS: u32 = RflagsBits::OF
+    | RflagsBits::SF
+    | RflagsBits::ZF
+    | RflagsBits::AF
+    | RflagsBits::PF
+    | RflagsBits::CF;
 /// Longest instruction.
 const INSN_BYTES: u64 = 15;
 
@@ -64,6 +72,34 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Whether the block overwrites all flags before it reads any or ends.
+    pub(super) fn overwrites_flags(&self) -> bool {
+        use Mnemonic as M;
+        for insn in &self.insns {
+            // What `inc` leaves alone may be read.
+            if insn.rflags_read() & !RflagsBits::CF & STATUS_FLAGS != 0 {
+                return false;
+            }
+            // These always do, whatever their operands are: a shift by 0 leaves the flags alone.
+            if matches!(
+                insn.mnemonic(),
+                M::Add
+                    | M::Adc
+                    | M::Sub
+                    | M::Sbb
+                    | M::Cmp
+                    | M::Neg
+                    | M::And
+                    | M::Or
+                    | M::Xor
+                    | M::Test
+            ) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// One behind the last instruction.
     pub(super) fn next(&self) -> u64 {
         self.insns.last().map_or(0, Instruction::next_ip)
@@ -302,6 +338,22 @@ mod tests {
         assert_eq!(block(&[], &[]).end, End::Stop(0x1000));
         let gather = [0xc4, 0xe2, 0x6d, 0x90, 0x04, 0x88];
         assert_eq!(block(&gather, &[]).end, End::Stop(0x1000));
+    }
+
+    #[test]
+    fn flags_are_free_only_where_all_are_overwritten_first() {
+        let free = |code: &[u8]| block(code, &[]).overwrites_flags();
+        // mov rax, rbx; cmp rax, rbx; jne
+        assert!(free(&[0x48, 0x89, 0xd8, 0x48, 0x39, 0xd8, 0x75, 2]));
+        // adc rax, rbx reads carry, which a counter leaves alone
+        assert!(free(&[0x48, 0x11, 0xd8]));
+        // setz al; add rax, rbx. jz. pushfq; add. inc rax, then jz. shl rax, cl; jz. nothing.
+        assert!(!free(&[0x0f, 0x94, 0xc0, 0x48, 0x01, 0xd8]));
+        assert!(!free(&[0x74, 2]));
+        assert!(!free(&[0x9c, 0x48, 0x01, 0xd8]));
+        assert!(!free(&[0x48, 0xff, 0xc0, 0x74, 2]));
+        assert!(!free(&[0x48, 0xd3, 0xe0, 0x74, 2]));
+        assert!(!free(&[0x90]));
     }
 
     #[test]

@@ -102,6 +102,11 @@ fn kind(copy: i32, fd: i32) -> Kind {
     }
 }
 
+/// Whether it is a call by which a program passes the time.
+pub(super) fn is_idle(number: i64) -> bool {
+    IDLE.contains(&number)
+}
+
 impl Calls {
     pub(super) fn new(pid: i32, tid: i32) -> Self {
         Self { pid, tid, ..Self::default() }
@@ -147,7 +152,7 @@ impl Calls {
     /// from anywhere in the copy: the instructions before it began to. It has executed
     /// `instructions` so far.
     pub(super) fn waits(&mut self, number: i64, instructions: u64) -> Option<u64> {
-        if !IDLE.contains(&number) {
+        if !is_idle(number) {
             self.idling.clear();
             return None;
         }

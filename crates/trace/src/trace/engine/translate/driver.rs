@@ -2,11 +2,13 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
 use super::calls::Calls;
+use super::log::CachedInsn;
 use super::region::{GUARD_BYTES, LOG_BYTES, Slot};
 use super::setup;
 use super::translation::Borrowed;
@@ -14,7 +16,7 @@ use super::translator::{Full, JUMP_REGISTERS, Stop, Translator};
 use crate::model::Avma;
 use crate::run::maps::{self, Line};
 use crate::trace::engine::calls::Calls as Watch;
-use crate::trace::engine::process::{Process, Registers, Stopped};
+use crate::trace::engine::process::{Handle, Process, Registers, Stopped};
 use crate::trace::engine::state::Extended;
 use crate::trace::engine::{Length, OUT_OF_TIME, Sink};
 
@@ -22,6 +24,9 @@ use crate::trace::engine::{Length, OUT_OF_TIME, Sink};
 pub(super) const FEW_ARRIVALS: u64 = 20_000;
 /// Blocks behind the length asked for among which such an end is looked for.
 const MOST_PASSED_ENDS: u32 = 20_000;
+
+/// How often it is looked whether the time of a copy that is counted is up.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How the window ended in the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,6 +171,32 @@ impl<'a> Driver<'a> {
 
     /// Runs the window.
     pub(super) fn run(&mut self) -> Result<Outcome, DriveError> {
+        if !self.translator.counts {
+            return self.follow();
+        }
+        // A loop that is only counted fills no log, so that nothing stops it when its time is up.
+        let copy = Handle::of(self.copy.pid)?;
+        let until = self.deadline.into_iter().chain(self.budget_until).min();
+        let interrupt = self.interrupt;
+        let is_over = || {
+            interrupt.load(Ordering::Relaxed) || until.is_some_and(|until| Instant::now() >= until)
+        };
+        std::thread::scope(|scope| {
+            let (running, done) = mpsc::channel::<()>();
+            std::thread::Builder::new().spawn_scoped(scope, move || {
+                while done.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                    if is_over() {
+                        copy.stop();
+                    }
+                }
+            })?;
+            let outcome = self.follow();
+            drop(running);
+            outcome
+        })
+    }
+
+    fn follow(&mut self) -> Result<Outcome, DriveError> {
         self.place_log();
         let mut next = Next::Go;
         loop {
@@ -183,7 +214,10 @@ impl<'a> Driver<'a> {
                     self.counts.stops += 1;
                     self.answer(stopped)?
                 }
-                Next::End(outcome) => return Ok(outcome),
+                Next::End(outcome) => {
+                    self.collect();
+                    return Ok(outcome);
+                }
             };
         }
     }
@@ -404,7 +438,7 @@ impl<'a> Driver<'a> {
 
     /// Gives back what the block at hand has borrowed.
     pub(super) fn give_back_borrowed(&mut self, borrowed: Borrowed) {
-        self.give_back(&[borrowed.log]);
+        self.give_back(borrowed.log.as_slice());
         self.give_back(borrowed.address.as_slice());
     }
 
@@ -445,21 +479,38 @@ impl<'a> Driver<'a> {
         self.translator.region.move_record(record, begun, at);
         self.translator.region.set_log_start(at);
         self.translator.region.set_slot(Slot::LogPosition, at);
-        place.borrowed.log.set(&mut registers, at);
+        if let Some(log) = place.borrowed.log {
+            log.set(&mut registers, at);
+        }
         self.copy.set_registers(&registers)?;
         Ok(Next::Resume)
     }
 
-    /// Tells all whole records and the part of the last one before instruction `insn`.
-    pub(super) fn drain_partly(&mut self, insn: u32) -> Result<(), DriveError> {
-        let record = self.translator.region.slot(Slot::LogPosition);
-        self.drain_to(record)?;
-        let end = self.translator.region.log_end();
-        let begun = self.translator.region.log(record, end);
-        let counted = self
-            .translator
-            .blocks
-            .drain_partly(begun, insn, self.sink)
+    /// Tells of what was only counted so far.
+    pub(super) fn collect(&mut self) {
+        if self.translator.counts {
+            let Translator { blocks, region, .. } = &mut self.translator;
+            self.counts.instructions += blocks.collect(region, self.sink);
+        }
+    }
+
+    /// Tells all whole records and the part of the block at hand before instruction `insn`.
+    pub(super) fn drain_partly(&mut self, at: &CachedInsn, insn: u32) -> Result<(), DriveError> {
+        let region = &mut self.translator.region;
+        let position = region.slot(Slot::LogPosition);
+        let end = match at.borrowed.log {
+            Some(_) => region.log_end(),
+            // It was counted where it began.
+            None => {
+                let counted = region.take_counter(at.id, 0);
+                region.take_counter(at.id, counted.saturating_sub(1));
+                position
+            }
+        };
+        self.drain_to(position)?;
+        let Translator { blocks, region, .. } = &mut self.translator;
+        let counted = blocks
+            .drain_partly(at.id, region.log(position, end), insn, self.sink)
             .map_err(|_| io::Error::other("the program wrote into the log"))?;
         self.counts.instructions += counted;
         self.place_log();
@@ -480,7 +531,7 @@ impl<'a> Driver<'a> {
         self.program = registers;
         self.give_back_borrowed(place.borrowed);
         self.program.rip = place.address;
-        self.drain_partly(insn)?;
+        self.drain_partly(&place, insn)?;
         self.forget()?;
         self.supervise()
     }
@@ -488,6 +539,7 @@ impl<'a> Driver<'a> {
     /// Drops all translations and gives all guarded pages back.
     pub(super) fn forget(&mut self) -> Result<(), DriveError> {
         self.drain()?;
+        self.collect();
         self.counts.emptied += 1;
         self.translator.forget();
         self.armed.clear();

@@ -1,7 +1,7 @@
 //! Writes the machine code that surrounds the program's own instructions in a translation.
 //!
-//! Everything here leaves the flags alone: moves, `lea`, `push`, `pop`, `jrcxz` and jumps. Registers
-//! are numbered as the hardware does (0 is `rax`, 4 is `rsp`).
+//! Everything here but [`Emitter::increment`] leaves the flags alone: moves, `lea`, `push`, `pop`, `jrcxz` and
+//! jumps. Registers are numbered as the hardware does (0 is `rax`, 4 is `rsp`).
 
 use iced_x86::{Instruction, Register};
 
@@ -195,6 +195,11 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// `inc qword` of an address near the code. Changes all flags but carry.
+    pub(super) fn increment(&mut self, at: u64) {
+        self.relative(0xff, Gpr(0), at);
+    }
+
     /// `lea reg, [address]`.
     pub(super) fn lea(&mut self, reg: Gpr, address: Address) {
         self.general(0x8d, reg, address);
@@ -372,6 +377,7 @@ mod tests {
         );
         assert_eq!(text(|e| e.store_mask(Gpr(1), 16, 3)), "kmovq [rcx+0x10],k3");
         assert_eq!(text(|e| e.store_mask(Gpr(12), 16, 7)), "kmovq [r12+0x10],k7");
+        assert_eq!(text(|e| e.increment(0x1010)), "inc qword ptr [0x1010]");
         assert_eq!(text(|e| e.push(Gpr(12))), "push r12");
         assert_eq!(text(|e| e.pop(Gpr(3))), "pop rbx");
         assert_eq!(text(|e| e.constant(Gpr(9), 5)), "mov r9d,5");

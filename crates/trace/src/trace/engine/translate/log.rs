@@ -1,12 +1,14 @@
 //! From the words of the log back to events.
 //!
 //! A record is a block's number and the words that [`super::operands`] asked for. What all its runs
-//! have in common is kept ready, so that a run costs one addition per access and one call.
+//! have in common is kept ready, so that a run costs one addition per access and one call. Where only
+//! counts are wanted, most blocks have a counter instead of records.
 
 use std::ops::Range;
 
 use super::block::Source;
 use super::operands::{Memory, Operand, Segment};
+use super::region::Region;
 use super::translation::{Borrowed, Shape};
 use crate::model::Avma;
 use crate::trace::engine::{AccessKind, Block, BlockId, BlockInsn, MemoryAccess, Sink};
@@ -54,6 +56,8 @@ struct Cold {
 /// An instruction of the program in the code cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CachedInsn {
+    /// The number of the block in the code cache.
+    pub(super) id: u32,
     /// Where the block is in the program.
     pub(super) block: u64,
     /// Where its translation starts in the code cache.
@@ -212,21 +216,43 @@ impl Blocks {
         Ok(instructions)
     }
 
-    /// Tells the sink of a run that ended before instruction `insns` of the block. Hands back how
-    /// many instructions it was.
+    /// Tells the sink of the runs that were only counted; hands back how many instructions they were.
+    pub(super) fn collect(&mut self, region: &mut Region, sink: &mut dyn Sink) -> u64 {
+        let mut instructions = 0;
+        for id in 0..self.next_id() {
+            let runs = match self.cold[id as usize].shape.borrowed.log {
+                None => region.take_counter(id, 0),
+                Some(_) => 0,
+            };
+            if runs == 0 {
+                continue;
+            }
+            let hot = &mut self.hot[id as usize];
+            hot.runs += runs;
+            instructions += runs * u64::from(hot.insns);
+            let number = match hot.number {
+                UNDESCRIBED => self.describe(id as usize, sink),
+                known => known,
+            };
+            sink.runs(BlockId(number), runs);
+        }
+        instructions
+    }
+
+    /// Tells the sink of a run that ended before instruction `insns` of the block; `record` is what it has
+    /// written so far. Hands back how many instructions it was.
     pub(super) fn drain_partly(
         &mut self,
+        id: u32,
         record: &[u64],
         insns: u32,
         sink: &mut dyn Sink,
     ) -> Result<u64, Damaged> {
-        let Some((&id, words)) = record.split_first() else {
-            return Ok(0);
-        };
         let hot = *self.hot.get(id as usize).ok_or(Damaged)?;
         if insns == 0 {
             return Ok(0);
         }
+        let words = record.get(1..).unwrap_or_default();
         let range = hot.first as usize..hot.first as usize + usize::from(hot.accesses);
         // What ran not to its end has written no words; what is there is old and not looked at.
         let mut padded = words.to_vec();
@@ -314,6 +340,7 @@ impl Blocks {
         let exact = behind.checked_sub(1).filter(|k| cold.shape.points[*k] == offset);
         let insn = exact.or(behind.checked_sub(1)).unwrap_or(0);
         Some(CachedInsn {
+            id: id as u32,
             block: cold.insns.first().map_or(0, |i| i.address.0),
             start: cold.code.start,
             record_words: 1 + u32::from(self.hot.get(id).map_or(0, |h| h.words)),

@@ -9,6 +9,7 @@
 //! base          code cache           CODE_BYTES    copy: r-x   stallscope: rw-
 //! + CODE_BYTES  slots                SLOT_BYTES    copy: rw-   stallscope: rw-
 //! + ...         table of targets     TABLE_BYTES   copy: rw-   stallscope: rw-
+//! + ...         counters             COUNTER_BYTES copy: rw-   stallscope: rw-
 //! + ...         log                  LOG_BYTES     copy: rw-   stallscope: rw-
 //! + ...         guard                GUARD_BYTES   copy: ---   not mapped
 //! ```
@@ -29,18 +30,23 @@ pub(super) const SLOT_BYTES: usize = 4096;
 const TABLE_ENTRIES: usize = 1 << 16;
 /// Bytes of the table.
 const TABLE_BYTES: usize = TABLE_ENTRIES * 8;
+/// Blocks that can be counted at a time. Only touched pages cost memory.
+pub(super) const MOST_COUNTERS: usize = 1 << 20;
+const COUNTER_BYTES: usize = MOST_COUNTERS * 8;
 /// Small enough to stay in a second-level cache between being written and being read.
 pub(super) const LOG_BYTES: usize = 384 << 10;
 /// More than the record of one block can take.
 pub(super) const GUARD_BYTES: usize = 64 << 10;
 /// All that both processes map.
-pub(super) const SHARED_BYTES: usize = CODE_BYTES + SLOT_BYTES + TABLE_BYTES + LOG_BYTES;
+pub(super) const SHARED_BYTES: usize =
+    CODE_BYTES + SLOT_BYTES + TABLE_BYTES + COUNTER_BYTES + LOG_BYTES;
 /// All that the copy must have room for.
 pub(super) const TOTAL_BYTES: usize = SHARED_BYTES + GUARD_BYTES;
 
 const SLOTS_AT: usize = CODE_BYTES;
 const TABLE_AT: usize = SLOTS_AT + SLOT_BYTES;
-const LOG_AT: usize = TABLE_AT + TABLE_BYTES;
+const COUNTERS_AT: usize = TABLE_AT + TABLE_BYTES;
+const LOG_AT: usize = COUNTERS_AT + COUNTER_BYTES;
 
 /// A word that translated code keeps in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +103,21 @@ impl Region {
     /// Where the table of targets is in the copy.
     pub(super) fn table_address(&self) -> u64 {
         self.base + TABLE_AT as u64
+    }
+
+    /// Where in the copy the counter of a block is.
+    pub(super) fn counter_address(&self, block: u32) -> u64 {
+        self.base + (COUNTERS_AT + block as usize % MOST_COUNTERS * 8) as u64
+    }
+
+    /// What a block's counter holds; it holds `left` from now on.
+    pub(super) fn take_counter(&mut self, block: u32, left: u64) -> u64 {
+        let at = COUNTERS_AT + block as usize % MOST_COUNTERS * 8;
+        let counted = self.bytes(at, 8).try_into().map_or(0, u64::from_ne_bytes);
+        if counted != left {
+            self.bytes_mut(at, 8).copy_from_slice(&left.to_ne_bytes());
+        }
+        counted
     }
 
     /// One behind the log in the copy.

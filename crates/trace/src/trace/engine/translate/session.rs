@@ -305,7 +305,9 @@ impl Session<'_> {
         let mut copy = thread.fork()?;
         setup::complete(&mut copy, thread)?;
         let region = setup::make_region(&mut copy)?;
-        let translator = Translator::new(region, self.window.memory);
+        let memory = self.window.memory;
+        let counts = length == Length::ToEnd && !memory;
+        let translator = Translator::new(region, memory, counts);
         let calls = self.calls();
         let mut driver = Driver::new(copy, translator, calls, length, sink, self.limits.interrupt)?;
         driver.deadline = self.target.deadline();

@@ -43,7 +43,7 @@ impl Driver<'_> {
                     self.program = registers;
                     self.give_back_borrowed(place.borrowed);
                     self.program.rip = place.address;
-                    self.drain_partly(insn)?;
+                    self.drain_partly(&place, insn)?;
                     return self.signal(signal);
                 }
             }

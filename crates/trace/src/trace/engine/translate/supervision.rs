@@ -3,7 +3,7 @@
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction};
 
 use super::block::x87_pointer;
-use super::calls::Verdict;
+use super::calls::{self, Verdict};
 use super::driver::{DriveError, Driver, Next, Outcome};
 use super::signals::SI_KERNEL;
 use crate::model::Avma;
@@ -124,6 +124,10 @@ impl Driver<'_> {
         let number = r.rax.cast_signed();
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         self.counts.calls += 1;
+        if calls::is_idle(number) {
+            // What it executed between such calls tells waiting from working.
+            self.collect();
+        }
         if let Some(since) = self.calls.waits(number, self.counts.instructions) {
             self.waited_since = Some(since);
             let reason = "it waits for its other threads, which stand still (a Go program needs none with \

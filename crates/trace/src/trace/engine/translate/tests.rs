@@ -1,5 +1,6 @@
 //! Translated against stepped: the same instructions, the same accesses, in the same order.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use object::{Object, ObjectSymbol};
 
 use super::*;
-use crate::model::Svma;
+use crate::model::{Avma, Svma};
 use crate::run::child::{Child, Output, Status};
 use crate::trace::engine::step::Step;
 use crate::trace::engine::{
@@ -328,4 +329,66 @@ fn signals_that_come_while_copies_are_made_wait_for_the_original() {
     assert_eq!(signals(original.pid, "ShdPnd:"), sent);
     assert_eq!(signals(original.pid, "SigBlk:"), blocked);
     assert!(original.held.is_empty());
+}
+
+/// How often each instruction of a run ran, to its end; in whichever order it was told.
+fn executed(launch: &Launch, start: &Start, step: bool) -> (BTreeMap<Avma, u64>, Recording) {
+    let window = Window {
+        start: start.clone(),
+        skip: 0,
+        length: Length::ToEnd,
+        memory: false,
+        budget: None,
+    };
+    let (events, recording) = record(launch, &window, step);
+    assert_eq!(recording.ended, Ended::Exit, "{:?}", recording.notes);
+    let mut executed = BTreeMap::new();
+    for (insn, _) in &events.insns {
+        *executed.entry(insn.address).or_default() += 1;
+    }
+    assert_eq!(recording.instructions, events.insns.len() as u64);
+    (executed, recording)
+}
+
+/// Blocks with counters instead of records, of every kind: code that changes, signals in the middle of one, blocks
+/// that read the flags of the one before, `rep`, faults.
+#[test]
+fn a_run_that_is_counted_executes_what_one_that_is_stepped_does() {
+    fix_addresses();
+    for (source, compiler, flags) in [
+        ("integer.c", "gcc", &["-static"][..]),
+        ("integer.c", "clang-16", &["-O0"]),
+        ("vectors.c", "gcc", &[]),
+        ("exceptions.cc", "g++", &[]),
+        ("signals.c", "gcc", &[]),
+        ("jit.c", "gcc", &[]),
+    ] {
+        let program = built(source, compiler, flags);
+        let launch = launch(&program, &[]);
+        let native = untraced(&launch);
+        let start = at(&program, "window", 0, Length::ToEnd).start;
+        let (counted, recording) = executed(&launch, &start, false);
+        let (stepped, _) = executed(&launch, &start, true);
+        assert_eq!(recording.engine, "translate", "{source}: {:?}", recording.notes);
+        assert_eq!((recording.exit.status, recording.exit.stdout), native, "{source}");
+        let differ = counted.iter().find(|(at, n)| stepped.get(at) != Some(n));
+        assert_eq!((differ, counted.len()), (None, stepped.len()), "{source}");
+    }
+}
+
+/// Nothing in such a loop ever stops by itself.
+#[test]
+fn a_loop_that_is_counted_ends_with_its_budget() {
+    let forever = launch(Path::new("/bin/sh"), &["-c", "while :; do :; done"]);
+    let window = Window {
+        start: Start::Entry,
+        skip: 0,
+        length: Length::ToEnd,
+        memory: false,
+        budget: Some(Duration::from_millis(300)),
+    };
+    let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
+    let mut counts = crate::sim::jumps::BlockCounts::default();
+    let error = Translate.record(&forever, &window, limits, &mut counts).unwrap_err();
+    assert!(matches!(error, EngineError::OutOfTime { .. }), "{error}");
 }

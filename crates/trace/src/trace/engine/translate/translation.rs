@@ -16,7 +16,16 @@
 //! jump
 //! ```
 //!
-//! Nothing of it touches flags, stack or the 128 bytes below it. A fault in an instruction of the
+//! Where blocks are only counted and this one has nothing else to log, its record is a counter:
+//!
+//! ```text
+//! inc qword [counter]         where the block overwrites the flags before it reads any; otherwise
+//!                             mov [saved A], A; mov A, [counter]; lea A, [A+1]; mov [counter], A; mov A, [saved A]
+//! instruction
+//! ...
+//! ```
+//!
+//! Nothing of it touches flags that are read, stack or the 128 bytes below it. A fault in an instruction of the
 //! program finds `A` and `B` in their slots and the log position at the record's start. The store
 //! that goes past the log's end faults in the guard and is repeated with the record moved.
 
@@ -60,8 +69,8 @@ pub(super) struct Exits {
 /// The registers of the program that a block uses for itself. Only what is borrowed has been saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Borrowed {
-    /// For where the record is.
-    pub(super) log: Gpr,
+    /// For where the record is; a block that is counted has none.
+    pub(super) log: Option<Gpr>,
     /// For addresses and targets, where the block needs any.
     pub(super) address: Option<Gpr>,
 }
@@ -84,6 +93,8 @@ pub(super) struct Writer<'a> {
     pub(super) start: u64,
     /// Where the translation starts in the copy. Decides what is near for the whole block.
     pub(super) at: u64,
+    /// Where the block's counter is, if it is only counted.
+    pub(super) counter: Option<u64>,
 }
 
 /// Whether `target` can be reached with a 32-bit distance from `from`, with room to spare.
@@ -100,14 +111,22 @@ impl<'a> Writer<'a> {
             End::Continue(_) | End::Jump(_) | End::Branch(_) | End::Stop(_)
         );
         let uses_b = ends_indirectly || self.needs_address();
-        let borrowed = Borrowed { log: a, address: uses_b.then_some(b) };
+        let log = self.counter.is_none().then_some(a);
+        let borrowed = Borrowed { log, address: uses_b.then_some(b) };
         let mut shape = Shape { borrowed, points: Vec::new() };
-        self.e.save(a, self.slot(a));
-        self.e.load(a, self.slots.log_position);
+        match self.counter {
+            Some(counter) => self.count(counter, a),
+            None => {
+                self.e.save(a, self.slot(a));
+                self.e.load(a, self.slots.log_position);
+            }
+        }
         if uses_b {
             self.e.save(b, self.slot(b));
         }
-        self.e.store_constant(Address::of(a, 0), id as i32);
+        if log.is_some() {
+            self.e.store_constant(Address::of(a, 0), id as i32);
+        }
         let mut words = 1;
         let last = self.source.insns.len() - 1;
         let mut taken = None;
@@ -122,10 +141,25 @@ impl<'a> Writer<'a> {
                 self.log_after(&self.source.memory[k], a, &mut words);
             }
         }
-        self.e.lea(a, Address::of(a, words * 8));
-        self.e.save(a, self.slots.log_position);
-        let exits = self.leave([a, b], uses_b, taken);
+        if log.is_some() {
+            self.e.lea(a, Address::of(a, words * 8));
+            self.e.save(a, self.slots.log_position);
+        }
+        let exits = self.leave([a, b], borrowed, taken);
         (exits, shape)
+    }
+
+    /// Adds one to the block's counter.
+    fn count(&mut self, counter: u64, a: Gpr) {
+        if self.source.overwrites_flags() {
+            self.e.increment(counter);
+            return;
+        }
+        self.e.save(a, self.slot(a));
+        self.e.load(a, counter);
+        self.e.lea(a, Address::of(a, 1));
+        self.e.save(a, counter);
+        self.e.load(a, self.slot(a));
     }
 
     fn slot(&self, register: Gpr) -> u64 {
@@ -299,14 +333,16 @@ impl<'a> Writer<'a> {
     }
 
     /// Gives the registers back and jumps.
-    fn leave(&mut self, [a, b]: [Gpr; 2], uses_b: bool, taken: Option<Gpr>) -> Exits {
+    fn leave(&mut self, [a, b]: [Gpr; 2], borrowed: Borrowed, taken: Option<Gpr>) -> Exits {
         if matches!(self.source.end, End::IndirectJump | End::IndirectCall | End::Return(_)) {
+            if borrowed.log.is_none() {
+                self.e.save(a, self.slot(a));
+            }
             self.look_up([a, b], taken);
             return Exits::default();
         }
-        self.e.load(a, self.slot(a));
-        if uses_b {
-            self.e.load(b, self.slot(b));
+        for register in [borrowed.log, borrowed.address].into_iter().flatten() {
+            self.e.load(register, self.slot(register));
         }
         let next = self.source.next();
         match self.source.end {

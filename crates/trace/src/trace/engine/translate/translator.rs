@@ -12,8 +12,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::block::{self, End, Pages, Source};
 use super::emit::{Address, Emitter, Gpr};
 use super::log::Blocks;
+use super::operands::Memory;
 use super::passage::Passage;
-use super::region::{CODE_BYTES, Region, Slot};
+use super::region::{CODE_BYTES, MOST_COUNTERS, Region, Slot};
 use super::translation::{Exits, Slots, Writer};
 use crate::trace::engine::process::Memories;
 
@@ -66,6 +67,8 @@ pub(super) struct Translator {
     /// Addresses at which a block must begin.
     pub(super) cuts: Vec<u64>,
     pub(super) with_memory: bool,
+    /// Whether blocks are counted where that is all there is to log.
+    pub(super) counts: bool,
     pub(super) factory: InstructionInfoFactory,
     encoder: Encoder,
 }
@@ -75,7 +78,7 @@ pub(super) struct Translator {
 pub(super) struct Full;
 
 impl Translator {
-    pub(super) fn new(region: Region, with_memory: bool) -> Self {
+    pub(super) fn new(region: Region, with_memory: bool, counts: bool) -> Self {
         let mut new = Self {
             region,
             blocks: Blocks::default(),
@@ -89,6 +92,7 @@ impl Translator {
             unknown: 0,
             cuts: Vec::new(),
             with_memory,
+            counts,
             factory: InstructionInfoFactory::new(),
             encoder: Encoder::new(64),
         };
@@ -211,7 +215,8 @@ impl Translator {
 
     /// Translates `first` and what can be reached from it.
     fn batch(&mut self, memory: &dyn Memories, first: u64) -> Result<(), Full> {
-        if self.used + BATCH_BYTES > CODE_BYTES {
+        let blocks = self.blocks.next_id() as usize + BATCH_BLOCKS;
+        if self.used + BATCH_BYTES > CODE_BYTES || blocks > MOST_COUNTERS {
             return Err(Full);
         }
         let mut queue = VecDeque::from([(first, false)]);
@@ -330,8 +335,12 @@ impl Translator {
         let base = self.region.base;
         let used = self.used;
         let at = base + used as u64;
+        let is_counted = self.counts
+            && source.memory.iter().all(|m| matches!(m, Memory::Plain(o) if o.is_empty()));
+        let counter = is_counted.then(|| self.region.counter_address(id));
         let e = Emitter::new(self.region.code_mut(), base, used);
-        let mut writer = Writer { e, encoder: &mut self.encoder, slots, source, start, at };
+        let encoder = &mut self.encoder;
+        let mut writer = Writer { e, encoder, slots, source, start, at, counter };
         let (exits, shape) = writer.block(id);
         self.used = writer.e.used();
         self.blocks.add(source, shape, used as u32..self.used as u32);
