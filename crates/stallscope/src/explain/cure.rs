@@ -16,10 +16,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::ledger::Together;
 use super::placement::Placement;
 use super::removable::{REMOVABLE, Removable, Search, Target};
 use super::windows::{BothArms, is_interrupt};
-use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole};
+use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole, work};
 use crate::code::{DebugInfo, Image};
 use crate::compare::{Arm, typical};
 use crate::model::{Grade, Measurement, Site, Svma, Unit};
@@ -459,26 +460,39 @@ pub(super) fn apply(
     said
 }
 
-/// Withdraws what was counted where the model contradicts the clock and no run without it proves it: counts alone do not
-/// tell what something costs. A sentence about each.
+/// Withdraws what was counted where the model contradicts the clock, or says that it is less than half of the difference,
+/// and no run without it proves it: counts alone do not tell what something costs. A sentence about each.
 pub(super) fn withdraw_unsupported(explanation: &mut Explanation) -> Vec<String> {
     if explanation.is_confirmed() {
         return Vec::new();
     }
-    let contradicted = |cause: &mut Cause| {
+    let ledgers = &explanation.ledgers;
+    let agrees = |cause: &Cause| {
         let function = &cause.finding.site.function;
-        explanation.ledgers.iter().any(|ledger| ledger.place == *function && !ledger.agrees)
+        ledgers.iter().find(|ledger| ledger.place == *function).map(|ledger| ledger.agrees)
     };
-    let withdrawn: Vec<Cause> = explanation.causes.extract_if(.., contradicted).collect();
+    let part = Together::by(ledgers, Mechanism::BlockedLoads).map_or(0.0, |all| all.without);
+    let is_unsupported = |cause: &mut Cause| match agrees(cause) {
+        Some(agrees) => !agrees || part < work::MOST,
+        None => false,
+    };
+    let withdrawn: Vec<Cause> = explanation.causes.extract_if(.., is_unsupported).collect();
     let sentence = |cause: &Cause| {
         let site = &cause.finding.site;
         let counted = cause.counted.as_ref();
         let often = counted.map_or(String::new(), |it| {
             format!(" is blocked in {} of {} executions and", it.blocked, it.executions)
         });
+        let why = match agrees(cause) {
+            Some(true) => format!(
+                "without all such loads the model of the core predicts {part:.0} % less of {}",
+                Whole::DifferenceInProcessorTime
+            ),
+            _ => "the model of the core does not agree with the clock there".to_owned(),
+        };
         format!(
-            "the load at {} in {}{often} is not named as the cause: the model of the core does not agree with \
-             the clock there, and no run without blocked loads proves it",
+            "the load at {} in {}{often} is not named as the cause: {why}, and no run without blocked loads \
+             proves it",
             site.svma, site.function
         )
     };

@@ -128,8 +128,14 @@ impl Together {
         let (first, line) = ledgers.iter().find_map(|ledger| Some((ledger, ledger.named()?)))?;
         let mechanism = line.mechanism;
         if first.is_whole {
-            return Some(Self::alone(first, mechanism));
+            Some(Self::alone(first, mechanism))
+        } else {
+            Self::by(ledgers, mechanism)
         }
+    }
+
+    /// Of all places whose difference comes from `mechanism`.
+    pub fn by(ledgers: &[Ledger], mechanism: Mechanism) -> Option<Self> {
         let theirs = ledgers.iter().filter(|ledger| ledger.comes_from(mechanism));
         theirs.map(|ledger| Self::alone(ledger, mechanism)).reduce(|mut sum, one| {
             sum.places.extend(one.places);

@@ -169,7 +169,7 @@ impl Explanation {
         // wide to be called the cause.
         let rival = self.work.as_ref().filter(|work| work.may_be_the_cause());
         let rival = rival.map_or(0.0, |work| work.more_instructions.percent.value);
-        let least = rival.max(LEAST_NAMED);
+        let least = rival.max(work::MOST);
         let named = Together::of(&self.ledgers).filter(|named| named.without >= least);
         let more = self.work.as_ref().filter(|work| work.is_the_cause());
         let is_named = named.is_some();
@@ -413,9 +413,6 @@ pub fn explain(
     explanation.summary = summary::summary(&explanation);
     Ok(explanation)
 }
-
-/// What the model says of less than this part of the difference is not told as the cause, in per cent.
-const LEAST_NAMED: f64 = 25.0;
 
 /// More than half of the difference, with all of the interval.
 fn is_most(share: &Share) -> bool {

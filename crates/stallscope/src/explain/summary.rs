@@ -2,13 +2,15 @@
 
 use super::ledger::Together;
 use super::work::is_only_in;
-use super::{Conclusion, Counts, Explanation, LEAST_NAMED, Removed, Whole, Work};
+use super::{Conclusion, Counts, Explanation, Removed, Whole, Work};
 use crate::compare::Arm;
 use crate::model::Site;
 use crate::sim::core::Mechanism;
 
 /// A part of the difference that is worth a word, in per cent.
 const LEAST_PART: f64 = 10.0;
+/// More work beside a mechanism is told from this part of the difference on, in per cent.
+const LEAST_BESIDE: f64 = 25.0;
 /// More than so many times the pairs are no advice.
 const MOST_TIMES_AS_MANY: f64 = 30.0;
 /// Places that are named in the sentence.
@@ -165,7 +167,7 @@ fn beside(explanation: &Explanation, slow: Arm) -> String {
     let work = explanation.work.as_ref().filter(|work| !work.is_the_same());
     let part = work.filter(|work| {
         let more = &work.more_instructions.percent;
-        more.low >= LEAST_NAMED && more.value + told <= 100.0
+        more.low >= LEAST_BESIDE && more.value + told <= 100.0
     });
     part.map_or(String::new(), |work| {
         format!("; besides, {}, which makes up {}", executes(work, slow), work.more_instructions)

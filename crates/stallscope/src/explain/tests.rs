@@ -219,7 +219,7 @@ fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_
             Measurement { value: more, low: 20.0, ..share(more).percent };
         work
     };
-    let cases = [(30.0, 40.0), (20.0, 40.0), (30.0, 60.0), (70.0, 60.0)];
+    let cases = [(50.0, 40.0), (49.0, 40.0), (55.0, 60.0), (70.0, 60.0)];
     let cases = cases.map(|(part, more)| (vec![ledger(part)], with(more)));
     let ends = cases.map(|(ledgers, work)| {
         (e.ledgers, e.work) = (ledgers, Some(work));
@@ -292,11 +292,11 @@ fn work_that_could_not_be_counted_is_said_and_decides_nothing() {
 fn a_run_that_is_too_long_to_be_followed_is_not_run_once_more() {
     let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
     scene.bench.work = executes([1_000_000_000, 2_250_000_000]);
-    scene.bench.machine.base_ns = 4.0e9;
+    scene.bench.machine.base_ns = 6.0e9;
     let e = scene.explain().unwrap();
     assert!(e.work.is_none());
     let said = e.unexplained.join("\n");
-    assert!(said.contains("only up to 6.0 s can be followed whole"), "{said}");
+    assert!(said.contains("only up to 10.0 s can be followed whole"), "{said}");
 }
 
 #[test]
@@ -467,6 +467,30 @@ fn what_was_counted_is_withdrawn_where_the_model_contradicts_the_clock_and_nothi
     assert!(e.causes.is_empty() && e.cure.unwrap().verdict == CureVerdict::Open);
     let e = explained(Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]));
     assert_eq!((e.causes.len(), e.grade), (1, Some(Grade::Confirmed)));
+}
+
+#[test]
+fn what_the_model_says_is_less_than_half_of_the_difference_is_no_cause() {
+    let explained = |without_blocked: u64| {
+        let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+        for (arm, cycles) in [100_000, 200_000].into_iter().enumerate() {
+            for (_, account) in &mut scene.bench.counts[arm].as_mut().unwrap().program {
+                account.cycles = cycles;
+                account.cycles_without = [cycles; Mechanism::ALL.len()];
+                if arm == 1 {
+                    account.cycles_without[Mechanism::BlockedLoads as usize] = without_blocked;
+                }
+            }
+        }
+        scene.explain().unwrap()
+    };
+    let e = explained(110_000);
+    assert!(e.ledgers[0].agrees && e.causes.len() == 1, "{:?}", e.ledgers);
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Counted)));
+    let e = explained(155_000);
+    assert!(e.ledgers[0].agrees && e.causes.is_empty() && e.grade.is_none(), "{:?}", e.ledgers);
+    let open = e.unexplained.join("\n");
+    assert!(open.contains("predicts 35 % less of the difference"), "{open}");
 }
 
 #[test]

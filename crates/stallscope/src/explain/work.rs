@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::run_count::{ByPlace, InRun, WorkCount};
-use super::{Bench, FunctionRow, Share};
+use super::{Bench, FunctionRow, Share, is_most};
 use crate::code::Image;
 use crate::compare::Arm;
 use crate::model::{Measurement, Svma};
@@ -36,6 +36,8 @@ const CALL_INSTRUCTIONS: f64 = 4.0;
 /// grow by this factor more than the instructions do.
 const LEAST_WITH_CALLS: f64 = 0.25;
 const LEAST_TIMES_THE_CALLS: f64 = 1.5;
+/// Bytes of `rep` instructions count by themselves where one build moves so many times the other's.
+const LEAST_TIMES_THE_BYTES: f64 = 1.5;
 /// Counts that differ by less than this part are called the same.
 const LEAST_CHANGE: f64 = 0.005;
 /// More than this part of the difference is most of it, in per cent.
@@ -173,15 +175,24 @@ impl Work {
     #[must_use]
     pub fn is_the_same(&self) -> bool {
         let is_apart = self.instructions.is_apart() || self.string_bytes.is_apart();
-        are_as_many(steps(self.instructions.typical(), self.string_bytes.typical())) || !is_apart
+        (self.are_as_many() || !is_apart) && !self.is_in_strings()
     }
 
-    /// Whether what `rep` instructions move is most of what one build executes more.
+    fn are_as_many(&self) -> bool {
+        are_as_many(steps(self.instructions.typical(), self.string_bytes.typical()))
+    }
+
+    /// Whether what `rep` instructions move is most of what one build executes more. Out of far caches it takes many
+    /// times what as many instructions do: a change that is small beside all that is executed counts where it is
+    /// most of the difference.
     #[must_use]
     pub fn is_in_strings(&self) -> bool {
         let moved = self.string_bytes.change() / STEP_BYTES;
         let all = self.instructions.change() + moved;
-        !self.is_the_same() && moved / all > 0.5
+        let ratio = self.string_bytes.ratio();
+        let is_large =
+            ratio.max(1.0 / ratio) >= LEAST_TIMES_THE_BYTES && is_most(&self.more_instructions);
+        self.string_bytes.is_apart() && (!self.are_as_many() || is_large) && moved / all > 0.5
     }
 
     /// How many times the calls of the fast build the slow one makes, where its instructions do not grow along and a good
@@ -566,6 +577,16 @@ mod tests {
         assert_eq!(work([100_000, 100_000], [320, 3200]), [true, false], "0.09 % of the work");
         // A fill that a loop does in the other build: fewer instructions, and as much work.
         assert_eq!(work([2000, 1000], [0, 32_000]), [true, false]);
+        // Little beside all that is executed, and most of the difference by the place where it is.
+        let most = |bytes, more: f64| {
+            let work = super::tests::work([100_000, 100_010], [share(more), share(100.0 - more)]);
+            let work = Work { string_bytes: counts(bytes), ..work };
+            [work.is_the_same(), work.is_in_strings()]
+        };
+        assert_eq!(most([320, 3200], 60.0), [false, true]);
+        assert_eq!(most([320, 3200], 50.0), [true, false], "with all of the interval");
+        assert_eq!(most([3200, 4200], 60.0), [true, false], "1.3 times as many bytes");
+        assert_eq!(most([3200, 3200], 60.0), [true, false]);
     }
 
     #[test]
