@@ -224,7 +224,7 @@ mod tests {
             samples,
             lost: 0,
             unmapped: 0,
-            kernel: 0,
+            kernel: None,
             exit: Exit::of(Status::Code(0)),
             notes: Vec::new(),
         };

@@ -34,6 +34,9 @@ pub struct ArmHeat {
     pub samples: u64,
     /// Of these, in the program itself.
     pub in_program: u64,
+    /// Samples in the kernel, of all runs together; absent where the kernel does not tell of them, and where they are
+    /// not of processor time.
+    pub in_kernel: Option<u64>,
     /// Samples that the kernel dropped.
     pub lost: u64,
     /// What a reader must know about the sampling.
@@ -89,6 +92,7 @@ impl Heat {
                 processor_ns: 0,
                 samples: 0,
                 in_program: 0,
+                in_kernel: Some(0),
                 lost: 0,
                 notes: Vec::new(),
             },
@@ -102,6 +106,8 @@ impl Heat {
         self.summary.runs += 1;
         self.summary.processor_ns += run.exit.user_ns + run.exit.system_ns;
         self.summary.samples += run.total;
+        let in_kernel = run.kernel.filter(|_| run.engine == Engine::PerfClock);
+        self.summary.in_kernel = self.summary.in_kernel.zip(in_kernel).map(|(sum, n)| sum + n);
         self.summary.lost += run.lost;
         for note in &run.notes {
             if !self.summary.notes.contains(note) {

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::work::{Counts, MOST};
-use super::{Bench, FunctionRow, Work};
+use super::{Bench, FunctionRow, Share, Work, is_most};
 use crate::compare::{Arm, Comparison};
 use crate::run::child::ChildError;
 use crate::run::sample::SampleError;
@@ -24,6 +24,8 @@ const TIMED: usize = 5;
 /// What the builds ask of the kernel, where they differ in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Kernel {
+    /// The part of the difference that is in the kernel, where the kernel accounts for that or is sampled.
+    pub part: Option<Share>,
     /// System calls of whole runs.
     pub system_calls: Option<Counts>,
     /// Whether the runs of the arm that makes more were not counted to their end: it makes at least so many.
@@ -74,9 +76,12 @@ impl Kernel {
         calls.into_iter().chain(self.page_faults.map(|faults| ("page faults", faults, false)))
     }
 
-    /// Whether the slow build asks for more and that is most of the difference: the calls alone at the
-    /// cheapest price, or all that is not in user code, with all of the interval.
+    /// Whether most of the difference is in the kernel, by all of its interval; or the slow build asks for more and that
+    /// is most of the difference: the calls alone at the cheapest price, or all that is not in user code.
     pub(super) fn is_the_cause(&self, slow: Arm, rows: &[FunctionRow]) -> bool {
+        if self.part.as_ref().is_some_and(is_most) {
+            return true;
+        }
         let more = |counts: &Counts| (counts.change() > 0.0) == (slow == Arm::B);
         let asks_more = self.events().any(|(_, counts, _)| more(&counts));
         let in_user_code = rows.iter().map(|row| row.share_of_difference.percent.high).sum::<f64>();
@@ -134,7 +139,7 @@ pub(super) fn cheapest_call_ns() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::{ObjectCode, Place, Share, Whole};
+    use crate::explain::{ObjectCode, Place, Whole};
     use crate::model::{Measurement, Unit};
 
     fn rows(percent: f64) -> Vec<FunctionRow> {

@@ -105,8 +105,11 @@ pub enum Conclusion {
     MoreWork,
     /// Instructions of the slower build take longer, that is most of the difference, and no rule knows why.
     SlowerWork,
-    /// The slower build asks more of the kernel, and most of the difference is not in user code.
+    /// Most of the difference is in the kernel: the slower build asks more of it, or is there longer.
     Kernel,
+    /// More instructions, slower ones and the kernel each have a good part of the difference, and none of them most of it
+    /// for certain.
+    InParts,
     /// The slower build waits longer, and that is the difference.
     NotRunning,
     /// The difference is real, and no rule knows the cause.
@@ -189,6 +192,8 @@ impl Explanation {
             Conclusion::MoreWork
         } else if self.work.as_ref().is_some_and(Work::is_slower) {
             Conclusion::SlowerWork
+        } else if summary::parts(self, slow).len() > 1 {
+            Conclusion::InParts
         } else {
             Conclusion::NoMechanism
         };
@@ -200,7 +205,8 @@ impl Explanation {
 
     /// Whether no cause was found that a change of whole runs could not prove wrong.
     fn is_open(&self) -> bool {
-        matches!(self.conclusion, Conclusion::SlowerWork | Conclusion::NoMechanism)
+        use Conclusion::{InParts, NoMechanism, SlowerWork};
+        matches!(self.conclusion, SlowerWork | InParts | NoMechanism)
     }
 
     /// Takes what runs with a change have shown, unless something else was tried that tells as much; `open` goes before
@@ -313,7 +319,8 @@ pub fn explain(
     };
     bench.check_files()?;
     let in_user_code = time.in_user_code(&heats);
-    let outside = time.parts_outside(&in_user_code);
+    let outside = time.parts_outside(&in_user_code, &heats);
+    explanation.kernel.part = time.in_kernel(&heats).map(|(part, _)| part);
     explanation.rows = rows::rows(&matches, &heats, &in_user_code, time.difference_ns());
     explanation.unexplained.extend(outside);
     let counting = &mut |done, of| progress(Stage::Counting { done, of });

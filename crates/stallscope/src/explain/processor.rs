@@ -111,10 +111,31 @@ impl<'a> ProcessorTime<'a> {
             return [user.a.clone(), user.b.clone()];
         }
         [0, 1].map(|arm| {
-            let wall = &self.comparison.analysis.wall.estimate;
-            let whole = self.cpu.map_or(wall, |c| [&c.a, &c.b][arm]);
+            let whole = self.whole_ns(arm);
             by_samples(&heats[arm].summary, whole.value).unwrap_or_else(|| whole.clone())
         })
+    }
+
+    fn whole_ns(&self, arm: usize) -> &Measurement {
+        let wall = &self.comparison.analysis.wall.estimate;
+        self.cpu.map_or(wall, |c| [&c.a, &c.b][arm])
+    }
+
+    /// What is in the kernel, and what a run of each arm spends there in nanoseconds, where the kernel accounts for it or
+    /// is sampled.
+    pub fn in_kernel(&self, heats: &[Heat; 2]) -> Option<(Share, [f64; 2])> {
+        let whole = self.difference_ns();
+        if let Some(system) = contrast(self.comparison, Metric::System) {
+            let part = share(&system.a, &system.b, whole, "medians and quartiles");
+            let real = system.ratio.as_ref().is_some_and(Ratio::excludes_zero);
+            return real.then_some((part, [system.a.value, system.b.value]));
+        }
+        let of_arm = |arm: usize| {
+            let heat = &heats[arm].summary;
+            Some(of_ticks(heat.in_kernel?, heat, self.whole_ns(arm).value))
+        };
+        let [a, b] = [of_arm(0)?, of_arm(1)?];
+        Some((share(&a, &b, whole, "samples in the kernel"), [a.value, b.value]))
     }
 
     /// Why nothing is located, where it is not, and what that comes to.
@@ -177,22 +198,22 @@ impl<'a> ProcessorTime<'a> {
     }
 
     /// What is not in user code, where that was measured and is worth a sentence.
-    pub fn parts_outside(&self, in_user_code: &[Measurement; 2]) -> Vec<String> {
+    pub fn parts_outside(&self, in_user_code: &[Measurement; 2], heats: &[Heat; 2]) -> Vec<String> {
         let mut said = Vec::new();
         let whole = self.difference_ns();
-        match contrast(self.comparison, Metric::System) {
-            Some(system) => {
-                let part = share(&system.a, &system.b, whole, "medians and quartiles");
-                let real = system.ratio.as_ref().is_some_and(Ratio::excludes_zero);
-                if real && part.percent.value >= LEAST_PART {
+        let is_split = contrast(self.comparison, Metric::System).is_some();
+        match self.in_kernel(heats) {
+            Some((part, [before, after])) => {
+                if part.percent.value >= LEAST_PART && part.percent.low > 0.0 {
                     said.push(format!(
                         "{part} is in the kernel ({} -> {}): look at system calls and page faults \
                          (strace -c, perf trace)",
-                        milliseconds(system.a.value),
-                        milliseconds(system.b.value)
+                        milliseconds(before),
+                        milliseconds(after)
                     ));
                 }
             }
+            None if is_split => {}
             None => {
                 let in_user = in_user_code[1].value - in_user_code[0].value;
                 let rest = 100.0 * (1.0 - in_user / whole);
@@ -223,22 +244,31 @@ impl<'a> ProcessorTime<'a> {
 }
 
 /// User time of a run by the number of its samples. What sampling itself takes is not in `whole_ns`, the processor
-/// time of a run that is not sampled. The clock ticks so often in any case, and each tick is in user code or not: the
-/// spread is that of such a count, and of the ticks at the ends of the runs.
+/// time of a run that is not sampled.
 fn by_samples(heat: &ArmHeat, whole_ns: f64) -> Option<Measurement> {
-    let sampled_ns = heat.processor_ns.max(1) as f64;
-    let ns = |samples: f64| samples * heat.period_ns as f64 * whole_ns / sampled_ns;
-    let n = heat.samples as f64;
-    let ticks = (sampled_ns / heat.period_ns.max(1) as f64).max(n + 1.0);
-    let spread = 1.96 * (n * (1.0 - n / ticks) + f64::from(heat.runs)).sqrt();
-    (heat.engine == Engine::PerfClock && heat.samples > 0).then(|| Measurement {
+    (heat.engine == Engine::PerfClock && heat.samples > 0)
+        .then(|| of_ticks(heat.samples, heat, whole_ns))
+}
+
+/// What so many samples stand for. The clock ticks so often in any case, and each tick is in a place or not: the spread
+/// is that of such a count, and of the ticks at the ends of the runs.
+fn of_ticks(samples: u64, heat: &ArmHeat, whole_ns: f64) -> Measurement {
+    let n = samples as f64;
+    let ticks = match heat.in_kernel {
+        Some(in_kernel) => (heat.samples + in_kernel) as f64,
+        None => heat.processor_ns.max(1) as f64 / heat.period_ns.max(1) as f64,
+    };
+    let ns = |samples: f64| samples * whole_ns / ticks.max(1.0);
+    let all = ticks.max(n + 1.0);
+    let spread = 1.96 * (n * (1.0 - n / all) + f64::from(heat.runs)).sqrt();
+    Measurement {
         value: ns(n),
         unit: Unit::Nanoseconds,
         low: ns((n - spread).max(0.0)),
         high: ns(n + spread),
-        n: heat.samples as usize,
-        how: "samples in user code x time between two, 95 % of a count among so many ticks".into(),
-    })
+        n: samples as usize,
+        how: "samples x time between two, 95 % of a count among so many ticks".into(),
+    }
 }
 
 /// What took longer in one place, as a part of what all took longer. Both ends at their worst: wider

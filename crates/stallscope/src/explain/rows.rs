@@ -226,6 +226,7 @@ mod tests {
                 processor_ns: 0,
                 runs: 2,
                 samples,
+                in_kernel: None,
                 in_program: samples,
                 lost: 0,
                 notes: vec![],

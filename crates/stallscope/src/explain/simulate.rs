@@ -24,6 +24,8 @@ pub struct InventedBench {
     pub hits: [Vec<(FileOffset, u64)>; 2],
     /// Per arm: samples of one run in the library.
     pub library_hits: [u64; 2],
+    /// Per arm: samples of one run in the kernel; `None` where it does not tell of them.
+    pub kernel_samples: Option<[u64; 2]>,
     /// Per arm: where the library is.
     pub library: [PathBuf; 2],
     /// Per arm: what a window counts; `None` where nothing can be followed.
@@ -146,7 +148,7 @@ impl Bench for InventedBench {
             samples,
             lost: 0,
             unmapped: 0,
-            kernel: 0,
+            kernel: self.kernel_samples.map(|of_arms| of_arms[arm.index()]),
             exit: exit(total * period_ns),
             notes: self.notes.clone(),
         })

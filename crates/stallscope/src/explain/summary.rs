@@ -2,7 +2,7 @@
 
 use super::ledger::Together;
 use super::work::is_only_in;
-use super::{Conclusion, Counts, Explanation, Removed, Whole, Work};
+use super::{Conclusion, Counts, Explanation, Removed, Share, Whole, Work};
 use crate::compare::Arm;
 use crate::model::Site;
 use crate::sim::core::Mechanism;
@@ -39,31 +39,66 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
         }
         Conclusion::Kernel => kernel(explanation),
         Conclusion::NotLocated => "not looked for: nothing here may sample the runs".into(),
+        Conclusion::InParts => in_parts(explanation, slow),
         Conclusion::NotRunning | Conclusion::NoMechanism => {
             let by_counts = work.and_then(|work| undecided(explanation, work, slow));
-            by_counts.unwrap_or_else(|| match place {
-                Some(place) => format!(
+            let kernel =
+                || kernel_part(explanation).map(|said| format!("in part the kernel: {said}"));
+            let known = by_counts.or_else(kernel);
+            match (known, place) {
+                (Some(known), _) if work.is_some() => known,
+                (Some(known), Some(place)) => {
+                    format!("{known}; the rest is most of all in {place}")
+                }
+                (Some(known), None) => known,
+                (None, Some(place)) => format!(
                     "not found: the difference is in {place}, and nothing that was counted explains it"
                 ),
-                None => "not found".into(),
-            })
+                (None, None) => "not found".into(),
+            }
         }
     })
 }
 
+/// What has a good part of the difference for certain, in a word and in a sentence: more work, slower work, the kernel.
+pub(super) fn parts(explanation: &Explanation, slow: Arm) -> Vec<(&'static str, String)> {
+    let mut parts = Vec::new();
+    let is_good = |share: &Share| share.percent.low >= LEAST_PART;
+    if let Some(work) = &explanation.work {
+        let (more, slower) = (&work.more_instructions, &work.slower_instructions);
+        if is_good(more) {
+            parts.push(("more work", format!("{}, {more}", executes(work, slow))));
+        }
+        if is_good(slower) {
+            parts.push(("slower work", format!("{}, {slower}", takes_longer(slow))));
+        }
+    }
+    parts.extend(kernel_part(explanation).map(|said| ("the kernel", said)));
+    parts
+}
+
+fn in_parts(explanation: &Explanation, slow: Arm) -> String {
+    let (words, sentences): (Vec<&str>, Vec<String>) = parts(explanation, slow).into_iter().unzip();
+    format!("{}: {}{}", words.join(" and "), sentences.join("; "), built(explanation, slow))
+}
+
+/// What is in the kernel, where that is a good part of the difference for certain.
+fn kernel_part(explanation: &Explanation) -> Option<String> {
+    let part = explanation.kernel.part.as_ref().filter(|part| part.percent.low >= LEAST_PART)?;
+    let events = events(explanation);
+    let events = if events.is_empty() { events } else { format!("{events}, ") };
+    Some(format!("{events}{part} is there"))
+}
+
+fn takes_longer(slow: Arm) -> String {
+    format!("{} takes longer for its instructions", slow.build_name())
+}
+
 /// What the counts tell where neither more instructions nor slower ones are most of the difference for certain.
 fn undecided(explanation: &Explanation, work: &Work, slow: Arm) -> Option<String> {
-    let (more, slower) = (&work.more_instructions, &work.slower_instructions);
-    let takes_longer = format!("{} takes longer for its instructions", slow.build_name());
-    if more.percent.low.min(slower.percent.low) >= LEAST_PART {
-        let executes = executes(work, slow);
-        let built = built(explanation, slow);
-        return Some(format!(
-            "more work and slower work: {executes}, {more}; {takes_longer}, {slower}{built}"
-        ));
-    }
     let (part, times) = work.undecided().filter(|(_, times)| *times <= MOST_TIMES_AS_MANY)?;
-    let said = if part == more { executes(work, slow) } else { takes_longer };
+    let said =
+        if part == &work.more_instructions { executes(work, slow) } else { takes_longer(slow) };
     let pairs = explanation.comparison.analysis.wall.estimate.n as f64;
     Some(format!(
         "not decided: {said}, which makes up {part}; about {:.0} pairs would tell (--pairs), {pairs} were run",
@@ -108,24 +143,30 @@ fn built(explanation: &Explanation, slow: Arm) -> String {
     built.map_or(String::new(), |built| format!("; {}", built.sentence(slow)))
 }
 
-fn kernel(explanation: &Explanation) -> String {
-    let kernel = &explanation.kernel;
-    let said = kernel.events().map(|(what, Counts { before, after, .. }, is_least)| {
+/// What the builds ask of the kernel; empty where they do not differ in it.
+fn events(explanation: &Explanation) -> String {
+    let said = explanation.kernel.events().map(|(what, Counts { before, after, .. }, is_least)| {
         let least = if is_least { "at least " } else { "" };
         let [before_is_least, after_is_least] =
             if before[0] > after[0] { [least, ""] } else { ["", least] };
         format!("{before_is_least}{} -> {after_is_least}{} {what}", before[0], after[0])
     });
-    let said = said.collect::<Vec<String>>().join(", ");
-    let part = kernel.least_part_of_calls.filter(|part| *part >= LEAST_PART);
-    let price = kernel.cheapest_call_ns.zip(part);
-    let price = price.map_or(String::new(), |(ns, part)| {
+    said.collect::<Vec<String>>().join(", ")
+}
+
+fn kernel(explanation: &Explanation) -> String {
+    let kernel = &explanation.kernel;
+    let mut said = vec![events(explanation)];
+    said.retain(|said| !said.is_empty());
+    let part = kernel.part.as_ref().filter(|part| part.percent.low >= LEAST_PART);
+    said.extend(part.map(|part| format!("{part} is there")));
+    let priced =
+        kernel.least_part_of_calls.filter(|priced| part.is_none() && *priced >= LEAST_PART);
+    said.extend(kernel.cheapest_call_ns.zip(priced).map(|(ns, part)| {
         let whole = Whole::DifferenceInProcessorTime;
-        format!(
-            "; at {ns:.0} ns, what the cheapest call takes here, at least {part:.0} % of {whole}"
-        )
-    });
-    format!("the kernel: {said}{price}")
+        format!("at {ns:.0} ns, what the cheapest call takes here, at least {part:.0} % of {whole}")
+    }));
+    format!("the kernel: {}", said.join("; "))
 }
 
 fn mechanism(explanation: &Explanation) -> String {

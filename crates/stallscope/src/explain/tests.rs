@@ -45,6 +45,7 @@ impl Scene {
             settings: Settings::default(),
             hits: [vec![], vec![]],
             library_hits: [0, 0],
+            kernel_samples: None,
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             patched_ns: None,
             flushed_ns: None,
@@ -176,7 +177,7 @@ fn work_that_explains_half_of_the_difference_is_told_with_the_other_half() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
     scene.bench.work = executes([1_000_000_000, 1_400_000_000]);
     let e = scene.explain().unwrap();
-    assert_eq!(e.conclusion, Conclusion::NoMechanism, "{:?}", e.work);
+    assert_eq!(e.conclusion, Conclusion::InParts, "{:?}", e.work);
     let said = e.summary.unwrap();
     let both = "more work and slower work: AFTER executes 1.400 times the instructions of BEFORE, ";
     assert!(said.starts_with(both), "{said}");
@@ -405,7 +406,7 @@ fn a_difference_outside_user_code_is_not_located_in_it() {
     // All of the time is the kernel's; what is left in user mode is nothing.
     scene.bench.machine.system_share = 1.0;
     let e = scene.explain().unwrap();
-    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+    assert_eq!(e.conclusion, Conclusion::Kernel);
     assert!(e.rows.is_empty() && e.causes.is_empty());
     assert!(e.unexplained[0].contains("is in the kernel"), "{:?}", e.unexplained);
 }
@@ -421,6 +422,30 @@ fn without_a_split_that_was_measured_nothing_is_said_to_be_in_the_kernel() {
     // All rows and what was not sampled are one whole.
     let shares: f64 = e.rows.iter().map(|r| r.share_of_difference.percent.value).sum();
     assert!((shares - 100.0).abs() < 15.0, "{shares}");
+}
+
+#[test]
+fn samples_in_the_kernel_say_how_much_of_the_difference_is_there() {
+    let explained = |kernel_samples| {
+        let mut scene = Scene::new([false, false], 1.0, [(2000, 500), (4500, 500)]);
+        scene.bench.machine.is_split = false;
+        scene.bench.kernel_samples = kernel_samples;
+        let e = scene.explain().unwrap();
+        (e.conclusion, e.summary.unwrap())
+    };
+    // AFTER takes twice as long: of its two parts, one is the kernel's.
+    let (conclusion, said) = explained(Some([0, 5000]));
+    assert_eq!(conclusion, Conclusion::Kernel);
+    assert!(said.starts_with("the kernel: ") && said.ends_with(" is there"), "{said}");
+    // 2 of 7 samples: less than half of the difference.
+    let (conclusion, said) = explained(Some([0, 1000]));
+    assert_eq!(conclusion, Conclusion::NoMechanism);
+    assert!(said.starts_with("in part the kernel: 3"), "{said}");
+    assert!(said.ends_with("; the rest is most of all in decode"), "{said}");
+    let (_, said) = explained(Some([50, 100]));
+    assert!(!said.contains("kernel"), "{said}");
+    let (_, said) = explained(None);
+    assert!(!said.contains("kernel"), "{said}");
 }
 
 #[test]

@@ -403,6 +403,7 @@ mod tests {
             machine,
             settings: Settings { seed: 42, cpus: Some(Cpus::one(1)), ..Settings::default() },
             hits,
+            kernel_samples: None,
             library_hits: [30, 30],
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],

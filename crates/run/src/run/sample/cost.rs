@@ -73,7 +73,7 @@ fn work() -> f64 {
 
 /// The same work with the clock ticking on this thread.
 fn ticking() -> io::Result<f64> {
-    let event = open_clock_event(0, -1, TRIAL_PERIOD_NS)?;
+    let event = open_clock_event(0, -1, TRIAL_PERIOD_NS, false)?;
     // SAFETY: the descriptor is an event of ours, and the request takes no memory.
     if unsafe { perf_event_open_sys::ioctls::ENABLE(event.as_raw_fd(), 0) } < 0 {
         return Err(io::Error::last_os_error());

@@ -42,7 +42,7 @@ const FEW_SAMPLES: u64 = 100;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Engine {
-    /// The kernel's `cpu-clock` event: processor time in user code, children included. A sample
+    /// The kernel's `cpu-clock` event: processor time, children included. A sample
     /// mostly lands on the instruction *behind* the one that took the time (on Zen 5: 94 % behind
     /// a load that waits for a store, 86 % behind a division).
     PerfClock,
@@ -125,8 +125,9 @@ pub struct SampleRun {
     pub lost: u64,
     /// Samples in code that no file holds, such as a just-in-time compiler's.
     pub unmapped: u64,
-    /// Samples outside user code. `perf` was asked to leave these out, so with it this is zero.
-    pub kernel: u64,
+    /// Samples in the kernel; absent where `perf` may not tell of them (kernel.perf_event_paranoid above 1 and no
+    /// `CAP_PERFMON`).
+    pub kernel: Option<u64>,
     /// How the command ended. Its times include what the sampling cost.
     #[serde(skip)]
     pub exit: Exit,
@@ -255,7 +256,7 @@ struct Collected {
     engine: Engine,
     tally: Tally,
     lost: u64,
-    kernel: u64,
+    kernel: Option<u64>,
     notes: Vec<String>,
 }
 

@@ -28,11 +28,20 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Puts one event on each processor that is there.
+    /// Puts one event on each processor that is there; it ticks in the kernel, too, where we may ask for that.
     pub(super) fn attach(pid: i32, period_ns: u64) -> io::Result<Self> {
+        match Self::attach_with(pid, period_ns, true) {
+            Err(cause) if matches!(cause.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
+                Self::attach_with(pid, period_ns, false)
+            }
+            attached => attached,
+        }
+    }
+
+    fn attach_with(pid: i32, period_ns: u64, with_kernel: bool) -> io::Result<Self> {
         let mut rings = Vec::new();
         for cpu in online_processors() {
-            match Ring::open(pid, cpu, period_ns) {
+            match Ring::open(pid, cpu, period_ns, with_kernel) {
                 Ok(ring) => rings.push(ring),
                 // It was switched off since we read the list.
                 Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
@@ -48,7 +57,7 @@ impl Sampler {
             pending: Vec::new(),
             latest_ns: 0,
             settled_ns: 0,
-            book: Book::default(),
+            book: Book { kernel: with_kernel.then_some(0), ..Book::default() },
         })
     }
 
@@ -102,7 +111,8 @@ impl Sampler {
 struct Book {
     spaces: HashMap<u32, AddressSpace>,
     tally: Tally,
-    kernel: u64,
+    /// Absent where they are not asked for.
+    kernel: Option<u64>,
     lost: u64,
     throttled: u64,
     malformed: u64,
@@ -111,7 +121,9 @@ struct Book {
 impl Book {
     fn enter(&mut self, record: Record) {
         match record {
-            Record::Sample { in_kernel: true, .. } => self.kernel += 1,
+            Record::Sample { in_kernel: true, .. } => {
+                self.kernel.iter_mut().for_each(|samples| *samples += 1);
+            }
             Record::Sample { pid, address, .. } => {
                 let space = self.spaces.get(&pid);
                 let place = space.and_then(|space| space.locate(address));

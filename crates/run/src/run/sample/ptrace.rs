@@ -358,7 +358,7 @@ impl Sampler {
             engine: Engine::Ptrace,
             tally: self.tally,
             lost: self.blind,
-            kernel: self.kernel,
+            kernel: Some(self.kernel),
             notes,
         }
     }

@@ -13,12 +13,17 @@ use perf_event_open_sys::bindings as sys;
 /// lock 512 KiB per processor.
 const DATA_BYTES: usize = 256 << 10;
 
-/// Opens a user-mode `cpu-clock` event for a process and all it will start, counting from its next
-/// exec. `cpu` -1 means any, which cannot be combined with a ring.
+/// Opens a `cpu-clock` event for a process and all it will start, counting from its next exec; `with_kernel`, which not
+/// everybody may ask for, it ticks in the kernel, too. `cpu` -1 means any, which cannot be combined with a ring.
 ///
 /// # Errors
 /// The kernel's refusal.
-pub(super) fn open_clock_event(pid: i32, cpu: i32, period_ns: u64) -> io::Result<File> {
+pub(super) fn open_clock_event(
+    pid: i32,
+    cpu: i32,
+    period_ns: u64,
+    with_kernel: bool,
+) -> io::Result<File> {
     let mut attr = sys::perf_event_attr {
         size: size_of::<sys::perf_event_attr>() as u32,
         type_: sys::PERF_TYPE_SOFTWARE,
@@ -30,7 +35,7 @@ pub(super) fn open_clock_event(pid: i32, cpu: i32, period_ns: u64) -> io::Result
     attr.set_disabled(1);
     attr.set_enable_on_exec(1);
     attr.set_inherit(1);
-    attr.set_exclude_kernel(1);
+    attr.set_exclude_kernel((!with_kernel).into());
     attr.set_exclude_hv(1);
     attr.set_mmap(1);
     attr.set_mmap2(1);
@@ -60,8 +65,8 @@ impl Ring {
     ///
     /// # Errors
     /// The kernel's refusal of either.
-    pub(super) fn open(pid: i32, cpu: i32, period_ns: u64) -> io::Result<Self> {
-        let event = open_clock_event(pid, cpu, period_ns)?;
+    pub(super) fn open(pid: i32, cpu: i32, period_ns: u64, with_kernel: bool) -> io::Result<Self> {
+        let event = open_clock_event(pid, cpu, period_ns, with_kernel)?;
         // SAFETY: no memory involved.
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page_bytes = usize::try_from(page_bytes).map_err(|_| io::Error::last_os_error())?;

@@ -234,7 +234,7 @@ fn a_run_is_json_without_its_exit() {
         total: 3,
         lost: 0,
         unmapped: 0,
-        kernel: 0,
+        kernel: Some(0),
         exit: Child::hold(&shell("exit 0")).and_then(|c| c.wait(&limits(None))).unwrap(),
         notes: vec![],
     };
