@@ -236,6 +236,19 @@ pub fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
     Ok(unsafe { registers.assume_init() })
 }
 
+/// The number of the system call at which a thread is stopped; none of a 32-bit program, whose numbers are others.
+#[cfg(target_arch = "x86_64")]
+pub fn call_number(tid: i32) -> Option<u64> {
+    const CODE_OF_64_BITS: u64 = 0x33;
+    registers(tid).ok().filter(|r| r.cs == CODE_OF_64_BITS).map(|r| r.orig_rax)
+}
+
+/// As above, which is asked for on x86-64 only so far.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn call_number(_tid: i32) -> Option<u64> {
+    None
+}
+
 /// Sets the general registers of a stopped thread.
 #[cfg(target_arch = "x86_64")]
 pub fn set_registers(tid: i32, registers: &libc::user_regs_struct) -> io::Result<()> {

@@ -28,8 +28,6 @@ use crate::trace::recorded::{ReplayError, Writer};
 const WINDOW_INSTRUCTIONS: u64 = 2_000_000;
 const WINDOW_BUDGET: Duration = Duration::from_secs(10);
 
-/// How long a whole run may take while it is followed.
-const WHOLE_RUN_BUDGET: Duration = Duration::from_secs(30);
 /// How long a run may take that is stopped at every system call.
 const CALLS_BUDGET: Duration = Duration::from_secs(10);
 /// By how much the stack is moved from round to round.
@@ -63,11 +61,16 @@ pub trait Bench {
     ) -> Result<Vec<WindowCount>, EngineError>;
 
     /// Follows one whole run of an arm, from its first instruction or from the function at `from`, and counts what
-    /// it executes.
+    /// it executes, as long as `budget` lasts.
     ///
     /// # Errors
     /// Whatever the engine reports; [`EngineError::Unsupported`] when the run cannot be followed to its end.
-    fn work(&mut self, arm: Arm, from: Option<Svma>) -> Result<WorkCount, EngineError>;
+    fn work(
+        &mut self,
+        arm: Arm,
+        from: Option<Svma>,
+        budget: Duration,
+    ) -> Result<WorkCount, EngineError>;
 
     /// Counts the system calls of one run of an arm, or of a part of it, if that takes long.
     ///
@@ -277,13 +280,18 @@ impl Bench for ProcessBench<'_> {
         Ok(counts)
     }
 
-    fn work(&mut self, arm: Arm, from: Option<Svma>) -> Result<WorkCount, EngineError> {
+    fn work(
+        &mut self,
+        arm: Arm,
+        from: Option<Svma>,
+        budget: Duration,
+    ) -> Result<WorkCount, EngineError> {
         let window = Window {
             start: from.map_or(Start::Entry, |svma| Start::At { object: None, svma }),
             skip: 0,
             length: Length::ToEnd,
             memory: false,
-            budget: Some(WHOLE_RUN_BUDGET),
+            budget: Some(budget),
         };
         let mut counter = RunCounter::default();
         let (program, recording) = self.follow(arm, &window, &mut counter)?;

@@ -1,13 +1,14 @@
 //! What the two builds ask of the kernel: system calls and page faults, and whether that is the difference.
 //!
 //! System calls come from the counted runs, or, where a run cannot be followed, from one run of each arm that
-//! is stopped at every call. What the cheapest call costs here, times how many more there are, is the least
+//! is stopped at every call; that one also tells which they are. What the cheapest call costs here, times how many more there are, is the least
 //! that they can make up.
 
 use std::time::Instant;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use syscalls::Sysno;
 
 use super::work::{Counts, MOST};
 use super::{Bench, FunctionRow, Share, Work, is_most};
@@ -21,6 +22,15 @@ const USER_CODE_HOLDS: f64 = 80.0;
 const TIMED_CALLS: u32 = 2000;
 const TIMED: usize = 5;
 
+/// System calls of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct NamedCalls {
+    /// Their name, such as `write`.
+    pub name: String,
+    /// Of one run of each arm; it may not have been counted to its end.
+    pub counts: Counts,
+}
+
 /// What the builds ask of the kernel, where they differ in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Kernel {
@@ -30,6 +40,8 @@ pub struct Kernel {
     pub system_calls: Option<Counts>,
     /// Whether the runs of the arm that makes more were not counted to their end: it makes at least so many.
     pub more_than_counted: bool,
+    /// The system calls that differ most.
+    pub most_of_calls: Option<NamedCalls>,
     /// Page faults of the compared runs.
     pub page_faults: Option<Counts>,
     /// What the cheapest system call takes here, in nanoseconds.
@@ -56,14 +68,22 @@ impl Kernel {
         difference_ns: f64,
     ) -> Result<(), SampleError> {
         let in_user_code = rows.iter().map(|row| row.share_of_difference.percent.low).sum::<f64>();
-        let (calls, more_than_counted) = match work {
-            Some(work) => (Some(work.system_calls), false),
-            None if in_user_code >= USER_CODE_HOLDS => (None, false),
-            None => counted(bench)?,
+        let known = work.map(|work| work.system_calls);
+        let is_worth_a_run = match &known {
+            Some(known) => known.shows_events(),
+            None => in_user_code < USER_CODE_HOLDS,
         };
+        if !is_worth_a_run {
+            return Ok(());
+        }
+        let counted = counted(bench)?;
+        // Runs that are followed are counted twice and to their end.
+        let calls = known.or(counted.as_ref().map(|counted| counted.all));
         let Some(calls) = calls.filter(Counts::shows_events) else { return Ok(()) };
         self.system_calls = Some(calls);
-        self.more_than_counted = more_than_counted;
+        self.more_than_counted =
+            known.is_none() && counted.as_ref().is_some_and(|it| it.more_than_counted);
+        self.most_of_calls = counted.and_then(|counted| counted.most);
         self.cheapest_call_ns = bench.system_call_ns();
         let part = |ns: f64| 100.0 * calls.change() * ns / difference_ns;
         self.least_part_of_calls = self.cheapest_call_ns.map(part);
@@ -89,9 +109,17 @@ impl Kernel {
     }
 }
 
-/// System calls of one run of each arm, and whether one that makes more was not counted to its end; none where they
-/// cannot be counted.
-fn counted(bench: &mut dyn Bench) -> Result<(Option<Counts>, bool), SampleError> {
+/// System calls of one run of each arm.
+struct Counted {
+    all: Counts,
+    /// Whether the run that makes more was not counted to its end.
+    more_than_counted: bool,
+    /// The call whose numbers differ most.
+    most: Option<NamedCalls>,
+}
+
+/// None where they cannot be counted.
+fn counted(bench: &mut dyn Bench) -> Result<Option<Counted>, SampleError> {
     let mut of_arm = |arm| match bench.system_calls(arm) {
         Err(SampleError::Child(ChildError::Interrupted)) => {
             Err(SampleError::Child(ChildError::Interrupted))
@@ -99,11 +127,19 @@ fn counted(bench: &mut dyn Bench) -> Result<(Option<Counts>, bool), SampleError>
         calls => Ok(calls.ok()),
     };
     let calls = [of_arm(Arm::A)?, of_arm(Arm::B)?];
-    let [Some(before), Some(after)] = calls else { return Ok((None, false)) };
+    let [Some(before), Some(after)] = &calls else { return Ok(None) };
     let [fewer, more] = if before.count < after.count { [before, after] } else { [after, before] };
     // Of an arm that was not counted to its end it is not known that it makes fewer.
-    let counts = fewer.all.then(|| Counts::of([&[before.count], &[after.count]])).flatten();
-    Ok((counts, !more.all))
+    let all = fewer.all.then(|| Counts::of([&[before.count], &[after.count]])).flatten();
+    let of_number = |number: &u64| {
+        let [before, after] =
+            [before, after].map(|calls| calls.by_number.get(number).copied().unwrap_or(0));
+        let counts = Counts { before: [before; 2], after: [after; 2], runs: 1 };
+        Some(NamedCalls { name: Sysno::new(*number as usize)?.name().to_owned(), counts })
+    };
+    let named = before.by_number.keys().chain(after.by_number.keys()).filter_map(of_number);
+    let most = named.max_by(|a, b| a.counts.change().abs().total_cmp(&b.counts.change().abs()));
+    Ok(all.map(|all| Counted { all, more_than_counted: !more.all, most }))
 }
 
 /// Page faults of the compared runs, where they differ.

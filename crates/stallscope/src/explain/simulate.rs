@@ -1,7 +1,10 @@
 //! An invented bench with a known truth: two programs, how long they take, where the time goes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use syscalls::Sysno;
 
 use super::{Bench, WindowCount, WorkCount};
 use crate::code::fixture;
@@ -109,7 +112,12 @@ impl Bench for InventedBench {
         Ok(self.denormals.clone())
     }
 
-    fn work(&mut self, arm: Arm, _from: Option<Svma>) -> Result<WorkCount, EngineError> {
+    fn work(
+        &mut self,
+        arm: Arm,
+        _from: Option<Svma>,
+        _budget: Duration,
+    ) -> Result<WorkCount, EngineError> {
         self.work[arm.index()]
             .clone()
             .ok_or_else(|| EngineError::Forbidden("ptrace is forbidden".into()))
@@ -117,7 +125,11 @@ impl Bench for InventedBench {
 
     fn system_calls(&mut self, arm: Arm) -> Result<SystemCalls, SampleError> {
         let calls = self.work[arm.index()].as_ref();
-        let calls = calls.map(|work| SystemCalls { count: work.system_calls, all: true });
+        let calls = calls.map(|work| SystemCalls {
+            count: work.system_calls,
+            by_number: BTreeMap::from([(Sysno::write as u64, work.system_calls)]),
+            all: true,
+        });
         calls.ok_or_else(|| SampleError::Unavailable {
             engine: Engine::Ptrace,
             cause: "ptrace is forbidden".into(),

@@ -151,7 +151,12 @@ fn events(explanation: &Explanation) -> String {
             if before[0] > after[0] { [least, ""] } else { ["", least] };
         format!("{before_is_least}{} -> {after_is_least}{} {what}", before[0], after[0])
     });
-    said.collect::<Vec<String>>().join(", ")
+    let mut said = said.collect::<Vec<String>>();
+    let named = explanation.kernel.most_of_calls.as_ref();
+    if let (Some(first), Some(most)) = (said.first_mut(), named) {
+        *first += &format!(", most of all {}", most.name);
+    }
+    said.join(", ")
 }
 
 fn kernel(explanation: &Explanation) -> String {

@@ -8,6 +8,8 @@
 //! (threads, pipes that it reads, more instructions than fit into the budget) is not counted at all: half
 //! a run of one build says nothing about half a run of another.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -20,9 +22,12 @@ use crate::trace::engine::EngineError;
 
 /// Runs of each arm that are followed, to see whether they execute the same each time.
 const RUNS: usize = 2;
-/// Longer runs have more instructions than can be followed in the time that a run has for it, and would
-/// only be run once more for nothing, in nanoseconds.
+/// Longer runs are not followed, in nanoseconds of processor time: each takes its time some times over.
 const LONGEST_RUN_NS: f64 = 10e9;
+/// A run that is followed may take so many times as long, and so much more for the code that it translates. It takes
+/// two to three times as long, unless it calls the kernel all the time.
+const MOST_TIMES_AS_LONG: f64 = 5.0;
+const SPARE: Duration = Duration::from_secs(5);
 /// Where the program's own part of a run begins, in Go and in other languages.
 const MAINS: [&str; 2] = ["main.main", "main"];
 /// Longer runs are followed once.
@@ -269,15 +274,18 @@ pub(super) fn count(
         )));
     }
     let times = if processor_ns > SHORT_RUN_NS { 1 } else { RUNS };
+    let budget = SPARE + Duration::from_secs_f64(MOST_TIMES_AS_LONG * processor_ns / 1e9);
     let mains = MAINS.iter().find_map(|name| {
         let of =
             |image: &Image| image.functions().iter().find(|f| f.symbol == *name).map(|f| f.start);
         Some([of(&images[0])?, of(&images[1])?])
     });
-    let runs = match (followed(bench, None, times, progress)?, mains) {
+    let runs = match (followed(bench, None, (times, budget), progress)?, mains) {
         (Err(why @ EngineError::OutOfTime { .. }), _) => Err(why),
         // What starts threads before its main function can often be followed from there.
-        (Err(why), Some(mains)) => followed(bench, Some(mains), times, progress)?.map_err(|_| why),
+        (Err(why), Some(mains)) => {
+            followed(bench, Some(mains), (times, budget), progress)?.map_err(|_| why)
+        }
         (runs, _) => runs,
     };
     let runs = match runs {
@@ -340,14 +348,14 @@ pub(super) fn count(
 fn followed(
     bench: &mut dyn Bench,
     from: Option<[Svma; 2]>,
-    times: usize,
+    (times, budget): (usize, Duration),
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<[Vec<WorkCount>; 2], EngineError>, EngineError> {
     let mut runs: [Vec<WorkCount>; 2] = [Vec::new(), Vec::new()];
     for n in 0..2 * times {
         progress(n as u32, 2 * times as u32);
         let arm = if n % 2 == 0 { Arm::A } else { Arm::B };
-        match bench.work(arm, from.map(|both| both[arm.index()])) {
+        match bench.work(arm, from.map(|both| both[arm.index()]), budget) {
             Ok(count) => runs[arm.index()].push(count),
             Err(error) if super::windows::is_interrupt(&error) => return Err(error),
             Err(error) => return Ok(Err(error)),

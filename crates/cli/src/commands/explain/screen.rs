@@ -135,7 +135,10 @@ fn kernel(explanation: &Explanation) -> String {
         };
         wrap("kernel   ", &format!("{what}: {}{least}", counts_words(&counts)))
     });
-    lines.collect()
+    let most = explanation.kernel.most_of_calls.as_ref().map(|most| {
+        wrap(NO_LABEL, &format!("most of all {}: {}", most.name, counts_words(&most.counts)))
+    });
+    lines.chain(most).collect()
 }
 
 /// How the files say that they were made, where they differ in it.

@@ -197,10 +197,12 @@ pub fn sample(
 }
 
 /// How many system calls a run makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SystemCalls {
     /// Those that were counted.
     pub count: u64,
+    /// How many of each number, as the kernel counts its calls for 64-bit programs of this processor.
+    pub by_number: BTreeMap<u64, u64>,
     /// Whether that is the whole run's; it was ended early else, at the time limit.
     pub all: bool,
 }

@@ -8,6 +8,7 @@
 //! The same attachment counts system calls: then nothing is asked to stop; the exec stops the command, and from
 //! there on every thread stops by itself where it enters and leaves the kernel.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -74,6 +75,8 @@ pub(super) struct Sampler {
     rounds: u64,
     /// Entries into and returns from the kernel, where these are counted.
     call_stops: Option<u64>,
+    /// Of these, by the number of the call.
+    stops_of_calls: BTreeMap<u64, u64>,
 }
 
 impl Sampler {
@@ -99,6 +102,7 @@ impl Sampler {
             due: Instant::now(),
             rounds: 0,
             call_stops: None,
+            stops_of_calls: BTreeMap::new(),
         }
     }
 
@@ -124,7 +128,9 @@ impl Sampler {
             Err(SampleError::Child(ChildError::TimedOut { .. })) => false,
             ended => ended.map(|_| true)?,
         };
-        Ok(SystemCalls { count: self.call_stops.unwrap_or_default().div_ceil(2), all })
+        let count = self.call_stops.unwrap_or_default().div_ceil(2);
+        let by_number = self.stops_of_calls.into_iter().map(|(n, stops)| (n, stops.div_ceil(2)));
+        Ok(SystemCalls { count, by_number: by_number.collect(), all })
     }
 
     fn follow(
@@ -225,6 +231,9 @@ impl Sampler {
         };
         if let (Some(stops), CALL_STOP, 0) = (&mut self.call_stops, signal, event) {
             *stops += 1;
+            if let Some(number) = tracee::call_number(tid) {
+                *self.stops_of_calls.entry(number).or_default() += 1;
+            }
             let _ = resume(tid, 0);
             return;
         }

@@ -96,8 +96,12 @@ fn system_calls_of_a_run_without_end_are_counted_to_the_time_limit() {
     match count_system_calls(&endless, &limits(Some(Duration::from_millis(300)))) {
         Err(SampleError::Unavailable { .. }) => {}
         counted => {
-            let SystemCalls { count, all } = counted.unwrap();
+            let SystemCalls { count, by_number, all } = counted.unwrap();
             assert!(count > 100 && !all, "{count}");
+            let of = |number: i64| by_number.get(&(number as u64)).copied().unwrap_or(0);
+            let (reads, writes) = (of(libc::SYS_read), of(libc::SYS_write));
+            assert!(reads > 40 && reads.abs_diff(writes) < 20, "{by_number:?}");
+            assert!(by_number.values().sum::<u64>().abs_diff(count) < 40, "{count} {by_number:?}");
         }
     }
 }
