@@ -235,3 +235,38 @@ fn threads_that_share_one_processor_are_warned_of() {
     refused(here, &["--cpus", "100000", "./t", "true"], &["choose between 1 and"]);
     refused(here, &["--cpus", "1", "--cpu", "0", "./t", "true"], &["cannot be used with"]);
 }
+
+/// Both arms succeed only if they read the word.
+#[test]
+fn every_run_reads_the_same_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("words"), "word\n").unwrap();
+    let reads = "sh -c 'read x && test \"$x\" = word'";
+    let named = compare(here, &["--pairs", "6", "--input", "words", reads, reads]);
+    assert!(named.status.success(), "{}", String::from_utf8_lossy(&named.stderr));
+    let args = ["compare", "--pairs", "6", "--json", "r.json", reads, reads];
+    let mut handed_on = support::stallscope(here, &args);
+    let output = handed_on.stdin(fs::File::open(here.join("words")).unwrap()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: serde_json::Value =
+        serde_json::from_slice(&fs::read(here.join("r.json")).unwrap()).unwrap();
+    let input = json["result"]["settings"]["input"].as_str().unwrap();
+    assert!(input.ends_with("/words"), "{input}");
+    assert_eq!(json["result"]["arms"][0]["files"][0]["role"], "input");
+    refused(here, &["--pairs", "6", reads, reads], &["exit code 1"]);
+    refused(here, &["--pairs", "6", "--input", "no", "true", "true"], &["cannot read no"]);
+}
+
+#[test]
+fn what_can_be_read_once_is_refused_and_not_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["compare", "--pairs", "6", "cat", "cat"];
+    let mut piped = support::stallscope(folder.path(), &args);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    std::io::Write::write_all(&mut writer, b"word\n").unwrap();
+    let output = piped.stdin(reader).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("is a pipe") && said.contains("--input FILE"), "{said}");
+}

@@ -43,3 +43,29 @@ fn a_library_that_differs_is_named_and_placement_is_not() {
         assert!(!text.contains(never), "{never}: {text}");
     }
 }
+
+#[test]
+fn a_script_is_explained_by_what_executes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for (name, turns) in [("before", 20_000), ("after", 60_000)] {
+        let text = format!("#!/bin/sh\nn=0\nwhile [ $n -lt {turns} ]; do n=$((n + 1)); done\n");
+        support::program(here, name, text.as_bytes());
+    }
+    let args = ["explain", "--pairs", "6", "--json", "why.json", "./before", "./after"];
+    let output = support::run(here, &args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(here.join("why.json")).unwrap()).unwrap();
+    let arms = &json["result"]["comparison"]["arms"];
+    let shell = std::path::Path::new("/bin/sh").canonicalize().unwrap();
+    for (arm, script) in [(0, "./before"), (1, "./after")] {
+        let command = arms[arm]["command"].as_array().unwrap();
+        assert!(command[1].as_str().unwrap().ends_with(script), "{command:?}");
+        let program = std::path::Path::new(arms[arm]["program"].as_str().unwrap());
+        assert_eq!(program.canonicalize().unwrap(), shell);
+    }
+    // The same program: what differs is what it is given.
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains("byte-identical"), "{text}");
+}

@@ -1,10 +1,12 @@
 //! How commands are run and compared: the arguments that `compare` and `explain` share.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use stallscope::compare::{CommandLine, MAX_PAIRS, Order, Settings};
+use stallscope::run::child::own_input;
 
 use super::cpu_args::CpuArgs;
 use super::words;
@@ -40,12 +42,18 @@ pub struct RunArgs {
     /// Count runs that fail instead of giving up
     #[arg(long)]
     ignore_failure: bool,
+    /// What every run reads as its standard input [default: our own, if that is a file]
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
 }
 
 impl RunArgs {
     /// What was asked for, with the seed to use.
-    pub fn settings(&self, seed: u64) -> Settings {
-        Settings {
+    ///
+    /// # Errors
+    /// When our own standard input holds something that can be read once only.
+    pub fn settings(&self, seed: u64) -> anyhow::Result<Settings> {
+        Ok(Settings {
             pairs: self.pairs.unwrap_or(20),
             order: match self.order {
                 OrderArg::Random => Order::Random,
@@ -56,8 +64,12 @@ impl RunArgs {
             timeout_ms: self.timeout.map(|t| t.as_millis().max(1) as u64),
             cpus: self.cpus.cpus(),
             ignore_failure: self.ignore_failure,
+            input: match &self.input {
+                Some(input) => Some(input.clone()),
+                None => own_input()?,
+            },
             ..Settings::default()
-        }
+        })
     }
 
     /// The smallest effect of interest as a share.
@@ -69,8 +81,13 @@ impl RunArgs {
         self.pairs
     }
 
-    /// `program` with the words before and the arguments behind the `--`.
-    pub fn line(&self, program: OsString, words: impl Iterator<Item = OsString>) -> CommandLine {
-        CommandLine { program, args: words.chain(self.args.iter().cloned()).collect() }
+    /// The words of what was typed, and the arguments behind the `--`.
+    ///
+    /// # Errors
+    /// When a quote is not closed, or there is no word at all.
+    pub fn line(&self, typed: &OsStr) -> anyhow::Result<CommandLine> {
+        let mut words = words::split(typed)?.into_iter();
+        let program = words.next().unwrap_or_default();
+        Ok(CommandLine { program, args: words.chain(self.args.iter().cloned()).collect() })
     }
 }

@@ -32,6 +32,8 @@ pub enum FileRole {
     Mapped,
     /// An argument names it.
     Argument,
+    /// It is the standard input.
+    Input,
 }
 
 impl std::fmt::Display for FileRole {
@@ -40,6 +42,7 @@ impl std::fmt::Display for FileRole {
             Self::Program => "the program",
             Self::Mapped => "a library",
             Self::Argument => "an argument",
+            Self::Input => "the standard input",
         })
     }
 }

@@ -28,6 +28,7 @@ mod verdict;
 mod waiting;
 mod warning;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
@@ -76,6 +77,9 @@ pub struct Settings {
     pub cpus: Option<Cpus>,
     /// Count runs that fail, instead of giving up.
     pub ignore_failure: bool,
+    /// The file that every run reads as its standard input; absent where there is nothing to read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<PathBuf>,
     /// What the verdict is about.
     #[serde(default)]
     pub measure: Measure,
@@ -104,6 +108,7 @@ impl Default for Settings {
             timeout_ms: None,
             cpus: None,
             ignore_failure: false,
+            input: None,
             measure: Measure::Auto,
             until: None,
             budget_ms: None,
@@ -127,6 +132,7 @@ impl Settings {
             timeout: self.timeout_ms.map(Duration::from_millis),
             cpu: self.cpus.clone(),
             ignore_failure: self.ignore_failure,
+            input: self.input.clone(),
             interrupt,
         }
     }

@@ -33,6 +33,58 @@ impl CommandLine {
     }
 }
 
+/// The most interpreters in a row, as for the kernel.
+const MOST_INTERPRETERS: usize = 4;
+/// What the kernel reads of a script's first line.
+const LINE_BYTES: u64 = 255;
+
+impl CommandLine {
+    /// What the kernel executes for a script: its interpreter, with the script among the arguments; `env` in between is
+    /// looked through. A program stays as it is, and so does what cannot be read.
+    #[must_use]
+    pub fn interpreted(self) -> Self {
+        (0..MOST_INTERPRETERS).fold(self, |line, _| line.interpreter().unwrap_or(line))
+    }
+
+    fn interpreter(&self) -> Option<Self> {
+        let script = resolve_program(&self.program).ok()?;
+        let mut head = Vec::new();
+        foreign::open(&script).ok()?.take(LINE_BYTES).read_to_end(&mut head).ok()?;
+        let first = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+        let first = std::str::from_utf8(first).ok()?.trim();
+        if first.is_empty() {
+            return None;
+        }
+        let (program, argument) = first.split_once([' ', '\t']).unwrap_or((first, ""));
+        // The kernel makes one argument of the rest of the line, and so does `env` without `-S`.
+        let argument = argument.trim();
+        let mut words: Vec<OsString> = match argument.strip_prefix("-S") {
+            Some(several) if is_env(program) => {
+                several.split_whitespace().map(Into::into).collect()
+            }
+            _ => (!argument.is_empty()).then(|| argument.into()).into_iter().collect(),
+        };
+        let program = match is_env(program) {
+            true if words.first().is_some_and(|word| is_a_name(word)) => words.remove(0),
+            true => return None,
+            false => program.into(),
+        };
+        words.push(script.into());
+        words.extend(self.args.iter().cloned());
+        Some(Self { program, args: words })
+    }
+}
+
+fn is_env(program: &str) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == "env")
+}
+
+/// Neither an option of `env` nor a variable that it sets.
+fn is_a_name(word: &std::ffi::OsStr) -> bool {
+    let text = word.to_string_lossy();
+    !text.starts_with('-') && !text.contains('=')
+}
+
 /// What was run as one arm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmRecord {
@@ -221,6 +273,38 @@ mod tests {
         let mut foreign = head.to_vec();
         foreign[18..20].copy_from_slice(&243_u16.to_le_bytes());
         assert_eq!(describe(&foreign, 1 << 30).unwrap(), "an ELF file for RISC-V");
+    }
+
+    #[test]
+    fn a_script_is_what_its_interpreter_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        let line = |text: &str| {
+            fs::write(&script, text).unwrap();
+            let typed = CommandLine { program: script.clone().into(), args: vec!["7".into()] };
+            let line = typed.interpreted();
+            line.display().replace(&script.display().to_string(), "SCRIPT")
+        };
+        assert_eq!(line("#!/bin/sh\necho"), "/bin/sh SCRIPT 7");
+        assert_eq!(line("#! /bin/sh -e -u \n"), "/bin/sh -e -u SCRIPT 7");
+        assert_eq!(line("#!/usr/bin/env sh\n"), "sh SCRIPT 7");
+        assert_eq!(line("#!/usr/bin/env -S sh -e\n"), "sh -e SCRIPT 7");
+        // What `env` does beside looking for a program, we leave to it.
+        for left in ["#!/usr/bin/env -i sh\n", "#!/usr/bin/env\n", "#!/usr/bin/env A=1 sh\n"] {
+            assert_eq!(line(left), "SCRIPT 7");
+        }
+        for no_script in ["", "echo", "#!", "#!\n", "#! \n"] {
+            let seen = line(no_script);
+            assert_eq!(seen, "SCRIPT 7", "{no_script:?}");
+        }
+        // One argument, as the kernel has it.
+        fs::write(&script, "#!/bin/sh -e -u\n").unwrap();
+        let typed = CommandLine { program: script.clone().into(), args: vec![] };
+        assert_eq!(typed.interpreted().args[0], "-e -u");
+        // A script that names itself ends somewhere.
+        fs::write(&script, format!("#!{}\n", script.display())).unwrap();
+        let typed = CommandLine { program: script.clone().into(), args: vec![] };
+        assert_eq!(typed.interpreted().args.len(), MOST_INTERPRETERS);
     }
 
     #[test]

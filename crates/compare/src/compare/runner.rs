@@ -94,6 +94,8 @@ pub struct ProcessLimits<'a> {
     pub cpu: Option<Cpus>,
     /// Count runs that fail, instead of giving up.
     pub ignore_failure: bool,
+    /// What every run reads as its standard input.
+    pub input: Option<PathBuf>,
     /// Set from outside (Ctrl-C) to stop.
     pub interrupt: &'a AtomicBool,
 }
@@ -130,6 +132,9 @@ impl<'a> ProcessRunner<'a> {
         for (arm, path, line) in [(Arm::A, &path_a, &lines[0]), (Arm::B, &path_b, &lines[1])] {
             watch.add(arm, FileRole::Program, path);
             watch.add_arguments(arm, &line.args);
+            if let Some(input) = &limits.input {
+                watch.add(arm, FileRole::Input, input);
+            }
         }
         Ok(Self {
             lines,
@@ -187,7 +192,7 @@ impl<'a> ProcessRunner<'a> {
             args: self.lines[arm.index()].args.clone(),
             environment_padding_bytes,
             cpu: self.limits.cpu.clone(),
-            streams: Streams::Captured,
+            streams: self.limits.input.clone().map_or(Streams::Captured, Streams::Fed),
         }
     }
 
@@ -349,8 +354,13 @@ mod tests {
             program: "sh".into(),
             args: vec!["-c".into(), script.into()],
         };
-        let limits =
-            ProcessLimits { timeout, cpu: default_cpu(), ignore_failure, interrupt: &NEVER };
+        let limits = ProcessLimits {
+            timeout,
+            cpu: default_cpu(),
+            ignore_failure,
+            input: None,
+            interrupt: &NEVER,
+        };
         ProcessRunner::new([line(a), line(b)], limits).unwrap()
     }
 
@@ -394,6 +404,7 @@ mod tests {
             timeout: None,
             cpu: Some(Cpus::one(1023)),
             ignore_failure: false,
+            input: None,
             interrupt: &NEVER,
         };
         let error = ProcessRunner::new([line(), line()], limits).err().map(|e| e.to_string());

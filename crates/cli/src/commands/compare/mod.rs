@@ -12,8 +12,8 @@ use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use stallscope::compare::results::looks_like_results;
 use stallscope::compare::{
-    CommandLine, Comparison, Decision, MAX_PAIRS, ProcessRunner, Progress, Settings, Until,
-    Warning, compare, same_code,
+    Comparison, Decision, MAX_PAIRS, ProcessRunner, Progress, Settings, Until, Warning, compare,
+    same_code,
 };
 use stallscope::report;
 use stallscope::stats::families::Adjustment;
@@ -33,6 +33,8 @@ Examples:
     stallscope compare ./before ./after -- input.bin
   Two command lines (split into words as a shell would, but no shell runs them)
     stallscope compare 'gzip -9 -c log.txt' 'zstd -9 -c log.txt'
+  Programs that read their standard input
+    stallscope compare 'wc -l' 'wc -c' < log.txt
   Stop as soon as it is known, looking after every pair without cheating
     stallscope compare --until verdict --for 60s ./before ./after
   A gate: exit code 1 when slower by 2 % or more, 3 when that cannot be decided
@@ -154,7 +156,7 @@ impl CompareArgs {
     }
 
     fn settings(&self, seed: u64) -> anyhow::Result<Settings> {
-        let mut settings = self.run.settings(seed);
+        let mut settings = self.run.settings(seed)?;
         settings.effect = self.effect();
         settings.measure = self.metric.measure()?;
         settings.until = self.until.map(|until| match until {
@@ -177,7 +179,7 @@ fn run_programs(
     context: &Context,
     after: &OsString,
 ) -> anyhow::Result<Outcome> {
-    let lines = [command_line(&args.before, &args.run)?, command_line(after, &args.run)?];
+    let lines = [args.run.line(&args.before)?, args.run.line(after)?];
     let settings = args.settings(context.seed())?;
     let limits = settings.limits(context.interrupt());
     let mut runner = ProcessRunner::new(lines, limits)?.measuring(&settings)?;
@@ -263,12 +265,6 @@ fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
     } else {
         Ok(report::write_file(path, text)?)
     }
-}
-
-fn command_line(typed: &OsString, run: &RunArgs) -> anyhow::Result<CommandLine> {
-    let mut words = words::split(typed)?.into_iter();
-    let program = words.next().unwrap_or_default();
-    Ok(run.line(program, words))
 }
 
 pub fn show(bar: &ProgressBar, progress: Progress) {

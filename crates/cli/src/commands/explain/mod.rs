@@ -3,10 +3,10 @@
 mod screen;
 
 use std::ffi::OsString;
-use std::iter;
 
 use clap::Args;
 use indicatif::ProgressBar;
+use stallscope::compare::CommandLine;
 use stallscope::explain::{ProcessBench, Stage, explain};
 use stallscope::report;
 use stallscope::run::child::resolve_program;
@@ -21,6 +21,10 @@ const EXAMPLES: &str = "\
 Examples:
   Why is the new build slower?
     stallscope explain ./before ./after -- --bench input.bin
+  Other arguments for each (split into words as a shell would, but no shell runs them)
+    stallscope explain './program sorted.bin' './program shuffled.bin'
+  Scripts, and programs that read their standard input
+    stallscope explain ./before.py ./after.py < input.json
   Keep everything that was measured
     stallscope explain --json why.json ./before ./after -- input.bin
   A comment for a pull request
@@ -35,10 +39,10 @@ Exit codes: 0 done, 2 bad usage or a program that cannot be read or run,
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
-    /// The program as it was
+    /// The program, script or command line as it was
     #[arg(value_name = "BEFORE")]
     before: OsString,
-    /// The program as it is, which is called slower or faster
+    /// What it is now, which is called slower or faster
     #[arg(value_name = "AFTER")]
     after: OsString,
     /// Never run a program with some of its instructions replaced, to see what the time is without them
@@ -56,11 +60,12 @@ pub struct ExplainArgs {
 pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     let chosen = profile::load(context)?;
-    let programs = [resolve_program(&args.before)?, resolve_program(&args.after)?];
-    let line = |program: &OsString| args.run.line(program.clone(), iter::empty());
-    let settings = args.run.settings(context.seed());
+    // What executes a script is what there is to look at.
+    let line = |typed: &OsString| args.run.line(typed).map(CommandLine::interpreted);
+    let lines = [line(&args.before)?, line(&args.after)?];
+    let programs = [resolve_program(&lines[0].program)?, resolve_program(&lines[1].program)?];
+    let settings = args.run.settings(context.seed())?;
     let bar = context.progress(2 * u64::from(settings.pairs), "comparing");
-    let lines = [line(&args.before), line(&args.after)];
     let mut bench =
         ProcessBench::new(lines, settings, SampleSettings::default(), context.interrupt())?;
     if args.no_cure {

@@ -21,6 +21,12 @@ pub enum ChildError {
         /// What to do about it; starts with a separator, or is empty.
         hint: &'static str,
     },
+    #[error("cannot read {path} as standard input: {cause}")]
+    Input { path: PathBuf, cause: io::Error },
+    #[error(
+        "our standard input {0}: write it to a file and use --input FILE, or < /dev/null if nothing is read"
+    )]
+    OwnInput(&'static str),
     #[error("an argument of {0} holds a zero byte, which no command line can carry")]
     ZeroByte(PathBuf),
     /// It ran past its limit and was killed, with everything it had started.

@@ -1,22 +1,26 @@
 //! What to run, and the child's side of the fork.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::error::ChildError;
 use super::guardian::VARIABLE;
 use crate::clock::Cpus;
 
 /// What the child's standard streams are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Streams {
     /// Nothing to read; output goes through pipes into a digest.
     #[default]
     Captured,
+    /// As `Captured`, reading this file from its start.
+    Fed(PathBuf),
     /// Ours, as if the user had started the command alone; its output is not seen by us. A
     /// terminal is not handed on for reading: the child is in a process group of its own, which the
     /// kernel would stop for that.
@@ -36,6 +40,29 @@ pub struct Launch {
     pub cpu: Option<Cpus>,
     /// Where it reads from and writes to.
     pub streams: Streams,
+}
+
+/// The file that is our own standard input, if that is one: what is given to us shall not be ignored.
+///
+/// # Errors
+/// [`ChildError::OwnInput`] when it holds what only one run could read.
+pub fn own_input() -> Result<Option<PathBuf>, ChildError> {
+    let stdin = Path::new("/proc/self/fd/0");
+    let Ok(kind) = stdin.metadata().map(|known| known.file_type()) else { return Ok(None) };
+    if kind.is_file() {
+        let path = stdin.read_link().ok().filter(|path| path.is_file());
+        return path.map(Some).ok_or(ChildError::OwnInput("is a file that has no name any more"));
+    }
+    let input = std::io::stdin();
+    let mut waiting = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+    let is_ready = kind.is_fifo() && poll(&mut waiting, PollTimeout::ZERO).is_ok_and(|n| n > 0);
+    let holds = waiting[0].revents().is_some_and(|seen| seen.contains(PollFlags::POLLIN));
+    match is_ready && holds {
+        true => Err(ChildError::OwnInput(
+            "is a pipe that holds something, which one run could read and no other",
+        )),
+        false => Ok(None),
+    }
 }
 
 /// The file that a command's first word means: a path if it has a slash, else the first hit on `PATH`.

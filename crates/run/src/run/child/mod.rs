@@ -31,7 +31,7 @@ use nix::unistd::pipe2;
 pub use addresses::FixedAddresses;
 pub use error::ChildError;
 pub use guardian::dismiss_guardian;
-pub use launch::{Launch, Streams, resolve_program};
+pub use launch::{Launch, Streams, own_input, resolve_program};
 pub use output::Output;
 
 use error::{not_executable, system};
@@ -188,8 +188,12 @@ impl Child {
         let (fail_read, fail_write) = pipe()?;
         let (out_read, out_write) = output_pipe()?;
         let (err_read, err_write) = output_pipe()?;
-        let null = File::open("/dev/null")
-            .map_err(|cause| ChildError::System { action: "open /dev/null", cause })?;
+        let input = match &launch.streams {
+            Streams::Fed(path) => crate::foreign::open(path)
+                .map_err(|cause| ChildError::Input { path: path.clone(), cause })?,
+            Streams::Captured | Streams::Inherited => File::open("/dev/null")
+                .map_err(|cause| ChildError::System { action: "open /dev/null", cause })?,
+        };
         let parent = std::process::id() as libc::pid_t;
         let stdin_is_terminal = std::io::stdin().is_terminal();
         // SAFETY: between fork and exec the child calls only async-signal-safe functions on memory
@@ -197,10 +201,10 @@ impl Child {
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             let fds = match launch.streams {
-                Streams::Captured => {
-                    [null.as_raw_fd(), out_write.as_raw_fd(), err_write.as_raw_fd()]
+                Streams::Captured | Streams::Fed(_) => {
+                    [input.as_raw_fd(), out_write.as_raw_fd(), err_write.as_raw_fd()]
                 }
-                Streams::Inherited if stdin_is_terminal => [null.as_raw_fd(), 1, 2],
+                Streams::Inherited if stdin_is_terminal => [input.as_raw_fd(), 1, 2],
                 Streams::Inherited => [0, 1, 2],
             };
             // SAFETY: we are the child; the pointers end in null and outlive the call.
