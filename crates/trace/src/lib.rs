@@ -4,7 +4,7 @@
 //! * [`sim`]: models of the store buffer, the instruction cache, jumps, and the whole core
 
 use stallscope_code::{code, foreign, machine, model};
-use stallscope_run::run;
+use stallscope_run::{clock, run};
 
 pub mod sim;
 // What follows a run is x86-64 machine code; elsewhere its frame is compiled and never called.

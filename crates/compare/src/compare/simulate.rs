@@ -97,6 +97,8 @@ pub struct SimulatedMachine {
     pub timer_step_ns: u64,
     /// Whether both arms are the same bytes.
     pub identical: bool,
+    /// The threads that are seen in each arm.
+    pub threads: Option<u32>,
     /// Whether its kernel measures user and system time apart.
     pub is_split: bool,
     /// Share of the wall time that is spent in the kernel.
@@ -120,6 +122,7 @@ impl SimulatedMachine {
             base_ns: 50e6,
             timer_step_ns: 1,
             identical: false,
+            threads: None,
             is_split: true,
             system_share: 0.1,
             machine,
@@ -136,7 +139,7 @@ impl Runner for SimulatedMachine {
             program_bytes: 1 << 16,
             program_fnv1a: if self.identical { "same" } else { name }.into(),
             files: Vec::new(),
-            threads: None,
+            threads: self.threads,
         })
     }
 

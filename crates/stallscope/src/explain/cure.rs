@@ -44,6 +44,8 @@ const NOT_RECOVERED: f64 = 25.0;
 const MOST_OVERHEAD: f64 = 10.0;
 /// Builds with copies of functions differ by at least and at most this part of what the builds differ by.
 const OF_BUILDS: [f64; 2] = [0.5, 4.0];
+/// What takes so many times its wall time on processors was on more than one.
+const AT_ONCE: f64 = 1.1;
 /// The control may bring back, or cost, this part of what the cure brings back.
 const MOST_OF_CONTROL: f64 = 0.3;
 
@@ -67,6 +69,8 @@ pub enum Removed {
     CodePlacement,
     /// Numbers too small for the usual form: they become zero.
     DenormalNumbers,
+    /// Lines of memory, or locks, that threads on several processors share: all threads are on one.
+    SharedLines,
     /// A mechanism of the model.
     #[serde(untagged)]
     Mechanism(Mechanism),
@@ -77,6 +81,9 @@ impl fmt::Display for Removed {
         match self {
             Self::CodePlacement => f.write_str("code placement"),
             Self::DenormalNumbers => f.write_str("denormal numbers"),
+            Self::SharedLines => {
+                f.write_str("lines or locks that threads on several processors share")
+            }
             Self::Mechanism(mechanism) => mechanism.fmt(f),
         }
     }
@@ -236,18 +243,8 @@ pub(super) fn flush_to_zero(
         Err(_) => return Ok(None),
     };
     met.sort_by_key(|it| std::cmp::Reverse(it.times));
-    let (fast, flush) = (slow.other(), Change::FlushToZero);
-    let arms = [(fast, Change::Nothing), (slow, Change::Nothing), (fast, flush), (slow, flush)];
-    let times = run(bench, arms, run_ns, progress)?;
-    let tried = times.and_then(|times| {
-        let against = |[fast, slow, fast_flushed, slow_flushed]: [f64; ARMS]| {
-            let gained = fast - fast_flushed;
-            [fast, slow, slow - gained, slow_flushed + gained]
-        };
-        let compared: Vec<_> = times.iter().copied().map(against).collect();
-        let cure = judged(&compared, (Removed::DenormalNumbers, true), slow)?;
-        Ok(Cure { times: typical_times(&times), ..cure })
-    });
+    let switch = (Change::FlushToZero, Removed::DenormalNumbers);
+    let tried = switched(bench, switch, slow, run_ns, progress)?;
     let file = &met[0].file;
     let sites_in = |image: &Image, debug: &DebugInfo<'_>| -> Vec<Site> {
         let mut all = Sites::new(image, debug);
@@ -262,6 +259,42 @@ pub(super) fn flush_to_zero(
         (Some(file.clone()), sites.unwrap_or_default())
     };
     Ok(Some(tried.map(|cure| Cure { library, sites, ..cure })))
+}
+
+/// Keeps all threads of both builds on one processor, where nothing is shared with another one; as [`flush_to_zero`].
+///
+/// # Errors
+/// Only when the user wants an end.
+pub(super) fn on_one_processor(
+    bench: &mut dyn Bench,
+    slow: Arm,
+    run_ns: [f64; 2],
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<Cure, String>, EngineError> {
+    switched(bench, (Change::OneProcessor, Removed::SharedLines), slow, run_ns, progress)
+}
+
+/// Both builds as they are and with a change of the whole run. The control is the fast build: what it gains, too, is not
+/// what they differ by.
+fn switched(
+    bench: &mut dyn Bench,
+    (change, removed): (Change<'_>, Removed),
+    slow: Arm,
+    run_ns: [f64; 2],
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<Cure, String>, EngineError> {
+    let fast = slow.other();
+    let arms = [(fast, Change::Nothing), (slow, Change::Nothing), (fast, change), (slow, change)];
+    let times = run(bench, arms, run_ns, progress)?;
+    Ok(times.and_then(|times| {
+        let against = |[fast, slow, fast_changed, slow_changed]: [f64; ARMS]| {
+            let gained = fast - fast_changed;
+            [fast, slow, slow - gained, slow_changed + gained]
+        };
+        let compared: Vec<_> = times.iter().copied().map(against).collect();
+        let cure = judged(&compared, (removed, true), slow)?;
+        Ok(Cure { times: typical_times(&times), ..cure })
+    }))
 }
 
 /// Runs fast build, slow build, control and cure in rounds; the inner error says why that cannot be.
@@ -318,6 +351,11 @@ fn run_rounds(
             }
             let exit = bench.run_changed(arm, change, round).map_err(Failed::Engine)?;
             time[which] = (exit.user_ns + exit.system_ns) as f64;
+            if change == Change::OneProcessor && time[which] > AT_ONCE * exit.wall_ns as f64 {
+                return Err(Failed::Differs(
+                    "its threads ran on several processors all the same".into(),
+                ));
+            }
             let ended = (exit.status, exit.stdout.digest);
             if arm == slow && *first.get_or_insert(ended) != ended {
                 let changed = match change {
@@ -327,6 +365,7 @@ fn run_rounds(
                     }
                     Change::Code(_) => "its instructions replaced",
                     Change::FlushToZero => "zero for denormal numbers",
+                    Change::OneProcessor => "all threads on one processor",
                 };
                 return Err(Failed::Differs(format!(
                     "with {changed} it printed something else or ended otherwise ({})",

@@ -398,6 +398,11 @@ pub fn explain(
             explanation.keep(tried, "what runs without denormal numbers take was not measured");
         }
     }
+    if explanation.is_open() && has_threads_on_several_processors(&explanation.comparison) {
+        let removing = &mut |done, of| progress(Stage::Removing { done, of });
+        let tried = cure::on_one_processor(bench, slow, run_ns, removing)?;
+        explanation.keep(tried, "what runs on one processor take was not measured");
+    }
     if explanation.is_open()
         && let Some(placement) = Placement::of(&explanation.rows, slow)
     {
@@ -419,6 +424,13 @@ pub fn explain(
     explanation.heat = Some(heats.map(|h| h.summary));
     explanation.summary = summary::summary(&explanation);
     Ok(explanation)
+}
+
+/// Whether both builds were seen with several threads, which may be on different processors.
+fn has_threads_on_several_processors(comparison: &Comparison) -> bool {
+    let cpus = comparison.settings.cpus.as_ref();
+    let several = cpus.is_none_or(|cpus| cpus.iter().count() > 1);
+    several && comparison.arms.iter().all(|arm| arm.threads.is_some_and(|threads| threads > 1))
 }
 
 /// More than half of the difference, with all of the interval.

@@ -40,7 +40,7 @@ pub struct InventedBench {
     /// Processor time of fast build, slow build, control and cure, in nanoseconds; `None` where nothing can be
     /// replaced.
     pub patched_ns: Option<[u64; 4]>,
-    /// Per arm: processor time of a run that flushes denormal numbers to zero.
+    /// Per arm: processor time of a run that flushes denormal numbers to zero, and of one on one processor.
     pub flushed_ns: Option<[u64; 2]>,
     /// Where the runs meet such numbers.
     pub denormals: Vec<DenormalSite>,
@@ -88,8 +88,10 @@ impl Bench for InventedBench {
         let patch = match (change, self.flushed_ns) {
             (Change::Nothing, _) => &nothing,
             (Change::Code(patch), _) => patch,
-            (Change::FlushToZero, Some(times)) => return Ok(exit(times[arm.index()])),
-            (Change::FlushToZero, None) => {
+            (Change::FlushToZero | Change::OneProcessor, Some(times)) => {
+                return Ok(exit(times[arm.index()]));
+            }
+            (Change::FlushToZero | Change::OneProcessor, None) => {
                 return Err(EngineError::Forbidden("ptrace is forbidden".into()));
             }
         };

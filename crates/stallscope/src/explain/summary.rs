@@ -194,6 +194,15 @@ fn mechanism(explanation: &Explanation) -> String {
             control.value,
         );
     }
+    if cure.mechanism == Removed::SharedLines {
+        let place = explanation.rows.first().map(|row| row.place.where_words());
+        let place = place.map_or(String::new(), |place| format!(", most of all in {place}"));
+        return format!(
+            "{}{place} (false sharing, a lock, or data that they both need); with all threads on one \
+             processor {:.0} % of {} is gone (the control {:.0} %)",
+            cure.mechanism, recovered.percent.value, recovered.of, control.value,
+        );
+    }
     let library = cure.library.as_ref().and_then(|path| path.file_name());
     let library = library.map_or(String::new(), |name| format!(" of {}", name.to_string_lossy()));
     let site = cure.sites.first().map(at).unwrap_or_default() + &library;

@@ -598,6 +598,30 @@ fn denormal_numbers_are_the_cause_where_zero_for_them_brings_the_time_back_in_th
 }
 
 #[test]
+fn what_threads_share_is_the_cause_where_one_processor_brings_the_time_back() {
+    let explained = |threads, one_ns| {
+        let mut scene = Scene::new([false, false], 1.0, [(800, 200), (1800, 200)]);
+        scene.bench.machine.threads = threads;
+        scene.bench.patched_ns = Some([100_000_000, 200_000_000, 0, 0]);
+        scene.bench.flushed_ns = Some(one_ns);
+        scene.explain().unwrap()
+    };
+    let e = explained(Some(2), [98_000_000, 101_000_000]);
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Confirmed)));
+    let summary = e.summary.unwrap();
+    assert!(summary.starts_with("lines or locks that threads"), "{summary}");
+    assert!(summary.contains("most of all in decode (false sharing"), "{summary}");
+    let e = explained(Some(2), [98_000_000, 199_000_000]);
+    assert_eq!(
+        (e.conclusion, e.cure.unwrap().verdict),
+        (Conclusion::NoMechanism, CureVerdict::Refuted)
+    );
+    // One thread has nobody to share with.
+    assert!(explained(Some(1), [98_000_000, 101_000_000]).cure.is_none());
+    assert!(explained(None, [98_000_000, 101_000_000]).cure.is_none());
+}
+
+#[test]
 fn a_cure_that_cannot_be_tried_is_said_and_the_count_stands() {
     let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
     let e = scene.explain().unwrap();

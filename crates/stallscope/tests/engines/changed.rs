@@ -155,3 +155,13 @@ fn code_that_is_not_what_the_file_holds_is_left_alone() {
     let error = run(&one, Change::Code(&cure)).unwrap_err().to_string();
     assert!(error.contains("not what the file holds"), "{error}");
 }
+
+#[test]
+fn on_one_processor_a_program_stays_there_whatever_it_asks_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = Program::named("processors", "processors.c").build(folder.path());
+    let allowed = stallscope::clock::allowed_cpus().unwrap().len();
+    let said = |n| format!("main: {n}, refused 0\nthread: {n}, refused 0\nexit code 0");
+    assert_eq!(run(&path, Change::OneProcessor).unwrap(), said(1));
+    assert_eq!(run(&path, Change::Nothing).unwrap(), said(allowed));
+}

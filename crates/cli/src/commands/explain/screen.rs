@@ -249,6 +249,10 @@ fn cure(cure: &Cure) -> String {
             "with zero for denormal numbers in both builds".to_owned(),
             "zero for them in the fast build alone",
         ),
+        Removed::SharedLines => (
+            "with all threads of both builds on one processor".to_owned(),
+            "those of the fast build alone",
+        ),
         Removed::Mechanism(mechanism) => (
             format!(
                 "without {mechanism} ({} of them replaced in the running process)",

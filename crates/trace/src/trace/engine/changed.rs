@@ -12,6 +12,7 @@ use super::denormals::Arithmetic;
 use super::process::{Memories, Process};
 use super::target::Target;
 use super::{Change, EngineError, Mapping, Start};
+use crate::clock::{Cpus, allowed_cpus};
 use crate::code::x86::{EncodedPatch, Patch};
 use crate::model::{Avma, PAGE_BYTES};
 use crate::run::child::{Exit, Launch, Limits};
@@ -33,21 +34,34 @@ pub fn run_changed(
     change: Change<'_>,
     limits: Limits<'_>,
 ) -> Result<Exit, EngineError> {
-    let mut target = Target::start(launch, limits)?;
+    let mut launch = launch.clone();
+    if change == Change::OneProcessor {
+        let allowed = launch.cpu.as_ref().map(|cpus| cpus.iter().collect());
+        launch.cpu = Cpus::last(1, &allowed.or_else(|| allowed_cpus().ok()).unwrap_or_default());
+    }
+    let mut target = Target::start(&launch, limits)?;
     let tid = target.run_to(&Start::Entry, 0)?;
     let nothing = Patch::default();
     let patch = match change {
         Change::Code(patch) => patch,
-        Change::Nothing | Change::FlushToZero => &nothing,
+        Change::Nothing | Change::FlushToZero | Change::OneProcessor => &nothing,
     };
     let put = Process::borrowed_for_calls(tid)
         .map_err(|cause| refused(&cause))
-        .and_then(|mut process| put(&mut process, &launch.program, patch))
+        .and_then(|mut process| {
+            put(&mut process, &launch.program, patch)?;
+            match change {
+                Change::OneProcessor => {
+                    keep_processors(&mut process).map_err(|cause| refused(&cause))
+                }
+                Change::Nothing | Change::Code(_) | Change::FlushToZero => Ok(()),
+            }
+        })
         .and_then(|()| match change {
             Change::FlushToZero => {
                 Arithmetic::FLUSH_TO_ZERO.set(tid).map_err(|cause| refused(&cause))
             }
-            Change::Nothing | Change::Code(_) => Ok(()),
+            Change::Nothing | Change::Code(_) | Change::OneProcessor => Ok(()),
         });
     put.map_err(|reason| EngineError::Unsupported { engine: "the patch", reason })?;
     target.finish()
@@ -55,6 +69,47 @@ pub fn run_changed(
 
 fn refused(cause: &io::Error) -> String {
     format!("the process refuses to be changed ({cause})")
+}
+
+/// From now on the program's own choice of processors is answered as if it had been made, and is not.
+fn keep_processors(process: &mut Process) -> io::Result<()> {
+    const NUMBER_AT: u32 = 0;
+    const ARCHITECTURE_AT: u32 = 4;
+    const X86_64: u32 = 0xc000_003e;
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    // Code, where to go on if it is and if it is not, value.
+    let filter = [
+        (LOAD, 0, 0, ARCHITECTURE_AT),
+        (IS, 0, 3, X86_64),
+        (LOAD, 0, 0, NUMBER_AT),
+        (IS, 0, 1, libc::SYS_sched_setaffinity as u32),
+        // Error 0: done.
+        (ANSWER, 0, 0, libc::SECCOMP_RET_ERRNO),
+        (ANSWER, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let mut bytes = Vec::new();
+    for (code, is, is_not, value) in filter {
+        let [low, high] = u16::to_le_bytes(code);
+        bytes.extend([low, high, is, is_not]);
+        bytes.extend(u32::to_le_bytes(value));
+    }
+    // Below what anything at the program's first instruction uses of its stack.
+    let at = (process.registers()?.rsp - 1024) & !15;
+    let length = filter.len() as u64;
+    process.write(at, &bytes)?;
+    let header = at + bytes.len() as u64;
+    process.write(header, &[length.to_le_bytes(), at.to_le_bytes()].concat())?;
+    let privileges = [libc::PR_SET_NO_NEW_PRIVS as u64, 1, 0, 0, 0, 0];
+    let filtering = [u64::from(libc::SECCOMP_SET_MODE_FILTER), 0, header, 0, 0, 0];
+    for (number, arguments) in [(libc::SYS_prctl, privileges), (libc::SYS_seccomp, filtering)] {
+        let answer = process.call(number, arguments)?;
+        if answer != 0 {
+            return Err(io::Error::from_raw_os_error(-answer as i32));
+        }
+    }
+    Ok(())
 }
 
 fn put(process: &mut Process, program: &Path, patch: &Patch) -> Result<(), String> {

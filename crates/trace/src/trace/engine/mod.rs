@@ -296,6 +296,8 @@ pub enum Change<'a> {
     /// Operands and results that are denormal numbers become zero, as far as the SSE and AVX units compute them, in the
     /// main thread and in those that it starts.
     FlushToZero,
+    /// All its threads stay on one of the processors that it may use.
+    OneProcessor,
 }
 
 /// An instruction that met denormal numbers in a stretch of a run.
