@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use syscalls::Sysno;
 
-use super::work::{Counts, MOST};
+use super::events::Counts;
+use super::work::MOST;
 use super::{Bench, FunctionRow, Share, Work, is_most};
 use crate::compare::{Arm, Comparison};
 use crate::run::child::ChildError;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::events::{Counts, are_as_many};
 use super::run_count::{ByPlace, InRun, WorkCount};
 use super::{Bench, FunctionRow, Share, is_most};
 use crate::code::Image;
@@ -43,8 +44,6 @@ const LEAST_WITH_CALLS: f64 = 0.25;
 const LEAST_TIMES_THE_CALLS: f64 = 1.5;
 /// Bytes of `rep` instructions count by themselves where one build moves so many times the other's.
 const LEAST_TIMES_THE_BYTES: f64 = 1.5;
-/// Counts that differ by less than this part are called the same.
-const LEAST_CHANGE: f64 = 0.005;
 /// More than this part of the difference is most of it, in per cent.
 pub(super) const MOST: f64 = 50.0;
 /// A build that spends less than one part in so many of the other's time in a place hardly enters it.
@@ -54,8 +53,6 @@ const MOST_ELSEWHERE: f64 = 10.0;
 /// Where the sum over places lies further below the whole than this, in per cent of the difference, more is executed
 /// where it costs less.
 const MOST_APART: f64 = 50.0;
-/// Fewer system calls or page faults more than this are not worth a word.
-const LEAST_EVENTS: u64 = 50;
 
 /// All of user code, as one place.
 pub(super) struct UserCode {
@@ -92,68 +89,6 @@ impl UserCode {
             ..more.clone()
         };
         [more, slower].map(|percent| Share { percent, of: *of })
-    }
-}
-
-/// Something counted in several runs of each arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Counts {
-    /// The least and the most in BEFORE.
-    pub before: [u64; 2],
-    /// The least and the most in AFTER.
-    pub after: [u64; 2],
-    /// Runs of each arm.
-    pub runs: usize,
-}
-
-impl Counts {
-    pub(super) fn of(runs: [&[u64]; 2]) -> Option<Self> {
-        let ends = |runs: &[u64]| Some([*runs.iter().min()?, *runs.iter().max()?]);
-        let count = runs[0].len().min(runs[1].len());
-        Some(Self { before: ends(runs[0])?, after: ends(runs[1])?, runs: count })
-    }
-
-    fn middle([low, high]: [u64; 2]) -> f64 {
-        (low as f64 + high as f64) / 2.0
-    }
-
-    /// What is in the middle of each arm's.
-    pub(super) fn typical(&self) -> [f64; 2] {
-        [self.before, self.after].map(Self::middle)
-    }
-
-    /// What AFTER has for one of BEFORE.
-    #[must_use]
-    pub fn ratio(&self) -> f64 {
-        let [before, after] = self.typical();
-        after / before.max(1.0)
-    }
-
-    /// How many more AFTER has.
-    #[must_use]
-    pub fn change(&self) -> f64 {
-        let [before, after] = self.typical();
-        after - before
-    }
-
-    /// Whether no run of one arm has as few as any of the other.
-    fn is_apart(&self) -> bool {
-        self.before[1] < self.after[0] || self.after[1] < self.before[0]
-    }
-
-    /// Whether the arms have as many.
-    #[must_use]
-    pub fn is_the_same(&self) -> bool {
-        are_as_many(self.typical()) || !self.is_apart()
-    }
-
-    /// Whether the arms differ by enough events to be worth a word.
-    #[must_use]
-    pub fn shows_events(&self) -> bool {
-        let change = self.change().abs();
-        self.is_apart()
-            && change >= LEAST_EVENTS as f64
-            && change > LEAST_CHANGE * Self::middle(self.before)
     }
 }
 
@@ -394,11 +329,6 @@ fn steps(instructions: [f64; 2], string_bytes: [f64; 2]) -> [f64; 2] {
     [0, 1].map(|arm| instructions[arm] + string_bytes[arm] / STEP_BYTES)
 }
 
-/// Whether the arms have the same number, as far as that is worth a word.
-fn are_as_many([before, after]: [f64; 2]) -> bool {
-    (after / before.max(1.0) - 1.0).abs() < LEAST_CHANGE
-}
-
 /// The time of one instruction, over what both arms execute: a build that hardly executes any has no say in it.
 fn mean_ns([fast, slow]: [f64; 2], [a, b]: [f64; 2]) -> f64 {
     (fast + slow) / (a + b).max(1.0)
@@ -607,14 +537,5 @@ mod tests {
         assert_eq!(part(&[row([50.0, 0.0], 60.0)], Arm::B), None);
         // Another name for what the fast build does elsewhere.
         assert_eq!(part(&[row([0.0, 50.0], 160.0), row([40.0, 20.0], -60.0)], Arm::B), None);
-    }
-
-    #[test]
-    fn counts_that_overlap_or_are_few_are_no_change() {
-        let counts = |before, after| Counts { before, after, runs: 2 };
-        assert!(counts([100, 100], [1100, 1100]).shows_events());
-        assert!(!counts([100, 200], [190, 1100]).shows_events());
-        assert!(!counts([100, 100], [149, 149]).shows_events());
-        assert!(!counts([100_000, 100_000], [100_400, 100_400]).shows_events());
     }
 }

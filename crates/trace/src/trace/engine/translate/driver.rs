@@ -2,17 +2,16 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
 use super::calls::Calls;
-use super::log::CachedInsn;
-use super::region::{GUARD_BYTES, LOG_BYTES, Slot};
+use super::region::{GUARD_BYTES, Slot};
 use super::setup;
 use super::translation::Borrowed;
 use super::translator::{Full, JUMP_REGISTERS, Stop, Translator};
+use super::watch::watched;
 use crate::model::Avma;
 use crate::run::maps::{self, Line};
 use crate::trace::engine::calls::Calls as Watch;
@@ -24,9 +23,6 @@ use crate::trace::engine::{Length, OUT_OF_TIME, Sink};
 pub(super) const FEW_ARRIVALS: u64 = 20_000;
 /// Blocks behind the length asked for among which such an end is looked for.
 const MOST_PASSED_ENDS: u32 = 20_000;
-
-/// How often it is looked whether the time of a copy that is counted is up.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How the window ended in the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,26 +170,9 @@ impl<'a> Driver<'a> {
         if !self.translator.counts {
             return self.follow();
         }
-        // A loop that is only counted fills no log, so that nothing stops it when its time is up.
-        let copy = Handle::of(self.copy.pid)?;
         let until = self.deadline.into_iter().chain(self.budget_until).min();
-        let interrupt = self.interrupt;
-        let is_over = || {
-            interrupt.load(Ordering::Relaxed) || until.is_some_and(|until| Instant::now() >= until)
-        };
-        std::thread::scope(|scope| {
-            let (running, done) = mpsc::channel::<()>();
-            std::thread::Builder::new().spawn_scoped(scope, move || {
-                while done.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    if is_over() {
-                        copy.stop();
-                    }
-                }
-            })?;
-            let outcome = self.follow();
-            drop(running);
-            outcome
-        })
+        let copy = Handle::of(self.copy.pid)?;
+        watched(copy, until, self.interrupt, || self.follow())
     }
 
     fn follow(&mut self) -> Result<Outcome, DriveError> {
@@ -336,45 +315,6 @@ impl<'a> Driver<'a> {
         at_least <= FEW_ARRIVALS && self.arrivals_at(address) <= FEW_ARRIVALS
     }
 
-    /// Reads the log to where the copy has written whole records.
-    pub(super) fn drain(&mut self) -> Result<(), DriveError> {
-        let position = self.translator.region.slot(Slot::LogPosition);
-        self.drain_to(position)?;
-        self.place_log();
-        Ok(())
-    }
-
-    fn drain_to(&mut self, position: u64) -> Result<(), DriveError> {
-        self.counts.drains += 1;
-        let start = self.translator.region.log_start();
-        let region = &self.translator.region;
-        let blocks = &mut self.translator.blocks;
-        blocks.bases = [0, self.program.fs_base, self.program.gs_base];
-        let counted = blocks
-            .drain(region.log(start, position), self.sink)
-            .map_err(|_| io::Error::other("the program wrote into the log"))?;
-        self.counts.instructions += counted;
-        Ok(())
-    }
-
-    /// Sets where the next record goes: at the log's start, or so close to its end that the window
-    /// cannot run over. Every record has at least a word and at most so many instructions.
-    pub(super) fn place_log(&mut self) {
-        let words = self.words_allowed(1);
-        let at = self.translator.region.log_end() - 8 * words;
-        self.translator.region.set_log_start(at);
-        self.translator.region.set_slot(Slot::LogPosition, at);
-    }
-
-    fn words_allowed(&self, at_least: u64) -> u64 {
-        let all = (LOG_BYTES / 8) as u64;
-        let Some(enough) = self.enough else {
-            return all;
-        };
-        let left = enough.saturating_sub(self.counts.instructions);
-        (left / super::block::LONGEST_INSNS as u64).clamp(at_least.min(all), all)
-    }
-
     /// Answers a stop.
     pub(super) fn answer(&mut self, stopped: Stopped) -> Result<Next, DriveError> {
         match stopped {
@@ -447,74 +387,6 @@ impl<'a> Driver<'a> {
             let value = self.translator.region.slot(Slot::Saved(*register));
             register.set(&mut self.program, value);
         }
-    }
-
-    /// The log is full: tells its records, and repeats the store that had no room.
-    fn log_is_full(&mut self, mut registers: Registers) -> Result<Next, DriveError> {
-        let Some(place) = self
-            .translator
-            .region
-            .code_offset(registers.rip)
-            .and_then(|at| self.translator.blocks.place(at))
-        else {
-            return self.interrupted(registers, libc::SIGSEGV);
-        };
-        let record = self.translator.region.slot(Slot::LogPosition);
-        self.drain_to(record)?;
-        let end = self.translator.region.log_end();
-        let begun = end.saturating_sub(record);
-        let ending = match begun {
-            0 if self.may_end(place.block, place.runs) => Some(Outcome::Length),
-            0 if self.is_out_of_time() => Some(self.short_of_time()),
-            _ => None,
-        };
-        if let Some(outcome) = ending {
-            self.program = registers;
-            self.give_back_borrowed(place.borrowed);
-            self.program.rip = place.block;
-            return Ok(Next::End(outcome));
-        }
-        let words = self.words_allowed(u64::from(place.record_words));
-        let at = end - 8 * words;
-        self.translator.region.move_record(record, begun, at);
-        self.translator.region.set_log_start(at);
-        self.translator.region.set_slot(Slot::LogPosition, at);
-        if let Some(log) = place.borrowed.log {
-            log.set(&mut registers, at);
-        }
-        self.copy.set_registers(&registers)?;
-        Ok(Next::Resume)
-    }
-
-    /// Tells of what was only counted so far.
-    pub(super) fn collect(&mut self) {
-        if self.translator.counts {
-            let Translator { blocks, region, .. } = &mut self.translator;
-            self.counts.instructions += blocks.collect(region, self.sink);
-        }
-    }
-
-    /// Tells all whole records and the part of the block at hand before instruction `insn`.
-    pub(super) fn drain_partly(&mut self, at: &CachedInsn, insn: u32) -> Result<(), DriveError> {
-        let region = &mut self.translator.region;
-        let position = region.slot(Slot::LogPosition);
-        let end = match at.borrowed.log {
-            Some(_) => region.log_end(),
-            // It was counted where it began.
-            None => {
-                let counted = region.take_counter(at.id, 0);
-                region.take_counter(at.id, counted.saturating_sub(1));
-                position
-            }
-        };
-        self.drain_to(position)?;
-        let Translator { blocks, region, .. } = &mut self.translator;
-        let counted = blocks
-            .drain_partly(at.id, region.log(position, end), insn, self.sink)
-            .map_err(|_| io::Error::other("the program wrote into the log"))?;
-        self.counts.instructions += counted;
-        self.place_log();
-        Ok(())
     }
 
     /// The program writes to a page that code was read from: that code is forgotten, the page is

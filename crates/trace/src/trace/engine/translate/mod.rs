@@ -20,6 +20,7 @@ mod finish;
 mod log;
 mod operands;
 mod passage;
+mod records;
 mod region;
 mod session;
 mod setup;
@@ -30,6 +31,7 @@ mod tests;
 mod translation;
 mod translator;
 mod verify;
+mod watch;
 
 use super::{Engine, EngineError, Recording, Sink, Window, target};
 use crate::model::Capability;

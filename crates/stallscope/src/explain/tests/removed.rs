@@ -1,0 +1,185 @@
+//! What runs without a mechanism prove, and what they do not.
+
+use super::*;
+
+#[test]
+fn what_a_cure_brings_back_is_confirmed() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.patched_ns = Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]);
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Confirmed)));
+    assert_eq!(e.causes[0].finding.grade, Grade::Confirmed);
+    let summary = e.summary.unwrap();
+    assert!(summary.contains("takes back 97 %") && summary.contains("control -1 %"), "{summary}");
+}
+
+#[test]
+fn what_a_cure_does_not_bring_back_is_no_cause_whatever_was_counted() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.patched_ns = Some([100_000_000, 200_000_000, 201_000_000, 199_000_000]);
+    let e = scene.explain().unwrap();
+    assert!(e.causes.is_empty() && e.grade.is_none(), "{:?}", e.causes);
+    assert_eq!(e.conclusion, Conclusion::NoMechanism);
+    let open = e.unexplained.join("\n");
+    assert!(open.contains("blocked loads are not the cause: without them 1.0 %"), "{open}");
+}
+
+#[test]
+fn what_was_counted_is_withdrawn_where_the_model_contradicts_the_clock_and_nothing_proves_it() {
+    let explained = |patched_ns| {
+        let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+        for (arm, cycles) in [10_000, 200_000].into_iter().enumerate() {
+            for (_, account) in &mut scene.bench.counts[arm].as_mut().unwrap().program {
+                account.cycles = cycles;
+                account.cycles_without = [cycles; Mechanism::ALL.len()];
+            }
+        }
+        scene.bench.patched_ns = patched_ns;
+        scene.explain().unwrap()
+    };
+    let e = explained(None);
+    assert!(!e.ledgers[0].agrees && e.causes.is_empty() && e.grade.is_none(), "{:?}", e.ledgers);
+    let open = e.unexplained.join("\n");
+    assert!(open.contains("blocked in 1000 of 1000 executions and is not named"), "{open}");
+    // Hidden by what the detours cost: that proves nothing either.
+    let e = explained(Some([100_000_000, 200_000_000, 260_000_000, 190_000_000]));
+    assert!(e.causes.is_empty() && e.cure.unwrap().verdict == CureVerdict::Open);
+    let e = explained(Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]));
+    assert_eq!((e.causes.len(), e.grade), (1, Some(Grade::Confirmed)));
+}
+
+#[test]
+fn what_the_model_says_is_less_than_half_of_the_difference_is_no_cause() {
+    let explained = |without_blocked: u64| {
+        let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+        for (arm, cycles) in [100_000, 200_000].into_iter().enumerate() {
+            for (_, account) in &mut scene.bench.counts[arm].as_mut().unwrap().program {
+                account.cycles = cycles;
+                account.cycles_without = [cycles; Mechanism::ALL.len()];
+                if arm == 1 {
+                    account.cycles_without[Mechanism::BlockedLoads as usize] = without_blocked;
+                }
+            }
+        }
+        scene.explain().unwrap()
+    };
+    let e = explained(110_000);
+    assert!(e.ledgers[0].agrees && e.causes.len() == 1, "{:?}", e.ledgers);
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Counted)));
+    let e = explained(155_000);
+    assert!(e.ledgers[0].agrees && e.causes.is_empty() && e.grade.is_none(), "{:?}", e.ledgers);
+    let open = e.unexplained.join("\n");
+    assert!(open.contains("predicts 35 % less of the difference"), "{open}");
+}
+
+#[test]
+fn windows_that_cannot_be_followed_are_said() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.windows_fail = true;
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None));
+    let open = e.unexplained.join("\n");
+    assert!(
+        open.contains("no windows were followed: ") && open.contains("a signal came"),
+        "{open}"
+    );
+}
+
+/// The same decoder in both builds, in AFTER 48 bytes further into its page.
+fn moved() -> Scene {
+    let mut scene = Scene::new([false, false], 1.0, [(800, 200), (1800, 200)]);
+    let decoder = fixture::ring_loop(false);
+    let functions: [(&str, &[u8]); 3] =
+        [("pad", &[0xc3; 48]), ("decode", &decoder), ("helper", HELPER)];
+    std::fs::write(scene.folder.path().join("after"), fixture::program(&functions)).unwrap();
+    let starts = fixture::starts(&functions);
+    scene.bench.hits[1] = vec![(offset(starts[1].offset(12)), 1800), (offset(starts[2]), 200)];
+    scene
+}
+
+#[test]
+fn the_same_code_elsewhere_is_the_cause_only_where_placing_it_as_before_brings_the_time_back() {
+    let mut scene = moved();
+    scene.bench.patched_ns = Some([100_000_000, 999_000_000, 201_000_000, 103_000_000]);
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Confirmed)));
+    let cure = e.cure.unwrap();
+    assert_eq!((cure.mechanism, cure.placed.len()), (Removed::CodePlacement, 1));
+    let summary = e.summary.unwrap();
+    assert!(summary.starts_with("code placement: decode, the same code at "), "{summary}");
+    assert!(summary.contains("as in BEFORE takes back 97 %"), "{summary}");
+
+    scene = moved();
+    scene.bench.patched_ns = Some([100_000_000, 999_000_000, 201_000_000, 199_000_000]);
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None));
+    assert_eq!(e.cure.unwrap().verdict, CureVerdict::Refuted);
+
+    // With copies the builds hardly differ: that tells nothing of the builds.
+    scene = moved();
+    scene.bench.patched_ns = Some([100_000_000, 999_000_000, 108_000_000, 100_000_000]);
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None));
+    let open = e.unexplained.join("\n");
+    assert!(e.cure.is_none() && open.contains("copies the builds differ by 8.0 ms"), "{open}");
+}
+
+#[test]
+fn denormal_numbers_are_the_cause_where_zero_for_them_brings_the_time_back_in_the_slow_build() {
+    let explained = |flushed_ns| {
+        // The same code in both: the difference is in what it computes with.
+        let mut scene = Scene::new([false, false], 1.0, [(800, 200), (1800, 200)]);
+        let program = scene.folder.path().join("after").canonicalize().unwrap();
+        let offset = offset(fixture::CODE_START.0);
+        scene.bench.denormals = vec![DenormalSite { file: program, offset, times: 64 }];
+        scene.bench.patched_ns = Some([100_000_000, 200_000_000, 0, 0]);
+        scene.bench.flushed_ns = Some(flushed_ns);
+        scene.explain().unwrap()
+    };
+    let e = explained([99_000_000, 101_000_000]);
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Confirmed)));
+    let cure = e.cure.unwrap();
+    assert_eq!((cure.mechanism, cure.library), (Removed::DenormalNumbers, None));
+    let summary = e.summary.unwrap();
+    assert!(summary.starts_with("denormal numbers in decode at "), "{summary}");
+    assert!(summary.contains("takes back 98 %") && summary.contains("control 1 %"), "{summary}");
+    // What is gained in both is not what they differ by; and what is gained in none is none.
+    for flushed_ns in [[50_000_000, 150_000_000], [100_000_000, 199_000_000]] {
+        let e = explained(flushed_ns);
+        assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None), "{flushed_ns:?}");
+        assert_eq!(e.cure.unwrap().verdict, CureVerdict::Refuted);
+    }
+}
+
+#[test]
+fn what_threads_share_is_the_cause_where_one_processor_brings_the_time_back() {
+    let explained = |threads, one_ns| {
+        let mut scene = Scene::new([false, false], 1.0, [(800, 200), (1800, 200)]);
+        scene.bench.machine.threads = threads;
+        scene.bench.patched_ns = Some([100_000_000, 200_000_000, 0, 0]);
+        scene.bench.flushed_ns = Some(one_ns);
+        scene.explain().unwrap()
+    };
+    let e = explained(Some(2), [98_000_000, 101_000_000]);
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Confirmed)));
+    let summary = e.summary.unwrap();
+    assert!(summary.starts_with("lines or locks that threads"), "{summary}");
+    assert!(summary.contains("most of all in decode (false sharing"), "{summary}");
+    let e = explained(Some(2), [98_000_000, 199_000_000]);
+    assert_eq!(
+        (e.conclusion, e.cure.unwrap().verdict),
+        (Conclusion::NoMechanism, CureVerdict::Refuted)
+    );
+    // One thread has nobody to share with.
+    assert!(explained(Some(1), [98_000_000, 101_000_000]).cure.is_none());
+    assert!(explained(None, [98_000_000, 101_000_000]).cure.is_none());
+}
+
+#[test]
+fn a_cure_that_cannot_be_tried_is_said_and_the_count_stands() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    let e = scene.explain().unwrap();
+    assert_eq!(e.grade, Some(Grade::Counted));
+    let open = e.unexplained.join("\n");
+    assert!(open.contains("was not measured: cannot trace: ptrace is forbidden"), "{open}");
+}
