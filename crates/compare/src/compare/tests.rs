@@ -310,6 +310,12 @@ fn where_runs_waited_for_the_processor_the_verdict_is_about_their_time_on_it() {
     });
     assert_eq!(both.analysis.contrasts[0].metric, Metric::Wall);
     assert_eq!(blocked.analysis.verdict.decision, Decision::Inconclusive);
+    // What runs on two processors at once has more processor time than wall time.
+    let at_once = beside_others(Measure::Auto, |amounts, _| {
+        amounts.wall_ns = amounts.cpu_ns / 2;
+        amounts.run_queue_ns = Some(amounts.wall_ns / 10);
+    });
+    assert_eq!(at_once.analysis.contrasts[0].metric, Metric::Wall);
     // A little is always waited for.
     let quiet = beside_others(Measure::Auto, |amounts, _| {
         amounts.wall_ns = amounts.cpu_ns + amounts.cpu_ns / 100;

@@ -49,10 +49,12 @@ impl Waiting {
 
     /// Whether wall time tells more of the machine than of the programs: what others did meanwhile is in it,
     /// and next to nothing that the programs waited for themselves. Only time that was measured in the queue
-    /// counts.
+    /// counts, and only of runs whose time off the processor holds it: several at once take more processor time than
+    /// wall time, and that tells nothing of who waited.
     pub fn decides(&self) -> bool {
-        self.queue_share
-            .is_some_and(|queue| queue > MOST_QUEUED && self.share - queue < MOST_BLOCKED)
+        self.queue_share.is_some_and(|queue| {
+            queue > MOST_QUEUED && (-MOST_BLOCKED..MOST_BLOCKED).contains(&(self.share - queue))
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Bench, ExplainError, Stage};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
 use crate::model::{FileOffset, Measurement, Svma, Unit};
-use crate::run::sample::{Engine, SampleRun};
+use crate::run::sample::{Engine, SampleRun, too_few};
 
 /// Enough to tell 1 % from 2 % of the time.
 const ENOUGH_SAMPLES: u64 = 10_000;
@@ -109,7 +109,9 @@ impl Heat {
         let in_kernel = run.kernel.filter(|_| run.engine == Engine::PerfClock);
         self.summary.in_kernel = self.summary.in_kernel.zip(in_kernel).map(|(sum, n)| sum + n);
         self.summary.lost += run.lost;
-        for note in &run.notes {
+        // Together the runs may have enough.
+        let few = too_few(run.total);
+        for note in run.notes.iter().filter(|note| few.as_ref() != Some(note)) {
             if !self.summary.notes.contains(note) {
                 self.summary.notes.push(note.clone());
             }
@@ -164,6 +166,9 @@ pub(super) fn locate(
             let run = take(arm)?;
             heats[arm.index()].add(&images[arm.index()], &run);
         }
+    }
+    for heat in &mut heats {
+        heat.summary.notes.extend(too_few(heat.summary.samples));
     }
     progress(Stage::Sampling { done: MOST_RUNS, of: MOST_RUNS });
     Ok(heats)

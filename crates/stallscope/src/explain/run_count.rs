@@ -122,7 +122,13 @@ pub(super) fn of_run(
     program: &Path,
     recording: &Recording,
 ) -> Result<WorkCount, String> {
-    if recording.ended != Ended::Exit || matches!(recording.self_check, SelfCheck::Differs(_)) {
+    let is_whole = match recording.ended {
+        Ended::Exit => !matches!(recording.self_check, SelfCheck::Differs(_)),
+        // The original was ended by the same signal.
+        Ended::Signal(_) => matches!(recording.self_check, SelfCheck::Equal(_)),
+        Ended::Length | Ended::Short | Ended::Exec => false,
+    };
+    if !is_whole {
         let says_why = |note: &&String| note.starts_with("the window ends early");
         let why = recording.notes.iter().find(says_why).or(recording.notes.first());
         let why = why.map_or("it ended otherwise", String::as_str);

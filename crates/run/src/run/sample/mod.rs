@@ -254,6 +254,14 @@ fn ptrace_cause(cause: &io::Error) -> String {
     format!("the command cannot be stopped to look at it: ptrace fails ({cause})")
 }
 
+/// What is to be said of so few samples.
+#[must_use]
+pub fn too_few(samples: u64) -> Option<String> {
+    let said =
+        || format!("only {samples} samples: let the command run longer to rank its instructions");
+    (samples < FEW_SAMPLES).then(said)
+}
+
 struct Collected {
     engine: Engine,
     tally: Tally,
@@ -275,11 +283,7 @@ impl Collected {
         let samples = self.tally.into_objects(main_program.as_deref());
         let total = unmapped + samples.iter().map(ObjectSamples::total).sum::<u64>();
         notes.extend(self.notes);
-        if total < FEW_SAMPLES {
-            notes.push(format!(
-                "only {total} samples: let the command run longer to rank its instructions"
-            ));
-        }
+        notes.extend(too_few(total));
         SampleRun {
             engine: self.engine,
             period_ns,
