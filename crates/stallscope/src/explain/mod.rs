@@ -457,16 +457,13 @@ fn slow_arm(comparison: &Comparison) -> Option<Arm> {
 }
 
 fn stripped_notes(images: &[Image; 2]) -> Vec<String> {
-    images
-        .iter()
-        .filter(|image| image.function_source() == FunctionSource::EhFrame)
-        .map(|image| {
-            format!(
-                "{} is stripped: its functions come from the unwind tables and have no names",
-                image.path().display()
-            )
-        })
-        .collect()
+    let stripped = images.iter().filter(|i| i.function_source() == FunctionSource::EhFrame);
+    let mut paths: Vec<_> = stripped.map(|image| image.path().display().to_string()).collect();
+    paths.dedup();
+    let said = |path| {
+        format!("{path} is stripped: its functions come from the unwind tables and have no names")
+    };
+    paths.into_iter().map(said).collect()
 }
 
 #[cfg(test)]

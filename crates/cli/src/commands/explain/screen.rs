@@ -128,17 +128,23 @@ fn counts_words(counts: &Counts) -> String {
 
 /// What the two ask of the kernel, where that differs.
 fn kernel(explanation: &Explanation) -> String {
-    let lines = explanation.kernel.events().map(|(what, counts, is_least)| {
-        let least = match is_least {
-            true => "; the larger number is of a run not counted to its end",
-            false => "",
-        };
-        wrap("kernel   ", &format!("{what}: {}{least}", counts_words(&counts)))
-    });
-    let most = explanation.kernel.most_of_calls.as_ref().map(|most| {
-        wrap(NO_LABEL, &format!("most of all {}: {}", most.name, counts_words(&most.counts)))
-    });
-    lines.chain(most).collect()
+    let mut lines: Vec<String> = explanation
+        .kernel
+        .events()
+        .map(|(what, counts, is_least)| {
+            let least = match is_least {
+                true => "; the larger number is of a run not counted to its end",
+                false => "",
+            };
+            wrap("kernel   ", &format!("{what}: {}{least}", counts_words(&counts)))
+        })
+        .collect();
+    let most = explanation.kernel.most_of_calls.as_ref();
+    if let (Some(calls), Some(most)) = (lines.first_mut(), most) {
+        let words = format!("most of all {}: {}", most.name, counts_words(&most.counts));
+        *calls += &wrap(NO_LABEL, &words);
+    }
+    lines.concat()
 }
 
 /// How the files say that they were made, where they differ in it.
