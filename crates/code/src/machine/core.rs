@@ -236,12 +236,16 @@ const GOLDEN_COVE: [Execution; OpClass::COUNT] = {
     table
 };
 
-/// Ports of AMD's cores: the integer units, then the floating-point pipes.
+/// Ports of AMD's cores: the integer units behind one for branches alone, then the floating-point pipes. What two can do
+/// goes to the first that is free.
 mod amd {
-    pub const INTEGER: u16 = 0xf;
+    pub const INTEGER: u16 = 0x1e;
     pub const ALU1: u16 = 2;
     pub const ALU2: u16 = 4;
-    pub const BRANCHES: u16 = 0x9;
+    /// Measured on Zen 4: a comparison with its jump beside four additions takes no unit of theirs.
+    pub const BRANCHES: u16 = 0x11;
+    /// Before Zen 3 branches had no unit of their own.
+    pub const OLD_BRANCHES: u16 = 0x18;
     pub const FP0: u16 = 0x100;
     pub const FP1: u16 = 0x200;
     pub const FP2: u16 = 0x400;
@@ -286,6 +290,7 @@ const ZEN_3: [Execution; OpClass::COUNT] = {
 
 const ZEN_2: [Execution; OpClass::COUNT] = {
     let mut table = ZEN_3;
+    table[OpClass::Branch as usize] = row(1, 1, amd::OLD_BRANCHES, 1);
     table[OpClass::Divide32 as usize] = row(22, 12, amd::ALU2, 2);
     table[OpClass::Divide64 as usize] = row(30, 18, amd::ALU2, 2);
     table[OpClass::Locked as usize] = row(17, 17, amd::ALU1, 4);

@@ -268,6 +268,9 @@ impl<'a> Core<'a> {
         if op.zeroes {
             return dispatched;
         }
+        if op.in_jump {
+            return ready;
+        }
         let row = self.shape.execution(op.class);
         let slow = match op.class {
             OpClass::Renamed => return ready,

@@ -10,7 +10,7 @@ use crate::model::Avma;
 
 /// A set of registers, a bit each.
 pub(super) type Registers = u64;
-const FLAGS: u32 = 57;
+pub(super) const FLAGS: u32 = 57;
 const MMX: u32 = 58;
 const X87: u32 = 59;
 /// How many registers the sets know.
@@ -58,6 +58,8 @@ pub(super) struct Op {
     pub zeroes: bool,
     /// Whether it is the second of two that the front end joins.
     pub joined: bool,
+    /// Whether it sets flags alone, and the operation that it is made with the jump behind it runs where jumps do.
+    pub in_jump: bool,
     /// Whether it repeats by microcode.
     pub repeats: bool,
     /// The place in memory as it is written: equal for equal base and displacement, 0 for all others.
@@ -82,6 +84,7 @@ impl Op {
             only_moves: false,
             zeroes: false,
             joined: false,
+            in_jump: false,
             repeats: false,
             place: 0,
             base: 0,

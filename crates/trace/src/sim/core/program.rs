@@ -3,7 +3,7 @@
 use iced_x86::InstructionInfoFactory;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::ops::Op;
+use super::ops::{FLAGS, Op};
 use crate::code::x86;
 use crate::machine::Fusion;
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES, Svma};
@@ -150,13 +150,15 @@ impl WindowCode {
             }
             // The comparison and the jump that the front end makes one of stand last.
             if let [.., compare, jump] = block.insns[..]
-                && let Some(last) = ops.last()
+                && let [.., before, last] = ops[..]
             {
                 let mut bytes = code(compare.address, compare.size_bytes);
                 bytes.extend(code(jump.address, jump.size_bytes));
                 let joined = x86::jumps(&bytes, Svma(compare.address.0), fusion);
-                program.ops[*last as usize].joined =
-                    joined.last().is_some_and(|jump| jump.start != jump.insn);
+                let are_joined = joined.last().is_some_and(|jump| jump.start != jump.insn);
+                program.ops[last as usize].joined = are_joined;
+                let before = &mut program.ops[before as usize];
+                before.in_jump = are_joined && before.outputs == 1 << FLAGS;
             }
             program.blocks.push(ops);
         }

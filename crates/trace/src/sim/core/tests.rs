@@ -86,6 +86,30 @@ fn a_chain_takes_its_latencies_and_independent_work_its_units() {
 }
 
 #[test]
+fn a_comparison_that_is_joined_takes_the_unit_of_its_jump() {
+    // Additions of 1 to registers of their own, and cmp rsi, rdi; jne: measured on Zen 4 as 1, 1 and 1.25 cycles for
+    // three, four and five of them.
+    let additions: [&[u8]; 5] = [
+        ADD_RAX_1,
+        &[0x48, 0x83, 0xc1, 0x01],
+        &[0x48, 0x83, 0xc2, 0x01],
+        &[0x48, 0x83, 0xc3, 0x01],
+        &[0x49, 0x83, 0xc0, 0x01],
+    ];
+    let of = |count: usize, design| {
+        let insns = [&additions[..count], &[&[0x48, 0x39, 0xfe], JNE]].concat();
+        run_on(&Kernel { insns: &insns, accesses: &nothing }, None, design).0
+    };
+    for (count, expected) in [(3, 1.0), (4, 1.0), (5, 1.25)] {
+        let cycles = of(count, Microarchitecture::Zen4);
+        assert!((cycles - expected).abs() < 0.05, "{count}: {cycles}");
+    }
+    // On Skylake that is one of the four that add.
+    let cycles = of(3, Microarchitecture::Skylake);
+    assert!((0.95..1.3).contains(&cycles), "{cycles}");
+}
+
+#[test]
 fn a_shift_by_a_count_takes_two_units_on_intel() {
     // Two of them, by cl and by 1, of registers that nothing else waits for.
     let by_count: &[&[u8]] = &[&[0x48, 0xd3, 0xe8], &[0x49, 0xd3, 0xe8], DEC_EDX, JNE];
