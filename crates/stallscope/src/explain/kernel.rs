@@ -1,9 +1,11 @@
 //! What the two builds ask of the kernel: system calls and page faults, and whether that is the difference.
 //!
 //! System calls come from the counted runs, or, where a run cannot be followed, from one run of each arm that
-//! is stopped at every call; that one also tells which they are. What the cheapest call costs here, times how many more there are, is the least
+//! is stopped at every call; that one also tells which they are. Where the kernel is sampled, its part of the
+//! difference is measured. What the cheapest call costs here, times how many more there are, is the least
 //! that they can make up.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use schemars::JsonSchema;
@@ -19,6 +21,8 @@ use crate::run::sample::SampleError;
 
 /// Where places in user code hold this part of the difference, in per cent, no run is stopped at its calls.
 const USER_CODE_HOLDS: f64 = 80.0;
+/// A call is named where it is this part of what all calls differ by.
+const LEAST_OF_CALLS: f64 = 0.5;
 /// Calls that are timed for the price of one, and how often.
 const TIMED_CALLS: u32 = 2000;
 const TIMED: usize = 5;
@@ -132,15 +136,23 @@ fn counted(bench: &mut dyn Bench) -> Result<Option<Counted>, SampleError> {
     let [fewer, more] = if before.count < after.count { [before, after] } else { [after, before] };
     // Of an arm that was not counted to its end it is not known that it makes fewer.
     let all = fewer.all.then(|| Counts::of([&[before.count], &[after.count]])).flatten();
+    Ok(all.map(|all| {
+        let most = most([&before.by_number, &after.by_number], all.change());
+        Counted { all, more_than_counted: !more.all, most }
+    }))
+}
+
+/// The call whose numbers differ most, where it is half of the change of all.
+fn most(by_number: [&BTreeMap<u64, u64>; 2], change_of_all: f64) -> Option<NamedCalls> {
     let of_number = |number: &u64| {
-        let [before, after] =
-            [before, after].map(|calls| calls.by_number.get(number).copied().unwrap_or(0));
+        let [before, after] = by_number.map(|calls| calls.get(number).copied().unwrap_or(0));
         let counts = Counts { before: [before; 2], after: [after; 2], runs: 1 };
         Some(NamedCalls { name: Sysno::new(*number as usize)?.name().to_owned(), counts })
     };
-    let named = before.by_number.keys().chain(after.by_number.keys()).filter_map(of_number);
-    let most = named.max_by(|a, b| a.counts.change().abs().total_cmp(&b.counts.change().abs()));
-    Ok(all.map(|all| Counted { all, more_than_counted: !more.all, most }))
+    let named = by_number.into_iter().flat_map(BTreeMap::keys).filter_map(of_number);
+    named
+        .max_by(|a, b| a.counts.change().abs().total_cmp(&b.counts.change().abs()))
+        .filter(|most| most.counts.change() / change_of_all >= LEAST_OF_CALLS)
 }
 
 /// Page faults of the compared runs, where they differ.
@@ -214,6 +226,24 @@ mod tests {
         let priced = |part| Kernel { least_part_of_calls: Some(part), ..asks(400_000) };
         assert!(priced(50.0).is_the_cause(Arm::B, &rows(60.0)));
         assert!(!priced(49.0).is_the_cause(Arm::B, &rows(60.0)));
+    }
+
+    #[test]
+    fn a_call_is_named_where_it_is_most_of_what_all_differ_by() {
+        let of = |before: &[(Sysno, u64)], after: &[(Sysno, u64)], change| {
+            let calls = [before, after].map(|calls| {
+                calls.iter().map(|(call, n)| (*call as u64, *n)).collect::<BTreeMap<_, _>>()
+            });
+            most(calls.each_ref(), change).map(|most| most.name)
+        };
+        let (reads, writes) = (Sysno::read, Sysno::write);
+        let named = of(&[(reads, 10), (writes, 5)], &[(reads, 12), (writes, 800)], 797.0);
+        assert_eq!(named.as_deref(), Some("write"));
+        assert_eq!(of(&[(writes, 800)], &[(reads, 2)], -798.0).as_deref(), Some("write"));
+        // The other way than all together, and less than half.
+        assert_eq!(of(&[(writes, 800)], &[(reads, 700)], 200.0), None);
+        assert_eq!(of(&[(reads, 1)], &[(reads, 100), (writes, 90)], 400.0), None);
+        assert_eq!(of(&[], &[], 100.0), None);
     }
 
     #[test]

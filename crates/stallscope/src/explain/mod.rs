@@ -211,12 +211,6 @@ impl Explanation {
         matches!(self.conclusion, SlowerWork | InParts | NoMechanism)
     }
 
-    /// Whether the difference is in the kernel, and in its queues for locks.
-    fn waits_in_the_kernel(&self) -> bool {
-        let most = self.kernel.most_of_calls.as_ref();
-        self.conclusion == Conclusion::Kernel && most.is_some_and(|most| most.name == "futex")
-    }
-
     /// Takes what runs with a change have shown, unless something else was tried that tells as much; `open` goes before
     /// why there were none.
     fn keep(&mut self, tried: Result<Cure, String>, open: &str) {
@@ -406,7 +400,8 @@ pub fn explain(
             explanation.keep(tried, "what runs without denormal numbers take was not measured");
         }
     }
-    if (explanation.is_open() || explanation.waits_in_the_kernel())
+    // Locks that threads wait for are in the kernel, too.
+    if (explanation.is_open() || explanation.conclusion == Conclusion::Kernel)
         && has_threads_on_several_processors(&explanation.comparison)
     {
         let removing = &mut |done, of| progress(Stage::Removing { done, of });

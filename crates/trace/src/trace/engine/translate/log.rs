@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use rustc_hash::FxHashMap;
+
 use super::block::Source;
 use super::operands::{Memory, Operand, Segment};
 use super::region::Region;
@@ -82,6 +84,8 @@ pub(super) struct Blocks {
     accesses: Vec<MemoryAccess>,
     origins: Vec<Origin>,
     described: u32,
+    /// The numbers of single instructions that ran outside the code cache and touched nothing: system calls, most of them.
+    singles: FxHashMap<BlockInsn, BlockId>,
     /// Bases of the segments, in the order of [`Segment`].
     pub(super) bases: [u64; 3],
     scratch: Vec<MemoryAccess>,
@@ -103,6 +107,7 @@ impl Blocks {
         self.cold.clear();
         self.accesses.clear();
         self.origins.clear();
+        self.singles.clear();
     }
 
     /// Enters a translated block.
@@ -268,9 +273,18 @@ impl Blocks {
 
     /// Tells the sink of a block that ran once outside the code cache.
     pub(super) fn single(&mut self, block: &Block, accesses: &[MemoryAccess], sink: &mut dyn Sink) {
-        let number = BlockId(self.described);
-        self.described += 1;
-        sink.describe(number, block);
+        let single = match block.insns[..] {
+            [insn] if accesses.is_empty() => Some(insn),
+            _ => None,
+        };
+        let known = single.and_then(|insn| self.singles.get(&insn).copied());
+        let number = known.unwrap_or_else(|| {
+            let number = BlockId(self.described);
+            self.described += 1;
+            sink.describe(number, block);
+            self.singles.extend(single.map(|insn| (insn, number)));
+            number
+        });
         sink.run(number, accesses);
     }
 
