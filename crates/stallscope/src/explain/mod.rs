@@ -321,8 +321,9 @@ pub fn explain(
     };
     bench.check_files()?;
     let in_user_code = time.in_user_code(&heats);
-    let outside = time.parts_outside(&in_user_code, &heats);
-    explanation.kernel.part = time.in_kernel(&heats).map(|(part, _)| part);
+    let in_kernel = time.in_kernel(&heats);
+    let outside = time.parts_outside(&in_user_code, in_kernel.as_ref());
+    explanation.kernel.part = in_kernel.map(|(part, _)| part);
     explanation.rows = rows::rows(&matches, &heats, &in_user_code, time.difference_ns());
     explanation.unexplained.extend(outside);
     let counting = &mut |done, of| progress(Stage::Counting { done, of });
@@ -434,7 +435,7 @@ pub fn explain(
 /// Whether both builds were seen with several threads, which may be on different processors.
 fn has_threads_on_several_processors(comparison: &Comparison) -> bool {
     let cpus = comparison.settings.cpus.as_ref();
-    let several = cpus.is_none_or(|cpus| cpus.iter().count() > 1);
+    let several = cpus.is_none_or(|cpus| cpus.single().is_none());
     several && comparison.arms.iter().all(|arm| arm.threads.is_some_and(|threads| threads > 1))
 }
 

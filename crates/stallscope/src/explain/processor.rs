@@ -198,18 +198,22 @@ impl<'a> ProcessorTime<'a> {
     }
 
     /// What is not in user code, where that was measured and is worth a sentence.
-    pub fn parts_outside(&self, in_user_code: &[Measurement; 2], heats: &[Heat; 2]) -> Vec<String> {
+    pub fn parts_outside(
+        &self,
+        in_user_code: &[Measurement; 2],
+        in_kernel: Option<&(Share, [f64; 2])>,
+    ) -> Vec<String> {
         let mut said = Vec::new();
         let whole = self.difference_ns();
         let is_split = contrast(self.comparison, Metric::System).is_some();
-        match self.in_kernel(heats) {
+        match in_kernel {
             Some((part, [before, after])) => {
                 if part.percent.value >= LEAST_PART && part.percent.low > 0.0 {
                     said.push(format!(
                         "{part} is in the kernel ({} -> {}): look at system calls and page faults \
                          (strace -c, perf trace)",
-                        milliseconds(before),
-                        milliseconds(after)
+                        milliseconds(*before),
+                        milliseconds(*after)
                     ));
                 }
             }

@@ -50,9 +50,7 @@ impl Account {
     pub fn cycles_of(&self, mechanism: Mechanism) -> i64 {
         self.cycles.wrapping_sub(self.cycles_without[mechanism as usize]).cast_signed()
     }
-}
 
-impl Account {
     /// What it would be if so many in a hundred executions were those of `other`, another model of the same window.
     #[must_use]
     pub fn mixed_with(&self, other: &Self, percent: u64) -> Self {

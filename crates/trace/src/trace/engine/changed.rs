@@ -46,23 +46,17 @@ pub fn run_changed(
         Change::Code(patch) => patch,
         Change::Nothing | Change::FlushToZero | Change::OneProcessor => &nothing,
     };
-    let put = Process::borrowed_for_calls(tid)
-        .map_err(|cause| refused(&cause))
-        .and_then(|mut process| {
+    let put = Process::borrowed_for_calls(tid).map_err(|cause| refused(&cause)).and_then(
+        |mut process| {
             put(&mut process, &launch.program, patch)?;
             match change {
-                Change::OneProcessor => {
-                    keep_processors(&mut process).map_err(|cause| refused(&cause))
-                }
-                Change::Nothing | Change::Code(_) | Change::FlushToZero => Ok(()),
+                Change::OneProcessor => keep_processors(&mut process),
+                Change::FlushToZero => Arithmetic::FLUSH_TO_ZERO.set(tid),
+                Change::Nothing | Change::Code(_) => Ok(()),
             }
-        })
-        .and_then(|()| match change {
-            Change::FlushToZero => {
-                Arithmetic::FLUSH_TO_ZERO.set(tid).map_err(|cause| refused(&cause))
-            }
-            Change::Nothing | Change::Code(_) | Change::OneProcessor => Ok(()),
-        });
+            .map_err(|cause| refused(&cause))
+        },
+    );
     put.map_err(|reason| EngineError::Unsupported { engine: "the patch", reason })?;
     target.finish()
 }

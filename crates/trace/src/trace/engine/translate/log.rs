@@ -225,13 +225,11 @@ impl Blocks {
     pub(super) fn collect(&mut self, region: &mut Region, sink: &mut dyn Sink) -> u64 {
         let mut instructions = 0;
         for id in 0..self.next_id() {
-            let runs = match self.cold[id as usize].shape.borrowed.log {
-                None => region.take_counter(id, 0),
-                Some(_) => 0,
-            };
+            let runs = region.counter(id);
             if runs == 0 {
                 continue;
             }
+            region.set_counter(id, 0);
             let hot = &mut self.hot[id as usize];
             hot.runs += runs;
             instructions += runs * u64::from(hot.insns);

@@ -102,8 +102,7 @@ impl Driver<'_> {
             Some(_) => region.log_end(),
             // It was counted where it began.
             None => {
-                let counted = region.take_counter(at.id, 0);
-                region.take_counter(at.id, counted.saturating_sub(1));
+                region.set_counter(at.id, region.counter(at.id).saturating_sub(1));
                 position
             }
         };

@@ -69,6 +69,10 @@ impl Slot {
     }
 }
 
+fn counter_at(block: u32) -> usize {
+    COUNTERS_AT + block as usize % MOST_COUNTERS * 8
+}
+
 fn entry_at(target: u64) -> usize {
     TABLE_AT + (target as usize & (TABLE_ENTRIES - 1)) * 8
 }
@@ -107,17 +111,17 @@ impl Region {
 
     /// Where in the copy the counter of a block is.
     pub(super) fn counter_address(&self, block: u32) -> u64 {
-        self.base + (COUNTERS_AT + block as usize % MOST_COUNTERS * 8) as u64
+        self.base + counter_at(block) as u64
     }
 
-    /// What a block's counter holds; it holds `left` from now on.
-    pub(super) fn take_counter(&mut self, block: u32, left: u64) -> u64 {
-        let at = COUNTERS_AT + block as usize % MOST_COUNTERS * 8;
-        let counted = self.bytes(at, 8).try_into().map_or(0, u64::from_ne_bytes);
-        if counted != left {
-            self.bytes_mut(at, 8).copy_from_slice(&left.to_ne_bytes());
-        }
-        counted
+    /// Reads the counter of a block.
+    pub(super) fn counter(&self, block: u32) -> u64 {
+        self.bytes(counter_at(block), 8).try_into().map_or(0, u64::from_ne_bytes)
+    }
+
+    /// Writes the counter of a block.
+    pub(super) fn set_counter(&mut self, block: u32, value: u64) {
+        self.bytes_mut(counter_at(block), 8).copy_from_slice(&value.to_ne_bytes());
     }
 
     /// One behind the log in the copy.
