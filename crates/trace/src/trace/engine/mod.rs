@@ -130,7 +130,7 @@ pub enum Start {
         /// The address as stated in that file.
         svma: Svma,
     },
-    /// Wherever the first thread is when it has been on the processor for so long.
+    /// Where the thread that is at work is when all threads together have been on the processor for so long.
     After(Duration),
 }
 

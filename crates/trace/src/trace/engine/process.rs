@@ -43,6 +43,8 @@ pub(super) struct Process {
     gadget: u64,
     /// Signals that came while we used it for our own calls.
     pub(super) held: Vec<i32>,
+    /// Whether it is to block `SIGTRAP` behind its next stop.
+    blocks_traps: Cell<bool>,
     /// Whether it must be killed and collected by us.
     ours: Cell<bool>,
 }
@@ -93,6 +95,33 @@ fn look(pid: i32) -> io::Result<Option<Stopped>> {
     collect(pid, libc::WNOHANG)
 }
 
+/// Waits until one of these threads, which this thread traces, stops or ends; says which, and how.
+pub(super) fn wait_for_any(tids: impl Iterator<Item = i32> + Clone) -> io::Result<(i32, Stopped)> {
+    const NAP: Duration = Duration::from_micros(100);
+    loop {
+        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        let options =
+            libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+        // SAFETY: the kernel writes one siginfo to a local that outlives the call.
+        if unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) } < 0 {
+            match Errno::last() {
+                Errno::EINTR => continue,
+                errno => return Err(errno.into()),
+            }
+        }
+        // SAFETY: plain bytes, all zero before the kernel filled them; `si_pid` reads an integer.
+        let first = unsafe { info.assume_init().si_pid() };
+        let is_one = tids.clone().any(|tid| tid == first);
+        for tid in is_one.then_some(first).into_iter().chain(tids.clone()) {
+            if let Some(stopped) = look(tid)? {
+                return Ok((tid, stopped));
+            }
+        }
+        // Somebody else's end, which they have not collected yet.
+        std::thread::sleep(NAP);
+    }
+}
+
 fn collect(pid: i32, options: i32) -> io::Result<Option<Stopped>> {
     let mut status = 0;
     // SAFETY: the status is a local that outlives the call.
@@ -141,7 +170,14 @@ impl Process {
     /// A stopped thread that somebody else answers for; it is not killed on drop.
     pub(super) fn borrowed(pid: i32) -> io::Result<Self> {
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
-        Ok(Self { pid, memory, gadget: 0, held: Vec::new(), ours: Cell::new(false) })
+        Ok(Self {
+            pid,
+            memory,
+            gadget: 0,
+            held: Vec::new(),
+            blocks_traps: Cell::new(false),
+            ours: Cell::new(false),
+        })
     }
 
     /// As [`Self::borrowed`], ready to make system calls.
@@ -195,19 +231,26 @@ impl Process {
     }
 
     fn resume(&self, how: libc::c_uint, signal: i32) -> io::Result<Stopped> {
-        let blocked = tracee::blocks_traps(self.pid);
-        request(how, self.pid, 0, signal as usize)?;
-        self.stopped(wait(self.pid)?, blocked)
+        self.go_on(how, signal)?;
+        self.stopped(wait(self.pid)?)
     }
 
-    /// Behind a stop: `SIGTRAP` is blocked again if it was. No call of the program was made.
-    fn stopped(&self, stopped: Stopped, blocked: bool) -> io::Result<Stopped> {
+    /// Lets it run on without waiting for its next stop, which is to be told to [`Self::stopped`].
+    fn go_on(&self, how: libc::c_uint, signal: i32) -> io::Result<()> {
+        self.blocks_traps.set(tracee::blocks_traps(self.pid));
+        request(how, self.pid, 0, signal as usize)
+    }
+
+    /// Behind a stop: `SIGTRAP` is blocked again if it was before, or is to be behind a system call.
+    pub(super) fn stopped(&self, stopped: Stopped) -> io::Result<Stopped> {
         match stopped {
             Stopped::Exited(_) | Stopped::Killed(_) => {
                 // Its number may be somebody else's from now on.
                 self.ours.set(false);
             }
-            Stopped::Signal(_) | Stopped::Event(_) if blocked => tracee::block_traps(self.pid)?,
+            Stopped::Signal(_) | Stopped::Event(_) if self.blocks_traps.get() => {
+                tracee::block_traps(self.pid)?;
+            }
             Stopped::Signal(_) | Stopped::Event(_) => {}
         }
         Ok(stopped)
@@ -218,13 +261,22 @@ impl Process {
         self.resume(libc::PTRACE_CONT, signal)
     }
 
+    /// As [`Self::run`], without waiting.
+    pub(super) fn start(&self) -> io::Result<()> {
+        self.go_on(libc::PTRACE_CONT, 0)
+    }
+
     /// As [`Self::step`], for a system call with these registers, which may change the signals that
-    /// are blocked.
-    fn step_into_kernel(&self, call: &Registers) -> io::Result<Stopped> {
+    /// are blocked; without waiting.
+    fn enter_kernel(&self, call: &Registers) -> io::Result<()> {
         let blocked = tracee::blocks_traps(self.pid);
-        let behind = tracee::blocks_traps_behind(call, blocked, |at| self.word(at));
-        request(libc::PTRACE_SINGLESTEP, self.pid, 0, 0)?;
-        self.stopped(wait(self.pid)?, behind)
+        self.blocks_traps.set(tracee::blocks_traps_behind(call, blocked, |at| self.word(at)));
+        request(libc::PTRACE_SINGLESTEP, self.pid, 0, 0)
+    }
+
+    fn step_into_kernel(&self, call: &Registers) -> io::Result<Stopped> {
+        self.enter_kernel(call)?;
+        self.stopped(wait(self.pid)?)
     }
 
     /// As [`Self::run`], for one instruction, or up to a signal handler's first.
@@ -250,11 +302,10 @@ impl Process {
         const PTRACE_SYSEMU: libc::c_uint = 31;
         const EAGER_LOOKS: u32 = 200;
         const NAP: Duration = Duration::from_micros(100);
-        let blocked = tracee::blocks_traps(self.pid);
-        request(PTRACE_SYSEMU, self.pid, 0, signal as usize)?;
+        self.go_on(PTRACE_SYSEMU, signal)?;
         for looks in 0.. {
             if let Some(stopped) = look(self.pid)? {
-                return self.stopped(stopped, blocked).map(Some);
+                return self.stopped(stopped).map(Some);
             }
             if looks < EAGER_LOOKS {
                 std::thread::yield_now();
@@ -304,16 +355,7 @@ impl Process {
         mut on_event: impl FnMut(&Self) -> io::Result<()>,
     ) -> io::Result<i64> {
         let mut before = self.registers()?;
-        let mut registers = before;
-        registers.rip = self.gadget;
-        registers.rax = number as u64;
-        registers.rdi = arguments[0];
-        registers.rsi = arguments[1];
-        registers.rdx = arguments[2];
-        registers.r10 = arguments[3];
-        registers.r8 = arguments[4];
-        registers.r9 = arguments[5];
-        self.set_registers(&registers)?;
+        let registers = self.prepare_call(number, arguments)?;
         loop {
             match self.step_into_kernel(&registers)? {
                 Stopped::Event(libc::PTRACE_EVENT_STOP) => {}
@@ -329,6 +371,65 @@ impl Process {
         (before.fs_base, before.gs_base) = (after.fs_base, after.gs_base);
         self.set_registers(&before)?;
         Ok(after.rax.cast_signed())
+    }
+
+    /// Puts it before a system call; the registers that it has there.
+    fn prepare_call(&self, number: i64, arguments: [u64; 6]) -> io::Result<Registers> {
+        let mut registers = self.registers()?;
+        registers.rip = self.gadget;
+        registers.rax = number as u64;
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        (registers.rdi, registers.rsi, registers.rdx) = (rdi, rsi, rdx);
+        (registers.r10, registers.r8, registers.r9) = (r10, r8, r9);
+        self.set_registers(&registers)?;
+        Ok(registers)
+    }
+
+    /// As [`Self::call`], without waiting for its end: its next stop but for those by signals is behind the call.
+    pub(super) fn start_call(&self, number: i64, arguments: [u64; 6]) -> io::Result<()> {
+        let registers = self.prepare_call(number, arguments)?;
+        self.enter_kernel(&registers)
+    }
+
+    /// Whether it has not made the call that it has started.
+    pub(super) fn is_before_call(&self, registers: &Registers) -> bool {
+        registers.rip == self.gadget && registers.orig_rax.cast_signed() < 0
+    }
+
+    /// Lets it go on with a call that it has started and stopped in, without the signal that it stopped for.
+    pub(super) fn go_on_with_call(&self) -> io::Result<()> {
+        request(libc::PTRACE_SINGLESTEP, self.pid, 0, 0)
+    }
+
+    /// Lets it start a thread by a system call; the kernel's answer as it stands, and the thread, which stands
+    /// behind the call.
+    pub(super) fn start_thread(
+        &mut self,
+        number: i64,
+        arguments: [u64; 6],
+    ) -> io::Result<(i64, Option<Self>)> {
+        let mut new = None;
+        let answer = self.call_with(number, arguments, |process| {
+            new = Some(tracee::event_message(process.pid)?);
+            Ok(())
+        })?;
+        let Some(tid) = new.filter(|_| answer >= 0) else { return Ok((answer, None)) };
+        let thread = Self {
+            pid: tid,
+            memory: self.memory.try_clone()?,
+            gadget: self.gadget,
+            held: Vec::new(),
+            blocks_traps: Cell::new(false),
+            ours: Cell::new(true),
+        };
+        // It stops before its first instruction.
+        match wait(tid)? {
+            Stopped::Signal(_) | Stopped::Event(_) => Ok((answer, Some(thread))),
+            stopped => {
+                thread.stopped(stopped)?;
+                Err(io::Error::from_raw_os_error(libc::ESRCH))
+            }
+        }
     }
 
     /// Lets it make the call that ends a signal handler, whose frame its stack pointer points to.
@@ -378,12 +479,19 @@ impl Process {
             }
         }
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
-        let copy =
-            Self { pid, memory, gadget: self.gadget, held: Vec::new(), ours: Cell::new(true) };
+        let copy = Self {
+            pid,
+            memory,
+            gadget: self.gadget,
+            held: Vec::new(),
+            blocks_traps: Cell::new(false),
+            ours: Cell::new(true),
+        };
         copy.set_registers(&registers)?;
         tracee::set_signal_mask(pid, blocked)?;
         // What the original is asked to tell does not matter here.
-        let options = libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD;
+        let options =
+            libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE;
         request(libc::PTRACE_SETOPTIONS, pid, 0, options as usize)?;
         Ok(copy)
     }
@@ -391,7 +499,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if self.ours.get() {
+        self.end();
+    }
+}
+
+impl Process {
+    /// Kills and collects it, if it is ours and that is still to be done. The first thread of a process only when all
+    /// others have been collected.
+    pub(super) fn end(&self) {
+        if self.ours.replace(false) {
             // SAFETY: plain integers; the process is ours and has not been collected, or is gone.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
             while let Ok(Stopped::Signal(_) | Stopped::Event(_)) = wait(self.pid) {}

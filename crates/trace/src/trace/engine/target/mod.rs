@@ -9,6 +9,7 @@
 //!
 //! When we die, the kernel kills the command; when a [`Target`] is dropped, we do.
 
+mod after;
 mod ending;
 mod place;
 mod rights;
@@ -23,9 +24,10 @@ use std::time::{Duration, Instant};
 
 use super::{EngineError, Mapping, Start};
 use crate::model::Avma;
-use crate::run::child::{Child, ChildError, Launch, Limits, schedule_ns};
+use crate::run::child::{Child, ChildError, Launch, Limits};
 use crate::run::maps;
 use crate::run::tracee::{self, News, Slot, State};
+use after::Looks;
 pub(super) use place::offset_of;
 use place::{StartAddress, Wanted};
 pub(super) use rights::capability;
@@ -66,8 +68,7 @@ pub(super) struct Target<'a> {
     breakpoint: Option<Avma>,
     /// A library that is not loaded yet: system calls are watched until it is.
     awaited: Option<Wanted>,
-    /// The first thread is stopped when it has been on the processor for so long.
-    stop_after: Option<Duration>,
+    looks: Looks,
     limits: Limits<'a>,
     path: PathBuf,
     memory: Option<File>,
@@ -99,7 +100,7 @@ impl<'a> Target<'a> {
             undelivered: 0,
             breakpoint: None,
             awaited: None,
-            stop_after: None,
+            looks: Looks::default(),
             limits,
             path: launch.program.clone(),
             memory: None,
@@ -159,41 +160,6 @@ impl<'a> Target<'a> {
                 }
                 News::Stopped { tid, signal, event } => self.answer(tid, signal, event)?,
                 News::Ended => return Err(self.never_started(arrivals, skip)),
-                News::None | News::Gone { .. } => {}
-            }
-        }
-    }
-
-    /// Runs the command until its first thread has been on the processor for so long, and holds it where it
-    /// is in the program's own code.
-    fn run_for(&mut self, time: Duration) -> Result<i32, EngineError> {
-        self.stop_after = Some(time);
-        if let Some(tid) = self.held.take() {
-            self.go(tid, 0);
-        }
-        loop {
-            match self.next()? {
-                News::Stopped { tid, signal: libc::SIGTRAP, event: libc::PTRACE_EVENT_STOP }
-                    if tid == self.pid && self.stop_after.is_none() =>
-                {
-                    if tracee::position(tid).is_ok_and(|position| !position.in_kernel) {
-                        self.held = Some(tid);
-                        return Ok(tid);
-                    }
-                    // In a system call that would have to be made again: at the next look.
-                    self.stop_after = Some(time);
-                    self.go(tid, 0);
-                }
-                News::Stopped { tid, signal, event } => self.answer(tid, signal, event)?,
-                News::Ended => {
-                    let exit = self.finish()?;
-                    return Err(EngineError::NeverStarted(format!(
-                        "its first thread was not in its own code after {:.3} s on the processor; the \
-                         command ended with {}",
-                        time.as_secs_f64(),
-                        exit.status
-                    )));
-                }
                 News::None | News::Gone { .. } => {}
             }
         }
@@ -426,12 +392,7 @@ impl<'a> Target<'a> {
                 }
                 News::Ended => return Ok(news),
             }
-            let on_processor = |pid| schedule_ns(pid).map(|[on, _]| Duration::from_nanos(on));
-            if self.stop_after.is_some_and(|time| on_processor(self.pid) >= Some(time)) {
-                self.stop_after = None;
-                // Refused only by a thread that is gone; its end is the next news.
-                let _ = tracee::interrupt(self.pid);
-            }
+            self.stop_when_it_is_time();
             looks += 1;
             if looks < EAGER_LOOKS {
                 std::thread::yield_now();

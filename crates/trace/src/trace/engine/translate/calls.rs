@@ -11,8 +11,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::PAGE_BYTES;
 use crate::trace::engine::process::Process;
+pub(super) use kinds::MAY_WAIT;
+use kinds::{ALWAYS, IDLE, MAKES_OBJECTS};
 use written::Written;
 
+mod ids;
+mod kinds;
 mod written;
 
 /// What to do with one system call.
@@ -28,12 +32,25 @@ pub(super) enum Verdict {
     Opened(i32),
     /// The handler of a signal returns.
     SignalReturn,
-    /// The program ends with this code.
+    /// It starts a thread.
+    StartThread,
+    /// The program, or the thread, ends with this code.
     Exit(i32),
     /// The program replaces itself.
     Exec,
     /// It cannot be answered honestly.
     GiveUp(String),
+}
+
+/// What a copy is like when it makes a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copies {
+    /// Its process.
+    pub(super) process: i32,
+    /// It has one thread.
+    pub(super) is_alone: bool,
+    /// Its run is counted to the end, with all threads.
+    pub(super) counts: bool,
 }
 
 /// What is remembered of the calls so far.
@@ -116,6 +133,7 @@ impl Calls {
     pub(super) fn judge(
         &mut self,
         copy: &mut Process,
+        like: Copies,
         number: i64,
         arguments: [u64; 6],
     ) -> Verdict {
@@ -139,10 +157,11 @@ impl Calls {
         if ALWAYS.contains(&number) {
             return Verdict::Run;
         }
-        self.identity(number, arguments)
-            .or_else(|| self.files(copy, number, arguments))
+        self.identity(copy, like, number, arguments)
+            .or_else(|| self.own_objects(like, number, arguments))
+            .or_else(|| self.files(copy, like, number, arguments))
             .or_else(|| self.memory(number, arguments))
-            .or_else(|| self.waiting(copy, number, arguments))
+            .or_else(|| self.waiting(copy, like, number, arguments))
             .unwrap_or_else(|| {
                 Verdict::GiveUp(format!("it makes system call {number} in the window"))
             })
@@ -175,6 +194,9 @@ impl Calls {
         match number {
             libc::SYS_open | libc::SYS_openat => self.opened(answer, Writes::Withheld),
             libc::SYS_memfd_create => self.opened(answer, Writes::Made),
+            // What pipes are, is in memory.
+            libc::SYS_pipe | libc::SYS_pipe2 | libc::SYS_socketpair => {}
+            _ if MAKES_OBJECTS.contains(&number) => self.opened(answer, Writes::Made),
             libc::SYS_close => {
                 self.own.remove(&(arguments[0] as i32));
                 self.pretended.remove(&(arguments[0] as i32));
@@ -191,6 +213,18 @@ impl Calls {
             }
             _ => {}
         }
+    }
+
+    /// Remembers both ends of a pipe that the copy has made, where this call has made one.
+    pub(super) fn made_pipe(&mut self, copy: &Process, number: i64, arguments: [u64; 6]) {
+        let at = match number {
+            libc::SYS_pipe | libc::SYS_pipe2 => arguments[0],
+            libc::SYS_socketpair => arguments[3],
+            _ => return,
+        };
+        let both = copy.word(at).unwrap_or(u64::MAX);
+        self.opened(both as i32, Writes::Made);
+        self.opened((both >> 32) as i32, Writes::Made);
     }
 
     fn opened(&mut self, fd: i32, writes: Writes) {
@@ -223,72 +257,47 @@ impl Calls {
         Ok(())
     }
 
-    /// The arguments, with the copy's own id where the program names the original.
-    pub(super) fn with_own_ids(&self, own: i32, number: i64, mut arguments: [u64; 6]) -> [u64; 6] {
-        match number {
-            libc::SYS_kill | libc::SYS_tkill => arguments[0] = own as u64,
-            libc::SYS_tgkill => (arguments[0], arguments[1]) = (own as u64, own as u64),
-            libc::SYS_sched_getaffinity
-            | libc::SYS_sched_setaffinity
-            | libc::SYS_prlimit64
-            | libc::SYS_getpgid
-            | libc::SYS_getsid
-                if [self.pid, self.tid].contains(&(arguments[0] as i32)) =>
-            {
-                arguments[0] = 0;
-            }
-            _ => {}
-        }
-        arguments
-    }
-
     fn withhold(&mut self, bytes: u64) -> Verdict {
         self.withheld_calls += 1;
         self.withheld_bytes += bytes;
         Verdict::Answer(bytes as i64)
     }
 
-    /// Who we are, whom we signal, and how we end.
-    fn identity(&mut self, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
-        let verdict = match number {
-            libc::SYS_getpid => Verdict::Answer(self.pid.into()),
-            libc::SYS_gettid | libc::SYS_set_tid_address => Verdict::Answer(self.tid.into()),
-            libc::SYS_exit | libc::SYS_exit_group => Verdict::Exit(arguments[0] as i32 & 0xff),
-            libc::SYS_execve | libc::SYS_execveat => Verdict::Exec,
-            libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3 => {
-                Verdict::GiveUp("it starts a process or thread in the window".into())
-            }
-            // The driver puts in the copy's own id.
-            libc::SYS_kill | libc::SYS_tkill | libc::SYS_tgkill => {
-                let to = arguments[0] as i32;
-                if to == self.pid || to == self.tid { Verdict::Run } else { self.withhold(0) }
-            }
-            libc::SYS_sched_getaffinity | libc::SYS_prlimit64 | libc::SYS_sched_setaffinity => {
-                Verdict::Run
-            }
-            _ => return None,
-        };
-        Some(verdict)
+    /// Pipes and the like, which threads of the copy share with nobody else.
+    fn own_objects(&self, like: Copies, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
+        let makes = MAKES_OBJECTS.contains(&number);
+        let uses = matches!(
+            number,
+            libc::SYS_epoll_ctl | libc::SYS_timerfd_settime | libc::SYS_timerfd_gettime
+        );
+        let own = uses && self.is_written_for_real(arguments[0] as i32);
+        (like.counts && (makes || own)).then_some(Verdict::Run)
     }
 
-    fn files(&mut self, copy: &mut Process, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
+    fn files(
+        &mut self,
+        copy: &mut Process,
+        like: Copies,
+        number: i64,
+        arguments: [u64; 6],
+    ) -> Option<Verdict> {
         let fd = arguments[0] as i32;
         let verdict = match number {
             libc::SYS_write | libc::SYS_pwrite64 => {
-                self.write(copy, fd, arguments[2].min(0x7fff_f000))
+                self.write(copy, like, fd, arguments[2].min(0x7fff_f000))
             }
             libc::SYS_writev => {
                 let total = vector_bytes(copy, arguments[1], arguments[2]);
-                self.write(copy, fd, total)
+                self.write(copy, like, fd, total)
             }
-            libc::SYS_sendto => self.write(copy, fd, arguments[2]),
+            libc::SYS_sendto => self.write(copy, like, fd, arguments[2]),
             // There is no position in a pipe, socket or terminal, and the kernel says so.
             libc::SYS_lseek if kind(copy.pid, fd) == Kind::Stream => Verdict::Run,
             libc::SYS_getdents64 if self.written.changes_folder(copy.pid, fd) => {
                 Verdict::GiveUp("it lists, in the window, a folder that it changes".into())
             }
             libc::SYS_read | libc::SYS_readv | libc::SYS_lseek | libc::SYS_getdents64 => {
-                self.read(copy, fd)
+                self.read(copy, like, fd)
             }
             libc::SYS_ftruncate | libc::SYS_fcntl if self.is_written_for_real(fd) => Verdict::Run,
             libc::SYS_fallocate if self.is_written_for_real(fd) => {
@@ -326,8 +335,11 @@ impl Calls {
         Some(verdict)
     }
 
-    fn write(&mut self, copy: &Process, fd: i32, bytes: u64) -> Verdict {
+    fn write(&mut self, copy: &Process, like: Copies, fd: i32, bytes: u64) -> Verdict {
         if self.is_written_for_real(fd) {
+            if kind(copy.pid, fd) == Kind::Stream {
+                return by_threads(like);
+            }
             return if_done(self.written.grow(bytes));
         }
         match kind(copy.pid, fd) {
@@ -338,8 +350,9 @@ impl Calls {
         self.withhold(bytes)
     }
 
-    fn read(&mut self, copy: &mut Process, fd: i32) -> Verdict {
+    fn read(&mut self, copy: &mut Process, like: Copies, fd: i32) -> Verdict {
         match kind(copy.pid, fd) {
+            Kind::Stream if self.is_written_for_real(fd) => by_threads(like),
             Kind::Closed | Kind::Stateless => Verdict::Run,
             Kind::Positioned if self.pretended.contains(&fd) => {
                 Verdict::GiveUp("it reads back, in the window, a file that it writes".into())
@@ -371,9 +384,16 @@ impl Calls {
     }
 
     /// Calls that may wait: for other threads, for time, for events.
-    fn waiting(&mut self, copy: &Process, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
+    fn waiting(
+        &mut self,
+        copy: &Process,
+        like: Copies,
+        number: i64,
+        arguments: [u64; 6],
+    ) -> Option<Verdict> {
         let verdict = match number {
-            libc::SYS_futex => futex(copy, arguments),
+            libc::SYS_futex => futex(copy, like, arguments),
+            _ if !like.is_alone && MAY_WAIT.contains(&number) => Verdict::Run,
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => self.withhold(0),
             libc::SYS_poll if arguments[2] == 0 => Verdict::Run,
             libc::SYS_poll
@@ -435,10 +455,18 @@ fn with_bytes<T>(
     done
 }
 
-/// Nobody else is in the copy: who would wait for a change waits for ever.
-fn futex(copy: &Process, arguments: [u64; 6]) -> Verdict {
+/// A pipe of the copy's own is read, or written to.
+fn by_threads(like: Copies) -> Verdict {
+    match like.is_alone {
+        true => Verdict::GiveUp("it uses a pipe of its own while it has one thread".into()),
+        false => Verdict::Run,
+    }
+}
+
+/// Where nobody else is in the copy, who would wait for a change waits for ever.
+fn futex(copy: &Process, like: Copies, arguments: [u64; 6]) -> Verdict {
     let operation = arguments[1] as i32 & 0x7f;
-    let waits = matches!(operation, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET);
+    let waits = like.is_alone && matches!(operation, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET);
     let holds = copy.word(arguments[0] & !7).map(|word| (word >> (8 * (arguments[0] & 4))) as u32)
         == Some(arguments[2] as u32);
     match operation {
@@ -461,95 +489,6 @@ fn futex(copy: &Process, arguments: [u64; 6]) -> Verdict {
 fn vector_bytes(copy: &Process, at: u64, count: u64) -> u64 {
     (0..count.min(1024)).filter_map(|n| copy.word(at.wrapping_add(n * 16 + 8))).sum()
 }
-
-/// Calls between which a program waits for others.
-const IDLE: &[i64] = &[
-    libc::SYS_sched_yield,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_futex,
-    libc::SYS_clock_gettime,
-    libc::SYS_tgkill,
-    libc::SYS_getpid,
-    libc::SYS_gettid,
-];
-
-/// Calls that concern nobody but the copy.
-const ALWAYS: &[i64] = &[
-    libc::SYS_brk,
-    libc::SYS_mprotect,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
-    libc::SYS_mincore,
-    libc::SYS_msync,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigpending,
-    libc::SYS_sigaltstack,
-    libc::SYS_sched_yield,
-    libc::SYS_getcpu,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_getres,
-    libc::SYS_gettimeofday,
-    libc::SYS_time,
-    libc::SYS_times,
-    libc::SYS_getrusage,
-    libc::SYS_getppid,
-    libc::SYS_getuid,
-    libc::SYS_getgid,
-    libc::SYS_geteuid,
-    libc::SYS_getegid,
-    libc::SYS_getgroups,
-    libc::SYS_getresuid,
-    libc::SYS_getresgid,
-    libc::SYS_getpgrp,
-    libc::SYS_getpgid,
-    libc::SYS_getsid,
-    libc::SYS_uname,
-    libc::SYS_sysinfo,
-    libc::SYS_getrlimit,
-    libc::SYS_getrandom,
-    libc::SYS_capget,
-    libc::SYS_stat,
-    libc::SYS_lstat,
-    libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_statfs,
-    libc::SYS_fstatfs,
-    libc::SYS_access,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_readlink,
-    libc::SYS_readlinkat,
-    libc::SYS_getcwd,
-    libc::SYS_chdir,
-    libc::SYS_fchdir,
-    libc::SYS_umask,
-    libc::SYS_pread64,
-    libc::SYS_preadv,
-    libc::SYS_close,
-    libc::SYS_dup,
-    libc::SYS_dup2,
-    libc::SYS_dup3,
-    libc::SYS_memfd_create,
-    libc::SYS_fadvise64,
-    libc::SYS_getsockopt,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_arch_prctl,
-    libc::SYS_prctl,
-    libc::SYS_set_robust_list,
-    libc::SYS_rseq,
-    libc::SYS_membarrier,
-    libc::SYS_sched_getparam,
-    libc::SYS_sched_getscheduler,
-    libc::SYS_getpriority,
-    libc::SYS_getitimer,
-    libc::SYS_setitimer,
-    libc::SYS_alarm,
-];
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::calls::Calls;
 use super::region::{GUARD_BYTES, Slot};
 use super::setup;
+use super::threads::{self, Begun, Thread};
 use super::translation::Borrowed;
 use super::translator::{Full, JUMP_REGISTERS, Stop, Translator};
 use super::watch::watched;
@@ -17,7 +18,7 @@ use crate::run::maps::{self, Line};
 use crate::trace::engine::calls::Calls as Watch;
 use crate::trace::engine::process::{Handle, Process, Registers, Stopped};
 use crate::trace::engine::state::Extended;
-use crate::trace::engine::{Length, OUT_OF_TIME, Sink};
+use crate::trace::engine::{Length, Mapping, OUT_OF_TIME, Sink, target};
 
 /// The original can be stopped this often on its way to the window's end: each costs some microseconds.
 pub(super) const FEW_ARRIVALS: u64 = 20_000;
@@ -66,8 +67,17 @@ pub(super) struct Counts {
 
 /// The copy while it runs the window.
 pub(super) struct Driver<'a> {
+    /// The thread at hand, or the only one.
     pub(super) copy: Process,
+    /// That of the thread at hand.
     pub(super) translator: Translator,
+    /// The copy's process.
+    pub(super) process: i32,
+    pub(super) others: Vec<Thread>,
+    /// Those of threads that have ended.
+    pub(super) spare: Vec<Translator>,
+    /// The call that the thread at hand is in.
+    pub(super) begun: Option<Begun>,
     pub(super) calls: Calls,
     pub(super) counts: Counts,
     pub(super) sink: &'a mut dyn Sink,
@@ -86,6 +96,8 @@ pub(super) struct Driver<'a> {
     passing: Option<u64>,
     maps: Vec<Line>,
     pub(super) maps_are_old: bool,
+    /// What is mapped executable when the window has ended.
+    pub(super) mappings: Vec<Mapping>,
     /// When it is given up for waiting for others: the instructions before that began.
     pub(super) waited_since: Option<u64>,
     /// How often each supervised instruction ran.
@@ -115,6 +127,8 @@ pub(super) enum Next {
     GoIndirectly,
     /// The copy is ready to be resumed as it is.
     Resume,
+    /// The thread at hand runs, or is no more: another one has the word.
+    Wait,
     End(Outcome),
 }
 
@@ -129,8 +143,12 @@ impl<'a> Driver<'a> {
     ) -> io::Result<Self> {
         let program = copy.registers()?;
         let mut new = Self {
+            process: copy.pid,
             copy,
             translator,
+            others: Vec::new(),
+            spare: Vec::new(),
+            begun: None,
             calls,
             counts: Counts::default(),
             sink,
@@ -144,6 +162,7 @@ impl<'a> Driver<'a> {
             passing: None,
             maps: Vec::new(),
             maps_are_old: true,
+            mappings: Vec::new(),
             waited_since: None,
             supervised_at: FxHashMap::default(),
             protected: FxHashMap::default(),
@@ -168,11 +187,18 @@ impl<'a> Driver<'a> {
     /// Runs the window.
     pub(super) fn run(&mut self) -> Result<Outcome, DriveError> {
         if !self.translator.counts {
-            return self.follow();
+            let outcome = self.follow();
+            self.mappings = target::mappings(self.process);
+            return outcome;
         }
         let until = self.deadline.into_iter().chain(self.budget_until).min();
-        let copy = Handle::of(self.copy.pid)?;
-        watched(copy, until, self.interrupt, || self.follow())
+        let copy = Handle::of(self.process)?;
+        watched(copy, until, self.interrupt, || {
+            let outcome = self.follow();
+            self.mappings = target::mappings(self.process);
+            self.end_threads();
+            outcome
+        })
     }
 
     fn follow(&mut self) -> Result<Outcome, DriveError> {
@@ -188,11 +214,16 @@ impl<'a> Driver<'a> {
             next = match next {
                 Next::Go => self.enter(false)?,
                 Next::GoIndirectly => self.enter(true)?,
-                Next::Resume => {
+                Next::Resume if self.is_alone() => {
                     let stopped = self.copy.run(0)?;
                     self.counts.stops += 1;
                     self.answer(stopped)?
                 }
+                Next::Resume => {
+                    self.copy.start()?;
+                    Next::Wait
+                }
+                Next::Wait => self.next_of_all()?,
                 Next::End(outcome) => {
                     self.collect();
                     return Ok(outcome);
@@ -230,7 +261,9 @@ impl<'a> Driver<'a> {
                 Err(Full) => self.forget()?,
             }
         };
-        self.guard_new_pages()?;
+        if !self.guard_new_pages()? {
+            return Ok(Next::End(threads::changes_code()));
+        }
         let mut registers = self.program;
         registers.rip = code;
         self.copy.set_registers(&registers)?;
@@ -428,8 +461,9 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Makes pages read-only that code was read from and that the program could write to.
-    fn guard_new_pages(&mut self) -> Result<(), DriveError> {
+    /// Makes pages read-only that code was read from and that the program could write to; false when there are
+    /// such pages and other threads.
+    fn guard_new_pages(&mut self) -> Result<bool, DriveError> {
         let guarded: Vec<(u64, u64)> = self
             .translator
             .pages
@@ -440,11 +474,14 @@ impl<'a> Driver<'a> {
                 (line.writable && line.readable).then_some((page, setup::rights(line)))
             })
             .collect();
+        if !guarded.is_empty() && !self.is_alone() {
+            return Ok(false);
+        }
         for (page, rights) in guarded {
             self.protect(page, rights & !(libc::PROT_WRITE as u64))?;
             self.protected.insert(page, rights);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Has blocks begin where a call may begin or return to.

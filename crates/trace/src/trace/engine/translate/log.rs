@@ -101,6 +101,11 @@ impl Blocks {
         self.hot.len() as u32
     }
 
+    /// Takes over from another code cache which numbers are taken.
+    pub(super) fn go_on_from(&mut self, other: &Self) {
+        self.described = other.described;
+    }
+
     /// Drops the blocks of an emptied code cache. Numbers given to the sink stay taken.
     pub(super) fn forget_code(&mut self) {
         self.hot.clear();

@@ -28,6 +28,7 @@ mod signals;
 mod supervision;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod translation;
 mod translator;
 mod verify;

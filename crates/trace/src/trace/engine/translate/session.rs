@@ -21,7 +21,7 @@ use crate::foreign::has_filter;
 use crate::model::Avma;
 use crate::run::child::{Exit, Launch, Limits, Status};
 use crate::trace::engine::process::{Process, Registers};
-use crate::trace::engine::target::{self, Target};
+use crate::trace::engine::target::Target;
 use crate::trace::engine::{CodePage, Ended, Length, Mapping, SelfCheck, step};
 
 /// A window that the copy could not follow to its end is kept if it has so many instructions.
@@ -143,6 +143,8 @@ struct Copied {
     /// The instructions before it began to wait for nothing but others.
     waited_since: Option<u64>,
     wall_ns: u64,
+    /// What is mapped executable at the window's end.
+    mappings: Vec<Mapping>,
     /// All code that was translated last.
     code: Vec<CodePage>,
 }
@@ -186,8 +188,9 @@ impl Session<'_> {
             };
             tries += 1;
             let in_time = self.copies_until().is_none_or(|until| Instant::now() < until);
-            match refused.shorter.filter(|n| *n >= ENOUGH_TO_KEEP && tries < MOST_TRIES && in_time)
-            {
+            let may_be_shorter =
+                self.window.length != Length::ToEnd && tries < MOST_TRIES && in_time;
+            match refused.shorter.filter(|n| *n >= ENOUGH_TO_KEEP && may_be_shorter) {
                 Some(shorter) => length = Length::Instructions(shorter),
                 None => return Err(refused.into()),
             }
@@ -246,8 +249,9 @@ impl Session<'_> {
             Outcome::Length => (Ended::Length, None),
             Outcome::Exit(code) => (Ended::Exit, Some(*code)),
             Outcome::Exec => (Ended::Exec, None),
+            // Whether the original dies is seen when it has run to its end, too.
             Outcome::Signal(number) => {
-                if !self.native_dies(thread, *number, copied.wall_ns)? {
+                if length != Length::ToEnd && !self.native_dies(thread, *number, copied.wall_ns)? {
                     let reason = format!(
                         "signal {number} ends the translated copy at {:#x} and not a native one",
                         copied.program.rip
@@ -270,7 +274,7 @@ impl Session<'_> {
                 return Err(Refused::from(reason.clone()).into());
             }
         };
-        let mut mappings = target::mappings(copied.copy.pid);
+        let mut mappings = std::mem::take(&mut copied.mappings);
         mappings.retain(|m| !setup::is_ours(m));
         let mut code = std::mem::take(&mut copied.code);
         let in_file = |page: &CodePage| {
@@ -330,6 +334,7 @@ impl Session<'_> {
             instructions: driver.counts.instructions,
             waited_since: driver.waited_since,
             wall_ns: began.elapsed().as_nanos() as u64,
+            mappings: driver.mappings,
             code: driver.translator.pages.into_code(),
             copy: driver.copy,
         })

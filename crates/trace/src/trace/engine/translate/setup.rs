@@ -111,7 +111,10 @@ fn shared_file(copy: &mut Process) -> Result<(u64, File), SetupError> {
     Ok((fd, file))
 }
 
-/// Where the region goes: below the lowest file, else far enough above everything low that the
+/// A process has so many regions at most: one for each thread.
+const MOST_REGIONS: u64 = 512;
+
+/// Where a region goes: below the lowest file, else far enough above everything low that the
 /// heap can grow. Not where the kernel would put the program's own next mapping, which would
 /// then get another address than in the original.
 fn place(maps: &[Line]) -> Option<u64> {
@@ -120,12 +123,11 @@ fn place(maps: &[Line]) -> Option<u64> {
     let total = TOTAL_BYTES as u64;
     let image =
         maps.iter().find(|m| !m.mapping.path.as_os_str().is_empty())?.mapping.start.0 & !0xffff;
-    let mut candidates = Vec::new();
-    if let Some(below) = image.checked_sub(total + SPACING).filter(|at| *at >= 1 << 20) {
-        candidates.push(below & !0xffff);
-    }
-    candidates.extend((1..8).map(|n| image + n * HEAP_ROOM));
-    candidates.into_iter().find(|at| maps.iter().all(|m| !m.mapping.overlaps(*at..at + total)))
+    let below = (0..MOST_REGIONS)
+        .map_while(|n| image.checked_sub(SPACING + (n + 1) * total).filter(|at| *at >= 1 << 20));
+    let above = (0..MOST_REGIONS).map(|n| image + HEAP_ROOM + n * total);
+    let is_free = |at: &u64| maps.iter().all(|m| !m.mapping.overlaps(*at..at + total));
+    below.map(|at| at & !0xffff).chain(above).find(is_free)
 }
 
 /// Makes a fork of `original`, which stands still, what it is not yet: the same memory, and none of

@@ -1,11 +1,14 @@
 //! What the copy does not do by itself: instructions that translation does not cover, system calls.
 
+use std::ops::Range;
+
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction};
 
 use super::block::x87_pointer;
-use super::calls::{self, Verdict};
+use super::calls::{self, Copies, MAY_WAIT, Verdict};
 use super::driver::{DriveError, Driver, Next, Outcome};
 use super::signals::SI_KERNEL;
+use super::threads::{self, Begun};
 use crate::model::Avma;
 use crate::trace::engine::blocks::Touch;
 use crate::trace::engine::operands::{Before, needs_extended, repeats, stretch, touches};
@@ -124,21 +127,41 @@ impl Driver<'_> {
         let number = r.rax.cast_signed();
         let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         self.counts.calls += 1;
-        if calls::is_idle(number) {
-            // What it executed between such calls tells waiting from working.
-            self.collect();
+        let is_alone = self.is_alone();
+        if is_alone {
+            if calls::is_idle(number) {
+                // What it executed between such calls tells waiting from working.
+                self.collect();
+            }
+            if let Some(since) = self.calls.waits(number, self.counts.instructions) {
+                self.waited_since = Some(since);
+                let reason = "it waits for its other threads, which stand still (a Go program needs none \
+                     with GOMAXPROCS=1 GOGC=off GODEBUG=asyncpreemptoff=1)";
+                return Ok(Next::End(Outcome::Short(reason.into())));
+            }
         }
-        if let Some(since) = self.calls.waits(number, self.counts.instructions) {
-            self.waited_since = Some(since);
-            let reason = "it waits for its other threads, which stand still (a Go program needs none with \
-                 GOMAXPROCS=1 GOGC=off GODEBUG=asyncpreemptoff=1)";
-            return Ok(Next::End(Outcome::Short(reason.into())));
+        let changed = changed_range(number, arguments);
+        if changed.is_some_and(|range| self.others_run_code_in(&range)) {
+            return Ok(Next::End(threads::changes_code()));
         }
-        let answer = match self.calls.judge(&mut self.copy, number, arguments) {
+        let like = Copies { process: self.process, is_alone, counts: self.translator.counts };
+        let answer = match self.calls.judge(&mut self.copy, like, number, arguments) {
             Verdict::Answer(answer) => answer,
             Verdict::Opened(fd) => fd.into(),
+            Verdict::Run if !is_alone && MAY_WAIT.contains(&number) => {
+                self.one(r.rip, 2, &[]);
+                return self.begin_call(Begun { number, arguments, next });
+            }
             Verdict::Run => self.make_call(number, arguments)?,
             Verdict::RunInstead(number, arguments) => self.make_call(number, arguments)?,
+            Verdict::StartThread => match self.start_thread(number, arguments, next)? {
+                Ok(answer) => answer,
+                Err(end) => return Ok(Next::End(end)),
+            },
+            Verdict::Exit(_) if !is_alone && number == libc::SYS_exit => {
+                self.one(r.rip, 2, &[]);
+                return self.begin_call(Begun { number, arguments, next });
+            }
             Verdict::SignalReturn => {
                 self.one(r.rip, 2, &[]);
                 self.program = self.copy.return_from_signal(&r)?;
@@ -155,38 +178,42 @@ impl Driver<'_> {
             Verdict::GiveUp(reason) => return Ok(Next::End(Outcome::Short(reason))),
         };
         self.one(r.rip, 2, &[]);
-        // As the processor leaves them: where it returned to, and the flags it returned with.
-        self.program.rax = answer.cast_unsigned();
-        self.program.rcx = next;
-        self.program.r11 = r.eflags;
-        self.program.rip = next;
+        self.behind_call(answer, next);
         Ok(Next::Go)
     }
 
+    /// Puts the program behind a system call, which has this answer.
+    pub(super) fn behind_call(&mut self, answer: i64, next: u64) {
+        // As the processor leaves them: where it returned to, and the flags it returned with.
+        self.program.rax = answer.cast_unsigned();
+        self.program.rcx = next;
+        self.program.r11 = self.program.eflags;
+        self.program.rip = next;
+    }
+
     fn make_call(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64, DriveError> {
-        let maps_change = matches!(
+        let code_changes = changed_range(number, arguments)
+            .is_some_and(|range| self.translator.pages.seen().any(|page| range.contains(&page)));
+        // The kernel may write for the program where we let nobody write.
+        if code_changes || !self.protected.is_empty() {
+            self.forget()?;
+        }
+        let arguments = self.with_own_ids(number, arguments);
+        self.copy.set_registers(&self.program)?;
+        let answer = self.copy.call(number, arguments)?;
+        self.calls.made(number, arguments, answer);
+        if answer == 0 {
+            self.calls.made_pipe(&self.copy, number, arguments);
+        }
+        if matches!(
             number,
             libc::SYS_mmap
                 | libc::SYS_munmap
                 | libc::SYS_mprotect
                 | libc::SYS_mremap
                 | libc::SYS_brk
-        );
-        let range = arguments[0]..arguments[0].saturating_add(arguments[1]);
-        let code_changes = matches!(
-            number,
-            libc::SYS_mmap | libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_mremap
-        ) && self.translator.pages.seen().any(|page| range.contains(&page));
-        // The kernel may write for the program where we let nobody write.
-        if code_changes || !self.protected.is_empty() {
-            self.forget()?;
-        }
-        let arguments = self.calls.with_own_ids(self.copy.pid, number, arguments);
-        self.copy.set_registers(&self.program)?;
-        let answer = self.copy.call(number, arguments)?;
-        self.calls.made(number, arguments, answer);
-        if maps_change {
-            self.maps_are_old = true;
+        ) {
+            self.maps_have_changed();
         }
         if number == libc::SYS_arch_prctl {
             let now = self.copy.registers()?;
@@ -194,4 +221,15 @@ impl Driver<'_> {
         }
         Ok(answer)
     }
+}
+
+/// Where a call may change what is mapped already.
+fn changed_range(number: i64, [at, bytes, _, flags, ..]: [u64; 6]) -> Option<Range<u64>> {
+    let changes = match number {
+        // Elsewhere the kernel takes what is free.
+        libc::SYS_mmap => flags & libc::MAP_FIXED as u64 != 0,
+        libc::SYS_munmap | libc::SYS_mprotect | libc::SYS_mremap => true,
+        _ => false,
+    };
+    changes.then(|| at..at.saturating_add(bytes))
 }

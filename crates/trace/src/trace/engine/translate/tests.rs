@@ -376,6 +376,52 @@ fn a_run_that_is_counted_executes_what_one_that_is_stepped_does() {
     }
 }
 
+/// How often each instruction of the function `window` runs, in whole runs that are counted.
+fn executed_in_window(program: &Path, args: &[&str]) -> BTreeMap<u64, u64> {
+    #[derive(Default)]
+    struct Counts(Vec<Block>, BTreeMap<u64, u64>);
+    impl Sink for Counts {
+        fn describe(&mut self, _: BlockId, block: &Block) {
+            self.0.push(block.clone());
+        }
+        fn restart(&mut self) {
+            *self = Self::default();
+        }
+        fn run(&mut self, id: BlockId, _: &[MemoryAccess]) {
+            self.runs(id, 1);
+        }
+        fn runs(&mut self, id: BlockId, times: u64) {
+            for insn in &self.0[id.0 as usize].insns {
+                *self.1.entry(insn.address.0 & 0xffff_ffff).or_default() += times;
+            }
+        }
+    }
+    let window =
+        Window { start: Start::Entry, skip: 0, length: Length::ToEnd, memory: false, budget: None };
+    let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
+    let mut counts = Counts::default();
+    let launch = launch(program, args);
+    let native = untraced(&launch);
+    let recording = Translate.record(&launch, &window, limits, &mut counts).unwrap();
+    assert_eq!(recording.ended, Ended::Exit, "{:?}", recording.notes);
+    // What it computes is in the code that it exits with.
+    assert!(matches!(recording.self_check, SelfCheck::Equal(_)), "{:?}", recording.self_check);
+    assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    let start = symbol(program, "window").0 & 0xffff_ffff;
+    counts.1.range(start..start + 64).map(|(at, n)| (*at, *n)).collect()
+}
+
+#[test]
+fn a_run_with_threads_is_counted_whole() {
+    fix_addresses();
+    let program = built("workers.c", "gcc", &["-pthread", "-no-pie"]);
+    let alone = executed_in_window(&program, &[]);
+    assert!(alone.values().any(|n| *n == 12 * 200_000), "{alone:?}");
+    for _ in 0..3 {
+        assert_eq!(executed_in_window(&program, &["threads"]), alone);
+    }
+}
+
 /// Hears of too many blocks to keep them.
 struct Deaf;
 

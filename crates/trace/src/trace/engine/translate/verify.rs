@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use super::calls::{Calls, Verdict};
+use super::calls::{Calls, Copies, Verdict};
 use super::finish::Finish;
 use super::setup::SetupError;
 use crate::model::PAGE_BYTES;
@@ -291,7 +291,8 @@ fn emulate(copy: &mut Process, calls: &mut Calls, stopped: &Registers) -> io::Re
     }
     let number = r.orig_rax.cast_signed();
     let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-    let answer = match calls.judge(copy, number, arguments) {
+    let like = Copies { process: copy.pid, is_alone: true, counts: false };
+    let answer = match calls.judge(copy, like, number, arguments) {
         Verdict::Answer(answer) => answer,
         Verdict::Opened(fd) => fd.into(),
         Verdict::RunInstead(number, arguments) => copy.call(number, arguments)?,
@@ -305,7 +306,9 @@ fn emulate(copy: &mut Process, calls: &mut Calls, stopped: &Registers) -> io::Re
             copy.set_registers(&back)?;
             return Ok(true);
         }
-        Verdict::Exit(_) | Verdict::Exec | Verdict::GiveUp(_) => return Ok(false),
+        Verdict::StartThread | Verdict::Exit(_) | Verdict::Exec | Verdict::GiveUp(_) => {
+            return Ok(false);
+        }
     };
     let mut after = copy.registers()?;
     after.rax = answer.cast_unsigned();

@@ -1,0 +1,85 @@
+//! Runs a command until it has used so much time of the processor, and holds the thread that is at work then.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::Target;
+use crate::run::child::schedule_ns;
+use crate::run::tracee::{self, News};
+use crate::trace::engine::EngineError;
+
+/// Looks at the time that threads have been on the processor.
+#[derive(Default)]
+pub(super) struct Looks {
+    /// A thread is stopped when all of them together have been there for so long.
+    stop_after: Option<Duration>,
+    /// How long each had been there at the last look.
+    at_last_look_ns: HashMap<i32, u64>,
+    /// How long those had been there that have ended.
+    of_ended_ns: u64,
+    /// The thread that was asked to stop.
+    asked: Option<i32>,
+}
+
+impl Target<'_> {
+    /// Runs the command until its threads have been on the processor for so long, and holds the one that is at
+    /// work there, where it is in the program's own code.
+    pub(super) fn run_for(&mut self, time: Duration) -> Result<i32, EngineError> {
+        self.looks.stop_after = Some(time);
+        if let Some(tid) = self.held.take() {
+            self.go(tid, 0);
+        }
+        loop {
+            match self.next()? {
+                News::Stopped { tid, signal: libc::SIGTRAP, event: libc::PTRACE_EVENT_STOP }
+                    if self.looks.asked == Some(tid) =>
+                {
+                    self.looks.asked = None;
+                    if tracee::position(tid).is_ok_and(|position| !position.in_kernel) {
+                        self.held = Some(tid);
+                        return Ok(tid);
+                    }
+                    // In a system call that would have to be made again: at the next look.
+                    self.looks.stop_after = Some(time);
+                    self.go(tid, 0);
+                }
+                News::Stopped { tid, signal, event } => self.answer(tid, signal, event)?,
+                News::Gone { tid } if self.looks.asked == Some(tid) => {
+                    self.looks.asked = None;
+                    self.looks.stop_after = Some(time);
+                }
+                News::Ended => {
+                    let exit = self.finish()?;
+                    return Err(EngineError::NeverStarted(format!(
+                        "no thread was in its own code after {:.3} s on the processor; the command ended \
+                         with {}",
+                        time.as_secs_f64(),
+                        exit.status
+                    )));
+                }
+                News::None | News::Gone { .. } => {}
+            }
+        }
+    }
+
+    /// Asks the thread to stop that has been on the processor most since the last look, when all of them together
+    /// have been there for as long as is wanted.
+    pub(super) fn stop_when_it_is_time(&mut self) {
+        let Some(time) = self.looks.stop_after else { return };
+        let now = self.threads.keys().filter_map(|tid| Some((*tid, schedule_ns(*tid)?[0])));
+        let now: HashMap<i32, u64> = now.collect();
+        let before = std::mem::take(&mut self.looks.at_last_look_ns);
+        let ended = before.iter().filter(|(tid, _)| !now.contains_key(tid));
+        self.looks.of_ended_ns += ended.map(|(_, ns)| ns).sum::<u64>();
+        let all_ns = self.looks.of_ended_ns + now.values().sum::<u64>();
+        let since = |(tid, ns): &(&i32, &u64)| *ns - before.get(tid).map_or(0, |old| *old.min(ns));
+        let at_work = now.iter().max_by_key(since).map(|(tid, _)| *tid);
+        self.looks.at_last_look_ns = now;
+        if let Some(tid) = at_work.filter(|_| u128::from(all_ns) >= time.as_nanos()) {
+            self.looks.stop_after = None;
+            self.looks.asked = Some(tid);
+            // Refused only by a thread that is gone; its end is the next news.
+            let _ = tracee::interrupt(tid);
+        }
+    }
+}
