@@ -143,7 +143,8 @@ pub enum Length {
     /// At least this many instructions, to the end of a block.
     Instructions(u64),
     /// Until the process ends: a run that cannot be followed so far tells nothing. Without memory, an engine
-    /// may count how often each block runs instead of telling of each run.
+    /// may count how often each block runs instead of telling of each run, and then follows the threads and processes that
+    /// it starts, too; programs that they call have addresses of their own, in mappings of their own.
     ToEnd,
 }
 

@@ -73,6 +73,10 @@ impl Handle {
     }
 }
 
+fn open_memory(pid: i32) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))
+}
+
 /// One `ptrace` request whose answer is its return value.
 pub(super) fn request(what: libc::c_uint, pid: i32, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: the requests made through here read or write our memory only where a caller's
@@ -169,7 +173,7 @@ impl Memories for Process {
 impl Process {
     /// A stopped thread that somebody else answers for; it is not killed on drop.
     pub(super) fn borrowed(pid: i32) -> io::Result<Self> {
-        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+        let memory = open_memory(pid)?;
         Ok(Self {
             pid,
             memory,
@@ -262,8 +266,15 @@ impl Process {
     }
 
     /// As [`Self::run`], without waiting.
-    pub(super) fn start(&self) -> io::Result<()> {
-        self.go_on(libc::PTRACE_CONT, 0)
+    pub(super) fn start(&self, signal: i32) -> io::Result<()> {
+        self.go_on(libc::PTRACE_CONT, signal)
+    }
+
+    /// It has replaced itself by another program.
+    pub(super) fn has_new_image(&mut self) -> io::Result<()> {
+        self.memory = open_memory(self.pid)?;
+        self.gadget = self.find_syscall()?;
+        Ok(())
     }
 
     /// As [`Self::step`], for a system call with these registers, which may change the signals that
@@ -401,9 +412,9 @@ impl Process {
         request(libc::PTRACE_SINGLESTEP, self.pid, 0, 0)
     }
 
-    /// Lets it start a thread by a system call; the kernel's answer as it stands, and the thread, which stands
-    /// behind the call.
-    pub(super) fn start_thread(
+    /// Lets it start a thread or a process by a system call; the kernel's answer as it stands, and what was started,
+    /// which stands behind the call.
+    pub(super) fn start_another(
         &mut self,
         number: i64,
         arguments: [u64; 6],
@@ -413,10 +424,15 @@ impl Process {
             new = Some(tracee::event_message(process.pid)?);
             Ok(())
         })?;
-        let Some(tid) = new.filter(|_| answer >= 0) else { return Ok((answer, None)) };
+        if answer < 0 {
+            return Ok((answer, None));
+        }
+        let Some(tid) = new else {
+            return Err(io::Error::other("what it starts was not announced"));
+        };
         let thread = Self {
             pid: tid,
-            memory: self.memory.try_clone()?,
+            memory: open_memory(tid)?,
             gadget: self.gadget,
             held: Vec::new(),
             blocks_traps: Cell::new(false),
@@ -478,7 +494,7 @@ impl Process {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
         }
-        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+        let memory = open_memory(pid)?;
         let copy = Self {
             pid,
             memory,
@@ -490,8 +506,11 @@ impl Process {
         copy.set_registers(&registers)?;
         tracee::set_signal_mask(pid, blocked)?;
         // What the original is asked to tell does not matter here.
-        let options =
-            libc::PTRACE_O_EXITKILL | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE;
+        let options = libc::PTRACE_O_EXITKILL
+            | libc::PTRACE_O_TRACESYSGOOD
+            | libc::PTRACE_O_TRACECLONE
+            | libc::PTRACE_O_TRACEFORK
+            | libc::PTRACE_O_TRACEEXEC;
         request(libc::PTRACE_SETOPTIONS, pid, 0, options as usize)?;
         Ok(copy)
     }

@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::PAGE_BYTES;
 use crate::trace::engine::process::Process;
+pub(super) use ids::Start;
 pub(super) use kinds::MAY_WAIT;
 use kinds::{ALWAYS, IDLE, MAKES_OBJECTS};
 use written::Written;
@@ -32,8 +33,8 @@ pub(super) enum Verdict {
     Opened(i32),
     /// The handler of a signal returns.
     SignalReturn,
-    /// It starts a thread.
-    StartThread,
+    /// It starts a thread or a process.
+    Start(Start),
     /// The program, or the thread, ends with this code.
     Exit(i32),
     /// The program replaces itself.
@@ -47,18 +48,24 @@ pub(super) enum Verdict {
 pub(super) struct Copies {
     /// Its process.
     pub(super) process: i32,
-    /// It has one thread.
+    /// It has one thread in all.
     pub(super) is_alone: bool,
-    /// Its run is counted to the end, with all threads.
+    /// It has other processes.
+    pub(super) is_several: bool,
+    /// The first argument names another process or thread of it.
+    pub(super) names_own: bool,
+    /// Its run is counted to the end, with all threads and processes.
     pub(super) counts: bool,
 }
 
 /// What is remembered of the calls so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Calls {
     /// The ids that the original goes by.
     pub(super) pid: i32,
     pub(super) tid: i32,
+    /// That of its parent, where the copy has started it.
+    parent: Option<i32>,
     /// Descriptors that the copy opened itself, or that have been given a description of their own.
     own: FxHashMap<i32, Writes>,
     /// What it has written to files.
@@ -146,6 +153,9 @@ impl Calls {
         }
         match self.written.judge(copy, number, arguments) {
             Err(reason) => return Verdict::GiveUp(reason),
+            Ok(_) if like.is_several && !self.written.is_empty() => {
+                return Verdict::GiveUp("it writes files while it has several processes".into());
+            }
             Ok(None) => {}
             Ok(Some(verdict)) => {
                 if let Verdict::Opened(fd) = verdict {
@@ -154,17 +164,36 @@ impl Calls {
                 return verdict;
             }
         }
+        if let (libc::SYS_getppid, Some(parent)) = (number, self.parent) {
+            return Verdict::Answer(parent.into());
+        }
         if ALWAYS.contains(&number) {
             return Verdict::Run;
         }
         self.identity(copy, like, number, arguments)
             .or_else(|| self.own_objects(like, number, arguments))
-            .or_else(|| self.files(copy, like, number, arguments))
+            .or_else(|| self.files(copy, number, arguments))
             .or_else(|| self.memory(number, arguments))
             .or_else(|| self.waiting(copy, like, number, arguments))
             .unwrap_or_else(|| {
                 Verdict::GiveUp(format!("it makes system call {number} in the window"))
             })
+    }
+
+    /// What a process remembers that this one has started.
+    pub(super) fn of_child(&self, pid: i32) -> Self {
+        Self { pid, tid: pid, parent: Some(self.pid), ..self.clone() }
+    }
+
+    /// Whether it has created, written or deleted files.
+    pub(super) fn has_written(&self) -> bool {
+        !self.written.is_empty()
+    }
+
+    /// The process has replaced itself: descriptors may have been closed.
+    pub(super) fn has_new_image(&mut self, process: i32) {
+        self.own.retain(|fd, _| kind(process, *fd) != Kind::Closed);
+        self.pretended.retain(|fd| kind(process, *fd) != Kind::Closed);
     }
 
     /// Whether the program only waits, with this call and those before it, for what will not come
@@ -274,30 +303,24 @@ impl Calls {
         (like.counts && (makes || own)).then_some(Verdict::Run)
     }
 
-    fn files(
-        &mut self,
-        copy: &mut Process,
-        like: Copies,
-        number: i64,
-        arguments: [u64; 6],
-    ) -> Option<Verdict> {
+    fn files(&mut self, copy: &mut Process, number: i64, arguments: [u64; 6]) -> Option<Verdict> {
         let fd = arguments[0] as i32;
         let verdict = match number {
             libc::SYS_write | libc::SYS_pwrite64 => {
-                self.write(copy, like, fd, arguments[2].min(0x7fff_f000))
+                self.write(copy, fd, arguments[2].min(0x7fff_f000))
             }
             libc::SYS_writev => {
                 let total = vector_bytes(copy, arguments[1], arguments[2]);
-                self.write(copy, like, fd, total)
+                self.write(copy, fd, total)
             }
-            libc::SYS_sendto => self.write(copy, like, fd, arguments[2]),
+            libc::SYS_sendto => self.write(copy, fd, arguments[2]),
             // There is no position in a pipe, socket or terminal, and the kernel says so.
             libc::SYS_lseek if kind(copy.pid, fd) == Kind::Stream => Verdict::Run,
             libc::SYS_getdents64 if self.written.changes_folder(copy.pid, fd) => {
                 Verdict::GiveUp("it lists, in the window, a folder that it changes".into())
             }
             libc::SYS_read | libc::SYS_readv | libc::SYS_lseek | libc::SYS_getdents64 => {
-                self.read(copy, like, fd)
+                self.read(copy, fd)
             }
             libc::SYS_ftruncate | libc::SYS_fcntl if self.is_written_for_real(fd) => Verdict::Run,
             libc::SYS_fallocate if self.is_written_for_real(fd) => {
@@ -335,10 +358,10 @@ impl Calls {
         Some(verdict)
     }
 
-    fn write(&mut self, copy: &Process, like: Copies, fd: i32, bytes: u64) -> Verdict {
+    fn write(&mut self, copy: &Process, fd: i32, bytes: u64) -> Verdict {
         if self.is_written_for_real(fd) {
             if kind(copy.pid, fd) == Kind::Stream {
-                return by_threads(like);
+                return Verdict::Run;
             }
             return if_done(self.written.grow(bytes));
         }
@@ -350,9 +373,9 @@ impl Calls {
         self.withhold(bytes)
     }
 
-    fn read(&mut self, copy: &mut Process, like: Copies, fd: i32) -> Verdict {
+    fn read(&mut self, copy: &mut Process, fd: i32) -> Verdict {
         match kind(copy.pid, fd) {
-            Kind::Stream if self.is_written_for_real(fd) => by_threads(like),
+            Kind::Stream if self.is_written_for_real(fd) => Verdict::Run,
             Kind::Closed | Kind::Stateless => Verdict::Run,
             Kind::Positioned if self.pretended.contains(&fd) => {
                 Verdict::GiveUp("it reads back, in the window, a file that it writes".into())
@@ -394,6 +417,8 @@ impl Calls {
         let verdict = match number {
             libc::SYS_futex => futex(copy, like, arguments),
             _ if !like.is_alone && MAY_WAIT.contains(&number) => Verdict::Run,
+            // It has no child that lives.
+            libc::SYS_wait4 | libc::SYS_waitid if like.counts => Verdict::Run,
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => self.withhold(0),
             libc::SYS_poll if arguments[2] == 0 => Verdict::Run,
             libc::SYS_poll
@@ -453,14 +478,6 @@ fn with_bytes<T>(
     let done = act(copy, page);
     call(copy, libc::SYS_munmap, [page, PAGE_BYTES, 0, 0, 0, 0])?;
     done
-}
-
-/// A pipe of the copy's own is read, or written to.
-fn by_threads(like: Copies) -> Verdict {
-    match like.is_alone {
-        true => Verdict::GiveUp("it uses a pipe of its own while it has one thread".into()),
-        false => Verdict::Run,
-    }
 }
 
 /// Where nobody else is in the copy, who would wait for a change waits for ever.

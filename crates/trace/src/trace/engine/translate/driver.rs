@@ -1,6 +1,8 @@
 //! Runs the window in the copy: resumes translated code, answers its stops, decides when it ends.
 
+use std::cell::RefCell;
 use std::io;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -18,7 +20,7 @@ use crate::run::maps::{self, Line};
 use crate::trace::engine::calls::Calls as Watch;
 use crate::trace::engine::process::{Handle, Process, Registers, Stopped};
 use crate::trace::engine::state::Extended;
-use crate::trace::engine::{Length, Mapping, OUT_OF_TIME, Sink, target};
+use crate::trace::engine::{Length, Mapping, OUT_OF_TIME, Sink};
 
 /// The original can be stopped this often on its way to the window's end: each costs some microseconds.
 pub(super) const FEW_ARRIVALS: u64 = 20_000;
@@ -71,14 +73,18 @@ pub(super) struct Driver<'a> {
     pub(super) copy: Process,
     /// That of the thread at hand.
     pub(super) translator: Translator,
-    /// The copy's process.
+    /// The process of the thread at hand, and the first of all.
     pub(super) process: i32,
+    pub(super) first: i32,
     pub(super) others: Vec<Thread>,
-    /// Those of threads that have ended.
-    pub(super) spare: Vec<Translator>,
+    /// Those of threads that have ended, with their processes.
+    pub(super) spare: Vec<(i32, Translator)>,
+    /// Programs that have been called.
+    pub(super) images: u64,
     /// The call that the thread at hand is in.
     pub(super) begun: Option<Begun>,
-    pub(super) calls: Calls,
+    /// Of the process of the thread at hand.
+    pub(super) calls: Rc<RefCell<Calls>>,
     pub(super) counts: Counts,
     pub(super) sink: &'a mut dyn Sink,
     pub(super) interrupt: &'a AtomicBool,
@@ -94,9 +100,9 @@ pub(super) struct Driver<'a> {
     armed: Vec<Armed>,
     /// The watched address whose arrival has been dealt with and that is now to be executed.
     passing: Option<u64>,
-    maps: Vec<Line>,
+    pub(super) maps: Vec<Line>,
     pub(super) maps_are_old: bool,
-    /// What is mapped executable when the window has ended.
+    /// What is mapped executable when the window, or a program that is called in it, has ended.
     pub(super) mappings: Vec<Mapping>,
     /// When it is given up for waiting for others: the instructions before that began.
     pub(super) waited_since: Option<u64>,
@@ -144,12 +150,14 @@ impl<'a> Driver<'a> {
         let program = copy.registers()?;
         let mut new = Self {
             process: copy.pid,
+            first: copy.pid,
             copy,
             translator,
             others: Vec::new(),
             spare: Vec::new(),
+            images: 0,
             begun: None,
-            calls,
+            calls: Rc::new(RefCell::new(calls)),
             counts: Counts::default(),
             sink,
             interrupt,
@@ -188,14 +196,14 @@ impl<'a> Driver<'a> {
     pub(super) fn run(&mut self) -> Result<Outcome, DriveError> {
         if !self.translator.counts {
             let outcome = self.follow();
-            self.mappings = target::mappings(self.process);
+            self.note_mappings();
             return outcome;
         }
         let until = self.deadline.into_iter().chain(self.budget_until).min();
-        let copy = Handle::of(self.process)?;
+        let copy = Handle::of(self.first)?;
         watched(copy, until, self.interrupt, || {
             let outcome = self.follow();
-            self.mappings = target::mappings(self.process);
+            self.note_all_mappings();
             self.end_threads();
             outcome
         })
@@ -220,7 +228,7 @@ impl<'a> Driver<'a> {
                     self.answer(stopped)?
                 }
                 Next::Resume => {
-                    self.copy.start()?;
+                    self.copy.start(0)?;
                     Next::Wait
                 }
                 Next::Wait => self.next_of_all()?,

@@ -84,6 +84,8 @@ pub(super) struct Blocks {
     accesses: Vec<MemoryAccess>,
     origins: Vec<Origin>,
     described: u32,
+    /// Is added to addresses that are told to the sink: which program of a run they are in.
+    image: u64,
     /// The numbers of single instructions that ran outside the code cache and touched nothing: system calls, most of them.
     singles: FxHashMap<BlockInsn, BlockId>,
     /// Bases of the segments, in the order of [`Segment`].
@@ -99,6 +101,22 @@ impl Blocks {
     /// The number of the next block.
     pub(super) fn next_id(&self) -> u32 {
         self.hot.len() as u32
+    }
+
+    /// Blocks of a program whose addresses are told with `image` added.
+    pub(super) fn of_image(image: u64) -> Self {
+        Self { image, ..Self::default() }
+    }
+
+    /// What is added to addresses that are told.
+    pub(super) fn image(&self) -> u64 {
+        self.image
+    }
+
+    fn told(&self, insns: &[BlockInsn]) -> Block {
+        let told =
+            |insn: &BlockInsn| BlockInsn { address: Avma(insn.address.0 + self.image), ..*insn };
+        Block { insns: insns.iter().map(told).collect() }
     }
 
     /// Takes over from another code cache which numbers are taken.
@@ -284,7 +302,7 @@ impl Blocks {
         let number = known.unwrap_or_else(|| {
             let number = BlockId(self.described);
             self.described += 1;
-            sink.describe(number, block);
+            sink.describe(number, &self.told(&block.insns));
             self.singles.extend(single.map(|insn| (insn, number)));
             number
         });
@@ -344,8 +362,7 @@ impl Blocks {
         let number = self.described;
         self.described += 1;
         self.hot[id].number = number;
-        let block = Block { insns: self.cold[id].insns.clone() };
-        sink.describe(BlockId(number), &block);
+        sink.describe(BlockId(number), &self.told(&self.cold[id].insns));
         number
     }
 

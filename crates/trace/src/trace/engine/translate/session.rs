@@ -320,7 +320,7 @@ impl Session<'_> {
             DriveError::Interrupted | DriveError::TimedOut => Setback::Over,
             DriveError::System(cause) => Setback::Setup(cause.into()),
         })?;
-        note_counts(&mut self.notes, &driver.counts, &driver.calls);
+        note_counts(&mut self.notes, &driver.counts, &driver.calls.borrow());
         let finish = match length {
             Length::Calls(n) if outcome == Outcome::Length => {
                 Ok(Finish::behind_calls(n, &entry, thread))

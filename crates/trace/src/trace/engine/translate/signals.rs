@@ -60,7 +60,12 @@ impl Driver<'_> {
     pub(super) fn signal(&mut self, signal: i32) -> Result<Next, DriveError> {
         match disposition(self.copy.pid, signal)? {
             Disposition::Ignored => Ok(Next::Go),
-            Disposition::Ends => Ok(Next::End(Outcome::Signal(signal))),
+            Disposition::Ends if self.is_first_process() => Ok(Next::End(Outcome::Signal(signal))),
+            Disposition::Ends => {
+                self.copy.set_registers(&self.program)?;
+                self.copy.start(signal)?;
+                Ok(Next::Wait)
+            }
             Disposition::Caught => {
                 self.counts.signals += 1;
                 self.copy.set_registers(&self.program)?;

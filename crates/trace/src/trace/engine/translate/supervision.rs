@@ -5,7 +5,7 @@ use std::ops::Range;
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction};
 
 use super::block::x87_pointer;
-use super::calls::{self, Copies, MAY_WAIT, Verdict};
+use super::calls::{self, MAY_WAIT, Verdict};
 use super::driver::{DriveError, Driver, Next, Outcome};
 use super::signals::SI_KERNEL;
 use super::threads::{self, Begun};
@@ -133,7 +133,7 @@ impl Driver<'_> {
                 // What it executed between such calls tells waiting from working.
                 self.collect();
             }
-            if let Some(since) = self.calls.waits(number, self.counts.instructions) {
+            if let Some(since) = self.calls.borrow_mut().waits(number, self.counts.instructions) {
                 self.waited_since = Some(since);
                 let reason = "it waits for its other threads, which stand still (a Go program needs none \
                      with GOMAXPROCS=1 GOGC=off GODEBUG=asyncpreemptoff=1)";
@@ -144,22 +144,34 @@ impl Driver<'_> {
         if changed.is_some_and(|range| self.others_run_code_in(&range)) {
             return Ok(Next::End(threads::changes_code()));
         }
-        let like = Copies { process: self.process, is_alone, counts: self.translator.counts };
-        let answer = match self.calls.judge(&mut self.copy, like, number, arguments) {
+        let like = self.like(arguments[0]);
+        let verdict = self.calls.borrow_mut().judge(&mut self.copy, like, number, arguments);
+        let answer = match verdict {
             Verdict::Answer(answer) => answer,
             Verdict::Opened(fd) => fd.into(),
-            Verdict::Run if !is_alone && MAY_WAIT.contains(&number) => {
+            Verdict::Run if like.counts && MAY_WAIT.contains(&number) => {
                 self.one(r.rip, 2, &[]);
                 return self.begin_call(Begun { number, arguments, next });
             }
             Verdict::Run => self.make_call(number, arguments)?,
             Verdict::RunInstead(number, arguments) => self.make_call(number, arguments)?,
-            Verdict::StartThread => match self.start_thread(number, arguments, next)? {
+            Verdict::Start(what) => match self.start(what, number, arguments, next)? {
                 Ok(answer) => answer,
                 Err(end) => return Ok(Next::End(end)),
             },
-            Verdict::Exit(_) if !is_alone && number == libc::SYS_exit => {
+            Verdict::Exit(_) if !self.ends_with_this(number) => {
                 self.one(r.rip, 2, &[]);
+                self.note_mappings();
+                return self.begin_call(Begun { number, arguments, next });
+            }
+            Verdict::Exec if like.counts => {
+                if !self.may_be_replaced() {
+                    let reason =
+                        "it calls another program while it has threads or has written files";
+                    return Ok(Next::End(Outcome::Short(reason.into())));
+                }
+                self.one(r.rip, 2, &[]);
+                self.note_mappings();
                 return self.begin_call(Begun { number, arguments, next });
             }
             Verdict::SignalReturn => {
@@ -201,10 +213,12 @@ impl Driver<'_> {
         let arguments = self.with_own_ids(number, arguments);
         self.copy.set_registers(&self.program)?;
         let answer = self.copy.call(number, arguments)?;
-        self.calls.made(number, arguments, answer);
+        let mut calls = self.calls.borrow_mut();
+        calls.made(number, arguments, answer);
         if answer == 0 {
-            self.calls.made_pipe(&self.copy, number, arguments);
+            calls.made_pipe(&self.copy, number, arguments);
         }
+        drop(calls);
         if matches!(
             number,
             libc::SYS_mmap

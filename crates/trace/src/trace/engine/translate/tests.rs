@@ -376,8 +376,8 @@ fn a_run_that_is_counted_executes_what_one_that_is_stepped_does() {
     }
 }
 
-/// How often each instruction of the function `window` runs, in whole runs that are counted.
-fn executed_in_window(program: &Path, args: &[&str]) -> BTreeMap<u64, u64> {
+/// How often each instruction of the function `window` of a program runs, in whole runs that are counted.
+fn executed_in_window(program: &Path, launch: &Launch) -> BTreeMap<u64, u64> {
     #[derive(Default)]
     struct Counts(Vec<Block>, BTreeMap<u64, u64>);
     impl Sink for Counts {
@@ -400,9 +400,8 @@ fn executed_in_window(program: &Path, args: &[&str]) -> BTreeMap<u64, u64> {
         Window { start: Start::Entry, skip: 0, length: Length::ToEnd, memory: false, budget: None };
     let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
     let mut counts = Counts::default();
-    let launch = launch(program, args);
-    let native = untraced(&launch);
-    let recording = Translate.record(&launch, &window, limits, &mut counts).unwrap();
+    let native = untraced(launch);
+    let recording = Translate.record(launch, &window, limits, &mut counts).unwrap();
     assert_eq!(recording.ended, Ended::Exit, "{:?}", recording.notes);
     // What it computes is in the code that it exits with.
     assert!(matches!(recording.self_check, SelfCheck::Equal(_)), "{:?}", recording.self_check);
@@ -415,10 +414,26 @@ fn executed_in_window(program: &Path, args: &[&str]) -> BTreeMap<u64, u64> {
 fn a_run_with_threads_is_counted_whole() {
     fix_addresses();
     let program = built("workers.c", "gcc", &["-pthread", "-no-pie"]);
-    let alone = executed_in_window(&program, &[]);
+    let alone = executed_in_window(&program, &launch(&program, &[]));
     assert!(alone.values().any(|n| *n == 12 * 200_000), "{alone:?}");
     for _ in 0..3 {
-        assert_eq!(executed_in_window(&program, &["threads"]), alone);
+        assert_eq!(executed_in_window(&program, &launch(&program, &["threads"])), alone);
+    }
+}
+
+#[test]
+fn a_run_with_processes_is_counted_whole() {
+    fix_addresses();
+    let program = built("families.c", "gcc", &["-no-pie"]);
+    let alone = executed_in_window(&program, &launch(&program, &["alone"]));
+    assert!(alone.values().any(|n| *n == 3 * 200_000), "{alone:?}");
+    for how in ["fork", "spawn", "killed"] {
+        assert_eq!(executed_in_window(&program, &launch(&program, &[how])), alone, "{how}");
+    }
+    let path = program.to_str().unwrap();
+    for script in [format!("exec {path} alone"), format!("{path} spawn; exit $?")] {
+        let shell = launch(Path::new("/bin/sh"), &["-c", &script]);
+        assert_eq!(executed_in_window(&program, &shell), alone, "{script}");
     }
 }
 

@@ -79,9 +79,14 @@ pub(super) struct Full;
 
 impl Translator {
     pub(super) fn new(region: Region, with_memory: bool, counts: bool) -> Self {
+        Self::of_image(region, with_memory, counts, 0)
+    }
+
+    /// As [`Self::new`]; see [`Blocks::of_image`].
+    pub(super) fn of_image(region: Region, with_memory: bool, counts: bool, image: u64) -> Self {
         let mut new = Self {
             region,
-            blocks: Blocks::default(),
+            blocks: Blocks::of_image(image),
             pages: Pages::default(),
             used: 0,
             known: FxHashMap::default(),

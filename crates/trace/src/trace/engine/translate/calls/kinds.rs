@@ -20,6 +20,8 @@ pub(in crate::trace::engine::translate) const MAY_WAIT: &[i64] = &[
     libc::SYS_rt_sigtimedwait,
     libc::SYS_rt_sigsuspend,
     libc::SYS_pause,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
 ];
 
 /// Calls that make something which only their process has.

@@ -26,7 +26,7 @@ const MOST_PATH_BYTES: usize = libc::PATH_MAX as usize;
 const MEANT: i32 = libc::O_ACCMODE | libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK;
 
 /// The files that one copy has created, written or deleted.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Written {
     paths: FxHashMap<PathBuf, State>,
     bytes: u64,
@@ -119,6 +119,11 @@ impl Named {
 }
 
 impl Written {
+    /// Whether nothing was created, written or deleted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
     /// Judges calls that name files by their paths; the error is why the copy is given up.
     pub(super) fn judge(
         &mut self,
