@@ -1,7 +1,7 @@
 //! Hazards in the code that is hot, that differs and that holds the difference.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::counts::{Candidate, Counted};
 use super::rows::{FunctionRow, Place};
@@ -25,7 +25,7 @@ const LEAST_SHADOW: f64 = 5.0;
 const MOST_MENTIONS: usize = 4;
 
 /// A loop with its share of the time.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopHeat {
     /// Its first instruction by address.
     pub start: Svma,
@@ -38,7 +38,7 @@ pub struct LoopHeat {
 }
 
 /// A finding where the difference is.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
     /// The arm whose code has it: the slow one.
     pub arm: Arm,
