@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bench::{Bench, ProcessBench};
 pub use built::Built;
-pub use cause::{Cause, LoopHeat};
+pub use cause::{Cause, HotInstruction, LoopHeat};
 pub use counts::{Counted, Tally};
 pub use cure::{Cure, CureVerdict, Removed};
 pub use events::Counts;

@@ -120,22 +120,22 @@ fn noun(metric: Metric) -> &'static str {
 fn verdict(comparison: &Comparison, judged: Metric) -> (Number, String) {
     let analysis = &comparison.analysis;
     let wall = &analysis.wall;
-    let n = wall.estimate.n;
+    let (n, what) = (wall.estimate.n, noun(judged));
     let (log, low, high, how) = match &analysis.sequence {
         Some(s) => {
             let how = format!(
-                "{n} pairs, looked at after every pair: 95 % confidence sequence of the mean log ratio"
+                "{what}, {n} pairs, looked at after every pair: 95 % confidence sequence of the mean log ratio"
             );
             (s.log_ratio, s.low_log, s.high_log, how)
         }
         None => {
             let p = wall.signed_rank.p_value;
             let p = if p < 0.0001 { format!("{p:.0e}") } else { format!("{p:.4}") };
-            let how = format!("{n} pairs, {}, p = {p}", wall.estimate.how);
+            let how = format!("{what}, {n} pairs, {}, p = {p}", wall.estimate.how);
             (wall.log_ratio, wall.low_log, wall.high_log, how)
         }
     };
-    (Number::change(log, low, high, format!("change of {}: {how}", noun(judged))), how)
+    (Number::change(log, low, high, format!("change of {how}")), how)
 }
 
 fn contrast_row(contrast: &Contrast, names: [&str; 2]) -> (&'static str, [Number; 3]) {

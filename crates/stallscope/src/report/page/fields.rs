@@ -144,6 +144,7 @@ fn list(items: &[Value], path: &str, depth: usize, left: &mut usize) -> Node {
 fn named(item: &Value) -> Option<String> {
     let fields = item.as_object()?;
     let naming = NAMING.iter().filter_map(|name| fields.get(*name)?.as_str());
+    let naming = naming.filter(|text| !text.is_empty());
     let texts: Vec<&str> = naming.take(TEXTS_OF_A_NAME).collect();
     let texts = match texts.is_empty() {
         true => fields.values().filter_map(Value::as_str).take(TEXTS_OF_A_NAME).collect(),
@@ -173,6 +174,8 @@ fn scalar(value: &Value, path: &str) -> Number {
         (Value::Bool(true), _) => "yes".into(),
         (Value::Bool(false), _) => "no".into(),
         (Value::String(text), _) => clipped(text, MOST_CHARACTERS),
+        (Value::Array(items), _) if items.is_empty() => "-".into(),
+        (Value::Object(fields), _) if fields.is_empty() => "-".into(),
         (Value::Array(items), _) => {
             let shown = items.iter().take(MOST_ITEMS).map(|item| scalar(item, path).text);
             let more = items.len().saturating_sub(MOST_ITEMS);
