@@ -31,6 +31,12 @@ test: cases ## The gate: format, lints, tests, documentation, generated files
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) xtask check
 
+.PHONY: test-html
+test-html: ## Pages in a headless Chromium, narrow and wide, light and dark; screenshots (needs python3, chromium)
+	@rm -rf target/html && mkdir -p target/html
+	STALLSCOPE_PAGES=$(CURDIR)/target/html $(CARGO) test --locked --quiet -p stallscope --lib report::page
+	scripts/test-html target/html
+
 .PHONY: build
 build: setup ## Build target/release/stallscope
 	$(CARGO) build --release --locked --package stallscope-cli

@@ -13,6 +13,7 @@ pub use crate::commands::layout::skid::SampleLoopArgs;
 pub use crate::commands::list::ListArgs;
 pub use crate::commands::probe::ProbeArgs;
 pub use crate::commands::probe::wide::WideArgs;
+pub use crate::commands::render::RenderArgs;
 pub use crate::commands::rule::RuleArgs;
 pub use crate::commands::scan::ScanArgs;
 pub use crate::commands::sweep::SweepArgs;
@@ -26,6 +27,7 @@ Examples:
   stallscope sweep -L cxx a,b --layouts 12 …          is it only where the code sits
   stallscope scan ./program                           which code could have a hazard
   stallscope probe clock                              can this machine be trusted
+  stallscope render result.json --html page.html      a result to look at
 
 Exit codes: 0 fine, 1 a finding or regression (--gate), 2 bad usage or input,
 3 inconclusive (--gate), 130 interrupted.";
@@ -49,6 +51,9 @@ pub struct CommonArgs {
     /// Write the result as JSON to FILE, or to standard output with `-`
     #[arg(long, value_name = "FILE", global = true)]
     pub json: Option<PathBuf>,
+    /// Write the result to FILE as one HTML page without scripts or network
+    #[arg(long, value_name = "FILE", global = true)]
+    pub html: Option<PathBuf>,
     /// Print nothing but errors (and JSON, if asked for)
     #[arg(long, short, global = true)]
     pub quiet: bool,
@@ -95,6 +100,8 @@ pub enum Command {
     /// A loop that is sampled to learn where samples land
     #[command(hide = true)]
     SampleLoop(SampleLoopArgs),
+    /// Draw a result that --json has kept as an HTML page
+    Render(RenderArgs),
     /// Show one card about a hazard rule
     Rule(RuleArgs),
     /// Find hazards in the machine code of a program

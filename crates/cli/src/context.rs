@@ -46,6 +46,7 @@ impl Outcome {
 pub struct Context {
     interrupt: OnceLock<Arc<AtomicBool>>,
     json: Option<PathBuf>,
+    html: Option<PathBuf>,
     profile: Option<PathBuf>,
     design: Option<Microarchitecture>,
     quiet: bool,
@@ -61,6 +62,7 @@ impl Context {
         Self {
             interrupt: OnceLock::new(),
             json: common.json.clone(),
+            html: common.html.clone(),
             profile: common.profile.clone(),
             design: common.design,
             quiet: common.quiet,
@@ -93,6 +95,11 @@ impl Context {
     /// Where the machine-readable result goes; `-` is standard output and replaces the screen.
     pub fn json(&self) -> Option<&Path> {
         self.json.as_deref()
+    }
+
+    /// Where the result goes as a page.
+    pub fn html(&self) -> Option<&Path> {
+        self.html.as_deref()
     }
 
     /// Whether arguments of programs stay out of the JSON.

@@ -34,6 +34,7 @@ pub fn main() -> ExitCode {
         Command::Probe(args) => commands::probe::run(&args, &context),
         Command::ProbeWide(args) => commands::probe::wide::run(&args, &context),
         Command::SampleLoop(args) => commands::layout::skid::run(&args, &context),
+        Command::Render(args) => commands::render::run(&args, &context),
         Command::Rule(args) => commands::rule::run(&args, &context),
         Command::Scan(args) => commands::scan::run(&args, &context),
         Command::Sweep(args) => commands::sweep::run(&args, &context),

@@ -1,4 +1,4 @@
-//! Where results go: JSON to a file or to standard output, checked before a long run begins.
+//! Where results go: JSON to a file or to standard output, and a page, checked before a long run begins.
 
 use std::path::Path;
 
@@ -10,13 +10,17 @@ use stallscope::report;
 use crate::context::Context;
 use crate::terminal;
 
-/// Refuses a `--json` target that cannot work, before minutes are spent on its content.
+/// Refuses a `--json` or `--html` target that cannot work, before minutes are spent on its content.
 ///
 /// # Errors
-/// When the folder of the file does not exist, or the file is a folder.
+/// When the folder of the file does not exist, the file is a folder, or a page should go to standard output.
 pub fn check(context: &Context) -> anyhow::Result<()> {
-    match context.json().filter(|p| *p != Path::new("-")) {
-        Some(path) => check_target(path).context("--json"),
+    if let Some(path) = context.json().filter(|p| *p != Path::new("-")) {
+        check_target(path).context("--json")?;
+    }
+    match context.html() {
+        Some(path) if path == Path::new("-") => bail!("--html -: a page goes to a file; name one"),
+        Some(path) => check_target(path).context("--html"),
         None => Ok(()),
     }
 }
@@ -37,14 +41,14 @@ pub fn check_target(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Writes `result` as JSON where `--json` says, if it says so.
+/// Writes `result` as JSON where `--json` says, and as a page, drawn from that same text, where `--html` says.
 ///
 /// # Errors
-/// When the file or standard output cannot be written.
-pub fn json(context: &Context, kind: &str, result: &impl Serialize) -> anyhow::Result<()> {
-    let Some(path) = context.json() else {
+/// When a file or standard output cannot be written, or there is no page of it.
+pub fn result(context: &Context, kind: &str, result: &impl Serialize) -> anyhow::Result<()> {
+    if context.json().is_none() && context.html().is_none() {
         return Ok(());
-    };
+    }
     let text = if context.redacts_args() {
         let mut value = serde_json::to_value(result)?;
         redact(&mut value);
@@ -52,12 +56,23 @@ pub fn json(context: &Context, kind: &str, result: &impl Serialize) -> anyhow::R
     } else {
         report::to_json(kind, result)?
     };
-    if path == Path::new("-") {
-        terminal::print(&text)?;
-    } else {
-        report::write_file(path, &text)?;
+    match context.json() {
+        Some(path) if path == Path::new("-") => terminal::print(&text)?,
+        Some(path) => report::write_file(path, &text)?,
+        None => {}
     }
-    Ok(())
+    match context.html() {
+        Some(path) => page(path, &text).context("--html"),
+        None => Ok(()),
+    }
+}
+
+/// Draws the page of a document and writes it.
+///
+/// # Errors
+/// When there is no page of it, or the file cannot be written.
+pub fn page(path: &Path, document: &str) -> anyhow::Result<()> {
+    Ok(report::write_file(path, &report::page::page(document)?)?)
 }
 
 /// What stands for an argument that is left out.
@@ -65,7 +80,7 @@ const REDACTED: &str = "[redacted]";
 
 /// Takes the arguments out of a result: behind the first word of every command line, and the whole
 /// of templates, in which they cannot be told apart.
-fn redact(value: &mut Value) {
+pub fn redact(value: &mut Value) {
     match value {
         Value::Array(all) => all.iter_mut().for_each(redact),
         Value::Object(fields) => {

@@ -152,6 +152,31 @@ fn only_the_command_line_uses_report() {
     }
 }
 
+/// What a page may ask: the text of a document, the types that it is of, and arithmetic.
+const ROOMS_OF_PAGES: &[&str] = &["foreign", "model", "stats", "compare", "explain", "report"];
+
+#[test]
+fn pages_come_from_documents_and_escape_what_they_show() {
+    let of_pages = files().into_iter().filter(|(_, path, _)| path.starts_with("report/page"));
+    for (_, path, code) in of_pages.filter(|(_, path, _)| !path.ends_with("tests.rs")) {
+        for room in imported_rooms(&code) {
+            assert!(
+                ROOMS_OF_PAGES.contains(&room.as_str()),
+                "{path}: a page must not ask `{room}`"
+            );
+        }
+        assert!(!code.contains("escape = "), "{path}: every template escapes");
+    }
+    for entry in fs::read_dir(source_of("stallscope").join("../templates")).expect("templates") {
+        let path = entry.expect("entry is readable").path();
+        let text = fs::read_to_string(&path).expect("template is readable");
+        for word in ["|safe", "| safe", "escape(\"none", "<script", "http"] {
+            let stripped = text.replace("http-equiv", "");
+            assert!(!stripped.contains(word), "{}: {word}", path.display());
+        }
+    }
+}
+
 #[test]
 fn the_library_never_prints() {
     for (_, path, code) in files() {

@@ -40,6 +40,6 @@ fn run(args: &Args, context: &Context) -> anyhow::Result<Outcome> {
     if context.shows_screen() {
         terminal::print(&screen::page(&report, args.mesh.is_some()))?;
     }
-    output::json(context, "case", &report)?;
+    output::result(context, "case", &report)?;
     Ok(Outcome::Fine)
 }

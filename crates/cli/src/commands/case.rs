@@ -72,7 +72,7 @@ pub fn run(args: &CaseArgs, context: &Context) -> anyhow::Result<Outcome> {
     if context.shows_screen() {
         terminal::print(&format!("{}\n  {}\n", wrap("", case.words), case.steps.join("\n  ")))?;
     }
-    output::json(context, "case-steps", &case.steps)?;
+    output::result(context, "case-steps", &case.steps)?;
     Ok(Outcome::Fine)
 }
 
@@ -86,7 +86,7 @@ fn list(context: &Context) -> anyhow::Result<Outcome> {
     }
     let row = |c: &Case| serde_json::json!({"id": c.id, "title": c.title});
     let rows: Vec<serde_json::Value> = CASES.iter().map(row).collect();
-    output::json(context, "cases", &rows)?;
+    output::result(context, "cases", &rows)?;
     Ok(Outcome::Fine)
 }
 

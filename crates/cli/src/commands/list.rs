@@ -58,7 +58,7 @@ pub fn run(args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
             (title.to_owned(), rows.collect())
         })
         .collect();
-    output::json(context, "list", &value)?;
+    output::result(context, "list", &value)?;
     Ok(Outcome::Fine)
 }
 
@@ -85,7 +85,7 @@ fn designs(context: &Context) -> anyhow::Result<Outcome> {
     if context.shows_screen() {
         terminal::print(&text)?;
     }
-    output::json(context, "list", &json!({ "designs": value }))?;
+    output::result(context, "list", &json!({ "designs": value }))?;
     Ok(Outcome::Fine)
 }
 

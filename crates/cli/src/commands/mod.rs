@@ -11,6 +11,7 @@ pub mod list;
 mod metric;
 mod plan;
 pub mod probe;
+pub mod render;
 pub mod rule;
 mod run_args;
 pub mod scan;

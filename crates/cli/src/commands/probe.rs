@@ -95,7 +95,7 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     if context.shows_screen() {
         terminal::print(&peer::screen(&peers))?;
     }
-    output::json(context, "probe", &Answers { seed, probes: &reports, peers: &peers })?;
+    output::result(context, "probe", &Answers { seed, probes: &reports, peers: &peers })?;
     if let Some((path, machine_profile)) = target {
         let said = keep(context, &path, machine_profile, &reports)?;
         if context.shows_screen() {

@@ -26,7 +26,7 @@ pub fn run(args: &RuleArgs, context: &Context) -> anyhow::Result<Outcome> {
     if context.shows_screen() {
         terminal::print(&screen(&card))?;
     }
-    output::json(context, "rule", &card)?;
+    output::result(context, "rule", &card)?;
     Ok(Outcome::Fine)
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anstyle::Style;
 use anyhow::bail;
 use stallscope::compare::Decision;
+pub use stallscope::report::words::{decimals, grouped, percent};
 
 use crate::terminal::{BAD, CAUTION, GOOD};
 
@@ -82,23 +83,9 @@ pub fn rough(ns: u64) -> String {
     }
 }
 
-/// A log ratio as a change in per cent.
-pub fn percent(log: f64) -> f64 {
-    100.0 * log.exp_m1()
-}
-
 /// A log ratio as a signed change in per cent.
 pub fn signed(log: f64, decimals: usize) -> String {
     format!("{:+.decimals$} %", percent(log))
-}
-
-/// Decimals for changes: a tight interval around a small change needs two, a multiple needs none.
-pub fn decimals(low: f64, high: f64) -> usize {
-    match low.abs().max(high.abs()) {
-        size if size >= 99.95 => 0,
-        size if size < 9.0 && high - low < 0.3 => 2,
-        _ => 1,
-    }
 }
 
 /// How a word is painted.
@@ -108,19 +95,6 @@ pub fn style_of(decision: Decision) -> Style {
         Decision::Faster | Decision::Equivalent => GOOD,
         Decision::Inconclusive => CAUTION,
     }
-}
-
-/// 1234567 as `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ pub struct Execution {
 }
 
 /// Which loads get the value of a store in flight while they are renamed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryRenaming {
     /// None.

@@ -267,7 +267,10 @@ fn only_the_queue_differs(contrasts: &[Contrast], pairs: &[Pair<'_>]) -> bool {
 type Pair<'a> = [&'a RunSample; 2];
 
 /// Both runs of every pair, [A, B], in order of time.
-fn pair_up(samples: &[RunSample]) -> Result<Vec<Pair<'_>>, CompareError> {
+///
+/// # Errors
+/// [`CompareError::Samples`] when the samples do not form pairs.
+pub fn pair_up(samples: &[RunSample]) -> Result<Vec<[&RunSample; 2]>, CompareError> {
     let wrong = |what: String| CompareError::Samples(what);
     if samples.is_empty() || samples.len() > 2 * MAX_PAIRS as usize {
         return Err(wrong(format!(

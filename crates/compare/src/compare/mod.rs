@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Cpus;
 pub use amounts::Amounts;
 pub use analysis::typical;
-pub use analysis::{Analysis, Contrast, Metric, Ratio, Sequence, analyse};
+pub use analysis::{Analysis, Contrast, Metric, Ratio, Sequence, analyse, pair_up};
 pub use diagnostics::{Autocorrelation, Diagnostics, Drift, SlotEffect};
 pub use error::CompareError;
 pub use files::{

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::matching::{Change, FunctionMatch, match_functions};
 use crate::code::{Function, FunctionSource, Image};
@@ -106,7 +106,7 @@ impl BuildSummary {
 }
 
 /// How many functions of each kind of change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeCounts {
     /// The same code at the same address.
     pub same: usize,

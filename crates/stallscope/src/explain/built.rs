@@ -4,7 +4,7 @@
 //! `.comment` of the files. Only what differs is kept. It is a fact about the files and never the cause by itself.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::FunctionRow;
 use super::cause::LEAST_PART;
@@ -15,7 +15,7 @@ use crate::compare::Arm;
 const MOST_FLAGS: usize = 8;
 
 /// What the files say of how they were made, where they differ in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Built {
     /// The function whose unit was made so; absent where it is told of the files as a whole.
     pub function: Option<String>,

@@ -1,12 +1,12 @@
 //! Hazards in the code that is hot, that differs and that holds the difference.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::counts::{Candidate, Counted};
 use super::rows::{FunctionRow, Place};
 use super::{Heat, Share, Whole};
-use crate::code::{DebugInfo, Function, FunctionCode, Image, Loop, SourceText};
+use crate::code::{DebugInfo, Function, FunctionCode, Image, Insn, Loop, SourceText};
 use crate::compare::Arm;
 use crate::hazards::{Hazard, STORE_FORWARD, describe_sites, scan_function};
 use crate::machine::Design;
@@ -21,11 +21,27 @@ const SHADOW_INSTRUCTIONS: usize = 8;
 
 /// Below this share of the loop's samples, in per cent, nobody waits for the site.
 const LEAST_SHADOW: f64 = 5.0;
+/// Instructions of a loop that are listed, at the most.
+const MOST_INSTRUCTIONS: usize = 400;
 /// Lines that name the site's variable, at the most.
 const MOST_MENTIONS: usize = 4;
 
+/// An instruction of a hot loop, with the samples that fell on it: they fall on what waits, often right behind what is
+/// waited for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HotInstruction {
+    /// Its address.
+    pub svma: Svma,
+    /// It, in Intel syntax.
+    pub text: String,
+    /// Samples of all runs of its arm on it.
+    pub samples: u64,
+    /// Where it comes from, the innermost frame; absent without debug information.
+    pub source: Option<SourceLine>,
+}
+
 /// A loop with its share of the time.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopHeat {
     /// Its first instruction by address.
     pub start: Svma,
@@ -35,10 +51,13 @@ pub struct LoopHeat {
     pub lines: Option<(SourceLine, SourceLine)>,
     /// Share of the function's samples.
     pub share_of_function: Share,
+    /// Its instructions by address, up to 400 of them.
+    #[serde(default)]
+    pub instructions: Vec<HotInstruction>,
 }
 
 /// A finding where the difference is.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
     /// The arm whose code has it: the slow one.
     pub arm: Arm,
@@ -151,7 +170,8 @@ fn weigh(
         return None;
     }
     describe_sites(side.image, base.debug, std::slice::from_mut(&mut finding));
-    let loop_heat = LoopHeat { share_of_function, ..span(code, around, base.debug) };
+    let instructions = instructions(side, code, around, base.debug);
+    let loop_heat = LoopHeat { share_of_function, instructions, ..span(code, around, base.debug) };
     Some(Cause {
         arm,
         part_in_function: base.row.share_of_difference.clone(),
@@ -163,6 +183,26 @@ fn weigh(
         hottest_set: hottest_set(side.heat, code, &finding),
         finding,
     })
+}
+
+/// The instructions of a loop with their samples.
+fn instructions(
+    side: &Side<'_>,
+    code: &FunctionCode,
+    around: &Loop,
+    debug: &DebugInfo<'_>,
+) -> Vec<HotInstruction> {
+    let insns = code.bodies(around).flat_map(|block| &code.insns[block.first..block.end]);
+    let hot = |insn: &Insn| {
+        let bytes = side.image.code_at(insn.svma, u64::from(insn.length_bytes));
+        HotInstruction {
+            svma: insn.svma,
+            text: side.image.architecture().text(bytes, insn.svma),
+            samples: side.heat.between(insn.svma, insn.end()),
+            source: debug.frames(insn.svma).into_iter().next().filter(|line| line.line > 0),
+        }
+    };
+    insns.take(MOST_INSTRUCTIONS).map(hot).collect()
 }
 
 /// Lines between the first and last of the loop that index the site's variable.
@@ -222,5 +262,5 @@ fn span(code: &FunctionCode, around: &Loop, debug: &DebugInfo<'_>) -> LoopHeat {
     lines.retain(|l| Some(&l.file) == file.as_ref());
     let lines = lines.first().cloned().zip(lines.last().cloned());
     let share_of_function = share_of(0, 0, Whole::FunctionSamples);
-    LoopHeat { start, end, lines, share_of_function }
+    LoopHeat { start, end, lines, share_of_function, instructions: Vec::new() }
 }

@@ -6,7 +6,7 @@
 //! was still in flight when it started, by the model of the core.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::prediction::{LEAST_LEFT, LEAST_RATIO};
 use super::windows::ArmWindows;
@@ -23,7 +23,7 @@ const LEAST_PART: f64 = 0.25;
 const LEAST_EXECUTIONS: u64 = 50;
 
 /// The windows of one arm together.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
     /// Windows that were followed.
     pub windows: u32,
@@ -51,7 +51,7 @@ impl Tally {
 }
 
 /// A candidate counted in both builds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counted {
     /// Times that the load ran in the windows of its own arm.
     pub executions: u64,

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ledger::Together;
 use super::placement::Placement;
@@ -50,7 +50,7 @@ const AT_ONCE: f64 = 1.1;
 const MOST_OF_CONTROL: f64 = 0.3;
 
 /// What came of removing it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CureVerdict {
     /// Without it most of the difference is gone, and the control changes little: it is the cause.
@@ -62,7 +62,7 @@ pub enum CureVerdict {
 }
 
 /// What a run goes without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Removed {
     /// The places where functions lie: they are placed as in the fast build.
@@ -90,7 +90,7 @@ impl fmt::Display for Removed {
 }
 
 /// Runs of the slow build without a mechanism.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cure {
     /// What was removed.
     pub mechanism: Removed,

@@ -1,7 +1,7 @@
 //! How often something happened in runs of both arms, and whether that differs.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Counts that differ by less than this part are called the same.
 const LEAST_CHANGE: f64 = 0.005;
@@ -9,7 +9,7 @@ const LEAST_CHANGE: f64 = 0.005;
 const LEAST_EVENTS: u64 = 50;
 
 /// Something counted in several runs of each arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// The least and the most in BEFORE.
     pub before: [u64; 2],

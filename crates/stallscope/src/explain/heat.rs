@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Bench, ExplainError, Stage};
 use crate::code::Image;
@@ -20,7 +20,7 @@ const MOST_RUNS: u32 = 8;
 const FEWEST_RUNS: u32 = 2;
 
 /// How one arm was sampled.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ArmHeat {
     /// What took the samples.
     pub engine: Engine,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use syscalls::Sysno;
 
 use super::events::Counts;
@@ -28,7 +28,7 @@ const TIMED_CALLS: u32 = 2000;
 const TIMED: usize = 5;
 
 /// System calls of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedCalls {
     /// Their name, such as `write`.
     pub name: String,
@@ -37,7 +37,7 @@ pub struct NamedCalls {
 }
 
 /// What the builds ask of the kernel, where they differ in it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
     /// The part of the difference that is in the kernel, where the kernel accounts for that or is sampled.
     pub part: Option<Share>,

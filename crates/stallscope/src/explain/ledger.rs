@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::prediction::{LEAST_PART, MoreCycles, Side, Spent, is_alike, more_cycles, predict};
 use super::windows::BothArms;
@@ -41,7 +41,7 @@ const TAKEN: [u64; 2] = [1_000_000_000; 2];
 const LEAST_CALLS: u64 = 100;
 
 /// What one mechanism does in one place.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerLine {
     /// Which.
     pub mechanism: Mechanism,
@@ -59,7 +59,7 @@ pub struct LedgerLine {
 }
 
 /// What the model says of one place that holds a part of the difference.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
     /// The place.
     pub place: String,

@@ -37,11 +37,11 @@ mod work;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use bench::{Bench, ProcessBench};
 pub use built::Built;
-pub use cause::{Cause, LoopHeat};
+pub use cause::{Cause, HotInstruction, LoopHeat};
 pub use counts::{Counted, Tally};
 pub use cure::{Cure, CureVerdict, Removed};
 pub use events::Counts;
@@ -96,7 +96,7 @@ pub enum ExplainError {
 }
 
 /// How it ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Conclusion {
     /// The two programs take the same time, or the runs do not decide: nothing to explain.
@@ -121,7 +121,7 @@ pub enum Conclusion {
 }
 
 /// The whole answer.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Explanation {
     /// Is it real, and how large.
     pub comparison: Comparison,
@@ -463,4 +463,4 @@ fn stripped_notes(images: &[Image; 2]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

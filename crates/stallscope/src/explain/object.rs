@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::heat::ObjectHeat;
 use crate::code::Image;
@@ -16,7 +16,7 @@ use crate::layout::{ChangeCounts, match_functions};
 const MOST_IN: f64 = 0.5;
 
 /// What such a file is in the two arms.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectCode {
     /// Both arms map the same bytes.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::heat::ObjectHeat;
 use super::object::{self, ObjectCode};
@@ -23,7 +23,7 @@ use crate::model::Measurement;
 const LEAST_SHARE: f64 = 0.5;
 
 /// A place that can take time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     /// A function of the program.
@@ -116,7 +116,7 @@ impl Place {
 }
 
 /// One place and its part of the difference.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionRow {
     /// Where.
     pub place: Place,

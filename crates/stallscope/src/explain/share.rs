@@ -3,12 +3,12 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::model::Measurement;
 
 /// What a share is a share of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Whole {
     /// What the slower build spends longer on the processor. All parts of it together are 100 %; what
@@ -31,7 +31,7 @@ impl fmt::Display for Whole {
 }
 
 /// A part in per cent, with its whole.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
     /// The part, with its interval.
     pub percent: Measurement,

@@ -13,9 +13,9 @@ use crate::trace::engine::DenormalSite;
 mod removed;
 
 /// Two programs of a decoder and a helper; `wide` says which arm has the merged load.
-struct Scene {
+pub(crate) struct Scene {
     folder: tempfile::TempDir,
-    bench: InventedBench,
+    pub(crate) bench: InventedBench,
 }
 
 const HELPER: &[u8] = &[0x48, 0xff, 0xc8, 0x75, 0xfb, 0xc3];
@@ -38,7 +38,7 @@ fn counted(blocked: u64) -> WindowCount {
 
 impl Scene {
     /// `hits` per arm: in the decoder, right behind its load, and in the helper.
-    fn new(wide: [bool; 2], effect: f64, hits: [(u64, u64); 2]) -> Self {
+    pub(crate) fn new(wide: [bool; 2], effect: f64, hits: [(u64, u64); 2]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 5);
         machine.effect_log = f64::ln_1p(effect);
@@ -73,7 +73,7 @@ impl Scene {
         Self { folder, bench }
     }
 
-    fn explain(&mut self) -> Result<Explanation, ExplainError> {
+    pub(crate) fn explain(&mut self) -> Result<Explanation, ExplainError> {
         let profile = Design::of(Microarchitecture::Zen5);
         let programs = ["before", "after"].map(|name| self.folder.path().join(name));
         explain(programs, &mut self.bench, &profile, &mut SourceText::default(), &mut |_| {})
@@ -139,7 +139,7 @@ fn what_could_not_be_counted_is_not_named() {
 }
 
 /// So many instructions, all in the decoder.
-fn executes(instructions: [u64; 2]) -> [Option<WorkCount>; 2] {
+pub(crate) fn executes(instructions: [u64; 2]) -> [Option<WorkCount>; 2] {
     instructions.map(|instructions| {
         let program = vec![(offset(fixture::CODE_START.0), instructions)];
         let executed = ByPlace { program, ..ByPlace::default() };

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::events::{Counts, are_as_many};
 use super::run_count::{ByPlace, InRun, WorkCount};
@@ -93,7 +93,7 @@ impl UserCode {
 }
 
 /// The difference as more work and as slower work.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     /// Instructions in user code, whole runs.
     pub instructions: Counts,

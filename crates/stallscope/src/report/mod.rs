@@ -3,7 +3,9 @@
 mod benchfmt;
 mod json;
 pub mod markdown;
+pub mod page;
 mod sarif;
+pub mod words;
 
 pub use benchfmt::benchfmt;
 pub use json::{ENVELOPE_VERSION, ReportError, to_json, write_file};

@@ -25,7 +25,7 @@ pub fn run(args: &CompareArgs, context: &Context, paths: [&Path; 2]) -> anyhow::
     }
     let [old, new] = [read(paths[0])?, read(paths[1])?];
     let judgement = judge(&old, &new, args.effect(), args.adjustment())?;
-    output::json(context, "judgement", &judgement)?;
+    output::result(context, "judgement", &judgement)?;
     if context.shows_screen() {
         let text = if args.markdown {
             report::markdown::judgement(&judgement)

@@ -208,7 +208,7 @@ fn run_programs(
         let hot = runner.same_hot_code();
         comparison.analysis.warnings.extend(hot.map(Warning::IdenticalHotCode));
     }
-    output::json(context, "comparison", &comparison)?;
+    output::result(context, "comparison", &comparison)?;
     if let Some(path) = &args.benchfmt {
         write_text(path, &report::benchfmt(&comparison))?;
     }

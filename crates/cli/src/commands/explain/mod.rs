@@ -80,7 +80,7 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
         explain(programs, &mut bench, &chosen.design, text, &mut |stage| show(&bar, stage));
     bar.finish_and_clear();
     let explanation = result?;
-    output::json(context, "explanation", &explanation)?;
+    output::result(context, "explanation", &explanation)?;
     chosen.announce(context)?;
     if context.shows_screen() {
         terminal::print(&match args.markdown {

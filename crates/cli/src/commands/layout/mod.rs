@@ -182,7 +182,7 @@ pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
         report::write_file(file, &(found.order.join("\n") + "\n"))?;
     }
     let whole = MeasuredLayout { layout: report, comparison };
-    output::json(context, "layout", &whole)?;
+    output::result(context, "layout", &whole)?;
     if context.shows_screen() {
         let most = if args.top == 0 { usize::MAX } else { args.top };
         terminal::print(&screen::screen(&whole.layout, most))?;

@@ -35,7 +35,7 @@ pub fn run(args: &DiffArgs, context: &Context) -> anyhow::Result<Outcome> {
     if context.shows_screen() {
         terminal::print(&screen(args, &rows))?;
     }
-    output::json(context, "probe-diff", &SideBySide { files: [&args.a, &args.b], rows: &rows })?;
+    output::result(context, "probe-diff", &SideBySide { files: [&args.a, &args.b], rows: &rows })?;
     Ok(Outcome::Fine)
 }
 

@@ -106,7 +106,7 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     if let Some(file) = &args.sarif {
         write_sarif(file, &only_new(&after.reports, &difference), &filter.rules, &chosen.design)?;
     }
-    output::json(context, "scan-difference", &difference)?;
+    output::result(context, "scan-difference", &difference)?;
     let mut conditions = args.fail_on.clone();
     conditions.extend(args.gate.then_some(FailOn::Any));
     let fails = gate::fails(&conditions, difference.findings.new.iter().map(|p| &p.finding));

@@ -154,7 +154,7 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     if let Some(file) = &args.sarif {
         write_sarif(file, &reports, &filter.rules, &chosen.design)?;
     }
-    output::json(context, "scan", &reports)?;
+    output::result(context, "scan", &reports)?;
     let mut conditions = args.fail_on.clone();
     conditions.extend(args.gate.then_some(FailOn::Any));
     let findings = reports.iter().flat_map(|r| &r.findings);

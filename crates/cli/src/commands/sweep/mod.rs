@@ -133,7 +133,7 @@ pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<Outcome> {
         bar.finish_and_clear();
     }
     let report = report?;
-    output::json(context, "sweep", &report)?;
+    output::result(context, "sweep", &report)?;
     if context.shows_screen() {
         terminal::print(&screen::screen(&report))?;
     }

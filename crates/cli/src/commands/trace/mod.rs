@@ -106,7 +106,7 @@ pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
         kept.map(|recorded| cycles::model(recorded, &chosen.design, context)).transpose()?;
     let core = accounts.as_ref().map(|accounts| Modelled { accounts, calls: followed.calls });
     let report = models.report(followed.recording, core, &chosen.design);
-    output::json(context, "trace", &report)?;
+    output::result(context, "trace", &report)?;
     if context.shows_screen() {
         terminal::print_to_stderr(&chosen.announcement());
         // Of no program's folder: a recording names the programs, and may come from elsewhere.

@@ -1,0 +1,31 @@
+//! Numbers as readers want them: changes in per cent, as many decimals as the interval is worth, digits in groups.
+
+/// A log ratio as a change in per cent.
+#[must_use]
+pub fn percent(log: f64) -> f64 {
+    100.0 * log.exp_m1()
+}
+
+/// Decimals for changes: a tight interval around a small change needs two, a multiple needs none.
+#[must_use]
+pub fn decimals(low: f64, high: f64) -> usize {
+    match low.abs().max(high.abs()) {
+        size if size >= 99.95 => 0,
+        size if size < 9.0 && high - low < 0.3 => 2,
+        _ => 1,
+    }
+}
+
+/// 1234567 as `1,234,567`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
