@@ -11,7 +11,7 @@ use crate::compare::{
     library_name,
 };
 use crate::machine::{CoreShape, Design, PriceOrigin};
-use crate::model::{FileOffset, Svma};
+use crate::model::FileOffset;
 use crate::probes::{self, ProbeError, ProbeReport, core, data_caches, store_forwarding};
 use crate::run::child::{Exit, Limits};
 use crate::run::sample::{
@@ -60,17 +60,12 @@ pub trait Bench {
         shapes: &[CoreShape],
     ) -> Result<Vec<WindowCount>, EngineError>;
 
-    /// Follows one whole run of an arm, from its first instruction or from the function at `from`, and counts what
-    /// it executes, as long as `budget` lasts.
+    /// Follows one whole run of an arm, with the threads and processes that it starts, and counts what it executes, as
+    /// long as `budget` lasts.
     ///
     /// # Errors
     /// Whatever the engine reports; [`EngineError::Unsupported`] when the run cannot be followed to its end.
-    fn work(
-        &mut self,
-        arm: Arm,
-        from: Option<Svma>,
-        budget: Duration,
-    ) -> Result<WorkCount, EngineError>;
+    fn work(&mut self, arm: Arm, budget: Duration) -> Result<WorkCount, EngineError>;
 
     /// Counts the system calls of one run of an arm, or of a part of it, if that takes long.
     ///
@@ -280,14 +275,9 @@ impl Bench for ProcessBench<'_> {
         Ok(counts)
     }
 
-    fn work(
-        &mut self,
-        arm: Arm,
-        from: Option<Svma>,
-        budget: Duration,
-    ) -> Result<WorkCount, EngineError> {
+    fn work(&mut self, arm: Arm, budget: Duration) -> Result<WorkCount, EngineError> {
         let window = Window {
-            start: from.map_or(Start::Entry, |svma| Start::At { object: None, svma }),
+            start: Start::Entry,
             skip: 0,
             length: Length::ToEnd,
             memory: false,

@@ -12,7 +12,7 @@ use crate::code::x86::Patch;
 use crate::compare::simulate::SimulatedMachine;
 use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare};
 use crate::machine::{CoreShape, Design};
-use crate::model::{FileOffset, Svma};
+use crate::model::FileOffset;
 use crate::run::child::{Exit, Status};
 use crate::run::sample::{Engine, ObjectSamples, SampleError, SampleRun, SystemCalls};
 use crate::trace::engine::{Change, DenormalSite, EngineError};
@@ -114,12 +114,7 @@ impl Bench for InventedBench {
         Ok(self.denormals.clone())
     }
 
-    fn work(
-        &mut self,
-        arm: Arm,
-        _from: Option<Svma>,
-        _budget: Duration,
-    ) -> Result<WorkCount, EngineError> {
+    fn work(&mut self, arm: Arm, _budget: Duration) -> Result<WorkCount, EngineError> {
         self.work[arm.index()]
             .clone()
             .ok_or_else(|| EngineError::Forbidden("ptrace is forbidden".into()))

@@ -5,7 +5,7 @@
 //! samples; the counts say what it is made of: time is instructions times the time of one, so a change of
 //! either, at the mean of the other, is its part. More instructions never make up more than what the place
 //! takes longer: instructions that cost nothing are no cause. A run that cannot be followed to its end
-//! (threads, pipes that it reads, more instructions than fit into the budget) is not counted at all: half
+//! (pipes that it reads, code that changes beside threads, more instructions than fit into the budget) is not counted at all: half
 //! a run of one build says nothing about half a run of another.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::run_count::{ByPlace, InRun, WorkCount};
 use super::{Bench, FunctionRow, Share, is_most};
 use crate::code::Image;
 use crate::compare::Arm;
-use crate::model::{Measurement, Svma};
+use crate::model::Measurement;
 use crate::trace::engine::EngineError;
 
 /// Runs of each arm that are followed, to see whether they execute the same each time.
@@ -29,8 +29,6 @@ const LONGEST_RUN_NS: f64 = 10e9;
 /// two to three times as long, unless it calls the kernel all the time.
 const MOST_TIMES_AS_LONG: f64 = 5.0;
 const SPARE: Duration = Duration::from_secs(5);
-/// Where the program's own part of a run begins, in Go and in other languages.
-const MAINS: [&str; 2] = ["main.main", "main"];
 /// Longer runs are followed once.
 const SHORT_RUN_NS: f64 = 2e9;
 /// What a `rep` instruction moves in the time of about one other: what a vector instruction would, and what the cores
@@ -210,20 +208,7 @@ pub(super) fn count(
     }
     let times = if processor_ns > SHORT_RUN_NS { 1 } else { RUNS };
     let budget = SPARE + Duration::from_secs_f64(MOST_TIMES_AS_LONG * processor_ns / 1e9);
-    let mains = MAINS.iter().find_map(|name| {
-        let of =
-            |image: &Image| image.functions().iter().find(|f| f.symbol == *name).map(|f| f.start);
-        Some([of(&images[0])?, of(&images[1])?])
-    });
-    let runs = match (followed(bench, None, (times, budget), progress)?, mains) {
-        (Err(why @ EngineError::OutOfTime { .. }), _) => Err(why),
-        // What starts threads before its main function can often be followed from there.
-        (Err(why), Some(mains)) => {
-            followed(bench, Some(mains), (times, budget), progress)?.map_err(|_| why)
-        }
-        (runs, _) => runs,
-    };
-    let runs = match runs {
+    let runs = match followed(bench, (times, budget), progress)? {
         Ok(runs) => runs,
         Err(why) => return Ok(Err(why.to_string())),
     };
@@ -278,11 +263,9 @@ pub(super) fn count(
     Ok(Ok(work))
 }
 
-/// Whole runs of each arm, from their first instruction or from that of a function; the inner error says why
-/// one cannot be followed, the outer one that the user wants an end.
+/// Whole runs of each arm; the inner error says why one cannot be followed, the outer one that the user wants an end.
 fn followed(
     bench: &mut dyn Bench,
-    from: Option<[Svma; 2]>,
     (times, budget): (usize, Duration),
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<[Vec<WorkCount>; 2], EngineError>, EngineError> {
@@ -290,7 +273,7 @@ fn followed(
     for n in 0..2 * times {
         progress(n as u32, 2 * times as u32);
         let arm = if n % 2 == 0 { Arm::A } else { Arm::B };
-        match bench.work(arm, from.map(|both| both[arm.index()]), budget) {
+        match bench.work(arm, budget) {
             Ok(count) => runs[arm.index()].push(count),
             Err(error) if super::windows::is_interrupt(&error) => return Err(error),
             Err(error) => return Ok(Err(error)),
