@@ -523,6 +523,13 @@ impl Drop for Process {
 }
 
 impl Process {
+    /// Collects it once more if its end, which was seen here as that of a traced process, is now seen here as that of a
+    /// child.
+    pub(super) fn collect_orphan(&self) {
+        // Usually whoever started it has.
+        let _ = look(self.pid);
+    }
+
     /// Kills and collects it, if it is ours and that is still to be done. The first thread of a process only when all
     /// others have been collected.
     pub(super) fn end(&self) {

@@ -259,12 +259,16 @@ impl Driver<'_> {
             return Next::End(Outcome::Lost("all its threads ended unseen".into()));
         };
         self.swap_with(last);
-        if let Some(ended) = self.others.pop() {
-            // One that is new is taken up first of all.
-            self.spare.push((ended.process, ended.translator));
-            if ended.is_new {
-                return Next::Go;
-            }
+        let Some(ended) = self.others.pop() else { return Next::Wait };
+        let is_process = ended.copy.pid == ended.process;
+        self.spare.push((ended.process, ended.translator));
+        if is_process {
+            self.tell_spare(Some(ended.process));
+        }
+        // It was the other one that is new.
+        if ended.is_new {
+            self.place_log();
+            return Next::Go;
         }
         Next::Wait
     }
@@ -313,6 +317,8 @@ impl Driver<'_> {
                 self.others.iter().partition(|it| it.copy.pid == it.process);
             others.iter().chain(&leaders).for_each(|it| it.copy.end());
             self.copy.end();
+            // Those that it had started are our children now.
+            leaders.iter().for_each(|it| it.copy.collect_orphan());
         }
         self.spare.extend(self.others.drain(..).map(|it| (it.process, it.translator)));
         self.tell_spare(None);
