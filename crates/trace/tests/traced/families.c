@@ -1,4 +1,5 @@
 // Work that is the same whether the first process does all of it or processes of their own do.
+#define _GNU_SOURCE
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -39,6 +40,8 @@ static pid_t start(const char *how, char *self, uint64_t x) {
     }
     child = fork();
     if (child == 0) {
+        setpgid(0, 0);
+        close_range(100, ~0u, 0);
         tell(x, ends[1]);
         if (!strcmp(how, "killed")) {
             kill(getpid(), SIGTERM);

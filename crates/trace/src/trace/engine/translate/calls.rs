@@ -225,6 +225,11 @@ impl Calls {
             libc::SYS_memfd_create => self.opened(answer, Writes::Made),
             // What pipes are, is in memory.
             libc::SYS_pipe | libc::SYS_pipe2 | libc::SYS_socketpair => {}
+            libc::SYS_close_range if arguments[2] == 0 => {
+                let closed = arguments[0]..=arguments[1];
+                self.own.retain(|fd, _| !closed.contains(&(*fd as u64)));
+                self.pretended.retain(|fd| !closed.contains(&(*fd as u64)));
+            }
             _ if MAKES_OBJECTS.contains(&number) => self.opened(answer, Writes::Made),
             libc::SYS_close => {
                 self.own.remove(&(arguments[0] as i32));
@@ -330,6 +335,8 @@ impl Calls {
                 self.pretended.insert(fd);
                 self.withhold(0)
             }
+            // What is written to files is kept under descriptors, too.
+            libc::SYS_close_range if self.written.is_empty() => Verdict::Run,
             libc::SYS_fcntl => match arguments[1] as i32 {
                 libc::F_GETFD
                 | libc::F_SETFD

@@ -117,6 +117,8 @@ pub(super) const ALWAYS: &[i64] = &[
     libc::SYS_set_robust_list,
     libc::SYS_rseq,
     libc::SYS_membarrier,
+    libc::SYS_pkey_alloc,
+    libc::SYS_pkey_free,
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
     libc::SYS_getpriority,
