@@ -182,26 +182,26 @@ pub enum News {
     Ended,
 }
 
-/// Looks for news without waiting. The end of `leader` is left to be collected.
-pub fn news(leader: i32) -> News {
+/// Which of the threads that this one traces, or of its children, has news, and the `si_code` of it; 0 when none has and
+/// `options` has `WNOHANG`. The news stays where it is.
+pub fn first_news(options: libc::c_int) -> Result<(i32, i32), Errno> {
     // Without `__WNOTHREAD` we would take away what other threads of ours wait for.
-    let options = libc::WSTOPPED
-        | libc::WEXITED
-        | libc::WNOHANG
-        | libc::WNOWAIT
-        | libc::__WALL
-        | libc::__WNOTHREAD;
+    let options =
+        options | libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: the kernel writes one siginfo to a local that outlives the call.
     let result = unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) };
-    if result < 0 {
-        return News::Ended;
-    }
+    Errno::result(result)?;
     // SAFETY: plain integers, all zero unless the kernel filled them, which says nothing happened.
-    let (tid, code) = unsafe {
+    unsafe {
         let info = info.assume_init();
-        (info.si_pid(), info.si_code)
-    };
+        Ok((info.si_pid(), info.si_code))
+    }
+}
+
+/// Looks for news without waiting. The end of `leader` is left to be collected.
+pub fn news(leader: i32) -> News {
+    let Ok((tid, code)) = first_news(libc::WNOHANG) else { return News::Ended };
     match (tid, code) {
         (0, _) => News::None,
         (_, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) if tid == leader => News::Ended,

@@ -9,18 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "window.h"
+
 extern char **environ;
 static int ends[2];
-
-__attribute__((noinline)) uint64_t window(uint64_t x) {
-    for (int i = 0; i < 200000; i++) {
-        x = x * 6364136223846793005u + 1442695040888963407u;
-        if (x >> 62 == 0) {
-            x ^= x >> 29;
-        }
-    }
-    return x;
-}
 
 static void tell(uint64_t x, int fd) {
     uint64_t own = window(x);

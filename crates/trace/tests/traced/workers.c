@@ -9,20 +9,12 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "window.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t sum;
 static int ends[2];
 static volatile uint64_t ticks;
-
-__attribute__((noinline)) uint64_t window(uint64_t x) {
-    for (int i = 0; i < 200000; i++) {
-        x = x * 6364136223846793005u + 1442695040888963407u;
-        if (x >> 62 == 0) {
-            x ^= x >> 29;
-        }
-    }
-    return x;
-}
 
 static void tick(int unused) {
     ticks += (uint64_t)unused;

@@ -103,18 +103,10 @@ fn look(pid: i32) -> io::Result<Option<Stopped>> {
 pub(super) fn wait_for_any(tids: impl Iterator<Item = i32> + Clone) -> io::Result<(i32, Stopped)> {
     const NAP: Duration = Duration::from_micros(100);
     loop {
-        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-        let options =
-            libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
-        // SAFETY: the kernel writes one siginfo to a local that outlives the call.
-        if unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) } < 0 {
-            match Errno::last() {
-                Errno::EINTR => continue,
-                errno => return Err(errno.into()),
-            }
-        }
-        // SAFETY: plain bytes, all zero before the kernel filled them; `si_pid` reads an integer.
-        let first = unsafe { info.assume_init().si_pid() };
+        let first = match tracee::first_news(0) {
+            Err(Errno::EINTR) => continue,
+            first => first?.0,
+        };
         let is_one = tids.clone().any(|tid| tid == first);
         for tid in is_one.then_some(first).into_iter().chain(tids.clone()) {
             if let Some(stopped) = look(tid)? {
@@ -171,17 +163,20 @@ impl Memories for Process {
 }
 
 impl Process {
-    /// A stopped thread that somebody else answers for; it is not killed on drop.
-    pub(super) fn borrowed(pid: i32) -> io::Result<Self> {
-        let memory = open_memory(pid)?;
+    fn new(pid: i32, gadget: u64, is_ours: bool) -> io::Result<Self> {
         Ok(Self {
             pid,
-            memory,
-            gadget: 0,
+            memory: open_memory(pid)?,
+            gadget,
             held: Vec::new(),
             blocks_traps: Cell::new(false),
-            ours: Cell::new(false),
+            ours: Cell::new(is_ours),
         })
+    }
+
+    /// A stopped thread that somebody else answers for; it is not killed on drop.
+    pub(super) fn borrowed(pid: i32) -> io::Result<Self> {
+        Self::new(pid, 0, false)
     }
 
     /// As [`Self::borrowed`], ready to make system calls.
@@ -366,7 +361,7 @@ impl Process {
         mut on_event: impl FnMut(&Self) -> io::Result<()>,
     ) -> io::Result<i64> {
         let mut before = self.registers()?;
-        let registers = self.prepare_call(number, arguments)?;
+        let registers = self.prepare_call(&before, number, arguments)?;
         loop {
             match self.step_into_kernel(&registers)? {
                 Stopped::Event(libc::PTRACE_EVENT_STOP) => {}
@@ -384,9 +379,14 @@ impl Process {
         Ok(after.rax.cast_signed())
     }
 
-    /// Puts it before a system call; the registers that it has there.
-    fn prepare_call(&self, number: i64, arguments: [u64; 6]) -> io::Result<Registers> {
-        let mut registers = self.registers()?;
+    /// Puts it, with the other registers as they are `before`, before a system call; those that it has there.
+    fn prepare_call(
+        &self,
+        before: &Registers,
+        number: i64,
+        arguments: [u64; 6],
+    ) -> io::Result<Registers> {
+        let mut registers = *before;
         registers.rip = self.gadget;
         registers.rax = number as u64;
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
@@ -397,8 +397,14 @@ impl Process {
     }
 
     /// As [`Self::call`], without waiting for its end: its next stop but for those by signals is behind the call.
-    pub(super) fn start_call(&self, number: i64, arguments: [u64; 6]) -> io::Result<()> {
-        let registers = self.prepare_call(number, arguments)?;
+    /// It then has no more of the registers `before` than the kernel leaves.
+    pub(super) fn start_call(
+        &self,
+        before: &Registers,
+        number: i64,
+        arguments: [u64; 6],
+    ) -> io::Result<()> {
+        let registers = self.prepare_call(before, number, arguments)?;
         self.enter_kernel(&registers)
     }
 
@@ -430,19 +436,12 @@ impl Process {
         let Some(tid) = new else {
             return Err(io::Error::other("what it starts was not announced"));
         };
-        let thread = Self {
-            pid: tid,
-            memory: open_memory(tid)?,
-            gadget: self.gadget,
-            held: Vec::new(),
-            blocks_traps: Cell::new(false),
-            ours: Cell::new(true),
-        };
+        let new = Self::new(tid, self.gadget, true)?;
         // It stops before its first instruction.
         match wait(tid)? {
-            Stopped::Signal(_) | Stopped::Event(_) => Ok((answer, Some(thread))),
+            Stopped::Signal(_) | Stopped::Event(_) => Ok((answer, Some(new))),
             stopped => {
-                thread.stopped(stopped)?;
+                new.stopped(stopped)?;
                 Err(io::Error::from_raw_os_error(libc::ESRCH))
             }
         }
@@ -473,36 +472,12 @@ impl Process {
     pub(super) fn fork(&mut self) -> io::Result<Self> {
         // Without a signal among the flags this is a clone to the tracer, not a fork.
         let flags = libc::CLONE_PARENT as u64;
-        let mut child = None;
         let blocked = tracee::block_all_but_traps(self.pid)?;
-        let answer = self.call_with(libc::SYS_clone, [flags, 0, 0, 0, 0, 0], |process| {
-            child = Some(tracee::event_message(process.pid)?);
-            Ok(())
-        });
+        let started = self.start_another(libc::SYS_clone, [flags, 0, 0, 0, 0, 0]);
         tracee::set_signal_mask(self.pid, blocked)?;
-        let answer = answer?;
-        if answer < 0 {
-            return Err(io::Error::from_raw_os_error(-answer as i32));
-        }
-        let Some(pid) = child else {
-            return Err(io::Error::other("the fork was not announced"));
-        };
-        let registers = self.registers()?;
-        match wait(pid)? {
-            Stopped::Signal(_) | Stopped::Event(_) => {}
-            Stopped::Exited(_) | Stopped::Killed(_) => {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
-            }
-        }
-        let memory = open_memory(pid)?;
-        let copy = Self {
-            pid,
-            memory,
-            gadget: self.gadget,
-            held: Vec::new(),
-            blocks_traps: Cell::new(false),
-            ours: Cell::new(true),
-        };
+        let (answer, copy) = started?;
+        let copy = copy.ok_or_else(|| io::Error::from_raw_os_error(-answer as i32))?;
+        let (pid, registers) = (copy.pid, self.registers()?);
         copy.set_registers(&registers)?;
         tracee::set_signal_mask(pid, blocked)?;
         // What the original is asked to tell does not matter here.
@@ -514,15 +489,7 @@ impl Process {
         request(libc::PTRACE_SETOPTIONS, pid, 0, options as usize)?;
         Ok(copy)
     }
-}
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl Process {
     /// Collects it once more if its end, which was seen here as that of a traced process, is now seen here as that of a
     /// child.
     pub(super) fn collect_orphan(&self) {
@@ -538,5 +505,11 @@ impl Process {
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
             while let Ok(Stopped::Signal(_) | Stopped::Event(_)) = wait(self.pid) {}
         }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
     }
 }

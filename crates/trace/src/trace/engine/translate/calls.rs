@@ -44,7 +44,7 @@ pub(super) enum Verdict {
 }
 
 /// What a copy is like when it makes a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Copies {
     /// Its process.
     pub(super) process: i32,

@@ -111,7 +111,7 @@ impl Driver<'_> {
     }
 
     /// Tells the sink of one instruction.
-    fn one(&mut self, pc: u64, length: usize, accesses: &[MemoryAccess]) {
+    pub(super) fn one(&mut self, pc: u64, length: usize, accesses: &[MemoryAccess]) {
         let insn = BlockInsn { address: Avma(pc), size_bytes: length as u8 };
         self.translator.blocks.single(&Block { insns: vec![insn] }, accesses, self.sink);
         self.counts.instructions += 1;
@@ -150,7 +150,6 @@ impl Driver<'_> {
             Verdict::Answer(answer) => answer,
             Verdict::Opened(fd) => fd.into(),
             Verdict::Run if like.counts && MAY_WAIT.contains(&number) => {
-                self.one(r.rip, 2, &[]);
                 return self.begin_call(Begun { number, arguments, next });
             }
             Verdict::Run => self.make_call(number, arguments)?,
@@ -160,7 +159,6 @@ impl Driver<'_> {
                 Err(end) => return Ok(Next::End(end)),
             },
             Verdict::Exit(_) if !self.ends_with_this(number) => {
-                self.one(r.rip, 2, &[]);
                 self.note_mappings();
                 return self.begin_call(Begun { number, arguments, next });
             }
@@ -170,7 +168,6 @@ impl Driver<'_> {
                         "it calls another program while it has threads or has written files";
                     return Ok(Next::End(Outcome::Short(reason.into())));
                 }
-                self.one(r.rip, 2, &[]);
                 self.note_mappings();
                 return self.begin_call(Begun { number, arguments, next });
             }

@@ -200,9 +200,9 @@ impl Driver<'_> {
 
     /// The thread at hand makes a call that may wait for others; its answer comes later.
     pub(super) fn begin_call(&mut self, begun: Begun) -> Result<Next, DriveError> {
+        self.one(self.program.rip, 2, &[]);
         let arguments = self.with_own_ids(begun.number, begun.arguments);
-        self.copy.set_registers(&self.program)?;
-        self.copy.start_call(begun.number, arguments)?;
+        self.copy.start_call(&self.program, begun.number, arguments)?;
         self.begun = Some(begun);
         Ok(Next::Wait)
     }

@@ -291,13 +291,7 @@ fn emulate(copy: &mut Process, calls: &mut Calls, stopped: &Registers) -> io::Re
     }
     let number = r.orig_rax.cast_signed();
     let arguments = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-    let like = Copies {
-        process: copy.pid,
-        is_alone: true,
-        is_several: false,
-        names_own: false,
-        counts: false,
-    };
+    let like = Copies { process: copy.pid, is_alone: true, ..Copies::default() };
     let answer = match calls.judge(copy, like, number, arguments) {
         Verdict::Answer(answer) => answer,
         Verdict::Opened(fd) => fd.into(),
