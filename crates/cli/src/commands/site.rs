@@ -18,7 +18,7 @@ pub fn site(site: &Site, indent: usize, text: &mut SourceText) -> String {
     let variable = site.variable.as_ref().map(|v| format!("  ; {v}")).unwrap_or_default();
     let mut out =
         format!("{blanks}{address:<9} {}{}\n", paint(STRONG, &site.text), paint(FAINT, variable));
-    if let Some(line) = site.source.first().filter(|l| l.line > 0) {
+    if let Some(line) = site.line() {
         let inlined = match (&line.function, site.source.len()) {
             (Some(function), 2..) => format!(" in {}", short_name(function)),
             _ => String::new(),

@@ -44,6 +44,14 @@ pub struct Site {
     pub variable: Option<String>,
 }
 
+impl Site {
+    /// The innermost source line, where one is known.
+    #[must_use]
+    pub fn line(&self) -> Option<&SourceLine> {
+        self.source.first().filter(|source| source.line > 0)
+    }
+}
+
 /// How certain a static finding is about the addresses involved.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,

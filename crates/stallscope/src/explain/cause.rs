@@ -212,7 +212,7 @@ fn mentions(
     text: &mut SourceText,
 ) -> Vec<SourceLine> {
     let (Some(variable), Some((first, last))) = (&site.variable, lines) else { return Vec::new() };
-    if site.source.first().is_some_and(|l| l.line > 0) {
+    if site.line().is_some() {
         return Vec::new();
     }
     let element = format!("{variable}[");

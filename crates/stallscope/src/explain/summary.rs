@@ -249,8 +249,7 @@ fn by_model(explanation: &Explanation) -> String {
 }
 
 fn at(site: &Site) -> String {
-    let line = site.source.first().filter(|line| line.line > 0);
-    let line = line.map(|line| format!(" ({line})")).unwrap_or_default();
+    let line = site.line().map(|line| format!(" ({line})")).unwrap_or_default();
     format!(" in {} at {}{line}", site.function, site.svma)
 }
 

@@ -3,13 +3,16 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::foreign::escape_json;
 use crate::trace::whole_file::WholeFile;
 
 /// The version of the envelope; see FORMAT.md for what each version changed.
 pub const ENVELOPE_VERSION: u32 = 1;
+
+/// What the envelope says that it is.
+const FORMAT: &str = "stallscope";
 
 /// Why a result could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +34,34 @@ struct Envelope<'a, T> {
     result: &'a T,
 }
 
+/// A document that was read, with its envelope.
+#[derive(Deserialize)]
+pub struct Document<T> {
+    format: String,
+    version: u32,
+    /// What the result is.
+    pub kind: String,
+    /// The version of the stallscope that wrote it; empty where it does not say.
+    #[serde(default)]
+    pub tool_version: String,
+    /// The result itself.
+    pub result: T,
+}
+
+impl<T> Document<T> {
+    /// Whether it says that stallscope wrote it.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.format == FORMAT
+    }
+
+    /// The version of its envelope, where that is one of a newer stallscope.
+    #[must_use]
+    pub fn newer(&self) -> Option<u32> {
+        Some(self.version).filter(|version| *version > ENVELOPE_VERSION)
+    }
+}
+
 /// `result` in its envelope, indented, with a newline at the end. It may be shown in a terminal:
 /// what would do something there is written as an escape.
 ///
@@ -38,7 +69,7 @@ struct Envelope<'a, T> {
 /// [`ReportError::Encode`] when a map in `result` has keys that are no strings.
 pub fn to_json(kind: &str, result: &impl Serialize) -> Result<String, ReportError> {
     let envelope = Envelope {
-        format: "stallscope",
+        format: FORMAT,
         version: ENVELOPE_VERSION,
         kind,
         tool_version: env!("CARGO_PKG_VERSION"),

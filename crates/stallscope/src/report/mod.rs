@@ -8,5 +8,5 @@ mod sarif;
 pub mod words;
 
 pub use benchfmt::benchfmt;
-pub use json::{ENVELOPE_VERSION, ReportError, to_json, write_file};
+pub use json::{Document, ENVELOPE_VERSION, ReportError, to_json, write_file};
 pub use sarif::{SARIF_SCHEMA, to_sarif};

@@ -65,15 +65,6 @@ struct Known {
     function: String,
 }
 
-/// The part of a JSON document that a baseline needs.
-#[derive(Deserialize)]
-struct Document {
-    format: String,
-    version: u32,
-    kind: String,
-    result: Vec<Known>,
-}
-
 /// The findings of the largest programs take a third of it.
 const MOST_BYTES: u64 = 32 << 20;
 
@@ -101,12 +92,12 @@ impl Baseline {
     /// # Errors
     /// When it is none.
     pub fn parse(name: &str, text: &str) -> anyhow::Result<Self> {
-        let document: Document =
+        let document: report::Document<Vec<Known>> =
             foreign::from_json(text).with_context(|| format!("{name} is no baseline of a scan"))?;
-        if document.format != "stallscope" || document.kind != KIND {
+        if !document.is_ours() || document.kind != KIND {
             bail!("{name} is no baseline of a scan but a `{}`", document.kind);
         }
-        if document.version > report::ENVELOPE_VERSION {
+        if document.newer().is_some() {
             bail!("{name} was written by a newer stallscope; update this one");
         }
         Ok(Self(document.result.into_iter().map(|k| (k.program, k.id)).collect()))

@@ -7,6 +7,7 @@ use askama::Template;
 use askama::filters::HtmlSafe;
 
 use crate::stats::robust::quartiles;
+use crate::stats::student::mean_and_sd;
 
 /// Height of the field with the dots, in pixels.
 const HEIGHT: f64 = 220.0;
@@ -167,8 +168,7 @@ impl Plot {
 /// The density of `values` as a path 100 wide, by a Gaussian kernel with Silverman's width.
 fn density(values: &[f64], scale: Scale) -> Option<String> {
     let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let sd = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+    let (_, sd) = mean_and_sd(values);
     let quartiles = quartiles(values)?;
     let spread = match (quartiles[2] - quartiles[0]) / 1.34 {
         robust if robust > 0.0 => sd.min(robust),

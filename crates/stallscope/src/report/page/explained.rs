@@ -195,8 +195,7 @@ fn ledger_view(ledger: &Ledger) -> LedgerView {
         part: Number::share(&line.part, &format!("what is gone without {}", line.mechanism)),
         bar: bar(&line.part.percent, if line.is_named { "named" } else { "part" }),
         site: line.site.as_ref().map(|site| {
-            let source = site.source.first().filter(|source| source.line > 0);
-            let source = source.map(|source| format!(" ({source})")).unwrap_or_default();
+            let source = site.line().map(|source| format!(" ({source})")).unwrap_or_default();
             format!("{} {}{source}", site.svma, site.text)
         }),
     }
@@ -205,9 +204,9 @@ fn ledger_view(ledger: &Ledger) -> LedgerView {
         [plain("measured", &ledger.measured, "b"), plain("predicted", &ledger.predicted, "a")];
     LedgerView {
         place: ledger.place.clone(),
-        cycles: ["BEFORE", "AFTER"].map(|build| {
-            let m = &ledger.cycles_per_instruction[usize::from(build == "AFTER")];
-            Number::of(m, &format!("cycles of an instruction of {build}"))
+        cycles: [0, 1].map(|arm| {
+            let of = format!("cycles of an instruction of {}", ["BEFORE", "AFTER"][arm]);
+            Number::of(&ledger.cycles_per_instruction[arm], &of)
         }),
         rows: ends.into_iter().chain(ledger.lines.iter().map(line)).collect(),
         verdict: match (ledger.agrees, ledger.counted) {

@@ -115,7 +115,7 @@ fn lines(cause: &Cause, stores: &[&Site]) -> Vec<Line> {
         line.0 = Line {
             address: site.svma.to_string(),
             text: format!("{}{variable}", site.text),
-            source: source(site.source.first().filter(|source| source.line > 0)),
+            source: source(site.line()),
             role,
             samples: line.0.samples.take(),
         };

@@ -14,14 +14,13 @@ mod number;
 mod steps;
 
 use askama::Template;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::compared::{Compared, ComparisonPage};
 use self::explained::ExplanationPage;
 use self::fields::FieldsPage;
-use super::ENVELOPE_VERSION;
+use super::Document;
 use crate::foreign::from_json;
 
 /// Larger documents are not read: a result of 2000 pairs has 2 MB.
@@ -61,28 +60,19 @@ pub enum PageError {
     Template(#[from] askama::Error),
 }
 
-#[derive(Deserialize)]
-struct Document {
-    format: String,
-    version: u32,
-    kind: String,
-    #[serde(default)]
-    tool_version: String,
-    result: Value,
-}
-
 /// The page of a result, whose whole document is `text`.
 ///
 /// # Errors
 /// See [`PageError`].
 pub fn page(text: &str) -> Result<String, PageError> {
     let value: Value = from_json(text).map_err(PageError::NotJson)?;
-    let document: Document = serde_json::from_value(value).map_err(|_| PageError::NotOurs)?;
-    if document.format != "stallscope" {
+    let document: Document<Value> =
+        serde_json::from_value(value).map_err(|_| PageError::NotOurs)?;
+    if !document.is_ours() {
         return Err(PageError::NotOurs);
     }
-    if document.version > ENVELOPE_VERSION {
-        return Err(PageError::Newer(document.version));
+    if let Some(version) = document.newer() {
+        return Err(PageError::Newer(version));
     }
     let Document { kind, tool_version, result, .. } = document;
     let page = match kind.as_str() {
