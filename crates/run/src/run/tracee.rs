@@ -39,6 +39,11 @@ pub fn seize(pid: i32, options: libc::c_int) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, pid, options as usize)
 }
 
+/// Gives a stopped thread other `PTRACE_O_` options; what it starts later has them, too.
+pub fn set_options(tid: i32, options: libc::c_int) -> io::Result<()> {
+    request(libc::PTRACE_SETOPTIONS, tid, options as usize)
+}
+
 /// Asks a seized thread to stop; it does so soon, not at once.
 pub fn interrupt(tid: i32) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0)

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use crate::foreign::Status;
 use crate::run::child::pid_fd;
 use crate::run::maps::{self, Line};
 use crate::run::tracee;
@@ -467,11 +468,14 @@ impl Process {
     }
 
     /// Forks it. The copy has this thread alone, is traced and stopped as this one is, dies with
-    /// us, and is our child rather than this process's, which never hears of it. Signals that come
-    /// meanwhile wait, with all that they say, until this one runs on.
+    /// us, and is our child rather than this process's, which never hears of it. Where this one is not our
+    /// child itself, the copy is its child, by whose end no signal comes, and which only waits that ask for
+    /// such ones see. Signals that come meanwhile wait, with all that they say, until this one runs on.
     pub(super) fn fork(&mut self) -> io::Result<Self> {
+        let parent = Status::of(self.pid)?.process("PPid");
+        let is_our_child = parent == i32::try_from(std::process::id()).ok();
         // Without a signal among the flags this is a clone to the tracer, not a fork.
-        let flags = libc::CLONE_PARENT as u64;
+        let flags = if is_our_child { libc::CLONE_PARENT as u64 } else { 0 };
         let blocked = tracee::block_all_but_traps(self.pid)?;
         let started = self.start_another(libc::SYS_clone, [flags, 0, 0, 0, 0, 0]);
         tracee::set_signal_mask(self.pid, blocked)?;
