@@ -180,9 +180,13 @@ pub fn hold_the_same(a: &Path, b: &Path) -> Option<bool> {
     (!a.is_empty() && !b.is_empty()).then_some(a == b)
 }
 
-/// What a library is called whatever its version: `libbz2.so` of `libbz2.so.1.0.4`. Other names stay.
+/// What a library is called whatever its version: `libbz2.so` of `libbz2.so.1.0.4`. Other names stay; an empty path is that
+/// of code in no file.
 #[must_use]
 pub fn library_name(path: &Path) -> String {
+    if path.as_os_str().is_empty() {
+        return "code without a file".to_owned();
+    }
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     match name.find(".so.") {
         Some(at) => name[..at + 3].to_owned(),
@@ -281,6 +285,7 @@ mod tests {
     #[test]
     fn libraries_pair_whatever_their_version() {
         let name = |path: &str| library_name(Path::new(path));
+        assert_eq!(name(""), name(&name("")), "the name of a place is that of its code");
         assert_eq!(name("/a/libbz2.so.1.0.4"), name("/b/libbz2.so.1.0"));
         assert_eq!((name("/lib/libc.so.6").as_str(), name("/bin/sh").as_str()), ("libc.so", "sh"));
     }
