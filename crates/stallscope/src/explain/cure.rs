@@ -20,6 +20,7 @@ use super::ledger::Together;
 use super::removable::{REMOVABLE, Removable, Search, Target};
 use super::windows::{BothArms, is_interrupt};
 use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole, work};
+use crate::code::x86::without_control_loads;
 use crate::code::{DebugInfo, Image};
 use crate::compare::{Arm, typical};
 use crate::model::{Grade, Measurement, Site, Svma, Unit};
@@ -190,7 +191,8 @@ fn remove(
 /// Only when the user wants an end.
 pub(super) fn flush_to_zero(
     bench: &mut dyn Bench,
-    (image, debug): (&Image, &DebugInfo<'_>),
+    [image, fast_image]: [&Image; 2],
+    debug: &DebugInfo<'_>,
     slow: Arm,
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
@@ -203,8 +205,18 @@ pub(super) fn flush_to_zero(
         Err(_) => return Ok(None),
     };
     met.sort_by_key(|it| std::cmp::Reverse(it.times));
-    let switch = (Change::FlushToZero, Removed::DenormalNumbers);
-    let tried = switched(bench, switch, slow, run_ns, progress)?;
+    // What a program sets itself would undo it.
+    let patches = without_control_loads(fast_image)
+        .and_then(|fast| Ok([fast, without_control_loads(image)?]));
+    let tried = match &patches {
+        Ok([fast, slow_patch]) => {
+            let changes = [fast, slow_patch].map(Change::FlushToZero);
+            switched(bench, (changes, Removed::DenormalNumbers), slow, run_ns, progress)?
+        }
+        Err((at, why)) => {
+            Err(format!("the program sets the rules of arithmetic itself at {at}, and {why}"))
+        }
+    };
     let file = &met[0].file;
     let sites_in = |image: &Image, debug: &DebugInfo<'_>| -> Vec<Site> {
         let mut all = Sites::new(image, debug);
@@ -231,19 +243,19 @@ pub(super) fn on_one_processor(
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Cure, String>, EngineError> {
-    switched(bench, (Change::OneProcessor, Removed::SharedLines), slow, run_ns, progress)
+    switched(bench, ([Change::OneProcessor; 2], Removed::SharedLines), slow, run_ns, progress)
 }
 
 /// Both builds as they are and with a change of the whole run; the control as in [`against_fast`].
 fn switched(
     bench: &mut dyn Bench,
-    (change, removed): (Change<'_>, Removed),
+    ([of_fast, of_slow], removed): ([Change<'_>; 2], Removed),
     slow: Arm,
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Cure, String>, EngineError> {
     let fast = slow.other();
-    let arms = [(fast, Change::Nothing), (slow, Change::Nothing), (fast, change), (slow, change)];
+    let arms = [(fast, Change::Nothing), (slow, Change::Nothing), (fast, of_fast), (slow, of_slow)];
     let times = run(bench, arms, run_ns, progress)?;
     Ok(times.and_then(|times| against_fast(&times, removed, slow)))
 }
@@ -335,7 +347,7 @@ fn run_rounds(
                         return Err(Failed::Differs(why.into()));
                     }
                     Change::Code(_) => "its instructions replaced",
-                    Change::FlushToZero => "zero for denormal numbers",
+                    Change::FlushToZero(_) => "zero for denormal numbers",
                     Change::OneProcessor => "all threads on one processor",
                 };
                 return Err(Failed::Differs(format!(

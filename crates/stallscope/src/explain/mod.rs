@@ -398,9 +398,10 @@ pub fn explain(
     acquitted.extend(cure::withdraw_unsupported(&mut explanation));
     explanation.conclude();
     if explanation.is_open() {
-        let of_slow = (&images[slow.index()], &debug[slow.index()]);
+        let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
+        let debug = &debug[slow.index()];
         let removing = &mut |done, of| progress(Stage::Removing { done, of });
-        if let Some(tried) = cure::flush_to_zero(bench, of_slow, slow, run_ns, removing)? {
+        if let Some(tried) = cure::flush_to_zero(bench, both, debug, slow, run_ns, removing)? {
             explanation.keep(tried, "what runs without denormal numbers take was not measured");
         }
     }

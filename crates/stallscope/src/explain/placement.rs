@@ -26,6 +26,8 @@ const OF_BUILDS: [f64; 2] = [0.5, 4.0];
 const SHIFTS_BYTES: [u64; ARMS] = [0, 16, 32, 48];
 /// How often each of these is run before the best one is asked for proof.
 const LOOKS: usize = 3;
+/// The best of these places is worth a proof where it takes back this part of the difference.
+const LEAST_GAINED: f64 = 0.25;
 /// A function that has less of the difference, in per cent, stays where it is.
 const LEAST_MOVED: f64 = 10.0;
 /// Functions that are placed, at the most.
@@ -52,7 +54,11 @@ impl<'a> Placement<'a> {
     /// of it.
     pub fn of_any(rows: &'a [FunctionRow], slow: Arm) -> Option<Self> {
         let holds = |row: &FunctionRow| row.share_of_difference.percent.value >= LEAST_MOVED;
-        Self::of_functions(rows, slow, holds)
+        let found = Self::of_functions(rows, slow, holds)?;
+        // The same code at the same address has one alignment in both.
+        let is_one = |[here, there]: &[&Function; 2]| here.start == there.start;
+        let differs = rows.iter().any(|row| holds(row) && !row.place.is_unchanged());
+        (differs || !found.functions.iter().all(is_one)).then_some(found)
     }
 
     fn of_functions(
@@ -149,6 +155,7 @@ pub(super) fn align(
         return Ok(Err(why));
     }
     let arms = [slow, slow.other()];
+    let difference_ns = (run_ns[1] - run_ns[0]).abs();
     let mut best = [0; 2];
     for n in 0..2 {
         let mut times = [f64::INFINITY; ARMS];
@@ -164,6 +171,9 @@ pub(super) fn align(
             }
         }
         best[n] = (0..ARMS).min_by(|a, b| times[*a].total_cmp(&times[*b])).unwrap_or(0);
+        if n == 0 && times[0] - times[best[0]] < LEAST_GAINED * difference_ns {
+            return Ok(Err("at no other place within a line does it take much less time".into()));
+        }
     }
     let [slow_best, fast_best] = best;
     let of = |n: usize, which: usize| (arms[n], Change::Code(&patches[n][which]));

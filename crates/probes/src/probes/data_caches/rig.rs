@@ -90,8 +90,8 @@ impl Rig for ChainRig {
     fn repetitions(&self, case: usize) -> u64 {
         match Chain::ALL[case] {
             Chain::First | Chain::Second => 32_768,
-            Chain::Third | Chain::OfPages | Chain::OfLines => 8192,
-            Chain::Memory => 2048,
+            Chain::Third | Chain::OfLines => 8192,
+            Chain::Memory | Chain::OfPages => 2048,
             Chain::SecondInOrder | Chain::ThirdInOrder | Chain::MemoryInOrder => 16_384,
         }
     }

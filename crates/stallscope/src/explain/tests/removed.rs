@@ -153,9 +153,16 @@ fn alignment_is_the_cause_only_where_the_slow_build_gains_by_it_and_the_fast_one
         "{summary}"
     );
 
-    let e = explained([100_000_000, 999_000_000, 201_000_000, 199_000_000]);
+    // Best by less than a quarter of the difference: not worth a proof.
+    let e = explained([100_000_000, 999_000_000, 201_000_000, 177_000_000]);
     assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None));
-    assert_eq!(e.cure.unwrap().verdict, CureVerdict::Refuted);
+    let open = e.unexplained.join("\n");
+    assert!(e.cure.is_none() && open.contains("at no other place within a line"), "{open}");
+    let e = explained([100_000_000, 999_000_000, 201_000_000, 160_000_000]);
+    assert_eq!(
+        (e.conclusion, e.cure.unwrap().verdict),
+        (Conclusion::NoMechanism, CureVerdict::Open)
+    );
     // With copies the builds hardly differ.
     let e = explained([100_000_000, 999_000_000, 108_000_000, 100_000_000]);
     assert!(
