@@ -154,7 +154,7 @@ fn alignment_is_the_cause_only_where_the_slow_build_gains_by_it_and_the_fast_one
     );
 
     // Best by less than a quarter of the difference: not worth a proof.
-    let e = explained([100_000_000, 999_000_000, 201_000_000, 177_000_000]);
+    let e = explained([100_000_000, 999_000_000, 201_000_000, 190_000_000]);
     assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None));
     let open = e.unexplained.join("\n");
     assert!(e.cure.is_none() && open.contains("at no other place within a line"), "{open}");
