@@ -141,12 +141,15 @@ deny: ## Check licences and advisories of all crates (cargo-deny)
 	@$(call optional,deny,licences and advisories,$(CARGO) deny check)
 
 .PHONY: man
-man: setup ## Write man pages to target/dist/man
-	@$(CARGO) xtask man
+man: build ## Write man pages to target/dist/man
+	@target/release/stallscope man --dir target/dist/man
 
 .PHONY: completions
-completions: setup ## Write shell completions to target/dist/completions
-	@$(CARGO) xtask completions
+completions: build ## Write shell completions to target/dist/completions
+	@mkdir -p target/dist/completions
+	@target/release/stallscope completions bash >target/dist/completions/stallscope.bash
+	@target/release/stallscope completions zsh >target/dist/completions/_stallscope
+	@target/release/stallscope completions fish >target/dist/completions/stallscope.fish
 
 .PHONY: clean
 clean: ## Remove everything that was built, cases included
