@@ -85,6 +85,7 @@ fn launch(program: &Path, args: &[&str]) -> Launch {
         environment_padding_bytes: 0,
         cpu: None,
         streams: crate::run::child::Streams::Captured,
+        ..Launch::default()
     }
 }
 
