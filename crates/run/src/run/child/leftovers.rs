@@ -57,18 +57,20 @@ impl Run {
     /// Kills and collects all that is left of it but the command itself.
     pub(super) fn end_orphans(&self) {
         let until = Instant::now() + PATIENCE;
+        // A dead one has no environment any more to tell whose it was.
+        let mut killed = BTreeSet::new();
         loop {
-            let orphans = self.orphans();
-            if orphans.is_empty() || Instant::now() >= until {
-                return;
+            for orphan in self.orphans() {
+                // SAFETY: plain integers. It is our child and not collected, so that the number is its own.
+                unsafe { libc::kill(orphan.pid, libc::SIGKILL) };
+                killed.insert(orphan.pid);
             }
-            for orphan in orphans {
-                // SAFETY: plain integers and a null pointer. It is our child and not collected, so
-                // that the number is its own.
-                unsafe {
-                    libc::kill(orphan.pid, libc::SIGKILL);
-                    libc::waitpid(orphan.pid, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL);
-                }
+            // SAFETY: plain integers and a null pointer, of children of ours that nobody else collects.
+            killed.retain(|pid| unsafe {
+                libc::waitpid(*pid, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) == 0
+            });
+            if killed.is_empty() && self.orphans().is_empty() || Instant::now() >= until {
+                return;
             }
             std::thread::sleep(NAP);
         }
