@@ -26,12 +26,14 @@ struct Drawn {
     wait: u32,
 }
 
+type Write = fn(&Drawn, &mut Pcg64) -> String;
+
 fn draw(rng: &mut Pcg64, number: usize) -> Shape {
     let pairs = [(1, 2), (2, 4), (4, 8), (2, 8), (1, 4), (1, 8)];
     let (store, load) = *pairs.choose(rng).unwrap_or(&(4, 8));
     let (offset, wait) = (8 * rng.random_range(0..6), rng.random_range(0..12));
     let drawn = Drawn { number, blocks: number.is_multiple_of(2), store, load, offset, wait };
-    let kinds: [(&str, fn(&Drawn, &mut Pcg64) -> String); 6] = [
+    let kinds: [(&str, Write); 6] = [
         ("member", member),
         ("counted member", counted_member),
         ("picked element", picked_element),
