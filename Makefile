@@ -16,11 +16,15 @@ help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: setup
-setup: ## Install what is missing: toolchain, two versions of clang, crates
+setup: ## Install what building and the demo need: toolchain, two versions of clang, crates
 	@scripts/setup
 
+.PHONY: setup-test
+setup-test: setup ## Install what tests need beside that
+	@scripts/setup-test
+
 .PHONY: cases
-cases: setup ## Build the programs of all cases
+cases: setup-test ## Build the programs of all cases
 	@for script in cases/*/build.sh; do "$$script"; done
 
 .PHONY: test
@@ -42,7 +46,8 @@ build: setup ## Build target/release/stallscope
 	$(CARGO) build --release --locked --package stallscope-cli
 
 .PHONY: demo
-demo: build cases ## Price a mechanism here, then explain the first story; a few minutes from a clone
+demo: build ## Price a mechanism here, then explain the first story; a few minutes from a clone
+	@cases/upstream-index-decoder/build.sh
 	target/release/stallscope probe --quiet store-forwarding data-caches
 	target/release/stallscope explain $(DECODER)-19 $(DECODER)-16 \
 		--source-root $(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src -- strips
@@ -144,13 +149,20 @@ miri: ## Watch every access of the index codec's tests (nightly Rust with miri)
 deny: ## Check licences and advisories of all crates (cargo-deny)
 	@$(call optional,deny,licences and advisories,$(CARGO) deny check)
 
+.PHONY: dist
+dist: ## Write a static binary (musl), man pages, completions and checksums to target/dist, and try them
+	@scripts/dist
+
 .PHONY: man
-man: setup ## Write man pages to target/dist/man
-	@$(CARGO) xtask man
+man: build ## Write man pages to target/dist/man
+	@target/release/stallscope man --dir target/dist/man
 
 .PHONY: completions
-completions: setup ## Write shell completions to target/dist/completions
-	@$(CARGO) xtask completions
+completions: build ## Write shell completions to target/dist/completions
+	@mkdir -p target/dist/completions
+	@target/release/stallscope completions bash >target/dist/completions/stallscope.bash
+	@target/release/stallscope completions zsh >target/dist/completions/_stallscope
+	@target/release/stallscope completions fish >target/dist/completions/stallscope.fish
 
 .PHONY: clean
 clean: ## Remove everything that was built, cases included

@@ -35,7 +35,7 @@ pool() {
 fetch() {
     local folder
     folder=$(pool)
-    [[ -n $folder ]] || skip "apt knows no package $sibling (scripts/setup fetches its lists)"
+    [[ -n $folder ]] || skip "apt knows no package $sibling (scripts/setup-test fetches its lists)"
     "$fetcher" download-file "$folder/$tarball" "build/$tarball" "SHA256:$sha256" >&2 ||
         skip "$tarball cannot be fetched (see above)"
     echo "$sha256  build/$tarball" | sha256sum --check --quiet

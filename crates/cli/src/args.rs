@@ -11,6 +11,7 @@ pub use crate::commands::explain::ExplainArgs;
 pub use crate::commands::layout::LayoutArgs;
 pub use crate::commands::layout::skid::SampleLoopArgs;
 pub use crate::commands::list::ListArgs;
+pub use crate::commands::manual::{CompletionsArgs, ManArgs};
 pub use crate::commands::probe::ProbeArgs;
 pub use crate::commands::probe::wide::WideArgs;
 pub use crate::commands::render::RenderArgs;
@@ -85,13 +86,17 @@ pub enum Command {
     /// Say how to reproduce one of the stories that stallscope came from
     Case(CaseArgs),
     /// Say whether one of two programs or commands is slower, by how much and how sure
-    Compare(CompareArgs),
+    Compare(Box<CompareArgs>),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
     /// Find out why AFTER runs slower or faster than BEFORE: the main job
-    Explain(ExplainArgs),
+    Explain(Box<ExplainArgs>),
     /// See what moved between two builds and which cache sets became crowded
     Layout(Box<LayoutArgs>),
     /// List the probes, hazard rules, trace engines and cases
     List(ListArgs),
+    /// Print the man page, or write those of all commands
+    Man(ManArgs),
     /// Ask this processor what it charges
     Probe(ProbeArgs),
     /// The 512-bit part of a probe, in a process of its own

@@ -28,9 +28,11 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Case(args) => commands::case::run(&args, &context),
         Command::Compare(args) => commands::compare::run(&args, &context),
+        Command::Completions(args) => commands::manual::completions(&args, &context),
         Command::Explain(args) => commands::explain::run(&args, &context),
         Command::Layout(args) => commands::layout::run(&args, &context),
         Command::List(args) => commands::list::run(&args, &context),
+        Command::Man(args) => commands::manual::man(&args, &context),
         Command::Probe(args) => commands::probe::run(&args, &context),
         Command::ProbeWide(args) => commands::probe::wide::run(&args, &context),
         Command::SampleLoop(args) => commands::layout::skid::run(&args, &context),

@@ -1,5 +1,5 @@
 //! The binary `stallscope`: everything is in the library of this crate, so that `xtask` can make
-//! man pages and completions from the same definition of the arguments.
+//! the schemas of its types.
 
 #[cfg(target_arch = "x86_64")]
 mod allocator;

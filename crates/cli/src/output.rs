@@ -89,6 +89,18 @@ pub fn redact(value: &mut Value) {
                     ("command", Value::Array(words)) => {
                         words.iter_mut().skip(1).for_each(|word| *word = REDACTED.into());
                     }
+                    // Behind a name, and in what steps are.
+                    ("environment", Value::Array(pairs)) => {
+                        for pair in pairs.iter_mut() {
+                            let name = pair.as_str().and_then(|pair| pair.split_once('='));
+                            *pair = name
+                                .map_or(REDACTED.into(), |(n, _)| format!("{n}={REDACTED}"))
+                                .into();
+                        }
+                    }
+                    ("parameters", Value::Object(values)) => {
+                        values.iter_mut().for_each(|(_, value)| *value = REDACTED.into());
+                    }
                     ("run" | "build", Value::String(text)) => {
                         *text = REDACTED.into();
                     }
@@ -107,7 +119,8 @@ mod tests {
     #[test]
     fn arguments_are_taken_out_wherever_a_command_stands() {
         let mut value = serde_json::json!({
-            "arms": [{ "command": ["./p", "--token", "secret"], "program": "/bin/p" }],
+            "arms": [{ "command": ["./p", "--token", "secret"], "program": "/bin/p",
+                       "environment": ["KEY=secret"], "parameters": { "n": "secret" } }],
             "settings": { "build": "cc -DKEY=secret", "run": "{out} secret", "seed": 1 },
         });
         redact(&mut value);

@@ -60,7 +60,8 @@ fn what_is_typed_wrongly_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let touch = "sh -c 'echo ran > ran'";
-    refused(here, &["true"], &["<AFTER>"]);
+    refused(here, &[], &["<COMMAND>"]);
+    refused(here, &["--gate", touch], &["a gate goes with two commands"]);
     refused(here, &["true 'x", touch], &["quote"]);
     refused(here, &["", touch], &["empty command"]);
     refused(here, &["--effect", "1", touch, touch], &["1%"]);

@@ -60,8 +60,11 @@ fn have(tools: &[&str]) -> bool {
         Command::new(tool).arg(version).output().is_err()
     });
     if let Some(tool) = missing {
-        assert!(std::env::var_os("CI").is_none(), "{tool} is not installed: run scripts/setup");
-        eprintln!("SKIPPED: {tool} is not installed: scripts/setup installs it");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "{tool} is not installed: run scripts/setup-test"
+        );
+        eprintln!("SKIPPED: {tool} is not installed: scripts/setup-test installs it");
     }
     missing.is_none()
 }

@@ -252,7 +252,7 @@ fn case() -> Option<PathBuf> {
         return Some(folder.canonicalize().unwrap());
     }
     let missing = "cases/go-untouched-code is not built: it needs Go; run `make cases`";
-    // No Debian package of Go is new enough, so scripts/setup cannot bring it.
+    // No Debian package of Go is new enough, so scripts/setup-test cannot bring it.
     let has_go = Command::new("go").arg("version").output().is_ok();
     assert!(std::env::var_os("CI").is_none() || !has_go, "{missing}");
     eprintln!("SKIPPED: {missing}");

@@ -159,7 +159,10 @@ fn blamed_where_it_can_pay_only(folder: &Path, functions: u64) {
 #[expect(clippy::print_stderr, reason = "a skipped test must be heard")]
 fn overfull_sets_fighters_and_misses_are_exact() {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        assert!(std::env::var_os("CI").is_none(), "valgrind is not installed: run scripts/setup");
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "valgrind is not installed: run scripts/setup-test"
+        );
         eprintln!("SKIPPED: valgrind is not installed");
         return;
     }

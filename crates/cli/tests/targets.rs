@@ -34,8 +34,8 @@ fn tool(here: &Path, program: &str, args: &[&str]) -> bool {
             true
         }
         Err(error) => {
-            assert!(std::env::var_os("CI").is_none(), "{program}: {error} (scripts/setup)");
-            eprintln!("SKIPPED: {program} is not installed: scripts/setup installs it");
+            assert!(std::env::var_os("CI").is_none(), "{program}: {error} (scripts/setup-test)");
+            eprintln!("SKIPPED: {program} is not installed: scripts/setup-test installs it");
             false
         }
     }

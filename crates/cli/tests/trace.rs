@@ -38,7 +38,7 @@ fn program(folder: &Path) -> PathBuf {
     let (source, path) = (folder.join("ring.c"), folder.join("ring"));
     fs::write(&source, SOURCE).unwrap();
     let built = Command::new("cc").args(["-g", "-O1", "-o"]).args([&path, &source]).status();
-    assert!(built.expect("a C compiler (scripts/setup)").success());
+    assert!(built.expect("a C compiler (scripts/setup-test)").success());
     path
 }
 
@@ -275,7 +275,7 @@ fn a_counter_that_cannot_be_placed_costs_a_check_and_not_the_window() {
         .current_dir(here)
         .args(["-O1", "-fPIE", "-pie", "-o", "far", "far.c"])
         .status();
-    assert!(built.expect("a C compiler (scripts/setup)").success());
+    assert!(built.expect("a C compiler (scripts/setup-test)").success());
     let args =
         ["trace", "--engine", "translate", "--function", "main", "--instructions", "2000000"];
     let args = [&args[..], &["--json", "r.json", "--", "./far"]].concat();

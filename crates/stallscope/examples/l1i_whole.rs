@@ -51,6 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         environment_padding_bytes: 0,
         cpu: None,
         streams: Streams::Captured,
+        ..Launch::default()
     };
     let mut cache = InstructionCache::new(L1I, Replacement::Lru).ok_or("no such cache")?;
     let limits = Limits { timeout: None, interrupt: &NEVER };

@@ -66,6 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         environment_padding_bytes: 0,
         cpu: None,
         streams: stallscope::run::child::Streams::Captured,
+        ..Launch::default()
     };
     let mut counted = Counting::default();
     let limits = Limits { timeout: None, interrupt: &NEVER };

@@ -1,10 +1,8 @@
-//! Makes what is generated from one definition: JSON Schemas, man pages, completions.
+//! Makes what is generated from one definition: JSON Schemas.
 //!
 //! Schemas are committed, because other programs read them from the tree; `check` fails when they
-//! no longer match the types. Man pages and completions belong to a release and go to
-//! `target/dist`.
+//! no longer match the types.
 
-mod manual;
 mod schemas;
 mod truth;
 
@@ -28,10 +26,6 @@ enum Task {
     Generate,
     /// Fail when a generated file in the tree is not what `generate` would write
     Check,
-    /// Write man pages for every command to target/dist/man
-    Man,
-    /// Write completions for bash, zsh and fish to target/dist/completions
-    Completions,
     /// Count how often the store-forwarding probe is right, alone and beside busy loops
     ProbeTruth {
         /// The program, built for release
@@ -64,9 +58,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
-        Task::Man => manual::man_pages(&root.join("target/dist/man"))?,
         Task::ProbeTruth { stallscope, cpu } => truth::run(stallscope, cpu)?,
-        Task::Completions => manual::completions(&root.join("target/dist/completions"))?,
     }
     Ok(ExitCode::SUCCESS)
 }

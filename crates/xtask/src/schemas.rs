@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use schemars::Schema;
-use stallscope::compare::Comparison;
 use stallscope::compare::results::Judgement;
 use stallscope::compare::sweep::SweepReport;
+use stallscope::compare::{Comparison, Ranking};
 use stallscope::explain::{Explanation, MeasuredLayout};
 use stallscope::hazards::ScanReport;
 use stallscope::machine::Design;
@@ -33,6 +33,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "layout-report", make: schema_of::<MeasuredLayout> },
     Entry { name: "machine-profile", make: schema_of::<Design> },
     Entry { name: "probe-report", make: schema_of::<ProbeReport> },
+    Entry { name: "ranking", make: schema_of::<Ranking> },
     Entry { name: "sample-run", make: schema_of::<SampleRun> },
     Entry { name: "scan-difference", make: schema_of::<ScanDifference> },
     Entry { name: "scan-report", make: schema_of::<ScanReport> },

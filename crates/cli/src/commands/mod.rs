@@ -1,5 +1,6 @@
 //! One file per command: what was typed, the call into the library, the screen.
 
+mod arm_args;
 pub mod case;
 pub mod compare;
 mod cpu_args;
@@ -8,6 +9,7 @@ mod gate;
 pub mod layout;
 
 pub mod list;
+pub mod manual;
 mod metric;
 mod plan;
 pub mod probe;

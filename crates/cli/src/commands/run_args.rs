@@ -1,13 +1,13 @@
 //! How commands are run and compared: the arguments that `compare` and `explain` share.
 
-use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use stallscope::compare::{CommandLine, MAX_PAIRS, Order, Settings};
+use stallscope::compare::{MAX_PAIRS, Order, Settings};
 use stallscope::run::child::own_input;
 
+use super::arm_args::ArmArgs;
 use super::cpu_args::CpuArgs;
 use super::words;
 
@@ -21,11 +21,10 @@ enum OrderArg {
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Arguments for both
-    #[arg(last = true, value_name = "ARGS")]
-    args: Vec<OsString>,
-    /// How many pairs of runs [default: 20]
-    #[arg(long, value_name = "N",
+    #[command(flatten)]
+    pub arms: ArmArgs,
+    /// How many pairs of runs: as many of each command [default: 20]
+    #[arg(long, short = 'r', visible_alias = "runs", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PAIRS)))]
     pairs: Option<u32>,
     /// The smallest effect of interest: smaller ones count as equal
@@ -40,9 +39,9 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value = "random")]
     order: OrderArg,
     /// Count runs that fail instead of giving up
-    #[arg(long)]
+    #[arg(long, short = 'i')]
     ignore_failure: bool,
-    /// What every run reads as its standard input [default: our own, if that is a file]
+    /// What every run reads as its standard input; `null` is nothing [default: our own, if that is a file]
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
 }
@@ -64,7 +63,9 @@ impl RunArgs {
             timeout_ms: self.timeout.map(|t| t.as_millis().max(1) as u64),
             cpus: self.cpus.cpus(),
             ignore_failure: self.ignore_failure,
+            warmup: self.arms.warmup,
             input: match &self.input {
+                Some(input) if input.as_os_str() == "null" && !input.exists() => None,
                 Some(input) => Some(input.clone()),
                 None => own_input()?,
             },
@@ -79,15 +80,5 @@ impl RunArgs {
 
     pub fn pairs(&self) -> Option<u32> {
         self.pairs
-    }
-
-    /// The words of what was typed, and the arguments behind the `--`.
-    ///
-    /// # Errors
-    /// When a quote is not closed, or there is no word at all.
-    pub fn line(&self, typed: &OsStr) -> anyhow::Result<CommandLine> {
-        let mut words = words::split(typed)?.into_iter();
-        let program = words.next().unwrap_or_default();
-        Ok(CommandLine { program, args: words.chain(self.args.iter().cloned()).collect() })
     }
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use stallscope::compare::Decision;
 pub use stallscope::report::words::{decimals, grouped, percent};
+use stallscope::run::child::resolve_program;
 
 use crate::terminal::{BAD, CAUTION, GOOD};
 
@@ -28,6 +29,56 @@ pub fn split(typed: &OsStr) -> anyhow::Result<Vec<OsString>> {
         Some(_) => bail!("an empty command: name a program"),
         None => bail!("`{text}` has a quote that is not closed"),
     }
+}
+
+/// Words that a shell knows and that are often no program.
+const SHELL_WORDS: &[&str] = &[
+    ".", ":", "!", "{", "cd", "command", "eval", "exec", "exit", "export", "set", "source", "trap",
+    "type", "ulimit", "umask", "unset", "wait",
+];
+
+/// Whether something in a command means more to a shell than to a program: an operator, a pattern, a variable, a
+/// word that only a shell knows.
+pub fn needs_shell(typed: &OsStr) -> bool {
+    let Some(text) = typed.to_str().filter(|_| !Path::new(typed).exists()) else { return false };
+    let first = text.split_whitespace().next().unwrap_or_default();
+    let sets = first.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    });
+    if sets || (SHELL_WORDS.contains(&first) && resolve_program(OsStr::new(first)).is_err()) {
+        return true;
+    }
+    let (mut quote, mut starts_word) = (None, true);
+    let mut letters = text.trim().chars();
+    while let Some(c) = letters.next() {
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), _) if open == c => quote = None,
+            (None | Some('"'), '\\') => drop(letters.next()),
+            (None | Some('"'), '$' | '`') => return true,
+            (None, '|' | '&' | ';' | '<' | '>' | '(' | ')' | '*' | '?' | '[' | '\n') => {
+                return true;
+            }
+            (None, '~' | '#') if starts_word => return true,
+            _ => {}
+        }
+        starts_word = c.is_whitespace();
+    }
+    false
+}
+
+/// A command for a shell, with more arguments behind it, each as one word.
+///
+/// # Errors
+/// When an argument cannot be quoted.
+pub fn with_args(typed: &OsStr, args: &[OsString]) -> anyhow::Result<OsString> {
+    let mut command = typed.to_owned();
+    for arg in args {
+        let text = arg.to_str().context("an argument for a shell's command is no UTF-8")?;
+        command.push(" ");
+        command.push(&*shlex::try_quote(text)?);
+    }
+    Ok(command)
 }
 
 /// A share: `1%`, `0.5 %` or `0.01`.
@@ -111,6 +162,43 @@ mod tests {
         assert_eq!(words("a 'b c' \"d e\" f\\ g"), ["a", "b c", "d e", "f g"]);
         assert!(split(OsStr::new("a 'b")).unwrap_err().to_string().contains("quote"));
         assert!(split(OsStr::new(" ")).is_err());
+    }
+
+    #[test]
+    fn only_what_a_shell_understands_needs_one() {
+        let needs = |text: &str| needs_shell(OsStr::new(text));
+        for by_itself in [
+            "",
+            "sleep 0.3",
+            "grep 'a|b' x",
+            r#"awk "a;b" f"#,
+            r"find . \( -name a \)",
+            "a~ b#c",
+            "x {a} --n=1",
+        ] {
+            assert!(!needs(by_itself), "{by_itself}");
+        }
+        for by_shell in [
+            "a|b",
+            "a && b",
+            "a; b",
+            "a > b",
+            "grep x *",
+            "echo $X",
+            r#"echo "$X""#,
+            "cat ~/x",
+            "A=1 b",
+            "exit 3",
+            "(a)",
+        ] {
+            assert!(needs(by_shell), "{by_shell}");
+        }
+        // In these quotes it is text, and so it is behind a backslash.
+        assert!(!needs("echo '$X'") && !needs(r"echo \$X") && !needs(r#"echo "\$X""#));
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join("a;b");
+        std::fs::write(&odd, "").unwrap();
+        assert!(!needs_shell(odd.as_os_str()), "a file that is there");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! their operands: an index that wraps at 2^32 in the middle of an array is not code that anybody
 //! times.
 
+mod control;
 mod effects;
 mod frame;
 mod fused;
@@ -18,6 +19,7 @@ mod string_loop;
 mod survey;
 mod width;
 
+pub use control::without_control_loads;
 pub use fused::{Jump, jumps};
 pub use patch::{EncodedPatch, Patch, PatchError};
 pub use placed::{place_functions, place_in_page};

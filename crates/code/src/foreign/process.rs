@@ -16,6 +16,11 @@ impl Status {
         fields.find(|(field, _)| *field == name).map(|(_, value)| value.trim())
     }
 
+    /// The number of a process, such as `Tgid` or `PPid`.
+    pub fn process(&self, name: &str) -> Option<i32> {
+        self.field(name)?.parse().ok()
+    }
+
     /// A set of signals, such as `SigIgn`: bit 0 for signal 1. Empty where the kernel does not say.
     pub fn signals(&self, name: &str) -> u64 {
         self.field(name).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0)
@@ -70,5 +75,9 @@ mod tests {
         assert_eq!((status.field("Seccomp"), status.field("Sec")), (Some("2"), None));
         assert_eq!((status.signals("SigIgn"), status.signals("SigCgt")), (0x1000, 0));
         assert!(Status::of("self").unwrap().field("Name").is_some());
+        let own = Status::of("thread-self").unwrap();
+        let parent = std::os::unix::process::parent_id() as i32;
+        assert_eq!(own.process("Tgid"), Some(std::process::id() as i32));
+        assert_eq!((own.process("PPid"), own.process("Name")), (Some(parent), None));
     }
 }

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::core::{CoreShape, Execution, OpClass};
+use super::core::{CoreShape, Execution, MemoryRenaming, OpClass};
 use super::design::PriceOrigin;
 use crate::model::Measurement;
 
@@ -36,6 +36,10 @@ pub enum CoreCost {
     LockedWait,
     /// From address to value, out of the first data cache.
     LoadLatency,
+    /// From a store's value to that of the load behind it, where both name their place alike.
+    SameName,
+    /// The same where they name it by different registers.
+    SameStore,
     /// From the resolution of a mispredicted branch to the dispatch of what is right.
     Misprediction,
 }
@@ -63,6 +67,8 @@ const MOST_CYCLES: f64 = 250.0;
 const MOST_PER_CYCLE: f64 = 16.0;
 /// Loads that wait for an atomic operation wait for longer.
 const LEAST_WAIT_CYCLES: f64 = 5.0;
+/// A value that goes through memory in less is handed on while renaming.
+const MOST_RENAMED_CYCLES: f64 = 2.5;
 /// An interval below is that of several units, above of one that is taken for longer.
 const ONE_UNIT_CYCLES: f64 = 0.75;
 
@@ -92,9 +98,20 @@ impl MeasuredCore {
                 CoreCost::SplitStore => shape.split_store_cycles[0] = whole,
                 CoreCost::PageSplitStore => shape.split_store_cycles[1] = whole,
                 CoreCost::LoadLatency => shape.load_cycles = whole,
+                CoreCost::SameName | CoreCost::SameStore => {}
                 CoreCost::Misprediction => shape.mispredict_cycles = whole,
             }
         }
+        let is_renamed = |cost: CoreCost| {
+            let row = self.costs.iter().find(|row| row.cost == cost);
+            row.map(|row| row.cycles.value < MOST_RENAMED_CYCLES)
+        };
+        shape.renames_memory = match [CoreCost::SameName, CoreCost::SameStore].map(is_renamed) {
+            [Some(true), Some(true)] => MemoryRenaming::SameStore,
+            [Some(true), Some(false)] => MemoryRenaming::SameName,
+            [Some(false), _] => MemoryRenaming::Never,
+            _ => shape.renames_memory,
+        };
     }
 }
 
@@ -124,6 +141,11 @@ impl CoreShape {
             CoreCost::SplitStore => f64::from(self.split_store_cycles[0]),
             CoreCost::PageSplitStore => f64::from(self.split_store_cycles[1]),
             CoreCost::LoadLatency => f64::from(self.load_cycles),
+            CoreCost::SameName if self.renames_memory == MemoryRenaming::SameName => 0.0,
+            CoreCost::SameName | CoreCost::SameStore => match self.renames_memory {
+                MemoryRenaming::SameStore => 0.0,
+                MemoryRenaming::Never | MemoryRenaming::SameName => f64::from(self.forward_cycles),
+            },
             CoreCost::Misprediction => f64::from(self.mispredict_cycles),
         }
     }
@@ -200,6 +222,20 @@ mod tests {
             (2, 0)
         );
         assert_eq!((shape.dispatch_width, shape.mispredict_cycles), (8, 19));
+    }
+
+    #[test]
+    fn how_memory_is_renamed_is_told_by_two_round_trips() {
+        let renames = |name: Option<f64>, store: Option<f64>| {
+            let of = |cost, cycles: Option<f64>| cycles.map(|cycles| measured(cost, cycles));
+            let costs = [of(CoreCost::SameName, name), of(CoreCost::SameStore, store)];
+            core(costs.into_iter().flatten().collect()).renames_memory
+        };
+        assert_eq!(renames(Some(1.0), Some(1.0)), MemoryRenaming::SameStore);
+        assert_eq!(renames(Some(2.4), Some(2.5)), MemoryRenaming::SameName);
+        assert_eq!(renames(Some(5.0), Some(5.0)), MemoryRenaming::Never);
+        let tabled = core(Vec::new()).renames_memory;
+        assert_eq!([renames(None, Some(5.0)), renames(Some(1.0), None)], [tabled; 2]);
     }
 
     #[test]

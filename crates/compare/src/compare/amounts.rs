@@ -67,6 +67,12 @@ pub(super) enum NoAmounts {
     Unmeasured(MeasureError),
 }
 
+impl From<ChildError> for NoAmounts {
+    fn from(cause: ChildError) -> Self {
+        Self::Child(cause)
+    }
+}
+
 /// Runs one process to its end with what `measure` needs around it; looks at it where `seen` is given,
 /// which costs time that a measured run does not have.
 pub(super) fn measured(
@@ -75,7 +81,7 @@ pub(super) fn measured(
     measure: &Measure,
     seen: Option<&mut Seen>,
 ) -> Result<(Exit, Amounts), NoAmounts> {
-    let child = Child::hold(launch).map_err(NoAmounts::Child)?;
+    let child = Child::hold(launch)?;
     let counter = match measure {
         Measure::Counter { event } => {
             let refused = |cause: io::Error| {
@@ -128,6 +134,18 @@ impl Amounts {
         let metric = Metric::for_verdict(measure);
         let amount = metric.of(self);
         if amount > 0.0 { Ok(amount) } else { Err(MeasureError::Absent(metric.absence())) }
+    }
+
+    /// Without the times of something that was run along with it, such as a shell that started it.
+    pub(super) fn less(self, other: &Self) -> Self {
+        let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_sub(b.unwrap_or(0)));
+        Self {
+            wall_ns: self.wall_ns.saturating_sub(other.wall_ns),
+            cpu_ns: self.cpu_ns.saturating_sub(other.cpu_ns),
+            user_ns: both(self.user_ns, other.user_ns),
+            system_ns: both(self.system_ns, other.system_ns),
+            ..self
+        }
     }
 
     /// One operation, or as many as fit into a fixed `time`, as what one of them took.

@@ -30,7 +30,7 @@ const ALARM_SPIKES: f64 = 0.05;
 /// A wall interval this many times wider than that of processor time comes from waiting.
 const CONTENDED: f64 = 3.0;
 /// Runs shorter than this are mostly the start of a process.
-const SHORT_NS: f64 = 1e6;
+pub(super) const SHORT_NS: f64 = 1e6;
 
 /// A time that every run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

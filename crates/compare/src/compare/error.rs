@@ -40,6 +40,13 @@ pub enum CompareError {
         /// The last lines of its standard error; starts with a separator, or is empty.
         said: String,
     },
+    /// What is left behind the start of the shell is nothing.
+    #[error(
+        "arm {arm}: `{command}` takes no longer than the {:.2} ms that its shell takes to start, so nothing can be \
+         said of it: give it more to do, or run one program without a shell (-N)",
+        *start_ns as f64 / 1e6
+    )]
+    ShorterThanShell { arm: Arm, command: String, start_ns: u64 },
     #[error("arm {arm}: {cause}")]
     Child { arm: Arm, cause: ChildError },
     /// The number that the verdict is about was not printed.

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::command::CommandLine;
 use super::error::CompareError;
 use super::fingerprint;
 use super::program::ArmRecord;
@@ -116,21 +117,25 @@ impl FileWatch {
     }
 
     /// Watches the files that arguments name, alone or behind a `=`.
-    pub fn add_arguments(&mut self, arm: Arm, args: &[std::ffi::OsString]) {
-        for arg in args {
+    pub fn add_arguments(&mut self, arm: Arm, line: &CommandLine) {
+        let folder = line.folder.as_deref().unwrap_or(Path::new(""));
+        for arg in &line.args {
             let bytes = arg.as_bytes();
             let behind =
                 bytes.iter().position(|b| *b == b'=').map_or(&[][..], |at| &bytes[at + 1..]);
             for name in [bytes, behind] {
-                self.add(arm, FileRole::Argument, Path::new(std::ffi::OsStr::from_bytes(name)));
+                let path = folder.join(std::ffi::OsStr::from_bytes(name));
+                self.add(arm, FileRole::Argument, &path);
             }
         }
     }
 
-    /// An argument that changed while only `arm` ran, unmeasured, is that program's own output.
+    /// An argument or input that changed while only one arm ran, unmeasured, is what that program, or what prepares
+    /// it, writes.
     pub fn forget_what_is_written(&mut self) {
         self.watched.retain(|(_, record, stamp)| {
-            record.role != FileRole::Argument || Stamp::of(&record.path) == Some(*stamp)
+            let is_written = matches!(record.role, FileRole::Argument | FileRole::Input);
+            !is_written || Stamp::of(&record.path) == Some(*stamp)
         });
     }
 
@@ -180,9 +185,13 @@ pub fn hold_the_same(a: &Path, b: &Path) -> Option<bool> {
     (!a.is_empty() && !b.is_empty()).then_some(a == b)
 }
 
-/// What a library is called whatever its version: `libbz2.so` of `libbz2.so.1.0.4`. Other names stay.
+/// What a library is called whatever its version: `libbz2.so` of `libbz2.so.1.0.4`. Other names stay; an empty path is that
+/// of code in no file.
 #[must_use]
 pub fn library_name(path: &Path) -> String {
+    if path.as_os_str().is_empty() {
+        return "code without a file".to_owned();
+    }
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     match name.find(".so.") {
         Some(at) => name[..at + 3].to_owned(),
@@ -211,7 +220,11 @@ pub fn are_identical(arms: &[ArmRecord; 2]) -> bool {
     let [a, b] = arms;
     let same_bytes = !a.program_fnv1a.is_empty()
         && (a.program_bytes, &a.program_fnv1a) == (b.program_bytes, &b.program_fnv1a);
-    same_bytes && a.command.get(1..) == b.command.get(1..) && different_libraries(arms).is_empty()
+    let told = |arm: &ArmRecord| {
+        let arguments = arm.command.get(1..).map(<[String]>::to_vec);
+        (arguments, arm.environment.clone(), arm.folder.clone(), arm.steps.clone())
+    };
+    same_bytes && told(a) == told(b) && different_libraries(arms).is_empty()
 }
 
 #[cfg(test)]
@@ -272,15 +285,17 @@ mod tests {
         let (_folder, path, _) = watching(FileRole::Argument, "one");
         let name = path.to_str().unwrap();
         let mut watch = FileWatch::default();
-        watch.add_arguments(Arm::A, &[format!("--in={name}").into(), "-v".into(), "/".into()]);
+        let words = [format!("--in={name}"), "-v".into(), "/".into()].map(Into::into);
+        watch.add_arguments(Arm::A, &CommandLine::new("p", words.into()));
         assert_eq!(watch.records(Arm::A).len(), 1);
-        watch.add_arguments(Arm::A, &[name.into()]);
+        watch.add_arguments(Arm::A, &CommandLine::new("p", vec![name.into()]));
         assert_eq!(watch.records(Arm::A).len(), 1, "one file twice is one file");
     }
 
     #[test]
     fn libraries_pair_whatever_their_version() {
         let name = |path: &str| library_name(Path::new(path));
+        assert_eq!(name(""), name(&name("")), "the name of a place is that of its code");
         assert_eq!(name("/a/libbz2.so.1.0.4"), name("/b/libbz2.so.1.0"));
         assert_eq!((name("/lib/libc.so.6").as_str(), name("/bin/sh").as_str()), ("libc.so", "sh"));
     }

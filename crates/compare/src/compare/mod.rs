@@ -8,6 +8,7 @@
 
 mod amounts;
 mod analysis;
+mod command;
 mod diagnostics;
 mod error;
 mod files;
@@ -18,11 +19,13 @@ mod measure;
 pub mod neighbours;
 mod pilot;
 mod program;
+mod ranking;
 pub mod results;
 mod runner;
 pub mod schedule;
 pub mod sequential;
 pub mod simulate;
+mod steps;
 pub mod sweep;
 mod verdict;
 mod waiting;
@@ -38,6 +41,7 @@ use crate::clock::Cpus;
 pub use amounts::Amounts;
 pub use analysis::typical;
 pub use analysis::{Analysis, Contrast, Metric, Ratio, Sequence, analyse, pair_up};
+pub use command::{CommandLine, Step};
 pub use diagnostics::{Autocorrelation, Diagnostics, Drift, SlotEffect};
 pub use error::CompareError;
 pub use files::{
@@ -47,7 +51,8 @@ pub use identical::{SameCode, SameHotCode, same_code, same_hot_code};
 pub use measure::{Measure, MeasureError};
 pub use neighbours::Disturbances;
 pub use pilot::PairPlan;
-pub use program::{ArmRecord, CommandLine};
+pub use program::{ArmRecord, StepRecord};
+pub use ranking::{Ranked, Ranking, rank};
 pub use runner::{ProcessLimits, ProcessRunner, RunSample, Runner, allowed_cpus, default_cpu};
 pub use schedule::{Arm, Order, PlannedRun, Slot};
 pub use sequential::Until;
@@ -77,6 +82,9 @@ pub struct Settings {
     pub cpus: Option<Cpus>,
     /// Count runs that fail, instead of giving up.
     pub ignore_failure: bool,
+    /// Runs of each that are made before, unmeasured; one at least, for a look at what it maps.
+    #[serde(default)]
+    pub warmup: u32,
     /// The file that every run reads as its standard input; absent where there is nothing to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<PathBuf>,
@@ -108,6 +116,7 @@ impl Default for Settings {
             timeout_ms: None,
             cpus: None,
             ignore_failure: false,
+            warmup: 1,
             input: None,
             measure: Measure::Auto,
             until: None,
@@ -189,6 +198,8 @@ impl Comparison {
         } else if !libraries.is_empty() {
             analysis.warnings.insert(last, Warning::DifferentLibraries { names: libraries });
         }
+        let shells = Warning::of_shells(&arms, analysis.contrasts.iter());
+        analysis.warnings.splice(last..last, shells);
         Ok(Self { settings, arms, analysis, samples })
     }
 }
@@ -228,43 +239,63 @@ pub fn compare(
 ) -> Result<Comparison, CompareError> {
     settings.check()?;
     let schedule = schedule::plan(settings.pairs, settings.order, settings.seed);
+    let samples = run_all(runner, settings, &schedule, 2, progress)?;
+    let [a, b] = <[ArmRecord; 2]>::try_from(runner.arms())
+        .map_err(|arms| CompareError::Samples(format!("{} arms, not two", arms.len())))?;
+    Comparison::new([a, b], settings.clone(), samples)
+}
+
+/// Warms every arm up and runs the schedule, as far as time and what is known by then ask for it.
+fn run_all(
+    runner: &mut dyn Runner,
+    settings: &Settings,
+    schedule: &[PlannedRun],
+    arms: usize,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<RunSample>, CompareError> {
     let mut warm_up_ns = 0_u64;
-    // The first pair of the plan serves as the warm-up's plan: it holds both arms.
-    for plan in schedule.iter().take(2) {
+    // The first round of the plan serves as the warm-up's plan: it holds every arm.
+    for plan in schedule.iter().take(arms) {
         progress(Progress::WarmingUp { arm: plan.arm });
+        for _ in 1..settings.warmup {
+            runner.run(plan)?;
+        }
         warm_up_ns = warm_up_ns.saturating_add(runner.warm_up(plan)?.amounts.wall_ns);
     }
     let in_time = settings.budget_ms.map(|ms| ms.saturating_mul(1_000_000) / warm_up_ns.max(1));
     let pairs = in_time.unwrap_or(u64::MAX).clamp(1, u64::from(settings.pairs));
-    progress(Progress::Planned { runs: 2 * pairs, expected_ns: warm_up_ns.saturating_mul(pairs) });
+    let runs = arms as u64 * pairs;
+    progress(Progress::Planned { runs, expected_ns: warm_up_ns.saturating_mul(pairs) });
     let mut samples = Vec::with_capacity(schedule.len());
     let started = Instant::now();
-    for plan in &schedule {
+    for plan in schedule {
         samples.push(runner.run(plan)?);
         progress(Progress::Ran { done: samples.len() as u64 });
-        if samples.len() == 2 * pilot::PILOT_PAIRS
+        if arms == 2
+            && samples.len() == 2 * pilot::PILOT_PAIRS
             && let Some(plan) = pilot::plan(&samples, settings, pairs)
         {
             progress(Progress::Piloted(plan));
         }
-        if plan.slot == Slot::Second && is_enough(&samples, settings, started) {
+        let is_whole = samples.len().is_multiple_of(arms);
+        if is_whole && is_enough(&samples, settings, started, arms) {
             break;
         }
     }
     runner.check_files()?;
-    Comparison::new(runner.arms(), settings.clone(), samples)
+    Ok(samples)
 }
 
 /// Whether to stop after a whole pair: the time is over, or what was asked for is known.
-fn is_enough(samples: &[RunSample], settings: &Settings, started: Instant) -> bool {
-    let pairs = samples.len() / 2;
+fn is_enough(samples: &[RunSample], settings: &Settings, started: Instant, arms: usize) -> bool {
+    let pairs = samples.len() / arms.max(1);
     let over = settings.budget_ms.is_some_and(|ms| started.elapsed() >= Duration::from_millis(ms));
     if over && pairs >= crate::stats::power::FEWEST_PAIRS {
         return true;
     }
     // The look costs time in the square of the pairs; every pair up to 50, then every tenth.
     let looks = pairs >= sequential::BURN_IN_PAIRS && (pairs <= 50 || pairs.is_multiple_of(10));
-    let Some(until) = settings.until.filter(|_| looks) else {
+    let Some(until) = settings.until.filter(|_| looks && arms == 2) else {
         return false;
     };
     analyse(samples, settings).is_ok_and(|analysis| match until {

@@ -1,5 +1,6 @@
 //! The file behind a command: what it is, whether it can be a program here, and its fingerprint.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
@@ -8,85 +9,16 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::command::{CommandLine, Step};
 use super::error::CompareError;
 use super::files::UsedFile;
 use super::fingerprint;
 use super::schedule::Arm;
 use crate::foreign;
-use crate::run::child::{ChildError, resolve_program};
-
-/// A program and its arguments, ready to be run without a shell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandLine {
-    /// The program as it was typed.
-    pub program: OsString,
-    /// Arguments of the program, its name not among them.
-    pub args: Vec<OsString>,
-}
-
-impl CommandLine {
-    /// The words separated by blanks, for messages.
-    #[must_use]
-    pub fn display(&self) -> String {
-        let words = std::iter::once(&self.program).chain(&self.args);
-        words.map(|w| w.to_string_lossy()).collect::<Vec<_>>().join(" ")
-    }
-}
-
-/// The most interpreters in a row, as for the kernel.
-const MOST_INTERPRETERS: usize = 4;
-/// What the kernel reads of a script's first line.
-const LINE_BYTES: u64 = 255;
-
-impl CommandLine {
-    /// What the kernel executes for a script: its interpreter, with the script among the arguments; `env` in between is
-    /// looked through. A program stays as it is, and so does what cannot be read.
-    #[must_use]
-    pub fn interpreted(self) -> Self {
-        (0..MOST_INTERPRETERS).fold(self, |line, _| line.interpreter().unwrap_or(line))
-    }
-
-    fn interpreter(&self) -> Option<Self> {
-        let script = resolve_program(&self.program).ok()?;
-        let mut head = Vec::new();
-        foreign::open(&script).ok()?.take(LINE_BYTES).read_to_end(&mut head).ok()?;
-        let first = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-        let first = std::str::from_utf8(first).ok()?.trim();
-        if first.is_empty() {
-            return None;
-        }
-        let (program, argument) = first.split_once([' ', '\t']).unwrap_or((first, ""));
-        // The kernel makes one argument of the rest of the line, and so does `env` without `-S`.
-        let argument = argument.trim();
-        let mut words: Vec<OsString> = match argument.strip_prefix("-S") {
-            Some(several) if is_env(program) => {
-                several.split_whitespace().map(Into::into).collect()
-            }
-            _ => (!argument.is_empty()).then(|| argument.into()).into_iter().collect(),
-        };
-        let program = match is_env(program) {
-            true if words.first().is_some_and(|word| is_a_name(word)) => words.remove(0),
-            true => return None,
-            false => program.into(),
-        };
-        words.push(script.into());
-        words.extend(self.args.iter().cloned());
-        Some(Self { program, args: words })
-    }
-}
-
-fn is_env(program: &str) -> bool {
-    Path::new(program).file_name().is_some_and(|name| name == "env")
-}
-
-/// Neither an option of `env` nor a variable that it sets.
-fn is_a_name(word: &std::ffi::OsStr) -> bool {
-    let text = word.to_string_lossy();
-    !text.starts_with('-') && !text.contains('=')
-}
+use crate::run::child::ChildError;
 
 /// What was run as one arm.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmRecord {
     /// Program and arguments as they were typed.
     pub command: Vec<String>,
@@ -105,6 +37,43 @@ pub struct ArmRecord {
     /// when it ended before it could be looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
+    /// Variables that were set for it, as `NAME=VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<String>,
+    /// The folder in which it was started; absent for that of the comparison.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
+    /// What was run around it and is in no figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepRecord>,
+    /// Values of the parameters that were filled into the command, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parameters: BTreeMap<String, String>,
+    /// What the shell that ran it takes to start at the least, in nanoseconds, which is taken off the times of every run; absent
+    /// without a shell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell_start_ns: Option<u64>,
+}
+
+/// Something that was run around the runs of an arm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StepRecord {
+    /// When.
+    pub step: Step,
+    /// Program and arguments.
+    pub command: Vec<String>,
+}
+
+impl ArmRecord {
+    /// The words as they can be typed; the text that was typed where a shell ran it.
+    #[must_use]
+    pub fn display(&self) -> String {
+        let typed = self.command.last().filter(|_| self.shell_start_ns.is_some());
+        typed.cloned().unwrap_or_else(|| {
+            let words = self.command.iter().map(String::as_str);
+            shlex::try_join(words).unwrap_or_else(|_| self.command.join(" "))
+        })
+    }
 }
 
 /// Finds and fingerprints the program of `arm`.
@@ -112,7 +81,7 @@ pub struct ArmRecord {
 /// # Errors
 /// When there is none, when it is a directory or a device, or when it cannot be read.
 pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), CompareError> {
-    let path = resolve_program(&line.program).map_err(|cause| not_found(arm, line, cause))?;
+    let path = line.resolve().map_err(|cause| not_found(arm, line, cause))?;
     let unreadable = |cause| CompareError::Unreadable { arm, path: path.clone(), cause };
     let kind = fs::metadata(&path).map_err(unreadable)?;
     if !kind.is_file() {
@@ -124,14 +93,23 @@ pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), Com
         Ok(file) => fingerprint::of_file(file).map_err(unreadable)?,
         Err(_) => (kind.len(), String::new()),
     };
-    let words = std::iter::once(&line.program).chain(&line.args);
+    let pair = |(name, value): &(OsString, OsString)| {
+        format!("{}={}", name.to_string_lossy(), value.to_string_lossy())
+    };
+    let step = |(step, line): &(Step, CommandLine)| StepRecord {
+        step: *step,
+        command: line.words().collect(),
+    };
     let record = ArmRecord {
-        command: words.map(|w| w.to_string_lossy().into_owned()).collect(),
+        command: line.words().collect(),
         program: path.to_string_lossy().into_owned(),
         program_bytes,
         program_fnv1a,
-        files: Vec::new(),
-        threads: None,
+        environment: line.environment.iter().map(pair).collect(),
+        folder: line.folder.clone(),
+        steps: line.steps.iter().map(step).collect(),
+        parameters: line.parameters.iter().cloned().collect(),
+        ..ArmRecord::default()
     };
     Ok((path, record))
 }
@@ -276,40 +254,8 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_what_its_interpreter_runs() {
-        let folder = tempfile::tempdir().unwrap();
-        let script = folder.path().join("script");
-        let line = |text: &str| {
-            fs::write(&script, text).unwrap();
-            let typed = CommandLine { program: script.clone().into(), args: vec!["7".into()] };
-            let line = typed.interpreted();
-            line.display().replace(&script.display().to_string(), "SCRIPT")
-        };
-        assert_eq!(line("#!/bin/sh\necho"), "/bin/sh SCRIPT 7");
-        assert_eq!(line("#! /bin/sh -e -u \n"), "/bin/sh -e -u SCRIPT 7");
-        assert_eq!(line("#!/usr/bin/env sh\n"), "sh SCRIPT 7");
-        assert_eq!(line("#!/usr/bin/env -S sh -e\n"), "sh -e SCRIPT 7");
-        // What `env` does beside looking for a program, we leave to it.
-        for left in ["#!/usr/bin/env -i sh\n", "#!/usr/bin/env\n", "#!/usr/bin/env A=1 sh\n"] {
-            assert_eq!(line(left), "SCRIPT 7");
-        }
-        for no_script in ["", "echo", "#!", "#!\n", "#! \n"] {
-            let seen = line(no_script);
-            assert_eq!(seen, "SCRIPT 7", "{no_script:?}");
-        }
-        // One argument, as the kernel has it.
-        fs::write(&script, "#!/bin/sh -e -u\n").unwrap();
-        let typed = CommandLine { program: script.clone().into(), args: vec![] };
-        assert_eq!(typed.interpreted().args[0], "-e -u");
-        // A script that names itself ends somewhere.
-        fs::write(&script, format!("#!{}\n", script.display())).unwrap();
-        let typed = CommandLine { program: script.clone().into(), args: vec![] };
-        assert_eq!(typed.interpreted().args.len(), MOST_INTERPRETERS);
-    }
-
-    #[test]
     fn a_directory_is_no_program() {
-        let line = CommandLine { program: "/tmp/".into(), args: vec![] };
+        let line = CommandLine::new("/tmp/", vec![]);
         let error = inspect(Arm::B, &line).unwrap_err().to_string();
         assert!(error.contains("arm B") && error.contains("directory"), "{error}");
     }

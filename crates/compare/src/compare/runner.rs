@@ -1,6 +1,6 @@
 //! Turning a planned run into a sample: a real process, or anything else that has a time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -9,15 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use super::Settings;
 use super::amounts::{Amounts, NoAmounts, measured};
+use super::command::{CommandLine, Step};
 use super::error::CompareError;
 use super::files::{FileRole, FileWatch};
 use super::identical::{SameHotCode, sample_hot_code};
 use super::measure::Measure;
 use super::neighbours::{Disturbances, Guard};
-use super::program::{ArmRecord, CommandLine, inspect, seems};
+use super::program::{ArmRecord, inspect, seems};
 use super::schedule::{Arm, PlannedRun};
+use super::steps;
 use crate::clock::Cpus;
-use crate::run::child::{ChildError, Exit, Launch, Limits, Status, Streams};
+use crate::run::child::{Background, ChildError, Exit, Launch, Limits, Status, Streams};
 use crate::run::look::Seen;
 
 /// Lines of a failed program's standard error that are shown.
@@ -50,6 +52,15 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl RunSample {
+    /// The code with which it exited; `None` where a signal ended it.
+    #[must_use]
+    pub fn exit_code(&self) -> Option<i32> {
+        match &self.failure {
+            None => Some(0),
+            Some(how) => how.strip_prefix(Status::CODE)?.parse().ok(),
+        }
+    }
+
     /// The time that the whole run took, also when it was many operations.
     #[must_use]
     pub fn time_ns(&self) -> u64 {
@@ -57,10 +68,10 @@ impl RunSample {
     }
 }
 
-/// Something that can run either arm.
+/// Something that can run every arm.
 pub trait Runner {
-    /// What the two arms are.
-    fn arms(&self) -> [ArmRecord; 2];
+    /// What the arms are.
+    fn arms(&self) -> Vec<ArmRecord>;
 
     /// Runs once without measuring; takes a look at what is run where that is possible.
     ///
@@ -100,24 +111,36 @@ pub struct ProcessLimits<'a> {
     pub interrupt: &'a AtomicBool,
 }
 
-/// Runs each arm as a process of its own, without a shell.
+/// One command with what belongs to it.
+struct Command {
+    line: CommandLine,
+    path: PathBuf,
+    record: ArmRecord,
+    /// What its shell takes to start, once that has been timed.
+    shell_start: Option<Amounts>,
+}
+
+/// Runs each arm as a process of its own.
 pub struct ProcessRunner<'a> {
-    lines: [CommandLine; 2],
-    paths: [PathBuf; 2],
-    records: [ArmRecord; 2],
+    commands: Vec<Command>,
     limits: ProcessLimits<'a>,
     measure: Measure,
     operations_in: Option<Duration>,
     guard: Option<Guard>,
     watch: FileWatch,
+    /// What the set-ups have left running, until the end.
+    _background: Vec<Background>,
 }
 
 impl<'a> ProcessRunner<'a> {
-    /// Finds both programs. Nothing is started yet.
+    /// Runs what sets the commands up, then finds their programs. No command is started yet.
     ///
     /// # Errors
-    /// When one of them is missing, is no file or cannot be read, or when the processor is not ours.
-    pub fn new(lines: [CommandLine; 2], limits: ProcessLimits<'a>) -> Result<Self, CompareError> {
+    /// When a set-up fails, when a program is missing, is no file or cannot be read, or when the processor is not ours.
+    pub fn new(
+        lines: impl IntoIterator<Item = CommandLine>,
+        limits: ProcessLimits<'a>,
+    ) -> Result<Self, CompareError> {
         for cpu in limits.cpu.iter().flat_map(Cpus::iter) {
             let allowed = allowed_cpus();
             // An empty list means that we could not find out; then the kernel will say.
@@ -126,25 +149,33 @@ impl<'a> ProcessRunner<'a> {
                 return Err(CompareError::NoSuchCpu { cpu, allowed: words.join(", ") });
             }
         }
-        let (path_a, record_a) = inspect(Arm::A, &lines[0])?;
-        let (path_b, record_b) = inspect(Arm::B, &lines[1])?;
+        let lines: Vec<CommandLine> = lines.into_iter().collect();
+        let until = Limits { timeout: None, interrupt: limits.interrupt };
+        let mut background = Vec::new();
+        // A set-up may build the very programs.
+        for (arm, line) in Arm::first(lines.len()).zip(&lines) {
+            let kept = steps::run(line, Step::Setup, until).map_err(|cause| child(arm, cause))?;
+            background.extend(kept);
+        }
         let mut watch = FileWatch::default();
-        for (arm, path, line) in [(Arm::A, &path_a, &lines[0]), (Arm::B, &path_b, &lines[1])] {
-            watch.add(arm, FileRole::Program, path);
-            watch.add_arguments(arm, &line.args);
+        let mut commands = Vec::new();
+        for (arm, line) in Arm::first(lines.len()).zip(lines) {
+            let (path, record) = inspect(arm, &line)?;
+            watch.add(arm, FileRole::Program, &path);
+            watch.add_arguments(arm, &line);
             if let Some(input) = &limits.input {
                 watch.add(arm, FileRole::Input, input);
             }
+            commands.push(Command { line, path, record, shell_start: None });
         }
         Ok(Self {
-            lines,
-            paths: [path_a, path_b],
-            records: [record_a, record_b],
+            commands,
             limits,
             measure: Measure::Wall,
             operations_in: None,
             guard: None,
             watch,
+            _background: background,
         })
     }
 
@@ -176,7 +207,8 @@ impl<'a> ProcessRunner<'a> {
     /// `None` when it differs, or when that cannot be found out.
     #[must_use]
     pub fn same_hot_code(&self) -> Option<SameHotCode> {
-        if self.paths[0] == self.paths[1] {
+        let [a, b] = &self.commands[..] else { return None };
+        if a.path == b.path || !a.line.steps.is_empty() || !b.line.steps.is_empty() {
             // One program with two sets of arguments says nothing about builds.
             return None;
         }
@@ -185,15 +217,55 @@ impl<'a> ProcessRunner<'a> {
         found.filter(|_| self.watch.check().is_ok())
     }
 
+    /// The file that one arm executes.
+    #[must_use]
+    pub fn program(&self, arm: Arm) -> &Path {
+        &self.commands[arm.index()].path
+    }
+
     /// How one arm is started, with so many bytes more in its environment.
-    pub fn launch(&self, arm: Arm, environment_padding_bytes: usize) -> Launch {
+    fn launch(&self, arm: Arm, environment_padding_bytes: usize) -> Launch {
+        let Command { line, path, .. } = &self.commands[arm.index()];
         Launch {
-            program: self.paths[arm.index()].clone(),
-            args: self.lines[arm.index()].args.clone(),
+            program: path.clone(),
+            args: line.args.clone(),
+            environment: line.environment.clone(),
+            folder: line.folder.clone(),
             environment_padding_bytes,
             cpu: self.limits.cpu.clone(),
             streams: self.limits.input.clone().map_or(Streams::Captured, Streams::Fed),
         }
+    }
+
+    /// Starts one arm by `run`, between what prepares a run and what concludes it.
+    ///
+    /// # Errors
+    /// What `run` says, and [`ChildError::Step`] when what is around it fails.
+    pub fn around<T, E: From<ChildError>>(
+        &self,
+        arm: Arm,
+        environment_padding_bytes: usize,
+        run: impl FnOnce(&Launch) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let line = &self.commands[arm.index()].line;
+        let until = Limits { timeout: None, interrupt: self.limits.interrupt };
+        // What a preparation leaves running lives as long as the run.
+        let _background = steps::run(line, Step::Prepare, until)?;
+        let done = run(&self.launch(arm, environment_padding_bytes))?;
+        steps::run(line, Step::Conclude, until)?;
+        Ok(done)
+    }
+
+    /// Runs what cleans up, once, when nothing more is to be run.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn clean_up(&self) -> Result<(), CompareError> {
+        let until = Limits { timeout: None, interrupt: self.limits.interrupt };
+        for (arm, command) in Arm::first(self.commands.len()).zip(&self.commands) {
+            steps::run(&command.line, Step::Cleanup, until).map_err(|cause| child(arm, cause))?;
+        }
+        Ok(())
     }
 
     /// What ends a run: the time limit, and the user.
@@ -206,43 +278,85 @@ impl<'a> ProcessRunner<'a> {
         plan: &PlannedRun,
         seen: Option<&mut Seen>,
     ) -> Result<(Exit, Amounts), CompareError> {
-        let launch = self.launch(plan.arm, plan.environment_padding_bytes as usize);
-        let run = measured(&launch, &self.child_limits(), &self.measure, seen);
-        run.map_err(|cause| match cause {
+        let padding = plan.environment_padding_bytes as usize;
+        let run = self.around(plan.arm, padding, |launch| {
+            measured(launch, &self.child_limits(), &self.measure, seen)
+        });
+        let (exit, amounts) = run.map_err(|cause| match cause {
             NoAmounts::Child(cause) => self.explain(plan.arm, cause),
             NoAmounts::Unmeasured(what) => CompareError::Printed { arm: plan.arm, what },
-        })
+        })?;
+        let command = &self.commands[plan.arm.index()];
+        match &command.shell_start {
+            Some(start) if amounts.wall_ns <= start.wall_ns => {
+                Err(CompareError::ShorterThanShell {
+                    arm: plan.arm,
+                    command: command.line.display(),
+                    start_ns: start.wall_ns,
+                })
+            }
+            Some(start) => Ok((exit, amounts.less(start))),
+            None => Ok((exit, amounts)),
+        }
+    }
+
+    /// Times the shell that runs an arm, with nothing to do, unless the same was timed for another arm.
+    fn time_shell(&mut self, arm: Arm) -> Result<(), CompareError> {
+        let Some(alone) = self.commands[arm.index()].line.shell_alone() else { return Ok(()) };
+        let is_as = |other: &&Command| other.line.shell_alone().as_ref() == Some(&alone);
+        let known = self.commands.iter().filter(is_as).find_map(|other| other.shell_start);
+        let start = match known {
+            Some(known) => known,
+            None => {
+                let launch = Launch { args: alone.args, ..self.launch(arm, 0) };
+                steps::least_start(&launch, &self.child_limits())
+                    .map_err(|cause| child(arm, cause))?
+            }
+        };
+        let command = &mut self.commands[arm.index()];
+        command.shell_start = Some(start);
+        command.record.shell_start_ns = Some(start.wall_ns);
+        Ok(())
     }
 
     fn explain(&self, arm: Arm, cause: ChildError) -> CompareError {
         match cause {
-            ChildError::Interrupted => CompareError::Interrupted,
             ChildError::NotExecutable { .. } | ChildError::NotFound(_) => {
-                CompareError::Program { arm, seems: seems(&self.paths[arm.index()]), cause }
+                CompareError::Program { arm, seems: seems(self.program(arm)), cause }
             }
-            cause => CompareError::Child { arm, cause },
+            cause => child(arm, cause),
         }
     }
 }
 
+fn child(arm: Arm, cause: ChildError) -> CompareError {
+    match cause {
+        ChildError::Interrupted => CompareError::Interrupted,
+        cause => CompareError::Child { arm, cause },
+    }
+}
+
 impl Runner for ProcessRunner<'_> {
-    fn arms(&self) -> [ArmRecord; 2] {
-        [Arm::A, Arm::B].map(|arm| ArmRecord {
+    fn arms(&self) -> Vec<ArmRecord> {
+        let record = |(arm, command): (Arm, &Command)| ArmRecord {
             files: self.watch.records(arm),
-            ..self.records[arm.index()].clone()
-        })
+            ..command.record.clone()
+        };
+        Arm::first(self.commands.len()).zip(&self.commands).map(record).collect()
     }
 
     fn warm_up(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
         self.watch.check()?;
+        self.time_shell(plan.arm)?;
         let mut seen = Seen::default();
         let sample = self.sample(plan, Some(&mut seen))?;
         self.watch.forget_what_is_written();
-        let program = self.paths[plan.arm.index()].canonicalize().ok();
+        let program = self.program(plan.arm).canonicalize().ok();
         for path in seen.files.iter().filter(|path| Some(*path) != program.as_ref()) {
             self.watch.add(plan.arm, FileRole::Mapped, path);
         }
-        self.records[plan.arm.index()].threads = (seen.threads > 0).then_some(seen.threads);
+        let threads = (seen.threads > 0).then_some(seen.threads);
+        self.commands[plan.arm.index()].record.threads = threads;
         Ok(sample)
     }
 
@@ -297,12 +411,12 @@ impl ProcessRunner<'_> {
         }
         // A program that was cut off is often killed by the kernel on its first page.
         let seems = match exit.status {
-            Status::Signal(_) => seems(&self.paths[plan.arm.index()]),
+            Status::Signal(_) => seems(self.program(plan.arm)),
             Status::Code(_) => String::new(),
         };
         Err(CompareError::Failed {
             arm: plan.arm,
-            command: self.lines[plan.arm.index()].display(),
+            command: self.commands[plan.arm.index()].line.display(),
             status: exit.status.to_string(),
             seems,
             said: last_lines(&exit.stderr.tail),
@@ -311,7 +425,7 @@ impl ProcessRunner<'_> {
 }
 
 /// The last lines of a program's complaint, as the end of a message.
-fn last_lines(text: &str) -> String {
+pub(super) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
     // Control characters of the program must not reach the user's terminal.
@@ -350,10 +464,7 @@ mod tests {
         timeout: Option<Duration>,
         ignore_failure: bool,
     ) -> ProcessRunner<'static> {
-        let line = |script: &str| CommandLine {
-            program: "sh".into(),
-            args: vec!["-c".into(), script.into()],
-        };
+        let line = |script: &str| CommandLine::new("sh", vec!["-c".into(), script.into()]);
         let limits = ProcessLimits {
             timeout,
             cpu: default_cpu(),
@@ -399,7 +510,7 @@ mod tests {
 
     #[test]
     fn a_processor_that_is_not_ours_is_refused() {
-        let line = || CommandLine { program: "true".into(), args: vec![] };
+        let line = || CommandLine::new("true", vec![]);
         let limits = ProcessLimits {
             timeout: None,
             cpu: Some(Cpus::one(1023)),

@@ -16,21 +16,29 @@ const BLOCK_PAIRS: usize = 4;
 /// Environment padding is drawn below this: one page covers every alignment of the stack.
 const PADDING_LIMIT_BYTES: u64 = 4096;
 
-/// One of the two things that are compared.
+/// One of the commands that are compared, by its letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Arm {
-    /// The first one, usually "before".
-    A,
-    /// The second one, usually "after".
-    B,
-}
+#[serde(try_from = "char", into = "char")]
+#[schemars(with = "char")]
+pub struct Arm(u8);
 
 impl Arm {
-    /// 0 for A, 1 for B: its place in arrays over both arms.
+    /// The first one, usually "before".
+    pub const A: Self = Self(0);
+    /// The second one, usually "after".
+    pub const B: Self = Self(1);
+    /// As many as there are letters.
+    pub const MOST: usize = 26;
+
+    /// The first so many.
+    pub fn first(count: usize) -> impl Iterator<Item = Self> {
+        (0..count.min(Self::MOST)).map(|index| Self(index as u8))
+    }
+
+    /// 0 for A, 1 for B: its place in arrays over all arms.
     #[must_use]
     pub fn index(self) -> usize {
-        usize::from(self == Self::B)
+        usize::from(self.0)
     }
 
     /// What it is called where two builds are explained.
@@ -39,16 +47,33 @@ impl Arm {
         if self == Self::A { "BEFORE" } else { "AFTER" }
     }
 
-    /// The one that it is compared with.
+    /// The one that it is compared with, of two.
     #[must_use]
     pub fn other(self) -> Self {
         if self == Self::A { Self::B } else { Self::A }
     }
 }
 
+impl From<Arm> for char {
+    fn from(arm: Arm) -> Self {
+        Self::from(b'a' + arm.0)
+    }
+}
+
+impl TryFrom<char> for Arm {
+    type Error = String;
+
+    fn try_from(letter: char) -> Result<Self, String> {
+        let index = u32::from(letter).checked_sub(u32::from('a'));
+        let index = index.filter(|index| *index < Self::MOST as u32);
+        let index = index.ok_or_else(|| format!("`{letter}` names no arm: a to z do"))?;
+        Ok(Self(index as u8))
+    }
+}
+
 impl std::fmt::Display for Arm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if *self == Self::A { "A" } else { "B" })
+        write!(f, "{}", char::from(*self).to_ascii_uppercase())
     }
 }
 
@@ -77,9 +102,9 @@ impl std::fmt::Display for Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Slot {
-    /// Ran before the other arm.
+    /// Ran before the other arm, or before all others.
     First,
-    /// Ran after the other arm.
+    /// Ran after the other arm, or after one of them.
     Second,
 }
 
@@ -116,6 +141,28 @@ pub fn plan(pairs: u32, order: Order, seed: u64) -> Vec<PlannedRun> {
                 slot,
                 arm,
                 // Both arms draw from the same distribution, independently: neither is favoured.
+                environment_padding_bytes: below(&mut rng, PADDING_LIMIT_BYTES) as u32,
+            });
+        }
+    }
+    runs
+}
+
+/// Rounds in which each of `arms` runs once, in an order that is drawn for every round. A round stands for a pair.
+#[must_use]
+pub fn rounds(rounds: u32, arms: usize, seed: u64) -> Vec<PlannedRun> {
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let mut runs = Vec::new();
+    for round in 0..rounds {
+        let mut order: Vec<Arm> = Arm::first(arms).collect();
+        shuffle(&mut order, &mut rng);
+        for (place, arm) in order.into_iter().enumerate() {
+            runs.push(PlannedRun {
+                order: runs.len() as u32,
+                pair: round,
+                block: round,
+                slot: if place == 0 { Slot::First } else { Slot::Second },
+                arm,
                 environment_padding_bytes: below(&mut rng, PADDING_LIMIT_BYTES) as u32,
             });
         }
@@ -195,6 +242,25 @@ mod tests {
         };
         assert!(runs.iter().all(|r| r.environment_padding_bytes < 4096));
         assert!((mean(Arm::A) - mean(Arm::B)).abs() < 150.0);
+    }
+
+    #[test]
+    fn every_round_holds_every_arm_in_an_order_of_its_own() {
+        let runs = rounds(300, 3, 5);
+        let orders: std::collections::BTreeSet<Vec<usize>> =
+            runs.chunks(3).map(|round| round.iter().map(|run| run.arm.index()).collect()).collect();
+        assert_eq!(orders.len(), 6, "all orders of three occur, and nothing else");
+        assert!(runs.iter().enumerate().all(|(n, run)| run.pair as usize == n / 3));
+        assert_eq!(rounds(9, 3, 5), runs[..27]);
+    }
+
+    #[test]
+    fn arms_are_letters() {
+        let text = serde_json::to_string(&[Arm::A, Arm::B]).unwrap();
+        assert_eq!(text, r#"["a","b"]"#);
+        assert_eq!(serde_json::from_str::<[Arm; 2]>(&text).unwrap(), [Arm::A, Arm::B]);
+        assert!(serde_json::from_str::<Arm>(r#""A""#).is_err());
+        assert_eq!(Arm::first(100).last().unwrap().to_string(), "Z");
     }
 
     #[test]

@@ -132,15 +132,17 @@ impl SimulatedMachine {
 }
 
 impl Runner for SimulatedMachine {
-    fn arms(&self) -> [ArmRecord; 2] {
-        ["before", "after"].map(|name| ArmRecord {
-            command: vec![format!("./{name}")],
-            program: name.into(),
-            program_bytes: 1 << 16,
-            program_fnv1a: if self.identical { "same" } else { name }.into(),
-            files: Vec::new(),
-            threads: self.threads,
-        })
+    fn arms(&self) -> Vec<ArmRecord> {
+        ["before", "after"]
+            .map(|name| ArmRecord {
+                command: vec![format!("./{name}")],
+                program: name.into(),
+                program_bytes: 1 << 16,
+                program_fnv1a: if self.identical { "same" } else { name }.into(),
+                threads: self.threads,
+                ..ArmRecord::default()
+            })
+            .into()
     }
 
     fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {

@@ -244,7 +244,7 @@ fn settings_that_make_no_sense_are_refused_before_anything_runs() {
 #[test]
 fn real_processes_are_run_as_planned() {
     static NEVER: AtomicBool = AtomicBool::new(false);
-    let line = |word: &str| CommandLine { program: "echo".into(), args: vec![word.into()] };
+    let line = |word: &str| CommandLine::new("echo", vec![word.into()]);
     let settings = Settings { pairs: 3, cpus: default_cpu(), ..Settings::default() };
     let mut runner = ProcessRunner::new([line("x"), line("y")], settings.limits(&NEVER)).unwrap();
     let mut seen = Vec::new();
@@ -259,7 +259,7 @@ fn real_processes_are_run_as_planned() {
 #[test]
 fn an_interrupt_ends_everything() {
     let stop = AtomicBool::new(true);
-    let line = || CommandLine { program: "sleep".into(), args: vec!["1000".into()] };
+    let line = || CommandLine::new("sleep", vec!["1000".into()]);
     let settings = Settings::default();
     let mut runner = ProcessRunner::new([line(), line()], settings.limits(&stop)).unwrap();
     let error = compare(&mut runner, &settings, &mut |_| {}).unwrap_err();

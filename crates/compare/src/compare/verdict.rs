@@ -72,6 +72,14 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Takes back "slower" and "faster" where many questions were asked, and this answer may be chance.
+    pub(super) fn doubt_noise(&mut self) {
+        if matches!(self.decision, Decision::Slower | Decision::Faster) {
+            self.decision = Decision::Inconclusive;
+            self.doubt = Some(Doubt::TooNoisy);
+        }
+    }
+
     /// Takes back "slower" and "faster" where both arms are byte for byte the same.
     pub(super) fn doubt_identical_files(&mut self) {
         if matches!(self.decision, Decision::Slower | Decision::Faster) {

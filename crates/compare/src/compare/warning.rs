@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::analysis::{Contrast, Metric};
 use super::identical::{COUNTS_NOT_COMPARED, SameCode, SameHotCode};
 use super::neighbours::Disturbances;
+use super::program::ArmRecord;
 use super::schedule::Arm;
 use super::waiting::WaitedFor;
 use crate::clock::Cpus;
@@ -113,6 +115,15 @@ pub enum Warning {
         /// Names of the libraries, without versions.
         names: Vec<String>,
     },
+    /// A shell ran an arm, and what it takes to start was taken off.
+    ShellStart {
+        /// The arm.
+        arm: Arm,
+        /// What was taken off every run, in nanoseconds.
+        start_ns: u64,
+        /// That as a share of what a run took with it.
+        share: f64,
+    },
     /// Every function of both programs holds the same code.
     IdenticalCode(SameCode),
     /// The functions in which both programs spend their time hold the same code.
@@ -133,6 +144,11 @@ pub enum Warning {
         /// Names of the processes.
         names: Vec<String>,
     },
+    /// Likewise, of as many commands as there are.
+    FailuresOfSeveral {
+        /// Failed runs of each, A first.
+        failed: Vec<u32>,
+    },
     /// Runs that failed were counted.
     FailuresIgnored {
         /// Failed runs of A.
@@ -147,6 +163,7 @@ impl Warning {
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {
+            Self::ShellStart { share, .. } if *share < MOST_OF_SHELL => Severity::Note,
             Self::OneBuildEach
             | Self::IdenticalPrograms
             | Self::DifferentLibraries { .. }
@@ -161,6 +178,9 @@ impl Warning {
         }
     }
 }
+
+/// A shell that takes more of a run is more than a correction.
+const MOST_OF_SHELL: f64 = 0.25;
 
 /// A log ratio as a signed change in per cent.
 fn percent(log: f64) -> f64 {
@@ -213,6 +233,24 @@ fn say_what_for(waited_for: WaitedFor, f: &mut std::fmt::Formatter<'_>) -> std::
 }
 
 impl Warning {
+    /// What shells took, by what the runs of every arm took without them.
+    pub(super) fn of_shells<'a>(
+        arms: &[ArmRecord; 2],
+        mut contrasts: impl Iterator<Item = &'a Contrast>,
+    ) -> Vec<Self> {
+        let wall = contrasts.find(|contrast| contrast.metric == Metric::Wall);
+        let Some(wall) = wall else { return Vec::new() };
+        let took = [(Arm::A, &wall.a), (Arm::B, &wall.b)].into_iter().zip(arms);
+        took.filter_map(|((arm, took), record)| Self::of_shell(arm, record, took.value)).collect()
+    }
+
+    /// What the shell of one arm took, beside the `rest_ns` of a run.
+    pub(super) fn of_shell(arm: Arm, record: &ArmRecord, rest_ns: f64) -> Option<Self> {
+        let start_ns = record.shell_start_ns?;
+        let share = start_ns as f64 / (start_ns as f64 + rest_ns);
+        Some(Self::ShellStart { arm, start_ns, share })
+    }
+
     /// Advice about what was run; empty for other warnings.
     fn say_about_runs(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -245,6 +283,13 @@ impl Warning {
                  a difference may lie there",
                 names.join(", ")
             ),
+            Self::ShellStart { arm, start_ns, share } => write!(
+                f,
+                "a shell ran {arm}: the {:.2} ms that it takes to start (the fastest of some empty commands), {:.0} % of a run, \
+                 are taken off; without a shell (-N) nothing has to be",
+                *start_ns as f64 / 1e6,
+                100.0 * share
+            ),
             Self::IdenticalHotCode(same) => std::fmt::Display::fmt(same, f),
             Self::Disturbed(Disturbances { repeated, kept_disturbed, .. }) => write!(
                 f,
@@ -273,6 +318,15 @@ impl Warning {
                  figure here",
                 names.join(", ")
             ),
+            Self::FailuresOfSeveral { failed } => {
+                let each = Arm::first(failed.len()).zip(failed);
+                let each: Vec<String> = each.map(|(arm, n)| format!("{n} of {arm}")).collect();
+                write!(
+                    f,
+                    "failing runs were counted ({}): a program that fails early is fast",
+                    each.join(", ")
+                )
+            }
             Self::FailuresIgnored { a, b } => write!(
                 f,
                 "failing runs were counted ({a} of A, {b} of B): a program that fails early is fast"
@@ -382,6 +436,7 @@ mod tests {
             Warning::CoarseTimer { zeros: 9 },
             Warning::IdenticalPrograms,
             Warning::ThreadsOnOneProcessor { threads: [1, 4] },
+            Warning::ShellStart { arm: Arm::B, start_ns: 900_000, share: 0.5 },
             Warning::DifferentLibraries { names: vec!["libbz2.so".into()] },
             Warning::IdenticalCode(SameCode { functions: 9, moved: 2 }),
             Warning::IdenticalHotCode(SameHotCode {
@@ -393,6 +448,7 @@ mod tests {
             Warning::OutputDiffers,
             Warning::OutputVaries { arms: vec![Arm::A, Arm::B] },
             Warning::FailuresIgnored { a: 1, b: 0 },
+            Warning::FailuresOfSeveral { failed: vec![1, 0, 2] },
             Warning::LeftBehind { runs: 3, names: vec!["sleep".into()] },
         ];
         let mut said: Vec<String> = all.iter().map(ToString::to_string).collect();

@@ -162,6 +162,7 @@ mod tests {
                 environment_padding_bytes: 0,
                 cpu: None,
                 streams: Streams::Captured,
+                ..Launch::default()
             })
             .unwrap();
             let counter = Counter::attach(child.pid(), CounterEvent::PageFaults)?;

@@ -25,7 +25,14 @@ pub enum State {
     Gone,
 }
 
-fn request(what: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
+/// What `ptrace` takes its request as: another type in every C library.
+#[cfg(target_env = "musl")]
+pub type Request = libc::c_int;
+/// What `ptrace` takes its request as: another type in every C library.
+#[cfg(not(target_env = "musl"))]
+pub type Request = libc::c_uint;
+
+fn request(what: Request, tid: i32, data: usize) -> io::Result<()> {
     // SAFETY: none of the requests made through here reads or writes our memory.
     let result = unsafe { libc::ptrace(what, tid, 0_usize, data) };
     if result < 0 {
@@ -37,6 +44,11 @@ fn request(what: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
 /// Attaches without stopping, with these `PTRACE_O_` options.
 pub fn seize(pid: i32, options: libc::c_int) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, pid, options as usize)
+}
+
+/// Gives a stopped thread other `PTRACE_O_` options; what it starts later has them, too.
+pub fn set_options(tid: i32, options: libc::c_int) -> io::Result<()> {
+    request(libc::PTRACE_SETOPTIONS, tid, options as usize)
 }
 
 /// Asks a seized thread to stop; it does so soon, not at once.
@@ -63,7 +75,7 @@ pub fn step(tid: i32, signal: i32) -> io::Result<()> {
 /// for one instruction, and no error says so.
 #[cfg(target_arch = "x86_64")]
 pub fn step_branch(tid: i32) -> io::Result<()> {
-    const PTRACE_SINGLEBLOCK: libc::c_uint = 33;
+    const PTRACE_SINGLEBLOCK: Request = 33;
     request(PTRACE_SINGLEBLOCK, tid, 0)
 }
 
@@ -277,7 +289,7 @@ pub fn extended_state(tid: i32, area: &mut [u8]) -> io::Result<usize> {
 
 /// The signals that a stopped thread has blocked, one bit each.
 pub fn signal_mask(tid: i32) -> io::Result<u64> {
-    const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
+    const PTRACE_GETSIGMASK: Request = 0x420a;
     let mut mask = 0_u64;
     // SAFETY: the kernel writes one word to a local that outlives the call.
     let result = unsafe { libc::ptrace(PTRACE_GETSIGMASK, tid, size_of::<u64>(), &raw mut mask) };
@@ -308,7 +320,7 @@ pub fn block_all_but_traps(tid: i32) -> io::Result<u64> {
 
 /// Has a stopped thread block these signals and no others.
 pub fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
-    const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
+    const PTRACE_SETSIGMASK: Request = 0x420b;
     // SAFETY: the kernel reads one word from a local that outlives the call.
     let result = unsafe { libc::ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw const mask) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

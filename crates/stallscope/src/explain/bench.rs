@@ -140,7 +140,7 @@ impl<'a> ProcessBench<'a> {
     /// # Errors
     /// As [`ProcessRunner::new`].
     pub fn new(
-        lines: [CommandLine; 2],
+        lines: Vec<CommandLine>,
         settings: Settings,
         sampling: SampleSettings,
         interrupt: &'a AtomicBool,
@@ -163,6 +163,20 @@ impl<'a> ProcessBench<'a> {
         self
     }
 
+    /// The files that the two arms execute.
+    #[must_use]
+    pub fn programs(&self) -> [PathBuf; 2] {
+        [Arm::A, Arm::B].map(|arm| self.runner.program(arm).to_owned())
+    }
+
+    /// Runs what cleans up, when nothing more is to be run.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn clean_up(&self) -> Result<(), CompareError> {
+        self.runner.clean_up()
+    }
+
     /// Follows a window of one run of an arm; the program's own file as the recording names it.
     fn follow(
         &self,
@@ -170,10 +184,12 @@ impl<'a> ProcessBench<'a> {
         window: &Window,
         sink: &mut dyn Sink,
     ) -> Result<(PathBuf, Recording), EngineError> {
-        let launch = self.runner.launch(arm, 0);
-        let program = launch.program.canonicalize().unwrap_or_else(|_| launch.program.clone());
+        let program = self.runner.program(arm);
+        let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
         let engine = engine::preferred()?;
-        let recording = engine.record(&launch, window, self.runner.child_limits(), sink)?;
+        let limits = self.runner.child_limits();
+        let recording =
+            self.runner.around(arm, 0, |launch| engine.record(launch, window, limits, sink))?;
         Ok((program, recording))
     }
 }
@@ -215,7 +231,8 @@ impl Bench for ProcessBench<'_> {
     }
 
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError> {
-        sample(&self.runner.launch(arm, 0), &self.sampling, &self.runner.child_limits())
+        let limits = self.runner.child_limits();
+        self.runner.around(arm, 0, |launch| sample(launch, &self.sampling, &limits))
     }
 
     fn window(
@@ -291,7 +308,7 @@ impl Bench for ProcessBench<'_> {
 
     fn system_calls(&mut self, arm: Arm) -> Result<SystemCalls, SampleError> {
         let limits = Limits { timeout: Some(CALLS_BUDGET), ..self.runner.child_limits() };
-        count_system_calls(&self.runner.launch(arm, 0), &limits)
+        self.runner.around(arm, 0, |launch| count_system_calls(launch, &limits))
     }
 
     fn system_call_ns(&mut self) -> Option<f64> {
@@ -308,12 +325,15 @@ impl Bench for ProcessBench<'_> {
             return Err(EngineError::Forbidden("runs are not to be changed (--no-cure)".into()));
         }
         // The stack starts elsewhere in every round, as it does in every pair of a comparison.
-        let launch = self.runner.launch(arm, round * STACK_STEP_BYTES);
-        engine::run_changed(&launch, change, self.runner.child_limits())
+        let limits = self.runner.child_limits();
+        self.runner.around(arm, round * STACK_STEP_BYTES, |launch| {
+            engine::run_changed(launch, change, limits)
+        })
     }
 
     fn denormals(&mut self, arm: Arm, after: Duration) -> Result<Vec<DenormalSite>, EngineError> {
-        engine::denormals(&self.runner.launch(arm, 0), after, self.runner.child_limits())
+        let limits = self.runner.child_limits();
+        self.runner.around(arm, 0, |launch| engine::denormals(launch, after, limits))
     }
 
     fn check_files(&self) -> Result<(), CompareError> {

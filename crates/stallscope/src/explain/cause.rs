@@ -105,10 +105,8 @@ pub(super) fn find(
     let mut causes = Vec::new();
     for row in rows.iter().filter(|r| r.share_of_difference.percent.value >= LEAST_PART) {
         let Place::Function { before, after, .. } = &row.place else { continue };
-        let (slow_function, fast_function) = match slow {
-            Arm::A => (before, after),
-            Arm::B => (after, before),
-        };
+        let (slow_function, fast_function) =
+            if slow == Arm::A { (before, after) } else { (after, before) };
         // The same code in both builds has the same hazards: they cannot be what differs.
         let (Some(function), false) = (slow_function, row.place.is_unchanged()) else { continue };
         let others =

@@ -17,10 +17,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::Together;
-use super::placement::Placement;
 use super::removable::{REMOVABLE, Removable, Search, Target};
 use super::windows::{BothArms, is_interrupt};
 use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole, work};
+use crate::code::x86::without_control_loads;
 use crate::code::{DebugInfo, Image};
 use crate::compare::{Arm, typical};
 use crate::model::{Grade, Measurement, Site, Svma, Unit};
@@ -34,7 +34,7 @@ const ROUNDS: [usize; 2] = [6, 14];
 /// What all rounds together should take, and what they may take where six need longer.
 const ROUNDS_NS: [f64; 2] = [15e9, 120e9];
 /// The processes of a round: fast build, slow build, control, cure.
-const ARMS: usize = 4;
+pub(super) const ARMS: usize = 4;
 /// The part of the difference that a cure must bring back to be a proof, in per cent: all of its interval. It takes the
 /// same detours as the control: what these cost is not what the mechanism does not.
 const LEAST_RECOVERED: f64 = 50.0;
@@ -42,8 +42,6 @@ const LEAST_RECOVERED: f64 = 50.0;
 const NOT_RECOVERED: f64 = 25.0;
 /// Where the control takes longer by this part of the difference, in per cent, the detours may hide what a cure saves.
 const MOST_OVERHEAD: f64 = 10.0;
-/// Builds with copies of functions differ by at least and at most this part of what the builds differ by.
-const OF_BUILDS: [f64; 2] = [0.5, 4.0];
 /// What takes so many times its wall time on processors was on more than one.
 const AT_ONCE: f64 = 1.1;
 /// The control may bring back, or cost, this part of what the cure brings back.
@@ -67,6 +65,8 @@ pub enum CureVerdict {
 pub enum Removed {
     /// The places where functions lie: they are placed as in the fast build.
     CodePlacement,
+    /// The places of functions within a line of code: they are placed where that build is fastest.
+    CodeAlignment,
     /// Numbers too small for the usual form: they become zero.
     DenormalNumbers,
     /// Lines of memory, or locks, that threads on several processors share: all threads are on one.
@@ -80,6 +80,7 @@ impl fmt::Display for Removed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CodePlacement => f.write_str("code placement"),
+            Self::CodeAlignment => f.write_str("code alignment"),
             Self::DenormalNumbers => f.write_str("denormal numbers"),
             Self::SharedLines => {
                 f.write_str("lines or locks that threads on several processors share")
@@ -183,46 +184,6 @@ fn remove(
     Ok(tried.map(|cure| Cure { sites, ..cure }))
 }
 
-/// Places the functions of the slow build as the fast one has them; as [`attempt`]. What is compared is builds with
-/// copies: only if these differ as the builds do does that tell anything of the builds.
-///
-/// # Errors
-/// Only when the user wants an end.
-pub(super) fn place(
-    bench: &mut dyn Bench,
-    [slow_image, fast_image]: [&Image; 2],
-    debug: &DebugInfo<'_>,
-    mut placement: Placement<'_>,
-    slow: Arm,
-    run_ns: [f64; 2],
-    progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<Cure, String>, EngineError> {
-    let [fast, as_is, as_fast] = match placement.patches([slow_image, fast_image]) {
-        Ok(patches) => patches,
-        Err(why) => return Ok(Err(why)),
-    };
-    let what = (Removed::CodePlacement, true);
-    let fast = (slow.other(), Change::Code(&fast));
-    let [as_is, as_fast] = [&as_is, &as_fast].map(|patch| (slow, Change::Code(patch)));
-    let times = run(bench, [fast, as_is, as_is, as_fast], run_ns, progress)?;
-    let tried = times.and_then(|times| judged(&times, what, slow));
-    let placed = placement.addresses();
-    let mut all = Sites::new(slow_image, debug);
-    let sites = placed.iter().filter_map(|[here, _]| all.site(*here)).collect();
-    let difference_ns = (run_ns[1] - run_ns[0]).abs();
-    Ok(tried.and_then(|cure| {
-        let copies_ns = cure.times[1].value - cure.times[0].value;
-        if !(OF_BUILDS[0]..=OF_BUILDS[1]).contains(&(copies_ns / difference_ns)) {
-            return Err(format!(
-                "with their functions run from copies the builds differ by {:.1} ms, without by {:.1} ms",
-                copies_ns / 1e6,
-                difference_ns / 1e6
-            ));
-        }
-        Ok(Cure { sites, placed, ..cure })
-    }))
-}
-
 /// Lets both builds take denormal numbers for zero, where the slow one meets any; as [`attempt`]. Here the control is the
 /// fast build: what becomes faster in both is not what they differ by.
 ///
@@ -230,7 +191,8 @@ pub(super) fn place(
 /// Only when the user wants an end.
 pub(super) fn flush_to_zero(
     bench: &mut dyn Bench,
-    (image, debug): (&Image, &DebugInfo<'_>),
+    [image, fast_image]: [&Image; 2],
+    debug: &DebugInfo<'_>,
     slow: Arm,
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
@@ -243,8 +205,18 @@ pub(super) fn flush_to_zero(
         Err(_) => return Ok(None),
     };
     met.sort_by_key(|it| std::cmp::Reverse(it.times));
-    let switch = (Change::FlushToZero, Removed::DenormalNumbers);
-    let tried = switched(bench, switch, slow, run_ns, progress)?;
+    // What a program sets itself would undo it.
+    let patches = without_control_loads(fast_image)
+        .and_then(|fast| Ok([fast, without_control_loads(image)?]));
+    let tried = match &patches {
+        Ok([fast, slow_patch]) => {
+            let changes = [fast, slow_patch].map(Change::FlushToZero);
+            switched(bench, (changes, Removed::DenormalNumbers), slow, run_ns, progress)?
+        }
+        Err((at, why)) => {
+            Err(format!("the program sets the rules of arithmetic itself at {at}, and {why}"))
+        }
+    };
     let file = &met[0].file;
     let sites_in = |image: &Image, debug: &DebugInfo<'_>| -> Vec<Site> {
         let mut all = Sites::new(image, debug);
@@ -271,43 +243,49 @@ pub(super) fn on_one_processor(
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Cure, String>, EngineError> {
-    switched(bench, (Change::OneProcessor, Removed::SharedLines), slow, run_ns, progress)
+    switched(bench, ([Change::OneProcessor; 2], Removed::SharedLines), slow, run_ns, progress)
 }
 
-/// Both builds as they are and with a change of the whole run. The control is the fast build: what it gains, too, is not
-/// what they differ by.
+/// Both builds as they are and with a change of the whole run; the control as in [`against_fast`].
 fn switched(
     bench: &mut dyn Bench,
-    (change, removed): (Change<'_>, Removed),
+    ([of_fast, of_slow], removed): ([Change<'_>; 2], Removed),
     slow: Arm,
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Cure, String>, EngineError> {
     let fast = slow.other();
-    let arms = [(fast, Change::Nothing), (slow, Change::Nothing), (fast, change), (slow, change)];
+    let arms = [(fast, Change::Nothing), (slow, Change::Nothing), (fast, of_fast), (slow, of_slow)];
     let times = run(bench, arms, run_ns, progress)?;
-    Ok(times.and_then(|times| {
-        let against = |[fast, slow, fast_changed, slow_changed]: [f64; ARMS]| {
-            let gained = fast - fast_changed;
-            [fast, slow, slow - gained, slow_changed + gained]
-        };
-        let compared: Vec<_> = times.iter().copied().map(against).collect();
-        let cure = judged(&compared, (removed, true), slow)?;
-        Ok(Cure { times: typical_times(&times), ..cure })
-    }))
+    Ok(times.and_then(|times| against_fast(&times, removed, slow)))
+}
+
+/// Judges runs of both builds without and with a change. The control is the fast build: what it gains, too, is not
+/// what they differ by.
+pub(super) fn against_fast(
+    times: &[[f64; ARMS]],
+    removed: Removed,
+    slow: Arm,
+) -> Result<Cure, String> {
+    let against = |[fast, slow, fast_changed, slow_changed]: [f64; ARMS]| {
+        let gained = fast - fast_changed;
+        [fast, slow, slow - gained, slow_changed + gained]
+    };
+    let compared: Vec<_> = times.iter().copied().map(against).collect();
+    let cure = judged(&compared, (removed, true), slow)?;
+    Ok(Cure { times: typical_times(times), ..cure })
 }
 
 /// Runs fast build, slow build, control and cure in rounds; the inner error says why that cannot be.
-fn run(
+pub(super) fn run(
     bench: &mut dyn Bench,
     arms: [Changed<'_>; ARMS],
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Vec<[f64; ARMS]>, String>, EngineError> {
     let round_ns = ARMS as f64 * 0.5 * run_ns.iter().sum::<f64>();
-    if round_ns * ROUNDS[0] as f64 > ROUNDS_NS[1] {
-        let minutes = round_ns * ROUNDS[0] as f64 / 60e9;
-        return Ok(Err(format!("that would take {minutes:.0} minutes")));
+    if let Some(why) = takes_too_long(round_ns * ROUNDS[0] as f64) {
+        return Ok(Err(why));
     }
     let rounds = ((ROUNDS_NS[0] / round_ns.max(1.0)) as usize).clamp(ROUNDS[0], ROUNDS[1]);
     match run_rounds(bench, &arms, rounds, progress) {
@@ -318,8 +296,13 @@ fn run(
     }
 }
 
+/// Why runs that take so long in all are not made, if they are not.
+pub(super) fn takes_too_long(ns: f64) -> Option<String> {
+    (ns > ROUNDS_NS[1]).then(|| format!("that would take {:.0} minutes", ns / 60e9))
+}
+
 /// An arm with a change.
-type Changed<'a> = (Arm, Change<'a>);
+pub(super) type Changed<'a> = (Arm, Change<'a>);
 
 enum Failed {
     Engine(EngineError),
@@ -364,7 +347,7 @@ fn run_rounds(
                         return Err(Failed::Differs(why.into()));
                     }
                     Change::Code(_) => "its instructions replaced",
-                    Change::FlushToZero => "zero for denormal numbers",
+                    Change::FlushToZero(_) => "zero for denormal numbers",
                     Change::OneProcessor => "all threads on one processor",
                 };
                 return Err(Failed::Differs(format!(
@@ -380,7 +363,7 @@ fn run_rounds(
     Ok(times)
 }
 
-fn judged(
+pub(super) fn judged(
     times: &[[f64; ARMS]],
     (mechanism, is_free): (Removed, bool),
     slow: Arm,

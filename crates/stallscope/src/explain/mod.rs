@@ -54,7 +54,7 @@ pub use rows::{FunctionRow, Place};
 pub use run_count::{ByPlace, WorkCount};
 pub use share::{Share, Whole};
 pub use windows::{ObjectInsns, WindowCount};
-pub use work::Work;
+pub use work::{OnlyInSlow, Work};
 
 use ledger::Together;
 use placement::Placement;
@@ -141,8 +141,8 @@ pub struct Explanation {
     pub heat: Option<[ArmHeat; 2]>,
     /// What each build executes; absent where a run could not be followed to its end.
     pub work: Option<Work>,
-    /// The part of the difference in places that the fast build hardly enters.
-    pub only_in_slow: Option<Share>,
+    /// Places that the fast build hardly enters.
+    pub only_in_slow: Option<OnlyInSlow>,
     /// What the builds ask of the kernel, where they differ in it.
     pub kernel: Kernel,
     /// Where the difference is, largest share first.
@@ -190,7 +190,9 @@ impl Explanation {
             Conclusion::MoreWork
         } else if self.kernel.is_the_cause(slow, &self.rows) {
             Conclusion::Kernel
-        } else if self.work.is_none() && self.only_in_slow.as_ref().is_some_and(is_most) {
+        } else if self.work.is_none()
+            && self.only_in_slow.as_ref().is_some_and(|it| is_most(&it.share))
+        {
             Conclusion::MoreWork
         } else if self.work.as_ref().is_some_and(Work::is_slower) {
             Conclusion::SlowerWork
@@ -341,7 +343,6 @@ pub fn explain(
             .unexplained
             .push(format!("how many instructions each build executes was not counted: {why}")),
     }
-    explanation.only_in_slow = work::only_in_slow(&explanation.rows, slow);
     let (work, rows) = (explanation.work.as_ref(), &explanation.rows);
     explanation
         .kernel
@@ -356,6 +357,8 @@ pub fn explain(
         _ => {
             explanation.notes.extend(bench.measure(&mut design)?);
             let windows = windows::follow(bench, &images, run_ns, &design, counting)?;
+            let first = windows.as_ref().ok().and_then(|all| all.first()).map(|both| &both.arms);
+            explanation.only_in_slow = OnlyInSlow::of(&explanation.rows, slow, first);
             match &windows {
                 Ok(windows) => {
                     explanation.ledgers = ledger::ledgers(
@@ -395,9 +398,10 @@ pub fn explain(
     acquitted.extend(cure::withdraw_unsupported(&mut explanation));
     explanation.conclude();
     if explanation.is_open() {
-        let of_slow = (&images[slow.index()], &debug[slow.index()]);
+        let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
+        let debug = &debug[slow.index()];
         let removing = &mut |done, of| progress(Stage::Removing { done, of });
-        if let Some(tried) = cure::flush_to_zero(bench, of_slow, slow, run_ns, removing)? {
+        if let Some(tried) = cure::flush_to_zero(bench, both, debug, slow, run_ns, removing)? {
             explanation.keep(tried, "what runs without denormal numbers take was not measured");
         }
     }
@@ -415,8 +419,17 @@ pub fn explain(
         let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
         let debug = &debug[slow.index()];
         let removing = &mut |done, of| progress(Stage::Removing { done, of });
-        let placed = cure::place(bench, both, debug, placement, slow, run_ns, removing)?;
+        let placed = placement::place(bench, both, debug, placement, slow, run_ns, removing)?;
         explanation.keep(placed, "whether where the code lies is the reason was not tried");
+    }
+    if explanation.is_open()
+        && let Some(placement) = Placement::of_any(&explanation.rows, slow)
+    {
+        let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
+        let debug = &debug[slow.index()];
+        let removing = &mut |done, of| progress(Stage::Removing { done, of });
+        let aligned = placement::align(bench, both, debug, placement, slow, run_ns, removing)?;
+        explanation.keep(aligned, "whether the code's alignment is the reason was not tried");
     }
     bench.check_files()?;
     explanation.unexplained.extend(open::what_is_open(&explanation, &design));

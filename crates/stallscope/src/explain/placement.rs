@@ -1,17 +1,35 @@
-//! The slow build with its functions placed as the fast one has them.
+//! The slow build with its functions placed as the fast one has them, or elsewhere within a line of code.
 //!
 //! Where both builds hold the same code in a function and it takes longer in one of them, where it lies can be the
 //! reason: sets of the instruction cache, windows of fetch and decoding, entries of predictors. Its instructions do
 //! not tell, and no model is needed: the functions are run from copies that lie as far into a page as those of the
 //! fast build ([`place_functions`]), beside both builds with copies that lie as their originals do.
+//!
+//! Where the code differs, a loop may lie across a line or a window of decoding in the slow build alone. Then the functions
+//! of both builds are run from copies at each [`SHIFTS_BYTES`]: what the slow build gains at its best place, beyond what
+//! the fast one gains at its own best, is what the places cost it.
 
+use super::cure::{self, ARMS};
+use super::windows::is_interrupt;
 use super::work::MOST;
-use super::{FunctionRow, Place};
-use crate::code::x86::{Patch, place_functions, place_in_page};
-use crate::code::{Architecture, Function, Image, sections};
+use super::{Bench, Cure, FunctionRow, Removed};
+use crate::code::x86::{Patch, PatchError, place_functions, place_in_page};
+use crate::code::{Architecture, DebugInfo, Function, Image, sections};
 use crate::compare::Arm;
 use crate::model::Svma;
+use crate::sim::Sites;
+use crate::trace::engine::{Change, EngineError};
 
+/// Builds with copies of functions differ by at least and at most this part of what the builds differ by.
+const OF_BUILDS: [f64; 2] = [0.5, 4.0];
+/// How far copies are moved on: places within a line of code.
+const SHIFTS_BYTES: [u64; ARMS] = [0, 16, 32, 48];
+/// How often each of these is run before the best one is asked for proof.
+const LOOKS: usize = 3;
+/// The best of these places is worth a proof where it takes back this part of the difference.
+const LEAST_GAINED: f64 = 0.25;
+/// A function that has less of the difference, in per cent, stays where it is.
+const LEAST_MOVED: f64 = 10.0;
 /// Functions that are placed, at the most.
 const MOST_FUNCTIONS: usize = 64;
 
@@ -24,31 +42,73 @@ impl<'a> Placement<'a> {
     /// Of the functions that hold the difference with the same code in both builds; `None` where these are not most
     /// of it, or lie alike in both.
     pub fn of(rows: &'a [FunctionRow], slow: Arm) -> Option<Self> {
-        let same_code = |row: &&FunctionRow| {
-            matches!(row.place, Place::Function { .. }) && row.place.is_unchanged()
-        };
-        let rows: Vec<&FunctionRow> = rows.iter().filter(same_code).take(MOST_FUNCTIONS).collect();
-        let held = rows.iter().map(|row| row.share_of_difference.percent.value).sum::<f64>();
-        let both = |row: &&'a FunctionRow| {
-            Some([row.place.function(slow)?, row.place.function(slow.other())?])
-        };
-        let functions: Vec<[&Function; 2]> = rows.iter().filter_map(both).collect();
+        let same_code = |row: &FunctionRow| row.place.is_unchanged();
+        let found = Self::of_functions(rows, slow, same_code)?;
         let lies_alike = |[here, there]: &[&Function; 2]| {
             place_in_page(here.start) == place_in_page(there.start)
         };
-        (held >= MOST && !functions.iter().all(lies_alike)).then_some(Self { functions })
+        (!found.functions.iter().all(lies_alike)).then_some(found)
+    }
+
+    /// Of the functions that hold the difference in both builds, whatever their code; `None` where these are not most
+    /// of it.
+    pub fn of_any(rows: &'a [FunctionRow], slow: Arm) -> Option<Self> {
+        let holds = |row: &FunctionRow| row.share_of_difference.percent.value >= LEAST_MOVED;
+        let found = Self::of_functions(rows, slow, holds)?;
+        // The same code at the same address has one alignment in both.
+        let is_one = |[here, there]: &[&Function; 2]| here.start == there.start;
+        let differs = rows.iter().any(|row| holds(row) && !row.place.is_unchanged());
+        (differs || !found.functions.iter().all(is_one)).then_some(found)
+    }
+
+    fn of_functions(
+        rows: &'a [FunctionRow],
+        slow: Arm,
+        is_one: impl Fn(&FunctionRow) -> bool,
+    ) -> Option<Self> {
+        let both = |row: &'a FunctionRow| {
+            let functions = [row.place.function(slow)?, row.place.function(slow.other())?];
+            is_one(row).then_some((functions, row.share_of_difference.percent.value))
+        };
+        let found = rows.iter().filter_map(both).take(MOST_FUNCTIONS);
+        let (functions, held): (Vec<_>, Vec<f64>) = found.unzip();
+        (held.iter().sum::<f64>() >= MOST).then_some(Self { functions })
     }
 
     /// Both builds, the fast one first, with copies as far into their pages as their originals, and the slow one with
     /// copies as far as in the fast one; or why there are none. All pay alike for being entered by a jump.
-    pub fn patches(&mut self, [slow, fast]: [&Image; 2]) -> Result<[Patch; 3], String> {
+    pub fn patches(&mut self, images: [&Image; 2]) -> Result<[Patch; 3], String> {
+        self.keep_what_can_be_copied(images)?;
+        let [slow, fast] = images;
+        Ok([self.placed(fast, 1, 1, 0)?, self.placed(slow, 0, 0, 0)?, self.placed(slow, 0, 1, 0)?])
+    }
+
+    /// The slow build and the fast one with copies at each of the [`SHIFTS_BYTES`] from their originals' places.
+    pub fn shifted(&mut self, images: [&Image; 2]) -> Result<[[Patch; ARMS]; 2], String> {
+        self.keep_what_can_be_copied(images)?;
+        let of = |n: usize| -> Result<[Patch; ARMS], String> {
+            let [a, b, c, d] = SHIFTS_BYTES.map(|by| self.placed(images[n], n, n, by));
+            Ok([a?, b?, c?, d?])
+        };
+        Ok([of(0)?, of(1)?])
+    }
+
+    /// Copies of the functions of one build, as far into their pages as those of one, and so many bytes further.
+    fn placed(&self, image: &Image, of: usize, like: usize, by: u64) -> Result<Patch, String> {
+        let place = |both: &[&'a Function; 2]| {
+            (both[of], place_in_page(Svma(both[like].start.0.wrapping_add(by))))
+        };
+        let functions: Vec<_> = self.functions.iter().map(place).collect();
+        place_functions(image, &functions).map_err(said)
+    }
+
+    fn keep_what_can_be_copied(&mut self, [slow, fast]: [&Image; 2]) -> Result<(), String> {
         if slow.architecture() != Architecture::X86_64 {
             return Err("only x86-64 code can be placed elsewhere".into());
         }
         if sections(slow).iter().any(|section| section.name.ends_with("gopclntab")) {
             return Err("Go's runtime looks up where its functions lie".into());
         }
-        let said = |(svma, error)| format!("the function at {svma} cannot be copied: {error}");
         // Whether a function can be copied does not depend on where to.
         let mut refused = Vec::new();
         self.functions.retain(|[here, there]| {
@@ -60,16 +120,113 @@ impl<'a> Placement<'a> {
         if self.functions.is_empty() {
             return Err(refused.join("; "));
         }
-        let placed = |image: &Image, of: usize, like: usize| {
-            let place = |both: &[&'a Function; 2]| (both[of], place_in_page(both[like].start));
-            let functions: Vec<_> = self.functions.iter().map(place).collect();
-            place_functions(image, &functions).map_err(said)
-        };
-        Ok([placed(fast, 1, 1)?, placed(slow, 0, 0)?, placed(slow, 0, 1)?])
+        Ok(())
     }
 
     /// Where the functions are in the slow build and in the fast one.
     pub fn addresses(&self) -> Vec<[Svma; 2]> {
         self.functions.iter().map(|both| both.map(|function| function.start)).collect()
     }
+}
+
+fn said((svma, error): (Svma, PatchError)) -> String {
+    format!("the function at {svma} cannot be copied: {error}")
+}
+
+/// Moves the functions of both builds to where each is fastest; as [`attempt`](super::cure::attempt). Those places are
+/// looked for in runs of their own: chance that made one of them look best has no part in the proof.
+///
+/// # Errors
+/// Only when the user wants an end.
+pub(super) fn align(
+    bench: &mut dyn Bench,
+    images: [&Image; 2],
+    debug: &DebugInfo<'_>,
+    mut placement: Placement<'_>,
+    slow: Arm,
+    run_ns: [f64; 2],
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<Cure, String>, EngineError> {
+    let patches = match placement.shifted(images) {
+        Ok(patches) => patches,
+        Err(why) => return Ok(Err(why)),
+    };
+    if let Some(why) = cure::takes_too_long((LOOKS * ARMS) as f64 * (run_ns[0] + run_ns[1])) {
+        return Ok(Err(why));
+    }
+    let arms = [slow, slow.other()];
+    let difference_ns = (run_ns[1] - run_ns[0]).abs();
+    let mut best = [0; 2];
+    for n in 0..2 {
+        let mut times = [f64::INFINITY; ARMS];
+        for look in 0..LOOKS * ARMS {
+            progress((n * LOOKS * ARMS + look) as u32, (2 * LOOKS * ARMS) as u32);
+            let which = look % ARMS;
+            match bench.run_changed(arms[n], Change::Code(&patches[n][which]), look / ARMS) {
+                Ok(exit) => {
+                    times[which] = times[which].min((exit.user_ns + exit.system_ns) as f64);
+                }
+                Err(error) if is_interrupt(&error) => return Err(error),
+                Err(error) => return Ok(Err(error.to_string())),
+            }
+        }
+        best[n] = (0..ARMS).min_by(|a, b| times[*a].total_cmp(&times[*b])).unwrap_or(0);
+        if n == 0 && times[0] - times[best[0]] < LEAST_GAINED * difference_ns {
+            return Ok(Err("at no other place within a line does it take much less time".into()));
+        }
+    }
+    let [slow_best, fast_best] = best;
+    let of = |n: usize, which: usize| (arms[n], Change::Code(&patches[n][which]));
+    let runs = [of(1, 0), of(0, 0), of(1, fast_best), of(0, slow_best)];
+    let times = cure::run(bench, runs, run_ns, progress)?;
+    let tried = times.and_then(|times| cure::against_fast(&times, Removed::CodeAlignment, slow));
+    let by = SHIFTS_BYTES[slow_best];
+    let starts = placement.functions.iter().map(|[here, _]| here.start);
+    let placed: Vec<_> = starts.map(|start| [start, Svma(start.0 + by)]).collect();
+    let mut all = Sites::new(images[0], debug);
+    let sites = placed.iter().filter_map(|[here, _]| all.site(*here)).collect();
+    Ok(tried.and_then(|cure| of_builds(Cure { sites, placed, ..cure }, run_ns)))
+}
+
+/// What runs with copies tell, if these differ as the builds do.
+fn of_builds(cure: Cure, run_ns: [f64; 2]) -> Result<Cure, String> {
+    let difference_ns = (run_ns[1] - run_ns[0]).abs();
+    let copies_ns = cure.times[1].value - cure.times[0].value;
+    if !(OF_BUILDS[0]..=OF_BUILDS[1]).contains(&(copies_ns / difference_ns)) {
+        return Err(format!(
+            "with their functions run from copies the builds differ by {:.1} ms, without by {:.1} ms",
+            copies_ns / 1e6,
+            difference_ns / 1e6
+        ));
+    }
+    Ok(cure)
+}
+
+/// Places the functions of the slow build as the fast one has them; as [`attempt`](super::cure::attempt). What is compared is builds with
+/// copies: only if these differ as the builds do does that tell anything of the builds.
+///
+/// # Errors
+/// Only when the user wants an end.
+pub(super) fn place(
+    bench: &mut dyn Bench,
+    [slow_image, fast_image]: [&Image; 2],
+    debug: &DebugInfo<'_>,
+    mut placement: Placement<'_>,
+    slow: Arm,
+    run_ns: [f64; 2],
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<Cure, String>, EngineError> {
+    let [fast, as_is, as_fast] = match placement.patches([slow_image, fast_image]) {
+        Ok(patches) => patches,
+        Err(why) => return Ok(Err(why)),
+    };
+    let what = (Removed::CodePlacement, true);
+    let fast = (slow.other(), Change::Code(&fast));
+    let [as_is, as_fast] = [&as_is, &as_fast].map(|patch| (slow, Change::Code(patch)));
+    let times = cure::run(bench, [fast, as_is, as_is, as_fast], run_ns, progress)?;
+    let tried = times.and_then(|times| cure::judged(&times, what, slow));
+    let placed = placement.addresses();
+    let mut all = Sites::new(slow_image, debug);
+    let sites = placed.iter().filter_map(|[here, _]| all.site(*here)).collect();
+    Ok(tried.and_then(|cure| of_builds(Cure { sites, placed, ..cure }, run_ns)))
 }

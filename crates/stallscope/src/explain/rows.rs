@@ -179,8 +179,8 @@ pub(super) fn rows(
 /// The name of a file with its version, as AFTER has it.
 fn shown_name(objects: [Option<&ObjectHeat>; 2]) -> String {
     let path = objects.into_iter().rev().flatten().map(|o| o.path.as_path()).next();
-    let name = path.and_then(|p| p.file_name().or(Some(p.as_os_str()))).unwrap_or_default();
-    if name.is_empty() { "code without a file".into() } else { name.to_string_lossy().into_owned() }
+    let name = path.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| library_name(path.unwrap_or(Path::new(""))))
 }
 
 fn row(

@@ -88,10 +88,10 @@ impl Bench for InventedBench {
         let patch = match (change, self.flushed_ns) {
             (Change::Nothing, _) => &nothing,
             (Change::Code(patch), _) => patch,
-            (Change::FlushToZero | Change::OneProcessor, Some(times)) => {
+            (Change::FlushToZero(_) | Change::OneProcessor, Some(times)) => {
                 return Ok(exit(times[arm.index()]));
             }
-            (Change::FlushToZero | Change::OneProcessor, None) => {
+            (Change::FlushToZero(_) | Change::OneProcessor, None) => {
                 return Err(EngineError::Forbidden("ptrace is forbidden".into()));
             }
         };

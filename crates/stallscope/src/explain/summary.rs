@@ -1,8 +1,7 @@
 //! The answer in one sentence, to be pasted into a review.
 
 use super::ledger::Together;
-use super::work::is_only_in;
-use super::{Conclusion, Counts, Explanation, Removed, Share, Whole, Work};
+use super::{Conclusion, Counts, Explanation, OnlyInSlow, Removed, Share, Whole, Work};
 use crate::compare::Arm;
 use crate::model::Site;
 use crate::sim::core::Mechanism;
@@ -128,13 +127,11 @@ fn more_work(explanation: &Explanation, slow: Arm) -> String {
         return format!("more work: {}", executes(work, slow));
     }
     let less = slow.other().build_name();
-    let places = explanation.rows.iter().filter(|row| is_only_in(row, slow));
-    let places: Vec<String> = places.map(|row| row.place.where_words()).take(MOST_PLACES).collect();
-    let share = explanation.only_in_slow.as_ref().map(ToString::to_string).unwrap_or_default();
-    format!(
-        "more work: {share} is in code that {less} hardly enters, most of all {}",
-        places.join(", ")
-    )
+    let only = explanation.only_in_slow.as_ref();
+    only.map_or("more work".to_owned(), |OnlyInSlow { share, places }| {
+        let most = places[..places.len().min(MOST_PLACES)].join(", ");
+        format!("more work: {share} is in code that {less} hardly enters, most of all {most}")
+    })
 }
 
 /// How the slow build was made otherwise, where that is told.
@@ -179,12 +176,22 @@ fn mechanism(explanation: &Explanation) -> String {
         return by_model(explanation);
     };
     let (recovered, control) = (&cure.recovered, &cure.control.percent);
+    let others = match cure.placed.len() {
+        0 | 1 => String::new(),
+        n => format!(" and {} more functions", n - 1),
+    };
+    let function = cure.sites.first().map(|site| site.function.clone()).unwrap_or_default();
+    if let (Removed::CodeAlignment, Some([here, there])) = (cure.mechanism, cure.placed.first()) {
+        return format!(
+            "code alignment: {function}{others} at {here}; run from copies {} bytes further on, the same \
+             instructions take back {:.0} % of {} (the best place of the fast build {:.0} %)",
+            there.0 - here.0,
+            recovered.percent.value,
+            recovered.of,
+            control.value,
+        );
+    }
     if let (Removed::CodePlacement, Some([here, there])) = (cure.mechanism, cure.placed.first()) {
-        let others = match cure.placed.len() {
-            1 => String::new(),
-            n => format!(" and {} more functions", n - 1),
-        };
-        let function = cure.sites.first().map(|site| site.function.clone()).unwrap_or_default();
         return format!(
             "code placement: {function}{others}, the same code at {here} and not at {there}; a run with all \
              of it as far into its pages as in {} takes back {:.0} % of {} (the control {:.0} %)",

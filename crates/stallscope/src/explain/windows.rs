@@ -94,6 +94,18 @@ impl ArmWindows {
     }
 }
 
+#[cfg(test)]
+impl ArmWindows {
+    /// One window of so many instructions, some of them in one object.
+    pub fn of_object(name: &str, executions: u64, all: u64) -> Self {
+        let account = |executions| Account { executions, ..Account::default() };
+        let insns = |executions| BTreeMap::from([(FileOffset(1), account(executions))]);
+        let objects = [(name, executions), ("other", all - executions)];
+        let objects = objects.map(|(name, executions)| (name.to_owned(), insns(executions)));
+        Self { windows: vec![(BTreeMap::new(), objects.into())] }
+    }
+}
+
 fn added<'a, K: Ord + Copy + 'a>(
     insns: impl Iterator<Item = (&'a K, &'a Account)>,
 ) -> BTreeMap<K, Account> {
@@ -244,7 +256,7 @@ mod tests {
             let [_, second, third] = shape.cache_bytes;
             (shape.renames_memory, third == second)
         });
-        let (same, never) = (MemoryRenaming::SameName, MemoryRenaming::Never);
+        let (same, never) = (MemoryRenaming::SameStore, MemoryRenaming::Never);
         let expected = [(same, false), (same, true), (never, false), (never, true)];
         assert_eq!(ways.collect::<Vec<_>>(), expected);
     }

@@ -15,10 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use super::events::{Counts, are_as_many};
 use super::run_count::{ByPlace, InRun, WorkCount};
+use super::windows::ArmWindows;
 use super::{Bench, FunctionRow, Share, is_most};
 use crate::code::Image;
 use crate::compare::Arm;
 use crate::model::Measurement;
+use crate::sim::core::Account;
 use crate::trace::engine::EngineError;
 
 /// Runs of each arm that are followed, to see whether they execute the same each time.
@@ -329,25 +331,59 @@ fn plus(a: &Share, b: &Share) -> Share {
     Share { percent, of: a.of }
 }
 
-/// The part of the difference in places that the slow build spends time in and the fast one hardly: work that
-/// the fast one does not do. None where other places take less time instead: it may do it elsewhere.
-pub(super) fn only_in_slow(rows: &[FunctionRow], slow: Arm) -> Option<Share> {
-    let parts = |of: fn(&FunctionRow, Arm) -> bool| {
-        let those = rows.iter().filter(move |row| of(row, slow));
-        those.map(|row| row.share_of_difference.clone()).reduce(|sum, part| plus(&sum, &part))
-    };
-    let less = parts(|row, _| row.share_of_difference.percent.value < 0.0);
-    if less.is_some_and(|less| less.percent.value < -MOST_ELSEWHERE) {
-        return None;
-    }
-    parts(is_only_in)
+/// Places that the slow build executes and the fast one hardly.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OnlyInSlow {
+    /// Their part of the difference.
+    pub share: Share,
+    /// What they are called, largest part first.
+    pub places: Vec<String>,
 }
 
-/// Whether a place takes time in `slow` and hardly any in the other arm.
-pub(super) fn is_only_in(row: &FunctionRow, slow: Arm) -> bool {
+impl OnlyInSlow {
+    /// None where other places take less time instead: it may be work that the fast build does elsewhere. Time alone
+    /// tells nothing, for what both execute may take one of them many times as long: the fast build was never seen in
+    /// such a place, or its windows tell that it hardly executes anything there.
+    pub(super) fn of(
+        rows: &[FunctionRow],
+        slow: Arm,
+        windows: Option<&[ArmWindows; 2]>,
+    ) -> Option<Self> {
+        let sum = |rows: &[&FunctionRow]| {
+            let parts = rows.iter().map(|row| row.share_of_difference.clone());
+            parts.reduce(|sum, part| plus(&sum, &part))
+        };
+        let those = |of: &dyn Fn(&&FunctionRow) -> bool| rows.iter().filter(of).collect::<Vec<_>>();
+        let less = sum(&those(&|row| row.share_of_difference.percent.value < 0.0));
+        if less.is_some_and(|less| less.percent.value < -MOST_ELSEWHERE) {
+            return None;
+        }
+        let only = those(&|row| is_only_in(row, slow, windows));
+        let places = only.iter().map(|row| row.place.where_words()).collect();
+        Some(Self { share: sum(&only)?, places })
+    }
+}
+
+/// Whether a place takes time in `slow`, and is hardly entered in the other arm.
+fn is_only_in(row: &FunctionRow, slow: Arm, windows: Option<&[ArmWindows; 2]>) -> bool {
     let times = [&row.before, &row.after];
     let (here, there) = (times[slow.index()], times[slow.other().index()]);
-    here.low > 0.0 && there.high * HARDLY <= here.low
+    if here.low <= 0.0 || there.high * HARDLY > here.low {
+        return false;
+    }
+    let executed = |arm: Arm| {
+        let windows = windows.map(|both| &both[arm.index()]).filter(|windows| windows.len() > 0)?;
+        let executions =
+            |accounts: Vec<Account>| accounts.iter().map(|it| it.executions).sum::<u64>();
+        Some(
+            executions(windows.in_place(arm, &row.place)) as f64
+                / executions(windows.in_all()).max(1) as f64,
+        )
+    };
+    match (executed(slow), executed(slow.other())) {
+        (Some(here), Some(there)) => there * HARDLY <= here,
+        _ => there.value == 0.0,
+    }
 }
 
 #[cfg(test)]
@@ -512,13 +548,31 @@ mod tests {
 
     #[test]
     fn places_that_only_the_slow_build_enters_are_more_work() {
-        let part =
-            |rows: &[FunctionRow], slow| only_in_slow(rows, slow).map(|s| s.percent.value.round());
-        assert_eq!(part(&[row([0.0, 50.0], 60.0), row([2.0, 60.0], 35.0)], Arm::B), Some(95.0));
-        assert_eq!(part(&[row([0.0, 50.0], 60.0), row([4.0, 60.0], 35.0)], Arm::B), Some(60.0));
+        let part = |rows: &[FunctionRow], slow| {
+            OnlyInSlow::of(rows, slow, None).map(|it| it.share.percent.value.round())
+        };
+        assert_eq!(part(&[row([0.0, 50.0], 60.0), row([0.0, 60.0], 35.0)], Arm::B), Some(95.0));
+        assert_eq!(
+            part(&[row([0.0, 50.0], 60.0), row([2.0, 60.0], 35.0)], Arm::B),
+            Some(60.0),
+            "seen there"
+        );
         assert_eq!(part(&[row([50.0, 0.0], 60.0)], Arm::A), Some(60.0));
         assert_eq!(part(&[row([50.0, 0.0], 60.0)], Arm::B), None);
         // Another name for what the fast build does elsewhere.
         assert_eq!(part(&[row([0.0, 50.0], 160.0), row([40.0, 20.0], -60.0)], Arm::B), None);
+    }
+
+    #[test]
+    fn windows_tell_less_work_from_the_same_work_in_less_time() {
+        let part = |there: u64, ms: [f64; 2]| {
+            let both = [there, 1000]
+                .map(|executions| ArmWindows::of_object("libc.so", executions, 10_000));
+            OnlyInSlow::of(&[row(ms, 60.0)], Arm::B, Some(&both)).map(|it| it.places)
+        };
+        assert_eq!(part(50, [2.0, 60.0]), Some(vec!["libc.so.6".into()]));
+        assert_eq!(part(51, [2.0, 60.0]), None, "it executes as much there");
+        assert_eq!(part(900, [0.0, 60.0]), None, "though it was never seen there");
+        assert_eq!(part(0, [4.0, 60.0]), None, "a fifteenth of the time");
     }
 }

@@ -17,7 +17,7 @@ fn change(log: f64, low: f64, high: f64) -> String {
 }
 
 /// Text that does not end a table's cell.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     plain(&text.replace(['\n', '\r'], " ")).replace('|', "\\|").replace('<', "&lt;")
 }
 

@@ -1,6 +1,7 @@
 //! Says it: one file per form. Used by the command line alone.
 
 mod benchfmt;
+pub mod export;
 mod json;
 pub mod markdown;
 pub mod page;

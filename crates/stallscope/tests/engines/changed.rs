@@ -20,6 +20,7 @@ fn run(path: &Path, change: Change<'_>) -> Result<String, EngineError> {
         environment_padding_bytes: 0,
         cpu: None,
         streams: Streams::Captured,
+        ..Launch::default()
     };
     let exit = run_changed(&launch, change, Limits { timeout: None, interrupt: &NEVER })?;
     Ok(format!("{}{}", exit.stdout.tail, exit.status))

@@ -26,7 +26,7 @@ fn emulating() -> Option<&'static dyn Engine> {
         Capability::Absent { cause } => cause,
         Capability::Present => match Command::new(COMPILER).arg("--version").output() {
             Ok(_) => return Some(qemu),
-            Err(cause) => format!("{COMPILER}: {cause} (scripts/setup)"),
+            Err(cause) => format!("{COMPILER}: {cause} (scripts/setup-test)"),
         },
     };
     assert!(std::env::var_os("CI").is_none(), "{missing}");

@@ -253,7 +253,7 @@ impl Program {
             .args(["-o".as_ref(), out.as_os_str(), source.as_os_str()])
             .args(self.flags)
             .output()
-            .unwrap_or_else(|e| panic!("{compiler} cannot be run (scripts/setup): {e}"));
+            .unwrap_or_else(|e| panic!("{compiler} cannot be run (scripts/setup-test): {e}"));
         assert!(
             output.status.success(),
             "{}: {}",

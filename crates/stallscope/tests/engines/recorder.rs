@@ -82,6 +82,7 @@ pub fn launch(program: &Path) -> Launch {
         environment_padding_bytes: 0,
         cpu: None,
         streams: Streams::Captured,
+        ..Launch::default()
     }
 }
 

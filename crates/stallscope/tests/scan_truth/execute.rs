@@ -45,6 +45,7 @@ pub fn natively(program: &Path, rule: ForwardingRule) -> Result<Truth, String> {
         environment_padding_bytes: 0,
         cpu: None,
         streams: Streams::Captured,
+        ..Launch::default()
     };
     let window = Window {
         start: Start::At { object: None, svma: start.start },

@@ -168,7 +168,7 @@ fn the_rule_finds_what_execution_shows() {
     for toolchain in TOOLCHAINS.iter().filter(|t| whole || t.is_everyday) {
         let shapes = toolchain.shapes(SEED, count);
         let Some(scores) = judge(toolchain, &shapes) else {
-            assert!(std::env::var_os("CI").is_none(), "{}: scripts/setup", toolchain.name);
+            assert!(std::env::var_os("CI").is_none(), "{}: scripts/setup-test", toolchain.name);
             println!("SKIPPED: {} is not installed", toolchain.name);
             continue;
         };

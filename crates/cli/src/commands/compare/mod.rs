@@ -1,22 +1,29 @@
 //! `stallscope compare`: what was typed, the runs or the files, the verdict as an exit code.
 
+mod export;
 mod judged;
+mod parameters;
+mod ranked;
 pub mod screen;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use stallscope::compare::results::looks_like_results;
 use stallscope::compare::{
-    Comparison, Decision, MAX_PAIRS, ProcessRunner, Progress, Settings, Until, Warning, compare,
-    same_code,
+    Arm, CommandLine, Comparison, Decision, MAX_PAIRS, ProcessRunner, Progress, SameCode,
+    SameHotCode, Settings, Until, Warning, compare, same_code,
 };
 use stallscope::report;
+use stallscope::report::export::Exported;
 use stallscope::stats::families::Adjustment;
+
+use export::ExportArgs;
+use parameters::ParameterArgs;
 
 use super::gate::Gate;
 use super::metric::MetricArgs;
@@ -31,8 +38,12 @@ const EXAMPLES: &str = "\
 Examples:
   Two builds with the same arguments
     stallscope compare ./before ./after -- input.bin
-  Two command lines (split into words as a shell would, but no shell runs them)
-    stallscope compare 'gzip -9 -c log.txt' 'zstd -9 -c log.txt'
+  Two command lines; what needs a shell is run by one, and its start taken off
+    stallscope compare 'gzip -9 -c log.txt' 'cat log.txt | zstd -9'
+  The same command with other variables, prepared before each run
+    stallscope compare -p 'rm -rf out' --env-a THREADS=1 --env-b THREADS=2 ./run ./run
+  One alone is timed, three and more are ranked
+    stallscope compare -L level 1,6,9 'gzip -{level} -c log.txt'
   Programs that read their standard input
     stallscope compare 'wc -l' 'wc -c' < log.txt
   Stop as soon as it is known, looking after every pair without cheating
@@ -82,16 +93,16 @@ enum AdjustArg {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
-    /// The first program, command line or file of results
-    #[arg(value_name = "BEFORE")]
-    before: OsString,
-    /// The second one, which is called slower, faster or equivalent
-    #[arg(value_name = "AFTER", required_unless_present = "aa")]
-    after: Option<OsString>,
+    /// The programs, command lines or files of results: of BEFORE and AFTER, AFTER is called slower, faster or
+    /// equivalent; one command is timed, three and more are ranked
+    #[arg(value_name = "COMMAND", required_unless_present = "a", conflicts_with = "a")]
+    commands: Vec<OsString>,
     #[command(flatten)]
     run: RunArgs,
-    /// Compare BEFORE with itself and keep what nothing looks like here
-    #[arg(long, conflicts_with = "after")]
+    #[command(flatten)]
+    parameters: ParameterArgs,
+    /// Compare the command with itself and keep what nothing looks like here
+    #[arg(long, conflicts_with = "a")]
     aa: bool,
     /// What BEFORE and AFTER are [default: results, if both are files that are not executable]
     #[arg(long, value_enum, value_name = "KIND")]
@@ -122,21 +133,58 @@ pub struct CompareArgs {
     /// Write every run in Go's benchmark format, for `benchstat -col arm FILE`
     #[arg(long, value_name = "FILE")]
     benchfmt: Option<PathBuf>,
+    #[command(flatten)]
+    export: ExportArgs,
 }
 
 pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let after = args.after.as_ref().unwrap_or(&args.before);
-    let results = |p: &OsString| looks_like_results(Path::new(p));
-    match args.kind {
-        Some(Kind::Results) => {}
-        None if !args.aa && results(&args.before) && results(after) => {}
-        _ => return run_programs(args, context, after),
+    args.export.check()?;
+    let typed = args.run.arms.named().map_or_else(|| args.commands.clone(), Vec::from);
+    if let ([old, new], false) = (&typed[..], args.aa) {
+        let paths = [Path::new(old), Path::new(new)];
+        let is_named = args.run.arms.a.is_some();
+        match args.kind {
+            Some(Kind::Results) => return judged::run(args, context, paths),
+            None if !is_named && paths.iter().all(|path| looks_like_results(path)) => {
+                return judged::run(args, context, paths);
+            }
+            _ => {}
+        }
+    } else if args.kind == Some(Kind::Results) {
+        bail!("--kind results goes with two files, OLD and NEW");
     }
-    judged::run(args, context, [Path::new(&args.before), Path::new(after)])
+    if let (true, [_, _, ..]) = (args.aa, &typed[..]) {
+        bail!("--aa compares one command with itself: name one");
+    }
+    let mut lines = args.lines(&typed)?;
+    if let (true, [one]) = (args.aa, &lines[..]) {
+        lines.push(one.clone());
+    }
+    match <[CommandLine; 2]>::try_from(lines) {
+        Ok(lines) => run_programs(args, context, lines),
+        Err(lines) => ranked::run(args, context, lines),
+    }
 }
 
 impl CompareArgs {
+    /// Every command with every combination of parameters.
+    fn lines(&self, typed: &[OsString]) -> anyhow::Result<Vec<CommandLine>> {
+        let mut lines = Vec::new();
+        for values in self.parameters.combinations()? {
+            let typed: Vec<OsString> =
+                typed.iter().map(|text| parameters::filled(text, &values)).collect();
+            let steps = |text: &OsStr| parameters::filled(text, &values);
+            for line in self.run.arms.lines(&typed, &steps)? {
+                lines.push(CommandLine { parameters: values.clone(), ..line });
+            }
+        }
+        if lines.len() > Arm::MOST {
+            bail!("{} commands: {} can be ranked", lines.len(), Arm::MOST);
+        }
+        Ok(lines)
+    }
+
     fn gate(&self) -> Option<Gate> {
         let gate = Gate { word: Decision::Slower, limit: self.run.effect() };
         self.fail_if.or(self.gate.then_some(gate))
@@ -177,9 +225,8 @@ impl CompareArgs {
 fn run_programs(
     args: &CompareArgs,
     context: &Context,
-    after: &OsString,
+    lines: [CommandLine; 2],
 ) -> anyhow::Result<Outcome> {
-    let lines = [args.run.line(&args.before)?, args.run.line(after)?];
     let settings = args.settings(context.seed())?;
     let limits = settings.limits(context.interrupt());
     let mut runner = ProcessRunner::new(lines, limits)?.measuring(&settings)?;
@@ -195,19 +242,18 @@ fn run_programs(
         {
             bar.suspend(|| terminal::note(&text));
         }
-        show(&bar, p);
+        show(&bar, p, 2);
     });
     bar.finish_and_clear();
-    let mut comparison = result?;
+    let result = result.map(|comparison| (hot_code(args, &runner, &comparison, same), comparison));
+    let cleaned = runner.clean_up();
+    let (hot, mut comparison) = result?;
+    cleaned?;
     let warnings = &mut comparison.analysis.warnings;
     warnings.extend(same.map(Warning::IdenticalCode));
     warnings.extend(runner.disturbances().map(Warning::Disturbed));
-    let differs =
-        matches!(comparison.analysis.verdict.decision, Decision::Slower | Decision::Faster);
-    if differs && same.is_none() && !args.aa {
-        let hot = runner.same_hot_code();
-        comparison.analysis.warnings.extend(hot.map(Warning::IdenticalHotCode));
-    }
+    warnings.extend(hot.map(Warning::IdenticalHotCode));
+    args.export.write(&Exported::of_comparison(&comparison))?;
     output::result(context, "comparison", &comparison)?;
     if let Some(path) = &args.benchfmt {
         write_text(path, &report::benchfmt(&comparison))?;
@@ -217,11 +263,22 @@ fn run_programs(
     Ok(args.gate().map_or(Outcome::Fine, |gate| gate.outcome(&[decision])))
 }
 
-fn same_code_of(runner: &ProcessRunner<'_>) -> Option<stallscope::compare::SameCode> {
-    use stallscope::compare::Runner as _;
-    let [a, b] = runner.arms().map(|arm| PathBuf::from(arm.program));
+/// Whether the code that takes the time is the same, where there is a difference to be doubted.
+fn hot_code(
+    args: &CompareArgs,
+    runner: &ProcessRunner<'_>,
+    comparison: &Comparison,
+    same: Option<SameCode>,
+) -> Option<SameHotCode> {
+    let word = comparison.analysis.verdict.decision;
+    let differs = matches!(word, Decision::Slower | Decision::Faster);
+    (differs && same.is_none() && !args.aa).then(|| runner.same_hot_code()).flatten()
+}
+
+fn same_code_of(runner: &ProcessRunner<'_>) -> Option<SameCode> {
+    let [a, b] = [Arm::A, Arm::B].map(|arm| runner.program(arm));
     // One program with two sets of arguments says nothing about builds.
-    (a != b).then(|| same_code(&a, &b)).flatten()
+    (a != b).then(|| same_code(a, b)).flatten()
 }
 
 fn say(args: &CompareArgs, context: &Context, comparison: &Comparison) -> anyhow::Result<()> {
@@ -267,11 +324,13 @@ fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
     }
 }
 
-pub fn show(bar: &ProgressBar, progress: Progress) {
+pub fn show(bar: &ProgressBar, progress: Progress, commands: u64) {
     match progress {
         Progress::WarmingUp { .. } => bar.tick(),
         Progress::Planned { runs, expected_ns } => {
-            bar.set_message(format!("{} pairs, about {}", runs / 2, words::rough(expected_ns)));
+            let rounds = runs / commands.max(1);
+            let name = if commands == 2 { "pairs" } else { "rounds" };
+            bar.set_message(format!("{rounds} {name}, about {}", words::rough(expected_ns)));
             bar.reset_eta();
         }
         Progress::Piloted(_) => {}

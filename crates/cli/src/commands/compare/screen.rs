@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anstyle::Style;
 use stallscope::compare::{
     Analysis, ArmRecord, Comparison, Contrast, Decision, Doubt, MAX_PAIRS, Measure, Metric,
-    Severity,
+    Severity, Warning,
 };
 
 use crate::commands::cpu_args;
@@ -25,14 +25,19 @@ pub fn screen(comparison: &Comparison) -> String {
     out += &table(analysis);
     out.push('\n');
     out += &provenance(comparison);
-    for warning in &analysis.warnings {
-        let (label, style) = match warning.severity() {
-            Severity::Caution => ("warning: ", CAUTION),
-            Severity::Note => ("note: ", FAINT),
-        };
-        out += &wrapped(&paint(style, label.trim_end()), label.len() - 1, &warning.to_string());
+    for known in &analysis.warnings {
+        out += &warning(known, known.severity());
     }
     out
+}
+
+/// A warning behind its label.
+pub fn warning(warning: &Warning, severity: Severity) -> String {
+    let (label, style) = match severity {
+        Severity::Caution => ("warning: ", CAUTION),
+        Severity::Note => ("note: ", FAINT),
+    };
+    wrapped(&paint(style, label.trim_end()), label.len() - 1, &warning.to_string())
 }
 
 /// The word with its interval, and how it was found.
@@ -143,8 +148,8 @@ fn p_value(p: f64) -> String {
     if p < 0.0001 { format!("{p:.0e}") } else { format!("{p:.4}") }
 }
 
-fn shortened(arm: &ArmRecord) -> String {
-    let line: String = arm.command.join(" ").replace(char::is_control, " ");
+pub fn shortened(arm: &ArmRecord) -> String {
+    let line: String = arm.display().replace(char::is_control, " ");
     if line.chars().count() <= WIDTH - 2 {
         return line;
     }
@@ -195,7 +200,12 @@ fn scale_of(contrast: &Contrast) -> (f64, &'static str) {
         Metric::Printed | Metric::Counted => return (1.0, ""),
         _ => {}
     }
-    match contrast.a.value.max(contrast.b.value) {
+    time_scale([contrast.a.value, contrast.b.value].into_iter())
+}
+
+/// The unit in which these times, in nanoseconds, read well.
+pub fn time_scale(times_ns: impl Iterator<Item = f64>) -> (f64, &'static str) {
+    match times_ns.fold(0.0, f64::max) {
         ns if ns >= 1e9 => (1e9, "s"),
         ns if ns >= 1e6 => (1e6, "ms"),
         _ => (1e3, "us"),
@@ -203,7 +213,7 @@ fn scale_of(contrast: &Contrast) -> (f64, &'static str) {
 }
 
 /// A number with about four significant digits, without an exponent.
-fn three_digits(value: f64) -> String {
+pub fn three_digits(value: f64) -> String {
     match value {
         v if v >= 1000.0 => format!("{v:.0}"),
         v if v >= 100.0 => format!("{v:.1}"),

@@ -2,14 +2,13 @@
 
 mod screen;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::Args;
 use indicatif::ProgressBar;
 use stallscope::compare::CommandLine;
 use stallscope::explain::{ProcessBench, Stage, explain};
 use stallscope::report;
-use stallscope::run::child::resolve_program;
 use stallscope::run::sample::SampleSettings;
 
 use super::compare;
@@ -21,8 +20,9 @@ const EXAMPLES: &str = "\
 Examples:
   Why is the new build slower?
     stallscope explain ./before ./after -- --bench input.bin
-  Other arguments for each (split into words as a shell would, but no shell runs them)
-    stallscope explain './program sorted.bin' './program shuffled.bin'
+  Other arguments or variables for each
+    stallscope explain -a './program sorted.bin' -b './program shuffled.bin'
+    stallscope explain --env-b MALLOC_ARENA_MAX=1 ./program ./program
   Scripts, and programs that read their standard input
     stallscope explain ./before.py ./after.py < input.json
   Keep everything that was measured
@@ -40,11 +40,11 @@ Exit codes: 0 done, 2 bad usage or a program that cannot be read or run,
 #[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
     /// The program, script or command line as it was
-    #[arg(value_name = "BEFORE")]
-    before: OsString,
+    #[arg(value_name = "BEFORE", required_unless_present = "a", conflicts_with = "a")]
+    before: Option<OsString>,
     /// What it is now, which is called slower or faster
-    #[arg(value_name = "AFTER")]
-    after: OsString,
+    #[arg(value_name = "AFTER", required_unless_present = "a", conflicts_with = "a")]
+    after: Option<OsString>,
     /// Never run a program with some of its instructions replaced, to see what the time is without them
     #[arg(long)]
     no_cure: bool,
@@ -60,10 +60,13 @@ pub struct ExplainArgs {
 pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     let chosen = profile::load(context)?;
+    let typed = match (&args.before, &args.after) {
+        (Some(before), Some(after)) => [before.clone(), after.clone()],
+        _ => args.run.arms.named().unwrap_or_default(),
+    };
     // What executes a script is what there is to look at.
-    let line = |typed: &OsString| args.run.line(typed).map(CommandLine::interpreted);
-    let lines = [line(&args.before)?, line(&args.after)?];
-    let programs = [resolve_program(&lines[0].program)?, resolve_program(&lines[1].program)?];
+    let lines = args.run.arms.lines(&typed, &OsStr::to_owned)?;
+    let lines = lines.into_iter().map(CommandLine::interpreted).collect();
     let settings = args.run.settings(context.seed())?;
     let bar = context.progress(2 * u64::from(settings.pairs), "comparing");
     let mut bench =
@@ -75,11 +78,14 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     if !chosen.named && context.profile().is_none() {
         bench = bench.with_probes();
     }
+    let programs = bench.programs();
     let text = &mut context.source_text(programs.iter().map(|p| p.as_path()))?;
     let result =
         explain(programs, &mut bench, &chosen.design, text, &mut |stage| show(&bar, stage));
     bar.finish_and_clear();
+    let cleaned = bench.clean_up();
     let explanation = result?;
+    cleaned?;
     output::result(context, "explanation", &explanation)?;
     chosen.announce(context)?;
     if context.shows_screen() {
@@ -93,7 +99,7 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
 
 fn show(bar: &ProgressBar, stage: Stage) {
     let (message, done, of) = match stage {
-        Stage::Comparing(progress) => return compare::show(bar, progress),
+        Stage::Comparing(progress) => return compare::show(bar, progress, 2),
         Stage::Sampling { done, of } => ("sampling", done, of),
         Stage::Counting { done, of } => ("counting", done, of),
         Stage::Removing { done, of } => ("running without the mechanism", done, of),

@@ -245,12 +245,19 @@ fn cure(cure: &Cure) -> String {
     let (done, otherwise) = match cure.mechanism {
         Removed::CodePlacement => (
             format!(
-                "with copies of {} functions as far into their pages as in {}",
-                cure.placed.len(),
+                "with {} run from copies as far into their pages as in {}",
+                functions(cure),
                 cure.arm.other().build_name()
             ),
             "copies as far into their pages as the originals, with which both builds are run here, once more",
         ),
+        Removed::CodeAlignment => {
+            let by = cure.placed.first().map_or(0, |[here, there]| there.0 - here.0);
+            (
+                format!("with {} run from copies {by} bytes further on", functions(cure)),
+                "the fast build's at their best place",
+            )
+        }
         Removed::DenormalNumbers => (
             "with zero for denormal numbers in both builds".to_owned(),
             "zero for them in the fast build alone",
@@ -277,6 +284,13 @@ fn cure(cure: &Cure) -> String {
             cure.recovered,
         ),
     )
+}
+
+fn functions(cure: &Cure) -> String {
+    match cure.placed.len() {
+        1 => "a function".to_owned(),
+        n => format!("{n} functions"),
+    }
 }
 
 /// What the model of the core predicts for one place.

@@ -32,6 +32,7 @@ pub fn sampled(
         environment_padding_bytes: 0,
         cpu: default_cpu(),
         streams: Streams::Captured,
+        ..Launch::default()
     };
     let limits = Limits { timeout, interrupt: context.interrupt() };
     let period_ns = period_for_overhead(MOST_OVERHEAD);

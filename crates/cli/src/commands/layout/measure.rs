@@ -37,13 +37,12 @@ pub fn compared(args: &LayoutArgs, context: &Context) -> anyhow::Result<Comparis
         budget_ms: Some(args.measure_for.as_millis().max(1) as u64),
         ..Settings::default()
     };
-    let line =
-        |program: &OsString| CommandLine { program: program.clone(), args: args.args.clone() };
+    let line = |program: &OsString| CommandLine::new(program, args.args.clone());
     let after = args.after.as_ref().unwrap_or(&args.before);
     let limits = settings.limits(context.interrupt());
     let mut runner = ProcessRunner::new([line(&args.before), line(after)], limits)?;
     let bar = context.progress(2 * u64::from(settings.pairs), "warming up");
-    let result = compare(&mut runner, &settings, &mut |progress| show(&bar, progress));
+    let result = compare(&mut runner, &settings, &mut |progress| show(&bar, progress, 2));
     bar.finish_and_clear();
     Ok(result?)
 }

@@ -33,6 +33,7 @@ pub fn calibrated(context: &Context) -> Option<Skid> {
         environment_padding_bytes: 0,
         cpu: None,
         streams: Streams::Captured,
+        ..Launch::default()
     };
     let period_ns = period_for_overhead(LOOP_OVERHEAD);
     let settings = SampleSettings { period_ns, ..SampleSettings::default() };

@@ -53,6 +53,7 @@ fn followed(
         environment_padding_bytes: 0,
         cpu: None,
         streams: Streams::Captured,
+        ..Launch::default()
     };
     let limits = Limits { timeout: args.timeout, interrupt: context.interrupt() };
     let length = Length::Calls(args.calls);

@@ -31,6 +31,8 @@ pub fn screen(report: &CoreReport) -> String {
         ("one store across two lines to the next", CoreCost::SplitStore),
         ("one store across two pages to the next", CoreCost::PageSplitStore),
         ("load, from address to value", CoreCost::LoadLatency),
+        ("stored value to that of a load, named alike", CoreCost::SameName),
+        ("the same, named by another register", CoreCost::SameStore),
         ("atomic operation, of a chain through later loads", CoreCost::LockedWait),
         ("mispredicted branch, resolved to dispatched", CoreCost::Misprediction),
     ];

@@ -53,6 +53,7 @@ impl Isolated for OwnProcess<'_> {
             environment_padding_bytes: 0,
             cpu: None,
             streams: Streams::Captured,
+            ..Launch::default()
         };
         let limits = Limits { timeout: Some(LIMIT), interrupt: self.interrupt };
         let exit = Child::hold(&launch)

@@ -173,6 +173,7 @@ fn follow(args: &TraceArgs, context: &Context, models: &mut Models) -> anyhow::R
         environment_padding_bytes: 0,
         cpu: None,
         streams: Streams::Inherited,
+        ..Launch::default()
     };
     let limits = Limits { timeout: args.timeout, interrupt: context.interrupt() };
     let found = match &args.function {

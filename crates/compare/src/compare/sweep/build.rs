@@ -195,6 +195,7 @@ impl Builder {
             environment_padding_bytes: 0,
             cpu: None,
             streams: Streams::Captured,
+            ..Launch::default()
         };
         let limits = Limits { timeout: None, interrupt };
         let exit = match Child::hold(&launch).and_then(|c| c.wait(&limits)) {

@@ -439,6 +439,7 @@ impl<'a> Plan<'a> {
             environment_padding_bytes: one.padding_bytes.unwrap_or(padding),
             cpu: self.settings.cpus.clone(),
             streams: Streams::Captured,
+            ..Launch::default()
         }
     }
 

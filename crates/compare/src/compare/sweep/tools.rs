@@ -141,6 +141,7 @@ fn version(typed: &str) -> String {
         environment_padding_bytes: 0,
         cpu: None,
         streams: Streams::Captured,
+        ..Launch::default()
     };
     let limits = Limits { timeout: Some(PATIENCE), interrupt: &NEVER };
     let said = Child::hold(&launch).and_then(|child| child.wait(&limits));

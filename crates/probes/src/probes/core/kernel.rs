@@ -7,7 +7,7 @@
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 
-use super::Case;
+use super::{Case, REPETITIONS_A_PAIR};
 use crate::machine::{CoreCost, OpClass};
 
 /// Repetitions of a case in one pass of its loop.
@@ -47,6 +47,15 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
                 a.movaps(VECTORS[n % VECTORS.len()], xmmword_ptr(rdi + 16 * n))?;
             }
             CoreCost::LoadLatency => a.mov(rax, qword_ptr(rdi + rax))?,
+            CoreCost::SameName => {
+                a.mov(qword_ptr(rdi), rax)?;
+                a.mov(rax, qword_ptr(rdi))?;
+            }
+            CoreCost::SameStore if n % REPETITIONS_A_PAIR == 0 => {
+                a.mov(qword_ptr(rdi), rax)?;
+                a.mov(rax, qword_ptr(r11))?;
+            }
+            CoreCost::SameStore => {}
             CoreCost::Commit => a.mov(qword_ptr(rdi + 64 * n), rax)?,
             CoreCost::LockedWait => locked_wait(case.is_plain, a)?,
             CoreCost::SplitLoad => a.mov(GENERAL[n % GENERAL.len()], qword_ptr(rdi + LINE_END))?,
@@ -85,6 +94,7 @@ fn prepare(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
             a.mov(ecx, (DIVISOR >> 16) as u32)?;
         }
         CoreCost::LoadLatency => a.mov(qword_ptr(rdi), rax)?,
+        CoreCost::SameStore => a.mov(r11, rdi)?,
         CoreCost::Misprediction => a.add(rax, qword_ptr(rdi + RANDOM))?,
         _ => {}
     }
@@ -261,7 +271,10 @@ mod tests {
                 let accesses = info.used_memory().iter();
                 for memory in accesses.filter(|m| m.access() != OpAccess::NoMemAccess) {
                     let end = memory.displacement() + memory.memory_size().size() as u64;
-                    assert!(memory.base() == Register::RDI && end <= BUFFER_BYTES as u64, "{insn}");
+                    // Holds the same address.
+                    let copy = case.cost == CoreCost::SameStore && memory.base() == Register::R11;
+                    let is_ours = memory.base() == Register::RDI || copy;
+                    assert!(is_ours && end <= BUFFER_BYTES as u64, "{insn}");
                 }
             }
         }

@@ -50,6 +50,9 @@ pub const CLASSES: [OpClass; 20] = [
     OpClass::Locked,
 ];
 
+/// Cores learn of few stores which load they serve (Zen 4: of 10, not of 32), so that few are asked.
+const REPETITIONS_A_PAIR: usize = 8;
+
 /// One question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
@@ -68,6 +71,8 @@ pub fn all_cases() -> Vec<Case> {
         CoreCost::Load,
         CoreCost::VectorLoad,
         CoreCost::LoadLatency,
+        CoreCost::SameName,
+        CoreCost::SameStore,
         CoreCost::Commit,
         CoreCost::SplitLoad,
         CoreCost::SplitStore,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, ID, all_cases};
+use super::{Case, ID, REPETITIONS_A_PAIR, all_cases};
 use crate::machine::{
     CoreCost, CoreCycles, Design, MeasuredCore, OpClass, PriceOrigin, ProfileEnvironment,
 };
@@ -66,6 +66,7 @@ impl CoreReport {
                 CoreCost::Latency(OpClass::Convert | OpClass::ConvertAcross | OpClass::Cross) => {
                     Some(scaled(m, |cycles| cycles / 2.0))
                 }
+                CoreCost::SameStore => Some(scaled(m, |cycles| cycles * REPETITIONS_A_PAIR as f64)),
                 CoreCost::LockedWait => {
                     Some(less(m, raw(Case { cost, is_plain: true })?, 1.0, 0.0))
                 }

@@ -4,13 +4,13 @@
 //! is in no TLB waits for a page walk as well. *Sign.* A chain of loads, each of which finds the place of the
 //! next, takes one latency a step. *Contrast.* Chains through tables that fit into one level and not into the
 //! one before; each is read once before it is timed. The order is drawn by chance within 32 pages, so that no
-//! prefetcher follows it and the first TLB holds them; the chain that jumps to another page of the whole table
-//! at every step shows what walks cost, if the TLBs do not hold them all. *Positive control.* Each level takes longer than the one
+//! prefetcher follows it and the first TLB holds them. A line in each of more pages than any TLB holds, and as many lines
+//! in few pages: the difference is what walks cost. *Positive control.* Each level takes longer than the one
 //! before. *Negative control.* The first level takes what the tables of the clock allow: less than 12 cycles.
 //!
 //! What a guest is presented as its third level may be shared with neighbours that nobody inside sees: this
 //! measures what is left of it. Lines one behind the other, which prefetchers bring, tell how many come in what time.
-//! Huge pages, where the kernel gives them, take the walks away.
+//! Huge pages would take the walks away: the kernel is asked for none there.
 //! *Literature.* L. McVoy and C. Staelin, "lmbench" (1996); the articles of Chips and Cheese on latency.
 
 mod report;
@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sampling::{Plan, sample_all};
 use super::{Bench, Probe, ProbeError, ProbeReport};
+use crate::model::{LINE_BYTES, PAGE_BYTES};
 
 /// Its id, and the origin of its prices.
 pub const ID: &str = "data-caches";
@@ -39,8 +40,10 @@ pub enum Chain {
     Second,
     /// In the third.
     Third,
-    /// As [`Chain::Third`], from page to page at every step.
-    ThirdByPages,
+    /// A line in each of many pages, from page to page at every step.
+    OfPages,
+    /// As many lines, one behind the other in memory.
+    OfLines,
     /// Behind all that one core can hope to keep.
     Memory,
     /// No chain: lines of the second level one behind the other.
@@ -53,11 +56,12 @@ pub enum Chain {
 
 impl Chain {
     /// All of them, in the order of their cases.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::First,
         Self::Second,
         Self::Third,
-        Self::ThirdByPages,
+        Self::OfPages,
+        Self::OfLines,
         Self::Memory,
         Self::SecondInOrder,
         Self::ThirdInOrder,
@@ -76,6 +80,8 @@ impl Chain {
 }
 
 const KIB: u64 = 1024;
+/// More pages than any second TLB holds; a line of each is in the second level of most.
+const PAGES: u64 = 6144;
 
 /// Sizes of the tables by chain, in bytes, for caches of these sizes.
 fn table_bytes(caches: Option<[u64; 3]>) -> [u64; Chain::ALL.len()] {
@@ -84,7 +90,8 @@ fn table_bytes(caches: Option<[u64; 3]>) -> [u64; Chain::ALL.len()] {
     let in_second = (4 * first).min(second / 2);
     let in_third = (4 * second).min(third / 2).max(2 * second);
     let far = 64 * KIB * KIB;
-    [first / 2, in_second, in_third, in_third, far, in_second, in_third, far]
+    let [of_pages, of_lines] = [PAGE_BYTES, LINE_BYTES].map(|bytes| PAGES * bytes);
+    [first / 2, in_second, in_third, of_pages, of_lines, far, in_second, in_third, far]
 }
 
 /// The probe.
@@ -120,7 +127,7 @@ mod tests {
     use crate::probes::sampling::Sampler;
     use crate::probes::{Protocol, UpdatesProfile};
 
-    fn report(clock: FakeClock, chains: [f64; 5]) -> DataCacheReport {
+    fn report(clock: FakeClock, chains: [f64; 6]) -> DataCacheReport {
         let cycles = [&chains[..], &[2.0, 2.6, 15.0]].concat();
         let mut rig = FakeRig::new(clock, move |case| cycles[case]);
         let mut sampler = Sampler::new(&mut rig, Chain::ALL.len(), Plan::new(3));
@@ -131,7 +138,7 @@ mod tests {
 
     #[test]
     fn latencies_go_into_the_profile() {
-        let found = report(quiet(), [5.0, 14.0, 70.0, 110.0, 300.0]);
+        let found = report(quiet(), [5.0, 14.0, 70.0, 60.0, 20.0, 300.0]);
         assert!(found.protocol.conclusive, "{}", found.protocol.verdict);
         let mut design = Design::of(Microarchitecture::GoldenCove);
         found.apply_to(&mut design);
@@ -147,7 +154,9 @@ mod tests {
 
     #[test]
     fn levels_in_the_wrong_order_say_nothing() {
-        for chains in [[5.0, 14.0, 12.0, 110.0, 300.0], [25.0, 30.0, 70.0, 110.0, 300.0]] {
+        for chains in
+            [[5.0, 14.0, 12.0, 110.0, 14.0, 300.0], [25.0, 30.0, 70.0, 110.0, 14.0, 300.0]]
+        {
             let found = report(quiet(), chains);
             assert!(!found.protocol.conclusive, "{}", found.protocol.verdict);
             let before = Design::of(Microarchitecture::GoldenCove);
@@ -163,9 +172,10 @@ mod tests {
         for caches in
             [[32 * KIB, 256 * KIB, 8192 * KIB], [32 * KIB, 1024 * KIB, 36 * KIB * KIB], golden]
         {
-            let [first, second, third, pages, memory, ..] = table_bytes(Some(caches));
+            let [first, second, third, pages, lines, memory, ..] = table_bytes(Some(caches));
             assert!(first < caches[0] && caches[0] < second && second < caches[1], "{caches:?}");
-            assert!(caches[1] < third && third < caches[2] && third == pages && memory > third);
+            assert!(caches[1] < third && third < caches[2] && memory > third);
+            assert_eq!(pages / PAGE_BYTES, lines / LINE_BYTES);
         }
     }
 }

@@ -132,13 +132,13 @@ impl UpdatesProfile for DataCacheReport {
         if let [Some(second), Some(third), Some(memory)] = in_order.map(|it| self.latency(it)) {
             profile.data_line_cycles = Some([second, third, memory].map(Clone::clone));
         }
-        if let (Some(third), Some(by_pages)) = (of(Chain::Third), of(Chain::ThirdByPages)) {
-            let least = by_pages.low - third.high;
+        if let (Some(lines), Some(of_pages)) = (of(Chain::OfLines), of(Chain::OfPages)) {
+            let least = of_pages.low - lines.high;
             let walks = least > LEAST_WALK_CYCLES;
-            let most = (by_pages.high - third.low).max(least);
+            let most = (of_pages.high - lines.low).max(least);
             profile.page_walk_cycles = walks.then(|| price(least, most, None));
             // Where every step walks, the TLBs hold less than the table has pages.
-            let pages = self.chains.iter().find(|c| c.chain == Chain::ThirdByPages);
+            let pages = self.chains.iter().find(|c| c.chain == Chain::OfPages);
             profile.data_tlb_pages =
                 pages.filter(|_| walks).map(|chain| (chain.table_bytes / PAGE_BYTES / 2) as u32);
         }

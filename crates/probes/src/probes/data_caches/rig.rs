@@ -13,6 +13,7 @@ use crate::probes::rig::Rig;
 
 /// Entries of a line.
 const LINE: usize = (LINE_BYTES / 4) as usize;
+const PAGE_LINES: usize = (PAGE_BYTES / LINE_BYTES) as usize;
 
 /// Chains of loads on this processor.
 pub(super) struct ChainRig {
@@ -30,9 +31,17 @@ impl ChainRig {
             let lines = (bytes / LINE_BYTES / apart(chain)).max(2) as usize;
             let entries = apart(chain) as usize * LINE;
             let order = order(chain, lines, &mut random);
+            // Not in one line of every page alike: those would share a set of the cache.
+            let place = |n: usize| match chain {
+                Chain::OfPages => n * entries + n % PAGE_LINES * LINE,
+                _ => n * entries,
+            };
             let mut leads_to = vec![0; lines * entries];
+            if chain == Chain::OfPages {
+                without_huge_pages(&mut leads_to);
+            }
             for (from, to) in order.iter().zip(order.iter().cycle().skip(1)) {
-                leads_to[from * entries] = (to * entries) as u32;
+                leads_to[place(*from)] = place(*to) as u32;
             }
             leads_to
         };
@@ -45,7 +54,11 @@ impl ChainRig {
 /// One of so many lines is used. Behind the second level, a line that is fetched brings its neighbours (Zen 5: 190 cycles
 /// out of memory, where 550 are true), so that only every fourth is.
 fn apart(chain: Chain) -> u64 {
-    if matches!(chain, Chain::First | Chain::Second) { 1 } else { 4 }
+    match chain {
+        Chain::First | Chain::Second | Chain::OfLines => 1,
+        Chain::OfPages => PAGE_LINES as u64,
+        _ => 4,
+    }
 }
 
 /// Pages within which the order of lines is drawn: the smallest first TLB holds them. Inside one page, a prefetcher that
@@ -56,7 +69,7 @@ const PAGES_TOGETHER: u64 = 32;
 fn order(chain: Chain, lines: usize, random: &mut Pcg64Mcg) -> Vec<usize> {
     let together = (PAGES_TOGETHER * PAGE_BYTES / LINE_BYTES / apart(chain)) as usize;
     let mut order: Vec<usize> = (0..lines).collect();
-    if chain == Chain::ThirdByPages {
+    if matches!(chain, Chain::OfPages | Chain::OfLines) {
         order.shuffle(random);
         return order;
     }
@@ -77,8 +90,8 @@ impl Rig for ChainRig {
     fn repetitions(&self, case: usize) -> u64 {
         match Chain::ALL[case] {
             Chain::First | Chain::Second => 32_768,
-            Chain::Third | Chain::ThirdByPages => 8192,
-            Chain::Memory => 2048,
+            Chain::Third | Chain::OfLines => 8192,
+            Chain::Memory | Chain::OfPages => 2048,
             Chain::SecondInOrder | Chain::ThirdInOrder | Chain::MemoryInOrder => 16_384,
         }
     }
@@ -101,11 +114,22 @@ impl Rig for ChainRig {
     /// Reads a table that belongs into a cache: what other chains touched in between may have pushed it out.
     fn warm_up(&mut self, case: usize, _placement: usize) {
         let chain = Chain::ALL[case].table();
-        if chain != Chain::Memory {
+        if !matches!(chain, Chain::Memory | Chain::OfPages) {
             let table = &self.tables[chain as usize];
             in_order(table, 0, table.len() / LINE);
         }
     }
+}
+
+/// Asks the kernel for pages of the usual size, of memory that nothing was written to yet.
+fn without_huge_pages(table: &mut [u32]) {
+    let bytes = size_of_val(table);
+    let start = table.as_mut_ptr().addr().next_multiple_of(PAGE_BYTES as usize);
+    let end = (table.as_mut_ptr().addr() + bytes) & !(PAGE_BYTES as usize - 1);
+    // SAFETY: whole pages inside the table, whose contents this leaves alone; a kernel that refuses leaves them as they are.
+    unsafe {
+        libc::madvise(start as *mut libc::c_void, end.saturating_sub(start), libc::MADV_NOHUGEPAGE)
+    };
 }
 
 /// Reads an entry of so many lines from a place on, from the start again at the end; where it stands then.
@@ -139,11 +163,11 @@ mod tests {
     #[test]
     fn an_order_holds_every_line_once() {
         let mut random = Pcg64Mcg::seed_from_u64(1);
-        for chain in [Chain::Second, Chain::ThirdByPages] {
+        for chain in [Chain::Second, Chain::OfLines] {
             let all = order(chain, 16_384, &mut random);
             let far = all.windows(2).filter(|w| w[0] / 2048 != w[1] / 2048).count();
             match chain {
-                Chain::ThirdByPages => assert!(far > 14_000, "{far}"),
+                Chain::OfLines => assert!(far > 14_000, "{far}"),
                 _ => assert_eq!(far, 7),
             }
             let mut sorted = all;

@@ -21,6 +21,19 @@ pub enum ChildError {
         /// What to do about it; starts with a separator, or is empty.
         hint: &'static str,
     },
+    /// What is run around the runs of a command did not run, or failed.
+    #[error("--{step} `{command}` {what}{said}")]
+    Step {
+        /// The option that names it.
+        step: &'static str,
+        command: String,
+        /// How it ended.
+        what: String,
+        /// The last lines of its standard error; starts with a separator, or is empty.
+        said: String,
+    },
+    #[error("there is no folder {0} to run in")]
+    NoFolder(PathBuf),
     #[error("cannot read {path} as standard input: {cause}")]
     Input { path: PathBuf, cause: io::Error },
     #[error(

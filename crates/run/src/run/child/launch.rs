@@ -28,12 +28,16 @@ pub enum Streams {
 }
 
 /// What to run and how to place it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Launch {
     /// The program file; see [`resolve_program`].
     pub program: PathBuf,
     /// Its arguments, without the program's own name.
     pub args: Vec<OsString>,
+    /// Variables that are set for it, beside ours.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it starts; `None` for where we are. The program's path is not relative to it.
+    pub folder: Option<PathBuf>,
     /// Bytes added to the environment, so that the stack starts elsewhere in every run.
     pub environment_padding_bytes: usize,
     /// The logical processors to stay on; `None` leaves the choice to the scheduler.
@@ -70,6 +74,14 @@ pub fn own_input() -> Result<Option<PathBuf>, ChildError> {
 /// # Errors
 /// [`ChildError::NotFound`] when there is none.
 pub fn resolve_program(name: &OsStr) -> Result<PathBuf, ChildError> {
+    resolve_on(name, std::env::var_os("PATH").as_deref())
+}
+
+/// As [`resolve_program`], with this `PATH`.
+///
+/// # Errors
+/// As there.
+pub fn resolve_on(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, ChildError> {
     let path = Path::new(name);
     if name.as_bytes().contains(&b'/') {
         return if path.exists() {
@@ -78,7 +90,7 @@ pub fn resolve_program(name: &OsStr) -> Result<PathBuf, ChildError> {
             Err(ChildError::NotFound(path.into()))
         };
     }
-    std::env::var_os("PATH")
+    search
         .iter()
         .flat_map(std::env::split_paths)
         .map(|dir| dir.join(path))
@@ -91,6 +103,7 @@ pub(super) struct Prepared {
     path: CString,
     pub(super) argv: Vec<CString>,
     pub(super) envp: Vec<CString>,
+    folder: Option<CString>,
     cpu_set: Option<libc::cpu_set_t>,
     ignores_sigchld: bool,
 }
@@ -130,9 +143,15 @@ impl Prepared {
         for arg in &launch.args {
             argv.push(c(arg.as_bytes())?);
         }
+        let folder = launch.folder.as_ref().map(|folder| match folder.is_dir() {
+            true => c(folder.as_os_str().as_bytes()),
+            false => Err(ChildError::NoFolder(folder.clone())),
+        });
         let mut envp = Vec::new();
         let mut marks = mark.to_owned();
-        for (key, value) in std::env::vars_os() {
+        let is_set = |key: &OsStr| launch.environment.iter().any(|(name, _)| name == key);
+        let ours = std::env::vars_os().filter(|(key, _)| !is_set(key));
+        for (key, value) in ours.chain(launch.environment.iter().cloned()) {
             if key == VARIABLE {
                 // We are ourselves in a run, whose guardian looks for its own mark.
                 marks = format!("{} {mark}", value.display());
@@ -156,7 +175,7 @@ impl Prepared {
                 set
             }
         });
-        Ok(Self { path, argv, envp, cpu_set, ignores_sigchld })
+        Ok(Self { path, argv, envp, folder: folder.transpose()?, cpu_set, ignores_sigchld })
     }
 }
 
@@ -203,7 +222,10 @@ pub(super) unsafe fn become_program(
         if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127);
         }
-        libc::execve(prepared.path.as_ptr(), argv.as_ptr(), envp.as_ptr());
+        let moved = prepared.folder.as_ref().is_none_or(|folder| libc::chdir(folder.as_ptr()) == 0);
+        if moved {
+            libc::execve(prepared.path.as_ptr(), argv.as_ptr(), envp.as_ptr());
+        }
         let errno = (Errno::last_raw()).to_ne_bytes();
         libc::write(fail, errno.as_ptr().cast(), errno.len());
         libc::_exit(127)

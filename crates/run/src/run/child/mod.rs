@@ -31,7 +31,7 @@ use nix::unistd::pipe2;
 pub use addresses::FixedAddresses;
 pub use error::ChildError;
 pub use guardian::dismiss_guardian;
-pub use launch::{Launch, Streams, own_input, resolve_program};
+pub use launch::{Launch, Streams, own_input, resolve_on, resolve_program};
 pub use output::Output;
 
 use error::{not_executable, system};
@@ -60,6 +60,9 @@ pub enum Status {
 }
 
 impl Status {
+    /// What stands before the code where a status is written out.
+    pub const CODE: &'static str = "exit code ";
+
     /// Whether it exited with code 0.
     #[must_use]
     pub fn success(self) -> bool {
@@ -70,7 +73,7 @@ impl Status {
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Code(code) => write!(f, "{}{code}", Self::CODE),
             Self::Signal(number) => match nix::sys::signal::Signal::try_from(*number) {
                 Ok(signal) => write!(f, "killed by {signal}"),
                 Err(_) => write!(f, "killed by signal {number}"),
@@ -145,7 +148,8 @@ pub struct Child {
     stderr: Stream,
     started: Option<Instant>,
     reaped: bool,
-    run: leftovers::Run,
+    /// Absent once its background has been handed on.
+    run: Option<leftovers::Run>,
 }
 
 /// A descriptor that stands for the process `pid`, and for no other that gets its number later.
@@ -235,7 +239,7 @@ impl Child {
             stderr: Stream::new(err_read),
             started: None,
             reaped: false,
-            run: leftovers::Run::begun(pid, mark),
+            run: Some(leftovers::Run::begun(pid, mark)),
         })
     }
 
@@ -280,17 +284,37 @@ impl Child {
         self.wait_with(limits, |_| Ok(()), SLICE)
     }
 
+    /// As [`Child::wait`], but what it leaves behind goes on until the second value is dropped: a server that
+    /// was started for the runs that follow.
+    ///
+    /// # Errors
+    /// As [`Child::wait`]; then nothing is left of it.
+    pub fn wait_keeping(self, limits: &Limits<'_>) -> Result<(Exit, Background), ChildError> {
+        let (exit, run) = self.watch(limits, |_| Ok(()), SLICE, true)?;
+        Ok((exit, Background(run)))
+    }
+
     /// As [`Child::wait`], calling `tick` at least every `slice` while the child runs; an error from
     /// `tick` kills the child and is handed back.
     ///
     /// # Errors
     /// As [`Child::wait`], and whatever `tick` returns.
     pub fn wait_with(
+        self,
+        limits: &Limits<'_>,
+        tick: impl FnMut(i32) -> Result<(), ChildError>,
+        slice: Duration,
+    ) -> Result<Exit, ChildError> {
+        Ok(self.watch(limits, tick, slice, false)?.0)
+    }
+
+    fn watch(
         mut self,
         limits: &Limits<'_>,
         mut tick: impl FnMut(i32) -> Result<(), ChildError>,
         slice: Duration,
-    ) -> Result<Exit, ChildError> {
+        keeps: bool,
+    ) -> Result<(Exit, Option<leftovers::Run>), ChildError> {
         self.start()?;
         let started = self.started.unwrap_or_else(Instant::now);
         let pid_fd = self.pid_fd()?;
@@ -313,7 +337,7 @@ impl Child {
             tick(self.pid)?;
         }
         tick(self.pid)?;
-        self.reap(started)
+        self.reap(started, keeps)
     }
 
     /// Takes what the child has written so far, so that it need not wait for a reader.
@@ -355,11 +379,17 @@ impl Child {
         Ok(ended)
     }
 
-    fn reap(mut self, started: Instant) -> Result<Exit, ChildError> {
+    fn reap(
+        mut self,
+        started: Instant,
+        keeps: bool,
+    ) -> Result<(Exit, Option<leftovers::Run>), ChildError> {
         let wall_ns = started.elapsed().as_nanos() as u64;
-        let left_behind = self.run.left_behind();
-        // Before the wait, while the number is still ours.
-        kill_group(self.pid);
+        let left_behind = self.run.as_ref().map(leftovers::Run::left_behind).unwrap_or_default();
+        if !keeps {
+            // Before the wait, while the number is still ours.
+            kill_group(self.pid);
+        }
         // Nothing of this is left once it has been collected.
         let run_queue_ns = schedule_ns(self.pid).map(|[_, waited]| waited);
         let mut status = 0;
@@ -371,7 +401,10 @@ impl Child {
             return Err(system("collect the child's end")(Errno::last()));
         }
         self.reaped = true;
-        self.run.end_orphans();
+        let run = self.run.take();
+        if let Some(run) = run.as_ref().filter(|_| !keeps) {
+            run.end_orphans();
+        }
         // What is in the pipes now, not until they close: a daemon may hold them open for ever.
         for stream in [&mut self.stdout, &mut self.stderr] {
             while stream.drain() {}
@@ -382,7 +415,7 @@ impl Child {
         } else {
             Status::Code(libc::WEXITSTATUS(status))
         };
-        Ok(Exit {
+        let exit = Exit {
             wall_ns,
             user_ns: ns(usage.ru_utime),
             system_ns: ns(usage.ru_stime),
@@ -398,7 +431,8 @@ impl Child {
             stdout: self.stdout.finish(),
             stderr: self.stderr.finish(),
             left_behind,
-        })
+        };
+        Ok((exit, run.filter(|_| keeps)))
     }
 }
 
@@ -415,7 +449,21 @@ impl Drop for Child {
                 && Errno::last() == Errno::EINTR
             {}
         }
-        self.run.end_orphans();
+        if let Some(run) = &self.run {
+            run.end_orphans();
+        }
+    }
+}
+
+/// What a command has left running for others. Dropping it ends that.
+#[derive(Debug)]
+pub struct Background(Option<leftovers::Run>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(run) = &self.0 {
+            run.end_orphans();
+        }
     }
 }
 
@@ -433,102 +481,4 @@ fn kill_group(pid: libc::pid_t) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    static NEVER: AtomicBool = AtomicBool::new(false);
-
-    fn limits(timeout: Option<Duration>) -> Limits<'static> {
-        Limits { timeout, interrupt: &NEVER }
-    }
-
-    fn shell(script: &str) -> Launch {
-        Launch {
-            program: "/bin/sh".into(),
-            args: vec!["-c".into(), script.into()],
-            environment_padding_bytes: 0,
-            cpu: None,
-            streams: Streams::Captured,
-        }
-    }
-
-    #[test]
-    fn reports_status_output_and_times() {
-        let exit = Child::hold(&shell("echo out; echo err >&2; exit 3"))
-            .and_then(|c| c.wait(&limits(None)))
-            .unwrap();
-        assert_eq!(exit.status, Status::Code(3));
-        assert_eq!(exit.stdout.tail, "out\n");
-        assert_eq!(exit.stderr.tail, "err\n");
-        assert!(exit.wall_ns > 0);
-        let told = std::path::Path::new("/proc/self/schedstat").exists();
-        assert_eq!(exit.off_processor.run_queue_ns.is_some(), told);
-    }
-
-    #[test]
-    fn a_signal_is_told_from_an_exit_code() {
-        let exit =
-            Child::hold(&shell("kill -SEGV $$")).and_then(|c| c.wait(&limits(None))).unwrap();
-        assert_eq!(exit.status, Status::Signal(libc::SIGSEGV));
-        assert_eq!(exit.status.to_string(), "killed by SIGSEGV");
-    }
-
-    #[test]
-    fn a_limit_kills_the_whole_group() {
-        let child = Child::hold(&shell("sleep 1000 & echo $!; wait")).unwrap();
-        let group = child.pid();
-        let error = child.wait(&limits(Some(Duration::from_millis(200)))).unwrap_err();
-        assert!(matches!(error, ChildError::TimedOut { .. }), "{error}");
-        // Signal 0 asks whether anybody is left in the group; zombies of init may take a moment.
-        let gone = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(20));
-            // SAFETY: plain integers.
-            unsafe { libc::killpg(group, 0) != 0 }
-        });
-        assert!(gone, "the sleeper outlived its killed parent");
-    }
-
-    #[test]
-    fn a_child_that_leaves_a_helper_behind_does_not_hang_us() {
-        let exit = Child::hold(&shell("sleep 1000 & exit 0")).and_then(|c| c.wait(&limits(None)));
-        assert!(exit.unwrap().status.success());
-    }
-
-    #[test]
-    fn an_interrupt_stops_the_wait() {
-        let stop = AtomicBool::new(true);
-        let limits = Limits { timeout: None, interrupt: &stop };
-        let error = Child::hold(&shell("sleep 1000")).and_then(|c| c.wait(&limits)).unwrap_err();
-        assert!(matches!(error, ChildError::Interrupted));
-    }
-
-    #[test]
-    fn what_cannot_run_says_why() {
-        let launch = |p: &str| Launch { program: p.into(), ..shell("") };
-        let run =
-            |p: &str| Child::hold(&launch(p)).and_then(|c| c.wait(&limits(None))).unwrap_err();
-        assert!(matches!(run("/no/such/program"), ChildError::NotFound(_)));
-        assert!(run("/etc/passwd").to_string().contains("executable?"));
-    }
-
-    #[test]
-    fn equal_output_has_equal_digests_and_padding_reaches_the_child() {
-        let run = |script: &str, padding| {
-            let launch = Launch { environment_padding_bytes: padding, ..shell(script) };
-            Child::hold(&launch).and_then(|c| c.wait(&limits(None))).unwrap().stdout
-        };
-        assert_eq!(run("echo a", 0).digest, run("echo a", 64).digest);
-        assert_ne!(run("echo a", 0).digest, run("echo b", 0).digest);
-        assert_eq!(run("printf %s ${#STALLSCOPE_PADDING}", 64).tail, "64");
-    }
-
-    #[test]
-    fn large_output_is_digested_not_kept() {
-        let out = Child::hold(&shell("head -c 3000000 /dev/zero"))
-            .and_then(|c| c.wait(&limits(None)))
-            .unwrap()
-            .stdout;
-        assert_eq!(out.bytes, 3_000_000);
-        assert!(out.tail.len() <= output::KEPT_BYTES);
-    }
-}
+mod tests;

@@ -21,6 +21,7 @@ fn shell(script: &str) -> Launch {
         environment_padding_bytes: 0,
         cpu: None,
         streams: Streams::Captured,
+        ..Launch::default()
     }
 }
 

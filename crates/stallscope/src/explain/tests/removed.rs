@@ -124,6 +124,53 @@ fn the_same_code_elsewhere_is_the_cause_only_where_placing_it_as_before_brings_t
     assert!(e.cure.is_none() && open.contains("copies the builds differ by 8.0 ms"), "{open}");
 }
 
+/// Another decoder in AFTER, with a no-op in it, that executes as much and takes longer.
+fn shifted() -> Scene {
+    let mut scene = moved();
+    let decoder = [&[0x90][..], &fixture::ring_loop(false)].concat();
+    let functions: [(&str, &[u8]); 2] = [("decode", &decoder), ("helper", HELPER)];
+    std::fs::write(scene.folder.path().join("after"), fixture::program(&functions)).unwrap();
+    let starts = fixture::starts(&functions);
+    scene.bench.hits[1] = vec![(offset(starts[0].offset(13)), 1800), (offset(starts[1]), 200)];
+    scene
+}
+
+#[test]
+fn alignment_is_the_cause_only_where_the_slow_build_gains_by_it_and_the_fast_one_does_not() {
+    let explained = |patched_ns| {
+        let mut scene = shifted();
+        scene.bench.patched_ns = Some(patched_ns);
+        scene.explain().unwrap()
+    };
+    let e = explained([100_000_000, 999_000_000, 201_000_000, 103_000_000]);
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Confirmed)));
+    let cure = e.cure.unwrap();
+    assert_eq!((cure.mechanism, cure.placed.len()), (Removed::CodeAlignment, 1));
+    let summary = e.summary.unwrap();
+    assert!(summary.starts_with("code alignment: decode at "), "{summary}");
+    assert!(
+        summary.contains("16 bytes further on, the same instructions take back 97 %"),
+        "{summary}"
+    );
+
+    // Best by less than a quarter of the difference: not worth a proof.
+    let e = explained([100_000_000, 999_000_000, 201_000_000, 190_000_000]);
+    assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None));
+    let open = e.unexplained.join("\n");
+    assert!(e.cure.is_none() && open.contains("at no other place within a line"), "{open}");
+    let e = explained([100_000_000, 999_000_000, 201_000_000, 160_000_000]);
+    assert_eq!(
+        (e.conclusion, e.cure.unwrap().verdict),
+        (Conclusion::NoMechanism, CureVerdict::Open)
+    );
+    // With copies the builds hardly differ.
+    let e = explained([100_000_000, 999_000_000, 108_000_000, 100_000_000]);
+    assert!(
+        e.cure.is_none()
+            && e.unexplained.join("\n").contains("alignment is the reason was not tried")
+    );
+}
+
 #[test]
 fn denormal_numbers_are_the_cause_where_zero_for_them_brings_the_time_back_in_the_slow_build() {
     let explained = |flushed_ns| {

@@ -223,6 +223,7 @@ fn cure_view(cure: &Cure) -> CureView {
     let scale = Scale::over(cure.times.iter().map(|m| m.high).chain([0.0]));
     let what = match cure.mechanism {
         Removed::CodePlacement => "functions placed as in the fast build".to_owned(),
+        Removed::CodeAlignment => "functions placed where each build is fastest".to_owned(),
         Removed::DenormalNumbers => "zero for denormal numbers".into(),
         Removed::SharedLines => "all threads on one processor".into(),
         Removed::Mechanism(mechanism) => {

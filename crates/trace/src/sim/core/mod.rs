@@ -393,15 +393,20 @@ impl<'a> Core<'a> {
             if forwards && !blocked && self.is_renamed(number, access, &store, n) {
                 return Served::Renamed(store.value);
             }
-            done = done.max(store.data + self.latency(self.shape.forward_cycles));
+            let forwarded = store.data + self.latency(self.shape.forward_cycles);
             if forwards && !blocked {
+                done = done.max(forwarded);
                 break;
             }
             blocked = true;
-            if self.has(Mechanism::BlockedLoads) {
-                done = done.max(store.data + self.blocked_cycles);
-                done = done.max(store.commit + self.behind_commit_cycles());
-            }
+            done = done.max(match self.has(Mechanism::BlockedLoads) {
+                true => forwarded
+                    .max(store.data + self.blocked_cycles)
+                    .max(store.commit + self.behind_commit_cycles()),
+                // As one store of the whole value would serve it.
+                false if self.hands_on(number, access, &store) => store.value,
+                false => forwarded,
+            });
             let covers =
                 store.address <= low && store.address + u64::from(store.size_bytes) >= high;
             if covers {
@@ -432,11 +437,18 @@ impl<'a> Core<'a> {
                 (same_name || *times > TIMES_TO_LEARN)
                     && store.address == access.address.0
                     && store.size_bytes == access.size_bytes
-                    && access.size_bytes >= LEAST_RENAMED_BYTES
-                    && !op.uses_vector
-                    && !self.program.ops[store.op as usize].uses_vector
+                    && self.hands_on(number, access, store)
             }
         }
+    }
+
+    /// Whether cores that learn which store serves a load hand on such values.
+    fn hands_on(&self, number: u32, access: &MemoryAccess, store: &Store) -> bool {
+        let is_vector = |number: u32| self.program.ops[number as usize].uses_vector;
+        self.shape.renames_memory == MemoryRenaming::SameStore
+            && access.size_bytes >= LEAST_RENAMED_BYTES
+            && !is_vector(number)
+            && !is_vector(store.op)
     }
 
     fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {

@@ -43,15 +43,15 @@ pub fn run_changed(
     let tid = target.run_to(&Start::Entry, 0)?;
     let nothing = Patch::default();
     let patch = match change {
-        Change::Code(patch) => patch,
-        Change::Nothing | Change::FlushToZero | Change::OneProcessor => &nothing,
+        Change::Code(patch) | Change::FlushToZero(patch) => patch,
+        Change::Nothing | Change::OneProcessor => &nothing,
     };
     let put = Process::borrowed_for_calls(tid).map_err(|cause| refused(&cause)).and_then(
         |mut process| {
             put(&mut process, &launch.program, patch)?;
             match change {
                 Change::OneProcessor => keep_processors(&mut process),
-                Change::FlushToZero => Arithmetic::FLUSH_TO_ZERO.set(tid),
+                Change::FlushToZero(_) => Arithmetic::FLUSH_TO_ZERO.set(tid),
                 Change::Nothing | Change::Code(_) => Ok(()),
             }
             .map_err(|cause| refused(&cause))

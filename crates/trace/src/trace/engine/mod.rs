@@ -46,6 +46,7 @@ pub mod translate;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::code::x86::Patch;
 use crate::model::{Avma, Capability, FileOffset, Svma};
 use crate::run::child::{Exit, Launch, Limits};
 pub use crate::run::maps::Mapping;
@@ -293,10 +294,10 @@ pub enum Change<'a> {
     /// Nothing: it is held and let go as with the others.
     Nothing,
     /// Code is replaced.
-    Code(&'a crate::code::x86::Patch),
+    Code(&'a Patch),
     /// Operands and results that are denormal numbers become zero, as far as the SSE and AVX units compute them, in the
-    /// main thread and in those that it starts.
-    FlushToZero,
+    /// main thread and in those that it starts; the code replaced is that which would change it back.
+    FlushToZero(&'a Patch),
     /// All its threads stay on one of the processors that it may use.
     OneProcessor,
 }

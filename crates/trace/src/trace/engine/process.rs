@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use crate::foreign::Status;
 use crate::run::child::pid_fd;
 use crate::run::maps::{self, Line};
-use crate::run::tracee;
+use crate::run::tracee::{self, Request};
 
 /// The signal that a stop before a system call looks like.
 pub(super) const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
@@ -78,7 +79,7 @@ fn open_memory(pid: i32) -> io::Result<File> {
 }
 
 /// One `ptrace` request whose answer is its return value.
-pub(super) fn request(what: libc::c_uint, pid: i32, address: usize, data: usize) -> io::Result<()> {
+pub(super) fn request(what: Request, pid: i32, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: the requests made through here read or write our memory only where a caller's
     // pointer to a live local says so.
     let result = unsafe { libc::ptrace(what, pid, address, data) };
@@ -229,13 +230,13 @@ impl Process {
         }
     }
 
-    fn resume(&self, how: libc::c_uint, signal: i32) -> io::Result<Stopped> {
+    fn resume(&self, how: Request, signal: i32) -> io::Result<Stopped> {
         self.go_on(how, signal)?;
         self.stopped(wait(self.pid)?)
     }
 
     /// Lets it run on without waiting for its next stop, which is to be told to [`Self::stopped`].
-    fn go_on(&self, how: libc::c_uint, signal: i32) -> io::Result<()> {
+    fn go_on(&self, how: Request, signal: i32) -> io::Result<()> {
         self.blocks_traps.set(tracee::blocks_traps(self.pid));
         request(how, self.pid, 0, signal as usize)
     }
@@ -292,7 +293,7 @@ impl Process {
 
     /// As [`Self::step`], stopping with [`CALL_STOP`] before a system call, which is then not executed.
     pub(super) fn step_without_calls(&self, signal: i32) -> io::Result<Stopped> {
-        const PTRACE_SYSEMU_SINGLESTEP: libc::c_uint = 32;
+        const PTRACE_SYSEMU_SINGLESTEP: Request = 32;
         self.resume(PTRACE_SYSEMU_SINGLESTEP, signal)
     }
 
@@ -305,7 +306,7 @@ impl Process {
         until: Instant,
         briefly: bool,
     ) -> io::Result<Option<Stopped>> {
-        const PTRACE_SYSEMU: libc::c_uint = 31;
+        const PTRACE_SYSEMU: Request = 31;
         const EAGER_LOOKS: u32 = 200;
         const NAP: Duration = Duration::from_micros(100);
         self.go_on(PTRACE_SYSEMU, signal)?;
@@ -328,7 +329,7 @@ impl Process {
 
     /// Where the kernel notes for this thread which processor it is on; empty when nowhere.
     pub(super) fn processor_notes(&self) -> std::ops::Range<u64> {
-        const PTRACE_GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+        const PTRACE_GET_RSEQ_CONFIGURATION: Request = 0x420f;
         let mut configuration = [0_u64; 3];
         let to = configuration.as_mut_ptr() as usize;
         let size = size_of_val(&configuration);
@@ -467,11 +468,14 @@ impl Process {
     }
 
     /// Forks it. The copy has this thread alone, is traced and stopped as this one is, dies with
-    /// us, and is our child rather than this process's, which never hears of it. Signals that come
-    /// meanwhile wait, with all that they say, until this one runs on.
+    /// us, and is our child rather than this process's, which never hears of it. Where this one is not our
+    /// child itself, the copy is its child, by whose end no signal comes, and which only waits that ask for
+    /// such ones see. Signals that come meanwhile wait, with all that they say, until this one runs on.
     pub(super) fn fork(&mut self) -> io::Result<Self> {
+        let parent = Status::of(self.pid)?.process("PPid");
+        let is_our_child = parent == i32::try_from(std::process::id()).ok();
         // Without a signal among the flags this is a clone to the tracer, not a fork.
-        let flags = libc::CLONE_PARENT as u64;
+        let flags = if is_our_child { libc::CLONE_PARENT as u64 } else { 0 };
         let blocked = tracee::block_all_but_traps(self.pid)?;
         let started = self.start_another(libc::SYS_clone, [flags, 0, 0, 0, 0, 0]);
         tracee::set_signal_mask(self.pid, blocked)?;

@@ -29,6 +29,7 @@ pub(super) fn quiet_launch(program: &Path, args: Vec<OsString>) -> Launch {
         environment_padding_bytes: 0,
         cpu: None,
         streams: Streams::Captured,
+        ..Launch::default()
     }
 }
 

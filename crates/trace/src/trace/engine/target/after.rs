@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::Target;
+use super::{OPTIONS_WITH_CHILDREN, Target};
 use crate::run::child::schedule_ns;
 use crate::run::tracee::{self, News};
 use crate::trace::engine::EngineError;
@@ -22,11 +22,13 @@ pub(super) struct Looks {
 }
 
 impl Target<'_> {
-    /// Runs the command until its threads have been on the processor for so long, and holds the one that is at
-    /// work there, where it is in the program's own code.
+    /// Runs the command until its threads, and those of the processes that it starts, have been on the processor for
+    /// so long, and holds the one that is at work there, where it is in the program's own code.
     pub(super) fn run_for(&mut self, time: Duration) -> Result<i32, EngineError> {
         self.looks.stop_after = Some(time);
         if let Some(tid) = self.held.take() {
+            // Refused by a thread that is gone; its end is the next news.
+            let _ = tracee::set_options(tid, OPTIONS_WITH_CHILDREN);
             self.go(tid, 0);
         }
         loop {
@@ -36,7 +38,7 @@ impl Target<'_> {
                 {
                     self.looks.asked = None;
                     if tracee::position(tid).is_ok_and(|position| !position.in_kernel) {
-                        self.held = Some(tid);
+                        self.hold(tid);
                         return Ok(tid);
                     }
                     // In a system call that would have to be made again: at the next look.

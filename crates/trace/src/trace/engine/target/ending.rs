@@ -42,7 +42,7 @@ impl Target<'_> {
             let _ = tracee::interrupt(*tid);
         }
         while !self.threads.is_empty() && began.elapsed() < LAST_PATIENCE {
-            match tracee::news(self.pid) {
+            match tracee::news(self.leader) {
                 News::None => std::thread::sleep(NAPS.0),
                 News::Ended => return,
                 News::Gone { tid } => drop(self.threads.remove(&tid)),
@@ -52,7 +52,7 @@ impl Target<'_> {
     }
 
     fn let_go_of_stopped(&mut self) -> Result<(), ChildError> {
-        while let News::Stopped { tid, signal, event } = tracee::news(self.pid) {
+        while let News::Stopped { tid, signal, event } = tracee::news(self.leader) {
             self.detach_stopped(tid, signal, event);
         }
         Ok(())
@@ -79,10 +79,10 @@ impl Drop for Target<'_> {
             return;
         }
         // SAFETY: plain integers; the group is the child's own, never ours.
-        unsafe { libc::killpg(self.pid, libc::SIGKILL) };
+        unsafe { libc::killpg(self.leader, libc::SIGKILL) };
         let began = Instant::now();
         while began.elapsed() < LAST_PATIENCE {
-            match tracee::news(self.pid) {
+            match tracee::news(self.leader) {
                 News::Ended => return,
                 News::None => std::thread::sleep(NAPS.0),
                 News::Gone { .. } => {}

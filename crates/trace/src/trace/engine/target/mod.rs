@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{EngineError, Mapping, Start};
+use crate::foreign::Status;
 use crate::model::Avma;
 use crate::run::child::{Child, ChildError, Launch, Limits};
 use crate::run::maps;
@@ -33,12 +34,15 @@ use place::{StartAddress, Wanted};
 pub(super) use rights::capability;
 use rights::{loses_rights, why_forbidden};
 
-/// Threads are followed, children are not; and the command never outlives us.
+/// Threads are followed; and the command never outlives us.
 const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
     | libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACEEXIT
     | libc::PTRACE_O_TRACESYSGOOD;
+/// Where a window starts in whatever process is at work, the processes that the command starts are followed, too.
+const OPTIONS_WITH_CHILDREN: libc::c_int =
+    OPTIONS | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK;
 
 /// A stop at a system call, told from a trap by this bit.
 const SYSTEM_CALL_STOP: i32 = libc::SIGTRAP | 0x80;
@@ -50,8 +54,11 @@ const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mi
 /// A running command that we trace.
 pub(super) struct Target<'a> {
     child: Option<Child>,
+    /// The process that was started.
+    leader: i32,
+    /// The process of the window: that one, or one that it has started.
     pid: i32,
-    /// Per thread, whether it has the breakpoint.
+    /// Per thread of all of them, whether it has the breakpoint.
     threads: HashMap<i32, bool>,
     /// The thread that is stopped in our hands, if one is.
     held: Option<i32>,
@@ -90,6 +97,7 @@ impl<'a> Target<'a> {
             .map_err(|cause| EngineError::Forbidden(why_forbidden(&cause)))?;
         let mut target = Self {
             child: Some(child),
+            leader: pid,
             pid,
             threads: HashMap::from([(pid, false)]),
             held: None,
@@ -111,8 +119,7 @@ impl<'a> Target<'a> {
         loop {
             match target.next()? {
                 News::Stopped { tid, event: libc::PTRACE_EVENT_EXEC, .. } => {
-                    target.held = Some(tid);
-                    target.memory = File::open(format!("/proc/{pid}/mem")).ok();
+                    target.hold(tid);
                     return Ok(target);
                 }
                 News::Stopped { tid, signal, event } => target.answer(tid, signal, event)?,
@@ -185,23 +192,25 @@ impl<'a> Target<'a> {
         EngineError::NeverStarted(format!("{reason}; the command ended with {}", exit.status))
     }
 
-    /// Stops all threads but the held one, and keeps them stopped. How many there are in all.
+    /// Stops all threads of the held one's process but that one, and keeps them stopped. How many there are in all.
     pub(super) fn stop_others(&mut self) -> Result<usize, EngineError> {
         self.others_run = false;
-        let (pid, held) = (self.pid, self.held);
+        let held = self.held;
         // Refused only by a thread that has ended: its end is the next news, or was news already.
-        self.threads.retain(|tid, _| {
-            Some(*tid) == held
-                || tracee::interrupt(*tid).is_ok()
-                || Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
+        let gone = self.own_threads().filter(|tid| {
+            Some(*tid) != held && tracee::interrupt(*tid).is_err() && !self.is_own(*tid)
         });
-        while self.threads.len() > self.parked.len() + usize::from(self.held.is_some()) {
+        for tid in gone.collect::<Vec<_>>() {
+            self.threads.remove(&tid);
+        }
+        while self.own_threads().count() > self.parked.len() + usize::from(self.held.is_some()) {
             match self.next()? {
                 News::Stopped { tid, event: libc::PTRACE_EVENT_EXIT, .. } => self.go(tid, 0),
+                News::Stopped { tid, signal, event } if !self.is_own(tid) => {
+                    self.answer(tid, signal, event)?;
+                }
                 News::Stopped { tid, event: libc::PTRACE_EVENT_CLONE, .. } => {
-                    if let Ok(new) = tracee::event_message(tid) {
-                        self.threads.entry(new).or_insert(false);
-                    }
+                    self.note_started_by(tid);
                     self.parked.push((tid, 0));
                 }
                 News::Stopped { tid, signal, event: 0 } if !self.is_ours(tid, signal) => {
@@ -212,7 +221,31 @@ impl<'a> Target<'a> {
                 News::None | News::Gone { .. } => {}
             }
         }
-        Ok(self.threads.len())
+        Ok(self.own_threads().count())
+    }
+
+    /// The threads of the window's process.
+    fn own_threads(&self) -> impl Iterator<Item = i32> {
+        self.threads.keys().copied().filter(|tid| self.is_own(*tid))
+    }
+
+    fn is_own(&self, tid: i32) -> bool {
+        Path::new(&format!("/proc/{}/task/{tid}", self.pid)).exists()
+    }
+
+    /// Known from now on, should it be stopped before it has been heard of.
+    fn note_started_by(&mut self, tid: i32) {
+        if let Ok(new) = tracee::event_message(tid) {
+            self.threads.entry(new).or_insert(false);
+        }
+    }
+
+    /// Holds a stopped thread, whose process is that of the window then.
+    fn hold(&mut self, tid: i32) {
+        self.held = Some(tid);
+        let process = Status::of(tid).ok().and_then(|status| status.process("Tgid"));
+        self.pid = process.unwrap_or(self.pid);
+        self.memory = File::open(format!("/proc/{}/mem", self.pid)).ok();
     }
 
     /// As [`Target::release_others`], once this time has gone by.
@@ -337,7 +370,7 @@ impl<'a> Target<'a> {
         if let Some(child) = &mut self.child {
             child.drain();
         }
-        while let News::Stopped { tid, signal, event } = tracee::news(self.pid) {
+        while let News::Stopped { tid, signal, event } = tracee::news(self.leader) {
             self.threads.entry(tid).or_insert(false);
             self.answer(tid, signal, event)?;
         }
@@ -367,7 +400,7 @@ impl<'a> Target<'a> {
     }
 
     pub(super) fn thread_count(&self) -> usize {
-        self.threads.len()
+        self.own_threads().count()
     }
 
     /// Has the held thread get this signal when it is let go.
@@ -379,7 +412,7 @@ impl<'a> Target<'a> {
     fn next(&mut self) -> Result<News, EngineError> {
         let (mut looks, mut nap) = (0, NAPS.0);
         loop {
-            let news = tracee::news(self.pid);
+            let news = tracee::news(self.leader);
             match news {
                 News::None => {}
                 News::Stopped { tid, .. } => {
@@ -449,11 +482,8 @@ impl<'a> Target<'a> {
                 self.signals += 1;
                 self.go(tid, signal);
             }
-            libc::PTRACE_EVENT_CLONE => {
-                // Known from now on, should it be stopped before it has been heard of.
-                if let Ok(new) = tracee::event_message(tid) {
-                    self.threads.entry(new).or_insert(false);
-                }
+            libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
+                self.note_started_by(tid);
                 self.go(tid, 0);
             }
             libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => {
@@ -461,9 +491,13 @@ impl<'a> Target<'a> {
                 let _ = tracee::listen(tid);
             }
             libc::PTRACE_EVENT_EXEC => {
-                self.threads = HashMap::from([(tid, false)]);
-                self.memory = File::open(format!("/proc/{}/mem", self.pid)).ok();
-                self.breakpoint = None;
+                // The other threads of its process are gone, and its breakpoint.
+                self.threads.insert(tid, false);
+                self.threads.retain(|tid, _| Path::new(&format!("/proc/{tid}")).exists());
+                if tid == self.pid {
+                    self.memory = File::open(format!("/proc/{tid}/mem")).ok();
+                    self.breakpoint = None;
+                }
                 self.go(tid, 0);
             }
             _ => self.go(tid, 0),

@@ -60,6 +60,7 @@ pub(in crate::trace::engine) fn capability() -> Capability {
         environment_padding_bytes: 0,
         cpu: None,
         streams: crate::run::child::Streams::Captured,
+        ..Launch::default()
     };
     // Held before it executes anything, and killed when dropped.
     match Child::hold(&launch).map(|child| (tracee::seize(child.pid(), OPTIONS), child)) {

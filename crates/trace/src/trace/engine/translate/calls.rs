@@ -346,7 +346,7 @@ impl Calls {
                 libc::F_SETFL => self.withhold(0),
                 _ => Verdict::GiveUp("it locks a file in the window".into()),
             },
-            libc::SYS_ioctl => match arguments[1] {
+            libc::SYS_ioctl => match arguments[1] as libc::Ioctl {
                 libc::TCGETS | libc::TIOCGWINSZ | libc::FIONREAD | libc::FIOCLEX => Verdict::Run,
                 other => {
                     Verdict::GiveUp(format!("it controls a device ({other:#x}) in the window"))

@@ -85,6 +85,7 @@ fn launch(program: &Path, args: &[&str]) -> Launch {
         environment_padding_bytes: 0,
         cpu: None,
         streams: crate::run::child::Streams::Captured,
+        ..Launch::default()
     }
 }
 
@@ -156,17 +157,16 @@ fn a_window_of_instructions_and_one_from_the_entry() {
     same(&launch(&program, &[]), &window);
 }
 
+fn after(ms: u64) -> Window {
+    let length = Length::Instructions(100_000);
+    let start = Start::After(Duration::from_millis(ms));
+    Window { start, skip: 0, length, memory: true, budget: None }
+}
+
 #[test]
 fn a_window_that_starts_in_the_midst_of_a_run() {
     let count = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo $i";
     let busy = launch(Path::new("/bin/sh"), &["-c", count]);
-    let after = |ms| Window {
-        start: Start::After(Duration::from_millis(ms)),
-        skip: 0,
-        length: Length::Instructions(100_000),
-        memory: true,
-        budget: None,
-    };
     let (events, recording) = record(&busy, &after(5), false);
     assert_eq!(recording.ended, Ended::Length, "{:?}", recording.notes);
     assert!(events.insns.len() >= 100_000);
@@ -178,6 +178,29 @@ fn a_window_that_starts_in_the_midst_of_a_run() {
         .record(&launch(&program, &[]), &after(600_000), limits, &mut Events::default())
         .unwrap_err();
     assert!(matches!(error, EngineError::NeverStarted(_)), "{error}");
+}
+
+/// Neither the child nor its parent sees that a copy was made of it.
+#[test]
+fn a_window_that_starts_in_the_process_at_work() {
+    let program = built("in_child.c", "gcc", &[]);
+    for how in ["fork", "spawn"] {
+        let launch = launch(&program, &[how]);
+        let native = untraced(&launch);
+        assert_eq!(native.0, Status::Code(4));
+        let (events, recording) = record(&launch, &after(5), false);
+        assert_eq!((recording.engine, recording.ended), ("translate", Ended::Length));
+        assert!(
+            events.insns.len() >= 100_000 && matches!(recording.self_check, SelfCheck::Equal(_))
+        );
+        assert!(
+            recording
+                .mappings
+                .iter()
+                .any(|mapping| mapping.path == program.canonicalize().unwrap())
+        );
+        assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    }
 }
 
 /// Wherever the window ends, the registers of the program are told from those that a block borrows.
