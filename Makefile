@@ -124,6 +124,10 @@ bench-hostile: build ## Hostile files: 2 s and 256 MB each; 300 random kills (KI
 bench-truth-scan: ## Recall and false alarms of store-forward, on executed functions (ten compilers and more)
 	STALLSCOPE_CORPUS=whole $(CARGO) test --release --locked -p stallscope --test scan_truth -- --nocapture
 
+.PHONY: bench-scan-recall
+bench-scan-recall: build ## Of the loads that are blocked in real programs, how many does scan name? (needs python3; valgrind)
+	@scripts/bench-scan-recall target/release/stallscope < /dev/null
+
 .PHONY: bless
 bless: cases ## Accept the present output as the golden output
 	INSTA_UPDATE=always TRYCMD=overwrite $(CARGO) test --workspace --locked

@@ -130,10 +130,16 @@ fn uses_low_half(word: Word) -> bool {
     word.bits(28, 23) == 0b10_0010 || word.bits(29, 27) == 0b111 && word.bits(25, 24) == 0b01
 }
 
+/// `dsb` and `dmb` of all kinds of accesses: not those of stores or loads alone.
+fn drains_stores(word: Word) -> bool {
+    word.bits & 0xffff_f09f == 0xd503_309f && word.bits(9, 8) == 3 && !word.bit(6)
+}
+
 fn neutral(word: Word) -> Insn {
     let mut insn = Insn {
         flow: flow(word),
         is_padding: word.bits == NOP,
+        drains_stores: drains_stores(word),
         ..Insn::plain(Svma(word.address), INSN_BYTES as u8)
     };
     if insn.flow == Flow::Call {

@@ -8,11 +8,16 @@
 //! with the same roots differ by a known constant; with different roots nothing is known about
 //! them, unless they share base and scale (the same array).
 //!
+//! What a loop loads again and again (a pointer or a length that is a member of something) is
+//! followed through memory, too, where the function both loads and stores at it (`cells`).
+//!
 //! A root names the *latest* value of its kind. A walk backwards along a path has to replace the
 //! roots of a block's start by the values at the end of the predecessor ([`Addresses::before`]).
 
+mod cells;
 mod order;
 mod taken;
+mod turns;
 
 use std::num::NonZeroU32;
 
@@ -22,11 +27,10 @@ use super::cfg::FunctionCode;
 use super::insn::{Access, Flow, Insn, RawAddress, Reg, Value};
 use super::loops::Loop;
 use super::symbolic::{Root, RootKind, SymbolicAddress, masked};
+use cells::{Cells, loads_a_register};
 use order::{Asked, Order};
 use taken::TakenBits;
-
-/// Masks that only say how wide a value is.
-const WHOLE_VALUES: [u64; 3] = [0xff, 0xffff, 0xffff_ffff];
+pub use turns::index_mask;
 
 /// A register's value by number. A root and a constant, or a constant alone, stand in the number
 /// itself: the root's word above the constant. What is more is [`DERIVED`] and a place in [`Values`].
@@ -106,9 +110,9 @@ fn merge_number(block: usize, register: usize) -> Number {
 }
 
 /// The set of registers that differ, without a branch for each.
-fn differing(a: &State, b: &State) -> u32 {
+fn differing(a: &State, b: &State) -> u64 {
     let pairs = a.iter().zip(b).enumerate();
-    pairs.fold(0, |set, (register, (a, b))| set | u32::from(a.0 != b.0) << register)
+    pairs.fold(0, |set, (register, (a, b))| set | u64::from(a.0 != b.0) << register)
 }
 
 /// Joins the values of another predecessor in; true when something changed.
@@ -250,7 +254,11 @@ pub struct Addresses {
     stores: FxHashMap<u32, [Number; 2]>,
     /// The registers at the end of each block, block after block.
     at_end: Vec<Number>,
+    /// How many general registers, and places in memory that are followed like registers.
     registers: usize,
+    cells: Cells,
+    /// The registers that a call changes, where that is less than its instruction says.
+    changed: FxHashMap<u32, u32>,
     values: Values,
     /// Where in `handed` stands what each call hands over.
     calls: FxHashMap<u32, u32>,
@@ -267,16 +275,21 @@ impl Addresses {
     /// round knows from the start what merges where a loop begins.
     #[must_use]
     pub fn of(code: &FunctionCode) -> Self {
-        Self::following(code, vec![Asked::Accesses; code.blocks.len()])
+        Self::following(code, vec![Asked::Accesses; code.blocks.len()], FxHashMap::default())
     }
 
     /// The same for the accesses in these loops only: what cannot flow into them is not looked at.
+    /// `changed` are the registers that calls change of which more is known than the convention.
     #[must_use]
-    pub fn in_loops<'a>(code: &FunctionCode, loops: impl Iterator<Item = &'a Loop>) -> Self {
-        Self::following(code, order::what_loops_ask(code, loops))
+    pub fn in_loops<'a>(
+        code: &FunctionCode,
+        loops: impl Iterator<Item = &'a Loop>,
+        changed: FxHashMap<u32, u32>,
+    ) -> Self {
+        Self::following(code, order::what_loops_ask(code, loops), changed)
     }
 
-    fn following(code: &FunctionCode, asked: Vec<Asked>) -> Self {
+    fn following(code: &FunctionCode, asked: Vec<Asked>, changed: FxHashMap<u32, u32>) -> Self {
         let registers = code.architecture.registers();
         let order = Order::of(code, asked);
         let mut this = Self {
@@ -284,15 +297,32 @@ impl Addresses {
             stores: FxHashMap::default(),
             at_end: Vec::new(),
             registers,
+            cells: Cells::default(),
+            changed,
             values: Values::default(),
             calls: FxHashMap::default(),
             handed: Vec::new(),
         };
-        let first_round = this.flow_together(code, &order, Vec::new());
-        if order.repeats.contains(&true) {
-            this.flow_together(code, &order, first_round);
+        this.flow(code, &order);
+        // What is loaded through a pointer that is loaded itself shows when that one is known.
+        for _ in 0..Cells::MOST_DEEP {
+            let cells = this.cells.and_more(code, &order, &this);
+            if cells.len() == this.cells.len() {
+                break;
+            }
+            this.registers = registers + cells.len();
+            this.cells = cells;
+            this.at_end.clear();
+            this.flow(code, &order);
         }
         this
+    }
+
+    fn flow(&mut self, code: &FunctionCode, order: &Order<'_>) {
+        let first_round = self.flow_together(code, order, Vec::new());
+        if order.repeats.contains(&true) {
+            self.flow_together(code, order, first_round);
+        }
     }
 
     /// Fills in the registers at the end of each block, and gives those at the start. `before` is
@@ -362,11 +392,29 @@ impl Addresses {
     fn run(&mut self, state: &mut State, code: &FunctionCode, block: usize, asked: Asked) {
         let mut taken = TakenBits::default();
         let body = &code.blocks[block];
+        let (registers, in_memory) = state.split_at_mut(self.registers - self.cells.len());
+        self.cells.enter(in_memory, block, body.first, registers.len());
         for (index, insn) in (body.first..).zip(&code.insns[body.first..body.end]) {
+            let gentle = (insn.flow == Flow::Call && !self.changed.is_empty())
+                .then(|| self.changed.get(&(index as u32)))
+                .flatten()
+                .map(|clobbers| Insn { clobbers: *clobbers, ..*insn });
+            let insn = gentle.as_ref().unwrap_or(insn);
             if asked == Asked::Accesses {
-                self.note(state, code, index, insn);
+                self.note(registers, code, index, insn);
             }
-            step(state, &mut self.values, &mut taken, index, insn);
+            if self.cells.is_empty() {
+                step(registers, &mut self.values, &mut taken, index, insn);
+                continue;
+            }
+            let loaded = self.cells.loaded(&self.values, registers, in_memory, insn);
+            self.cells.step(&self.values, registers, in_memory, index, insn);
+            step(registers, &mut self.values, &mut taken, index, insn);
+            if let Some((place, number)) =
+                loaded.and_then(|(r, n)| Some((registers.get_mut(usize::from(r.0))?, n)))
+            {
+                *place = number;
+            }
         }
     }
 
@@ -390,6 +438,19 @@ impl Addresses {
                 *place = state[usize::from(reg.0) % state.len()];
             }
         }
+    }
+
+    /// Whether an access may count from what the function has loaded into a register: a look at the
+    /// parts before they are added up.
+    fn may_count_from_loads(&self, code: &FunctionCode, index: usize, is_store: bool) -> bool {
+        let own = self.stores.get(&(index as u32)).filter(|_| is_store);
+        let Some(numbers) = own.or(self.accesses.get(index)) else { return false };
+        numbers.iter().any(|number| {
+            let root = NonZeroU32::new((number.0 >> 32) as u32).map(|word| Root(word).kind());
+            number.0 & DERIVED != 0
+                || matches!(root, Some(RootKind::Result(at, _))
+                    if code.insns.get(at as usize).is_some_and(|i| loads_a_register(i).is_some()))
+        })
     }
 
     /// Where instruction `index` loads from.
@@ -493,7 +554,7 @@ impl Addresses {
             let moved = insn.moves_base.map(|(base, by)| (base, Value::moved(base, by)));
             let defined = [insn.define.map(make), moved.map(make)];
             for (register, value) in state.iter_mut().enumerate() {
-                if insn.clobbers >> register & 1 != 0 {
+                if insn.clobbers.checked_shr(register as u32).unwrap_or(0) & 1 != 0 {
                     *value = None;
                 }
             }
@@ -505,52 +566,6 @@ impl Addresses {
         }
         stores
     }
-
-    /// Whether `root` is a register that goes on by a multiple of `bytes` each time the loop around
-    /// it comes round: a pointer, or a distance, that walks over an array of such elements.
-    #[must_use]
-    pub fn walks_by(&self, code: &FunctionCode, root: Root, bytes: u8) -> bool {
-        let RootKind::Merge(block, reg) = root.kind() else {
-            return false;
-        };
-        let Some(header) = code.blocks.get(block as usize) else {
-            return false;
-        };
-        let steps = header.predecessors.iter().filter_map(|predecessor| {
-            let place = predecessor * self.registers + usize::from(reg.0);
-            self.values.value(*self.at_end.get(place)?).minus(&SymbolicAddress::root(root))
-        });
-        let mut moves = false;
-        for step_bytes in steps {
-            if step_bytes % i64::from(bytes.max(1)) != 0 {
-                return false;
-            }
-            moves |= step_bytes != 0;
-        }
-        moves
-    }
-}
-
-/// The constant that an index was and-ed with on its way into `address`, if it was: the sign of a
-/// ring or a small table, whose elements are met again soon.
-#[must_use]
-pub fn index_mask(code: &FunctionCode, address: &SymbolicAddress) -> Option<u64> {
-    let index = address.index.map(|(root, _)| root);
-    index.into_iter().chain(address.also).chain(address.base.filter(|_| index.is_none())).find_map(
-        |root| {
-            let RootKind::Result(insn, reg) = root.kind() else {
-                return None;
-            };
-            match code.insns.get(insn as usize)? {
-                Insn { define: Some((defined, value)), flow: Flow::Next, .. }
-                    if *defined == reg =>
-                {
-                    value.mask().filter(|mask| !WHOLE_VALUES.contains(mask))
-                }
-                _ => None,
-            }
-        },
-    )
 }
 
 #[cfg(test)]

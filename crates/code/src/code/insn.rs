@@ -66,8 +66,19 @@ pub struct RawAddress {
 pub struct Access {
     /// Bytes accessed.
     pub size_bytes: u16,
+    /// The general register that is only moved there or from there, 4 bytes of it or all 8; 4 bytes
+    /// may come with their sign.
+    pub moved: Option<Reg>,
     /// The operand's address.
     pub address: RawAddress,
+}
+
+impl Access {
+    /// An access of which no more is known.
+    #[must_use]
+    pub fn of(size_bytes: u16, address: RawAddress) -> Self {
+        Self { size_bytes, moved: None, address }
+    }
 }
 
 /// What an instruction makes of its destination register, as far as addresses care.
@@ -134,6 +145,9 @@ pub struct Insn {
     pub moves_base: Option<(Reg, i64)>,
     /// Whether `load` or `store` is two of half its width, one behind the other (`ldp`, `stp`).
     pub is_pair: bool,
+    /// Whether all older stores are in the cache before anything younger loads: a fence, or an
+    /// operation that locks its line.
+    pub drains_stores: bool,
     /// The set of registers whose new value is not known.
     pub clobbers: u32,
 }
@@ -152,6 +166,7 @@ impl Insn {
             define: None,
             moves_base: None,
             is_pair: false,
+            drains_stores: false,
             clobbers: 0,
         }
     }

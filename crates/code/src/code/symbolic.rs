@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use super::insn::Reg;
 
 /// Where a value comes from that cannot be followed further back. Small, and the highest bit is free:
-/// these are copied and compared millions of times. No function has 2^24 instructions: no more than
+/// these are copied and compared millions of times. No function has 2^23 instructions: no more than
 /// 4 MiB of one are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Root(pub(super) NonZeroU32);
@@ -28,8 +28,8 @@ impl Root {
     const RESULT: u32 = 2;
     const MERGE: u32 = 3;
     const KIND_BITS: u32 = 2;
-    const REG_BITS: u32 = 5;
-    const AT_BITS: u32 = 24;
+    const REG_BITS: u32 = 6;
+    const AT_BITS: u32 = 23;
 
     const fn pack(kind: u32, at: u32, reg: Reg) -> Self {
         let at = at & ((1 << Self::AT_BITS) - 1);

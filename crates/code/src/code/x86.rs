@@ -138,9 +138,10 @@ fn neutral(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Insn {
     let mut insn = Insn {
         flow: flow(raw),
         is_padding: matches!(raw.mnemonic(), Mnemonic::Nop | Mnemonic::Int3),
-        load: effects.load,
-        store: effects.store,
+        load: effects.load.map(|access| Access { moved: moved(raw), ..access }),
+        store: effects.store.map(|access| Access { moved: moved(raw), ..access }),
         define: define(raw),
+        drains_stores: drains_stores(raw),
         clobbers: effects.writes,
         ..Insn::plain(Svma(raw.ip()), raw.len() as u8)
     };
@@ -154,6 +155,27 @@ fn neutral(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Insn {
         insn.clobbers &= !reg.bit();
     }
     insn
+}
+
+/// The general register that an instruction only moves, where it does.
+fn moved(raw: &Instruction) -> Option<Reg> {
+    let register = match (raw.mnemonic(), raw.op0_kind(), raw.op1_kind()) {
+        (Mnemonic::Mov, OpKind::Memory, OpKind::Register) => raw.op1_register(),
+        (Mnemonic::Mov | Mnemonic::Movsxd, OpKind::Register, OpKind::Memory) => raw.op0_register(),
+        _ => return None,
+    };
+    let whole = wide_enough(register) && (raw.mnemonic() == Mnemonic::Mov || register.is_gpr64());
+    general(register).filter(|_| whole)
+}
+
+/// Fences, and what locks: `xchg` with memory does so without saying it. `sfence` and `lfence` let
+/// loads overtake older stores.
+fn drains_stores(raw: &Instruction) -> bool {
+    match raw.mnemonic() {
+        Mnemonic::Mfence | Mnemonic::Cpuid | Mnemonic::Serialize => true,
+        Mnemonic::Xchg => raw.op0_kind() == OpKind::Memory || raw.op1_kind() == OpKind::Memory,
+        _ => raw.has_lock_prefix(),
+    }
 }
 
 fn flow(raw: &Instruction) -> Flow {
@@ -217,6 +239,7 @@ fn define(raw: &Instruction) -> Option<(Reg, Value)> {
             (None, Some(constant)) => constant_value(constant as i64),
             _ => return None,
         },
+        Mnemonic::Movsxd if raw.op0_register().is_gpr64() => sum(general(second_register?)?, 0),
         Mnemonic::Lea => Value::Address(raw_address(
             raw.memory_base(),
             raw.memory_index(),
@@ -293,7 +316,7 @@ fn plain_operand(raw: &Instruction) -> Option<Access> {
         raw.memory_index_scale(),
         raw.memory_displacement64(),
     )?;
-    Some(Access { size_bytes, address })
+    Some(Access::of(size_bytes, address))
 }
 
 /// The access, if it is one stretch of known width at an address made of general registers.
@@ -304,7 +327,7 @@ fn plain_access(used: &iced_x86::UsedMemory) -> Option<Access> {
     let size_bytes =
         u16::try_from(used.memory_size().size()).ok().filter(|n| (1..=64).contains(n))?;
     let address = raw_address(used.base(), used.index(), used.scale(), used.displacement())?;
-    Some(Access { size_bytes, address })
+    Some(Access::of(size_bytes, address))
 }
 
 #[cfg(test)]
@@ -325,12 +348,12 @@ mod tests {
     fn the_first_storys_load_and_stores() {
         // movq xmm0, [rsp+r9*8-0x10]
         let load = one(&[0xf3, 0x42, 0x0f, 0x7e, 0x44, 0xcc, 0xf0]);
-        let expected = Access { size_bytes: 8, address: at(4, Some(9), 8, -0x10) };
+        let expected = Access::of(8, at(4, Some(9), 8, -0x10));
         assert_eq!(load.load, Some(expected));
         assert_eq!(load.store, None);
         // mov [rsp+rbx*8-0x10], r11d
         let store = one(&[0x44, 0x89, 0x5c, 0xdc, 0xf0]);
-        let expected = Access { size_bytes: 4, address: at(4, Some(3), 8, -0x10) };
+        let expected = Access { moved: Some(Reg(11)), ..Access::of(4, at(4, Some(3), 8, -0x10)) };
         assert_eq!(store.store, Some(expected));
         assert_eq!(
             text(&[0x44, 0x89, 0x5c, 0xdc, 0xf0], Svma(0)),
@@ -384,6 +407,22 @@ mod tests {
         assert_eq!(call.flow, Flow::Call);
         assert_eq!(call.clobbers & Reg(3).bit(), 0, "rbx survives a call");
         assert_ne!(call.clobbers & Reg(0).bit(), 0, "rax does not");
+    }
+
+    #[test]
+    fn fences_and_locked_operations_drain_stores() {
+        // mfence; xchg [rdi], eax; lock add [rdi], 1; lock cmpxchg [rdi], ecx
+        let draining: [&[u8]; 4] = [
+            &[0x0f, 0xae, 0xf0],
+            &[0x87, 0x07],
+            &[0xf0, 0x83, 0x07, 0x01],
+            &[0xf0, 0x0f, 0xb1, 0x0f],
+        ];
+        assert!(draining.iter().all(|bytes| one(bytes).drains_stores));
+        // sfence; lfence; xchg eax, ecx; add [rdi], 1
+        let others: [&[u8]; 4] =
+            [&[0x0f, 0xae, 0xf8], &[0x0f, 0xae, 0xe8], &[0x91], &[0x83, 0x07, 0x01]];
+        assert!(others.iter().all(|bytes| !one(bytes).drains_stores));
     }
 
     #[test]

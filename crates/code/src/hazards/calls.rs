@@ -138,6 +138,13 @@ impl<'a> CallGraph<'a> {
         &self.calls
     }
 
+    /// The functions that any loop calls directly.
+    #[must_use]
+    pub fn called_from_loops(&self) -> FxHashSet<Svma> {
+        let loops = self.calls.values().flat_map(|c| &c.loops);
+        loops.flat_map(|l| l.calls.iter().map(|call| call.target)).collect()
+    }
+
     /// The functions that a loop can reach by direct calls, `levels` deep, nearest first; at most
     /// `most`. A jump over the end into another function is no call and not followed. `None` when
     /// they have more than `most_bytes` of code.

@@ -18,10 +18,21 @@ pub(super) struct Describer<'a> {
     pub view: &'a FunctionView<'a>,
     pub design: &'a Design,
     pub heat: Option<&'a Heat>,
-    pub repeats: HashMap<u64, u32>,
+    /// What tells findings in loops from others with the same text.
+    part: &'static str,
+    repeats: HashMap<u64, u32>,
 }
 
-impl Describer<'_> {
+impl<'a> Describer<'a> {
+    pub fn of(view: &'a FunctionView<'a>, design: &'a Design, heat: Option<&'a Heat>) -> Self {
+        Self { view, design, heat, part: "", repeats: HashMap::new() }
+    }
+
+    /// For what stands outside the loops of a function.
+    pub fn outside_loops(self) -> Self {
+        Self { part: " outside loops", ..self }
+    }
+
     pub(super) fn finding(&mut self, rule: &dyn Hazard, candidate: Candidate) -> Finding {
         let view = self.view;
         let main = site(view, candidate.site);
@@ -40,7 +51,10 @@ impl Describer<'_> {
         let heat = share.map_or(1.0, |share| (100.0 * share).max(COLD));
         Finding {
             rule: rule.id().to_owned(),
-            id: stable_id(rule.id(), &view.function.symbol, &main, &others, &mut self.repeats),
+            id: {
+                let place = [&view.function.symbol, self.part];
+                stable_id(rule.id(), place, &main, &others, &mut self.repeats)
+            },
             loop_depth: view.loop_depth(candidate.site),
             site: main,
             others,
@@ -121,7 +135,7 @@ fn site_at(image: &Image, svma: Svma) -> Option<Site> {
 /// survives moved code and edits elsewhere. Equal ones in a function are numbered.
 fn stable_id(
     rule: &str,
-    symbol: &str,
+    [symbol, part]: [&str; 2],
     main: &Site,
     others: &[Site],
     repeats: &mut HashMap<u64, u32>,
@@ -133,6 +147,7 @@ fn stable_id(
         hash.write(text.as_bytes());
         hash.write(&[0]);
     }
+    hash.write(part.as_bytes());
     let repeat = repeats.entry(hash.finish()).and_modify(|n| *n += 1).or_insert(0);
     hash.write(&repeat.to_le_bytes());
     FindingId(format!("{rule}-{:08x}", hash.finish() as u32))
@@ -185,7 +200,7 @@ mod tests {
     #[test]
     fn ids_survive_moved_code_and_tell_repeats_apart() {
         let id = |base: u64, symbol: &str, repeats: &mut _| {
-            stable_id("r", symbol, &at(base, "load"), &[at(base + 4, "store")], repeats)
+            stable_id("r", [symbol, ""], &at(base, "load"), &[at(base + 4, "store")], repeats)
         };
         let mut repeats = HashMap::new();
         let first = id(0x1000, "f", &mut repeats);

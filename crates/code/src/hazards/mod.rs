@@ -81,6 +81,15 @@ pub trait Hazard: Sync {
     }
     /// All candidates in one function.
     fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate>;
+    /// Whether it also looks outside loops: in functions that are called from one, or that a profile
+    /// says run.
+    fn looks_where_called(&self) -> bool {
+        false
+    }
+    /// All candidates outside the loops of such a function.
+    fn look_where_called(&self, _view: &FunctionView<'_>, _design: &Design) -> Vec<Candidate> {
+        Vec::new()
+    }
     /// All candidates that take several functions to see: the function that holds the site, the
     /// candidate, and the first instructions of the other functions involved.
     fn look_at_program(

@@ -1,6 +1,5 @@
 //! All rules over all functions of a program, in parallel.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -15,6 +14,10 @@ use crate::code::{Addresses, DebugInfo, Function, FunctionCode, FunctionSource, 
 use crate::foreign::plain;
 use crate::machine::Design;
 use crate::model::{Finding, Site, Svma};
+
+/// Without a profile, longer functions that a loop calls are not looked at outside their own loops: a
+/// call takes long beside what one load waits.
+const SHORT_FUNCTION_BYTES: u64 = 256;
 
 /// Rules to look with.
 pub type RuleSet = Vec<&'static dyn Hazard>;
@@ -85,14 +88,16 @@ pub fn scan(
     let chosen: Vec<&Function> = image.functions().iter().filter(|f| filter.takes(f)).collect();
     let of_program: RuleSet =
         filter.rules.iter().copied().filter(|r| r.needs() == Needs::Program).collect();
+    let understood = || filter.rules.iter().filter(|r| r.understands(image.architecture()));
+    let asks_for_calls =
+        understood().any(|r| r.needs() == Needs::Program || r.looks_where_called());
     let callees = Arc::<Callees>::default();
     let parts: Vec<Part> = chosen
         .par_iter()
         .map(|f| {
             let view = FunctionView::of(image, f).knowing(&callees);
             let mut part = look(&view, &filter.rules, design, heat);
-            let asked = of_program.iter().any(|r| r.understands(image.architecture()));
-            part.calls = if asked { Calls::of(&view) } else { None };
+            part.calls = if asks_for_calls { Calls::of(&view) } else { None };
             part
         })
         .filter(Part::has_something)
@@ -109,6 +114,24 @@ pub fn scan(
     let graph = CallGraph::of(image, calls.into_iter().collect());
     for rule in of_program {
         findings.extend(look_around(&graph, rule, design, heat));
+    }
+    let called: Vec<&Function> = if understood().any(|r| r.looks_where_called()) {
+        let from_loops = graph.called_from_loops();
+        let runs = |f: &Function| match heat {
+            Some(heat) => heat.share(f, &[f.start..f.end()]) > 0.0,
+            None => f.size_bytes <= SHORT_FUNCTION_BYTES && from_loops.contains(&f.start),
+        };
+        chosen.iter().copied().filter(|f| runs(f)).collect()
+    } else {
+        Vec::new()
+    };
+    for rule in understood().filter(|r| r.looks_where_called()) {
+        findings.par_extend(called.par_iter().flat_map_iter(|f| {
+            let view = FunctionView::of(image, f).knowing(&callees);
+            let mut describer = Describer::of(&view, design, heat).outside_loops();
+            let candidates = rule.look_where_called(&view, design).into_iter();
+            candidates.map(|c| describer.finding(*rule, c)).collect::<Vec<_>>()
+        }));
     }
     findings
         .sort_by(|a: &Finding, b| b.score.total_cmp(&a.score).then(a.site.svma.cmp(&b.site.svma)));
@@ -168,7 +191,7 @@ fn look_around(
         .into_par_iter()
         .filter_map(|group| Some((view_of(group.first()?.0)?, group)))
         .flat_map_iter(|(view, group)| {
-            let mut describer = Describer { view: &view, design, heat, repeats: HashMap::new() };
+            let mut describer = Describer::of(&view, design, heat);
             let describe = |(_, candidate, others): &(Svma, Candidate, Vec<Svma>)| {
                 let mut finding = describer.finding(rule, candidate.clone());
                 let sites = others.iter().filter_map(|start| first_sites.get(start));
@@ -197,7 +220,7 @@ fn look(
     design: &Design,
     heat: Option<&Heat>,
 ) -> Part {
-    let mut describer = Describer { view, design, heat, repeats: HashMap::new() };
+    let mut describer = Describer::of(view, design, heat);
     let mut part = Part { findings: Vec::new(), strings: Vec::new(), calls: None };
     let architecture = view.image.architecture();
     for rule in rules.iter().filter(|r| r.understands(architecture) && view.has(r.needs())) {

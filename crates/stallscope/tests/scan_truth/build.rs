@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::shape::{Kind, Shape, shapes};
-use super::{aarch64, c, x86};
+use super::{aarch64, c, members, x86};
 
 /// Who makes machine code of the shapes.
 pub struct Toolchain {
@@ -75,7 +75,11 @@ impl Toolchain {
             (true, true) => 1,
             (true, false) => 2,
         };
-        shapes(seed, count, Kind { widest_bytes, salt })
+        let mut all = shapes(seed, count, Kind { widest_bytes, salt });
+        if !self.is_assembly {
+            all.extend(members::shapes(seed, count, count / 2));
+        }
+        all
     }
 
     /// The program; none when a tool is missing.

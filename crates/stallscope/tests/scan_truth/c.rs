@@ -20,6 +20,9 @@ typedef u64 U16 __attribute__((vector_size(16), aligned(1), may_alias));
 
 /// The function of a shape, and what it calls.
 pub fn function(shape: &Shape) -> String {
+    if let Some(text) = &shape.text {
+        return text.clone();
+    }
     let name = format!("f{}", shape.number);
     let mut text = String::new();
     let mut body = String::new();

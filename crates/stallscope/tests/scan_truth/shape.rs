@@ -74,7 +74,7 @@ pub enum Op {
     },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Shape {
     pub number: usize,
     /// Relation and place, for the table.
@@ -90,6 +90,8 @@ pub struct Shape {
     pub vector: bool,
     /// Small choices of spelling.
     pub style: u32,
+    /// The whole function as C, where that says more than a body.
+    pub text: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +203,7 @@ fn draw(rng: &mut Pcg64, number: usize, widest_bytes: u32) -> Shape {
         lag: if at == Where::History { 0 } else { lag },
         vector: rng.random_ratio(1, 4),
         style: rng.random(),
+        text: None,
     }
 }
 

@@ -20,6 +20,14 @@ pub(super) struct Memory {
     pub written: u32,
 }
 
+impl Memory {
+    /// The same, of a register that is only moved.
+    fn moving(self, moved: Option<Reg>) -> Self {
+        let of = |access: Access| Access { moved, ..access };
+        Self { load: self.load.map(of), store: self.store.map(of), ..self }
+    }
+}
+
 /// Loads, stores, or both at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -52,7 +60,7 @@ fn based(word: Word, displacement: i64) -> RawAddress {
 }
 
 fn single(word: Word, way: Way, size_bytes: u16, address: RawAddress, is_vector: bool) -> Memory {
-    let access = Some(Access { size_bytes, address });
+    let access = Some(Access::of(size_bytes, address));
     let loads = way != Way::Store;
     let written =
         if loads && !is_vector { register(word.bits(4, 0)).map_or(0, |r| r.bit()) } else { 0 };
@@ -197,14 +205,17 @@ fn one(word: Word) -> Option<Memory> {
         };
     }
     let (way, size_bytes) = width(size_field, opc, is_vector)?;
+    let moves = !is_vector && size_bytes >= 4;
+    let moved = register(word.bits(4, 0)).filter(|_| moves);
     if scaled {
         let offset = i64::from(word.bits(21, 10)) * i64::from(size_bytes);
-        return Some(single(word, way, size_bytes, based(word, offset), is_vector));
+        let memory = single(word, way, size_bytes, based(word, offset), is_vector);
+        return Some(memory.moving(moved));
     }
     let offset = word.signed(20, 12);
     let form = word.bits(11, 10);
     let address = based(word, if form == 0b01 { 0 } else { offset });
-    let mut memory = single(word, way, size_bytes, address, is_vector);
+    let mut memory = single(word, way, size_bytes, address, is_vector).moving(moved);
     if matches!(form, 0b01 | 0b11) {
         memory.write_back = Some((stack_or(word.bits(9, 5)), Some(offset)));
     }

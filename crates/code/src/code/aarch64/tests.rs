@@ -18,35 +18,39 @@ fn at(base: u8, index: Option<u8>, scale: u8, displacement: i64) -> RawAddress {
 fn the_merged_shape_and_its_stores() {
     // str w9, [x8, x10, lsl #3]: no, the scale of a 4-byte store is 4: str w9, [x8, w10, uxtw #2]
     let store = one(0xb82a_5909);
-    assert_eq!(store.store, Some(Access { size_bytes: 4, address: at(8, Some(10), 4, 0) }));
+    assert_eq!(store.store, Some(Access::of(4, at(8, Some(10), 4, 0))));
     // ldr d0, [x8, x10, lsl #3]
     let load = one(0xfc6a_7900);
-    assert_eq!(load.load, Some(Access { size_bytes: 8, address: at(8, Some(10), 8, 0) }));
+    assert_eq!(load.load, Some(Access::of(8, at(8, Some(10), 8, 0))));
     assert_eq!((load.store, load.clobbers), (None, 0));
     // ldp x29, x30, [sp], #16
     let pair = one(0xa8c1_7bfd);
     assert!(pair.is_pair);
-    assert_eq!(pair.load, Some(Access { size_bytes: 16, address: at(31, None, 1, 0) }));
+    assert_eq!(pair.load, Some(Access::of(16, at(31, None, 1, 0))));
     assert_eq!(pair.moves_base, Some((Reg(31), 16)));
     assert_eq!(pair.clobbers, Reg(29).bit() | Reg(30).bit());
     // stp x29, x30, [sp, #-16]!
     let push = one(0xa9bf_7bfd);
-    assert_eq!(push.store, Some(Access { size_bytes: 16, address: at(31, None, 1, -16) }));
+    assert_eq!(push.store, Some(Access::of(16, at(31, None, 1, -16))));
     assert_eq!(push.moves_base, Some((Reg(31), -16)));
-    // ldur q1, [x2, #-3]; strb w1, [x2, #5]; ldrsw x1, [x2, #8]; ldaxr w0, [x1]; stlxr w2, w0, [x1]
+    // ldur q1, [x2, #-3]; strb w1, [x2, #5]; ldaxr w0, [x1]; stlxr w2, w0, [x1]
     let accesses = [
         (0x3cdf_d041, 16, at(2, None, 1, -3), true),
         (0x3900_1441, 1, at(2, None, 1, 5), false),
-        (0xb980_0841, 4, at(2, None, 1, 8), true),
         (0x885f_fc20, 4, at(1, None, 1, 0), true),
         (0x8802_fc20, 4, at(1, None, 1, 0), false),
     ];
     for (bits, size_bytes, address, is_load) in accesses {
         let insn = one(bits);
-        let access = Some(Access { size_bytes, address });
+        let access = Some(Access::of(size_bytes, address));
         let expected = if is_load { (access, None) } else { (None, access) };
         assert_eq!((insn.load, insn.store), expected, "{bits:#x}");
     }
+    // ldrsw x1, [x2, #8]; str x3, [x2, #8]: only moved
+    let load = one(0xb980_0841).load;
+    assert_eq!(load, Some(Access { moved: Some(Reg(1)), ..Access::of(4, at(2, None, 1, 8)) }));
+    let store = one(0xf900_0443).store;
+    assert_eq!(store, Some(Access { moved: Some(Reg(3)), ..Access::of(8, at(2, None, 1, 8)) }));
 }
 
 #[test]

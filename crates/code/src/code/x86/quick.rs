@@ -194,11 +194,11 @@ impl One<'_, '_> {
     }
 
     fn load(&mut self, address: RawAddress, size_bytes: u16) {
-        self.insn.load = Some(Access { size_bytes, address });
+        self.insn.load = Some(Access::of(size_bytes, address));
     }
 
     fn store(&mut self, address: RawAddress, size_bytes: u16) {
-        self.insn.store = Some(Access { size_bytes, address });
+        self.insn.store = Some(Access::of(size_bytes, address));
     }
 
     fn read(&mut self, place: RmOperand, bytes: u16) {

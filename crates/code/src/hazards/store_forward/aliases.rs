@@ -8,11 +8,13 @@
 //! once.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::code::{Addresses, FunctionCode, Loop, Root, RootKind, SymbolicAddress};
 use crate::machine::ForwardingRule;
 
 use super::rounds::FirstRounds;
+use super::scattered::{MOST_IN_A_ROW, is_place};
 use super::stores::{LoopStores, Store};
 
 /// The classes of roots that an address counts from, least first; what may be constant counts for
@@ -52,6 +54,8 @@ pub(super) struct AliasClasses {
     /// Stores at addresses that no walk changes, by their roots, sorted.
     fixed: FxHashMap<[Option<Root>; 2], Vec<Slot>>,
     by_alias: FxHashMap<AliasClass, Vec<(AccessShape, Suspects)>>,
+    /// Stores into arrays, under an index or at a sum, by each class that an array may begin at.
+    arrays: FxHashMap<u32, Vec<(AccessShape, Suspects)>>,
     shapes: FxHashMap<(AliasClass, AccessShape), u32>,
 }
 
@@ -72,13 +76,16 @@ impl AliasClasses {
             step: vec![0],
             fixed: FxHashMap::default(),
             by_alias: FxHashMap::default(),
+            arrays: FxHashMap::default(),
             shapes: FxHashMap::default(),
         };
         let insns = outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
         let is_wide = |i: &usize| code.insns[*i].load.is_some_and(|a| a.size_bytes > 1);
         let loads = insns.filter(is_wide).filter_map(|i| addresses.load(code, i));
         let firsts: Vec<Store> = rounds.all(code).collect();
-        let written = stores.all().iter().chain(&firsts).map(|store| store.address);
+        let left: Vec<(usize, Store)> = stores.all_left().map(|(call, s)| (call, *s)).collect();
+        let written = stores.all().iter().chain(&firsts).chain(left.iter().map(|(_, s)| s));
+        let written = written.map(|store| store.address);
         let mut work = Vec::new();
         let mut sums = Vec::new();
         for address in written.chain(loads).chain(asked.iter().copied()) {
@@ -100,6 +107,11 @@ impl AliasClasses {
             let class = classes.enter(store);
             stores.mark_also(store.insn, class);
         }
+        let mut by_call: FxHashMap<usize, Suspects> = FxHashMap::default();
+        for (call, store) in &left {
+            *by_call.entry(*call).or_default() |= classes.enter(store);
+        }
+        stores.mark_left(by_call);
         classes.fixed.values_mut().for_each(|slots| slots.sort_unstable());
         classes
     }
@@ -113,6 +125,16 @@ impl AliasClasses {
         let class = 1 << (number % Suspects::BITS);
         if number == next {
             self.by_alias.entry(alias).or_default().push((shape, class));
+            if store.address.index.is_none() && store.address.also.is_none() {
+                // At a fixed place, the one root picks the element.
+                if store.address.base.is_some() && is_place(store.address.offset_bytes) {
+                    self.arrays.entry(CONSTANT).or_default().push((shape, class));
+                }
+            } else {
+                for kind in self.array_starts(&store.address) {
+                    self.arrays.entry(kind).or_default().push((shape, class));
+                }
+            }
         }
         if store.address.index.is_none() {
             let slot = self.fixed.entry(starts(&store.address)).or_default();
@@ -219,8 +241,44 @@ impl AliasClasses {
         if a == b { [a, NO_ROOT] } else { [a.min(b), a.max(b)] }
     }
 
+    /// The classes that an array may begin at which is accessed there.
+    fn array_starts(&self, address: &SymbolicAddress) -> SmallVec<[u32; 2]> {
+        let mut kinds: SmallVec<[u32; 2]> =
+            starts(address).into_iter().flatten().map(|root| self.class_of(root)).collect();
+        if kinds.is_empty() {
+            kinds.push(CONSTANT);
+        }
+        kinds.dedup();
+        kinds
+    }
+
+    /// Narrower stores anywhere in an array that this load may read as well.
+    fn scattered(&self, load: &SymbolicAddress, size_bytes: u16) -> Suspects {
+        let stays = load.index.is_none() && !load.moves();
+        let reach = MOST_IN_A_ROW * i64::from(size_bytes);
+        let is_near = |store: &AccessShape| {
+            let ahead = store.offset_bytes.wrapping_sub(load.offset_bytes);
+            !stays || (-reach..i64::from(size_bytes)).contains(&ahead)
+        };
+        self.array_starts(load)
+            .iter()
+            .filter_map(|kind| self.arrays.get(kind))
+            .flatten()
+            .filter(|(store, _)| store.size_bytes < size_bytes && is_near(store))
+            .fold(0, |all, (_, class)| all | class)
+    }
+
     /// Which stores of the loop may keep this load from being forwarded: no others can.
     pub fn suspects(
+        &self,
+        load: &SymbolicAddress,
+        size_bytes: u16,
+        rule: &ForwardingRule,
+    ) -> Suspects {
+        self.overlapping(load, size_bytes, rule) | self.scattered(load, size_bytes)
+    }
+
+    fn overlapping(
         &self,
         load: &SymbolicAddress,
         size_bytes: u16,

@@ -5,7 +5,7 @@
 //! it loads there from where its arguments point, or from the stack above its return address, is
 //! looked for among the stores before the call, in the caller's terms.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -17,6 +17,7 @@ use crate::machine::Design;
 use crate::model::Svma;
 
 use super::super::{Candidate, FunctionView, direct_target};
+use super::exits::Exits;
 use super::stores::LoopStores;
 use super::walk::{Blocked, Walk};
 use super::{STRADDLING_REMEDY, StoreWidths, WINDOW_INSTRUCTIONS, cycles_lost, weight};
@@ -30,20 +31,70 @@ const MOST_BYTES: u64 = 256;
 /// program however often it is called.
 #[derive(Debug, Default)]
 pub struct Callees {
-    known: Mutex<FxHashMap<Svma, Arc<[ArgumentLoad]>>>,
+    known: Mutex<FxHashMap<Svma, Arc<Summary>>>,
+}
+
+/// What a caller can know about a function, each part worked out when somebody asks.
+#[derive(Debug)]
+pub(super) struct Summary {
+    start: Svma,
+    loads: OnceLock<Vec<ArgumentLoad>>,
+    exits: OnceLock<Exits>,
+}
+
+impl Summary {
+    fn loads(&self, image: &Image) -> &[ArgumentLoad] {
+        self.loads.get_or_init(|| argument_loads(image, self.start))
+    }
+
+    pub fn exits(&self, image: &Image) -> &Exits {
+        self.exits.get_or_init(|| Exits::of(image, self.start))
+    }
 }
 
 impl Callees {
-    fn loads(&self, image: &Image, start: Svma) -> Arc<[ArgumentLoad]> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loads) = known().get(&start) {
-            return Arc::clone(loads);
-        }
-        // Not while locked: two threads may do the same once, none waits for the other.
-        let loads: Arc<[ArgumentLoad]> = argument_loads(image, start).into();
-        known().insert(start, Arc::clone(&loads));
-        loads
+    fn summary(&self, start: Svma) -> Arc<Summary> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Summary { start, loads: OnceLock::new(), exits: OnceLock::new() };
+        Arc::clone(known.entry(start).or_insert_with(|| Arc::new(new())))
     }
+}
+
+/// The functions called directly in a stretch of a function, by the instruction that calls.
+pub(super) type Called = FxHashMap<usize, Arc<Summary>>;
+
+/// All functions called directly from these blocks.
+pub(super) fn called<'a>(
+    view: &FunctionView<'_>,
+    blocks: impl Iterator<Item = &'a usize>,
+) -> Called {
+    let code = view.code();
+    let insns = blocks.flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
+    insns
+        .filter(|at| code.insns[*at].flow == Flow::Call)
+        .filter_map(|at| {
+            let insn = &code.insns[at];
+            let callee = direct_target(view.bytes_of(insn), insn.end())?;
+            Some((at, view.callees().summary(callee)))
+        })
+        .collect()
+}
+
+/// The registers that these calls change, where that is less than the convention allows: compilers
+/// keep values over such a call in registers that it might change.
+pub(super) fn changed_by(view: &FunctionView<'_>, called: &Called) -> FxHashMap<u32, u32> {
+    let code = view.code();
+    // Stubs between a call and its function may use these.
+    let by_linker = match code.architecture {
+        Architecture::X86_64 => 0,
+        Architecture::Aarch64 => Reg(16).bit() | Reg(17).bit() | Reg(30).bit(),
+    };
+    let changed = |(at, summary): (&usize, &Arc<Summary>)| {
+        let all = code.insns[*at].clobbers;
+        let some = all & (summary.exits(view.image).changes? | by_linker);
+        (some != all).then_some((*at as u32, some))
+    };
+    called.iter().filter_map(changed).collect()
 }
 
 /// What a function loads from memory that its caller knows.
@@ -70,13 +121,13 @@ pub(super) fn asked(
     view: &FunctionView<'_>,
     addresses: &Addresses,
     stores: &LoopStores,
+    called: &Called,
 ) -> Vec<Asked> {
     let code = view.code();
     let mut all = Vec::new();
-    for call in stores.calls() {
-        let insn = &code.insns[*call];
-        let Some(callee) = direct_target(view.bytes_of(insn), insn.end()) else { continue };
-        for load in view.callees().loads(view.image, callee).iter() {
+    for call in stores.barriers() {
+        let Some(summary) = called.get(call) else { continue };
+        for load in summary.loads(view.image) {
             let Some(start) = addresses.handed_over(code, *call, load.reg) else { continue };
             let offset_bytes = start.offset_bytes.wrapping_add(load.offset_bytes);
             let address = SymbolicAddress { offset_bytes, ..start };
@@ -97,7 +148,7 @@ impl Asked {
     ) -> Option<Candidate> {
         let Self { call, load, address } = self;
         let blocked = walk.blocked_behind(*call, *address, load.size_bytes, load.distance)?;
-        Some(describe(view, addresses, design, *call, load, blocked))
+        Some(describe(view, addresses, design, walk, *call, load, blocked))
     }
 }
 
@@ -154,7 +205,7 @@ fn argument_loads(image: &Image, start: Svma) -> Vec<ArgumentLoad> {
 /// them. Most are few: the rest is decoded only if they are not.
 fn beginning(architecture: Architecture, bytes: &[u8], start: Svma) -> Vec<Insn> {
     const FIRST_BYTES: usize = 64;
-    let straight = |i: &&Insn| matches!(i.flow, Flow::Next | Flow::Branch(_));
+    let straight = |i: &&Insn| matches!(i.flow, Flow::Next | Flow::Branch(_)) && !i.drains_stores;
     let mut insns = Vec::new();
     for piece in [&bytes[..bytes.len().min(FIRST_BYTES)], bytes] {
         insns = architecture.decode(piece, start);
@@ -200,13 +251,14 @@ fn describe(
     view: &FunctionView<'_>,
     addresses: &Addresses,
     design: &Design,
+    walk: &Walk<'_>,
     call: usize,
     load: &ArgumentLoad,
     blocked: Blocked,
 ) -> Candidate {
     let code = view.code();
     let stores = blocked.sets.concat();
-    let widths = StoreWidths::of(code, &stores);
+    let widths = StoreWidths::of(walk, &stores);
     let (bits, count) = (8 * load.size_bytes, stores.len());
     let name = view
         .image
@@ -230,8 +282,8 @@ fn describe(
     Candidate {
         site: call,
         weight: weight(code, addresses, call, &blocked),
-        elsewhere: vec![load.svma],
-        sets: blocked.sets,
+        elsewhere: walk.elsewhere(&stores).chain([load.svma]).collect(),
+        sets: walk.here(&blocked.sets),
         certainty: blocked.certainty,
         distance_instructions: blocked.distance_instructions,
         cycles_lost: cycles_lost(design),
@@ -254,21 +306,94 @@ mod tests {
         0x89, 0x04, 0x24, 0x89, 0x4c, 0x24, 0x04, 0x48, 0x89, 0xe7, 0xe8, 0, 0, 0, 0, 0xff, 0xcb,
         0x75, 0xed, 0xc3,
     ];
-    const CALL_END: u64 = 15;
 
     fn found(callee: &[u8]) -> Vec<Candidate> {
+        look(&CALLER, callee, |view, design| STORE_FORWARD.look(view, design))
+    }
+
+    /// What is found in the first of two functions, whose one call is to the second.
+    fn look(
+        caller: &[u8],
+        callee: &[u8],
+        look: impl Fn(&FunctionView<'_>, &Design) -> Vec<Candidate>,
+    ) -> Vec<Candidate> {
         let parse = |caller: &[u8]| {
             let program = fixture::program(&[("caller", caller), ("callee", callee)]);
             Image::parse(Path::new("p"), program).unwrap()
         };
-        let image = parse(&CALLER);
+        let image = parse(caller);
         let starts: Vec<u64> = image.functions().iter().map(|f| f.start.0).collect();
-        let mut caller = CALLER;
-        let distance = (starts[1] - starts[0] - CALL_END) as u32;
-        caller[11..15].copy_from_slice(&distance.to_le_bytes());
+        let mut caller = caller.to_vec();
+        if let Some(at) = caller.windows(5).position(|bytes| bytes == [0xe8, 0, 0, 0, 0]) {
+            let distance = (starts[1] - starts[0]) as u32 - (at as u32 + 5);
+            caller[at + 1..at + 5].copy_from_slice(&distance.to_le_bytes());
+        }
         let image = parse(&caller);
         let design = Design::of(Microarchitecture::CascadeLake);
-        STORE_FORWARD.look(&FunctionView::of(&image, &image.functions()[0]), &design)
+        look(&FunctionView::of(&image, &image.functions()[0]), &design)
+    }
+
+    /// (loop:) mov rdi, rbp; call callee; mov rax, [rbp]; dec ebx; jnz loop; ret
+    const READER: [u8; 17] =
+        [0x48, 0x89, 0xef, 0xe8, 0, 0, 0, 0, 0x48, 0x8b, 0x45, 0x00, 0xff, 0xcb, 0x75, 0xf0, 0xc3];
+    /// mov [rdi], esi; mov [rdi+4], edx; ret
+    const SETTER: [u8; 6] = [0x89, 0x37, 0x89, 0x57, 0x04, 0xc3];
+
+    fn read_behind(callee: &[u8]) -> Vec<Candidate> {
+        look(&READER, callee, |view, design| STORE_FORWARD.look(view, design))
+    }
+
+    #[test]
+    fn what_a_function_stores_in_pieces_and_its_caller_loads_in_one() {
+        let found = read_behind(&SETTER);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!((found[0].site, found[0].sets.len(), found[0].elsewhere.len()), (2, 0, 2));
+        // From mov [rdi+4]: ret, the load.
+        assert_eq!(found[0].distance_instructions, 2);
+        assert!(found[0].mechanism.contains("that 2 stores of 32 bits wrote"));
+    }
+
+    #[test]
+    fn what_a_function_stores_whole_or_elsewhere_is_innocent() {
+        // mov [rdi], rsi; ret, and mov [rdi+8], esi; ret, and mov [rsi], esi; ret
+        assert!(read_behind(&[0x48, 0x89, 0x37, 0xc3]).is_empty());
+        assert!(read_behind(&[0x89, 0x77, 0x08, 0xc3]).is_empty());
+        assert!(read_behind(&[0x89, 0x36, 0xc3]).is_empty());
+        // mov [rdi], esi; mov [rdi], rdx; ret: the whole comes last
+        assert!(read_behind(&[0x89, 0x37, 0x48, 0x89, 0x17, 0xc3]).is_empty());
+        // mov [rdi], esi; mfence; ret
+        assert!(read_behind(&[0x89, 0x37, 0x0f, 0xae, 0xf0, 0xc3]).is_empty());
+    }
+
+    #[test]
+    fn a_register_that_the_function_called_leaves_alone_is_kept() {
+        // (loop:) call callee; mov rax, [rdi]; dec ebx; jnz loop; ret
+        let caller = [0xe8, 0, 0, 0, 0, 0x48, 0x8b, 0x07, 0xff, 0xcb, 0x75, 0xf4, 0xc3];
+        let rule = |view: &FunctionView<'_>, design: &Design| STORE_FORWARD.look(view, design);
+        assert_eq!(look(&caller, &SETTER, rule).len(), 1);
+        // mov [rdi], esi; mov [rdi+4], edx; mov rdi, rsi; ret
+        let moves = [0x89, 0x37, 0x89, 0x57, 0x04, 0x48, 0x89, 0xf7, 0xc3];
+        assert!(look(&caller, &moves, rule).is_empty());
+    }
+
+    #[test]
+    fn outside_loops_one_look_at_how_addresses_are_spelled_comes_first() {
+        let rule = |view: &FunctionView<'_>, design: &Design| {
+            STORE_FORWARD.look_where_called(view, design)
+        };
+        // mov [rdi], esi; mov [rdi+4], edx; mov rax, [rdi]; ret
+        let line = [0x89, 0x37, 0x89, 0x57, 0x04, 0x48, 0x8b, 0x07, 0xc3];
+        let found = look(&line, &[0xc3], rule);
+        assert_eq!((found.len(), found[0].site), (1, 2));
+        assert!(look(&line[..5], &[0xc3], rule).is_empty());
+        // In a loop it is the loop's.
+        assert!(look(&READER, &SETTER, rule).is_empty());
+        // sub rsp, 24; mov rdi, rsp; call callee; mov rax, [rsp]; add rsp, 24; ret
+        let caller = [
+            0x48, 0x83, 0xec, 0x18, 0x48, 0x89, 0xe7, 0xe8, 0, 0, 0, 0, 0x48, 0x8b, 0x04, 0x24,
+            0x48, 0x83, 0xc4, 0x18, 0xc3,
+        ];
+        assert_eq!(look(&caller, &SETTER, rule).len(), 1);
     }
 
     #[test]

@@ -18,8 +18,11 @@
 //! at a constant distance from a pointer that walks over the array, as decoders do that keep a
 //! history: the index counts from the pointer, so what was stored there before the pointer moved on
 //! is one of the elements. A covering store ends the path, and so does a whole element under any
-//! index. Before a direct call, the loads are those of the function called (`calls`); a loop inside
-//! counts with its first round (`rounds`).
+//! index. Before a direct call, the loads are those of the function called (`calls`), behind it the
+//! stores that it leaves (`exits`); a loop inside counts with its first round (`rounds`). Narrow
+//! stores that go anywhere in an array block, *probably*, what reads several of its elements
+//! (`scattered`). Short functions that a loop calls, and all that a profile saw, are looked at
+//! outside their loops, too (`outside`). Fences and locked operations end each path.
 //!
 //! **Literature.** A. Kapoulkine, "Load-store conflicts" (2025); Intel Optimization Reference
 //! Manual, store forwarding; AMD Software Optimization Guides, load-store unit; H. Wong,
@@ -27,8 +30,11 @@
 
 mod aliases;
 mod calls;
+mod exits;
+mod outside;
 mod reached;
 mod rounds;
+mod scattered;
 mod stores;
 mod walk;
 
@@ -37,6 +43,7 @@ use crate::machine::Design;
 use crate::model::{Certainty, CyclesLost, Grade};
 
 use super::{Candidate, FunctionView, Hazard, Needs, RuleCard};
+use calls::Called;
 pub use calls::Callees;
 use stores::LoopStores;
 use walk::{Blocked, Walk};
@@ -73,7 +80,10 @@ impl Hazard for StoreForward {
                         called loads from its arguments), none of which covers the load. Same \
                         symbolic address: definite. Same array, other index (or none, at a \
                         pointer that walks over the array), and the stores tile the load: \
-                        probable; with little rank where another path writes whole elements.",
+                        probable; with little rank where another path writes whole elements, \
+                        or where an array is written an element at a time and read in larger \
+                        pieces. Behind a direct call, the stores are also those of the function \
+                        called; fences and locked operations end a path.",
             remedies: &[
                 "load in the widths in which the data are stored (two 4-byte loads)",
                 "store in one piece what is loaded in one piece (combine in a register first)",
@@ -105,12 +115,24 @@ impl Hazard for StoreForward {
 
     fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate> {
         let code = view.code();
-        let loops: Vec<&Loop> = outermost(code).filter(|l| writes_and_reads(code, l)).collect();
+        let loops: Vec<&Loop> = outermost(code).filter(|l| may_read(code, l)).collect();
+        let called = calls::called(view, loops.iter().flat_map(|l| &l.blocks));
+        let writes = |l: &&Loop| writes(view, l, &called);
+        let loops: Vec<&Loop> = loops.into_iter().filter(writes).collect();
         if loops.is_empty() {
             return Vec::new();
         }
-        let addresses = Addresses::in_loops(code, loops.iter().copied());
-        each_loop(code, &addresses, loops, design, Some(view))
+        let changed = calls::changed_by(view, &called);
+        let addresses = Addresses::in_loops(code, loops.iter().copied(), changed);
+        each_loop(code, &addresses, loops, design, Some((view, &called)))
+    }
+
+    fn looks_where_called(&self) -> bool {
+        true
+    }
+
+    fn look_where_called(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate> {
+        outside::candidates(view, design)
     }
 }
 
@@ -118,16 +140,23 @@ fn outermost(code: &FunctionCode) -> impl Iterator<Item = &Loop> {
     code.loops.iter().filter(|l| l.depth == 1)
 }
 
-/// Whether a loop has both a store and a load of more than a byte: without, there is nothing to do.
-fn writes_and_reads(code: &FunctionCode, around: &Loop) -> bool {
-    let body = || code.bodies(around).flat_map(|b| &code.insns[b.first..b.end]);
+/// Whether a loop loads more than a byte, or a function that it calls may.
+fn may_read(code: &FunctionCode, around: &Loop) -> bool {
+    code.bodies(around).flat_map(|b| &code.insns[b.first..b.end]).any(|i| {
+        i.flow == Flow::Call || i.load.is_some_and(|a| a.size_bytes > 1) && i.flow != Flow::Return
+    })
+}
+
+/// Whether it stores, or a function called does that is known: without, there is nothing to do.
+fn writes(view: &FunctionView<'_>, around: &Loop, called: &Called) -> bool {
+    let code = view.code();
+    let leaves = |at: &usize| {
+        called.get(at).is_some_and(|summary| !summary.exits(view.image).paths.is_empty())
+    };
+    let mut insns = code.bodies(around).flat_map(|b| b.first..b.end);
     // What a call writes is read by its return.
-    body().any(|i| i.store.is_some() && i.flow != Flow::Call)
-        && body().any(|i| {
-            // The function called may load what this one wrote.
-            i.flow == Flow::Call
-                || i.load.is_some_and(|a| a.size_bytes > 1) && i.flow != Flow::Return
-        })
+    insns.clone().any(|at| code.insns[at].store.is_some() && code.insns[at].flow != Flow::Call)
+        || insns.any(|at| leaves(&at))
 }
 
 /// The candidates of outermost loops; with those behind their calls where the program is known.
@@ -136,15 +165,16 @@ fn each_loop<'a>(
     addresses: &'a Addresses,
     loops: impl IntoIterator<Item = &'a Loop>,
     design: &'a Design,
-    view: Option<&FunctionView<'_>>,
+    program: Option<(&FunctionView<'_>, &Called)>,
 ) -> Vec<Candidate> {
     let mut found = Vec::new();
     for outer in loops {
-        let stores = LoopStores::of(code, addresses, outer);
+        let stores = LoopStores::of(code, addresses, outer, program);
         if stores.is_empty() {
             continue;
         }
-        let asked = view.map_or_else(Vec::new, |view| calls::asked(view, addresses, &stores));
+        let asked = program
+            .map_or_else(Vec::new, |(view, called)| calls::asked(view, addresses, &stores, called));
         let places: Vec<SymbolicAddress> = asked.iter().map(|a| a.address).collect();
         let rule = &design.forwarding_rule;
         let walk = Walk::new(code, addresses, outer, rule, stores, &places);
@@ -152,10 +182,10 @@ fn each_loop<'a>(
             let body = &code.blocks[*block];
             for index in body.first..body.end {
                 let blocked = walk.blocked_load(index);
-                found.extend(blocked.map(|b| describe(code, addresses, design, index, b)));
+                found.extend(blocked.map(|b| describe(code, addresses, design, &walk, index, b)));
             }
         }
-        if let Some(view) = view {
+        if let Some((view, _)) = program {
             found.extend(asked.iter().filter_map(|a| a.blocked(view, addresses, design, &walk)));
         }
     }
@@ -166,6 +196,7 @@ fn describe(
     code: &FunctionCode,
     addresses: &Addresses,
     design: &Design,
+    walk: &Walk<'_>,
     site: usize,
     blocked: Blocked,
 ) -> Candidate {
@@ -173,7 +204,7 @@ fn describe(
     let mut stores: Vec<usize> = blocked.sets.iter().flatten().copied().collect();
     stores.sort_unstable();
     stores.dedup();
-    let widths = StoreWidths::of(code, &stores);
+    let widths = StoreWidths::of(walk, &stores);
     let distance = match blocked.distance_instructions {
         1 => "1 instruction".to_owned(),
         n => format!("{n} instructions"),
@@ -187,6 +218,12 @@ fn describe(
     let count = stores.len();
     let bits = 8 * load_bytes;
     let mechanism = match blocked.certainty {
+        Certainty::Probable if blocked.scattered => format!(
+            "this {bits}-bit load reads several elements of an array that is written {widths} bits \
+             at a time under an index of its own, at least {distance} earlier: when it reads an \
+             element just written, no store holds all of what it reads, so it cannot be forwarded \
+             and waits until they are in the cache"
+        ),
         Certainty::Probable if widths.straddled_by(bits) => format!(
             "this {bits}-bit load can lie across the edge of what is written {widths} bits at a \
              time {place}, at least {distance} earlier: when it reads bytes just written, no one \
@@ -205,7 +242,9 @@ fn describe(
              waits until they are in the cache"
         ),
     };
-    let remedy = if widths.straddled_by(bits) {
+    let remedy = if blocked.scattered {
+        SCATTERED_REMEDY.to_owned()
+    } else if widths.straddled_by(bits) {
         STRADDLING_REMEDY.to_owned()
     } else {
         format!(
@@ -215,8 +254,8 @@ fn describe(
     let weight = weight(code, addresses, site, &blocked);
     Candidate {
         site,
-        sets: blocked.sets,
-        elsewhere: Vec::new(),
+        sets: walk.here(&blocked.sets),
+        elsewhere: walk.elsewhere(&stores).collect(),
         certainty: blocked.certainty,
         distance_instructions: blocked.distance_instructions,
         cycles_lost: cycles_lost(design),
@@ -250,13 +289,16 @@ fn price(design: &Design) -> String {
 const STRADDLING_REMEDY: &str = "load from where one store began, no wider than it, and shift the \
      bytes together in registers, or keep what was stored in a register";
 
+/// What helps when an array is written by elements and read in one.
+const SCATTERED_REMEDY: &str = "keep what is computed from the array up to date with each store \
+     instead of reading it all again, keep a small array in registers, or let other work come between";
+
 /// The widths of a finding's stores, in bits, each once, ascending. Shown as "32" or "32 and 64".
 struct StoreWidths(Vec<u16>);
 
 impl StoreWidths {
-    fn of(code: &FunctionCode, stores: &[usize]) -> Self {
-        let mut bits: Vec<u16> =
-            stores.iter().filter_map(|s| code.insns[*s].store).map(|a| 8 * a.size_bytes).collect();
+    fn of(walk: &Walk<'_>, stores: &[usize]) -> Self {
+        let mut bits: Vec<u16> = stores.iter().map(|s| 8 * walk.store_bytes(*s)).collect();
         bits.sort_unstable();
         bits.dedup();
         Self(bits)
@@ -296,7 +338,7 @@ fn weight(code: &FunctionCode, addresses: &Addresses, site: usize, blocked: &Blo
     let kind = match blocked.certainty {
         Certainty::Definite => 1.0,
         // A cold path that writes pieces beside a hot one that writes the whole.
-        Certainty::Probable if blocked.also_whole => 0.25,
+        Certainty::Probable if blocked.also_whole || blocked.scattered => 0.25,
         Certainty::Probable if ring() => 2.0,
         Certainty::Probable => 0.5,
     };

@@ -329,3 +329,87 @@ fn a_probed_price_raises_the_grade_and_a_merging_core_has_no_such_finding() {
     assert_eq!(candidates_by(&profile, &body).len(), 1);
     assert!(by_rule(ForwardingRule::AnyOverlap, &body).is_empty());
 }
+
+const STORE_4: &[u8] = &[0x89, 0x06]; // mov [rsi], eax
+const STORE_4_BEHIND: &[u8] = &[0x89, 0x46, 0x04]; // mov [rsi+4], eax
+const LOAD_8: &[u8] = &[0x48, 0x8b, 0x1e]; // mov rbx, [rsi]
+
+#[test]
+fn what_drains_the_store_buffer_lies_between() {
+    let with = |between: &[u8]| candidates(&[STORE_4, STORE_4_BEHIND, between, LOAD_8].concat());
+    assert_eq!(with(&[]).len(), 1);
+    assert_eq!(with(&[0x0f, 0xae, 0xf8]).len(), 1, "sfence");
+    assert!(with(&[0x0f, 0xae, 0xf0]).is_empty(), "mfence");
+    assert!(with(&[0xf0, 0x83, 0x04, 0x24, 0x00]).is_empty(), "lock add dword ptr [rsp], 0");
+    assert!(with(&[0x87, 0x07]).is_empty(), "xchg [rdi], eax");
+    // lock xadd [rsi], rbx in place of the load: it waits for all stores anyway.
+    let locked = [STORE_4, STORE_4_BEHIND, &[0xf0, 0x48, 0x0f, 0xc1, 0x1e]].concat();
+    assert!(candidates(&locked).is_empty());
+}
+
+const PICK: &[u8] = &[0x41, 0x8b, 0x08, 0x83, 0xe1, 0x1f]; // mov ecx, [r8]; and ecx, 31
+const STORE_BYTE: &[u8] = &[0x88, 0x14, 0x0f]; // mov [rdi+rcx], dl
+const LOAD_FIRST_16: &[u8] = &[0xf3, 0x0f, 0x6f, 0x07]; // movdqu xmm0, [rdi]
+const LOAD_NEXT_16: &[u8] = &[0xf3, 0x0f, 0x6f, 0x4f, 0x10]; // movdqu xmm1, [rdi+16]
+
+#[test]
+fn elements_written_one_by_one_and_read_many_at_once() {
+    let found = candidates(&[PICK, STORE_BYTE, LOAD_FIRST_16, LOAD_NEXT_16].concat());
+    assert_eq!(found.iter().map(|c| c.site).collect::<Vec<_>>(), [3, 4], "{found:#?}");
+    assert!(found.iter().all(|c| c.certainty == Certainty::Probable && c.sets == [[2]]));
+    assert_eq!((found[0].distance_instructions, found[1].distance_instructions), (1, 2));
+    assert!(found[0].mechanism.contains("written 8 bits at a time under an index of its own"));
+}
+
+#[test]
+fn what_lies_behind_an_array_is_no_part_of_it() {
+    assert!(candidates(&[PICK, STORE_BYTE, LOAD_NEXT_16].concat()).is_empty(), "no first element");
+    // mov [rdi+rcx+8], dl: the array begins behind what is loaded first, mov rax, [rdi]
+    let head = [PICK, &[0x88, 0x54, 0x0f, 0x08][..], &[0x48, 0x8b, 0x07]].concat();
+    assert!(candidates(&head).is_empty());
+    // mov al, [rdi]: as wide as the elements
+    assert!(candidates(&[PICK, STORE_BYTE, &[0x8a, 0x07]].concat()).is_empty());
+}
+
+#[test]
+fn an_array_that_is_filled_in_order_has_left_its_beginning_behind() {
+    // inc rcx; mov [rdi+rcx], dl; movdqu xmm0, [rdi]
+    let body = [&[0x48, 0xff, 0xc1][..], STORE_BYTE, LOAD_FIRST_16].concat();
+    assert!(candidates(&body).is_empty());
+}
+
+const POINTER: &[u8] = &[0x48, 0x8b, 0x07]; // mov rax, [rdi]
+const THROUGH: &[u8] = &[0x89, 0x14, 0xc8, 0x89, 0x54, 0xc8, 0x04]; // mov [rax+rcx*8], edx; ..+4
+const POINTER_AGAIN: &[u8] = &[0x48, 0x8b, 0x37]; // mov rsi, [rdi]
+const THROUGH_AGAIN: &[u8] = &[0x48, 0x8b, 0x1c, 0xce]; // mov rbx, [rsi+rcx*8]
+
+#[test]
+fn a_pointer_that_is_loaded_again_is_the_same() {
+    let with = |between: &[u8]| {
+        candidates(&[POINTER, THROUGH, between, POINTER_AGAIN, THROUGH_AGAIN].concat())
+    };
+    let found = with(&[]);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!((found[0].site, found[0].certainty), (4, Certainty::Definite));
+    assert_eq!(with(&[0x4d, 0x89, 0x41, 0x08]).len(), 1, "mov [r9+8], r8: another member");
+    assert!(with(&[0x4c, 0x89, 0x07]).is_empty(), "mov [rdi], r8: another pointer");
+    assert!(with(&[0x4d, 0x89, 0x01]).is_empty(), "mov [r9], r8: r9 may be rdi");
+    // mov byte ptr [rdi+1], 0: a part of it, which blocks both loads of the pointer itself.
+    let sites: Vec<usize> = with(&[0xc6, 0x47, 0x01, 0x00]).iter().map(|c| c.site).collect();
+    assert_eq!(sites, [0, 4]);
+    assert!(with(&[0xe8, 0, 0, 0, 0]).is_empty(), "a call may change it");
+}
+
+#[test]
+fn an_index_is_followed_through_the_member_that_keeps_it() {
+    // mov eax, [rdi+8]; mov [rsi+rax*8], edx; mov [rsi+rax*8+4], edx
+    let write = [0x8b, 0x47, 0x08, 0x89, 0x14, 0xc6, 0x89, 0x54, 0xc6, 0x04];
+    // inc eax; mov [rdi+8], eax; mov ecx, [rdi+8]
+    let count = [0xff, 0xc0, 0x89, 0x47, 0x08, 0x8b, 0x4f, 0x08];
+    // mov rbx, [rsi+rcx*8-8]; the same without -8, which is the element behind
+    let found = candidates(&[&write[..], &count, &[0x48, 0x8b, 0x5c, 0xce, 0xf8]].concat());
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!((found[0].site, found[0].certainty), (6, Certainty::Definite));
+    let beside = [&write[..], &count, &[0x48, 0x8b, 0x5c, 0xce, 0x00]].concat();
+    assert!(candidates(&beside).iter().all(|c| c.certainty != Certainty::Definite));
+}

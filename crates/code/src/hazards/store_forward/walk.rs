@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 
 use crate::code::{Addresses, FunctionCode, Loop, Root, RootKind, SymbolicAddress};
 use crate::machine::ForwardingRule;
-use crate::model::Certainty;
+use crate::model::{Certainty, Svma};
 
 use super::WINDOW_INSTRUCTIONS;
 use super::aliases::{AliasClasses, Suspects};
@@ -34,6 +34,8 @@ pub(super) struct Blocked {
     pub complete: bool,
     /// On other paths the loop also writes the array's elements whole.
     pub also_whole: bool,
+    /// The stores go to a part of what is loaded that only the run knows.
+    pub scattered: bool,
 }
 
 /// What a store does to a load further on.
@@ -49,6 +51,8 @@ enum Meeting {
     Piece { offset_bytes: i64, group: Group },
     /// A whole element of the same array.
     Whole,
+    /// Narrower than the load, and anywhere in an array; without an index it would be so far ahead.
+    Scattered { ahead: i64 },
 }
 
 /// The load's address as it reads at the point that the walk has reached.
@@ -88,24 +92,26 @@ struct Point {
 }
 
 /// Store to its distance from the load and the offset of its first byte from the load's.
-type Stores = BTreeMap<usize, (u32, i64)>;
+pub(super) type Stores = BTreeMap<usize, (u32, i64)>;
 /// What the pieces of one element have in common: their index (none at a pointer that moves), and
 /// how many elements further on.
 type Group = (Option<Root>, i64);
 
 #[derive(Default)]
-struct Met {
+pub(super) struct Met {
     /// They overlap the load for certain.
     blocking: Stores,
     /// They are pieces of elements that the load may read.
     pieces: BTreeMap<Group, Stores>,
+    /// They may lie anywhere in what is loaded, with how far ahead of the load their array begins.
+    pub scattered: Stores,
 }
 
 pub(super) struct Walk<'a> {
-    code: &'a FunctionCode,
-    addresses: &'a Addresses,
-    outer: &'a Loop,
-    rule: &'a ForwardingRule,
+    pub(super) code: &'a FunctionCode,
+    pub(super) addresses: &'a Addresses,
+    pub(super) outer: &'a Loop,
+    pub(super) rule: &'a ForwardingRule,
     stores: LoopStores,
     rounds: FirstRounds<'a>,
     /// None walks from every load, for tests.
@@ -139,6 +145,9 @@ impl<'a> Walk<'a> {
     /// The stores that keep the load at `index` from being forwarded, if there are any.
     pub fn blocked_load(&self, index: usize) -> Option<Blocked> {
         let insn = &self.code.insns[index];
+        if insn.drains_stores {
+            return None;
+        }
         let size_bytes = insn.load?.size_bytes;
         let address = self.addresses.load(self.code, index)?;
         if !insn.is_pair {
@@ -169,7 +178,7 @@ impl<'a> Walk<'a> {
         if self.joins(&met.blocking, size_bytes) {
             return None;
         }
-        definite(&met, self.code, size_bytes)
+        self.definite(&met, size_bytes)
     }
 
     /// Which stores of the loop may block such a load: no others can.
@@ -190,7 +199,9 @@ impl<'a> Walk<'a> {
         if !met.blocking.is_empty() && self.joins(&met.blocking, size_bytes) {
             return None;
         }
-        definite(&met, self.code, size_bytes).or_else(|| self.probable(&met, &address, size_bytes))
+        self.definite(&met, size_bytes)
+            .or_else(|| self.probable(&met, &address, size_bytes))
+            .or_else(|| self.scattered(&met, &address, size_bytes))
     }
 
     fn walk(&self, start: Point, size_bytes: u16, suspects: Suspects) -> Met {
@@ -236,10 +247,10 @@ impl<'a> Walk<'a> {
         met: &mut Met,
     ) -> Option<Point> {
         let first = self.code.blocks[point.block].first;
-        // Not through a call, not further than the window, and not behind what makes a part of the
+        // Not through a call or fence, not further than the window, and not behind what makes a part of the
         // address: then nothing is left to compare.
         let window = (point.end + point.distance as usize).saturating_sub(WINDOW_SPAN);
-        let barrier = self.stores.behind_call(point.block, point.end).max(window);
+        let barrier = self.stores.behind_barrier(point.block, point.end).max(window);
         let made = point.target.made_at(first.max(barrier)..point.end);
         let last = barrier.max(made.start.unwrap_or(0));
         for store in self.stores.before(point.block, point.end) {
@@ -254,12 +265,66 @@ impl<'a> Walk<'a> {
                 return None;
             }
         }
+        if made.start.is_none()
+            && let Some(call) = self.stores.behind_barrier(point.block, point.end).checked_sub(1)
+            && call + 1 == last
+        {
+            let target = Target {
+                index_known: point.target.index_known & made.index.is_none(),
+                ..point.target
+            };
+            let behind = point.distance + (point.end - barrier) as u32;
+            self.meet_left(call, behind, &target, load_block, size_bytes, met);
+        }
         if made.start.is_some() || barrier > first {
             return None;
         }
         point.target.index_known &= made.index.is_none();
         point.distance += (point.end - first) as u32;
         Some(point)
+    }
+
+    /// Notes what the stores do to the load that a function called before it leaves.
+    fn meet_left(
+        &self,
+        call: usize,
+        behind: u32,
+        target: &Target,
+        load_block: usize,
+        size_bytes: u16,
+        met: &mut Met,
+    ) {
+        for path in self.stores.left_by(call) {
+            for (store, distance) in path {
+                let distance = behind + distance;
+                if distance > WINDOW_INSTRUCTIONS
+                    || self.meet(store, distance, target, load_block, size_bytes, met)
+                {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// How many bytes a store writes, its own or that of a function called.
+    pub fn store_bytes(&self, store: usize) -> u16 {
+        match self.stores.elsewhere(store) {
+            Some((_, bytes)) => bytes,
+            None => self.code.insns[store].store.map_or(0, |access| access.size_bytes),
+        }
+    }
+
+    /// Where those of some stores are that functions called make.
+    pub fn elsewhere<'s>(&'s self, stores: &'s [usize]) -> impl Iterator<Item = Svma> + 's {
+        stores.iter().filter_map(|store| Some(self.stores.elsewhere(*store)?.0))
+    }
+
+    /// The sets without the stores that functions called make.
+    pub fn here(&self, sets: &[Vec<usize>]) -> Vec<Vec<usize>> {
+        let own = |set: &Vec<usize>| {
+            set.iter().copied().filter(|store| self.stores.elsewhere(*store).is_none()).collect()
+        };
+        sets.iter().map(own).filter(|set: &Vec<usize>| !set.is_empty()).collect()
     }
 
     /// Notes what the store does to the load; true when older stores do not matter.
@@ -293,6 +358,10 @@ impl<'a> Walk<'a> {
                 offset_bytes <= 0
                     && offset_bytes + i64::from(store.size_bytes) >= i64::from(size_bytes)
             }
+            Meeting::Scattered { ahead } => {
+                note(&mut met.scattered, store.insn, seen(ahead));
+                false
+            }
             Meeting::Piece { offset_bytes, group } => {
                 note(met.pieces.entry(group).or_default(), store.insn, seen(offset_bytes));
                 false
@@ -314,7 +383,10 @@ impl<'a> Walk<'a> {
             return self.overlap(offset_bytes, store_bytes, load_bytes);
         }
         let Some((_, scale)) = load.index else {
-            return Meeting::Apart;
+            return match self.scattered_by(store, load).filter(|_| store_bytes < load_bytes) {
+                Some(ahead) => Meeting::Scattered { ahead },
+                None => Meeting::Apart,
+            };
         };
         if !store.same_start(load) || u16::from(scale) < load_bytes {
             return Meeting::Apart;
@@ -365,7 +437,7 @@ impl<'a> Walk<'a> {
         let tiled: Vec<(&Group, &Stores)> = met
             .pieces
             .iter()
-            .filter(|(_, group)| self.are_several(group) && tiles(group, self.code, size_bytes))
+            .filter(|(_, group)| self.are_several(group) && self.tiles(group, size_bytes))
             .filter(|(_, group)| !self.joins(group, size_bytes))
             .collect();
         let also_whole = tiled.iter().all(|((index, _), _)| index.is_some())
@@ -385,12 +457,14 @@ impl<'a> Walk<'a> {
             distance_instructions,
             complete: true,
             also_whole,
+            scattered: false,
         })
     }
 
     /// Whether these are more than one store. A pair is two by one instruction.
     fn are_several(&self, stores: &Stores) -> bool {
-        stores.len() > 1 || stores.keys().any(|store| self.code.insns[*store].is_pair)
+        stores.len() > 1
+            || stores.keys().any(|s| self.code.insns.get(*s).is_some_and(|i| i.is_pair))
     }
 
     /// Whether the loop also writes whole elements of the array, under any index.
@@ -408,15 +482,38 @@ impl Walk<'_> {
     /// Whether these stores are the two halves of the load, on a processor that joins halves.
     fn joins(&self, stores: &Stores, size_bytes: u16) -> bool {
         let half = |(store, (_, offset)): (&usize, &(u32, i64))| {
-            self.code.insns[*store].store.is_some_and(|a| 2 * a.size_bytes == size_bytes)
+            2 * self.store_bytes(*store) == size_bytes
                 && (*offset == 0 || 2 * offset == i64::from(size_bytes))
         };
-        self.rule.joins_halves() && stores.iter().all(half) && tiles(stores, self.code, size_bytes)
+        self.rule.joins_halves() && stores.iter().all(half) && self.tiles(stores, size_bytes)
+    }
+
+    fn definite(&self, met: &Met, size_bytes: u16) -> Option<Blocked> {
+        (!met.blocking.is_empty()).then(|| Blocked {
+            sets: vec![met.blocking.keys().copied().collect()],
+            certainty: Certainty::Definite,
+            distance_instructions: nearest(&met.blocking),
+            complete: self.tiles(&met.blocking, size_bytes),
+            also_whole: false,
+            scattered: false,
+        })
+    }
+
+    /// Whether the stores together write every byte of the load.
+    fn tiles(&self, stores: &Stores, size_bytes: u16) -> bool {
+        let mut written = 0_u64;
+        for (store, (_, offset)) in stores {
+            let end = offset.saturating_add(i64::from(self.store_bytes(*store)));
+            for byte in (*offset).max(0)..end.min(i64::from(size_bytes)) {
+                written |= 1 << byte;
+            }
+        }
+        written.count_ones() == u32::from(size_bytes)
     }
 }
 
 /// The distance of the nearest store; the window when there is none.
-fn nearest(stores: &Stores) -> u32 {
+pub(super) fn nearest(stores: &Stores) -> u32 {
     stores.values().map(|(distance, _)| *distance).min().unwrap_or(WINDOW_INSTRUCTIONS)
 }
 
@@ -447,26 +544,4 @@ fn note(seen: &mut Stores, store: usize, (distance, offset): (u32, i64)) {
     if distance < entry.0 {
         *entry = (distance, offset);
     }
-}
-
-fn definite(met: &Met, code: &FunctionCode, size_bytes: u16) -> Option<Blocked> {
-    (!met.blocking.is_empty()).then(|| Blocked {
-        sets: vec![met.blocking.keys().copied().collect()],
-        certainty: Certainty::Definite,
-        distance_instructions: nearest(&met.blocking),
-        complete: tiles(&met.blocking, code, size_bytes),
-        also_whole: false,
-    })
-}
-
-/// Whether the stores together write every byte of the load.
-fn tiles(stores: &Stores, code: &FunctionCode, size_bytes: u16) -> bool {
-    let mut written = 0_u64;
-    for (store, (_, offset)) in stores {
-        let length = code.insns[*store].store.map_or(0, |a| i64::from(a.size_bytes));
-        for byte in (*offset).max(0)..offset.saturating_add(length).min(i64::from(size_bytes)) {
-            written |= 1 << byte;
-        }
-    }
-    written.count_ones() == u32::from(size_bytes)
 }

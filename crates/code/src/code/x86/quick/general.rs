@@ -30,7 +30,13 @@ impl One<'_, '_> {
             0x63 if self.prefixes.is_long() => {
                 let operands = self.mod_rm(0)?;
                 self.read(operands.place, 4);
-                self.clobber(operands.reg, 8);
+                match operands.place {
+                    RmOperand::Register(from) => self.define(operands.reg, 8, sum(Reg(from), 0)),
+                    RmOperand::Memory(_) => {
+                        self.clobber(operands.reg, 8);
+                        self.moves(operands.reg);
+                    }
+                }
                 Some(())
             }
             0x69 | 0x6b => self.multiply(op == 0x6b),
@@ -263,9 +269,18 @@ impl One<'_, '_> {
             _ => {
                 self.read(from, bytes);
                 self.write(to, bytes);
+                if bytes >= 4 {
+                    self.moves(operands.reg);
+                }
             }
         }
         Some(())
+    }
+
+    /// The access only moves this register.
+    fn moves(&mut self, number: u8) {
+        let accesses = [&mut self.insn.load, &mut self.insn.store];
+        accesses.into_iter().flatten().for_each(|access| access.moved = Some(Reg(number)));
     }
 
     fn move_constant(&mut self, low: u8) -> Option<()> {

@@ -27,7 +27,7 @@ fn compare(code: &FunctionCode, what: &str) -> usize {
     for rule in &RULES {
         for outer in code.loops.iter().filter(|l| l.depth == 1) {
             let walk = || {
-                let stores = LoopStores::of(code, &addresses, outer);
+                let stores = LoopStores::of(code, &addresses, outer, None);
                 Walk::new(code, &addresses, outer, rule, stores, &[])
             };
             let (quick, thorough) = (walk(), walk().without_aliases());
