@@ -2,7 +2,8 @@
 //!
 //! A mechanism is named as the cause only where all of this holds: the model predicts what was measured,
 //! the mechanism happens clearly more often in the slow build (lines that are missed may also come from
-//! farther away), without it most of the difference is gone, in every window, and the other places do not have
+//! farther away), without it most of the difference is gone, in every window, also when what more instructions bring
+//! along at the fast build's rate is left out (that is more work), and the other places do not have
 //! it so much less: code that is inlined in one build only takes what happens in it along. The model does not
 //! see everything; where it does not agree with the clock, nothing that it says about causes is believed.
 
@@ -99,6 +100,16 @@ pub(super) fn more_cycles(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) ->
     of(slow)[0] - of(slow.other())[0]
 }
 
+/// The same without what the fast build would have if it executed as many instructions, where the slow one executes more.
+fn more_for_each(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> f64 {
+    let of = |arm: Arm| {
+        let side = &sides[arm.index()];
+        (side.of_a_run(|account| account.cycles_of(mechanism) as f64)[0], side.instructions)
+    };
+    let ((here, executed), (there, executed_there)) = (of(slow), of(slow.other()));
+    here - there * (executed / executed_there.max(1.0)).max(1.0)
+}
+
 /// The ledger of a place; none where its windows hold too little.
 pub(super) fn predict(
     spent: &Spent<'_>,
@@ -172,11 +183,12 @@ pub(super) fn predict(
             }
             false => is_slower && !spent.is_whole,
         };
+        let for_each = 100.0 * more_for_each(sides, mechanism, slow) * ns_per_cycle / difference_ns;
         let is_left =
             more_in_all[mechanism as usize] >= LEAST_LEFT * more_cycles(sides, mechanism, slow);
         happens_more
             && is_left
-            && part(line.part.percent.value) >= least
+            && part(line.part.percent.value.min(for_each)) >= least
             && part(line.part.percent.low) >= least / 2.0
     };
     // Events come first: a chain or a busy unit is often what they leave behind. Of two that bring back nearly as much, the
@@ -301,6 +313,24 @@ mod tests {
         assert_eq!((line.mechanism, line.per_thousand), (branches, Some([1.0, 30.0])));
         assert!((line.part.percent.value - 95.0).abs() < 2.0, "{line:?}");
         assert!(e.predicted.percent.low < e.predicted.percent.high, "the spread between windows");
+    }
+
+    #[test]
+    fn what_more_instructions_bring_along_is_not_the_mechanism() {
+        let branches = Mechanism::MispredictedBranches;
+        let named = |by: u64, events: u64| {
+            let slow = Side { instructions: 200_000_000.0, ..side(500, branches, 300, 12) };
+            let sides = [side(500, branches, by, events), slow];
+            let row = row([100.0, 200.0]);
+            let spent = Spent { is_counted: true, ..Spent::of(&row) };
+            let more = [f64::MAX; Mechanism::ALL.len()];
+            let e = predict(&spent, &sides, &more, Arm::B, 100e6).unwrap();
+            assert!(e.agrees, "{e:?}");
+            e.named().is_some()
+        };
+        assert!(!named(250, 10), "twice the instructions, 1.2 times the rate");
+        assert!(!named(201, 8), "39 % beyond the fast build's rate");
+        assert!(named(198, 8), "41 %");
     }
 
     #[test]
