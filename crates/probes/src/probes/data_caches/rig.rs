@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
-use super::Chain;
+use super::{Chain, PAGES};
 use crate::clock::{HardwareClock, HoldsClock};
 use crate::model::{LINE_BYTES, PAGE_BYTES};
 use crate::probes::rig::Rig;
@@ -99,26 +99,32 @@ impl Rig for ChainRig {
     fn run_case(&mut self, case: usize, _placement: usize, repetitions: u64) {
         let chain = Chain::ALL[case];
         let (table, at) = (&self.tables[chain.table() as usize], &mut self.at[case]);
-        let mut place = *at;
-        if chain.table() != chain {
-            *at = in_order(table, place as usize, repetitions as usize) as u32;
-            return;
-        }
-        for _ in 0..repetitions {
-            // Every entry leads into the table.
-            place = table.get(place as usize).copied().unwrap_or(0);
-        }
-        *at = black_box(place);
+        *at = match chain.table() == chain {
+            true => follow(table, *at, repetitions),
+            false => in_order(table, *at as usize, repetitions as usize) as u32,
+        };
     }
 
     /// Reads a table that belongs into a cache: what other chains touched in between may have pushed it out.
     fn warm_up(&mut self, case: usize, _placement: usize) {
         let chain = Chain::ALL[case].table();
-        if !matches!(chain, Chain::Memory | Chain::OfPages) {
-            let table = &self.tables[chain as usize];
-            in_order(table, 0, table.len() / LINE);
+        let table = &self.tables[chain as usize];
+        match chain {
+            Chain::Memory => {}
+            // Its lines alone, and what tells where its pages are.
+            Chain::OfPages => drop(follow(table, self.at[case], PAGES)),
+            _ => drop(in_order(table, 0, table.len() / LINE)),
         }
     }
+}
+
+/// Goes so many steps along a chain; where it stands then.
+fn follow(table: &[u32], mut place: u32, steps: u64) -> u32 {
+    for _ in 0..steps {
+        // Every entry leads into the table.
+        place = table.get(place as usize).copied().unwrap_or(0);
+    }
+    black_box(place)
 }
 
 /// Asks the kernel for pages of the usual size, of memory that nothing was written to yet.
