@@ -60,7 +60,9 @@ impl Run {
         // A dead one has no environment any more to tell whose it was.
         let mut killed = BTreeSet::new();
         loop {
-            for orphan in self.orphans() {
+            let orphans = self.orphans();
+            let are_new = !orphans.is_empty();
+            for orphan in orphans {
                 // SAFETY: plain integers. It is our child and not collected, so that the number is its own.
                 unsafe { libc::kill(orphan.pid, libc::SIGKILL) };
                 killed.insert(orphan.pid);
@@ -69,7 +71,8 @@ impl Run {
             killed.retain(|pid| unsafe {
                 libc::waitpid(*pid, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) == 0
             });
-            if killed.is_empty() && self.orphans().is_empty() || Instant::now() >= until {
+            // What was killed may have left orphans of its own.
+            if killed.is_empty() && !are_new || Instant::now() >= until {
                 return;
             }
             std::thread::sleep(NAP);
