@@ -14,7 +14,7 @@ use object::Object;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use stallscope::machine::CacheGeometry;
 use stallscope::model::Svma;
-use stallscope::run::child::{Launch, Limits, Streams, resolve_program};
+use stallscope::run::child::{Launch, Limits, resolve_program};
 use stallscope::sim::l1i::{InstructionCache, Replacement};
 use stallscope::trace::engine::{Length, Start, Window, engine};
 
@@ -45,14 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         memory: false,
         budget: None,
     };
-    let launch = Launch {
-        program,
-        args: rest.iter().map(Into::into).collect(),
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: Streams::Captured,
-        ..Launch::default()
-    };
+    let launch =
+        Launch { program, args: rest.iter().map(Into::into).collect(), ..Launch::default() };
     let mut cache = InstructionCache::new(L1I, Replacement::Lru).ok_or("no such cache")?;
     let limits = Limits { timeout: None, interrupt: &NEVER };
     let engine = engine("qemu").ok_or("no engine qemu for this processor")?;

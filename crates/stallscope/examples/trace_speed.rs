@@ -63,9 +63,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let launch = Launch {
         program: stallscope::run::child::resolve_program(program.as_ref())?,
         args: rest.iter().map(Into::into).collect(),
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: stallscope::run::child::Streams::Captured,
         ..Launch::default()
     };
     let mut counted = Counting::default();

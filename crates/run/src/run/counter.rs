@@ -149,22 +149,14 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::run::child::{Child, Launch, Limits, Streams};
+    use crate::run::child::{Child, Launch, Limits};
 
     static NEVER: AtomicBool = AtomicBool::new(false);
 
     #[test]
     fn a_run_with_children_has_more_page_faults_than_one_without() {
         let count = |script: &str| -> io::Result<u64> {
-            let child = Child::hold(&Launch {
-                program: "/bin/sh".into(),
-                args: vec!["-c".into(), script.into()],
-                environment_padding_bytes: 0,
-                cpu: None,
-                streams: Streams::Captured,
-                ..Launch::default()
-            })
-            .unwrap();
+            let child = Child::hold(&Launch::shell(script)).unwrap();
             let counter = Counter::attach(child.pid(), CounterEvent::PageFaults)?;
             child.wait(&Limits { timeout: None, interrupt: &NEVER }).unwrap();
             Ok(counter.read().unwrap())

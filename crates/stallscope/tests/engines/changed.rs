@@ -8,20 +8,13 @@ use super::programs::{COMPILED, Program};
 use stallscope::code::x86::{Patch, place_functions, split_loads, string_loops};
 use stallscope::code::{Function, FunctionCode, Image};
 use stallscope::model::Svma;
-use stallscope::run::child::{Launch, Limits, Streams};
+use stallscope::run::child::{Launch, Limits};
 use stallscope::trace::engine::{Change, EngineError, run_changed};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn run(path: &Path, change: Change<'_>) -> Result<String, EngineError> {
-    let launch = Launch {
-        program: path.into(),
-        args: Vec::new(),
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: Streams::Captured,
-        ..Launch::default()
-    };
+    let launch = Launch { program: path.into(), ..Launch::default() };
     let exit = run_changed(&launch, change, Limits { timeout: None, interrupt: &NEVER })?;
     Ok(format!("{}{}", exit.stdout.tail, exit.status))
 }

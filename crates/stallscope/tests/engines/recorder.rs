@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stallscope::code::Image;
 use stallscope::model::Svma;
-use stallscope::run::child::{Launch, Limits, Streams};
+use stallscope::run::child::{Launch, Limits};
 use stallscope::trace::engine::{
     AccessKind, Block, BlockId, Engine, EngineError, Length, MemoryAccess, Recording, Sink, Start,
     Window,
@@ -76,14 +76,7 @@ pub fn window(program: &Path, skip: u64, calls: u64) -> Window {
 
 /// How a program is started.
 pub fn launch(program: &Path) -> Launch {
-    Launch {
-        program: program.into(),
-        args: Vec::new(),
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: Streams::Captured,
-        ..Launch::default()
-    }
+    Launch { program: program.into(), ..Launch::default() }
 }
 
 /// Records a window and everything in it.

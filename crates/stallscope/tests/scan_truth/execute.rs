@@ -12,7 +12,7 @@ use std::time::Duration;
 use stallscope::code::{Access, FunctionCode, Image, Insn};
 use stallscope::machine::ForwardingRule;
 use stallscope::model::{Avma, Svma};
-use stallscope::run::child::{Launch, Limits, Streams};
+use stallscope::run::child::{Launch, Limits};
 use stallscope::sim::Fan;
 use stallscope::sim::store_buffer::{StoreBuffer, StoreBufferReport, StoreBufferShape};
 use stallscope::trace::engine::{
@@ -39,14 +39,7 @@ fn buffers(rule: ForwardingRule) -> (StoreBuffer, StoreBuffer) {
 pub fn natively(program: &Path, rule: ForwardingRule) -> Result<Truth, String> {
     let image = Image::open(program).map_err(|e| e.to_string())?;
     let start = image.functions().iter().find(|f| f.symbol == "run_all").ok_or("no run_all")?;
-    let launch = Launch {
-        program: program.into(),
-        args: Vec::new(),
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: Streams::Captured,
-        ..Launch::default()
-    };
+    let launch = Launch { program: program.into(), ..Launch::default() };
     let window = Window {
         start: Start::At { object: None, svma: start.start },
         skip: 0,

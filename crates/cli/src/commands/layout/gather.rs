@@ -11,7 +11,7 @@ use stallscope::import::callgrind::Callgrind;
 use stallscope::import::perf_data::PerfData;
 use stallscope::import::profile_data;
 use stallscope::layout::{Samples, named_spots};
-use stallscope::run::child::{Launch, Limits, Streams};
+use stallscope::run::child::{Launch, Limits};
 use stallscope::run::sample::{Engine, SampleSettings, Skid, period_for_overhead, sample};
 
 use crate::context::Context;
@@ -29,9 +29,7 @@ pub fn sampled(
     let launch = Launch {
         program: image.path().to_owned(),
         args: words.to_vec(),
-        environment_padding_bytes: 0,
         cpu: default_cpu(),
-        streams: Streams::Captured,
         ..Launch::default()
     };
     let limits = Limits { timeout, interrupt: context.interrupt() };

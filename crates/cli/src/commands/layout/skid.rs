@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use stallscope::run::child::{Launch, Limits, Streams};
+use stallscope::run::child::{Launch, Limits};
 use stallscope::run::sample::{SampleSettings, Skid, divide, period_for_overhead, sample, skid_of};
 
 use crate::context::{Context, Outcome};
@@ -30,9 +30,6 @@ pub fn calibrated(context: &Context) -> Option<Skid> {
     let launch = Launch {
         program: std::env::current_exe().ok()?,
         args: vec!["sample-loop".into()],
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: Streams::Captured,
         ..Launch::default()
     };
     let period_ns = period_for_overhead(LOOP_OVERHEAD);

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::bail;
 use stallscope::code::Image;
 use stallscope::layout::{Toolchain, TracedWindow, WindowLog, toolchain};
-use stallscope::run::child::{Launch, Limits, Streams};
+use stallscope::run::child::{Launch, Limits};
 use stallscope::sim::Fan;
 use stallscope::trace::engine::{Ended, Length, Recording, Window};
 
@@ -47,14 +47,8 @@ fn followed(
 ) -> anyhow::Result<TracedWindow> {
     let engine = trace::choose(None)?;
     let start = trace::start::named(image.path(), function)?.start;
-    let launch = Launch {
-        program: image.path().to_owned(),
-        args: args.args.clone(),
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: Streams::Captured,
-        ..Launch::default()
-    };
+    let launch =
+        Launch { program: image.path().to_owned(), args: args.args.clone(), ..Launch::default() };
     let limits = Limits { timeout: args.timeout, interrupt: context.interrupt() };
     let length = Length::Calls(args.calls);
     let budget = Some(args.budget);

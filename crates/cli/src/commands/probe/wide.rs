@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use stallscope::probes::{self, Bench, Isolated, NotIsolated};
-use stallscope::run::child::{Child, Launch, Limits, Streams};
+use stallscope::run::child::{Child, Launch, Limits};
 
 use crate::context::{Context, Outcome};
 
@@ -47,14 +47,7 @@ impl Isolated for OwnProcess<'_> {
         let mut args: Vec<OsString> = vec!["probe-wide".into(), probe.into()];
         args.push(answer.clone().into());
         args.extend(["--seed".into(), seed.to_string().into()]);
-        let launch = Launch {
-            program,
-            args,
-            environment_padding_bytes: 0,
-            cpu: None,
-            streams: Streams::Captured,
-            ..Launch::default()
-        };
+        let launch = Launch { program, args, ..Launch::default() };
         let limits = Limits { timeout: Some(LIMIT), interrupt: self.interrupt };
         let exit = Child::hold(&launch)
             .and_then(|child| child.wait(&limits))

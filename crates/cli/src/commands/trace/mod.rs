@@ -170,8 +170,6 @@ fn follow(args: &TraceArgs, context: &Context, models: &mut Models) -> anyhow::R
     let launch = Launch {
         program: program.clone(),
         args: words.to_vec(),
-        environment_padding_bytes: 0,
-        cpu: None,
         streams: Streams::Inherited,
         ..Launch::default()
     };

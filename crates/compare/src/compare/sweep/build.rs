@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::SweepError;
 use super::tools::{Tools, environment};
 use crate::compare::fingerprint;
-use crate::run::child::{Child, ChildError, Launch, Limits, Streams};
+use crate::run::child::{Child, ChildError, Launch, Limits};
 
 /// Files below a source folder above which the user has to say which ones count.
 const MOST_FILES: usize = 20_000;
@@ -189,14 +189,7 @@ impl Builder {
                 format!("export {name}=\"${{{name}:-}}${{{name}:+ }}\"{quoted}\n")
             })
             .collect();
-        let launch = Launch {
-            program: "/bin/sh".into(),
-            args: vec!["-c".into(), format!("{set}{command}").into()],
-            environment_padding_bytes: 0,
-            cpu: None,
-            streams: Streams::Captured,
-            ..Launch::default()
-        };
+        let launch = Launch::shell(format!("{set}{command}"));
         let limits = Limits { timeout: None, interrupt };
         let exit = match Child::hold(&launch).and_then(|c| c.wait(&limits)) {
             Ok(exit) => exit,

@@ -23,7 +23,7 @@ use crate::compare::neighbours::Guard;
 use crate::compare::schedule::shuffle;
 use crate::compare::warning::take_turns;
 use crate::machine::Machine;
-use crate::run::child::{ChildError, FixedAddresses, Launch, Limits, Streams, resolve_program};
+use crate::run::child::{ChildError, FixedAddresses, Launch, Limits, resolve_program};
 use crate::run::look::Seen;
 
 /// Bytes of environment that placements of the stack are drawn from, a page of 16-byte steps.
@@ -438,7 +438,6 @@ impl<'a> Plan<'a> {
             args: one.args.clone(),
             environment_padding_bytes: one.padding_bytes.unwrap_or(padding),
             cpu: self.settings.cpus.clone(),
-            streams: Streams::Captured,
             ..Launch::default()
         }
     }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::compare::fingerprint;
-use crate::run::child::{Child, Launch, Limits, Streams, resolve_program};
+use crate::run::child::{Child, Launch, Limits, resolve_program};
 
 /// Variables that compilers, linkers and build systems read.
 const READ_BY_BUILDS: [&str; 42] = [
@@ -135,14 +135,7 @@ fn version(typed: &str) -> String {
             None => return String::new(),
         };
     let Ok(program) = resolve_program(typed.as_ref()) else { return String::new() };
-    let launch = Launch {
-        program,
-        args: vec![arg.into()],
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: Streams::Captured,
-        ..Launch::default()
-    };
+    let launch = Launch { program, args: vec![arg.into()], ..Launch::default() };
     let limits = Limits { timeout: Some(PATIENCE), interrupt: &NEVER };
     let said = Child::hold(&launch).and_then(|child| child.wait(&limits));
     said.map(|exit| exit.stdout.tail).unwrap_or_default()

@@ -46,6 +46,22 @@ pub struct Launch {
     pub streams: Streams,
 }
 
+impl Launch {
+    /// The system's shell with this script.
+    ///
+    /// ```
+    /// use stallscope_run::run::child::Launch;
+    /// assert_eq!(Launch::shell("exit 3").args, ["-c", "exit 3"]);
+    /// ```
+    pub fn shell(script: impl Into<OsString>) -> Self {
+        Self {
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), script.into()],
+            ..Self::default()
+        }
+    }
+}
+
 /// The file that is our own standard input, if that is one: what is given to us shall not be ignored.
 ///
 /// # Errors

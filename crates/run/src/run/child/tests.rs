@@ -8,20 +8,9 @@ fn limits(timeout: Option<Duration>) -> Limits<'static> {
     Limits { timeout, interrupt: &NEVER }
 }
 
-fn shell(script: &str) -> Launch {
-    Launch {
-        program: "/bin/sh".into(),
-        args: vec!["-c".into(), script.into()],
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: Streams::Captured,
-        ..Launch::default()
-    }
-}
-
 #[test]
 fn reports_status_output_and_times() {
-    let exit = Child::hold(&shell("echo out; echo err >&2; exit 3"))
+    let exit = Child::hold(&Launch::shell("echo out; echo err >&2; exit 3"))
         .and_then(|c| c.wait(&limits(None)))
         .unwrap();
     assert_eq!(exit.status, Status::Code(3));
@@ -34,14 +23,15 @@ fn reports_status_output_and_times() {
 
 #[test]
 fn a_signal_is_told_from_an_exit_code() {
-    let exit = Child::hold(&shell("kill -SEGV $$")).and_then(|c| c.wait(&limits(None))).unwrap();
+    let exit =
+        Child::hold(&Launch::shell("kill -SEGV $$")).and_then(|c| c.wait(&limits(None))).unwrap();
     assert_eq!(exit.status, Status::Signal(libc::SIGSEGV));
     assert_eq!(exit.status.to_string(), "killed by SIGSEGV");
 }
 
 #[test]
 fn a_limit_kills_the_whole_group() {
-    let child = Child::hold(&shell("sleep 1000 & echo $!; wait")).unwrap();
+    let child = Child::hold(&Launch::shell("sleep 1000 & echo $!; wait")).unwrap();
     let group = child.pid();
     let error = child.wait(&limits(Some(Duration::from_millis(200)))).unwrap_err();
     assert!(matches!(error, ChildError::TimedOut { .. }), "{error}");
@@ -56,7 +46,8 @@ fn a_limit_kills_the_whole_group() {
 
 #[test]
 fn a_child_that_leaves_a_helper_behind_does_not_hang_us() {
-    let exit = Child::hold(&shell("sleep 1000 & exit 0")).and_then(|c| c.wait(&limits(None)));
+    let exit =
+        Child::hold(&Launch::shell("sleep 1000 & exit 0")).and_then(|c| c.wait(&limits(None)));
     assert!(exit.unwrap().status.success());
 }
 
@@ -64,13 +55,13 @@ fn a_child_that_leaves_a_helper_behind_does_not_hang_us() {
 fn what_is_kept_runs_on_until_it_is_dropped() {
     let script = "sleep 1000 & echo $!; setsid sleep 1001 & echo $!";
     let (exit, kept) =
-        Child::hold(&shell(script)).and_then(|c| c.wait_keeping(&limits(None))).unwrap();
+        Child::hold(&Launch::shell(script)).and_then(|c| c.wait_keeping(&limits(None))).unwrap();
     let sleepers: Vec<i32> =
         exit.stdout.tail.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     // SAFETY: signal 0 only asks whether the process is there.
     let running = || sleepers.iter().filter(|pid| unsafe { libc::kill(**pid, 0) } == 0).count();
     // Other runs that come and go leave it alone.
-    Child::hold(&shell("true")).and_then(|c| c.wait(&limits(None))).unwrap();
+    Child::hold(&Launch::shell("true")).and_then(|c| c.wait(&limits(None))).unwrap();
     assert_eq!((sleepers.len(), running()), (2, 2));
     drop(kept);
     assert_eq!(running(), 0);
@@ -80,13 +71,14 @@ fn what_is_kept_runs_on_until_it_is_dropped() {
 fn an_interrupt_stops_the_wait() {
     let stop = AtomicBool::new(true);
     let limits = Limits { timeout: None, interrupt: &stop };
-    let error = Child::hold(&shell("sleep 1000")).and_then(|c| c.wait(&limits)).unwrap_err();
+    let error =
+        Child::hold(&Launch::shell("sleep 1000")).and_then(|c| c.wait(&limits)).unwrap_err();
     assert!(matches!(error, ChildError::Interrupted));
 }
 
 #[test]
 fn what_cannot_run_says_why() {
-    let launch = |p: &str| Launch { program: p.into(), ..shell("") };
+    let launch = |p: &str| Launch { program: p.into(), ..Launch::shell("") };
     let run = |p: &str| Child::hold(&launch(p)).and_then(|c| c.wait(&limits(None))).unwrap_err();
     assert!(matches!(run("/no/such/program"), ChildError::NotFound(_)));
     assert!(run("/etc/passwd").to_string().contains("executable?"));
@@ -95,7 +87,7 @@ fn what_cannot_run_says_why() {
 #[test]
 fn equal_output_has_equal_digests_and_padding_reaches_the_child() {
     let run = |script: &str, padding| {
-        let launch = Launch { environment_padding_bytes: padding, ..shell(script) };
+        let launch = Launch { environment_padding_bytes: padding, ..Launch::shell(script) };
         Child::hold(&launch).and_then(|c| c.wait(&limits(None))).unwrap().stdout
     };
     assert_eq!(run("echo a", 0).digest, run("echo a", 64).digest);
@@ -109,19 +101,21 @@ fn variables_and_the_folder_are_those_of_the_launch() {
     let launch = Launch {
         environment: vec![("HOME".into(), "a b".into()), ("NEW_ONE".into(), "".into())],
         folder: Some(folder.path().into()),
-        ..shell("printf '%s,%s,' \"$HOME\" \"${NEW_ONE-unset}\"; pwd -P; env | grep -c ^HOME=")
+        ..Launch::shell(
+            "printf '%s,%s,' \"$HOME\" \"${NEW_ONE-unset}\"; pwd -P; env | grep -c ^HOME=",
+        )
     };
     let told = Child::hold(&launch).and_then(|c| c.wait(&limits(None))).unwrap().stdout.tail;
     let here = folder.path().canonicalize().unwrap();
     assert_eq!(told, format!("a b,,{}\n1\n", here.display()));
-    let nowhere = Launch { folder: Some(here.join("no")), ..shell("true") };
+    let nowhere = Launch { folder: Some(here.join("no")), ..Launch::shell("true") };
     let said = Child::hold(&nowhere).err().unwrap().to_string();
     assert!(said.contains("no folder") && said.contains("/no"), "{said}");
 }
 
 #[test]
 fn large_output_is_digested_not_kept() {
-    let out = Child::hold(&shell("head -c 3000000 /dev/zero"))
+    let out = Child::hold(&Launch::shell("head -c 3000000 /dev/zero"))
         .and_then(|c| c.wait(&limits(None)))
         .unwrap()
         .stdout;

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::run::child::{Status, Streams};
+use crate::run::child::Status;
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -12,17 +12,6 @@ const BUSY: &str = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
 
 fn limits(timeout: Option<Duration>) -> Limits<'static> {
     Limits { timeout, interrupt: &NEVER }
-}
-
-fn shell(script: &str) -> Launch {
-    Launch {
-        program: "/bin/sh".into(),
-        args: vec!["-c".into(), script.into()],
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: Streams::Captured,
-        ..Launch::default()
-    }
 }
 
 fn with(engine: EngineChoice) -> SampleSettings {
@@ -39,7 +28,7 @@ fn brief(run: &SampleRun) -> String {
 /// Runs `check` on each engine that works here, and says so where one does not.
 fn on_each_engine(check: impl Fn(&SampleSettings)) {
     for engine in [EngineChoice::PerfClock, EngineChoice::Ptrace] {
-        match sample(&shell("exit 0"), &with(engine), &limits(None)) {
+        match sample(&Launch::shell("exit 0"), &with(engine), &limits(None)) {
             Err(SampleError::Unavailable { engine, cause }) => {
                 let mut err = std::io::stderr();
                 let _ = std::io::Write::write_fmt(
@@ -58,7 +47,7 @@ fn on_each_engine(check: impl Fn(&SampleSettings)) {
 #[test]
 fn a_busy_shell_is_found_in_the_shell() {
     on_each_engine(|settings| {
-        let run = sample(&shell(BUSY), settings, &limits(None)).unwrap();
+        let run = sample(&Launch::shell(BUSY), settings, &limits(None)).unwrap();
         assert!(run.exit.status.success());
         let main = run.samples.iter().find(|o| o.is_main_program);
         let main = main.map_or(0, ObjectSamples::total);
@@ -74,7 +63,7 @@ fn a_busy_shell_is_found_in_the_shell() {
 #[test]
 fn system_calls_are_counted_to_the_last_one_also_those_of_children() {
     let calls = |script: &str| {
-        let counted = count_system_calls(&shell(script), &limits(None))?;
+        let counted = count_system_calls(&Launch::shell(script), &limits(None))?;
         assert!(counted.all);
         Ok(counted.count)
     };
@@ -93,7 +82,7 @@ fn system_calls_are_counted_to_the_last_one_also_those_of_children() {
 
 #[test]
 fn system_calls_of_a_run_without_end_are_counted_to_the_time_limit() {
-    let endless = shell("exec dd if=/dev/zero of=/dev/null bs=1 2>/dev/null");
+    let endless = Launch::shell("exec dd if=/dev/zero of=/dev/null bs=1 2>/dev/null");
     match count_system_calls(&endless, &limits(Some(Duration::from_millis(300)))) {
         Err(SampleError::Unavailable { .. }) => {}
         counted => {
@@ -110,7 +99,7 @@ fn system_calls_of_a_run_without_end_are_counted_to_the_time_limit() {
 #[test]
 fn hits_lie_within_their_file() {
     on_each_engine(|settings| {
-        let run = sample(&shell(BUSY), settings, &limits(None)).unwrap();
+        let run = sample(&Launch::shell(BUSY), settings, &limits(None)).unwrap();
         for object in run.samples.iter().filter(|o| o.path.is_absolute()) {
             let bytes = std::fs::metadata(&object.path).unwrap().len();
             assert!(object.hits.keys().all(|at| at.0 < bytes), "{object:?}");
@@ -122,7 +111,7 @@ fn hits_lie_within_their_file() {
 fn children_are_sampled_under_their_own_program() {
     on_each_engine(|settings| {
         let script = "awk 'BEGIN { while (i < 3000000) i++ }'; exit 4";
-        let run = sample(&shell(script), settings, &limits(None)).unwrap();
+        let run = sample(&Launch::shell(script), settings, &limits(None)).unwrap();
         assert_eq!(run.exit.status, Status::Code(4));
         let is_awk = |o: &ObjectSamples| o.path.to_string_lossy().contains("awk");
         let awk: u64 = run.samples.iter().filter(|o| is_awk(o)).map(|o| o.total()).sum();
@@ -136,10 +125,10 @@ fn signals_reach_the_program_and_stops_are_stops() {
     on_each_engine(|settings| {
         let script = "trap 'exit 7' USR1; (kill -STOP $$; sleep 0.1; kill -CONT $$; kill -USR1 $$) & \
                       while :; do :; done";
-        let run = sample(&shell(script), settings, &limits(None)).unwrap();
+        let run = sample(&Launch::shell(script), settings, &limits(None)).unwrap();
         assert_eq!(run.exit.status, Status::Code(7));
         assert!(run.exit.wall_ns >= 100_000_000);
-        let killed = sample(&shell("kill -SEGV $$"), settings, &limits(None)).unwrap();
+        let killed = sample(&Launch::shell("kill -SEGV $$"), settings, &limits(None)).unwrap();
         assert_eq!(killed.exit.status, Status::Signal(libc::SIGSEGV));
     });
 }
@@ -150,7 +139,7 @@ fn limits_hold_and_leave_nothing_behind() {
         let begun = Instant::now();
         let script = "while :; do :; done & while :; do :; done";
         let limit = Some(Duration::from_millis(150));
-        let error = sample(&shell(script), settings, &limits(limit)).unwrap_err();
+        let error = sample(&Launch::shell(script), settings, &limits(limit)).unwrap_err();
         assert!(matches!(error, SampleError::Child(ChildError::TimedOut { .. })), "{error}");
         assert!(begun.elapsed() < Duration::from_secs(2));
     });
@@ -159,7 +148,7 @@ fn limits_hold_and_leave_nothing_behind() {
 #[test]
 fn a_program_that_cannot_run_is_an_error_of_the_child() {
     on_each_engine(|settings| {
-        let launch = Launch { program: "/no/such/program".into(), ..shell("") };
+        let launch = Launch { program: "/no/such/program".into(), ..Launch::shell("") };
         let error = sample(&launch, settings, &limits(None)).unwrap_err();
         assert!(matches!(error, SampleError::Child(ChildError::NotFound(_))), "{error}");
     });
@@ -200,7 +189,7 @@ fn threads_are_followed() {
         let launch = Launch {
             program: std::env::current_exe().unwrap(),
             args: vec!["--exact".into(), helper.into()],
-            ..shell("")
+            ..Launch::shell("")
         };
         let run = sample(&launch, settings, &limits(None)).unwrap();
         assert!(run.exit.status.success(), "{}", brief(&run));
@@ -217,7 +206,7 @@ fn threads_are_followed() {
 #[test]
 fn a_period_that_is_too_short_is_raised_and_said() {
     let settings = SampleSettings { period_ns: 1, ..SampleSettings::default() };
-    match sample(&shell("exit 0"), &settings, &limits(None)) {
+    match sample(&Launch::shell("exit 0"), &settings, &limits(None)) {
         Ok(run) => {
             assert!(run.period_ns >= cost::least_period_ns());
             assert!(run.notes.iter().any(|n| n.contains("more often")), "{}", brief(&run));
@@ -240,7 +229,7 @@ fn a_run_is_json_without_its_exit() {
         lost: 0,
         unmapped: 0,
         kernel: Some(0),
-        exit: Child::hold(&shell("exit 0")).and_then(|c| c.wait(&limits(None))).unwrap(),
+        exit: Child::hold(&Launch::shell("exit 0")).and_then(|c| c.wait(&limits(None))).unwrap(),
         notes: vec![],
     };
     let json = serde_json::to_value(&run).unwrap();

@@ -14,7 +14,7 @@ use nix::unistd::geteuid;
 use tempfile::TempDir;
 
 use super::failed;
-use crate::run::child::{Child, ChildError, Launch, Limits, Streams, resolve_program};
+use crate::run::child::{Child, ChildError, Launch, Limits, resolve_program};
 use crate::trace::engine::EngineError;
 
 const SOURCE: &str = include_str!("plugin.c");
@@ -23,14 +23,7 @@ const FIRST_WITHOUT_VERSION_1: u32 = 9;
 
 /// A command of ours: no input, its output kept.
 pub(super) fn quiet_launch(program: &Path, args: Vec<OsString>) -> Launch {
-    Launch {
-        program: program.into(),
-        args,
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: Streams::Captured,
-        ..Launch::default()
-    }
+    Launch { program: program.into(), args, ..Launch::default() }
 }
 
 /// Runs a command of ours to its end; its standard output and error, and whether it succeeded.

@@ -54,14 +54,7 @@ pub(in crate::trace::engine) fn capability() -> Capability {
     if !cfg!(target_arch = "x86_64") {
         return Capability::absent("only x86-64 programs can be followed");
     }
-    let launch = Launch {
-        program: Path::new("/proc/self/exe").into(),
-        args: Vec::new(),
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: crate::run::child::Streams::Captured,
-        ..Launch::default()
-    };
+    let launch = Launch { program: Path::new("/proc/self/exe").into(), ..Launch::default() };
     // Held before it executes anything, and killed when dropped.
     match Child::hold(&launch).map(|child| (tracee::seize(child.pid(), OPTIONS), child)) {
         Ok((Ok(()), _)) => Capability::Present,

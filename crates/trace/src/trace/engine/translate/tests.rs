@@ -82,9 +82,6 @@ fn launch(program: &Path, args: &[&str]) -> Launch {
     Launch {
         program: program.into(),
         args: args.iter().map(Into::into).collect(),
-        environment_padding_bytes: 0,
-        cpu: None,
-        streams: crate::run::child::Streams::Captured,
         ..Launch::default()
     }
 }
