@@ -115,13 +115,18 @@ impl CommandLine {
     /// # Errors
     /// As [`CommandLine::resolve`].
     pub fn launch(&self) -> Result<Launch, ChildError> {
-        Ok(Launch {
-            program: self.resolve()?,
+        Ok(self.launch_of(self.resolve()?))
+    }
+
+    /// The same of a program that was found.
+    pub(super) fn launch_of(&self, program: PathBuf) -> Launch {
+        Launch {
+            program,
             args: self.args.clone(),
             environment: self.environment.clone(),
             folder: self.folder.clone(),
             ..Launch::default()
-        })
+        }
     }
 
     /// What the kernel executes for a script: its interpreter, with the script among the arguments; `env` in between is

@@ -111,6 +111,18 @@ pub struct ProcessLimits<'a> {
     pub interrupt: &'a AtomicBool,
 }
 
+impl<'a> ProcessLimits<'a> {
+    /// What ends a run: the time limit, and the user.
+    fn of_run(&self) -> Limits<'a> {
+        Limits { timeout: self.timeout, interrupt: self.interrupt }
+    }
+
+    /// What ends something that is run around runs: the user alone.
+    fn of_step(&self) -> Limits<'a> {
+        Limits { timeout: None, ..self.of_run() }
+    }
+}
+
 /// One command with what belongs to it.
 struct Command {
     line: CommandLine,
@@ -150,11 +162,11 @@ impl<'a> ProcessRunner<'a> {
             }
         }
         let lines: Vec<CommandLine> = lines.into_iter().collect();
-        let until = Limits { timeout: None, interrupt: limits.interrupt };
         let mut background = Vec::new();
         // A set-up may build the very programs.
         for (arm, line) in Arm::first(lines.len()).zip(&lines) {
-            let kept = steps::run(line, Step::Setup, until).map_err(|cause| child(arm, cause))?;
+            let kept = steps::run(line, Step::Setup, limits.of_step());
+            let kept = kept.map_err(|cause| child(arm, cause))?;
             background.extend(kept);
         }
         let mut watch = FileWatch::default();
@@ -227,13 +239,10 @@ impl<'a> ProcessRunner<'a> {
     fn launch(&self, arm: Arm, environment_padding_bytes: usize) -> Launch {
         let Command { line, path, .. } = &self.commands[arm.index()];
         Launch {
-            program: path.clone(),
-            args: line.args.clone(),
-            environment: line.environment.clone(),
-            folder: line.folder.clone(),
             environment_padding_bytes,
             cpu: self.limits.cpu.clone(),
             streams: self.limits.input.clone().map_or(Streams::Captured, Streams::Fed),
+            ..line.launch_of(path.clone())
         }
     }
 
@@ -248,11 +257,10 @@ impl<'a> ProcessRunner<'a> {
         run: impl FnOnce(&Launch) -> Result<T, E>,
     ) -> Result<T, E> {
         let line = &self.commands[arm.index()].line;
-        let until = Limits { timeout: None, interrupt: self.limits.interrupt };
         // What a preparation leaves running lives as long as the run.
-        let _background = steps::run(line, Step::Prepare, until)?;
+        let _background = steps::run(line, Step::Prepare, self.limits.of_step())?;
         let done = run(&self.launch(arm, environment_padding_bytes))?;
-        steps::run(line, Step::Conclude, until)?;
+        steps::run(line, Step::Conclude, self.limits.of_step())?;
         Ok(done)
     }
 
@@ -261,16 +269,16 @@ impl<'a> ProcessRunner<'a> {
     /// # Errors
     /// When that fails.
     pub fn clean_up(&self) -> Result<(), CompareError> {
-        let until = Limits { timeout: None, interrupt: self.limits.interrupt };
         for (arm, command) in Arm::first(self.commands.len()).zip(&self.commands) {
-            steps::run(&command.line, Step::Cleanup, until).map_err(|cause| child(arm, cause))?;
+            steps::run(&command.line, Step::Cleanup, self.limits.of_step())
+                .map_err(|cause| child(arm, cause))?;
         }
         Ok(())
     }
 
     /// What ends a run: the time limit, and the user.
     pub fn child_limits(&self) -> Limits<'_> {
-        Limits { timeout: self.limits.timeout, interrupt: self.limits.interrupt }
+        self.limits.of_run()
     }
 
     fn start(

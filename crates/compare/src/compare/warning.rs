@@ -232,6 +232,13 @@ fn say_what_for(waited_for: WaitedFor, f: &mut std::fmt::Formatter<'_>) -> std::
     }
 }
 
+/// How many runs of each arm failed, A first.
+fn say_failures(failed: &[u32], f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    let each = Arm::first(failed.len()).zip(failed);
+    let each: Vec<String> = each.map(|(arm, n)| format!("{n} of {arm}")).collect();
+    write!(f, "failing runs were counted ({}): a program that fails early is fast", each.join(", "))
+}
+
 impl Warning {
     /// What shells took, by what the runs of every arm took without them.
     pub(super) fn of_shells<'a>(
@@ -318,19 +325,8 @@ impl Warning {
                  figure here",
                 names.join(", ")
             ),
-            Self::FailuresOfSeveral { failed } => {
-                let each = Arm::first(failed.len()).zip(failed);
-                let each: Vec<String> = each.map(|(arm, n)| format!("{n} of {arm}")).collect();
-                write!(
-                    f,
-                    "failing runs were counted ({}): a program that fails early is fast",
-                    each.join(", ")
-                )
-            }
-            Self::FailuresIgnored { a, b } => write!(
-                f,
-                "failing runs were counted ({a} of A, {b} of B): a program that fails early is fast"
-            ),
+            Self::FailuresOfSeveral { failed } => say_failures(failed, f),
+            Self::FailuresIgnored { a, b } => say_failures(&[*a, *b], f),
             _ => Ok(()),
         }
     }
