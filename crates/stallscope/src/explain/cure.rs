@@ -115,6 +115,13 @@ pub struct Cure {
 }
 
 impl Cure {
+    /// How far the first of the placed functions was moved on, in bytes.
+    #[must_use]
+    pub fn moved_bytes(&self) -> u64 {
+        let first = self.placed.first();
+        first.and_then(|[here, there]| there.distance_from(*here)).unwrap_or(0)
+    }
+
     /// Whether the program's instruction at `svma` is one that was replaced.
     pub(super) fn has(&self, svma: Svma) -> bool {
         self.library.is_none() && self.sites.iter().any(|site| site.svma == svma)
@@ -333,7 +340,7 @@ fn run_rounds(
                 change = Change::Nothing;
             }
             let exit = bench.run_changed(arm, change, round).map_err(Failed::Engine)?;
-            time[which] = (exit.user_ns + exit.system_ns) as f64;
+            time[which] = exit.processor_ns() as f64;
             if change == Change::OneProcessor && time[which] > AT_ONCE * exit.wall_ns as f64 {
                 return Err(Failed::Differs(
                     "its threads ran on several processors all the same".into(),

@@ -104,7 +104,7 @@ impl Heat {
     /// Adds one run.
     fn add(&mut self, image: &Image, run: &SampleRun) {
         self.summary.runs += 1;
-        self.summary.processor_ns += run.exit.user_ns + run.exit.system_ns;
+        self.summary.processor_ns += run.exit.processor_ns();
         self.summary.samples += run.total;
         let in_kernel = run.kernel.filter(|_| run.engine == Engine::PerfClock);
         self.summary.in_kernel = self.summary.in_kernel.zip(in_kernel).map(|(sum, n)| sum + n);

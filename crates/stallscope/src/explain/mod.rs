@@ -397,38 +397,31 @@ pub fn explain(
     acquitted.extend(cure::apply(&mut explanation, tried));
     acquitted.extend(cure::withdraw_unsupported(&mut explanation));
     explanation.conclude();
-    if explanation.is_open() {
-        let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
-        let debug = &debug[slow.index()];
-        let removing = &mut |done, of| progress(Stage::Removing { done, of });
-        if let Some(tried) = cure::flush_to_zero(bench, both, debug, slow, run_ns, removing)? {
-            explanation.keep(tried, "what runs without denormal numbers take was not measured");
-        }
+    let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
+    let of_slow = &debug[slow.index()];
+    let removing = &mut |done, of| progress(Stage::Removing { done, of });
+    if explanation.is_open()
+        && let Some(tried) = cure::flush_to_zero(bench, both, of_slow, slow, run_ns, removing)?
+    {
+        explanation.keep(tried, "what runs without denormal numbers take was not measured");
     }
     // Locks that threads wait for are in the kernel, too.
     if (explanation.is_open() || explanation.conclusion == Conclusion::Kernel)
         && has_threads_on_several_processors(&explanation.comparison)
     {
-        let removing = &mut |done, of| progress(Stage::Removing { done, of });
         let tried = cure::on_one_processor(bench, slow, run_ns, removing)?;
         explanation.keep(tried, "what runs on one processor take was not measured");
     }
     if explanation.is_open()
         && let Some(placement) = Placement::of(&explanation.rows, slow)
     {
-        let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
-        let debug = &debug[slow.index()];
-        let removing = &mut |done, of| progress(Stage::Removing { done, of });
-        let placed = placement::place(bench, both, debug, placement, slow, run_ns, removing)?;
+        let placed = placement::place(bench, both, of_slow, placement, slow, run_ns, removing)?;
         explanation.keep(placed, "whether where the code lies is the reason was not tried");
     }
     if explanation.is_open()
         && let Some(placement) = Placement::of_any(&explanation.rows, slow)
     {
-        let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
-        let debug = &debug[slow.index()];
-        let removing = &mut |done, of| progress(Stage::Removing { done, of });
-        let aligned = placement::align(bench, both, debug, placement, slow, run_ns, removing)?;
+        let aligned = placement::align(bench, both, of_slow, placement, slow, run_ns, removing)?;
         explanation.keep(aligned, "whether the code's alignment is the reason was not tried");
     }
     bench.check_files()?;

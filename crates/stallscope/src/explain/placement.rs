@@ -23,7 +23,7 @@ use crate::trace::engine::{Change, EngineError};
 /// Builds with copies of functions differ by at least and at most this part of what the builds differ by.
 const OF_BUILDS: [f64; 2] = [0.5, 4.0];
 /// How far copies are moved on: places within a line of code.
-const SHIFTS_BYTES: [u64; ARMS] = [0, 16, 32, 48];
+const SHIFTS_BYTES: [i64; ARMS] = [0, 16, 32, 48];
 /// How often each of these is run before the best one is asked for proof.
 const LOOKS: usize = 3;
 /// The best of these places is worth a proof where it takes back this part of the difference.
@@ -33,7 +33,7 @@ const LEAST_MOVED: f64 = 10.0;
 /// Functions that are placed, at the most.
 const MOST_FUNCTIONS: usize = 64;
 
-/// Functions that both builds have with the same code: in the slow one and in the fast one.
+/// Functions that both builds have: in the slow one and in the fast one.
 pub(super) struct Placement<'a> {
     functions: Vec<[&'a Function; 2]>,
 }
@@ -94,10 +94,9 @@ impl<'a> Placement<'a> {
     }
 
     /// Copies of the functions of one build, as far into their pages as those of one, and so many bytes further.
-    fn placed(&self, image: &Image, of: usize, like: usize, by: u64) -> Result<Patch, String> {
-        let place = |both: &[&'a Function; 2]| {
-            (both[of], place_in_page(Svma(both[like].start.0.wrapping_add(by))))
-        };
+    fn placed(&self, image: &Image, of: usize, like: usize, by: i64) -> Result<Patch, String> {
+        let place =
+            |both: &[&'a Function; 2]| (both[of], place_in_page(both[like].start.offset(by)));
         let functions: Vec<_> = self.functions.iter().map(place).collect();
         place_functions(image, &functions).map_err(said)
     }
@@ -163,9 +162,7 @@ pub(super) fn align(
             progress((n * LOOKS * ARMS + look) as u32, (2 * LOOKS * ARMS) as u32);
             let which = look % ARMS;
             match bench.run_changed(arms[n], Change::Code(&patches[n][which]), look / ARMS) {
-                Ok(exit) => {
-                    times[which] = times[which].min((exit.user_ns + exit.system_ns) as f64);
-                }
+                Ok(exit) => times[which] = times[which].min(exit.processor_ns() as f64),
                 Err(error) if is_interrupt(&error) => return Err(error),
                 Err(error) => return Ok(Err(error.to_string())),
             }
@@ -181,15 +178,18 @@ pub(super) fn align(
     let times = cure::run(bench, runs, run_ns, progress)?;
     let tried = times.and_then(|times| cure::against_fast(&times, Removed::CodeAlignment, slow));
     let by = SHIFTS_BYTES[slow_best];
-    let starts = placement.functions.iter().map(|[here, _]| here.start);
-    let placed: Vec<_> = starts.map(|start| [start, Svma(start.0 + by)]).collect();
-    let mut all = Sites::new(images[0], debug);
-    let sites = placed.iter().filter_map(|[here, _]| all.site(*here)).collect();
-    Ok(tried.and_then(|cure| of_builds(Cure { sites, placed, ..cure }, run_ns)))
+    let placed = placement.addresses().into_iter().map(|[here, _]| [here, here.offset(by)]);
+    Ok(of_builds(tried, placed.collect(), (images[0], debug), run_ns))
 }
 
-/// What runs with copies tell, if these differ as the builds do.
-fn of_builds(cure: Cure, run_ns: [f64; 2]) -> Result<Cure, String> {
+/// What runs with copies of functions tell, if these differ as the builds do.
+fn of_builds(
+    tried: Result<Cure, String>,
+    placed: Vec<[Svma; 2]>,
+    (image, debug): (&Image, &DebugInfo<'_>),
+    run_ns: [f64; 2],
+) -> Result<Cure, String> {
+    let cure = tried?;
     let difference_ns = (run_ns[1] - run_ns[0]).abs();
     let copies_ns = cure.times[1].value - cure.times[0].value;
     // As parts of the fast build's time: the host may have been slower while the builds were compared.
@@ -202,24 +202,26 @@ fn of_builds(cure: Cure, run_ns: [f64; 2]) -> Result<Cure, String> {
             difference_ns / 1e6
         ));
     }
-    Ok(cure)
+    let mut all = Sites::new(image, debug);
+    let sites = placed.iter().filter_map(|[here, _]| all.site(*here)).collect();
+    Ok(Cure { sites, placed, ..cure })
 }
 
-/// Places the functions of the slow build as the fast one has them; as [`attempt`](super::cure::attempt). What is compared is builds with
-/// copies: only if these differ as the builds do does that tell anything of the builds.
+/// Places the functions of the slow build as the fast one has them; as [`attempt`](super::cure::attempt). What is
+/// compared is builds with copies: only if these differ as the builds do does that tell anything of the builds.
 ///
 /// # Errors
 /// Only when the user wants an end.
 pub(super) fn place(
     bench: &mut dyn Bench,
-    [slow_image, fast_image]: [&Image; 2],
+    images: [&Image; 2],
     debug: &DebugInfo<'_>,
     mut placement: Placement<'_>,
     slow: Arm,
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Cure, String>, EngineError> {
-    let [fast, as_is, as_fast] = match placement.patches([slow_image, fast_image]) {
+    let [fast, as_is, as_fast] = match placement.patches(images) {
         Ok(patches) => patches,
         Err(why) => return Ok(Err(why)),
     };
@@ -228,8 +230,5 @@ pub(super) fn place(
     let [as_is, as_fast] = [&as_is, &as_fast].map(|patch| (slow, Change::Code(patch)));
     let times = cure::run(bench, [fast, as_is, as_is, as_fast], run_ns, progress)?;
     let tried = times.and_then(|times| cure::judged(&times, what, slow));
-    let placed = placement.addresses();
-    let mut all = Sites::new(slow_image, debug);
-    let sites = placed.iter().filter_map(|[here, _]| all.site(*here)).collect();
-    Ok(tried.and_then(|cure| of_builds(Cure { sites, placed, ..cure }, run_ns)))
+    Ok(of_builds(tried, placement.addresses(), (images[0], debug), run_ns))
 }

@@ -96,18 +96,20 @@ impl<'a> Spent<'a> {
 pub(super) type MoreCycles = [f64; Mechanism::ALL.len()];
 
 pub(super) fn more_cycles(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> f64 {
-    let of = |arm: Arm| sides[arm.index()].of_a_run(|account| account.cycles_of(mechanism) as f64);
-    of(slow)[0] - of(slow.other())[0]
+    beyond(sides, mechanism, slow, 1.0)
 }
 
 /// The same without what the fast build would have if it executed as many instructions, where the slow one executes more.
 fn more_for_each(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> f64 {
-    let of = |arm: Arm| {
-        let side = &sides[arm.index()];
-        (side.of_a_run(|account| account.cycles_of(mechanism) as f64)[0], side.instructions)
-    };
-    let ((here, executed), (there, executed_there)) = (of(slow), of(slow.other()));
-    here - there * (executed / executed_there.max(1.0)).max(1.0)
+    let [executed, executed_there] =
+        [slow, slow.other()].map(|arm| sides[arm.index()].instructions);
+    beyond(sides, mechanism, slow, (executed / executed_there.max(1.0)).max(1.0))
+}
+
+/// Cycles of a run that the slow build has because of a mechanism, less so many times those of the fast one.
+fn beyond(sides: &[Side; 2], mechanism: Mechanism, slow: Arm, times: f64) -> f64 {
+    let of = |arm: Arm| sides[arm.index()].of_a_run(|account| account.cycles_of(mechanism) as f64);
+    of(slow)[0] - times * of(slow.other())[0]
 }
 
 /// The ledger of a place; none where its windows hold too little.

@@ -181,11 +181,11 @@ fn mechanism(explanation: &Explanation) -> String {
         n => format!(" and {} more functions", n - 1),
     };
     let function = cure.sites.first().map(|site| site.function.clone()).unwrap_or_default();
-    if let (Removed::CodeAlignment, Some([here, there])) = (cure.mechanism, cure.placed.first()) {
+    if let (Removed::CodeAlignment, Some([here, _])) = (cure.mechanism, cure.placed.first()) {
         return format!(
             "code alignment: {function}{others} at {here}; run from copies {} bytes further on, the same \
              instructions take back {:.0} % of {} (the best place of the fast build {:.0} %)",
-            there.0 - here.0,
+            cure.moved_bytes(),
             recovered.percent.value,
             recovered.of,
             control.value,

@@ -251,13 +251,14 @@ fn cure(cure: &Cure) -> String {
             ),
             "copies as far into their pages as the originals, with which both builds are run here, once more",
         ),
-        Removed::CodeAlignment => {
-            let by = cure.placed.first().map_or(0, |[here, there]| there.0 - here.0);
-            (
-                format!("with {} run from copies {by} bytes further on", functions(cure)),
-                "the fast build's at their best place",
-            )
-        }
+        Removed::CodeAlignment => (
+            format!(
+                "with {} run from copies {} bytes further on",
+                functions(cure),
+                cure.moved_bytes()
+            ),
+            "the fast build's at their best place",
+        ),
         Removed::DenormalNumbers => (
             "with zero for denormal numbers in both builds".to_owned(),
             "zero for them in the fast build alone",

@@ -120,6 +120,12 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// All processor time.
+    #[must_use]
+    pub fn processor_ns(&self) -> u64 {
+        self.user_ns + self.system_ns
+    }
+
     /// That of a child of which nothing else is known.
     #[must_use]
     pub fn of(status: Status) -> Self {
