@@ -495,7 +495,7 @@ impl Addresses {
         let value = self.values.value(*self.handed.get(at + place)?);
         let pushed = reg == architecture.stack_pointer();
         let down = if pushed { architecture.call_pushes_bytes() } else { 0 };
-        Some(SymbolicAddress { offset_bytes: value.offset_bytes.wrapping_sub(down), ..value })
+        Some(value.ahead(-down))
     }
 
     /// An address that holds at the start of `block`, in terms of the end of its predecessor.

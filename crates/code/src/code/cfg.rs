@@ -127,6 +127,11 @@ impl FunctionCode {
         of.blocks.iter().map(|b| &self.blocks[*b]).filter(|b| !b.is_junction())
     }
 
+    /// The indices of the instructions of a loop, block by block.
+    pub fn insns_in<'a>(&'a self, of: &'a Loop) -> impl Iterator<Item = usize> + Clone + 'a {
+        self.bodies(of).flat_map(|block| block.first..block.end)
+    }
+
     /// Where the instructions of a loop lie, block by block.
     pub fn ranges<'a>(&'a self, of: &'a Loop) -> impl Iterator<Item = Range<Svma>> + 'a {
         let insns = &self.insns;

@@ -261,6 +261,12 @@ impl Image {
         (svma < candidate.end()).then_some(candidate)
     }
 
+    /// The function that begins at `svma`.
+    #[must_use]
+    pub fn function_from(&self, svma: Svma) -> Option<&Function> {
+        self.function_at(svma).filter(|function| function.start == svma)
+    }
+
     /// The bytes of a function; shorter than its size when the file is.
     #[must_use]
     pub fn function_bytes(&self, function: &Function) -> &[u8] {

@@ -126,6 +126,25 @@ impl SymbolicAddress {
         Self::root(root)
     }
 
+    /// So many bytes further on.
+    #[must_use]
+    pub fn ahead(&self, bytes: i64) -> Self {
+        Self { offset_bytes: self.offset_bytes.wrapping_add(bytes), ..*self }
+    }
+
+    /// Whether it is a pointer and a constant, or a constant alone.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.also.is_none() && self.index.is_none()
+    }
+
+    /// Whether accesses of so many bytes here and at `other` have a byte in common; `None` where the roots do not tell.
+    #[must_use]
+    pub fn overlaps(&self, bytes: u16, other: &Self, other_bytes: u16) -> Option<bool> {
+        let above = self.minus(other)?;
+        Some(above < i64::from(other_bytes) && above + i64::from(bytes) > 0)
+    }
+
     /// How many bytes `self` lies above `other`, when both have the same roots.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Option<i64> {
@@ -151,7 +170,7 @@ impl SymbolicAddress {
         displacement: i64,
     ) -> Option<Self> {
         let base = base.unwrap_or(Self::constant(0));
-        let sum = Self { offset_bytes: base.offset_bytes.wrapping_add(displacement), ..base };
+        let sum = base.ahead(displacement);
         match index {
             Some((index, 1)) => sum.plus(&index),
             Some((index, scale)) => sum.plus(&index.times(scale)?),
@@ -223,7 +242,7 @@ impl SymbolicAddress {
     /// Or-ed with another. A place that is aligned and an index that is already scaled, as arrays
     /// on the stack are spelled, share no bits.
     pub(super) fn joined(&self, other: &Self) -> Option<Self> {
-        let is_place = |a: &Self| a.base.is_some() && a.also.is_none() && a.index.is_none();
+        let is_place = |a: &Self| a.base.is_some() && a.is_plain();
         let is_index = |a: &Self| a.base.is_none() && a.divisor() > 1;
         let aligned = is_place(self) && is_index(other) || is_place(other) && is_index(self);
         aligned.then(|| self.plus(other)).flatten()
@@ -233,7 +252,7 @@ impl SymbolicAddress {
     /// compilers spell places in aligned arrays like that.
     pub(super) fn raised(&self, by: i64) -> Option<Self> {
         let aligned = |root: Root| matches!(root.kind(), RootKind::Result(_, reg) if reg == Reg::AARCH64_STACK);
-        let single = self.also.is_none() && self.index.is_none() && self.offset_bytes & by == 0;
+        let single = self.is_plain() && self.offset_bytes & by == 0;
         let fits = (0..LARGEST_ALIGNMENT).contains(&by) && self.base.is_some_and(aligned);
         (single && fits).then(|| self.plus(&Self::constant(by))).flatten()
     }

@@ -168,11 +168,8 @@ fn jumps_at_boundaries(
     fusion: Fusion,
 ) -> Option<Candidate> {
     let code = view.code();
-    let jumps: Vec<usize> = code
-        .bodies(of)
-        .flat_map(|b| b.first..b.end)
-        .filter(|i| touches_boundary(view, *i, fusion))
-        .collect();
+    let jumps: Vec<usize> =
+        code.insns_in(of).filter(|i| touches_boundary(view, *i, fusion)).collect();
     let (site, count) = (*jumps.first()?, jumps.len());
     Some(Candidate {
         site,

@@ -32,16 +32,16 @@ struct Cell {
 impl Cell {
     /// Of a pointer and a constant, or of a constant alone.
     fn of(address: SymbolicAddress, size_bytes: u16) -> Option<Self> {
-        let plain = address.also.is_none() && address.index.is_none();
-        (plain && matches!(size_bytes, 4 | 8)).then_some(Self { address, size_bytes })
+        let fits = address.is_plain() && matches!(size_bytes, 4 | 8);
+        fits.then_some(Self { address, size_bytes })
     }
 
     fn may_change(&self, store: &SymbolicAddress, size_bytes: u16) -> bool {
-        if store.index.is_some() || store.also.is_some() {
+        if !store.is_plain() {
             return false;
         }
-        if let Some(ahead) = store.minus(&self.address) {
-            return ahead < i64::from(self.size_bytes) && ahead + i64::from(size_bytes) > 0;
+        if let Some(overlaps) = store.overlaps(size_bytes, &self.address, self.size_bytes) {
+            return overlaps;
         }
         let is_frame = |address: &SymbolicAddress| {
             let stack = |root: Root| {

@@ -79,7 +79,7 @@ impl AliasClasses {
             arrays: FxHashMap::default(),
             shapes: FxHashMap::default(),
         };
-        let insns = outer.blocks.iter().flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
+        let insns = code.insns_in(outer);
         let is_wide = |i: &usize| code.insns[*i].load.is_some_and(|a| a.size_bytes > 1);
         let loads = insns.filter(is_wide).filter_map(|i| addresses.load(code, i));
         let firsts: Vec<Store> = rounds.all(code).collect();
@@ -125,7 +125,7 @@ impl AliasClasses {
         let class = 1 << (number % Suspects::BITS);
         if number == next {
             self.by_alias.entry(alias).or_default().push((shape, class));
-            if store.address.index.is_none() && store.address.also.is_none() {
+            if store.address.is_plain() {
                 // At a fixed place, the one root picks the element.
                 if store.address.base.is_some() && is_place(store.address.offset_bytes) {
                     self.arrays.entry(CONSTANT).or_default().push((shape, class));

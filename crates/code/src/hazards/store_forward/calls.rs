@@ -129,8 +129,7 @@ pub(super) fn asked(
         let Some(summary) = called.get(call) else { continue };
         for load in summary.loads(view.image) {
             let Some(start) = addresses.handed_over(code, *call, load.reg) else { continue };
-            let offset_bytes = start.offset_bytes.wrapping_add(load.offset_bytes);
-            let address = SymbolicAddress { offset_bytes, ..start };
+            let address = start.ahead(load.offset_bytes);
             all.push(Asked { call: *call, load: *load, address });
         }
     }
@@ -155,8 +154,7 @@ impl Asked {
 /// What the function at `start` loads, from where its registers point when it begins, before
 /// anything else can have written it.
 fn argument_loads(image: &Image, start: Svma) -> Vec<ArgumentLoad> {
-    let known = image.function_at(start).filter(|f| f.start == start);
-    let size_bytes = match known {
+    let size_bytes = match image.function_from(start) {
         Some(function) => function.size_bytes.min(MOST_BYTES),
         None if image.function_source() == FunctionSource::Symbols => return Vec::new(),
         None => MOST_BYTES,
@@ -176,17 +174,16 @@ fn argument_loads(image: &Image, start: Svma) -> Vec<ArgumentLoad> {
             continue;
         };
         let Some(RootKind::Entry(reg)) = address.base.map(|root| root.kind()) else { continue };
-        let plain = address.also.is_none() && address.index.is_none();
         let near = (0..FARTHEST_FIELD_BYTES).contains(&address.offset_bytes);
-        if !plain || !near || access.size_bytes < 2 {
+        if !address.is_plain() || !near || access.size_bytes < 2 {
             continue;
         }
         // A pair is two loads.
         let parts = if code.insns[index].is_pair { 2 } else { 1 };
         let size_bytes = access.size_bytes / parts;
         for part in 0..parts {
-            let offset_bytes = address.offset_bytes + i64::from(part * size_bytes);
-            let at = SymbolicAddress { offset_bytes, ..address };
+            let at = address.ahead(i64::from(part * size_bytes));
+            let offset_bytes = at.offset_bytes;
             let seen = |l: &ArgumentLoad| {
                 (l.reg, l.offset_bytes, l.size_bytes) == (reg, offset_bytes, size_bytes)
             };
@@ -239,11 +236,9 @@ fn is_written_before(
     size_bytes: u16,
 ) -> bool {
     (0..load).any(|index| {
-        let Some(bytes) = code.insns[index].store.map(|s| i64::from(s.size_bytes)) else {
-            return false;
-        };
-        let ahead = addresses.store(code, index).and_then(|store| store.minus(at));
-        ahead.is_some_and(|ahead| ahead < i64::from(size_bytes) && ahead + bytes > 0)
+        let Some(access) = code.insns[index].store else { return false };
+        let store = addresses.store(code, index);
+        store.and_then(|store| store.overlaps(access.size_bytes, at, size_bytes)) == Some(true)
     })
 }
 

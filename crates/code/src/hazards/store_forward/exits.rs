@@ -36,7 +36,7 @@ pub(super) struct Exits {
 
 impl Exits {
     pub fn of(image: &Image, start: Svma) -> Self {
-        let known = image.function_at(start).filter(|f| f.start == start);
+        let known = image.function_from(start);
         let Some(function) = known.filter(|f| f.size_bytes <= MOST_BYTES) else {
             return Self::default();
         };
@@ -90,14 +90,13 @@ fn path_to(code: &FunctionCode, addresses: &Addresses, mut block: usize) -> Vec<
             distance += 1;
             let store = insn.store.and_then(|access| {
                 let address = addresses.store(code, index)?;
-                let plain = address.also.is_none() && address.index.is_none();
                 let RootKind::Entry(reg) = address.base?.kind() else { return None };
                 let handed = code.architecture.handed_over().contains(&reg)
                     && reg != code.architecture.stack_pointer();
                 let offset_bytes = address.offset_bytes;
                 let size_bytes = access.size_bytes;
                 let svma = insn.svma;
-                (plain && handed && !insn.is_pair).then_some(ExitStore {
+                (address.is_plain() && handed && !insn.is_pair).then_some(ExitStore {
                     svma,
                     reg,
                     offset_bytes,

@@ -153,7 +153,7 @@ fn writes(view: &FunctionView<'_>, around: &Loop, called: &Called) -> bool {
     let leaves = |at: &usize| {
         called.get(at).is_some_and(|summary| !summary.exits(view.image).paths.is_empty())
     };
-    let mut insns = code.bodies(around).flat_map(|b| b.first..b.end);
+    let mut insns = code.insns_in(around);
     // What a call writes is read by its return.
     insns.clone().any(|at| code.insns[at].store.is_some() && code.insns[at].flow != Flow::Call)
         || insns.any(|at| leaves(&at))

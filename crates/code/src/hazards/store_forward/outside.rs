@@ -33,14 +33,10 @@ fn outside_loops(code: &FunctionCode) -> Loop {
     Loop { header: 0, blocks: blocks.collect(), latches: Vec::new(), depth: 0 }
 }
 
-fn insns<'a>(code: &'a FunctionCode, of: &'a Loop) -> impl Iterator<Item = usize> + 'a {
-    code.bodies(of).flat_map(|block| block.first..block.end)
-}
-
 /// Whether it loads 8 bytes or more that a function may have stored which it calls.
 fn reads_records(code: &FunctionCode, outside: &Loop) -> bool {
     let mut calls = false;
-    insns(code, outside).any(|at| {
+    code.insns_in(outside).any(|at| {
         let insn = &code.insns[at];
         calls |= insn.flow == Flow::Call;
         let wide = insn.load.is_some_and(|a| a.size_bytes >= 8);
@@ -55,12 +51,12 @@ fn reads_back(code: &FunctionCode, outside: &Loop, design: &Design) -> bool {
         let store = code.insns[at].store.filter(|_| code.insns[at].flow != Flow::Call)?;
         Some((spelled(&store.address), store.address.displacement, store.size_bytes))
     };
-    let mut stores: Vec<_> = insns(code, outside).filter_map(store).collect();
+    let mut stores: Vec<_> = code.insns_in(outside).filter_map(store).collect();
     if stores.is_empty() {
         return false;
     }
     stores.sort_unstable();
-    insns(code, outside).any(|at| {
+    code.insns_in(outside).any(|at| {
         let insn = &code.insns[at];
         let wide = insn.load.filter(|a| a.size_bytes > 1 && insn.flow != Flow::Return);
         let Some(load) = wide else { return false };

@@ -68,7 +68,7 @@ impl Walk<'_> {
 
     /// Whether the loop loads so many bytes so far from there, too.
     fn is_loaded(&self, from: &SymbolicAddress, ahead: i64, size_bytes: u16) -> bool {
-        self.code.bodies(self.outer).flat_map(|block| block.first..block.end).any(|at| {
+        self.code.insns_in(self.outer).any(|at| {
             self.code.insns[at].load.is_some_and(|load| load.size_bytes == size_bytes)
                 && self.addresses.load(self.code, at).and_then(|a| a.minus(from)) == Some(ahead)
         })

@@ -108,8 +108,7 @@ impl LoopStores {
         let mut stores = Vec::new();
         for left in path {
             let Some(start) = addresses.handed_over(code, call, left.reg) else { continue };
-            let offset_bytes = start.offset_bytes.wrapping_add(left.offset_bytes);
-            let address = SymbolicAddress { offset_bytes, ..start };
+            let address = start.ahead(left.offset_bytes);
             let insn = self.first_elsewhere + self.elsewhere.len();
             self.elsewhere.push((left.svma, left.size_bytes));
             let size_bytes = left.size_bytes;
@@ -236,8 +235,7 @@ fn stores_of(
     let (first, second) = match store {
         Some((address, bytes)) if code.insns[insn].is_pair => {
             let size_bytes = bytes / 2;
-            let offset_bytes = address.offset_bytes.wrapping_add(i64::from(size_bytes));
-            let upper = SymbolicAddress { offset_bytes, ..address };
+            let upper = address.ahead(size_bytes.into());
             (
                 Some(Store { insn, address, size_bytes }),
                 Some(Store { insn, address: upper, size_bytes }),

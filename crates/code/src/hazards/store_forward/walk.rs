@@ -155,8 +155,7 @@ impl<'a> Walk<'a> {
         }
         // A pair is two loads; each may be served by a store of its own.
         let half = size_bytes / 2;
-        let offset_bytes = address.offset_bytes.wrapping_add(i64::from(half));
-        let upper = SymbolicAddress { offset_bytes, ..address };
+        let upper = address.ahead(half.into());
         self.blocked(index, address, half).or_else(|| self.blocked(index, upper, half))
     }
 
