@@ -27,7 +27,7 @@ mod threads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::core::{CoreShape, Execution, MemoryRenaming, OpClass};
+pub use self::core::{CoreShape, Execution, MemoryRenaming, OpClass, WrittenCode};
 pub use caches::{Cache, CacheKind, Origin};
 pub use design::{
     ClockLevel, Design, ForwardingRule, PriceOrigin, PriceRange, ProfileClock, ProfileEnvironment,

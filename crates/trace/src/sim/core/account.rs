@@ -15,6 +15,8 @@ use crate::trace::recorded::{ReplayError, replay};
 
 /// Of a window's instructions, this part warms the model up and is not accounted.
 const WARM_UP: u64 = 4;
+/// Tables that are smaller matter where they forget one branch for so many instructions.
+const LEAST_FORGOTTEN: u64 = 1000;
 
 /// What became of an instruction, or of many, in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -119,10 +121,31 @@ impl<'a> RecordedWindow<'a> {
         Ok(Self { recorded, design, instructions: recording.instructions, program })
     }
 
-    /// Whether all that it touches fits into the second level of such a core: what is behind that makes no difference.
-    #[must_use]
-    pub fn fits_second_level(&self, shape: &CoreShape) -> bool {
-        self.program.lines <= shape.cache_bytes[1] / LINE_BYTES
+    /// Whether it takes as long on a core of one shape as on one of the other, because they differ in what makes no
+    /// difference to it: in a third level that it does not need, in tables of a predictor that learn as much of it.
+    ///
+    /// # Errors
+    /// When the recording cannot be read.
+    pub fn takes_as_long(&self, one: &CoreShape, other: &CoreShape) -> Result<bool, ReplayError> {
+        let mut alike = one.clone();
+        alike.cache_bytes[2] = other.cache_bytes[2];
+        if alike == *other {
+            return Ok(self.program.lines <= one.cache_bytes[1] / LINE_BYTES);
+        }
+        let mut alike = one.clone();
+        alike.predictor_entries = other.predictor_entries;
+        if alike != *other {
+            return Ok(false);
+        }
+        let wrong = |shape| {
+            let warm_up = self.instructions / WARM_UP;
+            let mut core = Core::new(self.design, shape, &self.program, None, warm_up);
+            replay(self.recorded, &mut core)?;
+            let all: Account = core.accounts.iter().sum();
+            Ok(all.events_of(Mechanism::MispredictedBranches))
+        };
+        let (one, other) = (wrong(one)?, wrong(other)?);
+        Ok(one.abs_diff(other) * LEAST_FORGOTTEN <= self.instructions)
     }
 
     /// Runs it through a core of this shape, with the rules and prices of the design, whole and without each

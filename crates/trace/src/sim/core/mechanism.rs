@@ -26,6 +26,8 @@ pub enum Mechanism {
     LockedOperations,
     /// String instructions and others that microcode executes.
     Microcode,
+    /// Lines of code that are not in the first cache.
+    CodeCacheMisses,
     /// Stores to lines of code that was executed just before.
     WrittenCode,
     /// Results that the next instruction has to wait for, apart from all of the above.
@@ -36,7 +38,7 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All of them, in the order in which a tie is decided.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::BlockedLoads,
         Self::MispredictedBranches,
         Self::DataCacheMisses,
@@ -44,6 +46,7 @@ impl Mechanism {
         Self::Divisions,
         Self::LockedOperations,
         Self::Microcode,
+        Self::CodeCacheMisses,
         Self::WrittenCode,
         Self::LongChains,
         Self::BusyPorts,
@@ -77,6 +80,7 @@ impl fmt::Display for Mechanism {
             Self::Divisions => "divisions and roots",
             Self::LockedOperations => "atomic operations and fences",
             Self::Microcode => "microcoded instructions",
+            Self::CodeCacheMisses => "instruction cache misses",
             Self::WrittenCode => "stores to code that was just executed",
             Self::LongChains => "longer dependency chains",
             Self::BusyPorts => "busy execution units",

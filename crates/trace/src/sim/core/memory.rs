@@ -10,6 +10,7 @@
 
 use rustc_hash::FxHashSet;
 
+use super::sets::{EMPTY, Sets};
 use super::slots::Slots;
 use crate::machine::CoreShape;
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
@@ -28,55 +29,6 @@ const MOST_AHEAD: usize = 1024;
 /// An access starts at most so many cycles before one that was told earlier.
 const MOST_LATE_CYCLES: u64 = 4096;
 
-/// Number of a line or a page; no address has the largest.
-const EMPTY: u64 = u64::MAX;
-
-/// Sets of lines, the one not used for longest leaves first.
-struct Sets {
-    /// Number, when it was used last, when it is there.
-    entries: Vec<(u64, u32, u64)>,
-    sets: u64,
-    ways: usize,
-    now: u32,
-}
-
-impl Sets {
-    fn new(entries: u64, sets: u64) -> Self {
-        let sets = sets.clamp(1, entries.max(1));
-        let ways = (entries / sets).max(1) as usize;
-        let entries = vec![(EMPTY, 0, 0); sets as usize * ways];
-        Self { entries, sets, ways, now: 0 }
-    }
-
-    fn row(&mut self, number: u64) -> &mut [(u64, u32, u64)] {
-        let first = (number % self.sets) as usize * self.ways;
-        &mut self.entries[first..first + self.ways]
-    }
-
-    /// When it is there, if it is or comes.
-    fn find(&mut self, number: u64) -> Option<u64> {
-        self.now += 1;
-        let now = self.now;
-        let entry = self.row(number).iter_mut().find(|entry| entry.0 == number)?;
-        entry.1 = now;
-        Some(entry.2)
-    }
-
-    fn insert(&mut self, number: u64, there_at: u64) {
-        self.now += 1;
-        let now = self.now;
-        if let Some(entry) = self.row(number).iter_mut().min_by_key(|e| (e.0 != EMPTY, e.1)) {
-            *entry = (number, now, there_at);
-        }
-    }
-
-    fn insert_missing(&mut self, number: u64, there_at: u64) {
-        if self.find(number).is_none() {
-            self.insert(number, there_at);
-        }
-    }
-}
-
 /// Where a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
@@ -94,6 +46,8 @@ pub(super) struct Fetched {
     pub level: Level,
     /// Whether a page walk was needed.
     pub walked: bool,
+    /// The line that it took the place of; [`EMPTY`] where there was none.
+    pub evicted: u64,
 }
 
 /// Which lines and pages are near.
@@ -102,6 +56,7 @@ pub(super) struct DataCaches {
     tlbs: [Sets; 2],
     /// Latencies beyond that of the first level.
     beyond_cycles: [u64; 3],
+    first_cycles: u64,
     tlb_cycles: [u64; 2],
     line_cycles: [u64; 3],
     /// When each of the walkers is free.
@@ -115,8 +70,9 @@ pub(super) struct DataCaches {
     coming: [Slots; 3],
     /// When the fills in flight are done.
     fills: Vec<u64>,
-    /// The set of the first level that the last line went to.
-    last_set: u64,
+    /// By set of the first level: from when until when it takes one line behind the other.
+    filling: Vec<(u64, u64)>,
+    same_set_cycles: u64,
     streams: Vec<(u64, u64, i64, u32)>,
     stream: usize,
     /// Lines in the first level that were fetched ahead: the first use of each leads the stream on.
@@ -146,6 +102,7 @@ impl DataCaches {
                 .tlb_pages
                 .map(|pages| Sets::new(u64::from(pages), u64::from(pages) / TLB_WAYS)),
             beyond_cycles: shape.miss_cycles.map(beyond),
+            first_cycles: shape.load_cycles.into(),
             tlb_cycles: shape.tlb_cycles.map(u64::from),
             line_cycles: shape.line_cycles,
             walkers: vec![0; shape.page_walkers.max(1) as usize],
@@ -153,7 +110,8 @@ impl DataCaches {
             seen_pages: (pages <= shape.tlb_pages[1].into()).then(FxHashSet::default),
             coming: std::array::from_fn(|_| Slots::new()),
             fills: vec![0; shape.fill_buffers.max(1) as usize],
-            last_set: EMPTY,
+            filling: vec![(0, 0); FIRST_SETS as usize],
+            same_set_cycles: shape.same_set_cycles.into(),
             streams: vec![(EMPTY, 0, 0, 0); STREAMS],
             stream: 0,
             ahead: FxHashSet::default(),
@@ -169,17 +127,17 @@ impl DataCaches {
             if self.ahead.remove(&line) {
                 self.follow_stream(line, at);
             }
-            return Fetched { there_at: there_at.max(at), level: Level::First, walked };
+            let there_at = there_at.max(at);
+            return Fetched { there_at, level: Level::First, walked, evicted: EMPTY };
         }
         // A buffer that is free first takes the fill.
         let fills = self.fills.iter().copied().enumerate();
         let (slot, free_at) = fills.min_by_key(|(_, free_at)| *free_at).unwrap_or_default();
         let start = at.max(free_at);
-        let (there_at, level) = self.bring(line, start);
+        let (there_at, level, evicted) = self.fill(line, start);
         self.fills[slot] = there_at;
-        self.caches[0].insert(line, there_at);
         self.follow_stream(line, start);
-        Fetched { there_at, level, walked }
+        Fetched { there_at, level, walked, evicted }
     }
 
     fn translate(&mut self, page: u64, at: u64) -> (u64, bool) {
@@ -203,6 +161,20 @@ impl DataCaches {
         (done, true)
     }
 
+    /// Brings a line into the first level: when it is there, from where, and which one leaves. A set takes one line behind the
+    /// other.
+    pub(super) fn fill(&mut self, line: u64, at: u64) -> (u64, Level, u64) {
+        let (from, until) = &mut self.filling[(line % FIRST_SETS) as usize];
+        // Accesses are not told in the order in which they start.
+        let start = if (*from..*until).contains(&at) { *until } else { at };
+        if start >= *until {
+            *from = if start == *until { *from } else { start };
+            *until = start + self.same_set_cycles;
+        }
+        let (there_at, level) = self.bring(line, start);
+        (there_at, level, self.caches[0].insert(line, there_at))
+    }
+
     /// When a line that is not in the first level can be there, and from where.
     fn bring(&mut self, line: u64, at: u64) -> (u64, Level) {
         let (there, level, is_new) = match (self.caches[1].find(line), self.caches[2].find(line)) {
@@ -211,13 +183,10 @@ impl DataCaches {
             (None, None) => (0, self.first_touch, true),
         };
         let behind = level as usize - 1;
-        // Lines that go to one set of the first level take one cycle more (Redwood Cove: 2.7, and 1.5 to 2.2 otherwise).
-        let set = line % FIRST_SETS;
-        let same_set = u64::from(std::mem::replace(&mut self.last_set, set) == set);
         let coming = &mut self.coming[behind];
         coming.forget_before(at.saturating_sub(MOST_LATE_CYCLES));
         let start = coming.take(1, at);
-        for _ in 1..self.line_cycles[behind] + same_set {
+        for _ in 1..self.line_cycles[behind] {
             coming.take(1, start);
         }
         // One on its way already is there when it is there.
@@ -234,8 +203,13 @@ impl DataCaches {
         (there_at, level)
     }
 
-    fn insert_ahead(&mut self, line: u64, there_at: u64) {
-        self.caches[0].insert(line, there_at);
+    /// When a line of code that is not in the instruction cache can be there.
+    pub(super) fn bring_code(&mut self, line: u64, at: u64) -> u64 {
+        self.bring(line, at).0 + self.first_cycles
+    }
+
+    fn fill_ahead(&mut self, line: u64, at: u64) {
+        self.fill(line, at);
         if self.ahead.len() >= MOST_AHEAD {
             // Most of these were pushed out unused.
             self.ahead.clear();
@@ -267,8 +241,7 @@ impl DataCaches {
             let page_of_next = next * LINE_BYTES / PAGE_BYTES;
             if page_of_next != page {
                 if now.abs() == 1 && self.caches[0].find(next).is_none() {
-                    let (there_at, _) = self.bring(next, at);
-                    self.insert_ahead(next, there_at);
+                    self.fill_ahead(next, at);
                     self.tlbs.iter_mut().for_each(|tlb| tlb.insert_missing(page_of_next, 0));
                 }
                 break;
@@ -278,9 +251,9 @@ impl DataCaches {
             if self.caches[..=level].iter_mut().any(|cache| cache.find(next).is_some()) {
                 continue;
             }
-            let (there_at, _) = self.bring(next, at);
-            if level == 0 {
-                self.insert_ahead(next, there_at);
+            match level {
+                0 => self.fill_ahead(next, at),
+                _ => drop(self.bring(next, at)),
             }
         }
     }

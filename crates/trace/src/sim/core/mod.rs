@@ -14,7 +14,7 @@
 //! A store to a line of code that was executed since it was last written clears everything in flight, and each one behind
 //! it does so again for what was fetched ahead.
 //!
-//! Left out: the instruction cache and windows of decoded code, memory that other cores write, assists
+//! Left out: windows of decoded code, memory that other cores write, assists
 //! (denormal numbers), 4 KiB aliases, huge pages, the clock. Lines that a window touches first are taken for
 //! being where the whole window fits. A model, no measurement: whoever names a cause by it holds its ratio
 //! against the measured one first.
@@ -22,12 +22,14 @@
 //! Disambiguation in x86 Processors" (2014); A. Abel and J. Reineke, "uiCA" (2022).
 
 mod account;
+mod code_lines;
 mod mechanism;
 mod memory;
 mod ops;
 mod predictor;
 mod program;
 mod report;
+mod sets;
 mod slots;
 mod state;
 
@@ -38,6 +40,7 @@ pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 
 use crate::machine::{
     CoreShape, Design, ForwardingRule, MemoryRenaming, OpClass, PriceRange, StringCosts,
+    WrittenCode,
 };
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
@@ -55,10 +58,6 @@ const BEHIND_COMMIT_CYCLES: u64 = 12;
 const DATA_TO_COMMIT_CYCLES: u64 = 3;
 /// What a load across two pages takes longer.
 const PAGE_SPLIT_CYCLES: u64 = 20;
-/// What a store to a line of code takes until what follows is dispatched: the first behind an execution of the line, and
-/// others. Measured on a Redwood Cove guest, in two programs: 460 and 620 for one, 760 for two, 1370 for four; other cores
-/// are assumed to be alike.
-const WRITTEN_CODE_CYCLES: [u64; 2] = [500, 180];
 /// Behind so many instructions code is not near any more.
 const NEAR_CODE_INSTRUCTIONS: u64 = 50_000;
 /// What the queue in front of dispatch holds, in cycles of fetching.
@@ -173,6 +172,7 @@ impl<'a> Core<'a> {
             self.event(number, Mechanism::MispredictedBranches);
             self.state.hold_dispatch(known_at + u64::from(self.shape.mispredict_cycles));
             self.state.fetch = self.state.dispatch.0;
+            self.state.code.redirect(self.state.dispatch.0);
         } else if taken {
             // One taken branch a cycle, and not more than the queue in front of dispatch ahead of it.
             let ahead = self.state.dispatch.0.saturating_sub(FETCHED_AHEAD_CYCLES);
@@ -188,6 +188,9 @@ impl<'a> Core<'a> {
         let line = op.address.0 / LINE_BYTES;
         if program.code_and_data.contains(&line) {
             self.state.executed.insert(line, (self.instructions, true));
+        }
+        if self.state.code.may_wait(line) {
+            self.fetch_code(number, line);
         }
         let row = self.shape.execution(op.class);
         let operations = if op.joined { 0 } else { u32::from(row.operations) };
@@ -227,7 +230,8 @@ impl<'a> Core<'a> {
         }
         let mut set = op.outputs;
         while set != 0 {
-            self.state.registers[set.trailing_zeros() as usize] = done;
+            let late = if op.late & set & set.wrapping_neg() != 0 { self.latency(1) } else { 0 };
+            self.state.registers[set.trailing_zeros() as usize] = done + late;
             self.state.writes[set.trailing_zeros() as usize] += 1;
             set &= set - 1;
         }
@@ -248,6 +252,17 @@ impl<'a> Core<'a> {
         }
         if op.flow != Flow::On {
             self.state.branch = Some((number, done));
+        }
+    }
+
+    fn fetch_code(&mut self, number: u32, line: u64) {
+        let state = &mut self.state;
+        let (there_at, missed) = state.code.fetch(line, state.dispatch.0, &mut state.caches);
+        if !missed {
+            self.state.hold_dispatch(there_at);
+        } else if self.has(Mechanism::CodeCacheMisses) {
+            self.event(number, Mechanism::CodeCacheMisses);
+            self.state.hold_dispatch(there_at);
         }
     }
 
@@ -293,11 +308,14 @@ impl<'a> Core<'a> {
         if !self.has(slow) {
             return self.take(row.ports, ready) + 1;
         }
-        let unit = usize::from(!matches!(op.class, OpClass::Divide32 | OpClass::Divide64));
+        let unit = 1 << u16::from(!matches!(op.class, OpClass::Divide32 | OpClass::Divide64));
         let parts = u32::from(op.vector_bytes).div_ceil(self.shape.divider_bytes.max(1)).max(1);
         let busy = u64::from(row.busy_cycles) * u64::from(parts);
-        let start = self.take(row.ports, ready.max(self.state.units[unit]));
-        self.state.units[unit] = start + busy;
+        let start = self.take(row.ports, ready);
+        let start = self.state.units.take(unit, start);
+        for _ in 1..busy {
+            self.state.units.take(unit, start + 1);
+        }
         start + u64::from(row.latency_cycles) + busy - u64::from(row.busy_cycles)
     }
 
@@ -351,6 +369,7 @@ impl<'a> Core<'a> {
             let fetched = self.state.caches.fetch(Avma(line * LINE_BYTES), at);
             there_at = there_at.max(fetched.there_at);
             missed |= fetched.level > Level::First || fetched.walked;
+            self.state.evict(fetched.evicted, fetched.there_at, &self.shape);
         }
         if missed {
             self.event(number, Mechanism::DataCacheMisses);
@@ -462,7 +481,7 @@ impl<'a> Core<'a> {
             let cycles = self.shape.split_store_cycles[usize::from(is_in_parts)];
             commit += u64::from(cycles).saturating_sub(1);
         }
-        self.write_code(number, access);
+        self.write_code(number, access, commit);
         let op = &self.program.ops[number as usize];
         let place = (op.place, self.state.writes[usize::from(op.base)]);
         let entries = self.state.stores.len() as u64;
@@ -489,7 +508,7 @@ impl<'a> Core<'a> {
     }
 
     /// A store may be to code that has been fetched: all that follows is fetched again.
-    fn write_code(&mut self, number: u32, access: &MemoryAccess) {
+    fn write_code(&mut self, number: u32, access: &MemoryAccess, commit: u64) {
         if self.state.executed.is_empty() || !self.has(Mechanism::WrittenCode) {
             return;
         }
@@ -498,10 +517,16 @@ impl<'a> Core<'a> {
             if self.instructions - *executed > NEAR_CODE_INSTRUCTIONS {
                 continue;
             }
-            let cycles = WRITTEN_CODE_CYCLES[usize::from(!std::mem::take(is_first))];
+            let WrittenCode { first_cycles, next_cycles, clears } = self.shape.written_code;
+            let cycles = if std::mem::take(is_first) { first_cycles } else { next_cycles };
             self.event(number, Mechanism::WrittenCode);
-            self.state.hold_dispatch(self.state.retire.0 + cycles);
-            self.state.fetch = self.state.dispatch.0;
+            if clears {
+                self.state.hold_dispatch(self.state.retire.0 + u64::from(cycles));
+                self.state.fetch = self.state.dispatch.0;
+            } else {
+                let behind = self.state.code.written_at(line).max(commit);
+                self.state.code.write(line, behind + u64::from(cycles));
+            }
         }
     }
 
@@ -520,7 +545,7 @@ impl<'a> Core<'a> {
         for access in accesses {
             done = done.max(self.fetch(number, access, dispatched));
             if access.kind == AccessKind::Store {
-                self.write_code(number, access);
+                self.write_code(number, access, done);
             }
             if access.kind == AccessKind::Load && access.size_bytes <= WIDEST_BYTES {
                 let (Served::Renamed(at) | Served::At(at)) = self.serve(number, access, dispatched);

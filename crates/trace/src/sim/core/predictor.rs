@@ -11,8 +11,6 @@ use crate::model::Avma;
 
 /// Branches of history that the tables see.
 const HISTORIES: [u32; 7] = [4, 8, 16, 32, 64, 96, 127];
-/// Entries of one table of directions; a power of two.
-const ENTRIES: usize = 1 << 12;
 /// Branches without a match; a power of two.
 const PLAIN_ENTRIES: usize = 1 << 14;
 /// Histories of the tables of targets, as indices of [`HISTORIES`].
@@ -27,7 +25,7 @@ struct Direction {
     tag: u16,
     /// Taken from 0 on, -4 to 3.
     counter: i8,
-    /// How often it was right lately.
+    /// How often it was right where the next shorter history was not.
     useful: u8,
 }
 
@@ -46,17 +44,23 @@ pub(super) struct Predictor {
     last_target: Vec<u64>,
     returns: Vec<u64>,
     history: u128,
+    /// State of the draws.
+    draw: u64,
 }
 
 impl Predictor {
-    pub(super) fn new() -> Self {
+    /// With so many entries in each table of directions, a power of two: a sequence of four times as many directions that
+    /// comes again and again is learned.
+    pub(super) fn new(entries: u32) -> Self {
+        let entries = entries.max(1).next_power_of_two() as usize;
         Self {
             plain: vec![0; PLAIN_ENTRIES],
-            tables: vec![vec![Direction::default(); ENTRIES]; HISTORIES.len()],
+            tables: vec![vec![Direction::default(); entries]; HISTORIES.len()],
             targets: vec![vec![Target::default(); TARGETS]; TARGET_TABLES.len()],
             last_target: vec![0; TARGETS],
             returns: Vec::with_capacity(RETURNS + 1),
             history: 0,
+            draw: 1,
         }
     }
 
@@ -76,40 +80,48 @@ impl Predictor {
     pub(super) fn direction(&mut self, branch: Avma, taken: bool) -> bool {
         let slots: [(usize, u16); HISTORIES.len()] = std::array::from_fn(|table| {
             let (index, tag) = self.slot(branch, table);
-            (index & (ENTRIES - 1), tag)
+            (index & (self.tables[table].len() - 1), tag)
         });
         let plain = (branch.0 ^ (branch.0 >> 14)) as usize & (PLAIN_ENTRIES - 1);
         let matching = |table: &usize| self.tables[*table][slots[*table].0].tag == slots[*table].1;
-        let found = (0..HISTORIES.len()).rev().find(matching);
-        let predicted = match found {
+        let mut found = (0..HISTORIES.len()).rev().filter(matching);
+        let (longest, next) = (found.next(), found.next());
+        let says = |table: Option<usize>| match table {
             Some(table) => self.tables[table][slots[table].0].counter >= 0,
             None => self.plain[plain] >= 0,
         };
-        let right = predicted == taken;
+        let right = says(longest) == taken;
+        let is_needed = says(longest) != says(next);
         let towards = |counter: i8, low: i8, high: i8| {
             (if taken { counter + 1 } else { counter - 1 }).clamp(low, high)
         };
-        match found {
+        match longest {
             Some(table) => {
                 let entry = &mut self.tables[table][slots[table].0];
                 entry.counter = towards(entry.counter, -4, 3);
                 entry.useful = match right {
-                    true => (entry.useful + 1).min(3),
-                    false => entry.useful.saturating_sub(1),
+                    true => (entry.useful + u8::from(is_needed)).min(3),
+                    false => entry.useful.saturating_sub(u8::from(is_needed)),
                 };
             }
             None => self.plain[plain] = towards(self.plain[plain], -2, 1),
         }
         if !right {
-            // A longer history may tell; the first entry that helps nothing else is taken.
-            let longer = found.map_or(0, |table| table + 1);
-            for (table, (index, tag)) in self.tables.iter_mut().zip(slots).skip(longer) {
-                let entry = &mut table[index];
-                if entry.useful == 0 {
-                    *entry = Direction { tag, counter: if taken { 0 } else { -1 }, useful: 0 };
-                    break;
+            // A longer history may tell; entries that help nothing else are taken, not always the next ones.
+            let longer = longest.map_or(0, |table| table + 1);
+            self.draw = self.draw.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let first = longer + usize::from(self.draw >> 63 == 1 && longer + 1 < HISTORIES.len());
+            let is_free = |table: &usize| self.tables[*table][slots[*table].0].useful == 0;
+            let free: Vec<usize> = (first..HISTORIES.len()).filter(is_free).take(2).collect();
+            for table in &free {
+                let (index, tag) = slots[*table];
+                let counter = if taken { 0 } else { -1 };
+                self.tables[*table][index] = Direction { tag, counter, useful: 0 };
+            }
+            if free.is_empty() {
+                for (table, (index, _)) in self.tables.iter_mut().zip(slots).skip(longer) {
+                    table[index].useful = table[index].useful.saturating_sub(1);
                 }
-                entry.useful -= 1;
             }
         }
         self.history = (self.history << 1) | u128::from(taken);
@@ -169,7 +181,7 @@ mod tests {
     use super::*;
 
     fn wrong(outcomes: impl Iterator<Item = bool>) -> usize {
-        let mut predictor = Predictor::new();
+        let mut predictor = Predictor::new(1 << 12);
         outcomes.filter(|taken| !predictor.direction(Avma(0x40_1000), *taken)).count()
     }
 
@@ -187,8 +199,35 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_again_is_learned_where_the_tables_hold_it() {
+        // A branch that goes as a sequence of random bits says, and the loop around it; the last of 20 passes.
+        let missed = |entries: u32, length: usize| {
+            let mut state = 7_u64;
+            let bits: Vec<bool> = std::iter::repeat_with(|| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state >> 63 == 1
+            })
+            .take(length)
+            .collect();
+            let mut predictor = Predictor::new(entries);
+            let mut pass = |_| {
+                let of = |taken: &bool| {
+                    let wrong = !predictor.direction(Avma(0x40_1000), *taken);
+                    predictor.direction(Avma(0x40_1020), true);
+                    usize::from(wrong)
+                };
+                bits.iter().map(of).sum::<usize>()
+            };
+            (0..20).map(&mut pass).last().unwrap_or(0) as f64 / length as f64
+        };
+        assert!(missed(1 << 12, 1 << 14) < 0.01, "{}", missed(1 << 12, 1 << 14));
+        assert!(missed(1 << 12, 1 << 16) > 0.3, "{}", missed(1 << 12, 1 << 16));
+        assert!(missed(1 << 14, 1 << 16) < 0.02, "{}", missed(1 << 14, 1 << 16));
+    }
+
+    #[test]
     fn targets_follow_the_history_and_returns_their_calls() {
-        let mut predictor = Predictor::new();
+        let mut predictor = Predictor::new(1 << 12);
         let mut missed = 0;
         for n in 0..3000_u64 {
             missed += u64::from(!predictor.target(Avma(0x500), Avma(0x1000 + 64 * (n % 3))));

@@ -91,7 +91,9 @@ pub struct Program {
     /// Lines of data of which the window touches a part, as far as it tells, and pages that it touches.
     pub(super) lines: u64,
     pub(super) pages: u64,
-    /// Of these, lines that also hold instructions of the window.
+    /// Lines that its instructions are in.
+    pub(super) code_lines: FxHashSet<u64>,
+    /// Of these, lines that it also reads or writes.
     pub(super) code_and_data: FxHashSet<u64>,
     /// Indices of the instructions in `ops` whose bytes could not be read.
     pub(super) unread: Vec<usize>,
@@ -125,11 +127,13 @@ impl WindowCode {
         let mut factory = InstructionInfoFactory::new();
         let mut numbers: FxHashMap<(Avma, u8), u32> = FxHashMap::default();
         let insns = self.blocks.iter().flat_map(|block| &block.insns);
-        let code_lines = insns.map(|insn| insn.address.0 / LINE_BYTES);
+        let code_lines: FxHashSet<u64> = insns.map(|insn| insn.address.0 / LINE_BYTES).collect();
+        let is_data = |line: &&u64| self.data.lines.contains_key(line);
         let mut program = Program {
             ops: Vec::new(),
             blocks: Vec::new(),
-            code_and_data: code_lines.filter(|line| self.data.lines.contains_key(line)).collect(),
+            code_and_data: code_lines.iter().filter(is_data).copied().collect(),
+            code_lines,
             lines: self.data.likely_lines(),
             pages: self.data.lines.keys().map(page_of).collect::<FxHashSet<u64>>().len() as u64,
             unread: Vec::new(),

@@ -15,7 +15,7 @@ use crate::sim::Places;
 const MOST_LISTED: usize = 200;
 
 /// What no number of the model holds.
-const LEFT_OUT: &str = "instruction fetch (the instruction cache, the cache of decoded instructions, their alignment), memory that \
+const LEFT_OUT: &str = "decoding (the cache of decoded instructions, the alignment of code), memory that \
                         other cores write, assists (denormal numbers), 4 KiB aliases, huge pages and changes of the clock; where \
                         lines come from that the window touches for the first time is a guess";
 

@@ -3,12 +3,15 @@
 use rustc_hash::FxHashMap;
 
 use super::STORE_LINES;
+use super::code_lines::CodeLines;
 use super::memory::DataCaches;
 use super::ops::REGISTERS;
 use super::predictor::Predictor;
 use super::program::Program;
+use super::sets::EMPTY;
 use super::slots::Slots;
 use crate::machine::CoreShape;
+use crate::model::LINE_BYTES;
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Store {
@@ -62,10 +65,11 @@ pub(super) struct State {
     pub executed: FxHashMap<u64, (u64, bool)>,
     /// Loads start behind this.
     pub barrier: u64,
-    /// When the units are free that are not pipelined: for integers, for floating point.
-    pub units: [u64; 2],
+    /// In which cycles the units are taken that are not pipelined: for integers, for floating point.
+    pub units: Slots,
     pub slots: Slots,
     pub caches: DataCaches,
+    pub code: CodeLines,
     pub predictor: Predictor,
     /// The last instruction, if it may have gone elsewhere, and when that is known.
     pub branch: Option<(u32, u64)>,
@@ -90,10 +94,11 @@ impl State {
             store_lines: vec![0; STORE_LINES],
             executed: FxHashMap::default(),
             barrier: 0,
-            units: [0; 2],
+            units: Slots::new(),
             slots: Slots::new(),
             caches: DataCaches::new(shape, program.lines, program.pages),
-            predictor: Predictor::new(),
+            code: CodeLines::new(shape.code_cache, program.code_lines.iter().copied()),
+            predictor: Predictor::new(shape.predictor_entries),
             branch: None,
         }
     }
@@ -125,6 +130,38 @@ impl State {
         number.map_or(0, |n| self.stores[(n % self.stores.len() as u64) as usize].commit)
     }
 
+    /// A line leaves the first level at `cycle`: stores that are on their way to it bring it back, and those behind them wait.
+    pub(super) fn evict(&mut self, line: u64, cycle: u64, shape: &CoreShape) {
+        if line == EMPTY || self.store_lines[line as usize % STORE_LINES] <= cycle {
+            return;
+        }
+        let entries = self.stores.len() as u64;
+        let slot = |n: u64| (n % entries) as usize;
+        let mut behind = 0;
+        for n in self.stored.saturating_sub(entries)..self.stored {
+            let store = &mut self.stores[slot(n)];
+            let is_to_line = store.address / LINE_BYTES == line && store.commit > cycle;
+            if is_to_line && behind == 0 {
+                let (there_at, ..) = self.caches.fill(line, store.commit);
+                store.commit = there_at;
+                behind = n + 1;
+            }
+        }
+        if behind == 0 {
+            return;
+        }
+        for n in behind..self.stored {
+            let earliest = n.checked_sub(shape.commits_per_cycle.into());
+            let earliest = earliest.map_or(0, |before| self.stores[slot(before)].commit + 1);
+            let last = self.stores[slot(n - 1)].commit;
+            let store = &mut self.stores[slot(n)];
+            store.commit = store.commit.max(earliest).max(last);
+            let of_line =
+                &mut self.store_lines[(store.address / LINE_BYTES) as usize % STORE_LINES];
+            *of_line = (*of_line).max(store.commit);
+        }
+    }
+
     /// The cycle in which the next instruction is dispatched.
     pub(super) fn dispatch(&mut self, shape: &CoreShape, operations: u32) -> u64 {
         let window = self.window.len() as u64;
@@ -141,6 +178,7 @@ impl State {
                 (self.dispatch.0 + u64::from(cycles), over - (cycles - 1) * shape.dispatch_width);
         }
         self.slots.forget_before(self.dispatch.0);
+        self.units.forget_before(self.dispatch.0);
         self.dispatch.0
     }
 }
