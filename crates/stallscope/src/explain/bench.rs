@@ -12,7 +12,9 @@ use crate::compare::{
 };
 use crate::machine::{CoreShape, Design, PriceOrigin};
 use crate::model::FileOffset;
-use crate::probes::{self, ProbeError, ProbeReport, core, data_caches, store_forwarding};
+use crate::probes::{
+    self, ProbeError, ProbeReport, core, data_caches, store_forwarding, string_copy,
+};
 use crate::run::child::{Exit, Limits};
 use crate::run::sample::{
     SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
@@ -96,12 +98,13 @@ pub trait Bench {
     fn denormals(&mut self, arm: Arm, after: Duration) -> Result<Vec<DenormalSite>, EngineError>;
 
     /// Measures of this machine what the model needs and `design` does not hold, and puts it there; what was asked and what
-    /// came of it, a sentence each. Nothing where the design is not that of this machine.
+    /// came of it, a sentence each; string instructions, which take long to measure, only if `strings` are moved by them. Nothing
+    /// where the design is not that of this machine.
     ///
     /// # Errors
     /// [`ProbeError::Interrupted`]; what cannot be measured is a sentence.
-    fn measure(&mut self, design: &mut Design) -> Result<Vec<String>, ProbeError> {
-        let _ = design;
+    fn measure(&mut self, design: &mut Design, strings: bool) -> Result<Vec<String>, ProbeError> {
+        let _ = (design, strings);
         Ok(Vec::new())
     }
 
@@ -119,6 +122,7 @@ fn verdict(report: &ProbeReport) -> Option<&str> {
         ProbeReport::Core(report) => &report.protocol,
         ProbeReport::DataCaches(report) => &report.protocol,
         ProbeReport::StoreForwarding(report) => &report.protocol,
+        ProbeReport::StringCopy(report) => &report.protocol,
         _ => return None,
     };
     Some(&protocol.verdict)
@@ -195,7 +199,7 @@ impl<'a> ProcessBench<'a> {
 }
 
 impl Bench for ProcessBench<'_> {
-    fn measure(&mut self, design: &mut Design) -> Result<Vec<String>, ProbeError> {
+    fn measure(&mut self, design: &mut Design, strings: bool) -> Result<Vec<String>, ProbeError> {
         if !self.measures || probes::check_architecture(std::env::consts::ARCH).is_err() {
             return Ok(Vec::new());
         }
@@ -208,6 +212,7 @@ impl Bench for ProcessBench<'_> {
                 design.data_miss_cycles.is_none() || design.data_line_cycles.is_none(),
             ),
             (store_forwarding::PROBE.id, is_assumed(rule)),
+            (string_copy::ID, strings && design.rep_moves.is_none()),
         ];
         let wanted = wanted.into_iter().filter(|(_, is_wanted)| *is_wanted).map(|(id, _)| id);
         let probing = probes::Bench::new(self.settings.seed, self.interrupt);
@@ -277,16 +282,16 @@ impl Bench for ProcessBench<'_> {
         };
         let mut counts: Vec<WindowCount> = Vec::new();
         for (n, shape) in shapes.iter().enumerate() {
-            let third_level = shape.cache_bytes[2];
-            let is_as = |other: &CoreShape| {
-                let mut other = other.clone();
-                other.cache_bytes[2] = third_level;
-                other == *shape
-            };
-            let known = shapes[..n].iter().position(is_as);
-            counts.push(match known.filter(|_| window.fits_second_level(shape)) {
+            let cannot_be_read = |e: ReplayError| unsupported(e.to_string());
+            let mut known = None;
+            for (before, other) in shapes[..n].iter().enumerate() {
+                if window.takes_as_long(other, shape).map_err(cannot_be_read)? {
+                    known = Some(before);
+                }
+            }
+            counts.push(match known {
                 Some(known) => counts[known].clone(),
-                None => of_shape(shape).map_err(|e: ReplayError| unsupported(e.to_string()))?,
+                None => of_shape(shape).map_err(cannot_be_read)?,
             });
         }
         Ok(counts)

@@ -79,6 +79,9 @@ pub struct Ledger {
     /// Of the lines behind the second level whose place nothing in the windows tells, those that were taken to come from memory
     /// and not from the third level, in per cent: chosen in the same way.
     pub from_memory_percent: u64,
+    /// Of the branches that the tables of the predictor hold and tables of a quarter the size would not, those that were taken to
+    /// be mispredicted, in per cent: chosen in the same way.
+    pub forgotten_percent: u64,
     /// Whether the instructions of whole runs were counted; else both builds are taken to execute as many.
     pub counted: bool,
     /// Whether the two agree well enough for the model to be believed.
@@ -177,8 +180,10 @@ fn nearest<'a>(
         if predicted > 0.0 { predicted.ln().abs() } else { f64::INFINITY }
     };
     let of_shape = |shape: &Shape<'a>| {
-        let BothArms { renames_memory, from_memory_percent, .. } = *shape.windows;
-        let ledger = Ledger { renames_memory, from_memory_percent, ..ledger(shape)? };
+        let BothArms { renames_memory, from_memory_percent, forgotten_percent, .. } =
+            *shape.windows;
+        let ledger =
+            Ledger { renames_memory, from_memory_percent, forgotten_percent, ..ledger(shape)? };
         Some((ledger, shape.windows))
     };
     let all = shapes.iter().filter_map(of_shape);

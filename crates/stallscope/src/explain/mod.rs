@@ -355,7 +355,8 @@ pub fn explain(
     let (causes, mut acquitted) = match &explanation.work {
         Some(work) if work.leaves_less_than(cause::LEAST_PART) => (Vec::new(), Vec::new()),
         _ => {
-            explanation.notes.extend(bench.measure(&mut design)?);
+            let strings = explanation.work.as_ref().is_some_and(Work::moves_strings);
+            explanation.notes.extend(bench.measure(&mut design, strings)?);
             let windows = windows::follow(bench, &images, run_ns, &design, counting)?;
             let first = windows.as_ref().ok().and_then(|all| all.first()).map(|both| &both.arms);
             explanation.only_in_slow = OnlyInSlow::of(&explanation.rows, slow, first);

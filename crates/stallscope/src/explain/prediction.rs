@@ -223,6 +223,7 @@ pub(super) fn predict(
         measured,
         renames_memory: MemoryRenaming::Never,
         from_memory_percent: 0,
+        forgotten_percent: 0,
         counted: spent.is_counted,
         agrees,
         lines,

@@ -1,7 +1,9 @@
 //! The answer in one sentence, to be pasted into a review.
 
 use super::ledger::Together;
-use super::{Conclusion, Counts, Explanation, OnlyInSlow, Removed, Share, Whole, Work};
+use super::{
+    Conclusion, Counts, Explanation, FunctionRow, OnlyInSlow, Removed, Share, Whole, Work,
+};
 use crate::compare::Arm;
 use crate::model::Site;
 use crate::sim::core::Mechanism;
@@ -19,7 +21,7 @@ const MOST_PLACES: usize = 3;
 pub(super) fn summary(explanation: &Explanation) -> Option<String> {
     let slow = explanation.slow_arm?;
     let work = explanation.work.as_ref();
-    let place = explanation.rows.first().map(|row| row.place.where_words());
+    let place = place(explanation);
     Some(match explanation.conclusion {
         Conclusion::NothingToExplain => return None,
         Conclusion::Mechanism => mechanism(explanation) + &beside(explanation, slow),
@@ -53,10 +55,20 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
                 (None, Some(place)) => format!(
                     "not found: the difference is in {place}, and nothing that was counted explains it"
                 ),
-                (None, None) => "not found".into(),
+                (None, None) if explanation.rows.is_empty() => "not found".into(),
+                (None, None) => format!(
+                    "not found: no place has {LEAST_PART:.0} % of the difference, which is spread over many"
+                ),
             }
         }
     })
+}
+
+/// The place that has most of the difference, if it has a part that is worth a word.
+fn place(explanation: &Explanation) -> Option<String> {
+    let part = |row: &&FunctionRow| row.share_of_difference.percent.value;
+    let most = explanation.rows.iter().max_by(|a, b| part(a).total_cmp(&part(b)));
+    most.filter(|row| part(row) >= LEAST_PART).map(|row| row.place.where_words())
 }
 
 /// What has a good part of the difference for certain, in a word and in a sentence: more work, slower work, the kernel.
@@ -202,8 +214,8 @@ fn mechanism(explanation: &Explanation) -> String {
         );
     }
     if cure.mechanism == Removed::SharedLines {
-        let place = explanation.rows.first().map(|row| row.place.where_words());
-        let place = place.map_or(String::new(), |place| format!(", most of all in {place}"));
+        let place =
+            place(explanation).map_or(String::new(), |place| format!(", most of all in {place}"));
         return format!(
             "{}{place} (false sharing, a lock, or data that they both need); with all threads on one \
              processor {:.0} % of {} is gone (the control {:.0} %)",

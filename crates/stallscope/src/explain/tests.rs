@@ -204,6 +204,7 @@ fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_
         measured: share(part),
         renames_memory: MemoryRenaming::Never,
         from_memory_percent: 0,
+        forgotten_percent: 0,
         counted: true,
         agrees: true,
         lines: vec![LedgerLine {

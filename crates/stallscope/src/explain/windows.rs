@@ -122,6 +122,8 @@ pub(super) struct BothArms {
     pub renames_memory: MemoryRenaming,
     /// Of the lines behind the second level that a window touches first, those that come from memory, in per cent.
     pub from_memory_percent: u64,
+    /// Of the branches that large tables predict and small ones do not, those that are mispredicted, in per cent.
+    pub forgotten_percent: u64,
     /// By arm.
     pub arms: [ArmWindows; 2],
 }
@@ -129,39 +131,54 @@ pub(super) struct BothArms {
 /// The shapes that the core may have. Whether a load is served while renaming depends on more than is
 /// published, so a design that can is modelled both ways. Which lines are in the third level depends on what the
 /// window does not show and on neighbours that nobody inside a guest sees (the same pair of programs differed by 57 and, half an
-/// hour later, by 20 %), so each is modelled with that level and without it, one behind the other.
+/// hour later, by 20 %), so each is modelled with that level and without it, one behind the other. How long a sequence of branches is
+/// remembered depends on neighbours, too, who share the tables: the third is one with smaller ones.
 fn shapes(design: &Design) -> Vec<CoreShape> {
     let shape = design.core().value;
     let mut never = shape.clone();
     never.renames_memory = MemoryRenaming::Never;
     let ways = if shape == never { vec![shape] } else { vec![shape, never] };
-    let with_and_without = |near: CoreShape| {
-        let mut far = near.clone();
+    let variants = |near: CoreShape| {
+        let (mut far, mut forgetful) = (near.clone(), near.clone());
         far.cache_bytes[2] = far.cache_bytes[1];
-        [near, far]
+        forgetful.predictor_entries /= SMALLER_TABLES;
+        [near, far, forgetful]
     };
-    ways.into_iter().flat_map(with_and_without).collect()
+    ways.into_iter().flat_map(variants).collect()
 }
 
-/// Parts of the lines that come from memory, in per cent, that are tried.
-const FROM_MEMORY_PERCENT: [u64; 5] = [0, 25, 50, 75, 100];
+/// So many times smaller are the tables of a core that forgets.
+const SMALLER_TABLES: u32 = 4;
+/// Parts of the lines that come from memory, or of the branches that are forgotten, in per cent, that are tried.
+const PERCENTS: [u64; 4] = [25, 50, 75, 100];
 
-/// Of windows with and without a third level, one behind the other: these, and what is between them, where they differ.
-fn with_mixtures(all: Vec<BothArms>) -> Vec<BothArms> {
-    let of = |both: &[BothArms]| {
-        let percents = if both[0].arms == both[1].arms { &[0][..] } else { &FROM_MEMORY_PERCENT };
-        percents.iter().map(|percent| mixed([&both[0], &both[1]], *percent)).collect::<Vec<_>>()
-    };
-    all.chunks_exact(2).flat_map(of).collect()
+/// Of windows by each variant of a core, one behind the other: the first, and what is between it and each other one, where
+/// they differ.
+fn with_mixtures(mut all: Vec<BothArms>) -> Vec<BothArms> {
+    let mut found = Vec::new();
+    while all.len() >= 3 {
+        let variants: Vec<BothArms> = all.drain(..3).collect();
+        let [near, far, forgetful] = &variants[..] else { break };
+        for percent in PERCENTS {
+            if near.arms != far.arms {
+                let from_memory_percent = percent;
+                found.push(BothArms { from_memory_percent, ..mixed([near, far], percent) });
+            }
+            if near.arms != forgetful.arms {
+                let forgotten_percent = percent;
+                found.push(BothArms { forgotten_percent, ..mixed([near, forgetful], percent) });
+            }
+        }
+        found.extend(variants.into_iter().next());
+    }
+    found
 }
 
-/// Windows in which so many of the lines come from memory, of those in which none and in which all do.
-fn mixed([near, far]: [&BothArms; 2], from_memory_percent: u64) -> BothArms {
+/// Windows between two variants of a core.
+fn mixed([near, far]: [&BothArms; 2], percent: u64) -> BothArms {
     let arms = [0, 1].map(|arm| {
         let both = near.arms[arm].windows.iter().zip(&far.arms[arm].windows);
-        let mix = |a: &Account, b: Option<&Account>| {
-            b.map_or(*a, |b| a.mixed_with(b, from_memory_percent))
-        };
+        let mix = |a: &Account, b: Option<&Account>| b.map_or(*a, |b| a.mixed_with(b, percent));
         let windows = both.map(|((insns, objects), (far_insns, far_objects))| {
             let insns = insns.iter().map(|(at, a)| (*at, mix(a, far_insns.get(at))));
             let objects = objects.iter().map(|(name, insns)| {
@@ -173,7 +190,12 @@ fn mixed([near, far]: [&BothArms; 2], from_memory_percent: u64) -> BothArms {
         });
         ArmWindows { windows: windows.collect() }
     });
-    BothArms { renames_memory: near.renames_memory, from_memory_percent, arms }
+    BothArms {
+        renames_memory: near.renames_memory,
+        from_memory_percent: 0,
+        forgotten_percent: 0,
+        arms,
+    }
 }
 
 /// Follows windows of both arms, once for each shape that the core may have; the inner error says why there
@@ -193,6 +215,7 @@ pub(super) fn follow(
     let both = |shape: &CoreShape| BothArms {
         renames_memory: shape.renames_memory,
         from_memory_percent: 0,
+        forgotten_percent: 0,
         arms: [ArmWindows::default(), ArmWindows::default()],
     };
     let mut all: Vec<BothArms> = shapes.iter().map(both).collect();
@@ -250,19 +273,19 @@ mod tests {
     use crate::machine::Microarchitecture;
 
     #[test]
-    fn a_core_is_modelled_with_its_third_level_and_without() {
+    fn a_core_is_modelled_with_its_third_level_and_without_and_with_smaller_tables() {
         let shapes = shapes(&Design::of(Microarchitecture::Zen4));
         let ways = shapes.iter().map(|shape| {
             let [_, second, third] = shape.cache_bytes;
-            (shape.renames_memory, third == second)
+            (shape.renames_memory, third == second, shape.predictor_entries)
         });
-        let (same, never) = (MemoryRenaming::SameStore, MemoryRenaming::Never);
-        let expected = [(same, false), (same, true), (never, false), (never, true)];
+        let variants = |of| [(of, false, 1 << 14), (of, true, 1 << 14), (of, false, 1 << 12)];
+        let expected = [MemoryRenaming::SameStore, MemoryRenaming::Never].map(variants).concat();
         assert_eq!(ways.collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn what_lies_between_is_tried_where_the_third_level_matters() {
+    fn what_lies_between_is_tried_where_the_variants_differ() {
         let both = |cycles: u64| {
             let account = Account { executions: 10, cycles, ..Account::default() };
             let arm = || {
@@ -274,14 +297,22 @@ mod tests {
                 ArmWindows { windows: vec![(insns, objects)] }
             };
             let renames_memory = MemoryRenaming::Never;
-            BothArms { renames_memory, from_memory_percent: 0, arms: [arm(), arm()] }
+            let arms = [arm(), arm()];
+            BothArms { renames_memory, from_memory_percent: 0, forgotten_percent: 0, arms }
         };
-        let cycles = |far: u64| {
-            let mixtures = with_mixtures(vec![both(100), both(far)]);
-            let of = |it: &BothArms| (it.from_memory_percent, it.arms[1].in_all()[0].cycles);
-            mixtures.iter().map(of).collect::<Vec<_>>()
+        let cycles = |far: u64, forgetful: u64| {
+            let mixtures = with_mixtures(vec![both(100), both(far), both(forgetful)]);
+            let of = |it: &BothArms| {
+                (it.from_memory_percent, it.forgotten_percent, it.arms[1].in_all()[0].cycles)
+            };
+            let mut all: Vec<_> = mixtures.iter().map(of).collect();
+            all.sort_unstable();
+            all
         };
-        assert_eq!(cycles(500), [(0, 200), (25, 400), (50, 600), (75, 800), (100, 1000)]);
-        assert_eq!(cycles(100), [(0, 200)]);
+        let far = [(0, 0, 200), (25, 0, 400), (50, 0, 600), (75, 0, 800), (100, 0, 1000)];
+        assert_eq!(cycles(500, 100), far);
+        assert_eq!(cycles(100, 100), [(0, 0, 200)]);
+        assert_eq!(cycles(100, 300)[1..3], [(0, 25, 300), (0, 50, 400)]);
+        assert_eq!(cycles(500, 300).len(), 9, "never both at once");
     }
 }

@@ -42,6 +42,8 @@ const CALL_INSTRUCTIONS: f64 = 4.0;
 /// grow by this factor more than the instructions do.
 const LEAST_WITH_CALLS: f64 = 0.25;
 const LEAST_TIMES_THE_CALLS: f64 = 1.5;
+/// Of what is executed, `rep` instructions have this part where their price matters.
+const LEAST_IN_STRINGS: f64 = 0.01;
 /// Bytes of `rep` instructions count by themselves where one build moves so many times the other's.
 const LEAST_TIMES_THE_BYTES: f64 = 1.5;
 /// More than this part of the difference is most of it, in per cent.
@@ -153,6 +155,12 @@ impl Work {
         .then_some(times)
     }
 
+    /// Whether `rep` instructions move enough for their price to matter.
+    pub(super) fn moves_strings(&self) -> bool {
+        let (bytes, instructions) = (self.string_bytes.typical(), self.instructions.typical());
+        bytes.iter().zip(instructions).any(|(bytes, n)| bytes / STEP_BYTES >= LEAST_IN_STRINGS * n)
+    }
+
     /// Whether more instructions are most of the difference, with all of the interval.
     #[must_use]
     pub fn is_the_cause(&self) -> bool {
@@ -259,7 +267,9 @@ pub(super) fn count(
         slower_instructions: slower,
     };
     // What `rep` moves takes other times than what else is executed: only places of their own tell.
-    if !work.is_in_strings() && tells_more(&of_all[0], &work.more_instructions) {
+    let told: f64 = rows.iter().map(|row| row.share_of_difference.percent.value).sum();
+    let is_spread = (all.share.percent.value - told).abs() > MOST_ELSEWHERE;
+    if !work.is_in_strings() && (is_spread || tells_more(&of_all[0], &work.more_instructions)) {
         [work.more_instructions, work.slower_instructions] = of_all;
     }
     Ok(Ok(work))

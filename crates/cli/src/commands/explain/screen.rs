@@ -333,6 +333,14 @@ fn ledger_text(ledger: &Ledger) -> String {
             );
             out += &wrap(NO_LABEL, &text);
         }
+        if line.mechanism == Mechanism::MispredictedBranches && ledger.forgotten_percent > 0 {
+            let text = format!(
+                "with {} % of the branches that this core can learn, and not one with tables of a quarter the size, taken \
+                 to be mispredicted: that is nearest to the clock",
+                ledger.forgotten_percent
+            );
+            out += &wrap(NO_LABEL, &text);
+        }
     }
     out
 }

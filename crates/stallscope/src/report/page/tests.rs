@@ -37,7 +37,7 @@ fn ledger(site: &Value) -> Value {
         "place": "decode", "is_whole": false, "slow_arm": "b", "counted": true, "agrees": true,
         "cycles_per_instruction": [number("cycles", [0.5, 0.5, 0.6]), number("cycles", [1.0, 1.1, 1.1])],
         "predicted": part([96.0, 98.5, 101.25]), "measured": part([88.5, 90.25, 91.75]),
-        "renames_memory": "never", "from_memory_percent": 0,
+        "renames_memory": "never", "from_memory_percent": 0, "forgotten_percent": 0,
         "lines": [
             {"mechanism": "blocked_loads", "per_thousand": [0.0, 50.0], "cycles_per_instruction": [0.0, 0.6],
              "part": part([91.0, 93.5, 95.0]), "site": site, "is_named": true},
