@@ -83,7 +83,7 @@ pub struct CommonArgs {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say how to reproduce one of the stories that stallscope came from
+    /// Build one of the famous questions about speed, explain it, and say whether this machine has it
     Case(CaseArgs),
     /// Say whether one of two programs or commands is slower, by how much and how sure
     Compare(Box<CompareArgs>),

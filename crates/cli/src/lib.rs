@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
+pub use commands::case::CaseReport;
 pub use commands::scan::{Baseline, ScanDifference};
 use context::{Context, Outcome};
 use stallscope::run::child::dismiss_guardian;

@@ -16,7 +16,7 @@ use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
 use stallscope::run::sample::SampleRun;
 use stallscope::sim::TraceReport;
-use stallscope_cli::ScanDifference;
+use stallscope_cli::{CaseReport, ScanDifference};
 
 /// One schema: the file's name without its ending, and how it is made.
 struct Entry {
@@ -26,6 +26,7 @@ struct Entry {
 
 /// Every type that is written to a file, in alphabetical order.
 static SCHEMAS: &[Entry] = &[
+    Entry { name: "case-report", make: schema_of::<CaseReport> },
     Entry { name: "comparison", make: schema_of::<Comparison> },
     Entry { name: "explanation", make: schema_of::<Explanation> },
     Entry { name: "finding", make: schema_of::<Finding> },

@@ -8,7 +8,7 @@ use stallscope::machine::{Design, Machine, Microarchitecture};
 use stallscope::probes::{self, PROBES};
 use stallscope::trace::engine::ENGINES;
 
-use super::case::CASES;
+use super::case;
 use crate::context::{Context, Outcome};
 use crate::terminal::{STRONG, paint, wrap};
 use crate::{output, profile, terminal};
@@ -32,7 +32,8 @@ pub fn run(args: &ListArgs, context: &Context) -> anyhow::Result<Outcome> {
     let probes = probes(std::env::consts::ARCH);
     let probes: Vec<(&str, &str)> =
         probes.iter().map(|(id, title)| (*id, title.as_str())).collect();
-    let cases: Vec<(&str, &str)> = CASES.iter().map(|c| (c.id, c.title)).collect();
+    let cases = case::all()?;
+    let cases = cases.iter().map(|c| (c.id, c.definition.title.as_str())).collect();
     let engines: Vec<(&str, &str)> = ENGINES.iter().map(|e| (e.id(), e.summary())).collect();
     let names: Vec<(String, &str)> =
         Microarchitecture::ALL.iter().map(|d| (d.slug(), d.name())).collect();

@@ -10,6 +10,7 @@
 //!
 //! Processes run behind [`Bench`], so that the whole chain is tested with invented machines.
 
+mod answer;
 mod bench;
 mod built;
 mod cause;
@@ -39,6 +40,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use answer::Answer;
 pub use bench::{Bench, ProcessBench};
 pub use built::Built;
 pub use cause::{Cause, HotInstruction, LoopHeat};
@@ -127,6 +129,8 @@ pub struct Explanation {
     pub comparison: Comparison,
     /// How it ended.
     pub conclusion: Conclusion,
+    /// The cause, or the conclusion where none is told, as one word.
+    pub answer: Answer,
     /// The cause in one sentence, to be pasted; absent when there is nothing to explain.
     pub summary: Option<String>,
     /// The arm that takes longer, when one does.
@@ -277,12 +281,25 @@ pub fn explain(
     text: &mut SourceText,
     progress: &mut dyn FnMut(Stage),
 ) -> Result<Explanation, ExplainError> {
+    let mut explanation = look(programs, bench, profile, text, progress)?;
+    explanation.answer = Answer::of(&explanation);
+    Ok(explanation)
+}
+
+fn look(
+    programs: [PathBuf; 2],
+    bench: &mut dyn Bench,
+    profile: &Design,
+    text: &mut SourceText,
+    progress: &mut dyn FnMut(Stage),
+) -> Result<Explanation, ExplainError> {
     // Before any run: a program that cannot be read should not cost a minute first.
     let images = [Image::open(&programs[0])?, Image::open(&programs[1])?];
     let comparison = bench.compare(&mut |p| progress(Stage::Comparing(p)))?;
     let matches = match_functions(&images[0], &images[1]);
     let mut explanation = Explanation {
         conclusion: Conclusion::NothingToExplain,
+        answer: Answer::Ended(Conclusion::NothingToExplain),
         summary: None,
         slow_arm: slow_arm(&comparison),
         census: ChangeCounts::of(&matches),

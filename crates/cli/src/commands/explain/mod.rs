@@ -6,10 +6,13 @@ use std::ffi::{OsStr, OsString};
 
 use clap::Args;
 use indicatif::ProgressBar;
-use stallscope::compare::CommandLine;
-use stallscope::explain::{ProcessBench, Stage, explain};
+use stallscope::code::SourceText;
+use stallscope::compare::{CommandLine, Settings};
+use stallscope::explain::{Explanation, ProcessBench, Stage, explain};
 use stallscope::report;
 use stallscope::run::sample::SampleSettings;
+
+pub use screen::screen;
 
 use super::compare;
 use super::run_args::RunArgs;
@@ -59,19 +62,48 @@ pub struct ExplainArgs {
 /// Runs the command.
 pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let chosen = profile::load(context)?;
     let typed = match (&args.before, &args.after) {
         (Some(before), Some(after)) => [before.clone(), after.clone()],
         _ => args.run.arms.named().unwrap_or_default(),
     };
-    // What executes a script is what there is to look at.
     let lines = args.run.arms.lines(&typed, &OsStr::to_owned)?;
+    // What executes a script is what there is to look at.
     let lines = lines.into_iter().map(CommandLine::interpreted).collect();
     let settings = args.run.settings(context.seed())?;
+    let cures = if args.no_cure { Cures::LeftOut } else { Cures::Tried };
+    let (explanation, mut text) = explained(lines, settings, cures, context)?;
+    output::result(context, "explanation", &explanation)?;
+    if context.shows_screen() {
+        terminal::print(&match args.markdown {
+            true => report::markdown::explanation(&explanation),
+            false => screen(&explanation, &mut text),
+        })?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// Whether programs are run with some of their instructions replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cures {
+    Tried,
+    LeftOut,
+}
+
+/// Explains two command lines, and says by which machine profile.
+///
+/// # Errors
+/// When they cannot be read or run, or that was interrupted.
+pub fn explained(
+    lines: Vec<CommandLine>,
+    settings: Settings,
+    cures: Cures,
+    context: &Context,
+) -> anyhow::Result<(Explanation, SourceText)> {
+    let chosen = profile::load(context)?;
     let bar = context.progress(2 * u64::from(settings.pairs), "comparing");
     let mut bench =
         ProcessBench::new(lines, settings, SampleSettings::default(), context.interrupt())?;
-    if args.no_cure {
+    if cures == Cures::LeftOut {
         bench = bench.without_cures();
     }
     // A design or a profile that the user names is what the answer shall be about.
@@ -79,22 +111,15 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
         bench = bench.with_probes();
     }
     let programs = bench.programs();
-    let text = &mut context.source_text(programs.iter().map(|p| p.as_path()))?;
+    let mut text = context.source_text(programs.iter().map(|p| p.as_path()))?;
     let result =
-        explain(programs, &mut bench, &chosen.design, text, &mut |stage| show(&bar, stage));
+        explain(programs, &mut bench, &chosen.design, &mut text, &mut |stage| show(&bar, stage));
     bar.finish_and_clear();
     let cleaned = bench.clean_up();
     let explanation = result?;
     cleaned?;
-    output::result(context, "explanation", &explanation)?;
     chosen.announce(context)?;
-    if context.shows_screen() {
-        terminal::print(&match args.markdown {
-            true => report::markdown::explanation(&explanation),
-            false => screen::screen(&explanation, text),
-        })?;
-    }
-    Ok(Outcome::Fine)
+    Ok((explanation, text))
 }
 
 fn show(bar: &ProgressBar, stage: Stage) {
