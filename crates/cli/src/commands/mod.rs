@@ -18,6 +18,7 @@ pub mod rule;
 mod run_args;
 pub mod scan;
 mod site;
+mod stop_args;
 pub mod sweep;
 mod target;
 pub mod trace;

@@ -8,7 +8,6 @@ pub mod screen;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
@@ -16,7 +15,7 @@ use indicatif::ProgressBar;
 use stallscope::compare::results::looks_like_results;
 use stallscope::compare::{
     Arm, CommandLine, Comparison, Decision, MAX_PAIRS, ProcessRunner, Progress, SameCode,
-    SameHotCode, Settings, Until, Warning, compare, same_code,
+    SameHotCode, Settings, Warning, compare, same_code,
 };
 use stallscope::report;
 use stallscope::report::export::Exported;
@@ -29,6 +28,7 @@ use super::gate::Gate;
 use super::metric::MetricArgs;
 use super::plan;
 use super::run_args::RunArgs;
+use super::stop_args::StopArgs;
 use super::words;
 use crate::context::{Context, Outcome};
 use crate::noise::NoiseFloor;
@@ -72,14 +72,6 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum UntilArg {
-    /// Any verdict but "inconclusive"
-    Verdict,
-    /// "equivalent", or that it is not
-    Equivalent,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
 enum AdjustArg {
     /// The chance of any false alarm (Holm)
     Holm,
@@ -107,12 +99,8 @@ pub struct CompareArgs {
     /// What BEFORE and AFTER are [default: results, if both are files that are not executable]
     #[arg(long, value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Stop when this is known (a confidence sequence, from 10 pairs on; --pairs is then the most)
-    #[arg(long, value_enum, value_name = "WHAT")]
-    until: Option<UntilArg>,
-    /// Run for about this long instead of a number of pairs; with --until at most for so long
-    #[arg(long = "for", value_name = "DURATION", value_parser = words::duration)]
-    budget: Option<Duration>,
+    #[command(flatten)]
+    stop: StopArgs,
     #[command(flatten)]
     metric: MetricArgs,
     /// Repeat runs around which the machine was slower than its best, and count them
@@ -207,15 +195,11 @@ impl CompareArgs {
         let mut settings = self.run.settings(seed)?;
         settings.effect = self.effect();
         settings.measure = self.metric.measure()?;
-        settings.until = self.until.map(|until| match until {
-            UntilArg::Verdict => Until::Verdict,
-            UntilArg::Equivalent => Until::Equivalent,
-        });
-        let ms = |d: Duration| d.as_millis().max(1) as u64;
-        settings.budget_ms = self.budget.map(ms);
+        settings.until = self.stop.until();
+        settings.budget_ms = self.stop.budget_ms();
         settings.operations_in_ms = self.metric.operations_in_ms();
         settings.guard = self.repeat_disturbed;
-        if self.until.is_some() || self.budget.is_some() {
+        if self.stop.is_open_end() {
             settings.pairs = self.run.pairs().unwrap_or(MAX_PAIRS);
         }
         Ok(settings)
@@ -235,7 +219,7 @@ fn run_programs(
         terminal::note(&Warning::IdenticalCode(same).to_string());
     }
     let bar = context.progress(2 * u64::from(settings.pairs), "warming up");
-    let open_end = args.until.is_some() || args.budget.is_some();
+    let open_end = args.stop.is_open_end();
     let result = compare(&mut runner, &settings, &mut |p| {
         if let Progress::Piloted(plan) = p
             && let Some(text) = plan::of_pairs(&plan, open_end).filter(|_| context.shows_screen())
