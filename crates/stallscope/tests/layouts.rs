@@ -120,11 +120,14 @@ fn equal_builds_are_called_neither_code_nor_placement() {
         (machine.layout_sd_log, machine.run_sd_log) = (0.0, 0.03);
     };
     for (name, noise) in MACHINES {
-        let called = share_of(&still, (name, noise), [4, 8], |runs| {
-            matches!(judged(runs).source, Source::Code | Source::Placement)
-        });
-        println!("{name:<22} equal builds called code or placement in {called:.1} % (4 x 8)");
-        assert!(called <= 3.0 + slack(), "{name}: {called}");
+        let share =
+            |source| share_of(&still, (name, noise), [4, 8], |runs| judged(runs).source == source);
+        let (code, placement) = (share(Source::Code), share(Source::Placement));
+        println!(
+            "{name:<22} equal builds called code {code:.1} %, placement {placement:.1} % (4 x 8)"
+        );
+        // An interval of 95 % promises no more for code; placement needs two of them.
+        assert!(code <= 5.0 + slack() && placement <= 3.0 + slack(), "{name}: {code}, {placement}");
     }
 }
 

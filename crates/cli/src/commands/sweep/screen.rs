@@ -68,7 +68,7 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
     let mut out = wrap(&first, &text);
     if let Some(split) = &level.split {
         if let Some(part) = split.placement.filter(|_| split.source == Source::Placement) {
-            let text = format!("placement of the builds as they come {}", interval(part));
+            let text = format!("placement of the builds as they come {} (99 %)", interval(part));
             out += &wrap("  ", &text);
         }
         out += &outlook(report, split);

@@ -12,9 +12,12 @@ use super::{AS_BUILT, FEWEST_LAYOUTS, LayoutError, LayoutRun};
 use crate::compare::schedule::Arm;
 use crate::compare::sequential::Looks;
 use crate::compare::verdict::Decision;
-use crate::stats::ALPHA;
 use crate::stats::student::t_quantile;
 use crate::stats::welch::{Welch, from_parts, welch};
+use crate::stats::{ALPHA, Z};
+
+/// The 99.5 % point of the normal distribution.
+const Z_99: f64 = 2.575_829_303_548_901;
 
 /// A part of the difference, as a log ratio of B over A, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -81,7 +84,8 @@ pub struct Split {
     pub code: Option<Part>,
     /// Welch's test of the layout values, which `code` rests on.
     pub welch: Option<Welch>,
-    /// What the builds as they come owe to their placement: observed minus code.
+    /// What the builds as they come owe to their placement: observed minus code, with a 99 % interval: it is
+    /// the second thing that is said of one pair of builds, out of few runs.
     pub placement: Option<Part>,
     /// Standard deviation between layouts (log), noise of runs taken out.
     pub layout_sd_log: f64,
@@ -190,7 +194,7 @@ impl Noise {
             (observed_error * observed_error, self.freedom),
         ];
         let part = from_parts(observed.log_ratio - code.difference, parts)?;
-        Some(Part::from(part).wider(self.widening))
+        Some(Part::from(part).wider(self.widening * Z_99 / Z))
     }
 }
 
