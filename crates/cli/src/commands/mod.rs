@@ -4,8 +4,10 @@ mod arm_args;
 pub mod case;
 pub mod compare;
 mod cpu_args;
+pub mod env;
 pub mod explain;
 mod gate;
+pub mod history;
 pub mod layout;
 
 pub mod list;

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use anyhow::bail;
 use stallscope::compare::Decision;
 use stallscope::compare::results::{Centre, Judgement, ResultError, Row, judge, read};
 use stallscope::report;
@@ -18,6 +19,9 @@ use crate::{output, terminal};
 const SHOWN_THREATS: usize = 8;
 
 pub fn run(args: &CompareArgs, context: &Context, paths: [&Path; 2]) -> anyhow::Result<Outcome> {
+    if args.history.is_given() {
+        bail!("--history keeps what two programs were found to be, not files of other tools");
+    }
     let same = paths[0].canonicalize().ok().zip(paths[1].canonicalize().ok());
     if same.is_some_and(|(a, b)| a == b) {
         let [a, b] = paths.map(|p| p.display().to_string());

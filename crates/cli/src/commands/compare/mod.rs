@@ -4,6 +4,7 @@ mod export;
 mod judged;
 mod parameters;
 mod ranked;
+mod remember;
 pub mod screen;
 
 use std::ffi::{OsStr, OsString};
@@ -23,6 +24,7 @@ use stallscope::stats::families::Adjustment;
 
 use export::ExportArgs;
 use parameters::ParameterArgs;
+use remember::HistoryArgs;
 
 use super::gate::Gate;
 use super::metric::MetricArgs;
@@ -52,6 +54,8 @@ Examples:
     stallscope compare --fail-if slower:2% --for 60s ./before ./after
   How noisy is this here? (kept, and told with later comparisons)
     stallscope compare --aa ./before
+  One verdict for each commit, against a reference that stays (see `stallscope history`)
+    stallscope compare --history speed.jsonl --label 3f2a1c ./reference ./app
   Results of other tools: go test -bench, google-benchmark, hyperfine, criterion,
   perf stat, CSV, a column of numbers
     stallscope compare old.txt new.txt
@@ -123,6 +127,8 @@ pub struct CompareArgs {
     benchfmt: Option<PathBuf>,
     #[command(flatten)]
     export: ExportArgs,
+    #[command(flatten)]
+    history: HistoryArgs,
 }
 
 pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
@@ -212,6 +218,7 @@ fn run_programs(
     lines: [CommandLine; 2],
 ) -> anyhow::Result<Outcome> {
     let settings = args.settings(context.seed())?;
+    let history = args.history.open()?;
     let limits = settings.limits(context.interrupt());
     let mut runner = ProcessRunner::new(lines, limits)?.measuring(&settings)?;
     let same = (!args.aa).then(|| same_code_of(&runner)).flatten();
@@ -241,6 +248,9 @@ fn run_programs(
     output::result(context, "comparison", &comparison)?;
     if let Some(path) = &args.benchfmt {
         write_text(path, &report::benchfmt(&comparison))?;
+    }
+    if let Some(history) = history {
+        history.add(&args.history.entry(&comparison, context.redacts_args()))?;
     }
     say(args, context, &comparison)?;
     let decision = comparison.analysis.verdict.decision;

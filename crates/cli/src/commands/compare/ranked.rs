@@ -24,6 +24,7 @@ pub fn run(
         (args.gate().is_some(), "a gate"),
         (args.stop.until().is_some(), "--until"),
         (args.benchfmt.is_some(), "--benchfmt"),
+        (args.history.is_given(), "--history"),
     ];
     if let Some((_, what)) = only_of_two.iter().find(|(given, _)| *given) {
         bail!("{what} goes with two commands: BEFORE and AFTER (there are {})", lines.len());
