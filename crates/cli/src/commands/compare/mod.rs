@@ -56,9 +56,11 @@ Examples:
     stallscope compare --aa ./before
   One verdict for each commit, against a reference that stays (see `stallscope history`)
     stallscope compare --history speed.jsonl --label 3f2a1c ./reference ./app
-  Results of other tools: go test -bench, google-benchmark, hyperfine, criterion,
-  perf stat, CSV, a column of numbers
+  Results of other tools: go test -bench, google-benchmark, hyperfine, criterion, JMH,
+  pytest-benchmark, pyperf, BenchmarkDotNet, perf stat, CSV, a column of numbers
     stallscope compare old.txt new.txt
+  Both commands of one file of hyperfine
+    stallscope compare both.json
 
 Two files that are not executable (or two criterion folders) are results; anything
 else is run. --kind says it when that guess is wrong.
@@ -145,6 +147,11 @@ pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
             }
             _ => {}
         }
+    } else if let ([one], false, true) = (&typed[..], args.aa, args.kind != Some(Kind::Programs))
+        && args.run.arms.a.is_none()
+        && (args.kind == Some(Kind::Results) || looks_like_results(Path::new(one)))
+    {
+        return judged::run_one(args, context, Path::new(one));
     } else if args.kind == Some(Kind::Results) {
         bail!("--kind results goes with two files, OLD and NEW");
     }
