@@ -61,6 +61,8 @@ bench-verdict: ## Error rates of verdicts on simulated machines, one layout and 
 	$(CARGO) test --release --locked -p stallscope --test statistics -- --nocapture --test-threads 1
 	STALLSCOPE_REPLICATIONS=$(or $(REPLICATIONS),1000) \
 		$(CARGO) test --release --locked -p stallscope --test layouts -- --nocapture --test-threads 1
+	STALLSCOPE_REPLICATIONS=500 \
+		$(CARGO) test --release --locked -p stallscope --test histories -- --nocapture --test-threads 1
 
 .PHONY: bench-layouts
 bench-layouts: ## Ensembles of layouts of a real Go program: equal stays equal, 3 % is seen (needs go)

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use stallscope::compare::sweep::{Journal, SweepSettings};
+use stallscope::compare::sweep::{Cell, Journal, SweepSettings};
 use tempfile::TempDir;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
@@ -17,9 +17,12 @@ fuzz_target!(|text: &str| {
             "seed":1,"timeout_ms":null,"cpu":null,"guard":false}"#,
     )
     .expect("settings");
-    let head = serde_json::to_string(&settings).expect("settings");
+    let head = serde_json::to_string(&settings.question()).expect("settings");
     fs::write(FOLDER.path().join("0000000000000001.jsonl"), head + "\n" + text).expect("room");
-    let (journal, runs) = Journal::open(FOLDER.path(), &settings, 1, 3, false).expect("a journal");
-    assert_eq!(runs.len() % 3, 0);
-    journal.finish();
+    let cells = [0, 1, 2].map(|layout| Cell { variant: 0, layout });
+    let (journal, kept) =
+        Journal::open(FOLDER.path(), &settings, 1, &cells, false).expect("a journal");
+    let rounds = kept.runs.len() / 3;
+    assert!(kept.runs.len() % 3 == 0 && kept.finished_rounds as usize <= rounds);
+    journal.finish(rounds as u32).expect("room");
 });

@@ -7,7 +7,9 @@ use stallscope::machine::Microarchitecture;
 
 pub use crate::commands::case::CaseArgs;
 pub use crate::commands::compare::CompareArgs;
+pub use crate::commands::env::EnvArgs;
 pub use crate::commands::explain::ExplainArgs;
+pub use crate::commands::history::HistoryArgs;
 pub use crate::commands::layout::LayoutArgs;
 pub use crate::commands::layout::skid::SampleLoopArgs;
 pub use crate::commands::list::ListArgs;
@@ -89,8 +91,12 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Print the completions of a shell
     Completions(CompletionsArgs),
+    /// Say what on this machine disturbs measurements, and what to do about it
+    Env(EnvArgs),
     /// Find out why AFTER runs slower or faster than BEFORE: the main job
     Explain(Box<ExplainArgs>),
+    /// Find since which commit it is slower, in what `compare --history` has kept
+    History(HistoryArgs),
     /// See what moved between two builds and which cache sets became crowded
     Layout(Box<LayoutArgs>),
     /// List the probes, hazard rules, trace engines and cases

@@ -45,6 +45,28 @@ fn two_files_of_results_are_read_and_gate() {
 }
 
 #[test]
+fn two_commands_in_one_file_of_hyperfine_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let times = |from: f64| {
+        (0..9).map(|i| format!("{}", from + 1e-4 * f64::from(i))).collect::<Vec<_>>().join(",")
+    };
+    let entry = |name: &str, from: f64| {
+        format!(r#"{{"command":"{name}","mean":{from},"times":[{}]}}"#, times(from))
+    };
+    let both = format!(r#"{{"results":[{},{}]}}"#, entry("./a", 0.1), entry("./b", 0.2));
+    fs::write(here.join("both.json"), both).unwrap();
+    let (code, screen) = said(here, &["compare", "both.json"]);
+    assert!(code == Some(0) && screen.contains("1 slower of 1 benchmarks"), "{screen}");
+    assert!(
+        screen.contains("OLD both.json: ./a") && screen.contains("NEW both.json: ./b"),
+        "{screen}"
+    );
+    fs::write(here.join("one.txt"), "1\n2\n").unwrap();
+    refused(here, &["compare", "one.txt"], &["holds 1 series", "give OLD and NEW"]);
+}
+
+#[test]
 fn what_is_run_and_what_is_read_is_not_a_guess() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use schemars::Schema;
+use stallscope::clock::SystemReport;
+use stallscope::compare::history::{HistoryEntry, HistoryReport};
 use stallscope::compare::results::Judgement;
 use stallscope::compare::sweep::SweepReport;
 use stallscope::compare::{Comparison, Ranking};
@@ -30,6 +32,8 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "comparison", make: schema_of::<Comparison> },
     Entry { name: "explanation", make: schema_of::<Explanation> },
     Entry { name: "finding", make: schema_of::<Finding> },
+    Entry { name: "history-entry", make: schema_of::<HistoryEntry> },
+    Entry { name: "history-report", make: schema_of::<HistoryReport> },
     Entry { name: "judgement", make: schema_of::<Judgement> },
     Entry { name: "layout-report", make: schema_of::<MeasuredLayout> },
     Entry { name: "machine-profile", make: schema_of::<Design> },
@@ -39,6 +43,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "scan-difference", make: schema_of::<ScanDifference> },
     Entry { name: "scan-report", make: schema_of::<ScanReport> },
     Entry { name: "sweep-report", make: schema_of::<SweepReport> },
+    Entry { name: "system-report", make: schema_of::<SystemReport> },
     Entry { name: "trace-report", make: schema_of::<TraceReport> },
 ];
 

@@ -4,8 +4,10 @@ mod arm_args;
 pub mod case;
 pub mod compare;
 mod cpu_args;
+pub mod env;
 pub mod explain;
 mod gate;
+pub mod history;
 pub mod layout;
 
 pub mod list;
@@ -18,6 +20,7 @@ pub mod rule;
 mod run_args;
 pub mod scan;
 mod site;
+mod stop_args;
 pub mod sweep;
 mod target;
 pub mod trace;

@@ -22,7 +22,7 @@ pub const ALPHA: f64 = 0.05;
 pub const POWER: f64 = 0.80;
 
 /// The 97.5 % point of the normal distribution.
-const Z: f64 = 1.959_963_984_540_054;
+pub const Z: f64 = 1.959_963_984_540_054;
 
 /// `part` of `whole` in percent; 0 of nothing.
 #[must_use]

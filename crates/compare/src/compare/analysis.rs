@@ -70,6 +70,19 @@ impl Metric {
         }
     }
 
+    /// What a verdict on these runs is about: processor time where that is left to us and they waited for
+    /// the processor.
+    pub(super) fn chosen<'a>(
+        measure: &Measure,
+        runs: impl Iterator<Item = &'a Amounts> + Clone,
+    ) -> Self {
+        let timed = || runs.clone().all(|run| run.cpu_ns > 0);
+        match measure {
+            Measure::Auto if timed() && Waiting::of(runs.clone()).decides() => Self::Cpu,
+            _ => Self::for_verdict(measure),
+        }
+    }
+
     /// This amount of a run: nanoseconds, bytes, or what was printed or counted (0 where nothing was).
     #[must_use]
     pub fn of(self, run: &Amounts) -> f64 {
@@ -203,14 +216,15 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     let shown = Metric::ALL.iter().filter(|m| is_split || !m.is_of_the_split());
     let mut contrasts: Vec<Contrast> = shown.map(|m| contrast(*m, &pairs)).collect();
     let waiting = Waiting::of(samples.iter().map(|s| &s.amounts));
-    let metric = match settings.measure {
-        Measure::Auto
-            if contrasts[1].ratio.is_some()
-                && (waiting.decides() || only_the_queue_differs(&contrasts, &pairs)) =>
+    let metric = match Metric::chosen(&settings.measure, samples.iter().map(|s| &s.amounts)) {
+        Metric::Wall
+            if settings.measure == Measure::Auto
+                && contrasts[1].ratio.is_some()
+                && only_the_queue_differs(&contrasts, &pairs) =>
         {
             Metric::Cpu
         }
-        _ => Metric::for_verdict(&settings.measure),
+        chosen => chosen,
     };
     let wanted = contrast(metric, &pairs);
     let wall =

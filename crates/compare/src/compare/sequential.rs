@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::stats::ALPHA;
 use crate::stats::robust::{median, robust_sd};
 use crate::stats::signed_rank::Interval;
-use crate::stats::student::mean_and_sd;
+use crate::stats::student::{mean_and_sd, t_quantile};
 
 /// Pairs before the first look.
 pub const BURN_IN_PAIRS: usize = 10;
@@ -70,6 +70,41 @@ pub fn radius_in_sd(n: usize) -> f64 {
     (spread * (spread / (ALPHA * ALPHA)).ln() / (n as f64 * n as f64 * MIXTURE_VARIANCE)).sqrt()
 }
 
+/// How often an interval over whole rounds is read before the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looks {
+    /// At the end.
+    Once,
+    /// After every round, and the first that says enough ends it.
+    EveryRound,
+}
+
+impl Looks {
+    /// As what was asked for needs it.
+    #[must_use]
+    pub fn of(until: Option<Until>) -> Self {
+        if until.is_some() { Self::EveryRound } else { Self::Once }
+    }
+
+    /// Whether anything may be said after so many rounds.
+    #[must_use]
+    pub fn may(self, rounds: usize) -> bool {
+        self == Self::Once || rounds >= BURN_IN_PAIRS
+    }
+
+    /// How much further than one that is read once an interval over `rounds` rounds reaches, so that it
+    /// is right at all looks: by the ratio of the sequence's width to that of Student's interval.
+    #[must_use]
+    pub fn widening(self, rounds: usize) -> f64 {
+        let n = rounds.max(2);
+        let once = t_quantile(1.0 - ALPHA / 2.0, n as f64 - 1.0).map(|t| t / (n as f64).sqrt());
+        match (self, once) {
+            (Self::EveryRound, Some(once)) => (radius_in_sd(n) / once).max(1.0),
+            _ => 1.0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rand_pcg::Pcg64Mcg;
@@ -77,6 +112,16 @@ mod tests {
 
     use super::super::simulate::{normal, uniform};
     use super::*;
+
+    #[test]
+    fn an_interval_that_is_read_every_round_reaches_further() {
+        assert!((Looks::Once.widening(20) - 1.0).abs() < 1e-12 && Looks::Once.may(1));
+        assert!(!Looks::EveryRound.may(9) && Looks::EveryRound.may(10));
+        for (rounds, want) in [(10, 1.44), (20, 1.47), (200, 1.60)] {
+            let found = Looks::EveryRound.widening(rounds);
+            assert!((found - want).abs() < 0.03, "{rounds}: {found}");
+        }
+    }
 
     #[test]
     fn looking_after_every_pair_keeps_the_promise() {

@@ -177,7 +177,7 @@ pub(super) fn uniform(rng: &mut Pcg64Mcg) -> f64 {
 }
 
 /// Standard normal, by Box and Muller.
-pub(super) fn normal(rng: &mut Pcg64Mcg) -> f64 {
+pub fn normal(rng: &mut Pcg64Mcg) -> f64 {
     let radius = (-2.0 * (1.0 - uniform(rng)).ln()).sqrt();
     radius * (std::f64::consts::TAU * uniform(rng)).cos()
 }

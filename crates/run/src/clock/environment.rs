@@ -129,7 +129,7 @@ fn steal_of(stat: &str, cpu: usize) -> Option<(u64, u64)> {
     Some((stolen, fields[..8].iter().sum()))
 }
 
-fn load_of(loadavg: &str) -> Option<f64> {
+pub(super) fn load_of(loadavg: &str) -> Option<f64> {
     loadavg.split_whitespace().next()?.parse().ok()
 }
 

@@ -27,6 +27,7 @@ pub mod pin;
 pub mod pmu;
 mod sample;
 mod survey;
+mod system;
 mod tick;
 
 use schemars::JsonSchema;
@@ -43,6 +44,7 @@ pub use pin::{Cpus, Pin, allowed_cpus, choose_cpu};
 pub use pmu::{PerfEvent, PerfKernel, Pmu, PmuVerdict};
 pub use sample::{MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, take_sample};
 pub use survey::{Summary, Survey, SurveyPlan, survey};
+pub use system::{Influence, Setting, SystemFiles, SystemReport, look as system_settings};
 pub use tick::TickReading;
 
 use crate::model::Measurement;

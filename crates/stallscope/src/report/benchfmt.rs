@@ -11,9 +11,10 @@ pub fn benchfmt(comparison: &Comparison) -> String {
     let mut out =
         String::from("note: runs were interleaved in random order; benchstat cannot see that\n");
     for arm in [Arm::A, Arm::B] {
-        let _ = writeln!(out, "\narm: {arm}");
         let command = comparison.arms[arm.index()].command.join(" ");
-        let _ = writeln!(out, "command: {}", command.replace(char::is_control, " "));
+        // A key of its own for each arm (`command: …`) would put them into two tables.
+        let _ = writeln!(out, "\n# {arm}: {}", command.replace(char::is_control, " "));
+        let _ = writeln!(out, "arm: {arm}");
         for sample in comparison.samples.iter().filter(|s| s.plan.arm == arm) {
             let run = &sample.amounts;
             let operations = run.operations.unwrap_or(1);

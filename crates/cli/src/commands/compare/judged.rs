@@ -4,8 +4,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use anyhow::bail;
 use stallscope::compare::Decision;
-use stallscope::compare::results::{Centre, Judgement, ResultError, Row, judge, read};
+use stallscope::compare::results::{
+    Centre, Judgement, ResultError, ResultFile, Row, halves, judge, read,
+};
 use stallscope::report;
 
 use super::CompareArgs;
@@ -18,13 +21,30 @@ use crate::{output, terminal};
 const SHOWN_THREATS: usize = 8;
 
 pub fn run(args: &CompareArgs, context: &Context, paths: [&Path; 2]) -> anyhow::Result<Outcome> {
+    if args.history.is_given() {
+        bail!("--history keeps what two programs were found to be, not files of other tools");
+    }
     let same = paths[0].canonicalize().ok().zip(paths[1].canonicalize().ok());
     if same.is_some_and(|(a, b)| a == b) {
         let [a, b] = paths.map(|p| p.display().to_string());
         return Err(ResultError::SameFile(a, b).into());
     }
     let [old, new] = [read(paths[0])?, read(paths[1])?];
-    let judgement = judge(&old, &new, args.effect(), args.adjustment())?;
+    judged(args, context, [&old, &new])
+}
+
+/// The same of one file that holds two commands.
+pub fn run_one(args: &CompareArgs, context: &Context, path: &Path) -> anyhow::Result<Outcome> {
+    let [old, new] = halves(read(path)?)?;
+    judged(args, context, [&old, &new])
+}
+
+fn judged(
+    args: &CompareArgs,
+    context: &Context,
+    [old, new]: [&ResultFile; 2],
+) -> anyhow::Result<Outcome> {
+    let judgement = judge(old, new, args.effect(), args.adjustment())?;
     output::result(context, "judgement", &judgement)?;
     if context.shows_screen() {
         let text = if args.markdown {
@@ -131,8 +151,19 @@ fn mean(judgement: &Judgement, unit: Option<&String>, width: usize) -> String {
     )
 }
 
+/// The middle with half the distance of the quartiles (of the spread, where only that was kept).
 fn amount(centre: Centre) -> String {
-    match centre.value {
+    let half = (centre.high - centre.low) / 2.0 / centre.value;
+    let spread = match 100.0 * half {
+        _ if centre.value == 0.0 || (centre.n == 0 && half == 0.0) => String::new(),
+        half if half < 100.0 => format!("±{half:.0}%"),
+        _ => "±>99%".into(),
+    };
+    middle(centre.value) + &spread
+}
+
+fn middle(value: f64) -> String {
+    match value {
         0.0 => "0".into(),
         v if v.abs() >= 1e7 => format!("{v:.4e}"),
         v if v.abs() >= 1000.0 => format!("{v:.0}"),

@@ -4,11 +4,11 @@ mod export;
 mod judged;
 mod parameters;
 mod ranked;
+mod remember;
 pub mod screen;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
@@ -16,7 +16,7 @@ use indicatif::ProgressBar;
 use stallscope::compare::results::looks_like_results;
 use stallscope::compare::{
     Arm, CommandLine, Comparison, Decision, MAX_PAIRS, ProcessRunner, Progress, SameCode,
-    SameHotCode, Settings, Until, Warning, compare, same_code,
+    SameHotCode, Settings, Warning, compare, same_code,
 };
 use stallscope::report;
 use stallscope::report::export::Exported;
@@ -24,11 +24,13 @@ use stallscope::stats::families::Adjustment;
 
 use export::ExportArgs;
 use parameters::ParameterArgs;
+use remember::HistoryArgs;
 
 use super::gate::Gate;
 use super::metric::MetricArgs;
 use super::plan;
 use super::run_args::RunArgs;
+use super::stop_args::StopArgs;
 use super::words;
 use crate::context::{Context, Outcome};
 use crate::noise::NoiseFloor;
@@ -52,9 +54,13 @@ Examples:
     stallscope compare --fail-if slower:2% --for 60s ./before ./after
   How noisy is this here? (kept, and told with later comparisons)
     stallscope compare --aa ./before
-  Results of other tools: go test -bench, google-benchmark, hyperfine, criterion,
-  perf stat, CSV, a column of numbers
+  One verdict for each commit, against a reference that stays (see `stallscope history`)
+    stallscope compare --history speed.jsonl --label 3f2a1c ./reference ./app
+  Results of other tools: go test -bench, google-benchmark, hyperfine, criterion, JMH,
+  pytest-benchmark, pyperf, BenchmarkDotNet, perf stat, CSV, a column of numbers
     stallscope compare old.txt new.txt
+  Both commands of one file of hyperfine
+    stallscope compare both.json
 
 Two files that are not executable (or two criterion folders) are results; anything
 else is run. --kind says it when that guess is wrong.
@@ -69,14 +75,6 @@ enum Kind {
     Programs,
     /// Files or folders of results, which are read
     Results,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum UntilArg {
-    /// Any verdict but "inconclusive"
-    Verdict,
-    /// "equivalent", or that it is not
-    Equivalent,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -107,12 +105,8 @@ pub struct CompareArgs {
     /// What BEFORE and AFTER are [default: results, if both are files that are not executable]
     #[arg(long, value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Stop when this is known (a confidence sequence, from 10 pairs on; --pairs is then the most)
-    #[arg(long, value_enum, value_name = "WHAT")]
-    until: Option<UntilArg>,
-    /// Run for about this long instead of a number of pairs; with --until at most for so long
-    #[arg(long = "for", value_name = "DURATION", value_parser = words::duration)]
-    budget: Option<Duration>,
+    #[command(flatten)]
+    stop: StopArgs,
     #[command(flatten)]
     metric: MetricArgs,
     /// Repeat runs around which the machine was slower than its best, and count them
@@ -135,6 +129,8 @@ pub struct CompareArgs {
     benchfmt: Option<PathBuf>,
     #[command(flatten)]
     export: ExportArgs,
+    #[command(flatten)]
+    history: HistoryArgs,
 }
 
 pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
@@ -151,6 +147,11 @@ pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
             }
             _ => {}
         }
+    } else if let ([one], false, true) = (&typed[..], args.aa, args.kind != Some(Kind::Programs))
+        && args.run.arms.a.is_none()
+        && (args.kind == Some(Kind::Results) || looks_like_results(Path::new(one)))
+    {
+        return judged::run_one(args, context, Path::new(one));
     } else if args.kind == Some(Kind::Results) {
         bail!("--kind results goes with two files, OLD and NEW");
     }
@@ -207,15 +208,11 @@ impl CompareArgs {
         let mut settings = self.run.settings(seed)?;
         settings.effect = self.effect();
         settings.measure = self.metric.measure()?;
-        settings.until = self.until.map(|until| match until {
-            UntilArg::Verdict => Until::Verdict,
-            UntilArg::Equivalent => Until::Equivalent,
-        });
-        let ms = |d: Duration| d.as_millis().max(1) as u64;
-        settings.budget_ms = self.budget.map(ms);
+        settings.until = self.stop.until();
+        settings.budget_ms = self.stop.budget_ms();
         settings.operations_in_ms = self.metric.operations_in_ms();
         settings.guard = self.repeat_disturbed;
-        if self.until.is_some() || self.budget.is_some() {
+        if self.stop.is_open_end() {
             settings.pairs = self.run.pairs().unwrap_or(MAX_PAIRS);
         }
         Ok(settings)
@@ -228,6 +225,7 @@ fn run_programs(
     lines: [CommandLine; 2],
 ) -> anyhow::Result<Outcome> {
     let settings = args.settings(context.seed())?;
+    let history = args.history.open()?;
     let limits = settings.limits(context.interrupt());
     let mut runner = ProcessRunner::new(lines, limits)?.measuring(&settings)?;
     let same = (!args.aa).then(|| same_code_of(&runner)).flatten();
@@ -235,7 +233,7 @@ fn run_programs(
         terminal::note(&Warning::IdenticalCode(same).to_string());
     }
     let bar = context.progress(2 * u64::from(settings.pairs), "warming up");
-    let open_end = args.until.is_some() || args.budget.is_some();
+    let open_end = args.stop.is_open_end();
     let result = compare(&mut runner, &settings, &mut |p| {
         if let Progress::Piloted(plan) = p
             && let Some(text) = plan::of_pairs(&plan, open_end).filter(|_| context.shows_screen())
@@ -257,6 +255,9 @@ fn run_programs(
     output::result(context, "comparison", &comparison)?;
     if let Some(path) = &args.benchfmt {
         write_text(path, &report::benchfmt(&comparison))?;
+    }
+    if let Some(history) = history {
+        history.add(&args.history.entry(&comparison, context.redacts_args()))?;
     }
     say(args, context, &comparison)?;
     let decision = comparison.analysis.verdict.decision;

@@ -22,8 +22,9 @@ pub fn run(
 ) -> anyhow::Result<Outcome> {
     let only_of_two = [
         (args.gate().is_some(), "a gate"),
-        (args.until.is_some(), "--until"),
+        (args.stop.until().is_some(), "--until"),
         (args.benchfmt.is_some(), "--benchfmt"),
+        (args.history.is_given(), "--history"),
     ];
     if let Some((_, what)) = only_of_two.iter().find(|(given, _)| *given) {
         bail!("{what} goes with two commands: BEFORE and AFTER (there are {})", lines.len());

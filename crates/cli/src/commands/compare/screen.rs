@@ -44,12 +44,7 @@ pub fn warning(warning: &Warning, severity: Severity) -> String {
 pub fn verdict(comparison: &Comparison) -> String {
     let analysis = &comparison.analysis;
     let wall = &analysis.wall;
-    // An interval for one look is no interval for one that was looked at until it said something.
-    let [low, centre, high] = match &analysis.sequence {
-        Some(s) => [s.low_log, s.log_ratio, s.high_log],
-        None => [wall.low_log, wall.log_ratio, wall.high_log],
-    }
-    .map(percent);
+    let [low, centre, high] = judged(analysis).map(percent);
     let d = decimals(low, high);
     let word = analysis.verdict.decision;
     let signed = format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]");
@@ -87,6 +82,16 @@ pub fn verdict(comparison: &Comparison) -> String {
         out += &wrapped("", 1, &line);
     }
     out
+}
+
+/// The one interval that is judged: lower end, estimate, upper end (logs). One for a single look is none for what
+/// was looked at until it said something.
+fn judged(analysis: &Analysis) -> [f64; 3] {
+    let wall = &analysis.wall;
+    match &analysis.sequence {
+        Some(s) => [s.low_log, s.log_ratio, s.high_log],
+        None => [wall.low_log, wall.log_ratio, wall.high_log],
+    }
 }
 
 /// What could have been seen, and what to do next.
@@ -160,7 +165,7 @@ fn table(analysis: &Analysis) -> String {
     let change = format!("B vs A [{:.0} %]", 100.0 * analysis.wall.confidence.min(0.95));
     let head = ["", "A median [quartiles]", "B median [quartiles]", &change];
     let mut out = row(head, STRONG);
-    for contrast in &analysis.contrasts {
+    for (number, contrast) in analysis.contrasts.iter().enumerate() {
         let (scale, unit) = scale_of(contrast);
         let typical = |m: &stallscope::model::Measurement| {
             let [value, low, high] = [m.value, m.low, m.high].map(|ns| three_digits(ns / scale));
@@ -169,9 +174,14 @@ fn table(analysis: &Analysis) -> String {
         let change = contrast.ratio.as_ref().map_or_else(
             || "- (too short to time)".into(),
             |r| {
-                let (low, high) = (percent(r.low_log), percent(r.high_log));
+                // What is judged comes first, and has the same interval here as in the verdict.
+                let logs = match number {
+                    0 => judged(analysis),
+                    _ => [r.low_log, r.log_ratio, r.high_log],
+                };
+                let [low, centre, high] = logs.map(percent);
                 let d = decimals(low, high);
-                format!("{:+.d$} % [{low:+.d$}, {high:+.d$}]", percent(r.log_ratio))
+                format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]")
             },
         );
         let name = match contrast.metric {
@@ -278,6 +288,23 @@ mod tests {
     #[test]
     fn inconclusive() {
         insta::assert_snapshot!(shown(|m| m.run_sd_log = 0.03, Noise::Quiet, 20));
+    }
+
+    #[test]
+    fn what_is_judged_has_one_interval() {
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 200, 11);
+        machine.effect_log = 0.05;
+        let until = Some(stallscope::compare::Until::Verdict);
+        let settings = Settings { pairs: 200, until, ..Settings::default() };
+        let result = compare(&mut machine, &settings, &mut |_| {}).unwrap();
+        let text = plain(&screen(&result));
+        let bracket = |line: &str| {
+            let inside = line.rsplit_once('[').and_then(|(_, rest)| rest.split_once(']'));
+            inside.map(|(ends, _)| ends.replace('+', "")).unwrap_or_default()
+        };
+        let headline = bracket(text.lines().next().unwrap());
+        let row = bracket(text.lines().find(|l| l.starts_with("wall")).unwrap());
+        assert!(!row.is_empty() && headline == row, "{text}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use stallscope::compare::sweep::{Axis, Folders, Knob, Stage, SweepSettings, swee
 use super::cpu_args::CpuArgs;
 use super::gate::Gate;
 use super::metric::MetricArgs;
+use super::stop_args::StopArgs;
 use super::{plan, words};
 use crate::context::{Context, Outcome};
 use crate::{output, profile, terminal};
@@ -28,6 +29,10 @@ Examples:
       --build 'cd {tree} && go build -o {out} .' --run '{out} -bench'
   How far do placements of one program lie apart?
     stallscope sweep --layouts 20 --build 'make LDFLAGS={layout} OUT={out}' --run '{out}'
+
+  The same once more, for a minute: runs of the same builds add up
+    stallscope sweep -L tree before,after --layouts 12 --until verdict --for 60s \\
+      --build 'cd {tree} && go build -o {out} .' --run '{out} -bench'
 
 In templates {name} is the value of an axis, {out} the file to build, {layout} the
 linker's flags for a placement, {seed} its number. Without {layout} the flags go to
@@ -63,6 +68,8 @@ pub struct SweepArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     #[command(flatten)]
+    stop: StopArgs,
+    #[command(flatten)]
     metric: MetricArgs,
     /// The smallest effect of interest: smaller ones count as equal
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = words::share)]
@@ -78,7 +85,7 @@ pub struct SweepArgs {
     /// Average in what ran while the machine was disturbed, instead of repeating it
     #[arg(long)]
     keep_disturbed: bool,
-    /// Forget what an interrupted sweep of the same question has run
+    /// Forget what earlier sweeps of the same builds have run, instead of adding to it
     #[arg(long)]
     fresh: bool,
     /// Exit with 1 when a variant is slower by so much (slower:2%), with 3 when that is open
@@ -112,6 +119,8 @@ impl SweepArgs {
             guard: !self.keep_disturbed,
             measure: self.metric.measure()?,
             operations_in_ms: self.metric.operations_in_ms(),
+            until: self.stop.until(),
+            budget_ms: self.stop.budget_ms(),
         })
     }
 }
@@ -149,7 +158,7 @@ fn show(bar: &Mutex<indicatif::ProgressBar>, stage: &Stage, says: bool) {
             bar.set_position(*done);
         }
         Stage::Resumed { runs } => {
-            bar.println(format!("going on after {runs} runs that were kept"))
+            bar.println(format!("going on after {runs} runs of earlier sweeps"))
         }
         Stage::Known(_) | Stage::Piloted(_) if !says => {}
         Stage::Known(note) => bar.suspend(|| terminal::note(&note.to_string())),

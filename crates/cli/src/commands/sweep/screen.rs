@@ -67,6 +67,10 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
     };
     let mut out = wrap(&first, &text);
     if let Some(split) = &level.split {
+        if let Some(part) = split.placement.filter(|_| split.source == Source::Placement) {
+            let text = format!("placement of the builds as they come {} (99 %)", interval(part));
+            out += &wrap("  ", &text);
+        }
         out += &outlook(report, split);
     }
     out
@@ -187,10 +191,14 @@ fn missing(report: &SweepReport) -> String {
 
 fn provenance(report: &SweepReport) -> String {
     let settings = &report.settings;
-    let built = report.cells.iter().filter(|c| c.build_ns > 0).count();
-    let kept = report.cells.iter().filter(|c| c.program.is_some()).count() - built;
+    let programs = || report.cells.iter().filter(|c| c.program.is_some());
+    let kept = programs().filter(|c| c.cached).count();
+    let built = programs().count() - kept;
     let cpu = cpu_args::words(settings.cpus.as_ref());
     let mut parts = vec![format!("{} runs, random order in rounds, {cpu}", report.runs.len())];
+    if report.earlier_runs > 0 {
+        parts.push(format!("{} of them of earlier sweeps of these builds", report.earlier_runs));
+    }
     if !matches!(settings.measure, Measure::Auto | Measure::Wall) {
         parts.push(format!("judged by {}", settings.measure.noun()));
     }

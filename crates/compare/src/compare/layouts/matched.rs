@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::LayoutRun;
 use super::split::Part;
 use crate::compare::schedule::Arm;
+use crate::compare::sequential::{self, Looks};
 use crate::stats::signed_rank;
 use crate::stats::student::{PairedT, paired_t};
 
@@ -68,9 +69,10 @@ pub fn agree(levels: Vec<LevelEffect>) -> Option<Matched> {
 }
 
 /// B over A from runs of one layout each, paired by their round (signed ranks); `None` with fewer
-/// than six rounds that hold both.
+/// than six rounds that hold both. Where the interval is read every round, a confidence sequence, with
+/// ten rounds at least.
 #[must_use]
-pub fn effect_by_rounds(runs: &[LayoutRun]) -> Option<Part> {
+pub fn effect_by_rounds(runs: &[LayoutRun], looks: Looks) -> Option<Part> {
     let mut rounds: BTreeMap<u32, [Option<f64>; 2]> = BTreeMap::new();
     for run in runs.iter().filter(|r| r.value > 0.0) {
         rounds.entry(run.round).or_default()[run.arm.index()] = Some(run.value.ln());
@@ -79,7 +81,10 @@ pub fn effect_by_rounds(runs: &[LayoutRun]) -> Option<Part> {
         .into_values()
         .filter_map(|seats| Some(seats[Arm::B.index()]? - seats[Arm::A.index()]?))
         .collect();
-    let i = signed_rank::interval(&differences)?;
+    let i = match looks {
+        Looks::Once => signed_rank::interval(&differences)?,
+        Looks::EveryRound => sequential::interval(&differences)?,
+    };
     // With fewer than six pairs the interval promises too little to exclude anything.
     (i.confidence >= 0.95).then_some(Part { log_ratio: i.centre, low_log: i.low, high_log: i.high })
 }
@@ -123,8 +128,10 @@ mod tests {
                 })
                 .collect()
         };
-        assert!(effect_by_rounds(&runs(8)).unwrap().low_log > 0.09);
-        assert_eq!(effect_by_rounds(&runs(3)), None);
-        assert_eq!(effect_by_rounds(&[]), None);
+        assert!(effect_by_rounds(&runs(8), Looks::Once).unwrap().low_log > 0.09);
+        assert_eq!(effect_by_rounds(&runs(8), Looks::EveryRound), None);
+        assert!(effect_by_rounds(&runs(10), Looks::EveryRound).unwrap().low_log > 0.09);
+        assert_eq!(effect_by_rounds(&runs(3), Looks::Once), None);
+        assert_eq!(effect_by_rounds(&[], Looks::Once), None);
     }
 }

@@ -19,6 +19,7 @@
 //! Anything Obviously Wrong!" (ASPLOS 2009); Curtsinger and Berger, "Stabilizer" (ASPLOS 2013);
 //! Kalibera and Jones, "Rigorous Benchmarking in Reasonable Time" (ISMM 2013).
 
+mod ensemble;
 mod matched;
 pub mod planning;
 pub mod simulate;
@@ -29,10 +30,9 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::Arm;
 
+pub use ensemble::{CellRun, Ensemble, LayoutValue};
 pub use matched::{Agreement, LevelEffect, Matched, agree, effect_by_rounds};
-pub use split::{
-    CellRun, LayoutValue, Part, Source, Split, layout_medians, split, spread_of_cells,
-};
+pub use split::{Part, Source, Split, split};
 
 /// The layout that the toolchain makes by default.
 pub const AS_BUILT: u32 = 0;

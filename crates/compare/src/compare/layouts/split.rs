@@ -1,44 +1,23 @@
 //! The difference taken apart: code, placement, noise of the runs.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
+use super::ensemble::{
+    Ensemble, LayoutValue, logs, noise_of_medians, placed, pooled_spread, run_variance,
+};
 use super::planning::{detectable, layouts_needed};
 use super::{AS_BUILT, FEWEST_LAYOUTS, LayoutError, LayoutRun};
 use crate::compare::schedule::Arm;
+use crate::compare::sequential::Looks;
 use crate::compare::verdict::Decision;
-use crate::stats::ALPHA;
-use crate::stats::robust::{median, robust_sd, sorted};
-use crate::stats::student::{mean_and_sd, t_quantile};
+use crate::stats::student::t_quantile;
 use crate::stats::welch::{Welch, from_parts, welch};
+use crate::stats::{ALPHA, Z};
 
-/// Variance of a median over the variance of a mean, for normal noise and many runs.
-const MEDIAN_PRICE: f64 = std::f64::consts::FRAC_PI_2;
-/// Sweeps of the median polish; it settles after two.
-const POLISH_SWEEPS: usize = 3;
-
-/// Runs of a layout below which nothing can be called disturbed.
-const ENOUGH_RUNS: usize = 4;
-/// Width of the band of undisturbed runs, in standard deviations of a run of that arm.
-const CLEAN_BAND_SD: f64 = 6.0;
-/// Share of a layout's runs that the band must hold.
-const CLEAN_SHARE: f64 = 0.4;
-
-/// One layout: the median of its undisturbed runs, rounds taken out.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LayoutValue {
-    /// Which placement; 0 is the build as it comes.
-    pub layout: u32,
-    /// Natural logarithm of its typical value.
-    pub median_log: f64,
-    /// How many runs there were.
-    pub runs: u32,
-    /// Of these, how many were far slower than the others and were left out of the median.
-    pub disturbed: u32,
-}
+/// The 99.5 % point of the normal distribution.
+const Z_99: f64 = 2.575_829_303_548_901;
 
 /// A part of the difference, as a log ratio of B over A, with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -60,6 +39,12 @@ impl Part {
     #[must_use]
     pub fn excludes_zero(&self) -> bool {
         self.low_log > 0.0 || self.high_log < 0.0
+    }
+
+    /// The same estimate with an interval that reaches `by` times as far.
+    fn wider(self, by: f64) -> Self {
+        let reach = |end: f64| self.log_ratio + by * (end - self.log_ratio);
+        Self { low_log: reach(self.low_log), high_log: reach(self.high_log), ..self }
     }
 
     fn holds(&self, log: f64) -> bool {
@@ -99,7 +84,8 @@ pub struct Split {
     pub code: Option<Part>,
     /// Welch's test of the layout values, which `code` rests on.
     pub welch: Option<Welch>,
-    /// What the builds as they come owe to their placement: observed minus code.
+    /// What the builds as they come owe to their placement: observed minus code, with a 99 % interval: it is
+    /// the second thing that is said of one pair of builds, out of few runs.
     pub placement: Option<Part>,
     /// Standard deviation between layouts (log), noise of runs taken out.
     pub layout_sd_log: f64,
@@ -125,243 +111,98 @@ pub fn split(runs: &[LayoutRun], delta_log: f64) -> Result<Split, LayoutError> {
     if let Some(bad) = runs.iter().find(|r| !(r.value > 0.0 && r.value.is_finite())) {
         return Err(LayoutError::Value { arm: bad.arm, layout: bad.layout, value: bad.value });
     }
-    let seen: Vec<Seen> = runs.iter().map(Seen::from).collect();
-    let polished = polish(&seen);
-    let layouts = [Arm::A, Arm::B].map(|arm| polished.of(arm));
-    for (arm, values) in [Arm::A, Arm::B].into_iter().zip(&layouts) {
-        if values.is_empty() {
-            return Err(LayoutError::NoLayout(arm));
-        }
-    }
-    let random = layouts.each_ref().map(|all| -> Vec<f64> {
-        all.iter().filter(|l| l.layout != AS_BUILT).map(|l| l.median_log).collect()
-    });
-    let welch = welch(&random[0], &random[1]);
-    let code = welch.map(Part::from);
-    let observed = observed(&layouts, &polished);
-    let (layout_sd_log, layout_sd_interval_log) = layout_spread(&layouts, &polished);
-    let enough = random.iter().all(|r| r.len() >= FEWEST_LAYOUTS);
-    let (decision, source) = judge(code.filter(|_| enough), observed, delta_log);
-    let fewest = random[0].len().min(random[1].len());
-    // What planning must beat is the spread of layout medians, noise of the runs included.
-    let spread = pooled_spread(&random);
-    Ok(Split {
-        placement: placement(welch, observed, &polished),
-        observed,
-        code,
-        welch,
-        layout_sd_log,
-        layout_sd_interval_log,
-        run_sd_log: polished.run_sd_log,
-        decision,
-        source,
-        detectable_log: detectable(fewest, spread),
-        layouts_needed: layouts_needed(spread, delta_log).map(|n| n as u64),
-        layouts,
-    })
+    let cell = |r: &LayoutRun| ((r.arm.index() as u32, r.layout), r.round, r.value);
+    Ensemble::new(runs.iter().map(cell)).split([0, 1], delta_log, Looks::Once)
 }
 
-/// One run, whatever its groups are: arms here, variants of a sweep.
-#[derive(Clone, Copy)]
-struct Seen {
-    group: usize,
-    layout: u32,
-    round: u32,
-    value: f64,
-}
-
-impl From<&LayoutRun> for Seen {
-    fn from(run: &LayoutRun) -> Self {
-        Self { group: run.arm.index(), layout: run.layout, round: run.round, value: run.value }
-    }
-}
-
-/// A run of a sweep: variant and layout, round, value above zero.
-pub type CellRun = ((u32, u32), u32, f64);
-
-fn seen(runs: impl Iterator<Item = CellRun>) -> Vec<Seen> {
-    runs.filter(|r| r.2 > 0.0)
-        .map(|((group, layout), round, value)| Seen { group: group as usize, layout, round, value })
-        .collect()
-}
-
-/// The typical logarithm of every cell, rounds taken out.
-#[must_use]
-pub fn layout_medians(runs: impl Iterator<Item = CellRun>) -> BTreeMap<(u32, u32), f64> {
-    let polished = polish(&seen(runs));
-    let typical = |group: usize, values: &[f64]| {
-        median(&undisturbed(values, polished.group_sd_log[&group])).unwrap_or_default()
-    };
-    let cells = polished.values.iter();
-    cells.map(|((g, layout), v)| ((*g as u32, *layout), typical(*g, v))).collect()
-}
-
-/// Spread between random layouts of a variant without the noise of runs, and that noise (logs).
-#[must_use]
-pub fn spread_of_cells(runs: impl Iterator<Item = CellRun>) -> [f64; 2] {
-    let polished = polish(&seen(runs));
-    let mut variants: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-    let mut noise = Vec::new();
-    for ((group, _), values) in polished.values.iter().filter(|(key, _)| key.1 != AS_BUILT) {
-        let clean = undisturbed(values, polished.group_sd_log[group]);
-        variants.entry(*group).or_default().push(median(&clean).unwrap_or_default());
-        noise.push(polished.run_variance(values.len() as u32));
-    }
-    let groups: Vec<Vec<f64>> = variants.into_values().collect();
-    let own = noise.iter().sum::<f64>() / noise.len().max(1) as f64;
-    [(pooled_spread(&groups).powi(2) - own).max(0.0).sqrt(), polished.run_sd_log]
-}
-
-struct Polished {
-    /// Residual and layout of each run, by arm and layout.
-    values: BTreeMap<(usize, u32), Vec<f64>>,
-    run_sd_log: f64,
-    group_sd_log: BTreeMap<usize, f64>,
-    freedom: f64,
-}
-
-impl Polished {
-    fn of(&self, arm: Arm) -> Vec<LayoutValue> {
-        let mine = self.values.iter().filter(|((a, _), _)| *a == arm.index());
-        mine.map(|((_, layout), values)| {
-            let clean = undisturbed(values, self.group_sd_log[&arm.index()]);
-            LayoutValue {
-                layout: *layout,
-                median_log: median(&clean).unwrap_or_default(),
-                runs: values.len() as u32,
-                disturbed: (values.len() - clean.len()) as u32,
+impl Ensemble {
+    /// Takes the difference of the second of two programs to the first apart.
+    ///
+    /// # Errors
+    /// When one of them has no runs.
+    pub fn split(
+        &self,
+        programs: [u32; 2],
+        delta_log: f64,
+        looks: Looks,
+    ) -> Result<Split, LayoutError> {
+        let layouts = programs.map(|program| self.layouts(program));
+        for (arm, values) in [Arm::A, Arm::B].into_iter().zip(&layouts) {
+            if values.is_empty() {
+                return Err(LayoutError::NoLayout(arm));
             }
-        })
-        .collect()
-    }
-
-    /// Variance of a layout's median that comes from its runs.
-    fn run_variance(&self, runs: u32) -> f64 {
-        let price = if runs > 2 { MEDIAN_PRICE } else { 1.0 };
-        price * self.run_sd_log * self.run_sd_log / f64::from(runs.max(1))
-    }
-}
-
-/// The runs of a layout in its lowest dense band. Neighbours and interrupts only ever add time, so
-/// what lies far above a band that holds a good part of the runs is the machine, not the layout;
-/// the median alone gives way when, by chance, most of a handful of runs are hit. In quiet runs the
-/// band holds everything. What is left out is counted, see [`LayoutValue::disturbed`].
-fn undisturbed(values: &[f64], run_sd_log: f64) -> Vec<f64> {
-    let ascending = sorted(values);
-    if ascending.len() < ENOUGH_RUNS || run_sd_log <= 0.0 {
-        return ascending;
-    }
-    let needed = (CLEAN_SHARE * ascending.len() as f64).ceil() as usize;
-    let band = CLEAN_BAND_SD * run_sd_log;
-    let count = |from: usize| {
-        ascending[from..].iter().take_while(|v| **v <= ascending[from] + band).count()
-    };
-    let start = (0..ascending.len()).find(|&i| count(i) >= needed).unwrap_or(0);
-    // A lone fast run below the band is no disturbance: it stays.
-    ascending[..start + count(start)].to_vec()
-}
-
-/// Takes rounds out by median polish: what all layouts of a round share is the machine.
-fn polish(runs: &[Seen]) -> Polished {
-    let mut logs: Vec<f64> = runs.iter().map(|r| r.value.ln()).collect();
-    let key = |r: &Seen| (r.group, r.layout);
-    let group = |logs: &[f64], of: &dyn Fn(&Seen) -> (usize, u32)| {
-        let mut groups: BTreeMap<(usize, u32), Vec<f64>> = BTreeMap::new();
-        for (run, log) in runs.iter().zip(logs) {
-            groups.entry(of(run)).or_default().push(*log);
         }
-        groups
-    };
-    // Every round holds about the same layouts, so their medians are a first guess at its level.
-    let first = levels(&group(&logs, &|r| (0, r.round)), 0.0);
-    // What all rounds share stays, so that a layout's value is still a time.
-    let common = median(&first.values().copied().collect::<Vec<f64>>()).unwrap_or_default();
-    for (run, log) in runs.iter().zip(&mut logs) {
-        *log -= first[&(0, run.round)] - common;
-    }
-    // Plain medians first; the spread that they leave then tells disturbed runs from others, so
-    // that a neighbour who stays for most of a round does not become the round's level.
-    let mut sd_log = 0.0;
-    for _ in 0..POLISH_SWEEPS {
-        let layouts = levels(&group(&logs, &key), sd_log);
-        let residuals: Vec<f64> =
-            runs.iter().zip(&logs).map(|(r, log)| log - layouts[&key(r)]).collect();
-        let rounds = levels(&group(&residuals, &|r| (0, r.round)), sd_log);
-        let left = runs.iter().zip(&residuals).map(|(r, log)| log - rounds[&(0, r.round)]);
-        sd_log = robust_sd(&left.collect::<Vec<f64>>());
-        for (run, log) in runs.iter().zip(&mut logs) {
-            *log -= rounds[&(0, run.round)];
-        }
-    }
-    let values = group(&logs, &key);
-    let rounds = runs.iter().map(|r| r.round).collect::<BTreeSet<_>>().len();
-    // Layouts with one run have no residual of their own.
-    let residuals = |arm: Option<usize>| -> Vec<f64> {
-        let mine = values.iter().filter(|(key, v)| v.len() > 1 && arm.is_none_or(|a| key.0 == a));
-        mine.flat_map(|(_, v)| {
-            let centre = median(v).unwrap_or_default();
-            let correct = (v.len() as f64 / (v.len() as f64 - 1.0)).sqrt();
-            v.iter().map(move |x| (x - centre) * correct)
+        let noise = Noise {
+            run_sd_log: self.run_sd_log(&programs),
+            freedom: self.freedom(&programs),
+            widening: looks.widening(self.rounds()),
+        };
+        let placed = placed(&layouts);
+        let random = logs(&placed);
+        let welch = welch(&random[0], &random[1]);
+        let code = welch.map(|w| Part::from(w).wider(noise.widening));
+        let observed = noise.observed(&layouts);
+        let placement = noise.placement(welch, observed);
+        let (layout_sd_log, layout_sd_interval_log) = layout_spread(&placed, noise.run_sd_log);
+        let enough = random.iter().all(|r| r.len() >= FEWEST_LAYOUTS) && looks.may(self.rounds());
+        let (decision, source) = judge(code.filter(|_| enough), observed, placement, delta_log);
+        let fewest = random[0].len().min(random[1].len());
+        // What planning must beat is the spread of layout medians, noise of the runs included.
+        let spread = pooled_spread(&random);
+        Ok(Split {
+            placement,
+            observed,
+            code,
+            welch,
+            layout_sd_log,
+            layout_sd_interval_log,
+            run_sd_log: noise.run_sd_log,
+            decision,
+            source,
+            detectable_log: detectable(fewest, spread),
+            layouts_needed: layouts_needed(spread, delta_log).map(|n| n as u64),
+            layouts,
         })
-        .collect()
-    };
-    let taken = values.len() + rounds.saturating_sub(1);
-    let groups: BTreeSet<usize> = values.keys().map(|key| key.0).collect();
-    Polished {
-        run_sd_log: robust_sd(&residuals(None)),
-        group_sd_log: groups.into_iter().map(|g| (g, robust_sd(&residuals(Some(g))))).collect(),
-        freedom: (runs.len().saturating_sub(taken)).max(1) as f64,
-        values,
     }
 }
 
-/// The median of each group's undisturbed values.
-fn levels(groups: &BTreeMap<(usize, u32), Vec<f64>>, sd_log: f64) -> BTreeMap<(usize, u32), f64> {
-    let level = |values: &[f64]| median(&undisturbed(values, sd_log)).unwrap_or_default();
-    groups.iter().map(|(key, values)| (*key, level(values))).collect()
+/// What the runs of two programs leave open about a layout.
+#[derive(Clone, Copy)]
+struct Noise {
+    run_sd_log: f64,
+    freedom: f64,
+    widening: f64,
 }
 
-/// What a comparison of the two builds as they come would have said.
-fn observed(layouts: &[Vec<LayoutValue>; 2], polished: &Polished) -> Option<Part> {
-    let [a, b] = layouts.each_ref().map(|all| all.iter().find(|l| l.layout == AS_BUILT));
-    let (a, b) = (a?, b?);
-    let variance = polished.run_variance(a.runs) + polished.run_variance(b.runs);
-    let reach = t_quantile(1.0 - ALPHA / 2.0, polished.freedom)? * variance.sqrt();
-    Some(Part::around(b.median_log - a.median_log, reach))
-}
-
-fn placement(code: Option<Welch>, observed: Option<Part>, polished: &Polished) -> Option<Part> {
-    let (code, observed) = (code?, observed?);
-    let t = t_quantile(1.0 - ALPHA / 2.0, polished.freedom)?;
-    let observed_error = (observed.high_log - observed.log_ratio) / t;
-    let parts = [
-        (code.standard_error * code.standard_error, code.freedom),
-        (observed_error * observed_error, polished.freedom),
-    ];
-    from_parts(observed.log_ratio - code.difference, parts).map(Part::from)
-}
-
-/// Standard deviation of random layouts around the mean of their own arm.
-fn pooled_spread(random: &[Vec<f64>]) -> f64 {
-    let (mut squares, mut freedom) = (0.0, 0.0);
-    for values in random.iter().filter(|v| v.len() > 1) {
-        let f = values.len() as f64 - 1.0;
-        squares += mean_and_sd(values).1.powi(2) * f;
-        freedom += f;
+impl Noise {
+    /// What a comparison of the two builds as they come would have said.
+    fn observed(self, layouts: &[Vec<LayoutValue>; 2]) -> Option<Part> {
+        let [a, b] = layouts.each_ref().map(|all| all.iter().find(|l| l.layout == AS_BUILT));
+        let (a, b) = (a?, b?);
+        let variance =
+            run_variance(self.run_sd_log, a.runs) + run_variance(self.run_sd_log, b.runs);
+        let reach = t_quantile(1.0 - ALPHA / 2.0, self.freedom)? * variance.sqrt();
+        Some(Part::around(b.median_log - a.median_log, reach).wider(self.widening))
     }
-    if freedom > 0.0 { (squares / freedom).sqrt() } else { 0.0 }
+
+    fn placement(self, code: Option<Welch>, observed: Option<Part>) -> Option<Part> {
+        let (code, observed) = (code?, observed?);
+        let t = t_quantile(1.0 - ALPHA / 2.0, self.freedom)? * self.widening;
+        let observed_error = (observed.high_log - observed.log_ratio) / t;
+        let parts = [
+            (code.standard_error * code.standard_error, code.freedom),
+            (observed_error * observed_error, self.freedom),
+        ];
+        let part = from_parts(observed.log_ratio - code.difference, parts)?;
+        Some(Part::from(part).wider(self.widening * Z_99 / Z))
+    }
 }
 
 /// Spread between layouts without the noise of runs, with its interval.
-fn layout_spread(layouts: &[Vec<LayoutValue>; 2], polished: &Polished) -> (f64, Option<[f64; 2]>) {
-    let random = layouts
-        .each_ref()
-        .map(|all| -> Vec<&LayoutValue> { all.iter().filter(|l| l.layout != AS_BUILT).collect() });
-    let logs = random.each_ref().map(|r| r.iter().map(|l| l.median_log).collect::<Vec<f64>>());
+fn layout_spread(placed: &[Vec<LayoutValue>], run_sd_log: f64) -> (f64, Option<[f64; 2]>) {
+    let logs = logs(placed);
     let total = pooled_spread(&logs).powi(2);
-    let count = random.iter().map(Vec::len).sum::<usize>();
-    let noise = random.iter().flatten().map(|l| polished.run_variance(l.runs)).sum::<f64>()
-        / count.max(1) as f64;
+    let noise = noise_of_medians(placed, run_sd_log);
     let freedom = logs.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>() as f64;
     let without = |variance: f64| (variance - noise).max(0.0).sqrt();
     let interval = ChiSquared::new(freedom).ok().filter(|_| total > 0.0).map(|chi| {
@@ -370,23 +211,36 @@ fn layout_spread(layouts: &[Vec<LayoutValue>; 2], polished: &Polished) -> (f64, 
     (without(total), interval)
 }
 
-/// The word about the code, and where the difference of the builds as they come is from.
-fn judge(code: Option<Part>, observed: Option<Part>, delta_log: f64) -> (Decision, Source) {
-    let seen = observed.filter(|o| o.excludes_zero() && o.log_ratio.abs() >= delta_log);
+/// The word about the code, and where the difference of the builds as they come is from. Placement is
+/// named only where its own interval says so: that one part is likely not the code makes it no placement.
+fn judge(
+    code: Option<Part>,
+    observed: Option<Part>,
+    placement: Option<Part>,
+    delta_log: f64,
+) -> (Decision, Source) {
+    let matters = |p: &Part| p.excludes_zero() && p.log_ratio.abs() >= delta_log;
+    let seen = observed.filter(matters);
+    let placed = seen
+        .zip(placement.filter(matters))
+        .is_some_and(|(seen, placed)| seen.log_ratio * placed.log_ratio > 0.0);
     let Some(code) = code else {
         return (Decision::Inconclusive, Source::Open);
     };
     if code.low_log > -delta_log && code.high_log < delta_log {
-        let source = if seen.is_some() { Source::Placement } else { Source::Nothing };
+        let source = match (placed, seen) {
+            (true, _) => Source::Placement,
+            (false, Some(_)) => Source::Open,
+            (false, None) => Source::Nothing,
+        };
         return (Decision::Equivalent, source);
     }
-    if code.excludes_zero() && code.log_ratio.abs() >= delta_log {
+    if matters(&code) {
         let word = if code.log_ratio > 0.0 { Decision::Slower } else { Decision::Faster };
         return (word, Source::Code);
     }
-    // Too few layouts to exclude every effect that matters, and yet enough to exclude this one.
-    let not_this = seen.is_some_and(|o| !code.holds(o.log_ratio));
-    let source = if not_this && code.holds(0.0) { Source::Placement } else { Source::Open };
+    // Too few layouts to exclude every effect that matters, and yet enough for this one.
+    let source = if placed && code.holds(0.0) { Source::Placement } else { Source::Open };
     (Decision::Inconclusive, source)
 }
 
@@ -436,6 +290,52 @@ mod tests {
         machine.layout_sd_log = 0.0;
         let s = split(&machine.ensemble(20, 6), DELTA).unwrap();
         assert!(s.layout_sd_log < 0.002 && s.decision == Decision::Equivalent, "{s:?}");
+    }
+
+    #[test]
+    fn placement_is_judged_by_its_own_interval() {
+        let part = |log, reach| Some(Part::around(log, reach));
+        let word = |code, observed, placement| judge(code, observed, placement, DELTA).1;
+        // The builds differ, the code could be equal: placement only where that part is not nothing.
+        let wide = part(0.004, 0.02);
+        assert_eq!(word(wide, part(0.03, 0.002), part(0.026, 0.02)), Source::Placement);
+        assert_eq!(word(wide, part(0.02, 0.002), part(0.016, 0.02)), Source::Open);
+        // Nor is it when it points the other way, or is too small to matter.
+        assert_eq!(word(wide, part(0.03, 0.002), part(-0.026, 0.02)), Source::Open);
+        assert_eq!(word(wide, part(0.012, 0.002), part(0.008, 0.002)), Source::Open);
+        // Equal code beside a difference that is not proved to be placement stays open.
+        let equal = part(0.006, 0.003);
+        let open = judge(equal, part(0.014, 0.002), part(0.008, 0.004), DELTA);
+        assert_eq!(open, (Decision::Equivalent, Source::Open));
+        assert_eq!(word(equal, part(0.001, 0.002), part(-0.005, 0.004)), Source::Nothing);
+    }
+
+    #[test]
+    fn the_difference_is_that_of_the_rows() {
+        let machine = LayoutMachine::new(5);
+        let cell = |r: &LayoutRun| ((r.arm.index() as u32, r.layout), r.round, r.value);
+        let ensemble = Ensemble::new(machine.ensemble(6, 7).iter().map(cell));
+        let found = ensemble.split([0, 1], DELTA, Looks::Once).unwrap();
+        let row = |program| ensemble.layouts(program)[0].median_log;
+        assert!((found.observed.unwrap().log_ratio - (row(1) - row(0))).abs() < 1e-12);
+    }
+
+    #[test]
+    fn looks_after_every_round_widen_and_wait() {
+        let mut machine = LayoutMachine::new(6);
+        machine.effect_log = 0.3;
+        let at = |rounds, looks| {
+            let cell = |r: &LayoutRun| ((r.arm.index() as u32, r.layout), r.round, r.value);
+            let runs = machine.ensemble(6, rounds);
+            Ensemble::new(runs.iter().map(cell)).split([0, 1], DELTA, looks).unwrap()
+        };
+        assert_eq!(at(9, Looks::Once).decision, Decision::Slower);
+        let early = at(9, Looks::EveryRound);
+        assert_eq!((early.decision, early.source), (Decision::Inconclusive, Source::Open));
+        let (once, often) =
+            (at(10, Looks::Once).code.unwrap(), at(10, Looks::EveryRound).code.unwrap());
+        assert!(often.high_log - often.low_log > 1.3 * (once.high_log - once.low_log));
+        assert_eq!(at(10, Looks::EveryRound).decision, Decision::Slower);
     }
 
     #[test]

@@ -64,6 +64,7 @@ pub(super) fn read(folder: &Path, shown: &str) -> Result<ResultFile, ResultError
         series: Vec::new(),
         config: BTreeMap::new(),
         digest: 0,
+        one_process: true,
     };
     for sample in folders {
         let (series, hash) = series(&file, folder, &sample)?;
@@ -106,7 +107,7 @@ fn series(file: &ResultFile, root: &Path, folder: &Path) -> Result<(Series, u64)
     });
     let unit = "ns".to_owned();
     Ok((
-        Series { name, unit, better: Better::Lower, values, summary: None },
+        Series { name, unit, better: Better::Lower, values, summary: None, cpu_share: None },
         fingerprint::of(text.as_bytes()),
     ))
 }

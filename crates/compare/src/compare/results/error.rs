@@ -16,8 +16,9 @@ pub enum ResultError {
     #[error("{0} is empty: the benchmark wrote no results")]
     Empty(String),
     #[error(
-        "{0} is in no format that is read here: `go test -bench` text, google-benchmark, hyperfine or \
-         `perf stat -j` JSON, `perf stat -x,`, CSV, a column of numbers, or a criterion folder"
+        "{0} is in no format that is read here: `go test -bench` text; google-benchmark, hyperfine, JMH, \
+         pytest-benchmark, pyperf, BenchmarkDotNet or `perf stat -j` JSON; google-benchmark CSV, `perf \
+         stat -x,`, CSV, a column of numbers, or a criterion folder"
     )]
     Unknown(String),
     /// JSON that breaks off or does not have the fields.
@@ -47,6 +48,12 @@ pub enum ResultError {
     /// The format is right, and there is not one sample.
     #[error("{path} ({format}) holds no result of any benchmark")]
     NoSamples { path: String, format: Format },
+    /// One file, and not two commands in it.
+    #[error(
+        "{path} ({format}) holds {commands} series: one file alone is compared when it is of hyperfine and \
+         holds two commands; give OLD and NEW"
+    )]
+    NotTwo { path: String, format: Format, commands: usize },
     #[error("{0} and {1} are the same file; give the results of two builds")]
     SameFile(String, String),
     #[error("{old} and {new} have no benchmark in common ({old} has {first}, {new} has {second})")]

@@ -1,7 +1,7 @@
-//! google-benchmark JSON: one entry per repetition, with real and processor time and counters;
+//! google-benchmark, JSON or CSV: one entry per repetition, with real and processor time and counters;
 //! aggregates (`_mean`, `_median`, `_stddev`) stand in where the repetitions were not kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::units::{better, ns_in};
 use super::{ResultError, ResultFile, Series, Summary};
 use crate::foreign;
+use crate::stats::robust::median;
 
 #[derive(Deserialize)]
 struct Document {
@@ -57,8 +58,12 @@ pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError>
             file.config.insert(key, text);
         }
     }
+    add_all(file, document.benchmarks)
+}
+
+fn add_all(file: &mut ResultFile, entries: Vec<Entry>) -> Result<(), ResultError> {
     let (aggregates, runs): (Vec<Entry>, Vec<Entry>) =
-        document.benchmarks.into_iter().partition(|e| e.run_type.as_deref() == Some("aggregate"));
+        entries.into_iter().partition(|e| e.run_type.as_deref() == Some("aggregate"));
     let mut index = BTreeMap::new();
     for entry in &runs {
         run(file, &mut index, entry)?;
@@ -66,8 +71,108 @@ pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError>
     if file.series.is_empty() {
         summaries(file, &aggregates)?;
     }
+    shares(file);
     Ok(())
 }
+
+/// Which part of the real times was on the processor, by the medians.
+fn shares(file: &mut ResultFile) {
+    let busy: BTreeMap<String, f64> = file
+        .series
+        .iter()
+        .filter(|s| s.unit == "cpu ns")
+        .filter_map(|s| Some((s.name.clone(), median(&s.values)?)))
+        .collect();
+    for series in file.series.iter_mut().filter(|s| s.unit == "real ns") {
+        let real = median(&series.values).filter(|real| *real > 0.0);
+        series.cpu_share = busy.get(&series.name).zip(real).map(|(busy, real)| busy / real);
+    }
+}
+
+/// Whether a line is the heading of google-benchmark's CSV.
+pub(super) fn is_heading(line: &str) -> bool {
+    line.trim_end().starts_with("name,iterations,real_time,cpu_time,time_unit")
+}
+
+/// The CSV: a line for each repetition, and aggregates by the ends of their names.
+pub(super) fn read_csv(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
+    // What was printed before the table says how the machine was; it has no form.
+    let before = text.lines().take_while(|line| !is_heading(line)).count();
+    let table = text.lines().skip(before).collect::<Vec<_>>().join("\n");
+    let mut reader = csv::Reader::from_reader(table.as_bytes());
+    let line = |number: u64| before + usize::try_from(number).unwrap_or(usize::MAX / 2);
+    let wrong = |number: u64, what: String| ResultError::Line {
+        path: file.path.clone(),
+        line: line(number),
+        what,
+    };
+    let titles = reader.headers().cloned().map_err(|e| wrong(1, e.to_string()))?;
+    let mut entries = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(|cause| {
+            wrong(cause.position().map_or(1, csv::Position::line), cause.to_string())
+        })?;
+        let row: BTreeMap<&str, &str> = titles.iter().zip(record.iter()).collect();
+        let number = record.position().map_or(1, csv::Position::line);
+        entries.push(entry(&row).map_err(|what| wrong(number, what))?);
+    }
+    let names: BTreeSet<String> = entries.iter().map(|e| e.name.clone()).collect();
+    for entry in &mut entries {
+        let parts =
+            entry.name.rsplit_once('_').map(|(base, kind)| (base.to_owned(), kind.to_owned()));
+        let Some((base, kind)) = parts else { continue };
+        // A benchmark may be called so; aggregates come together.
+        let is_aggregate = ["mean", "median", "stddev", "cv"].contains(&kind.as_str())
+            && ["mean", "median", "stddev"].iter().all(|k| names.contains(&format!("{base}_{k}")));
+        if is_aggregate && kind != "cv" {
+            entry.repetitions = entry.rest.get("iterations").and_then(Value::as_u64);
+        }
+        if is_aggregate {
+            (entry.run_name, entry.aggregate_name) = (Some(base), Some(kind));
+            entry.run_type = Some("aggregate".into());
+        }
+    }
+    add_all(file, entries)
+}
+
+fn entry(row: &BTreeMap<&str, &str>) -> Result<Entry, String> {
+    let mut entry = Entry {
+        name: row.get("name").copied().unwrap_or_default().to_owned(),
+        run_name: None,
+        run_type: None,
+        aggregate_name: None,
+        repetitions: None,
+        real_time: None,
+        cpu_time: None,
+        time_unit: row
+            .get("time_unit")
+            .filter(|unit| !unit.is_empty())
+            .map(|unit| (*unit).to_owned()),
+        error_occurred: row.get("error_occurred") == Some(&"true"),
+        error_message: row.get("error_message").map(|text| (*text).to_owned()),
+        rest: BTreeMap::new(),
+    };
+    for (title, text) in row {
+        if TEXTS.contains(title) || text.is_empty() {
+            continue;
+        }
+        let number: f64 =
+            text.parse().map_err(|_| format!("`{text}` stands where the {title} is expected"))?;
+        match *title {
+            "real_time" => entry.real_time = Some(number),
+            "cpu_time" => entry.cpu_time = Some(number),
+            _ => {
+                // Whole numbers stay whole: iterations are counted.
+                let value = text.parse::<u64>().map_or_else(|_| Value::from(number), Value::from);
+                entry.rest.insert((*title).to_owned(), value);
+            }
+        }
+    }
+    Ok(entry)
+}
+
+/// Columns of google-benchmark's CSV that hold no numbers.
+const TEXTS: [&str; 5] = ["name", "time_unit", "label", "error_occurred", "error_message"];
 
 fn factor(file: &ResultFile, entry: &Entry) -> Result<f64, ResultError> {
     let unit = entry.time_unit.as_deref().unwrap_or("ns");
@@ -127,6 +232,7 @@ fn summaries(file: &mut ResultFile, aggregates: &[Entry]) -> Result<(), ResultEr
             better: better("real ns"),
             values: Vec::new(),
             summary: Some(Summary { mean: *mean, sd, n: *n }),
+            cpu_share: None,
         });
     }
     Ok(())

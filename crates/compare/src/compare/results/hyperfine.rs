@@ -18,6 +18,8 @@ struct Entry {
     command: String,
     mean: Option<f64>,
     stddev: Option<f64>,
+    user: Option<f64>,
+    system: Option<f64>,
     #[serde(default)]
     times: Vec<Option<f64>>,
     #[serde(default)]
@@ -48,7 +50,17 @@ pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError>
         let parameters: Vec<String> =
             entry.parameters.iter().map(|(k, v)| format!("{k}={v}")).collect();
         let name = if parameters.is_empty() { entry.command } else { parameters.join(",") };
-        file.series.push(Series { name, unit: "s".into(), better: Better::Lower, values, summary });
+        let busy = entry.user.zip(entry.system).map(|(user, system)| user + system);
+        let cpu_share =
+            busy.zip(entry.mean).filter(|(_, mean)| *mean > 0.0).map(|(b, mean)| b / mean);
+        file.series.push(Series {
+            name,
+            unit: "s".into(),
+            better: Better::Lower,
+            values,
+            summary,
+            cpu_share: cpu_share.filter(|share| share.is_finite() && *share >= 0.0),
+        });
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::reach::explained_log;
 use super::threats::{of_files, of_series};
 use super::units::convert;
 use super::{Better, Format, ResultError, ResultFile, Series, Threat};
@@ -79,6 +80,8 @@ pub struct Row {
     pub adjusted_p: Option<f64>,
     /// `slower` means worse, also for rates.
     pub decision: Decision,
+    /// Up to where a difference is explained by how it was measured (log).
+    pub explained_log: f64,
     /// What can be held against it.
     pub threats: Vec<Threat>,
 }
@@ -127,12 +130,12 @@ pub fn judge(
     adjustment: Adjustment,
 ) -> Result<Judgement, ResultError> {
     let (pairs, only_in) = pair_up(old, new)?;
-    let mut rows: Vec<Row> =
-        pairs.iter().map(|(a, b)| row((old, a), (new, b), effect.ln_1p())).collect();
+    let mut rows: Vec<Row> = pairs.iter().map(|(a, b)| row((old, a), (new, b))).collect();
     let p: Vec<f64> = rows.iter().map(|r| r.p_value.unwrap_or(f64::NAN)).collect();
     for (row, adjusted) in rows.iter_mut().zip(adjust(&p, adjustment)) {
         row.adjusted_p = row.p_value.map(|_| adjusted);
         row.decision = decide(row, effect.ln_1p());
+        temper(row);
     }
     let record = |file: &ResultFile| FileRecord {
         path: file.path.clone(),
@@ -225,12 +228,12 @@ fn scaled(series: &Series, factor: f64) -> Series {
     copy
 }
 
-fn row(old: (&ResultFile, &Series), new: (&ResultFile, &Series), delta_log: f64) -> Row {
+fn row(old: (&ResultFile, &Series), new: (&ResultFile, &Series)) -> Row {
     let (a, b) = (old.1, new.1);
     let raw = !a.values.is_empty() && !b.values.is_empty();
     let (p_value, change) = if raw { (by_test(a, b), by_ranks(a, b)) } else { by_means(a, b) };
     let [old_centre, new_centre] = [a, b].map(centre);
-    let mut row = Row {
+    Row {
         name: a.name.clone(),
         unit: a.unit.clone(),
         better: a.better,
@@ -241,10 +244,9 @@ fn row(old: (&ResultFile, &Series), new: (&ResultFile, &Series), delta_log: f64)
         p_value,
         adjusted_p: p_value,
         decision: Decision::Inconclusive,
+        explained_log: explained_log(old, new),
         threats: of_series(old, new),
-    };
-    row.decision = decide(&row, delta_log);
-    row
+    }
 }
 
 fn centre(series: &Series) -> Centre {
@@ -323,6 +325,17 @@ fn decide(row: &Row, delta_log: f64) -> Decision {
         .change
         .is_some_and(|c| c.confidence >= 0.945 && c.low_log > -delta_log && c.high_log < delta_log);
     if enough && inside { Decision::Equivalent } else { Decision::Inconclusive }
+}
+
+/// Takes "worse" and "better" back where how it was measured explains the difference.
+fn temper(row: &mut Row) {
+    let Some(change_log) = row.median_ratio.filter(|r| *r > 0.0).map(f64::ln) else { return };
+    let is_word = matches!(row.decision, Decision::Slower | Decision::Faster);
+    if is_word && change_log.abs() <= row.explained_log {
+        row.decision = Decision::Inconclusive;
+        let (name, explained_log) = (row.name.clone(), row.explained_log);
+        row.threats.push(Threat::Explained { name, change_log, explained_log });
+    }
 }
 
 fn worst(rows: &[Row]) -> Decision {

@@ -12,7 +12,10 @@ mod go;
 mod google;
 mod hyperfine;
 mod judge;
+mod per_process;
 mod perf_stat;
+mod pytest;
+mod reach;
 mod threats;
 mod units;
 
@@ -39,12 +42,20 @@ const MOST_BYTES: u64 = 16 << 20;
 pub enum Format {
     /// `go test -bench`, as text.
     Go,
-    /// google-benchmark, `--benchmark_format=json`.
+    /// google-benchmark, `--benchmark_format=json` or `csv`.
     GoogleBenchmark,
     /// `hyperfine --export-json`.
     Hyperfine,
     /// A criterion folder (`target/criterion` or one below it).
     Criterion,
+    /// JMH, `-rf json`.
+    Jmh,
+    /// pytest-benchmark, `--benchmark-json`.
+    PytestBenchmark,
+    /// pyperf, `-o FILE`.
+    Pyperf,
+    /// BenchmarkDotNet, `--exporters json`.
+    BenchmarkDotNet,
     /// `perf stat -x,` or `perf stat -j`.
     PerfStat,
     /// Numbers in columns, with a heading or without.
@@ -57,9 +68,13 @@ impl std::fmt::Display for Format {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Go => "go test -bench",
-            Self::GoogleBenchmark => "google-benchmark JSON",
+            Self::GoogleBenchmark => "google-benchmark",
             Self::Hyperfine => "hyperfine JSON",
             Self::Criterion => "a criterion folder",
+            Self::Jmh => "JMH JSON",
+            Self::PytestBenchmark => "pytest-benchmark JSON",
+            Self::Pyperf => "pyperf JSON",
+            Self::BenchmarkDotNet => "BenchmarkDotNet JSON",
             Self::PerfStat => "perf stat",
             Self::Csv => "CSV",
             Self::Numbers => "a column of numbers",
@@ -101,6 +116,8 @@ pub struct Series {
     pub values: Vec<f64>,
     /// What stands in for samples that the file did not keep.
     pub summary: Option<Summary>,
+    /// Which part of this real time was on the processor, where the file says so.
+    pub cpu_share: Option<f64>,
 }
 
 /// Everything that was read from one file.
@@ -116,6 +133,8 @@ pub struct ResultFile {
     pub config: BTreeMap<String, String>,
     /// Fingerprint of the content: equal for equal content.
     pub digest: u64,
+    /// Whether its samples come from one process, or from too few to be told apart.
+    pub one_process: bool,
 }
 
 /// Reads a file or folder of results.
@@ -152,10 +171,21 @@ pub fn parse(path: &str, text: &str) -> Result<ResultFile, ResultError> {
         series: Vec::new(),
         config: BTreeMap::new(),
         digest,
+        one_process: matches!(
+            format,
+            Format::Go | Format::GoogleBenchmark | Format::PytestBenchmark
+        ),
     };
     match format {
         Format::Go => go::read(&mut file, text)?,
-        Format::GoogleBenchmark => google::read(&mut file, text)?,
+        Format::GoogleBenchmark if text.trim_start().starts_with('{') => {
+            google::read(&mut file, text)?
+        }
+        Format::GoogleBenchmark => google::read_csv(&mut file, text)?,
+        Format::Jmh => per_process::jmh(&mut file, text)?,
+        Format::PytestBenchmark => pytest::read(&mut file, text)?,
+        Format::Pyperf => per_process::pyperf(&mut file, text)?,
+        Format::BenchmarkDotNet => per_process::benchmark_dot_net(&mut file, text)?,
         Format::Hyperfine => hyperfine::read(&mut file, text)?,
         Format::PerfStat => perf_stat::read(&mut file, text)?,
         Format::Csv | Format::Numbers | Format::Criterion => columns::read(&mut file, text)?,
@@ -164,6 +194,25 @@ pub fn parse(path: &str, text: &str) -> Result<ResultFile, ResultError> {
         return Err(ResultError::NoSamples { path: path.into(), format });
     }
     Ok(file)
+}
+
+/// The two commands of one file of hyperfine as two files.
+///
+/// # Errors
+/// When it is of another tool, or holds another number of commands.
+pub fn halves(file: ResultFile) -> Result<[ResultFile; 2], ResultError> {
+    let commands = file.series.len();
+    if file.format != Format::Hyperfine || commands != 2 {
+        return Err(ResultError::NotTwo { path: file.path, format: file.format, commands });
+    }
+    let half = |at: usize| ResultFile {
+        path: format!("{}: {}", file.path, file.series[at].name),
+        series: vec![file.series[at].clone()],
+        // Two commands with the same times would still be two.
+        digest: file.digest.wrapping_add(at as u64),
+        ..file.clone()
+    };
+    Ok([half(0), half(1)])
 }
 
 /// Whether `path` is a file or folder of results rather than a program: a file that nobody may
@@ -182,6 +231,12 @@ fn recognise(path: &str, text: &str) -> Result<Format, ResultError> {
     let start = text.trim_start();
     if start.starts_with('{') {
         return recognise_json(path, start);
+    }
+    if start.starts_with('[') && start.contains("\"primaryMetric\"") {
+        return Ok(Format::Jmh);
+    }
+    if text.lines().any(google::is_heading) {
+        return Ok(Format::GoogleBenchmark);
     }
     if text.lines().any(go::is_result) {
         return Ok(Format::Go);
@@ -203,7 +258,13 @@ fn recognise_json(path: &str, text: &str) -> Result<Format, ResultError> {
         return Ok(Format::PerfStat);
     }
     let head = |key: &str| text.contains(&format!("\"{key}\""));
-    if head("benchmarks") && (head("context") || head("real_time")) {
+    if head("Benchmarks") && head("HostEnvironmentInfo") {
+        Ok(Format::BenchmarkDotNet)
+    } else if head("benchmarks") && head("machine_info") {
+        Ok(Format::PytestBenchmark)
+    } else if head("benchmarks") && head("runs") && head("metadata") {
+        Ok(Format::Pyperf)
+    } else if head("benchmarks") && (head("context") || head("real_time")) {
         Ok(Format::GoogleBenchmark)
     } else if head("results") {
         Ok(Format::Hyperfine)
@@ -231,6 +292,7 @@ impl ResultFile {
                 better: units::better(unit),
                 values: Vec::new(),
                 summary: None,
+                cpu_share: None,
             });
             self.series.len() - 1
         });

@@ -206,12 +206,179 @@ fn every_threat_has_its_sentence() {
     assert_eq!(again.threats, found.threats);
 }
 
+const JMH: &str = r#"[{"jmhVersion":"1.37","benchmark":"org.x.Bench.encode","mode":"avgt","threads":1,"forks":5,
+  "jdkVersion":"21.0.2","vmName":"OpenJDK 64-Bit Server VM","params":{"size":"64"},
+  "primaryMetric":{"score":10.5,"scoreError":0.3,"scoreUnit":"ns/op",
+   "rawData":[[10.0,11.0],[10.2,10.8],[10.4,10.6],[10.1,10.9],[10.3,10.7]]},"secondaryMetrics":{}},
+ {"benchmark":"org.x.Bench.rate","mode":"thrpt","forks":1,
+  "primaryMetric":{"score":5.0,"scoreError":"NaN","scoreUnit":"ops/ms","rawData":[[5.0,5.1,4.9]]}},
+ {"benchmark":"org.x.Bench.sampled","mode":"sample","forks":1,
+  "primaryMetric":{"score":7.0,"scoreUnit":"us/op","rawDataHistogram":[[[[1,2]]]]}}]"#;
+
+const PYTEST: &str = r#"{"machine_info":{"node":"host","python_version":"3.12.1","cpu":{}},"commit_info":{},
+ "benchmarks":[{"group":null,"name":"test_a","fullname":"t.py::test_a","params":null,
+   "stats":{"min":1.0,"mean":2.0,"stddev":0.5,"rounds":4,"median":2.0,"data":[1.0,2.0,2.5,2.5]}},
+  {"name":"test_b","fullname":"t.py::test_b","stats":{"mean":3.0,"stddev":0.1,"rounds":9}}],
+ "datetime":"d","version":"4.0.0"}"#;
+
+const PYPERF: &str = r#"{"version":"1.0","metadata":{"name":"sum","unit":"second","python_version":"3.12"},
+ "benchmarks":[{"runs":[{"metadata":{},"warmups":[[1,0.2]]},
+  {"values":[1.0,3.0],"warmups":[[1,2.0]]},{"values":[2.0,2.2]},{"values":[2.0]},{"values":[2.1,2.3]}]}]}"#;
+
+const DOTNET: &str = r#"{"Title":"x","HostEnvironmentInfo":{"BenchmarkDotNetVersion":"0.13","ProcessorName":"Example"},
+ "Benchmarks":[{"DisplayInfo":"B.Run","FullName":"N.B.Run","Statistics":{"N":2,"Mean":11.0,"StandardDeviation":1.0},
+  "Measurements":[
+   {"IterationMode":"Overhead","IterationStage":"Actual","LaunchIndex":1,"Operations":4,"Nanoseconds":1},
+   {"IterationMode":"Workload","IterationStage":"Actual","LaunchIndex":1,"Operations":4,"Nanoseconds":99},
+   {"IterationMode":"Workload","IterationStage":"Result","LaunchIndex":1,"Operations":4,"Nanoseconds":40},
+   {"IterationMode":"Workload","IterationStage":"Result","LaunchIndex":1,"Operations":4,"Nanoseconds":48}]},
+  {"DisplayInfo":"B.Old","Statistics":{"OriginalValues":[5.0,6.0],"N":2,"Mean":5.5}},
+  {"DisplayInfo":"B.Brief","Statistics":{"N":20,"Mean":7.0,"StandardDeviation":0.5}}]}"#;
+
+const GOOGLE_CSV: &str = "2026-01-01T00:00:00+00:00\nRunning ./bench\n\
+    name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,label,error_occurred,error_message\n\
+    \"BM_x/8, \"\"quoted\"\"\",10,2.0,1.0,us,,5.0,\"a,b\",,\n\
+    \"BM_x/8, \"\"quoted\"\"\",10,2.2,1.1,us,,4.8,,,\n\
+    \"BM_mean\",10,7,7,ns,,,,,\n\
+    \"BM_bad\",,,,,,,,true,\"too small\"\n";
+
+#[test]
+fn values_of_processes_count_once_for_each_where_there_are_enough() {
+    let file = parse("f", JMH).unwrap();
+    assert_eq!((file.format, file.series.len()), (Format::Jmh, 3));
+    let [encode, rate, sampled] = &file.series[..] else { panic!("{file:?}") };
+    assert_eq!(
+        (encode.name.as_str(), encode.unit.as_str()),
+        ("org.x.Bench.encode:size=64", "ns/op")
+    );
+    assert!(encode.values.len() == 5 && encode.values.iter().all(|v| (v - 10.5).abs() < 1e-9));
+    assert_eq!((rate.better, &rate.values[..]), (Better::Higher, &[5.0, 5.1, 4.9][..]));
+    assert_eq!(sampled.summary.unwrap().mean, 7.0);
+    // One fork of the rate is one process.
+    assert!(file.one_process && file.config["jdkVersion"] == "21.0.2");
+
+    let file = parse("f", PYPERF).unwrap();
+    assert_eq!((file.format, file.series[0].name.as_str()), (Format::Pyperf, "sum"));
+    assert_eq!((file.series[0].unit.as_str(), file.series[0].values.len()), ("s", 4));
+    assert!((file.series[0].values[0] - 2.0).abs() < 1e-12 && !file.one_process);
+
+    let file = parse("f", DOTNET).unwrap();
+    assert_eq!(file.format, Format::BenchmarkDotNet);
+    assert_eq!(file.series[0].values, [10.0, 12.0]);
+    assert_eq!((file.series[1].values.len(), file.series[2].summary.unwrap().n), (2, Some(20)));
+    assert_eq!(file.config["ProcessorName"], "Example");
+}
+
+#[test]
+fn pytest_benchmark_is_read_with_its_rounds_or_without() {
+    let file = parse("f", PYTEST).unwrap();
+    assert_eq!((file.format, file.series.len()), (Format::PytestBenchmark, 2));
+    assert_eq!(file.series[0].values, [1.0, 2.0, 2.5, 2.5]);
+    assert_eq!(file.series[1].summary.unwrap().n, Some(9));
+    assert!(file.one_process && file.config["python_version"] == "3.12.1");
+}
+
+#[test]
+fn google_benchmarks_csv_is_read_like_its_json() {
+    let file = parse("f", GOOGLE_CSV).unwrap();
+    assert_eq!(file.format, Format::GoogleBenchmark);
+    let find = |name: &str, unit: &str| {
+        file.series.iter().find(|s| s.name == name && s.unit == unit).unwrap()
+    };
+    let real = find("BM_x/8, \"quoted\"", "real ns");
+    assert_eq!((&real.values[..], real.cpu_share), (&[2000.0, 2200.0][..], Some(0.5)));
+    assert_eq!(find("BM_x/8, \"quoted\"", "items_per_second").values, [5.0, 4.8]);
+    // Alone it is a benchmark that is called so.
+    assert_eq!(find("BM_mean", "real ns").values, [7.0]);
+    assert_eq!(file.config["failed: BM_bad"], "too small");
+    let heading = GOOGLE_CSV.lines().nth(2).unwrap();
+    let row = |name: &str, real: &str| format!("\"BM_y_{name}\",3,{real},1,ns,,,,,\n");
+    let only =
+        format!("{heading}\n{}{}{}", row("mean", "5"), row("median", "5"), row("stddev", "1"));
+    let summary = parse("f", &only).unwrap().series[0].summary.unwrap();
+    assert_eq!((summary.mean, summary.sd, summary.n), (5.0, Some(1.0), Some(3)));
+    let cut = format!("{heading}\n\"BM_x\",10,2.0\n");
+    assert!(complaint(&cut).contains("line 2"), "{}", complaint(&cut));
+    let word = format!("{heading}\nBM_x,10,fast,1,ns,,,,,\n");
+    assert!(complaint(&word).contains("line 2: `fast` stands where the real_time"));
+}
+
+#[test]
+fn broken_files_of_other_tools_have_their_sentences() {
+    let nan = JMH.replace("[10.0,11.0]", "[\"NaN\",11.0]");
+    for (text, want) in [
+        (&JMH[..300], "not whole JMH JSON"),
+        (&nan, "NaN is no amount"),
+        (&PYTEST[..200], "not whole pytest-benchmark JSON"),
+        (&PYTEST.replace("1.0,2.0,2.5", "-1.0,2.0,2.5"), "-1 is no amount"),
+        (&PYPERF[..PYPERF.len() - 3], "not whole pyperf JSON"),
+        (&DOTNET[..400], "not whole BenchmarkDotNet JSON"),
+    ] {
+        assert!(complaint(text).contains(want), "{want}: {}", complaint(text));
+    }
+}
+
+#[test]
+fn two_commands_of_one_file_are_compared() {
+    let one = |name: &str, shift: f64| {
+        let times: Vec<String> =
+            (0..8).map(|i| format!("{}", 0.1 + shift + 1e-4 * f64::from(i % 4))).collect();
+        format!(
+            r#"{{"command":"{name}","mean":0.1,"stddev":0.01,"user":0.09,"system":0.005,"times":[{}]}}"#,
+            times.join(",")
+        )
+    };
+    let both = format!(r#"{{"results":[{},{}]}}"#, one("./a", 0.0), one("./b", 0.05));
+    let [old, new] = halves(parse("f", &both).unwrap()).unwrap();
+    let found = judge(&old, &new, 0.01, Adjustment::Holm).unwrap();
+    assert_eq!((found.rows.len(), found.decision), (1, Decision::Slower));
+    assert_eq!((old.path.as_str(), new.path.as_str()), ("f: ./a", "f: ./b"));
+    assert!(!found.threats.contains(&Threat::SameContent));
+    let said = halves(parse("f", HYPERFINE).unwrap()).unwrap_err().to_string();
+    assert!(said.contains("holds 1 series"), "{said}");
+    assert!(halves(parse("f", "1\n2\n").unwrap()).is_err());
+}
+
+#[test]
+fn a_threat_takes_the_word_back_where_it_is_as_large() {
+    // 5 % apart for any test, and their thirds are as far apart.
+    let column = |shift: f64, step: f64| -> String {
+        (0..30)
+            .map(|i| {
+                format!("{}\n", 100.0 + shift + step * f64::from(i / 10) + f64::from(i % 5) / 10.0)
+            })
+            .collect()
+    };
+    let found = judged(&column(0.0, 0.0), &column(5.0, 0.0)).unwrap();
+    assert_eq!(found.decision, Decision::Slower);
+    assert!(found.rows[0].explained_log < 0.01);
+    let found = judged(&column(0.0, 5.0), &column(5.0, 5.0)).unwrap();
+    let row = &found.rows[0];
+    assert!(row.p_value.unwrap() < 0.01 && row.explained_log > 0.05, "{row:?}");
+    assert_eq!(row.decision, Decision::Inconclusive);
+    assert!(row.threats.iter().any(|t| matches!(t, Threat::Explained { .. })));
+    // Waiting: half of the real time of google-benchmark's series.
+    let google = |real: f64| {
+        let rows: String = (0..9)
+            .map(|i| format!("BM_x,1,{},1.0,us,,,,,\n", real + f64::from(i) / 100.0))
+            .collect();
+        format!("{}\n{rows}", GOOGLE_CSV.lines().nth(2).unwrap())
+    };
+    let found = judged(&google(2.0), &google(2.6)).unwrap();
+    let real = found.rows.iter().find(|r| r.unit == "real ns").unwrap();
+    assert_eq!(real.decision, Decision::Inconclusive);
+    assert!(real.threats.iter().any(|t| matches!(t, Threat::MostlyWaiting { .. })), "{real:?}");
+}
+
 proptest::proptest! {
     #[test]
     fn mutated_files_are_read_or_refused(
-        which in 0_usize..4, at in 0_usize..4000, byte in 0_u8..128, cut in 0_usize..4000,
+        which in 0_usize..9, at in 0_usize..4000, byte in 0_u8..128, cut in 0_usize..4000,
     ) {
-        let text = [OLD, HYPERFINE, GOOGLE, "12.5,msec,task-clock,1,100.00,,\n3,,cycles,1,100.00,,\n"][which];
+        let text = [
+            OLD, HYPERFINE, GOOGLE, "12.5,msec,task-clock,1,100.00,,\n3,,cycles,1,100.00,,\n", JMH, PYTEST,
+            PYPERF, DOTNET, GOOGLE_CSV,
+        ][which];
         let mut bytes = text.as_bytes().to_vec();
         let at = at % bytes.len();
         bytes[at] = byte;

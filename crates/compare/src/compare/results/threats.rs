@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::reach::BUSY_SHARE;
 use super::{Format, ResultFile, Series};
 use crate::stats::ranks::{correlation_p, spearman};
 use crate::stats::robust::sorted;
@@ -84,6 +85,24 @@ pub enum Threat {
     },
     /// Both files hold the same bytes.
     SameContent,
+    /// Real time is far above processor time.
+    MostlyWaiting {
+        /// Name of the series.
+        name: String,
+        /// File that the series is from.
+        file: String,
+        /// Which part of the real time was on the processor.
+        cpu_share: f64,
+    },
+    /// What the files cannot show is as large as the difference, so that it is called neither worse nor better.
+    Explained {
+        /// Name of the series.
+        name: String,
+        /// NEW over OLD (log).
+        change_log: f64,
+        /// Up to where a difference is explained (log).
+        explained_log: f64,
+    },
 }
 
 impl std::fmt::Display for Threat {
@@ -134,6 +153,20 @@ impl std::fmt::Display for Threat {
             Self::Circumstances { key, old, new } => {
                 write!(f, "circumstances: {key} was `{old}` and is `{new}`")
             }
+            Self::MostlyWaiting { name, file, cpu_share } => write!(
+                f,
+                "waiting: {name} in {file} was on the processor for {:.0} % of its real time; what it waited \
+                 for, a busy machine among it, is in the figure",
+                100.0 * cpu_share
+            ),
+            Self::Explained { name, change_log, explained_log } => write!(
+                f,
+                "explained: {name} changes by {:+.1} %, and what moved while it was measured, one process, or \
+                 waiting can make {:.1} %: neither worse nor better; measure in turns (`stallscope compare` \
+                 of the programs)",
+                100.0 * change_log.exp_m1(),
+                100.0 * explained_log.exp_m1()
+            ),
             Self::SameContent => f.write_str(
                 "same content: both files hold the same bytes; one is a copy of the other",
             ),
@@ -142,7 +175,7 @@ impl std::fmt::Display for Threat {
 }
 
 /// Configuration that says where and how, not what was measured.
-const CIRCUMSTANCES: [&str; 9] = [
+const CIRCUMSTANCES: [&str; 18] = [
     "cpu",
     "goos",
     "goarch",
@@ -152,6 +185,15 @@ const CIRCUMSTANCES: [&str; 9] = [
     "executable_cpu_scaling",
     "toolchain",
     "GOMAXPROCS",
+    "jdkVersion",
+    "vmName",
+    "node",
+    "python_version",
+    "python_implementation",
+    "cpu_model_name",
+    "hostname",
+    "ProcessorName",
+    "RuntimeVersion",
 ];
 
 pub(super) fn of_files(old: &ResultFile, new: &ResultFile) -> Vec<Threat> {
@@ -159,10 +201,17 @@ pub(super) fn of_files(old: &ResultFile, new: &ResultFile) -> Vec<Threat> {
     if old.digest == new.digest {
         threats.push(Threat::SameContent);
     }
-    let certain = matches!(old.format, Format::Hyperfine | Format::Criterion);
+    let certain = matches!(
+        old.format,
+        Format::Hyperfine
+            | Format::Criterion
+            | Format::Pyperf
+            | Format::Jmh
+            | Format::BenchmarkDotNet
+    );
     threats.push(Threat::SequentialOrder { certain });
     threats.push(Threat::OneLayout);
-    if matches!(old.format, Format::Criterion | Format::GoogleBenchmark | Format::Go) {
+    if old.one_process || new.one_process {
         threats.push(Threat::OneProcess);
     }
     for key in CIRCUMSTANCES {
@@ -198,6 +247,10 @@ pub(super) fn of_series(old: (&ResultFile, &Series), new: (&ResultFile, &Series)
                 threats.push(Threat::NoVariance { name: name(), file: file.path.clone() });
             }
             continue;
+        }
+        if let Some(cpu_share) = series.cpu_share.filter(|share| *share < BUSY_SHARE) {
+            let (name, file) = (name(), file.path.clone());
+            threats.push(Threat::MostlyWaiting { name, file, cpu_share });
         }
         threats.extend(drift(file, series));
         threats.extend(humps(file, series));

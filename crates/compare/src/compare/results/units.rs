@@ -4,7 +4,8 @@ use super::Better;
 
 /// Rates are better when higher, everything else when lower.
 pub(super) fn better(unit: &str) -> Better {
-    let rate = unit.ends_with("/s") || unit.ends_with("/sec") || unit.ends_with("_per_second");
+    let per_time = unit.rsplit_once('/').is_some_and(|(_, per)| ns_in(per).is_some());
+    let rate = per_time || unit.ends_with("_per_second");
     if rate { Better::Higher } else { Better::Lower }
 }
 
@@ -48,5 +49,6 @@ mod tests {
         assert_eq!(convert("ns/op", "ns"), None);
         assert_eq!(convert("ms", "parsecs"), None);
         assert_eq!((better("MB/s"), better("ns/op")), (Better::Higher, Better::Lower));
+        assert_eq!((better("ops/ms"), better("us/op")), (Better::Higher, Better::Lower));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The key covers the filled template, the variables that carry flags, the names and bytes of the
 //! sources, the programs that the template names, the environment that compilers read and the folder
-//! that they run in. What a build wrote counts only once it is whole: a note beside it holds its fingerprint when the
-//! build has ended well, and what no longer has it is built again. Cells that differ only in how they are run have one key, and two sweeps may share
+//! that they run in. What a build wrote counts only once it is whole: a note beside it holds its fingerprint, and what the
+//! build took, when it has ended well, and what no longer has it is built again. Cells that differ only in how they are run have one key, and two sweeps may share
 //! the cache: a builder holds a lock on its key, the others wait and take what came out.
 
 use std::fs::{self, File, TryLockError};
@@ -17,6 +17,8 @@ use super::tools::{Tools, environment};
 use crate::compare::fingerprint;
 use crate::run::child::{Child, ChildError, Launch, Limits};
 
+/// The note beside a build holds a length, a fingerprint and a time.
+const MOST_NOTE_BYTES: u64 = 256;
 /// Files below a source folder above which the user has to say which ones count.
 const MOST_FILES: usize = 20_000;
 /// Bytes of sources, likewise.
@@ -33,8 +35,10 @@ pub enum BuildOutcome {
     Built {
         /// Path of the program in the cache.
         program: PathBuf,
-        /// Time the build took; 0 when it came from the cache.
+        /// Time the build took, also when that was earlier.
         build_ns: u64,
+        /// Whether it was there already.
+        cached: bool,
     },
     /// There is none, and this is why.
     Failed {
@@ -119,8 +123,8 @@ impl Builder {
         let program = self.program(key);
         let whole = self.folder.join(format!("{key:016x}")).join("whole");
         let _lock = self.lock(key, interrupt)?;
-        if is_whole(&program, &whole) {
-            return Ok(BuildOutcome::Built { program, build_ns: 0 });
+        if let Some(build_ns) = whole_since(&program, &whole) {
+            return Ok(BuildOutcome::Built { program, build_ns, cached: true });
         }
         let last = self.folder.join(format!("{key:016x}"));
         // The build is told the final path, because it may get into the program. What a killed build
@@ -143,9 +147,9 @@ impl Builder {
             Ok(Ended { failure: None, said, wall_ns: build_ns }) => match fs::metadata(&program) {
                 Ok(meta) if meta.is_file() && meta.len() > 0 => {
                     fingerprint_of(&program)
-                        .and_then(|own| fs::write(&whole, own))
+                        .and_then(|own| fs::write(&whole, format!("{own} {build_ns}")))
                         .map_err(|cause| SweepError::File { path: whole.clone(), cause })?;
-                    Ok(BuildOutcome::Built { program, build_ns })
+                    Ok(BuildOutcome::Built { program, build_ns, cached: false })
                 }
                 Ok(meta) if meta.is_file() => failed("the build wrote an empty file".into(), &said),
                 _ => failed(
@@ -214,10 +218,12 @@ struct Ended {
     wall_ns: u64,
 }
 
-/// Whether the note says that what lies there is what the build wrote.
-fn is_whole(program: &Path, note: &Path) -> bool {
-    let own = fingerprint_of(program);
-    fs::read_to_string(note).is_ok_and(|noted| own.is_ok_and(|own| own == noted))
+/// How long the build took, where the note says that what lies there is what it wrote.
+fn whole_since(program: &Path, note: &Path) -> Option<u64> {
+    let noted = crate::foreign::read_text(note, MOST_NOTE_BYTES).ok()?;
+    let (print, build_ns) = noted.rsplit_once(' ')?;
+    let own = fingerprint_of(program).ok()?;
+    (own == print).then(|| build_ns.parse().ok()).flatten()
 }
 
 pub(super) fn fingerprint_of(program: &Path) -> io::Result<String> {

@@ -53,6 +53,9 @@ pub enum SweepError {
     /// A file of the cache cannot be read or written.
     #[error("cannot use {path}: {cause}")]
     File { path: PathBuf, cause: std::io::Error },
+    /// The runs of earlier sweeps cannot be read.
+    #[error("cannot go on from {path}: {cause}; --fresh forgets the runs of earlier sweeps")]
+    Journal { path: PathBuf, cause: std::io::Error },
     #[error("{0}")]
     Sources(String),
     #[error("interrupted")]

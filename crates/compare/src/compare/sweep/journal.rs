@@ -1,30 +1,49 @@
-//! What has been run so far, on disk: a sweep that was interrupted goes on where it was.
+//! What has been run so far, on disk: a sweep that was interrupted goes on where it was, and a later one of
+//! the same builds adds to what there is.
 //!
-//! The first line holds the settings, then one line per run, each written as the run ends. A line
-//! that was cut off is as if it had not been run; so is a round that was not finished, because its
-//! runs belong next to each other in time.
+//! The first line holds the question, then one line per run, each written as the run ends, and one where a
+//! sweep was finished. A line that was cut off is as if it had not been run; so is a round that was not
+//! finished, because its runs belong next to each other in time. Whole rounds that follow something else
+//! are not believed.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
+use super::{Cell, SweepError, SweepRun, SweepSettings};
 use crate::foreign;
 
-use super::{SweepError, SweepRun, SweepSettings};
-
-/// A sweep of weeks has fewer runs than fit in so much.
+/// Above it no more is added: rounds of months.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The journal of one sweep.
+/// The journal of one question about the same builds.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: File,
 }
 
+/// What earlier sweeps have left.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// Runs of whole rounds, in the order of time.
+    pub runs: Vec<SweepRun>,
+    /// Rounds of sweeps that came to their end; those behind them belong to one that was interrupted.
+    pub finished_rounds: u32,
+}
+
+/// The line that ends a sweep.
+#[derive(Serialize, Deserialize)]
+struct Finished {
+    finished_rounds: u32,
+}
+
 impl Journal {
-    /// Opens the journal of these settings below `folder`, and hands back the runs of finished rounds
-    /// (`cells` runs each) and the seed they were made with. With `fresh` older runs are forgotten.
+    /// Opens the journal of this question below `folder`, with what it holds of these cells. With `fresh`
+    /// older runs are forgotten.
     ///
     /// # Errors
     /// When the file cannot be read or written.
@@ -32,35 +51,40 @@ impl Journal {
         folder: &Path,
         settings: &SweepSettings,
         identity: u64,
-        cells: usize,
+        cells: &[Cell],
         fresh: bool,
-    ) -> Result<(Self, Vec<SweepRun>), SweepError> {
+    ) -> Result<(Self, Kept), SweepError> {
         let failed = |path: &Path| {
             let path = path.to_path_buf();
             move |cause| SweepError::File { path, cause }
         };
         fs::create_dir_all(folder).map_err(failed(folder))?;
         let path = folder.join(format!("{identity:016x}.jsonl"));
-        let text = if fresh {
-            String::new()
-        } else {
-            foreign::read_text(&path, MOST_BYTES).unwrap_or_default()
+        let text = match foreign::read_text(&path, MOST_BYTES) {
+            _ if fresh => String::new(),
+            Ok(text) => text,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(cause) => return Err(SweepError::Journal { path, cause }),
         };
-        let head = serde_json::to_string(settings).unwrap_or_default();
+        let head = serde_json::to_string(&settings.question()).unwrap_or_default();
         let mut lines = text.lines();
         let same = lines.next() == Some(head.as_str());
-        let mut runs: Vec<SweepRun> =
-            lines.filter(|_| same).map_while(|l| foreign::from_json(l).ok()).collect();
-        runs.truncate(runs.len() - runs.len() % cells.max(1));
-        // Written anew, so that half a line or half a round is gone from the file as well.
+        let kept = read(lines.filter(|_| same), cells);
+        // Written anew, so that half a line or half a round is gone from the file as well; beside it
+        // first, so that a kill leaves what there was.
         let mut whole = head + "\n";
-        for run in &runs {
+        let finished = kept.finished_rounds as usize * cells.len();
+        for (number, run) in kept.runs.iter().enumerate() {
             whole += &serde_json::to_string(run).unwrap_or_default();
             whole.push('\n');
+            if number + 1 == finished {
+                whole += &finished_line(kept.finished_rounds);
+            }
         }
-        fs::write(&path, whole).map_err(failed(&path))?;
+        let part = folder.join(format!("{identity:016x}.{}", std::process::id()));
+        fs::write(&part, whole).and_then(|()| fs::rename(&part, &path)).map_err(failed(&path))?;
         let file = OpenOptions::new().append(true).open(&path).map_err(failed(&path))?;
-        Ok((Self { path, file }, runs))
+        Ok((Self { path, file }, kept))
     }
 
     /// Adds a run.
@@ -68,13 +92,50 @@ impl Journal {
     /// # Errors
     /// When the file cannot be written.
     pub fn add(&mut self, run: &SweepRun) -> Result<(), SweepError> {
-        let line = serde_json::to_string(run).unwrap_or_default() + "\n";
+        self.write(serde_json::to_string(run).unwrap_or_default() + "\n")
+    }
+
+    /// The sweep is finished after so many rounds: the next one adds to them.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn finish(mut self, rounds: u32) -> Result<(), SweepError> {
+        self.write(finished_line(rounds))
+    }
+
+    fn write(&mut self, line: String) -> Result<(), SweepError> {
         let failed = |cause| SweepError::File { path: self.path.clone(), cause };
         self.file.write_all(line.as_bytes()).map_err(failed)
     }
+}
 
-    /// The sweep is finished: nothing is left to go on with.
-    pub fn finish(self) {
-        let _ = fs::remove_file(&self.path);
+fn finished_line(finished_rounds: u32) -> String {
+    serde_json::to_string(&Finished { finished_rounds }).unwrap_or_default() + "\n"
+}
+
+/// Whole rounds, from the first one on, each with every cell once.
+fn read<'a>(lines: impl Iterator<Item = &'a str>, cells: &[Cell]) -> Kept {
+    let wanted: BTreeSet<Cell> = cells.iter().copied().collect();
+    let mut kept = Kept::default();
+    let mut round: Vec<SweepRun> = Vec::new();
+    for line in lines {
+        let rounds = (kept.runs.len() / cells.len().max(1)) as u32;
+        if let Ok(Finished { finished_rounds }) = foreign::from_json(line) {
+            kept.finished_rounds = finished_rounds.min(rounds);
+            continue;
+        }
+        let Ok(run) = foreign::from_json::<SweepRun>(line) else { break };
+        // An interrupted round is begun again, and its number with it.
+        if run.round != rounds || !wanted.contains(&run.cell) {
+            break;
+        }
+        if round.iter().any(|r| r.cell == run.cell) {
+            round.clear();
+        }
+        round.push(run);
+        if round.len() == wanted.len() {
+            kept.runs.append(&mut round);
+        }
     }
+    kept
 }

@@ -3,7 +3,8 @@
 //! [`Axis`] values span [`Variant`]s; each variant is built as it comes and in some random
 //! placements through the toolchain's own [`Knob`]; every build is a [`Cell`]. Builds run on all
 //! processors and are kept by content; runs go round by round over all cells in random order on one
-//! processor, guarded by a calibration chain. The first axis is the question (its first value is the
+//! processor, guarded by a calibration chain; runs of the same builds are kept, and a later sweep of them
+//! adds to these. The first axis is the question (its first value is the
 //! base), the others are matched conditions.
 
 mod alike;
@@ -16,6 +17,7 @@ mod order_file;
 mod parallel;
 mod pilot;
 mod report;
+mod rounds;
 mod run;
 mod tools;
 
@@ -25,13 +27,13 @@ use serde::{Deserialize, Serialize};
 pub use axes::{Axis, Variant, fill, variants};
 pub use build::{BuildOutcome, Builder};
 pub use error::SweepError;
-pub use journal::Journal;
+pub use journal::{Journal, Kept};
 pub use knob::Knob;
 pub use pilot::LayoutPlan;
 pub use report::{CellRecord, LevelResult, Spread, SweepComparison, SweepNote, SweepReport};
 pub use run::{Folders, Stage, sweep};
 
-use super::{Amounts, Measure, Metric};
+use super::{Amounts, Measure, Until};
 use crate::clock::Cpus;
 
 /// What a sweep is asked to do; kept with its result.
@@ -66,6 +68,27 @@ pub struct SweepSettings {
     /// Run each program again and again for this time, in milliseconds, as one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations_in_ms: Option<u64>,
+    /// Stop when this is known of every comparison, by intervals that may be read after each round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
+    /// Stop after this time of running, in milliseconds, behind a whole round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_ms: Option<u64>,
+}
+
+impl SweepSettings {
+    /// These settings without what only says how long to go on: what runs are kept for.
+    #[must_use]
+    pub fn question(&self) -> Self {
+        Self {
+            rounds: None,
+            effect: 0.0,
+            timeout_ms: None,
+            until: None,
+            budget_ms: None,
+            ..self.clone()
+        }
+    }
 }
 
 /// One build: a variant in one placement.
@@ -95,12 +118,6 @@ pub struct SweepRun {
 }
 
 impl SweepRun {
-    /// The amount that the answer is about.
-    #[must_use]
-    pub fn value(&self, measure: &Measure) -> f64 {
-        Metric::for_verdict(measure).of(&self.amounts)
-    }
-
     /// The time that the whole run took, also when it was many operations.
     #[must_use]
     pub fn time_ns(&self) -> u64 {

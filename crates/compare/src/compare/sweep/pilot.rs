@@ -4,10 +4,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::report::CellRecord;
+use super::report::{CellRecord, ensemble_of, metric_of};
 use super::{SweepRun, SweepSettings};
+use crate::compare::MAX_PAIRS;
 use crate::compare::layouts::planning::Pilot;
-use crate::compare::layouts::spread_of_cells;
 use crate::stats::power::pairs_needed;
 
 /// Rounds before the number of rounds is decided.
@@ -43,16 +43,16 @@ pub struct LayoutPlan {
     pub needed_ns: Option<u64>,
 }
 
-/// The plan from the runs so far.
+/// The plan from the runs so far, of which `done` rounds belong to this sweep.
 pub(super) fn plan(
     settings: &SweepSettings,
     runs: &[SweepRun],
     cells: &[CellRecord],
     variants: usize,
+    done: u32,
 ) -> LayoutPlan {
-    let value = |r: &SweepRun| r.value(&settings.measure);
-    let [layout_sd_log, run_sd_log] =
-        spread_of_cells(runs.iter().map(|r| ((r.cell.variant, r.cell.layout), r.round, value(r))));
+    let ensemble = ensemble_of(runs, metric_of(settings, runs));
+    let [layout_sd_log, run_sd_log] = ensemble.spread(&ensemble.programs());
     let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let pilot = Pilot {
         run_sd_log,
@@ -64,8 +64,16 @@ pub(super) fn plan(
     let ready = cells.iter().filter(|c| c.failure.is_none()).count() as f64;
     let placed = settings.layouts > 0;
     let needed = placed.then(|| pilot.plan(effect_log)).flatten();
+    let budget_ns = settings.budget_ms.map_or(u64::MAX, |ms| ms.saturating_mul(1_000_000));
     let chosen = match (settings.rounds, placed) {
         (Some(rounds), _) => rounds,
+        // Then time, or what is known, ends it.
+        (None, _) if settings.budget_ms.is_some() => {
+            let rounds = budget_ns as f64 / (pilot.run_ns * ready).max(1.0);
+            (done + rounds as u32).min(MAX_PAIRS)
+        }
+        (None, false) if settings.until.is_some() => MAX_PAIRS,
+        (None, true) if settings.until.is_some() => MOST_ROUNDS,
         (None, false) => PAIRED_ROUNDS,
         (None, true) => pilot.runs_per_layout().clamp(PILOT_ROUNDS, MOST_ROUNDS),
     };
@@ -80,14 +88,14 @@ pub(super) fn plan(
         Some(rounds) => Some((pilot.run_ns * ready * rounds as f64) as u64),
         None => needed.map(|p| per_arm(p.expected_ns)),
     };
-    let done = runs.iter().map(|r| r.round + 1).max().unwrap_or(0);
+    let left = (pilot.run_ns * ready * f64::from(chosen.saturating_sub(done))) as u64;
     LayoutPlan {
         effect: settings.effect,
         layout_sd_log,
         run_sd_log,
         layouts: settings.layouts,
         rounds: chosen,
-        left_ns: (pilot.run_ns * ready * f64::from(chosen.saturating_sub(done))) as u64,
+        left_ns: left.min(budget_ns),
         layouts_needed: needed.map(|p| p.layouts_per_arm),
         runs_per_layout: pilot.runs_per_layout(),
         rounds_needed,
@@ -120,6 +128,8 @@ mod tests {
             guard: false,
             measure: Measure::Wall,
             operations_in_ms: None,
+            until: None,
+            budget_ms: None,
         }
     }
 
@@ -139,7 +149,7 @@ mod tests {
                 }
             }
         }
-        plan(settings, &runs, &cells, 2)
+        plan(settings, &runs, &cells, 2, PILOT_ROUNDS)
     }
 
     #[test]
@@ -152,6 +162,21 @@ mod tests {
         let noisy = pilot(&settings(40, None), 0.005, 0.02);
         assert!(noisy.rounds > 3 && noisy.left_ns > 0, "{noisy:?}");
         assert_eq!(pilot(&settings(40, Some(7)), 0.02, 0.005).rounds, 7);
+    }
+
+    #[test]
+    fn time_or_what_is_known_ends_it_where_one_of_them_was_asked_for() {
+        // Ten builds of 100 ms: a round a second.
+        let timed = SweepSettings { budget_ms: Some(9_500), ..settings(4, None) };
+        let plan = pilot(&timed, 0.0, 0.0);
+        assert_eq!((plan.rounds, plan.left_ns), (PILOT_ROUNDS + 9, 9_000_000_000));
+        let known = |layouts, rounds| SweepSettings {
+            until: Some(crate::compare::Until::Verdict),
+            ..settings(layouts, rounds)
+        };
+        assert_eq!(pilot(&known(4, None), 0.02, 0.005).rounds, MOST_ROUNDS);
+        assert_eq!(pilot(&known(0, None), 0.0, 0.005).rounds, MAX_PAIRS);
+        assert_eq!(pilot(&known(4, Some(12)), 0.02, 0.005).rounds, 12);
     }
 
     #[test]

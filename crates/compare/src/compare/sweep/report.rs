@@ -8,16 +8,18 @@ use serde::{Deserialize, Serialize};
 use super::{Cell, Knob, SweepError, SweepRun, SweepSettings, Variant};
 use crate::compare::identical::COUNTS_NOT_COMPARED;
 use crate::compare::layouts::{
-    AS_BUILT, Agreement, LayoutRun, LevelEffect, Matched, Part, Source, Split, agree,
-    effect_by_rounds, layout_medians, split, spread_of_cells,
+    AS_BUILT, Agreement, Ensemble, LayoutRun, LevelEffect, Matched, Part, Source, Split, agree,
+    effect_by_rounds,
 };
 use crate::compare::neighbours::Disturbances;
 use crate::compare::schedule::Arm;
+use crate::compare::sequential::{Looks, Until};
 use crate::compare::verdict::Decision;
 use crate::compare::warning::threads_in_turns;
-use crate::compare::{Metric, SameHotCode, fingerprint};
+use crate::compare::{Measure, Metric, SameHotCode, fingerprint};
 use crate::model::Unit;
 use crate::run::child::FixedAddresses;
+use crate::stats::robust::median;
 
 /// One build of the sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,8 +33,11 @@ pub struct CellRecord {
     pub program_bytes: u64,
     /// Fingerprint of the program: equal for equal files.
     pub fingerprint: String,
-    /// How long the build took; 0 when it was there already.
+    /// How long the build took, also when that was earlier.
     pub build_ns: u64,
+    /// Whether it came from the cache.
+    #[serde(default)]
+    pub cached: bool,
     /// Why there is no program, as a sentence.
     pub failure: Option<String>,
     /// What the failed build said.
@@ -47,12 +52,18 @@ impl CellRecord {
             program_bytes: 0,
             fingerprint: String::new(),
             build_ns: 0,
+            cached: false,
             failure: None,
             log: None,
         }
     }
 
-    pub(super) fn built(cell: Cell, program: PathBuf, build_ns: u64) -> Result<Self, SweepError> {
+    pub(super) fn built(
+        cell: Cell,
+        program: PathBuf,
+        build_ns: u64,
+        cached: bool,
+    ) -> Result<Self, SweepError> {
         let (program_bytes, fingerprint) = crate::foreign::open(&program)
             .and_then(fingerprint::of_file)
             .map_err(|cause| SweepError::File { path: program.clone(), cause })?;
@@ -61,6 +72,7 @@ impl CellRecord {
             program_bytes,
             fingerprint,
             build_ns,
+            cached,
             ..Self::unbuilt(cell)
         })
     }
@@ -152,7 +164,7 @@ pub enum SweepNote {
         /// Number of different files among them.
         different: u32,
     },
-    /// Two variants are the same file.
+    /// Two variants run the same bytes with the same arguments.
     SameVariants {
         /// First variant, in words.
         a: String,
@@ -187,6 +199,8 @@ pub enum SweepNote {
     OneLayoutEach,
     /// No calibration chain could be run.
     Unguarded,
+    /// The runs waited for the processor, so that the answer is about time on it.
+    JudgedByProcessorTime,
     /// A program with threads was held on one processor, where they take turns.
     ThreadsOnOneProcessor {
         /// The most threads that were seen at once in any of the programs.
@@ -208,7 +222,8 @@ impl std::fmt::Display for SweepNote {
             ),
             Self::SameVariants { a, b } => write!(
                 f,
-                "{a} and {b} are the same file as built: a difference between them is noise"
+                "{a} and {b} as built are the same bytes, run alike: whatever differs is the machine, and \
+                 never called code or placement"
             ),
             Self::SameCode { a, b, functions, moved } => write!(
                 f,
@@ -227,6 +242,10 @@ impl std::fmt::Display for SweepNote {
                 "one placement of each variant: this is about these builds, and placement alone moves \
                  programs by 1-3 %; add --layouts 12",
             ),
+            Self::JudgedByProcessorTime => f.write_str(
+                "the runs waited for the processor, so this is about time on it (--metric wall is about \
+                 wall time)",
+            ),
             Self::ThreadsOnOneProcessor { threads } => {
                 f.write_str(&threads_in_turns(&format!("up to {threads}"), *threads))
             }
@@ -242,6 +261,10 @@ impl std::fmt::Display for SweepNote {
 pub struct SweepReport {
     /// Settings of the sweep.
     pub settings: SweepSettings,
+    /// What the answer is about.
+    pub metric: Metric,
+    /// How many of the runs are of earlier sweeps of the same builds.
+    pub earlier_runs: u64,
     /// All combinations of the axes, in the order that cells number them.
     pub variants: Vec<Variant>,
     /// Every build, in the order of variants and placements.
@@ -258,52 +281,71 @@ pub struct SweepReport {
     pub runs: Vec<SweepRun>,
 }
 
-pub(super) fn report(
-    settings: &SweepSettings,
-    variants: &[Variant],
-    cells: Vec<CellRecord>,
-    runs: Vec<SweepRun>,
-    disturbances: Option<Disturbances>,
-    erratum: bool,
-) -> SweepReport {
-    let notes = notes(settings, variants, &cells, disturbances.is_none(), erratum);
+/// What a report is made of.
+pub(super) struct Found<'a> {
+    pub variants: &'a [Variant],
+    pub cells: Vec<CellRecord>,
+    pub runs: Vec<SweepRun>,
+    pub earlier_runs: u64,
+    /// Variants that run the same bytes with the same arguments.
+    pub identical: Vec<[u32; 2]>,
+    pub disturbances: Option<Disturbances>,
+    pub erratum: bool,
+}
+
+pub(super) fn report(settings: &SweepSettings, found: Found<'_>) -> SweepReport {
+    let metric = metric_of(settings, &found.runs);
+    let mut notes = notes(settings, &found);
+    if metric == Metric::Cpu && settings.measure == Measure::Auto {
+        notes.push(SweepNote::JudgedByProcessorTime);
+    }
+    // Once for all: what is said of a difference and the rows below it are the same numbers.
+    let ensemble = ensemble_of(&found.runs, metric);
     SweepReport {
-        spreads: (0..variants.len() as u32)
-            .filter_map(|v| spread(settings, variants, v, &runs))
+        metric,
+        earlier_runs: found.earlier_runs,
+        spreads: (0..found.variants.len() as u32)
+            .filter_map(|v| spread(&ensemble, metric, found.variants, v))
             .collect(),
-        comparisons: comparisons(settings, variants, &runs),
+        comparisons: comparisons(settings, found.variants, &found.runs, &found.identical),
         settings: settings.clone(),
-        variants: variants.to_vec(),
-        cells,
-        disturbances,
+        variants: found.variants.to_vec(),
+        cells: found.cells,
+        disturbances: found.disturbances,
         notes,
-        runs,
+        runs: found.runs,
     }
 }
 
+/// What these runs are judged by.
+pub(super) fn metric_of(settings: &SweepSettings, runs: &[SweepRun]) -> Metric {
+    Metric::chosen(&settings.measure, runs.iter().map(|r| &r.amounts))
+}
+
+pub(super) fn ensemble_of(runs: &[SweepRun], metric: Metric) -> Ensemble {
+    let cell = |r: &SweepRun| ((r.cell.variant, r.cell.layout), r.round, metric.of(&r.amounts));
+    Ensemble::new(runs.iter().map(cell))
+}
+
 fn spread(
-    settings: &SweepSettings,
+    ensemble: &Ensemble,
+    metric: Metric,
     variants: &[Variant],
     variant: u32,
-    runs: &[SweepRun],
 ) -> Option<Spread> {
-    let mine: Vec<_> = runs
-        .iter()
-        .filter(|r| r.cell.variant == variant)
-        .map(|r| ((variant, r.cell.layout), r.round, r.value(&settings.measure)))
-        .collect();
-    let medians = layout_medians(mine.iter().copied());
-    let as_built = medians.get(&(variant, AS_BUILT)).map(|log| log.exp());
-    let mut placed: Vec<f64> =
-        medians.iter().filter(|(key, _)| key.1 != AS_BUILT).map(|(_, log)| *log).collect();
+    let layouts = ensemble.layouts(variant);
+    let as_built = layouts.iter().find(|l| l.layout == AS_BUILT).map(|l| l.median_log.exp());
+    let logs = |placed: bool| -> Vec<f64> {
+        let wanted = layouts.iter().filter(|l| !placed || l.layout != AS_BUILT);
+        wanted.map(|l| l.median_log).collect()
+    };
+    let mut placed = logs(true);
     placed.sort_by(f64::total_cmp);
-    let all: Vec<f64> =
-        if placed.is_empty() { medians.into_values().collect() } else { placed.clone() };
-    let typical = crate::stats::robust::median(&all)?;
-    let [layout_sd_log, run_sd_log] = spread_of_cells(mine.into_iter());
+    let typical = median(&if placed.is_empty() { logs(false) } else { placed.clone() })?;
+    let [layout_sd_log, run_sd_log] = ensemble.spread(&[variant]);
     Some(Spread {
         variant: variants.get(variant as usize)?.label(),
-        unit: Metric::for_verdict(&settings.measure).unit(),
+        unit: metric.unit(),
         as_built,
         layouts: placed.len() as u32,
         typical: typical.exp(),
@@ -314,21 +356,29 @@ fn spread(
     })
 }
 
-fn comparisons(
+/// Every value of the first axis held against the first, from these runs.
+pub(super) fn comparisons(
     settings: &SweepSettings,
     variants: &[Variant],
     runs: &[SweepRun],
+    identical: &[[u32; 2]],
 ) -> Vec<SweepComparison> {
+    let metric = metric_of(settings, runs);
+    let ensemble = ensemble_of(runs, metric);
     let Some(axis) = settings.axes.first() else { return Vec::new() };
     let per_value = variants.len() / axis.values.len().max(1);
-    let delta_log = settings.effect.ln_1p();
     let word = |i: usize| format!("{}={}", axis.name, axis.values[i]);
     (1..axis.values.len())
         .map(|i| {
             let levels: Vec<LevelResult> = (0..per_value)
                 .filter_map(|level| {
                     let pair = [level, i * per_value + level].map(|v| v as u32);
-                    at_level(settings, &variants[level], pair, runs, delta_log)
+                    let built = as_built(pair, runs, metric);
+                    let mut found = at_level(settings, &variants[level], pair, &ensemble, &built)?;
+                    if identical.contains(&pair) {
+                        found.of_identical();
+                    }
+                    Some(found)
                 })
                 .collect();
             let first = levels.first().map(|l| l.decision);
@@ -347,40 +397,67 @@ fn comparisons(
         .collect()
 }
 
+/// The runs of both builds as they come.
+fn as_built(pair: [u32; 2], runs: &[SweepRun], metric: Metric) -> Vec<LayoutRun> {
+    let mine = runs.iter().filter(|r| r.cell.layout == AS_BUILT);
+    mine.filter_map(|r| {
+        let arm = [Arm::A, Arm::B].into_iter().zip(pair).find(|(_, v)| *v == r.cell.variant)?.0;
+        Some(LayoutRun { arm, layout: AS_BUILT, round: r.round, value: metric.of(&r.amounts) })
+    })
+    .collect()
+}
+
 fn at_level(
     settings: &SweepSettings,
     variant: &Variant,
     pair: [u32; 2],
-    runs: &[SweepRun],
-    delta_log: f64,
+    ensemble: &Ensemble,
+    built: &[LayoutRun],
 ) -> Option<LevelResult> {
-    let arm = |r: &SweepRun| {
-        [Arm::A, Arm::B].into_iter().zip(pair).find(|(_, v)| *v == r.cell.variant).map(|p| p.0)
-    };
-    let mine: Vec<LayoutRun> = runs
-        .iter()
-        .filter_map(|r| {
-            Some(LayoutRun {
-                arm: arm(r)?,
-                layout: r.cell.layout,
-                round: r.round,
-                value: r.value(&settings.measure),
-            })
-        })
-        .collect();
-    let both = [Arm::A, Arm::B].iter().all(|a| mine.iter().any(|r| r.arm == *a));
-    if !both {
-        return None;
-    }
-    let built: Vec<LayoutRun> = mine.iter().copied().filter(|r| r.layout == AS_BUILT).collect();
-    let by_rounds = effect_by_rounds(&built);
-    let split = (settings.layouts > 0).then(|| split(&mine, delta_log).ok()).flatten();
+    let delta_log = settings.effect.ln_1p();
+    let looks = Looks::of(settings.until);
+    // Without runs of both there is nothing to compare.
+    let split = ensemble.split(pair, delta_log, looks).ok()?;
+    let by_rounds = effect_by_rounds(built, looks);
+    let split = (settings.layouts > 0).then_some(split);
     let decision = match (&split, by_rounds) {
         (Some(split), _) => split.decision,
         (None, Some(part)) => word(part, delta_log),
         (None, None) => Decision::Inconclusive,
     };
     Some(LevelResult { level: variant.level(), split, by_rounds, decision })
+}
+
+impl LevelResult {
+    /// Both run the same bytes: a difference is the machine's, neither code's nor placement's.
+    fn of_identical(&mut self) {
+        let doubted = |decision| match decision {
+            Decision::Slower | Decision::Faster => Decision::Inconclusive,
+            other => other,
+        };
+        self.decision = doubted(self.decision);
+        if let Some(split) = &mut self.split {
+            split.decision = doubted(split.decision);
+            if matches!(split.source, Source::Code | Source::Placement) {
+                split.source = Source::Open;
+            }
+        }
+    }
+
+    /// Whether nothing of what was asked for is open.
+    pub(super) fn settles(&self, until: Until) -> bool {
+        let part = match &self.split {
+            Some(split) => split.code,
+            None => self.by_rounds,
+        };
+        match until {
+            Until::Verdict => self.decision != Decision::Inconclusive,
+            // Not equivalent is known once the interval excludes zero.
+            Until::Equivalent => {
+                self.decision == Decision::Equivalent || part.is_some_and(|p| p.excludes_zero())
+            }
+        }
+    }
 }
 
 fn word(part: Part, delta_log: f64) -> Decision {
@@ -409,18 +486,13 @@ fn source(levels: &[LevelResult]) -> Source {
     if sources.all(|s| s == first) { first } else { Source::Open }
 }
 
-fn notes(
-    settings: &SweepSettings,
-    variants: &[Variant],
-    cells: &[CellRecord],
-    unguarded: bool,
-    erratum: bool,
-) -> Vec<SweepNote> {
+fn notes(settings: &SweepSettings, found: &Found<'_>) -> Vec<SweepNote> {
+    let Found { variants, cells, erratum, .. } = found;
     let mut notes = Vec::new();
     let at_16 =
         settings.axes.iter().any(|a| a.name.contains("align") && a.values.contains(&"16".into()));
     let typed = |t: &str| t.contains("funcalign=16") || t.contains("align-functions=16");
-    if erratum && (at_16 || settings.build.as_deref().is_some_and(typed)) {
+    if *erratum && (at_16 || settings.build.as_deref().is_some_and(typed)) {
         notes.push(SweepNote::JumpErratum);
     }
     let placed = |variant: usize| {
@@ -438,13 +510,9 @@ fn notes(
             notes.push(SweepNote::SameFiles { variant: variant.label(), layouts, different });
         }
     }
-    let plain: Vec<&CellRecord> =
-        cells.iter().filter(|c| c.cell.layout == AS_BUILT && c.program.is_some()).collect();
-    for (i, a) in plain.iter().enumerate() {
-        for b in plain[..i].iter().filter(|b| b.fingerprint == a.fingerprint) {
-            let [a, b] = [b, a].map(|c| variants[c.cell.variant as usize].label());
-            notes.push(SweepNote::SameVariants { a, b });
-        }
+    for pair in &found.identical {
+        let [a, b] = pair.map(|variant| variants[variant as usize].label());
+        notes.push(SweepNote::SameVariants { a, b });
     }
     if settings.layouts == 0 {
         notes.push(SweepNote::OneLayoutEach);
@@ -454,7 +522,7 @@ fn notes(
             notes.push(SweepNote::RandomAddresses);
         }
     }
-    if settings.guard && unguarded {
+    if settings.guard && found.disturbances.is_none() {
         notes.push(SweepNote::Unguarded);
     }
     notes

@@ -3,31 +3,30 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::axes::{Variant, fill, variants};
 use super::build::{BuildOutcome, Builder, quoted};
-use super::journal::Journal;
 use super::knob::{Knob, joined};
 use super::order_file;
 use super::parallel::parallel;
-use super::pilot::{LayoutPlan, PILOT_ROUNDS, plan};
-use super::report::{CellRecord, SweepNote, SweepReport, report};
+use super::pilot::LayoutPlan;
+use super::report::{CellRecord, Found, SweepNote, SweepReport, report};
+use super::rounds::Known;
 use super::{Cell, SweepError, SweepRun, SweepSettings};
 use crate::compare::amounts::{Amounts, NoAmounts, measured};
 use crate::compare::layouts::AS_BUILT;
 use crate::compare::neighbours::Guard;
-use crate::compare::schedule::shuffle;
 use crate::compare::warning::take_turns;
 use crate::machine::Machine;
-use crate::run::child::{ChildError, FixedAddresses, Launch, Limits, resolve_program};
+use crate::run::child::{ChildError, Launch, Limits, resolve_program};
 use crate::run::look::Seen;
 
 /// Bytes of environment that placements of the stack are drawn from, a page of 16-byte steps.
-const STACK_STEPS: u64 = 256;
+pub(super) const STACK_STEPS: u64 = 256;
 
 /// Where a sweep keeps things.
 #[derive(Clone, Debug)]
@@ -50,7 +49,7 @@ pub enum Stage {
         /// Number of all of them.
         of: u64,
     },
-    /// Runs of an interrupted sweep are used.
+    /// Runs of earlier sweeps are used.
     Resumed {
         /// Number of runs that are used again.
         runs: u64,
@@ -73,7 +72,7 @@ pub enum Stage {
 pub(super) struct Ready {
     pub(super) cell: Cell,
     pub(super) program: PathBuf,
-    args: Vec<OsString>,
+    pub(super) args: Vec<OsString>,
     padding_bytes: Option<usize>,
 }
 
@@ -93,7 +92,8 @@ pub fn sweep(
     let builder = Builder::new(&folders.cache.join("builds"), &folders.sources)?;
     let mut cells = plan.build(&builder, interrupt, progress)?;
     plan.check(&mut cells)?;
-    let mut known = plan.same_code(&cells);
+    let identical = plan.identical(&cells);
+    let mut known = plan.same_code(&cells, &identical);
     known.iter().for_each(|note| progress(Stage::Known(note.clone())));
     let ready = plan.ready(&cells)?;
     let mut threads = 0;
@@ -108,11 +108,21 @@ pub fn sweep(
     }
     // Another sweep may share the cache.
     cells.iter().try_for_each(CellRecord::check)?;
-    let (runs, guard) = plan.rounds(&builder, folders, &cells, &ready, interrupt, progress)?;
+    let known_pairs = Known { cells: &cells, identical: &identical };
+    let ran = plan.rounds(&builder, folders, &known_pairs, &ready, interrupt, progress)?;
     cells.iter().try_for_each(CellRecord::check)?;
-    let disturbed = guard.as_ref().map(Guard::counts);
-    let erratum = Machine::detect().jcc_erratum;
-    let mut result = report(settings, &variants, cells, runs, disturbed, erratum);
+    let mut result = report(
+        settings,
+        Found {
+            variants: &variants,
+            cells,
+            runs: ran.runs,
+            earlier_runs: ran.earlier_runs,
+            identical,
+            disturbances: ran.guard.as_ref().map(Guard::counts),
+            erratum: Machine::detect().jcc_erratum,
+        },
+    );
     known.extend(plan.same_hot_code(&result, &ready, interrupt));
     result.notes.splice(0..0, known);
     Ok(result)
@@ -188,7 +198,7 @@ impl<'a> Plan<'a> {
         fill(self.settings.build.as_deref().unwrap_or(""), &self.values(cell, &more))
     }
 
-    fn run_words(&self, cell: Cell, out: &str) -> Result<Vec<String>, SweepError> {
+    pub(super) fn run_words(&self, cell: Cell, out: &str) -> Result<Vec<String>, SweepError> {
         let wrong = || SweepError::RunTemplate(self.settings.run.clone());
         let words = shlex::split(&self.settings.run).ok_or_else(wrong)?;
         let more = [("out", out)];
@@ -300,8 +310,8 @@ impl<'a> Plan<'a> {
         let key = builder.key(&self.build_command(cell, "", &flags)?, &carried);
         let command = |out: &str| self.build_command(cell, out, &flags);
         Ok(match builder.build(key, command, &carried, interrupt)? {
-            BuildOutcome::Built { program, build_ns } => {
-                CellRecord::built(cell, program, build_ns)?
+            BuildOutcome::Built { program, build_ns, cached } => {
+                CellRecord::built(cell, program, build_ns, cached)?
             }
             BuildOutcome::Failed { why, log } => CellRecord::failed(cell, why, log),
         })
@@ -358,80 +368,6 @@ impl<'a> Plan<'a> {
         Ok(ready)
     }
 
-    /// Every cell once a round, in random order, on from where an earlier sweep was stopped.
-    fn rounds(
-        &self,
-        builder: &Builder,
-        folders: &Folders,
-        cells: &[CellRecord],
-        ready: &[Ready],
-        interrupt: &AtomicBool,
-        progress: &(dyn Fn(Stage) + Sync),
-    ) -> Result<(Vec<SweepRun>, Option<Guard>), SweepError> {
-        let settings = self.settings;
-        let (mut journal, mut runs) = Journal::open(
-            &folders.cache.join("sweeps"),
-            settings,
-            self.identity(builder),
-            ready.len(),
-            folders.fresh,
-        )?;
-        if !runs.is_empty() {
-            progress(Stage::Resumed { runs: runs.len() as u64 });
-        }
-        let moves_stack = settings.knob == Knob::Environment;
-        let _fixed = moves_stack.then(FixedAddresses::new);
-        let cpus = settings.cpus.as_ref().filter(|_| settings.guard);
-        let mut guard = cpus.and_then(|cpus| Guard::new(cpus.single()));
-        let mut rounds = settings.rounds.unwrap_or(PILOT_ROUNDS);
-        let resumed = runs.len();
-        let mut round = (resumed / ready.len().max(1)) as u32;
-        let mut planned = false;
-        let started = Instant::now();
-        loop {
-            if round >= PILOT_ROUNDS && !planned {
-                let plan = plan(settings, &runs, cells, self.variants.len());
-                (rounds, planned) = (rounds.max(plan.rounds), true);
-                if round < rounds {
-                    progress(Stage::Piloted(plan));
-                }
-            }
-            if round >= rounds {
-                break;
-            }
-            self.one_round(round, ready, &mut guard, interrupt, &mut |run| {
-                journal.add(&run)?;
-                runs.push(run);
-                let (done, of) = (runs.len() as u64, u64::from(rounds) * ready.len() as u64);
-                let each = started.elapsed().as_nanos() as u64 / (done - resumed as u64).max(1);
-                progress(Stage::Running { done, of, left_ns: each * of.saturating_sub(done) });
-                Ok(())
-            })?;
-            round += 1;
-        }
-        journal.finish();
-        Ok((runs, guard))
-    }
-
-    fn one_round(
-        &self,
-        round: u32,
-        ready: &[Ready],
-        guard: &mut Option<Guard>,
-        interrupt: &AtomicBool,
-        ran: &mut dyn FnMut(SweepRun) -> Result<(), SweepError>,
-    ) -> Result<(), SweepError> {
-        let mut order: Vec<&Ready> = ready.iter().collect();
-        // Every round has its own draw, so that a sweep that goes on has the same order.
-        let mut rng = Pcg64Mcg::seed_from_u64(self.settings.seed ^ (u64::from(round) << 32));
-        shuffle(&mut order, &mut rng);
-        for one in order {
-            let padding = (rng.next_u64() % STACK_STEPS * 16) as usize;
-            ran(self.guarded(one, round, padding, guard, interrupt)?)?;
-        }
-        Ok(())
-    }
-
     pub(super) fn launch(&self, one: &Ready, padding: usize) -> Launch {
         Launch {
             program: one.program.clone(),
@@ -447,7 +383,7 @@ impl<'a> Plan<'a> {
     }
 
     /// One process, with what the answer is about.
-    fn run(
+    pub(super) fn run(
         &self,
         one: &Ready,
         padding: usize,
@@ -487,7 +423,7 @@ impl<'a> Plan<'a> {
         SweepError::Run { cell: self.name(one), command: words.join(" "), what }
     }
 
-    fn guarded(
+    pub(super) fn guarded(
         &self,
         one: &Ready,
         round: u32,
@@ -502,12 +438,5 @@ impl<'a> Plan<'a> {
             None => (run()?, 0),
         };
         Ok(SweepRun { cell: one.cell, round, amounts, repeats })
-    }
-
-    /// Equal for the same question over the same sources.
-    fn identity(&self, builder: &Builder) -> u64 {
-        let words =
-            format!("{:?} {:?} {}", self.settings.build, self.settings.axes, self.settings.run);
-        builder.key(&format!("{words} {} {:?}", self.settings.layouts, self.settings.knob), &[])
     }
 }

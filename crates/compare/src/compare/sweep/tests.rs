@@ -22,6 +22,8 @@ fn settings(build: Option<&str>, run: &str) -> SweepSettings {
         guard: false,
         measure: Measure::Wall,
         operations_in_ms: None,
+        until: None,
+        budget_ms: None,
     }
 }
 
@@ -75,12 +77,24 @@ fn every_cell_is_built_and_run_in_every_round() {
     assert!(report.comparisons[0].levels[0].split.is_some());
     // The second time everything is there already.
     let again = place.sweep(&wanted).unwrap();
-    assert!(again.cells.iter().all(|c| c.build_ns == 0));
+    // What a build took stays known, or a plan from cached builds would measure less.
+    let took = |r: &SweepReport| r.cells.iter().map(|c| c.build_ns).collect::<Vec<_>>();
+    assert!(again.cells.iter().all(|c| c.cached && c.build_ns > 0));
+    assert_eq!(took(&again), took(&report));
+    // Runs of the same builds add up.
+    assert_eq!((again.runs.len(), again.earlier_runs), (32, 16));
+    assert_eq!(again.runs[..16], report.runs);
+    let rounds: Vec<u32> = again.runs.iter().map(|r| r.round).collect();
+    assert!(rounds.is_sorted() && rounds.last() == Some(&3));
+    // The placements of one seed are the same builds; `fresh` measures them anew, with the same order.
+    let folders = Folders { fresh: true, ..place.folders() };
+    let fresh = sweep(&wanted, &folders, &NEVER, &|_| {}).unwrap();
     let order = |r: &SweepReport| r.runs.iter().map(|run| run.cell).collect::<Vec<_>>();
-    assert_eq!(order(&again), order(&report));
-    // Other sources, other builds.
+    assert_eq!((order(&fresh), fresh.earlier_runs), (order(&report), 0));
+    // Other sources, other builds; these happen to be the same bytes, and yet not what was asked about.
     std::fs::write(place.folder.path().join("src/new.c"), "x").unwrap();
-    assert!(place.sweep(&wanted).unwrap().cells.iter().all(|c| c.build_ns > 0));
+    let other = place.sweep(&wanted).unwrap();
+    assert!(other.cells.iter().all(|c| !c.cached) && other.earlier_runs == 0);
 }
 
 #[test]
@@ -130,7 +144,9 @@ fn cells_of_one_build_build_it_once() {
     wanted.axes = vec![Axis::parse("word", "one,two,three,four").unwrap()];
     let report = place.sweep(&wanted).unwrap();
     assert_eq!(std::fs::read_to_string(&built).unwrap(), "x\n");
-    assert_eq!(report.cells.iter().filter(|c| c.build_ns > 0).count(), 1);
+    assert_eq!(report.cells.iter().filter(|c| !c.cached).count(), 1);
+    // The same file with other arguments is not the same thing twice.
+    assert!(!report.notes.iter().any(|n| matches!(n, SweepNote::SameVariants { .. })));
     assert!(report.cells.iter().all(|c| c.program == report.cells[0].program));
 }
 
@@ -155,7 +171,72 @@ fn a_sweep_that_was_stopped_goes_on_where_it_was() {
     .unwrap();
     // Two whole rounds of two cells; the fifth run belongs to a round that was not finished.
     assert_eq!((resumed.load(Ordering::Relaxed), report.runs.len()), (4, 10));
-    assert_eq!(std::fs::read_dir(place.folder.path().join("cache/sweeps")).unwrap().count(), 0);
+    // Once finished, the same command adds as many rounds.
+    let more = place.sweep(&wanted).unwrap();
+    assert_eq!((more.runs.len(), more.earlier_runs), (20, 10));
+    // How long to go on, and what is small, are not part of the question.
+    wanted.rounds = Some(1);
+    wanted.effect = 0.05;
+    assert_eq!(place.sweep(&wanted).unwrap().runs.len(), 22);
+    wanted.seed = 6;
+    assert_eq!(place.sweep(&wanted).unwrap().earlier_runs, 0);
+}
+
+#[test]
+fn what_a_journal_holds_is_believed_only_as_far_as_it_fits() {
+    let place = Workspace::new();
+    let mut wanted = settings(None, "true {word}");
+    wanted.rounds = Some(3);
+    place.sweep(&wanted).unwrap();
+    let folder = place.folder.path().join("cache/sweeps");
+    let path = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 8, "the question, six runs, the end: {text}");
+    let with = |changed: String| {
+        std::fs::write(&path, changed).unwrap();
+        place.sweep(&wanted).unwrap().earlier_runs
+    };
+    // Damaged in the second round: the first one counts, and the sweep that had ended has not.
+    assert_eq!(with(text.replace(lines[4], &lines[4][..10])), 2);
+    assert_eq!(with(text.replace("\"round\":1", "\"round\":7")), 2);
+    assert_eq!(with(text.replace("\"variant\":1", "\"variant\":9")), 0);
+    assert_eq!(with(lines[1..].join("\n")), 0);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let said = place.complaint(&wanted);
+    assert!(said.contains("--fresh"), "{said}");
+}
+
+#[test]
+fn time_ends_a_sweep_behind_a_whole_round() {
+    let place = Workspace::new();
+    let mut wanted = settings(None, "true {word}");
+    (wanted.rounds, wanted.budget_ms) = (None, Some(0));
+    // Six rounds are the fewest that can say anything.
+    assert_eq!(place.sweep(&wanted).unwrap().runs.len(), 12);
+    // These are there already the second time, and time is spent on more.
+    assert_eq!(place.sweep(&wanted).unwrap().runs.len(), 14);
+}
+
+#[test]
+fn the_same_bytes_run_alike_are_no_difference() {
+    let place = Workspace::new();
+    // The axis is in the build and leaves no trace.
+    let build = "printf '#!/bin/sh\n' > {out} && chmod +x {out} # {word}";
+    let report = place.sweep(&settings(Some(build), "{out}")).unwrap();
+    let same = |n: &SweepNote| matches!(n, SweepNote::SameVariants { a, b } if a == "word=one" && b == "word=two");
+    assert!(report.notes.iter().any(same), "{:?}", report.notes);
+    // Copies without a build, too.
+    for name in ["one", "two"] {
+        let path = place.folder.path().join(name);
+        std::fs::write(&path, "#!/bin/sh\nexit 0\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&path, mode).unwrap();
+    }
+    let run = place.folder.path().join("{word}").display().to_string();
+    let report = place.sweep(&settings(None, &run)).unwrap();
+    assert!(report.notes.iter().any(same), "{:?}", report.notes);
 }
 
 #[test]
@@ -199,11 +280,11 @@ fn what_no_longer_is_what_was_built_is_built_again() {
     let place = Workspace::new();
     let wanted = settings(Some(SCRIPT), "{out}");
     let first = place.sweep(&wanted).unwrap();
-    assert!(place.sweep(&wanted).unwrap().cells.iter().all(|c| c.build_ns == 0), "from the cache");
+    assert!(place.sweep(&wanted).unwrap().cells.iter().all(|c| c.cached), "from the cache");
     let program = first.cells[0].program.clone().unwrap();
     std::fs::write(&program, "#!/bin/sh\n: something else\n").unwrap();
     let again = place.sweep(&wanted).unwrap();
-    assert!(again.cells[0].build_ns > 0 && again.cells[1].build_ns == 0);
+    assert!(!again.cells[0].cached && again.cells[1].cached);
     assert_eq!(again.cells[0].fingerprint, first.cells[0].fingerprint);
 }
 

@@ -1,0 +1,218 @@
+//! All runs of some programs in some placements, rounds taken out once: every number about a layout comes
+//! from here, so that a difference is the difference of the rows that it is shown with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::AS_BUILT;
+use crate::stats::robust::{median, robust_sd, sorted};
+use crate::stats::student::mean_and_sd;
+
+/// Variance of a median over the variance of a mean, for normal noise and many runs.
+const MEDIAN_PRICE: f64 = std::f64::consts::FRAC_PI_2;
+/// Sweeps of the median polish; it settles after two.
+const POLISH_SWEEPS: usize = 3;
+
+/// Runs of a layout below which nothing can be called disturbed.
+const ENOUGH_RUNS: usize = 4;
+/// Width of the band of undisturbed runs, in standard deviations of a run of that arm.
+const CLEAN_BAND_SD: f64 = 6.0;
+/// Share of a layout's runs that the band must hold.
+const CLEAN_SHARE: f64 = 0.4;
+
+/// One layout: the median of its undisturbed runs, rounds taken out.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayoutValue {
+    /// Which placement; 0 is the build as it comes.
+    pub layout: u32,
+    /// Natural logarithm of its typical value.
+    pub median_log: f64,
+    /// How many runs there were.
+    pub runs: u32,
+    /// Of these, how many were far slower than the others and were left out of the median.
+    pub disturbed: u32,
+}
+
+/// A run: its program (an arm, a variant of a sweep) and layout, its round, its value above zero.
+pub type CellRun = ((u32, u32), u32, f64);
+
+/// Runs of every layout with what whole rounds share taken out.
+#[derive(Clone, Debug)]
+pub struct Ensemble {
+    /// Residual and layout of each run, by program and layout.
+    values: BTreeMap<(u32, u32), Vec<f64>>,
+    /// Standard deviation of a run (log), per program.
+    run_sd_log: BTreeMap<u32, f64>,
+    rounds: usize,
+}
+
+impl Ensemble {
+    /// Takes rounds out by median polish: what all layouts of a round share is the machine. Values that
+    /// have no logarithm are left out.
+    #[must_use]
+    pub fn new(runs: impl Iterator<Item = CellRun>) -> Self {
+        let runs: Vec<CellRun> = runs.filter(|r| r.2 > 0.0 && r.2.is_finite()).collect();
+        let values = polish(&runs);
+        let programs: BTreeSet<u32> = values.keys().map(|key| key.0).collect();
+        let rounds = runs.iter().map(|r| r.1).collect::<BTreeSet<_>>().len();
+        let mut new = Self { values, run_sd_log: BTreeMap::new(), rounds };
+        new.run_sd_log = programs.into_iter().map(|p| (p, new.run_sd_log(&[p]))).collect();
+        new
+    }
+
+    /// How many rounds there were.
+    #[must_use]
+    pub fn rounds(&self) -> usize {
+        self.rounds
+    }
+
+    /// The layouts of a program.
+    #[must_use]
+    pub fn layouts(&self, program: u32) -> Vec<LayoutValue> {
+        let mine = self.values.iter().filter(|(key, _)| key.0 == program);
+        mine.map(|((_, layout), values)| {
+            let clean = undisturbed(values, self.run_sd_log[&program]);
+            LayoutValue {
+                layout: *layout,
+                median_log: median(&clean).unwrap_or_default(),
+                runs: values.len() as u32,
+                disturbed: (values.len() - clean.len()) as u32,
+            }
+        })
+        .collect()
+    }
+
+    /// Spread between random layouts of these programs without the noise of runs, and that noise (logs).
+    #[must_use]
+    pub fn spread(&self, programs: &[u32]) -> [f64; 2] {
+        let run_sd_log = self.run_sd_log(programs);
+        let layouts: Vec<Vec<LayoutValue>> = programs.iter().map(|p| self.layouts(*p)).collect();
+        let placed = placed(&layouts);
+        let own = noise_of_medians(&placed, run_sd_log);
+        [(pooled_spread(&logs(&placed)).powi(2) - own).max(0.0).sqrt(), run_sd_log]
+    }
+
+    /// All programs that were run.
+    #[must_use]
+    pub fn programs(&self) -> Vec<u32> {
+        self.run_sd_log.keys().copied().collect()
+    }
+
+    /// Standard deviation of a run within its layout (log), robust, over these programs.
+    pub(super) fn run_sd_log(&self, programs: &[u32]) -> f64 {
+        // Layouts with one run have no residual of their own.
+        let mine = self.values.iter().filter(|(key, v)| v.len() > 1 && programs.contains(&key.0));
+        let residuals: Vec<f64> = mine
+            .flat_map(|(_, v)| {
+                let centre = median(v).unwrap_or_default();
+                let correct = (v.len() as f64 / (v.len() as f64 - 1.0)).sqrt();
+                v.iter().map(move |x| (x - centre) * correct)
+            })
+            .collect();
+        robust_sd(&residuals)
+    }
+
+    /// Degrees of freedom of that: runs less layouts and rounds.
+    pub(super) fn freedom(&self, programs: &[u32]) -> f64 {
+        let mine = self.values.iter().filter(|(key, _)| programs.contains(&key.0));
+        let (runs, layouts) = mine.fold((0, 0), |(runs, n), (_, v)| (runs + v.len(), n + 1));
+        runs.saturating_sub(layouts + self.rounds.saturating_sub(1)).max(1) as f64
+    }
+}
+
+/// The random placements of each program, without the builds as they come.
+pub(super) fn placed(layouts: &[Vec<LayoutValue>]) -> Vec<Vec<LayoutValue>> {
+    let placed =
+        |all: &Vec<LayoutValue>| all.iter().filter(|l| l.layout != AS_BUILT).copied().collect();
+    layouts.iter().map(placed).collect()
+}
+
+/// The typical logarithms of these layouts.
+pub(super) fn logs(layouts: &[Vec<LayoutValue>]) -> Vec<Vec<f64>> {
+    layouts.iter().map(|all| all.iter().map(|l| l.median_log).collect()).collect()
+}
+
+/// Variance of a layout's median that comes from its runs.
+pub(super) fn run_variance(run_sd_log: f64, runs: u32) -> f64 {
+    let price = if runs > 2 { MEDIAN_PRICE } else { 1.0 };
+    price * run_sd_log * run_sd_log / f64::from(runs.max(1))
+}
+
+/// The mean of that over layouts.
+pub(super) fn noise_of_medians(layouts: &[Vec<LayoutValue>], run_sd_log: f64) -> f64 {
+    let each: Vec<f64> =
+        layouts.iter().flatten().map(|l| run_variance(run_sd_log, l.runs)).collect();
+    each.iter().sum::<f64>() / each.len().max(1) as f64
+}
+
+/// Standard deviation of random layouts around the mean of their own program.
+pub(super) fn pooled_spread(random: &[Vec<f64>]) -> f64 {
+    let (mut squares, mut freedom) = (0.0, 0.0);
+    for values in random.iter().filter(|v| v.len() > 1) {
+        let f = values.len() as f64 - 1.0;
+        squares += mean_and_sd(values).1.powi(2) * f;
+        freedom += f;
+    }
+    if freedom > 0.0 { (squares / freedom).sqrt() } else { 0.0 }
+}
+
+/// The runs of a layout in its lowest dense band. Neighbours and interrupts only ever add time, so
+/// what lies far above a band that holds a good part of the runs is the machine, not the layout;
+/// the median alone gives way when, by chance, most of a handful of runs are hit. In quiet runs the
+/// band holds everything. What is left out is counted, see [`LayoutValue::disturbed`].
+fn undisturbed(values: &[f64], run_sd_log: f64) -> Vec<f64> {
+    let ascending = sorted(values);
+    if ascending.len() < ENOUGH_RUNS || run_sd_log <= 0.0 {
+        return ascending;
+    }
+    let needed = (CLEAN_SHARE * ascending.len() as f64).ceil() as usize;
+    let band = CLEAN_BAND_SD * run_sd_log;
+    let count = |from: usize| {
+        ascending[from..].iter().take_while(|v| **v <= ascending[from] + band).count()
+    };
+    let start = (0..ascending.len()).find(|&i| count(i) >= needed).unwrap_or(0);
+    // A lone fast run below the band is no disturbance: it stays.
+    ascending[..start + count(start)].to_vec()
+}
+
+/// Residual and layout of every run, by program and layout.
+fn polish(runs: &[CellRun]) -> BTreeMap<(u32, u32), Vec<f64>> {
+    let mut logs: Vec<f64> = runs.iter().map(|r| r.2.ln()).collect();
+    let group = |logs: &[f64], of: &dyn Fn(&CellRun) -> (u32, u32)| {
+        let mut groups: BTreeMap<(u32, u32), Vec<f64>> = BTreeMap::new();
+        for (run, log) in runs.iter().zip(logs) {
+            groups.entry(of(run)).or_default().push(*log);
+        }
+        groups
+    };
+    // Every round holds about the same layouts, so their medians are a first guess at its level.
+    let first = levels(&group(&logs, &|r| (0, r.1)), 0.0);
+    // What all rounds share stays, so that a layout's value is still a time.
+    let common = median(&first.values().copied().collect::<Vec<f64>>()).unwrap_or_default();
+    for (run, log) in runs.iter().zip(&mut logs) {
+        *log -= first[&(0, run.1)] - common;
+    }
+    // Plain medians first; the spread that they leave then tells disturbed runs from others, so
+    // that a neighbour who stays for most of a round does not become the round's level.
+    let mut sd_log = 0.0;
+    for _ in 0..POLISH_SWEEPS {
+        let layouts = levels(&group(&logs, &|r| r.0), sd_log);
+        let residuals: Vec<f64> =
+            runs.iter().zip(&logs).map(|(r, log)| log - layouts[&r.0]).collect();
+        let rounds = levels(&group(&residuals, &|r| (0, r.1)), sd_log);
+        let left = runs.iter().zip(&residuals).map(|(r, log)| log - rounds[&(0, r.1)]);
+        sd_log = robust_sd(&left.collect::<Vec<f64>>());
+        for (run, log) in runs.iter().zip(&mut logs) {
+            *log -= rounds[&(0, run.1)];
+        }
+    }
+    group(&logs, &|r| r.0)
+}
+
+/// The median of each group's undisturbed values.
+fn levels(groups: &BTreeMap<(u32, u32), Vec<f64>>, sd_log: f64) -> BTreeMap<(u32, u32), f64> {
+    let level = |values: &[f64]| median(&undisturbed(values, sd_log)).unwrap_or_default();
+    groups.iter().map(|(key, values)| (*key, level(values))).collect()
+}
