@@ -23,6 +23,7 @@
 
 mod account;
 mod code_lines;
+mod forwarding;
 mod mechanism;
 mod memory;
 mod ops;
@@ -39,8 +40,7 @@ pub use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 
 use crate::machine::{
-    CoreShape, Design, ForwardingRule, MemoryRenaming, OpClass, PriceRange, StringCosts,
-    WrittenCode,
+    CoreShape, Design, ForwardingRule, OpClass, PriceRange, StringCosts, WrittenCode,
 };
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
@@ -65,10 +65,6 @@ const FETCHED_AHEAD_CYCLES: u64 = 12;
 /// Bits of the ports that loads and stores use; the table's operations use others.
 const LOAD_PORTS: [u16; 4] = [1 << 5, 1 << 6, 1 << 7, 1 << 15];
 const STORE_PORTS: [u16; 2] = [1 << 12, 1 << 13];
-/// A load that one store has served so many times in a row is renamed by designs that learn that.
-const TIMES_TO_LEARN: u8 = 8;
-/// Such designs rename no narrower loads.
-const LEAST_RENAMED_BYTES: u32 = 4;
 /// Stores in flight are found by their line; a power of two.
 const STORE_LINES: usize = 1024;
 
@@ -375,99 +371,6 @@ impl<'a> Core<'a> {
             self.event(number, Mechanism::DataCacheMisses);
         }
         there_at
-    }
-
-    /// When the bytes are there that come from stores in flight; 0 where none do.
-    fn serve(&mut self, number: u32, access: &MemoryAccess, start: u64) -> Served {
-        let (low, high) = (access.address.0, access.address.0 + u64::from(access.size_bytes));
-        let in_flight =
-            |at: u64| self.state.store_lines[(at / LINE_BYTES) as usize % STORE_LINES] > start;
-        if !in_flight(low) && !in_flight(high - 1) {
-            return Served::At(0);
-        }
-        let stores = self.state.stores.len() as u64;
-        let oldest = self.state.stored.saturating_sub(stores);
-        let (mut done, mut blocked, mut edges) = (0, false, 0);
-        for n in (oldest..self.state.stored).rev() {
-            let store = self.state.stores[(n % stores) as usize];
-            if store.commit <= start {
-                break;
-            }
-            if store.address >= high || store.address + u64::from(store.size_bytes) <= low {
-                continue;
-            }
-            for edge in [store.address, store.address + u64::from(store.size_bytes)] {
-                if low < edge && edge < high {
-                    edges |= 1_u64 << (edge - low);
-                }
-            }
-            // Measured on Zen 4: 47 cycles for a round trip, 34 from one such store to the next.
-            if store.is_in_parts {
-                done = done.max(store.commit + self.behind_commit_cycles());
-                continue;
-            }
-            let offset = low.wrapping_sub(store.address).cast_signed();
-            let forwards = store.size_bytes <= WIDEST_BYTES
-                && self.rule.forwards(offset, store.size_bytes as u16, access.size_bytes as u16);
-            if forwards && !blocked && self.is_renamed(number, access, &store, n) {
-                return Served::Renamed(store.value);
-            }
-            let forwarded = store.data + self.latency(self.shape.forward_cycles);
-            if forwards && !blocked {
-                done = done.max(forwarded);
-                break;
-            }
-            blocked = true;
-            done = done.max(match self.has(Mechanism::BlockedLoads) {
-                true => forwarded
-                    .max(store.data + self.blocked_cycles)
-                    .max(store.commit + self.behind_commit_cycles()),
-                // As one store of the whole value would serve it.
-                false if self.hands_on(number, access, &store) => store.value,
-                false => forwarded,
-            });
-            let covers =
-                store.address <= low && store.address + u64::from(store.size_bytes) >= high;
-            if covers {
-                break;
-            }
-        }
-        if blocked {
-            self.event(number, Mechanism::BlockedLoads);
-            self.accounts[number as usize].store_edges |= edges;
-        }
-        Served::At(done)
-    }
-
-    /// Whether a load that the `n`th store serves gets the value while renaming.
-    fn is_renamed(&mut self, number: u32, access: &MemoryAccess, store: &Store, n: u64) -> bool {
-        let op = &self.program.ops[number as usize];
-        let place = (op.place, self.state.writes[usize::from(op.base)]);
-        let same_name = op.place != 0 && place == store.place;
-        match self.shape.renames_memory {
-            MemoryRenaming::Never => false,
-            MemoryRenaming::SameName => same_name,
-            MemoryRenaming::SameStore => {
-                let (served_by, times) = &mut self.state.served[number as usize];
-                if *served_by != store.op || self.state.latest[store.op as usize] != n {
-                    (*served_by, *times) = (store.op, 0);
-                }
-                *times = times.saturating_add(1);
-                (same_name || *times > TIMES_TO_LEARN)
-                    && store.address == access.address.0
-                    && store.size_bytes == access.size_bytes
-                    && self.hands_on(number, access, store)
-            }
-        }
-    }
-
-    /// Whether cores that learn which store serves a load hand on such values.
-    fn hands_on(&self, number: u32, access: &MemoryAccess, store: &Store) -> bool {
-        let is_vector = |number: u32| self.program.ops[number as usize].uses_vector;
-        self.shape.renames_memory == MemoryRenaming::SameStore
-            && access.size_bytes >= LEAST_RENAMED_BYTES
-            && !is_vector(number)
-            && !is_vector(store.op)
     }
 
     fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {
