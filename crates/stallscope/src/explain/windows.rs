@@ -154,22 +154,20 @@ const PERCENTS: [u64; 4] = [25, 50, 75, 100];
 
 /// Of windows by each variant of a core, one behind the other: the first, and what is between it and each other one, where
 /// they differ.
-fn with_mixtures(mut all: Vec<BothArms>) -> Vec<BothArms> {
-    let mut found = Vec::new();
-    while all.len() >= 3 {
-        let variants: Vec<BothArms> = all.drain(..3).collect();
-        let [near, far, forgetful] = &variants[..] else { break };
+fn with_mixtures(all: Vec<BothArms>) -> Vec<BothArms> {
+    let (mut found, mut all) = (Vec::new(), all.into_iter());
+    while let (Some(near), Some(far), Some(forgetful)) = (all.next(), all.next(), all.next()) {
         for percent in PERCENTS {
             if near.arms != far.arms {
                 let from_memory_percent = percent;
-                found.push(BothArms { from_memory_percent, ..mixed([near, far], percent) });
+                found.push(BothArms { from_memory_percent, ..mixed([&near, &far], percent) });
             }
             if near.arms != forgetful.arms {
                 let forgotten_percent = percent;
-                found.push(BothArms { forgotten_percent, ..mixed([near, forgetful], percent) });
+                found.push(BothArms { forgotten_percent, ..mixed([&near, &forgetful], percent) });
             }
         }
-        found.extend(variants.into_iter().next());
+        found.push(near);
     }
     found
 }

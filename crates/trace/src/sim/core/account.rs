@@ -7,6 +7,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::predictor::Mispredictions;
 use super::{Core, Mechanism, Program, WindowCode};
 use crate::machine::{CoreShape, Design};
 use crate::model::{Avma, LINE_BYTES};
@@ -137,12 +138,11 @@ impl<'a> RecordedWindow<'a> {
         if alike != *other {
             return Ok(false);
         }
-        let wrong = |shape| {
+        let wrong = |shape: &CoreShape| {
             let warm_up = self.instructions / WARM_UP;
-            let mut core = Core::new(self.design, shape, &self.program, None, warm_up);
-            replay(self.recorded, &mut core)?;
-            let all: Account = core.accounts.iter().sum();
-            Ok(all.events_of(Mechanism::MispredictedBranches))
+            let mut branches = Mispredictions::new(&self.program, shape.predictor_entries, warm_up);
+            replay(self.recorded, &mut branches)?;
+            Ok(branches.wrong())
         };
         let (one, other) = (wrong(one)?, wrong(other)?);
         Ok(one.abs_diff(other) * LEAST_FORGOTTEN <= self.instructions)

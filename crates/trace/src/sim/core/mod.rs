@@ -147,22 +147,7 @@ impl<'a> Core<'a> {
     fn resolve(&mut self, to: Avma) {
         let Some((number, known_at)) = self.state.branch.take() else { return };
         let op = &self.program.ops[number as usize];
-        let predictor = &mut self.state.predictor;
-        let right = match op.flow {
-            Flow::On | Flow::Jump => true,
-            Flow::Either => predictor.direction(op.address, to != op.next),
-            Flow::IndirectJump => predictor.target(op.address, to),
-            Flow::Return => predictor.ret(to),
-            Flow::Call => {
-                predictor.call(op.next);
-                true
-            }
-            Flow::IndirectCall => {
-                let right = predictor.target(op.address, to);
-                predictor.call(op.next);
-                right
-            }
-        };
+        let right = self.state.predictor.branch(op, to);
         let taken = to != op.next;
         if !right && self.has(Mechanism::MispredictedBranches) {
             self.event(number, Mechanism::MispredictedBranches);

@@ -7,7 +7,10 @@
 //! Literature: A. Seznec and P. Michaud, "A case for (partially) TAgged GEometric history length branch
 //! prediction" (2006).
 
+use super::ops::{Flow, Op};
+use super::program::Program;
 use crate::model::Avma;
+use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 
 /// Branches of history that the tables see.
 const HISTORIES: [u32; 7] = [4, 8, 16, 32, 64, 96, 127];
@@ -61,6 +64,25 @@ impl Predictor {
             returns: Vec::with_capacity(RETURNS + 1),
             history: 0,
             draw: 1,
+        }
+    }
+
+    /// The branch went to `to`; whether that was predicted.
+    pub(super) fn branch(&mut self, op: &Op, to: Avma) -> bool {
+        match op.flow {
+            Flow::On | Flow::Jump => true,
+            Flow::Either => self.direction(op.address, to != op.next),
+            Flow::IndirectJump => self.target(op.address, to),
+            Flow::Return => self.ret(to),
+            Flow::Call => {
+                self.call(op.next);
+                true
+            }
+            Flow::IndirectCall => {
+                let right = self.target(op.address, to);
+                self.call(op.next);
+                right
+            }
         }
     }
 
@@ -173,6 +195,52 @@ impl Predictor {
     /// A return went there; whether that was predicted.
     pub(super) fn ret(&mut self, to: Avma) -> bool {
         self.returns.pop() == Some(to.0)
+    }
+}
+
+/// The predictor alone, driven by the trace of a window: how often it is wrong.
+pub(super) struct Mispredictions<'a> {
+    program: &'a Program,
+    predictor: Predictor,
+    entries: u32,
+    /// The last instruction, if it may have gone elsewhere.
+    branch: Option<&'a Op>,
+    warm_up: u64,
+    instructions: u64,
+    wrong: u64,
+}
+
+impl<'a> Mispredictions<'a> {
+    /// With tables as of [`Predictor::new`]; the first `warm_up` instructions are not counted.
+    pub(super) fn new(program: &'a Program, entries: u32, warm_up: u64) -> Self {
+        let predictor = Predictor::new(entries);
+        Self { program, predictor, entries, branch: None, warm_up, instructions: 0, wrong: 0 }
+    }
+
+    pub(super) fn wrong(&self) -> u64 {
+        self.wrong
+    }
+}
+
+impl Sink for Mispredictions<'_> {
+    fn describe(&mut self, _id: BlockId, _block: &Block) {}
+
+    fn restart(&mut self) {
+        *self = Self::new(self.program, self.entries, self.warm_up);
+    }
+
+    fn run(&mut self, id: BlockId, _accesses: &[MemoryAccess]) {
+        let program = self.program;
+        let Some(ops) = program.blocks.get(id.0 as usize) else { return };
+        let op = |number: &u32| &program.ops[*number as usize];
+        if let Some(first) = ops.first().map(op)
+            && let Some(branch) = self.branch.take()
+        {
+            let right = self.predictor.branch(branch, first.address);
+            self.wrong += u64::from(!right && self.instructions > self.warm_up);
+        }
+        self.instructions += ops.len() as u64;
+        self.branch = ops.iter().rev().map(op).find(|op| op.flow != Flow::On).or(self.branch);
     }
 }
 

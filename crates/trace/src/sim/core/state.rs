@@ -117,16 +117,21 @@ impl State {
 
     /// When the cache can take another store, in order.
     pub(super) fn next_commit(&self, shape: &CoreShape) -> u64 {
-        (self.commit_before(shape.commits_per_cycle) + 1).max(self.last_commit())
+        self.earliest_commit(self.stored, shape)
+    }
+
+    /// The same for the `n`th store, behind those before it.
+    fn earliest_commit(&self, n: u64, shape: &CoreShape) -> u64 {
+        (self.commit_before(n, shape.commits_per_cycle) + 1).max(self.commit_before(n, 1))
     }
 
     pub(super) fn last_commit(&self) -> u64 {
-        self.commit_before(1)
+        self.commit_before(self.stored, 1)
     }
 
-    /// When the store is in the cache that comes so many before the next one; 0 where there was none.
-    fn commit_before(&self, stores: u32) -> u64 {
-        let number = self.stored.checked_sub(stores.into());
+    /// When the store is in the cache that comes so many before the `n`th; 0 where there was none.
+    fn commit_before(&self, n: u64, stores: u32) -> u64 {
+        let number = n.checked_sub(stores.into());
         number.map_or(0, |n| self.stores[(n % self.stores.len() as u64) as usize].commit)
     }
 
@@ -137,25 +142,15 @@ impl State {
         }
         let entries = self.stores.len() as u64;
         let slot = |n: u64| (n % entries) as usize;
-        let mut behind = 0;
-        for n in self.stored.saturating_sub(entries)..self.stored {
+        let is_to_line = |store: &Store| store.address / LINE_BYTES == line && store.commit > cycle;
+        let mut in_flight = self.stored.saturating_sub(entries)..self.stored;
+        let Some(first) = in_flight.find(|n| is_to_line(&self.stores[slot(*n)])) else { return };
+        let there_at = self.caches.fill(line, self.stores[slot(first)].commit).0;
+        self.stores[slot(first)].commit = there_at;
+        for n in in_flight {
+            let earliest = self.earliest_commit(n, shape);
             let store = &mut self.stores[slot(n)];
-            let is_to_line = store.address / LINE_BYTES == line && store.commit > cycle;
-            if is_to_line && behind == 0 {
-                let (there_at, ..) = self.caches.fill(line, store.commit);
-                store.commit = there_at;
-                behind = n + 1;
-            }
-        }
-        if behind == 0 {
-            return;
-        }
-        for n in behind..self.stored {
-            let earliest = n.checked_sub(shape.commits_per_cycle.into());
-            let earliest = earliest.map_or(0, |before| self.stores[slot(before)].commit + 1);
-            let last = self.stores[slot(n - 1)].commit;
-            let store = &mut self.stores[slot(n)];
-            store.commit = store.commit.max(earliest).max(last);
+            store.commit = store.commit.max(earliest);
             let of_line =
                 &mut self.store_lines[(store.address / LINE_BYTES) as usize % STORE_LINES];
             *of_line = (*of_line).max(store.commit);

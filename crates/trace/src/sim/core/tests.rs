@@ -375,3 +375,31 @@ fn a_division_that_waits_leaves_the_unit_to_those_that_do_not() {
     let of_pair = run_on(&pair, None, Microarchitecture::Zen4).0;
     assert!((of_pair - 8.0).abs() < 0.5, "{of_pair}");
 }
+
+#[test]
+fn the_predictor_alone_is_wrong_as_often_as_within_the_core() {
+    // A branch that goes on or to itself by chance, and a jump back.
+    let blocks = [(0x1000, JNE), (0x1002, &[0xeb, 0xfc][..])];
+    let (mut code, mut state) = (WindowCode::default(), 7_u64);
+    for (id, (at, bytes)) in blocks.iter().enumerate() {
+        let insns = vec![BlockInsn { address: Avma(*at), size_bytes: bytes.len() as u8 }];
+        code.describe(BlockId(id as u32), &Block { insns });
+    }
+    let of = |at: Avma, _| blocks.iter().find(|it| it.0 == at.0).unwrap().1.to_vec();
+    let program = code.decode(Fusion::SandyBridge, of);
+    let design = Design::of(Microarchitecture::GoldenCove);
+    let shape = design.core().value;
+    let warm_up = ITERATIONS / 4;
+    let mut core = Core::new(&design, &shape, &program, None, warm_up);
+    let mut alone = predictor::Mispredictions::new(&program, shape.predictor_entries, warm_up);
+    for _ in 0..ITERATIONS {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        for id in 0..=(state >> 63) as u32 {
+            core.run(BlockId(id), &[]);
+            alone.run(BlockId(id), &[]);
+        }
+    }
+    let all: Account = core.accounts.iter().sum();
+    assert_eq!(alone.wrong(), all.events_of(Mechanism::MispredictedBranches));
+    assert!(alone.wrong() > ITERATIONS / 8, "{}", alone.wrong());
+}
