@@ -5,11 +5,8 @@
 
 #![allow(clippy::print_stdout)] // the table is half of what this file is for
 
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::SeedableRng;
-use stallscope::compare::history::{HistoryEntry, HistoryFile, HistoryStep, SeriesKey, judge};
-use stallscope::compare::simulate::normal;
-use stallscope::compare::{Decision, Measure, Metric};
+use stallscope::compare::history::simulate::commits;
+use stallscope::compare::history::{HistoryEntry, HistoryFile, HistoryStep, judge};
 
 /// Histories per figure in an ordinary test run; the table is made of 500.
 const FEW: u64 = 100;
@@ -18,36 +15,9 @@ fn replications() -> u64 {
     std::env::var("STALLSCOPE_REPLICATIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(FEW)
 }
 
-/// Commits with a noise of `sd_log`, which from `at` on take `step_log` longer.
-fn invented(seed: u64, n: usize, sd_log: f64, at: usize, step_log: f64) -> HistoryFile {
-    let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let entry = |i: usize| {
-        let log_ratio = sd_log * normal(&mut rng) + if i >= at { step_log } else { 0.0 };
-        HistoryEntry {
-            label: format!("c{i}"),
-            time_s: i as u64,
-            series: SeriesKey {
-                reference: vec!["./reference".into()],
-                reference_fnv1a: "a".into(),
-                command: vec!["./app".into()],
-                measure: Measure::Auto,
-                machine: "amd-25-17-1".into(),
-            },
-            program_fnv1a: "b".into(),
-            metric: Metric::Wall,
-            decision: Decision::Inconclusive,
-            log_ratio,
-            low_log: log_ratio - sd_log,
-            high_log: log_ratio + sd_log,
-            pairs: 20,
-            layout_sd_log: None,
-        }
-    };
-    HistoryFile { entries: (0..n).map(entry).collect(), damaged: Vec::new() }
-}
-
 /// Where steps are called.
-fn called(file: HistoryFile) -> Vec<usize> {
+fn called(entries: Vec<HistoryEntry>) -> Vec<usize> {
+    let file = HistoryFile { entries, damaged: Vec::new() };
     let report = judge("h", file, 0.01, 1);
     let steps =
         report.series.iter().flat_map(|s| &s.steps).filter(|s: &&HistoryStep| s.is_called());
@@ -59,7 +29,7 @@ fn equal_commits_hardly_ever_step() {
     println!();
     for (n, sd) in [(30, 0.005), (30, 0.01), (100, 0.01), (300, 0.01)] {
         let steps =
-            (0..replications()).filter(|seed| !called(invented(*seed, n, sd, 0, 0.0)).is_empty());
+            (0..replications()).filter(|seed| !called(commits(*seed, n, sd, 0, 0.0)).is_empty());
         let (wrong, of) = (steps.count() as u64, replications());
         println!("{n} equal commits, noise {:.1} %: {wrong} of {of} with a step", 100.0 * sd);
         assert!(wrong <= of.div_ceil(500), "{n} commits: {wrong} of {of}");
@@ -75,7 +45,7 @@ fn steps_are_found_at_their_commit() {
         let (mut found, mut exact, mut near) = (0, 0, 0);
         for seed in 0..replications() {
             let at = 5 + seed as usize % 20;
-            let steps = called(invented(seed, 30, sd, at, f64::ln_1p(step)));
+            let steps = called(commits(seed, 30, sd, at, f64::ln_1p(step)));
             let off = steps.iter().map(|s| s.abs_diff(at)).min();
             found += u64::from(off.is_some());
             exact += u64::from(off == Some(0));

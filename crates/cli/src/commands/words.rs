@@ -7,7 +7,7 @@ use std::time::Duration;
 use anstyle::Style;
 use anyhow::{Context as _, bail};
 use stallscope::compare::Decision;
-pub use stallscope::report::words::{decimals, grouped, percent};
+pub use stallscope::report::words::{change, decimals, grouped, percent};
 use stallscope::run::child::resolve_program;
 
 use crate::terminal::{BAD, CAUTION, GOOD};

@@ -35,6 +35,18 @@ pub fn mean_and_sd(values: &[f64]) -> (f64, f64) {
     (mean, (squares / (n - 1.0)).sqrt())
 }
 
+/// Standard deviation around the mean of the own group, over all groups; 0 where none has two values.
+#[must_use]
+pub fn pooled_sd<G: AsRef<[f64]>>(groups: &[G]) -> f64 {
+    let (mut squares, mut freedom) = (0.0, 0.0);
+    for values in groups.iter().map(AsRef::as_ref).filter(|values| values.len() > 1) {
+        let f = values.len() as f64 - 1.0;
+        squares += mean_and_sd(values).1.powi(2) * f;
+        freedom += f;
+    }
+    if freedom > 0.0 { (squares / freedom).sqrt() } else { 0.0 }
+}
+
 /// The quantile `p` of Student's t; `None` when `freedom` is not positive.
 #[must_use]
 pub fn t_quantile(p: f64, freedom: f64) -> Option<f64> {

@@ -205,6 +205,18 @@ pub struct Analysis {
     pub warnings: Vec<Warning>,
 }
 
+impl Analysis {
+    /// The one interval that is judged: lower end, estimate, upper end, as log ratios. An interval for one look is none
+    /// for what was looked at until it said something.
+    #[must_use]
+    pub fn judged(&self) -> [f64; 3] {
+        match &self.sequence {
+            Some(s) => [s.low_log, s.log_ratio, s.high_log],
+            None => [self.wall.low_log, self.wall.log_ratio, self.wall.high_log],
+        }
+    }
+}
+
 /// Judges raw samples. Deterministic, so it can be repeated from the JSON.
 ///
 /// # Errors

@@ -97,16 +97,13 @@ pub fn explanation(explanation: &Explanation) -> String {
 
 fn verdict(comparison: &Comparison) -> String {
     let analysis = &comparison.analysis;
-    let wall = &analysis.wall;
     let word = analysis.verdict.decision;
+    let [low, log, high] = analysis.judged();
     format!(
         "{} **{word}**: {} (95 % interval, {} pairs)\n\n",
         sign(word),
-        match &analysis.sequence {
-            Some(s) => change(s.log_ratio, s.low_log, s.high_log),
-            None => change(wall.log_ratio, wall.low_log, wall.high_log),
-        },
-        wall.estimate.n
+        change(log, low, high),
+        analysis.wall.estimate.n
     )
 }
 

@@ -16,6 +16,15 @@ pub fn decimals(low: f64, high: f64) -> usize {
     }
 }
 
+/// Lower end, estimate and upper end, as log ratios, as a change with its interval: `+1.5 % [+1.2, +1.9]`, with so many
+/// decimals at the least.
+#[must_use]
+pub fn change(judged: [f64; 3], fewest_decimals: usize) -> String {
+    let [low, centre, high] = judged.map(percent);
+    let d = decimals(low, high).max(fewest_decimals);
+    format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]")
+}
+
 /// 1234567 as `1,234,567`.
 #[must_use]
 pub fn grouped(number: u64) -> String {

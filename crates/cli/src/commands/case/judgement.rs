@@ -8,7 +8,7 @@ use stallscope::compare::Arm;
 use stallscope::explain::{Answer, Explanation};
 
 use super::definition::{Gallery, Pair};
-use crate::commands::words::{decimals, percent};
+use crate::commands::words::change;
 
 /// Below this, as a log ratio, a difference is no effect of what was planted: placement alone makes as much.
 const NO_EFFECT: f64 = 0.03;
@@ -106,7 +106,7 @@ fn judge(pairs: &Gallery, pair: Which, answer: Answer, slower_log: Option<f64>) 
 }
 
 fn sentence(pair: Which, verdict: Verdict, expected: &[Answer], found: &Explanation) -> String {
-    let by = change(found);
+    let by = change(found.comparison.analysis.judged(), 0);
     let answer = found.answer;
     let expected: Vec<String> = expected.iter().map(ToString::to_string).collect();
     let expected = expected.join(" or ");
@@ -123,14 +123,6 @@ fn sentence(pair: Which, verdict: Verdict, expected: &[Answer], found: &Explanat
         }
         _ => format!("explain says {answer}, the {pair} expects {expected} ({by})"),
     }
-}
-
-/// The difference with its interval.
-fn change(found: &Explanation) -> String {
-    let wall = &found.comparison.analysis.wall;
-    let [low, centre, high] = [wall.low_log, wall.log_ratio, wall.high_log].map(percent);
-    let d = decimals(low, high);
-    format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]")
 }
 
 #[cfg(test)]

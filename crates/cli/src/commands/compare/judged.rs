@@ -12,7 +12,7 @@ use stallscope::compare::results::{
 use stallscope::report;
 
 use super::CompareArgs;
-use crate::commands::words::{decimals, percent, style_of};
+use crate::commands::words::{change, percent, style_of};
 use crate::context::{Context, Outcome};
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
 use crate::{output, terminal};
@@ -112,11 +112,8 @@ fn table(judgement: &Judgement) -> String {
 fn line(row: &Row, width: usize) -> String {
     let name = clipped(&row.name, width);
     let [old, new] = [row.old, row.new].map(amount);
-    let change = row.change.as_ref().map_or("-".into(), |c| {
-        let (low, high) = (percent(c.low_log), percent(c.high_log));
-        let d = decimals(low, high).max(1);
-        format!("{:+.d$} % [{low:+.d$}, {high:+.d$}]", percent(c.log_ratio))
-    });
+    let logs = row.change.as_ref().map(|c| [c.low_log, c.log_ratio, c.high_log]);
+    let change = logs.map_or("-".into(), |logs| change(logs, 1));
     let p = row.p_value.map_or(String::new(), |p| format!(" p={p:.3}"));
     let n = match (row.old.n, row.new.n) {
         (0, 0) => String::new(),

@@ -9,7 +9,7 @@ use stallscope::compare::{
 };
 
 use crate::commands::cpu_args;
-use crate::commands::words::{decimals, percent, rough};
+use crate::commands::words::{change, decimals, percent, rough};
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint, wrap};
 
 /// The whole screen, styled; ends in a newline.
@@ -44,10 +44,10 @@ pub fn warning(warning: &Warning, severity: Severity) -> String {
 pub fn verdict(comparison: &Comparison) -> String {
     let analysis = &comparison.analysis;
     let wall = &analysis.wall;
-    let [low, centre, high] = judged(analysis).map(percent);
+    let [low, centre, high] = analysis.judged().map(percent);
     let d = decimals(low, high);
     let word = analysis.verdict.decision;
-    let signed = format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]");
+    let signed = change(analysis.judged(), 0);
     let effect = share(comparison.settings.effect);
     let by_processor = comparison.settings.measure == Measure::Auto
         && analysis.contrasts.first().is_some_and(|c| c.metric == Metric::Cpu);
@@ -82,16 +82,6 @@ pub fn verdict(comparison: &Comparison) -> String {
         out += &wrapped("", 1, &line);
     }
     out
-}
-
-/// The one interval that is judged: lower end, estimate, upper end (logs). One for a single look is none for what
-/// was looked at until it said something.
-fn judged(analysis: &Analysis) -> [f64; 3] {
-    let wall = &analysis.wall;
-    match &analysis.sequence {
-        Some(s) => [s.low_log, s.log_ratio, s.high_log],
-        None => [wall.low_log, wall.log_ratio, wall.high_log],
-    }
 }
 
 /// What could have been seen, and what to do next.
@@ -162,8 +152,8 @@ pub fn shortened(arm: &ArmRecord) -> String {
 }
 
 fn table(analysis: &Analysis) -> String {
-    let change = format!("B vs A [{:.0} %]", 100.0 * analysis.wall.confidence.min(0.95));
-    let head = ["", "A median [quartiles]", "B median [quartiles]", &change];
+    let changes = format!("B vs A [{:.0} %]", 100.0 * analysis.wall.confidence.min(0.95));
+    let head = ["", "A median [quartiles]", "B median [quartiles]", &changes];
     let mut out = row(head, STRONG);
     for (number, contrast) in analysis.contrasts.iter().enumerate() {
         let (scale, unit) = scale_of(contrast);
@@ -176,12 +166,10 @@ fn table(analysis: &Analysis) -> String {
             |r| {
                 // What is judged comes first, and has the same interval here as in the verdict.
                 let logs = match number {
-                    0 => judged(analysis),
+                    0 => analysis.judged(),
                     _ => [r.low_log, r.log_ratio, r.high_log],
                 };
-                let [low, centre, high] = logs.map(percent);
-                let d = decimals(low, high);
-                format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]")
+                change(logs, 0)
             },
         );
         let name = match contrast.metric {

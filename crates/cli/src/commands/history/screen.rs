@@ -4,7 +4,7 @@ use stallscope::compare::history::{HistoryReport, HistorySeries, HistoryStep, St
 use stallscope::compare::layouts::Part;
 
 use super::chart::chart;
-use crate::commands::words::{decimals, percent};
+use crate::commands::words::{change, percent};
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, paint, wrap};
 
 /// Lines that are not believed and are shown; the rest is counted.
@@ -106,10 +106,7 @@ fn without_step(series: &HistorySeries, effect: f64) -> String {
 }
 
 fn interval(part: Part) -> String {
-    let (low, centre, high) =
-        (percent(part.low_log), percent(part.log_ratio), percent(part.high_log));
-    let d = decimals(low, high).max(1);
-    format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]")
+    change([part.low_log, part.log_ratio, part.high_log], 1)
 }
 
 #[cfg(test)]

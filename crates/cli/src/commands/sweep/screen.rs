@@ -9,7 +9,7 @@ use stallscope::compare::{Decision, Measure};
 use stallscope::model::Unit;
 
 use crate::commands::cpu_args;
-use crate::commands::words::{decimals, percent, rough, signed, style_of};
+use crate::commands::words::{change, percent, rough, signed, style_of};
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
 
 /// The whole screen, styled; ends in a newline.
@@ -129,10 +129,7 @@ fn outlook(report: &SweepReport, split: &Split) -> String {
 }
 
 fn interval(part: Part) -> String {
-    let (low, centre, high) =
-        (percent(part.low_log), percent(part.log_ratio), percent(part.high_log));
-    let d = decimals(low, high).max(1);
-    format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]")
+    change([part.low_log, part.log_ratio, part.high_log], 1)
 }
 
 fn spreads(report: &SweepReport) -> String {

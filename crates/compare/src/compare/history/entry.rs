@@ -67,11 +67,7 @@ impl HistoryEntry {
     ) -> Self {
         let [a, b] = &comparison.arms;
         let analysis = &comparison.analysis;
-        let wall = &analysis.wall;
-        let [log_ratio, low_log, high_log] = match &analysis.sequence {
-            Some(s) => [s.log_ratio, s.low_log, s.high_log],
-            None => [wall.log_ratio, wall.low_log, wall.high_log],
-        };
+        let [low_log, log_ratio, high_log] = analysis.judged();
         Self {
             label: label.into(),
             time_s,
@@ -88,7 +84,7 @@ impl HistoryEntry {
             log_ratio,
             low_log,
             high_log,
-            pairs: wall.estimate.n as u64,
+            pairs: analysis.wall.estimate.n as u64,
             layout_sd_log,
         }
     }

@@ -8,6 +8,7 @@
 mod divisive;
 mod entry;
 mod file;
+pub mod simulate;
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,7 @@ pub use file::{DamagedLine, History, HistoryError, HistoryFile, parse, read};
 
 use super::layouts::Part;
 use crate::stats::Z;
-use crate::stats::student::mean_and_sd;
+use crate::stats::student::{mean_and_sd, pooled_sd};
 use crate::stats::welch::welch;
 
 /// Entries of a series that are looked at, the latest ones: shuffles take time in the square of them.
@@ -147,15 +148,11 @@ fn one(mut entries: Vec<HistoryEntry>, delta_log: f64, seed: u64) -> Option<Hist
         }
     });
     let steps = steps.collect();
-    let (squares, freedom) = stretches.iter().filter(|s| s.len() > 1).fold((0.0, 0.0), |sum, s| {
-        let f = s.len() as f64 - 1.0;
-        (sum.0 + f * mean_and_sd(s).1.powi(2), sum.1 + f)
-    });
     Some(HistorySeries {
         series: entries.first()?.series.clone(),
         left_out: left_out as u64,
         steps,
-        commit_sd_log: if freedom > 0.0 { (squares / freedom).sqrt() } else { 0.0 },
+        commit_sd_log: pooled_sd(&stretches),
         enough: entries.len() >= FEWEST,
         entries,
     })

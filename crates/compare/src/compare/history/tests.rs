@@ -2,41 +2,10 @@
 
 use std::fs;
 
-use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::SeedableRng;
-
+use super::simulate::{commit, commits};
 use super::*;
-use crate::compare::simulate::{Noise, SimulatedMachine, normal};
-use crate::compare::{Decision, Measure, Metric, Settings, compare};
-
-fn entry(label: &str, log_ratio: f64) -> HistoryEntry {
-    HistoryEntry {
-        label: label.into(),
-        time_s: 1_700_000_000,
-        series: SeriesKey {
-            reference: vec!["./reference".into()],
-            reference_fnv1a: "a".into(),
-            command: vec!["./app".into()],
-            measure: Measure::Auto,
-            machine: "amd-25-17-1".into(),
-        },
-        program_fnv1a: "b".into(),
-        metric: Metric::Wall,
-        decision: Decision::Inconclusive,
-        log_ratio,
-        low_log: log_ratio - 0.005,
-        high_log: log_ratio + 0.005,
-        pairs: 20,
-        layout_sd_log: None,
-    }
-}
-
-/// Commits with a noise of `sd_log`, which from `at` on take `step_log` longer.
-fn invented(seed: u64, n: usize, sd_log: f64, at: usize, step_log: f64) -> Vec<HistoryEntry> {
-    let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let value = |i, rng: &mut Pcg64Mcg| sd_log * normal(rng) + if i >= at { step_log } else { 0.0 };
-    (0..n).map(|i| entry(&format!("c{i}"), value(i, &mut rng))).collect()
-}
+use crate::compare::simulate::{Noise, SimulatedMachine};
+use crate::compare::{Decision, Metric, Settings, compare};
 
 fn judged(entries: Vec<HistoryEntry>) -> HistoryReport {
     judge("h", HistoryFile { entries, damaged: Vec::new() }, 0.01, 1)
@@ -52,7 +21,7 @@ fn a_step_of_2_percent_in_30_commits_is_found_with_its_commit() {
     let (mut found, mut near) = (0, 0);
     for seed in 0..40 {
         let at = 8 + seed as usize % 15;
-        let report = judged(invented(seed, 30, 0.005, at, 0.02_f64.ln_1p()));
+        let report = judged(commits(seed, 30, 0.005, at, 0.02_f64.ln_1p()));
         let steps = called(&report);
         found += usize::from(steps.len() == 1 && steps[0].word == StepWord::Slower);
         near += usize::from(steps.iter().any(|s| (s.at as usize).abs_diff(at) <= 1));
@@ -63,13 +32,13 @@ fn a_step_of_2_percent_in_30_commits_is_found_with_its_commit() {
 #[test]
 fn equal_commits_have_no_step() {
     let false_steps: usize =
-        (0..100).map(|seed| called(&judged(invented(seed, 40, 0.01, 0, 0.0))).len()).sum();
+        (0..100).map(|seed| called(&judged(commits(seed, 40, 0.01, 0, 0.0))).len()).sum();
     assert_eq!(false_steps, 0);
 }
 
 #[test]
 fn a_step_that_placement_explains_is_not_called() {
-    let mut entries = invented(3, 40, 0.002, 20, 0.015);
+    let mut entries = commits(3, 40, 0.002, 20, 0.015);
     assert_eq!(called(&judged(entries.clone())).len(), 1);
     entries[10].layout_sd_log = Some(0.008);
     let report = judged(entries.clone());
@@ -87,15 +56,15 @@ fn a_step_that_placement_explains_is_not_called() {
 
 #[test]
 fn what_is_too_small_to_matter_is_no_step() {
-    let report = judged(invented(4, 40, 0.0005, 20, 0.004));
+    let report = judged(commits(4, 40, 0.0005, 20, 0.004));
     assert_eq!(report.series[0].steps[0].word, StepWord::TooSmall);
-    let faster = judged(invented(4, 40, 0.002, 20, -0.03));
+    let faster = judged(commits(4, 40, 0.002, 20, -0.03));
     assert_eq!(called(&faster)[0].word, StepWord::Faster);
 }
 
 #[test]
 fn other_references_metrics_and_machines_are_other_series() {
-    let mut entries = invented(5, 40, 0.002, 20, 0.05);
+    let mut entries = commits(5, 40, 0.002, 20, 0.05);
     for late in &mut entries[20..] {
         late.series.reference_fnv1a = "rebuilt".into();
     }
@@ -104,7 +73,7 @@ fn other_references_metrics_and_machines_are_other_series() {
     let report = judged(entries);
     assert_eq!(report.series.len(), 2);
     assert_eq!((called(&report).len(), report.series[1].entries[0].label.as_str()), (0, "c20"));
-    let few = judged(invented(5, 13, 0.002, 6, 0.5));
+    let few = judged(commits(5, 13, 0.002, 6, 0.5));
     assert!(!few.series[0].enough && few.series[0].steps.is_empty());
 }
 
@@ -113,10 +82,10 @@ fn entries_are_added_whole_and_only_behind_entries() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("h.jsonl");
     for (label, log) in [("one", 0.01), ("two", -0.02)] {
-        History::open(&path).unwrap().add(&entry(label, log)).unwrap();
+        History::open(&path).unwrap().add(&commit(label, log)).unwrap();
     }
     let read_again = read(&path).unwrap();
-    assert_eq!(read_again.entries, [entry("one", 0.01), entry("two", -0.02)]);
+    assert_eq!(read_again.entries, [commit("one", 0.01), commit("two", -0.02)]);
     assert_eq!(read_again.damaged, []);
     // Cut off in the last line, as by a full disk.
     let whole = fs::read_to_string(&path).unwrap();
@@ -139,7 +108,7 @@ fn entries_are_added_whole_and_only_behind_entries() {
 #[test]
 fn claims_that_cannot_be_are_not_believed() {
     let line = |change: &dyn Fn(&mut HistoryEntry)| {
-        let mut changed = entry("x", 0.01);
+        let mut changed = commit("x", 0.01);
         change(&mut changed);
         serde_json::to_string(&changed).unwrap() + "\n"
     };

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 use super::AS_BUILT;
+use crate::stats::ALPHA;
 use crate::stats::robust::{median, robust_sd, sorted};
-use crate::stats::student::mean_and_sd;
+use crate::stats::student::pooled_sd;
 
 /// Variance of a median over the variance of a mean, for normal noise and many runs.
 const MEDIAN_PRICE: f64 = std::f64::consts::FRAC_PI_2;
@@ -89,9 +91,7 @@ impl Ensemble {
     pub fn spread(&self, programs: &[u32]) -> [f64; 2] {
         let run_sd_log = self.run_sd_log(programs);
         let layouts: Vec<Vec<LayoutValue>> = programs.iter().map(|p| self.layouts(*p)).collect();
-        let placed = placed(&layouts);
-        let own = noise_of_medians(&placed, run_sd_log);
-        [(pooled_spread(&logs(&placed)).powi(2) - own).max(0.0).sqrt(), run_sd_log]
+        [layout_spread(&placed(&layouts), run_sd_log).0, run_sd_log]
     }
 
     /// All programs that were run.
@@ -141,21 +141,26 @@ pub(super) fn run_variance(run_sd_log: f64, runs: u32) -> f64 {
 }
 
 /// The mean of that over layouts.
-pub(super) fn noise_of_medians(layouts: &[Vec<LayoutValue>], run_sd_log: f64) -> f64 {
+fn noise_of_medians(layouts: &[Vec<LayoutValue>], run_sd_log: f64) -> f64 {
     let each: Vec<f64> =
         layouts.iter().flatten().map(|l| run_variance(run_sd_log, l.runs)).collect();
     each.iter().sum::<f64>() / each.len().max(1) as f64
 }
 
-/// Standard deviation of random layouts around the mean of their own program.
-pub(super) fn pooled_spread(random: &[Vec<f64>]) -> f64 {
-    let (mut squares, mut freedom) = (0.0, 0.0);
-    for values in random.iter().filter(|v| v.len() > 1) {
-        let f = values.len() as f64 - 1.0;
-        squares += mean_and_sd(values).1.powi(2) * f;
-        freedom += f;
-    }
-    if freedom > 0.0 { (squares / freedom).sqrt() } else { 0.0 }
+/// Spread between layouts without the noise of runs, with its interval.
+pub(super) fn layout_spread(
+    placed: &[Vec<LayoutValue>],
+    run_sd_log: f64,
+) -> (f64, Option<[f64; 2]>) {
+    let logs = logs(placed);
+    let total = pooled_sd(&logs).powi(2);
+    let noise = noise_of_medians(placed, run_sd_log);
+    let freedom = logs.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>() as f64;
+    let without = |variance: f64| (variance - noise).max(0.0).sqrt();
+    let interval = ChiSquared::new(freedom).ok().filter(|_| total > 0.0).map(|chi| {
+        [1.0 - ALPHA / 2.0, ALPHA / 2.0].map(|q| without(total * freedom / chi.inverse_cdf(q)))
+    });
+    (without(total), interval)
 }
 
 /// The runs of a layout in its lowest dense band. Neighbours and interrupts only ever add time, so

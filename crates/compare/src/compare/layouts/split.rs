@@ -2,17 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{ChiSquared, ContinuousCDF};
 
-use super::ensemble::{
-    Ensemble, LayoutValue, logs, noise_of_medians, placed, pooled_spread, run_variance,
-};
+use super::ensemble::{Ensemble, LayoutValue, layout_spread, logs, placed, run_variance};
 use super::planning::{detectable, layouts_needed};
 use super::{AS_BUILT, FEWEST_LAYOUTS, LayoutError, LayoutRun};
 use crate::compare::schedule::Arm;
 use crate::compare::sequential::Looks;
 use crate::compare::verdict::Decision;
-use crate::stats::student::t_quantile;
+use crate::stats::student::{pooled_sd, t_quantile};
 use crate::stats::welch::{Welch, from_parts, welch};
 use crate::stats::{ALPHA, Z};
 
@@ -148,7 +145,7 @@ impl Ensemble {
         let (decision, source) = judge(code.filter(|_| enough), observed, placement, delta_log);
         let fewest = random[0].len().min(random[1].len());
         // What planning must beat is the spread of layout medians, noise of the runs included.
-        let spread = pooled_spread(&random);
+        let spread = pooled_sd(&random);
         Ok(Split {
             placement,
             observed,
@@ -196,19 +193,6 @@ impl Noise {
         let part = from_parts(observed.log_ratio - code.difference, parts)?;
         Some(Part::from(part).wider(self.widening * Z_99 / Z))
     }
-}
-
-/// Spread between layouts without the noise of runs, with its interval.
-fn layout_spread(placed: &[Vec<LayoutValue>], run_sd_log: f64) -> (f64, Option<[f64; 2]>) {
-    let logs = logs(placed);
-    let total = pooled_spread(&logs).powi(2);
-    let noise = noise_of_medians(placed, run_sd_log);
-    let freedom = logs.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>() as f64;
-    let without = |variance: f64| (variance - noise).max(0.0).sqrt();
-    let interval = ChiSquared::new(freedom).ok().filter(|_| total > 0.0).map(|chi| {
-        [1.0 - ALPHA / 2.0, ALPHA / 2.0].map(|q| without(total * freedom / chi.inverse_cdf(q)))
-    });
-    (without(total), interval)
 }
 
 /// The word about the code, and where the difference of the builds as they come is from. Placement is

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::units::{better, ns_in};
 use super::{ResultError, ResultFile, Series, Summary};
-use crate::foreign;
 use crate::stats::robust::median;
 
 #[derive(Deserialize)]
@@ -46,11 +45,7 @@ const NO_COUNTERS: [&str; 6] = [
 ];
 
 pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
-    let document: Document = foreign::from_json(text).map_err(|cause| ResultError::Json {
-        path: file.path.clone(),
-        what: "google-benchmark JSON".into(),
-        cause,
-    })?;
+    let document: Document = file.document(text, "google-benchmark JSON")?;
     for (key, value) in document.context {
         if let Value::String(text) = value
             && key != "date"

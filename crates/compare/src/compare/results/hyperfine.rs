@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Better, ResultError, ResultFile, Series, Summary};
-use crate::foreign;
 
 #[derive(Deserialize)]
 struct Document {
@@ -27,11 +26,7 @@ struct Entry {
 }
 
 pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
-    let document: Document = foreign::from_json(text).map_err(|cause| ResultError::Json {
-        path: file.path.clone(),
-        what: "hyperfine JSON".into(),
-        cause,
-    })?;
+    let document: Document = file.document(text, "hyperfine JSON")?;
     for entry in document.results {
         let mut values = Vec::with_capacity(entry.times.len());
         for time in &entry.times {

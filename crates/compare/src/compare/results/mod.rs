@@ -24,6 +24,7 @@ use std::fs;
 use std::path::Path;
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::fingerprint;
@@ -276,6 +277,15 @@ fn recognise_json(path: &str, text: &str) -> Result<Format, ResultError> {
 }
 
 impl ResultFile {
+    /// The JSON of the file as a whole; `what` is what it should be.
+    fn document<T: DeserializeOwned>(&self, text: &str, what: &str) -> Result<T, ResultError> {
+        foreign::from_json(text).map_err(|cause| ResultError::Json {
+            path: self.path.clone(),
+            what: what.into(),
+            cause,
+        })
+    }
+
     /// Adds a sample to the series `name` in `unit`, which `index` finds again.
     fn add(
         &mut self,

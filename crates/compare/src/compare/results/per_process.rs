@@ -7,27 +7,26 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::units::better;
 use super::{ResultError, ResultFile, Series, Summary};
-use crate::foreign;
 use crate::stats::student::mean_and_sd;
 
 /// Processes from which a rank test can reach 5 %.
 const ENOUGH_PROCESSES: usize = 4;
 
-/// A benchmark as all three write it down.
-struct Measured {
-    name: String,
-    unit: String,
+/// A benchmark as each of them writes it down.
+pub(super) struct Measured {
+    pub name: String,
+    pub unit: String,
     /// The values of each process.
-    processes: Vec<Vec<f64>>,
-    summary: Option<Summary>,
+    pub processes: Vec<Vec<f64>>,
+    /// What is left where there are no values.
+    pub summary: Option<Summary>,
 }
 
-fn add(file: &mut ResultFile, measured: Measured) -> Result<(), ResultError> {
+pub(super) fn add(file: &mut ResultFile, measured: Measured) -> Result<(), ResultError> {
     let Measured { name, unit, mut processes, summary } = measured;
     processes.retain(|values| !values.is_empty());
     for value in processes.iter().flatten() {
@@ -48,18 +47,6 @@ fn add(file: &mut ResultFile, measured: Measured) -> Result<(), ResultError> {
         file.series.push(Series { name, unit, better, values, summary, cpu_share: None });
     }
     Ok(())
-}
-
-fn parsed<T: DeserializeOwned>(
-    file: &ResultFile,
-    text: &str,
-    what: &str,
-) -> Result<T, ResultError> {
-    foreign::from_json(text).map_err(|cause| ResultError::Json {
-        path: file.path.clone(),
-        what: what.into(),
-        cause,
-    })
 }
 
 #[derive(Deserialize)]
@@ -89,7 +76,7 @@ fn number(value: &Value) -> f64 {
 }
 
 pub(super) fn jmh(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
-    for entry in parsed::<Vec<JmhEntry>>(file, text, "JMH JSON")? {
+    for entry in file.document::<Vec<JmhEntry>>(text, "JMH JSON")? {
         for (key, value) in [("jdkVersion", entry.jdk_version), ("vmName", entry.vm_name)] {
             if let Some(value) = value {
                 file.config.insert(key.into(), value);
@@ -142,7 +129,7 @@ struct PyperfRun {
 }
 
 pub(super) fn pyperf(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
-    let suite: PyperfSuite = parsed(file, text, "pyperf JSON")?;
+    let suite: PyperfSuite = file.document(text, "pyperf JSON")?;
     for key in ["python_version", "cpu_model_name", "hostname", "platform"] {
         if let Some(value) = suite.metadata.get(key) {
             file.config.insert(key.into(), plain(value));
@@ -208,7 +195,7 @@ struct DotNetMeasurement {
 }
 
 pub(super) fn benchmark_dot_net(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
-    let document: DotNetDocument = parsed(file, text, "BenchmarkDotNet JSON")?;
+    let document: DotNetDocument = file.document(text, "BenchmarkDotNet JSON")?;
     for key in ["ProcessorName", "RuntimeVersion", "OsVersion", "BenchmarkDotNetVersion"] {
         if let Some(value) = document.host_environment_info.get(key) {
             file.config.insert(key.into(), plain(value));

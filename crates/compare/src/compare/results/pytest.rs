@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Better, ResultError, ResultFile, Series, Summary};
-use crate::foreign;
+use super::per_process::{Measured, add};
+use super::{ResultError, ResultFile, Summary};
 
 #[derive(Deserialize)]
 struct Document {
@@ -33,11 +33,7 @@ struct Stats {
 }
 
 pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
-    let document: Document = foreign::from_json(text).map_err(|cause| ResultError::Json {
-        path: file.path.clone(),
-        what: "pytest-benchmark JSON".into(),
-        cause,
-    })?;
+    let document: Document = file.document(text, "pytest-benchmark JSON")?;
     for key in ["node", "machine", "python_version", "python_implementation"] {
         if let Some(text) = document.machine_info.get(key).and_then(Value::as_str) {
             file.config.insert(key.into(), text.into());
@@ -45,28 +41,9 @@ pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError>
     }
     for entry in document.benchmarks {
         let name = entry.fullname.unwrap_or(entry.name);
-        let values = entry.stats.data;
-        for value in &values {
-            file.checked(&name, *value)?;
-        }
-        let summary = match (values.is_empty(), entry.stats.mean) {
-            (false, _) => None,
-            (true, None) => continue,
-            (true, Some(mean)) => Some(Summary {
-                mean: file.checked(&name, mean)?,
-                sd: entry.stats.stddev,
-                n: entry.stats.rounds,
-            }),
-        };
-        let unit = "s".into();
-        file.series.push(Series {
-            name,
-            unit,
-            better: Better::Lower,
-            values,
-            summary,
-            cpu_share: None,
-        });
+        let Stats { data, mean, stddev: sd, rounds: n } = entry.stats;
+        let summary = mean.map(|mean| Summary { mean, sd, n });
+        add(file, Measured { name, unit: "s".into(), processes: vec![data], summary })?;
     }
     Ok(())
 }

@@ -307,7 +307,12 @@ pub(super) fn report(settings: &SweepSettings, found: Found<'_>) -> SweepReport 
         spreads: (0..found.variants.len() as u32)
             .filter_map(|v| spread(&ensemble, metric, found.variants, v))
             .collect(),
-        comparisons: comparisons(settings, found.variants, &found.runs, &found.identical),
+        comparisons: comparisons(
+            settings,
+            found.variants,
+            (&found.runs, metric, &ensemble),
+            &found.identical,
+        ),
         settings: settings.clone(),
         variants: found.variants.to_vec(),
         cells: found.cells,
@@ -356,15 +361,13 @@ fn spread(
     })
 }
 
-/// Every value of the first axis held against the first, from these runs.
+/// Every value of the first axis held against the first, from these runs and what they make together.
 pub(super) fn comparisons(
     settings: &SweepSettings,
     variants: &[Variant],
-    runs: &[SweepRun],
+    (runs, metric, ensemble): (&[SweepRun], Metric, &Ensemble),
     identical: &[[u32; 2]],
 ) -> Vec<SweepComparison> {
-    let metric = metric_of(settings, runs);
-    let ensemble = ensemble_of(runs, metric);
     let Some(axis) = settings.axes.first() else { return Vec::new() };
     let per_value = variants.len() / axis.values.len().max(1);
     let word = |i: usize| format!("{}={}", axis.name, axis.values[i]);
@@ -374,7 +377,7 @@ pub(super) fn comparisons(
                 .filter_map(|level| {
                     let pair = [level, i * per_value + level].map(|v| v as u32);
                     let built = as_built(pair, runs, metric);
-                    let mut found = at_level(settings, &variants[level], pair, &ensemble, &built)?;
+                    let mut found = at_level(settings, &variants[level], pair, ensemble, &built)?;
                     if identical.contains(&pair) {
                         found.of_identical();
                     }

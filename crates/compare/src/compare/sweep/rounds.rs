@@ -12,7 +12,7 @@ use super::build::{Builder, fingerprint_of};
 use super::journal::{Journal, Kept};
 use super::knob::Knob;
 use super::pilot::{PILOT_ROUNDS, plan};
-use super::report::{CellRecord, LevelResult, comparisons};
+use super::report::{CellRecord, LevelResult, comparisons, ensemble_of, metric_of};
 use super::run::{Folders, Plan, Ready, STACK_STEPS, Stage};
 use super::{Cell, SweepError, SweepRun};
 use crate::compare::MAX_PAIRS;
@@ -123,7 +123,9 @@ impl Plan<'_> {
         let Some(until) = settings.until.filter(|_| Looks::EveryRound.may(rounds as usize)) else {
             return false;
         };
-        let mut found = comparisons(settings, self.variants, runs, known.identical);
+        let metric = metric_of(settings, runs);
+        let judged = (runs, metric, &ensemble_of(runs, metric));
+        let mut found = comparisons(settings, self.variants, judged, known.identical);
         // What could not be built will never be known.
         found.retain(|comparison| !comparison.levels.is_empty());
         let settled = |level: &LevelResult| level.settles(until);

@@ -170,11 +170,7 @@ fn pairs_plot(
     names: [&str; 2],
 ) -> (Plot, &'static str) {
     let (analysis, effect) = (&comparison.analysis, 100.0 * comparison.settings.effect);
-    let ends = match &analysis.sequence {
-        Some(s) => [s.low_log, s.log_ratio, s.high_log],
-        None => [analysis.wall.low_log, analysis.wall.log_ratio, analysis.wall.high_log],
-    };
-    let [low, centre, high] = ends.map(percent);
+    let [low, centre, high] = analysis.judged().map(percent);
     let dots: Vec<Dot> = pairs
         .iter()
         .map(|pair| {

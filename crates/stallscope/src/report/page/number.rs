@@ -6,7 +6,7 @@ use askama::filters::HtmlSafe;
 
 use crate::explain::Share;
 use crate::model::{Measurement, Unit};
-use crate::report::words::{decimals, percent};
+use crate::report::words::change;
 
 /// A number with its origin.
 #[derive(Clone, Debug, Default, Template)]
@@ -43,9 +43,7 @@ impl Number {
 
     /// A log ratio with its interval as a change.
     pub fn change(log: f64, low: f64, high: f64, from: impl Into<String>) -> Self {
-        let [centre, low, high] = [log, low, high].map(percent);
-        let d = decimals(low, high);
-        Self::new(format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]"), from)
+        Self::new(change([low, log, high], 0), from)
     }
 }
 
