@@ -204,6 +204,22 @@ pub fn loads_and_stores(access: OpAccess) -> (bool, bool) {
     }
 }
 
+/// Instructions that ask for a line of data before it is used.
+#[must_use]
+pub fn is_prefetch(mnemonic: Mnemonic) -> bool {
+    use Mnemonic as M;
+    matches!(
+        mnemonic,
+        M::Prefetch
+            | M::Prefetchw
+            | M::Prefetchwt1
+            | M::Prefetchnta
+            | M::Prefetcht0
+            | M::Prefetcht1
+            | M::Prefetcht2
+    )
+}
+
 fn writes(access: OpAccess) -> bool {
     loads_and_stores(access).1
 }

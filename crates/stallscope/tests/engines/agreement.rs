@@ -53,7 +53,12 @@ pub fn is_whole_masked_load(text: &str, expected: &[Touched], found: &[Touched])
 
 /// The steps in the program's own code, with addresses as stated.
 fn own_steps(own: &[(u64, u64)], bias: u64, steps: &[Step]) -> Vec<Step> {
-    let stated = |step: &Step| Step { address: step.address.wrapping_sub(bias), ..step.clone() };
+    let stated = |step: &Step| {
+        let mut step = Step { address: step.address.wrapping_sub(bias), ..step.clone() };
+        // The emulator does not tell of prefetches.
+        step.accesses.retain(|access| access.0 != AccessKind::Prefetch);
+        step
+    };
     let inside = |step: &Step| own.iter().any(|(from, end)| (*from..*end).contains(&step.address));
     steps.iter().map(stated).filter(inside).collect()
 }

@@ -25,7 +25,7 @@ use programs::{ASSEMBLY, COMPILED, Program};
 use recorder::{Step, function, record, window};
 use stallscope::code::{Flow, Image, x86};
 use stallscope::model::Svma;
-use stallscope::trace::engine::{Ended, SelfCheck};
+use stallscope::trace::engine::{AccessKind, Ended, SelfCheck};
 use truth::ExpectedAddress;
 
 /// The distance from stated addresses to those in the process.
@@ -44,7 +44,10 @@ fn check_assembly(engine: &str, program: &Program, path: &Path, steps: &[Step]) 
         ExpectedAddress::Stack(offset) => stack.wrapping_add_signed(*offset),
     };
     for (index, (step, expected)) in steps.iter().zip(&expected).enumerate() {
-        let expected: Vec<_> = expected.iter().map(|(k, n, p)| (*k, *n, absolute(p))).collect();
+        // The emulator does not tell of prefetches.
+        let is_told = |kind: AccessKind| engine != "qemu" || kind != AccessKind::Prefetch;
+        let expected = expected.iter().filter(|access| is_told(access.0));
+        let expected: Vec<_> = expected.map(|(k, n, p)| (*k, *n, absolute(p))).collect();
         let svma = Svma(step.address);
         let text = x86::text(image.code_at(svma, u64::from(step.size_bytes)), svma);
         if engine == "qemu" && agreement::is_whole_masked_load(&text, &expected, &step.accesses) {

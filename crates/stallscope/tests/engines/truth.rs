@@ -2,7 +2,7 @@
 //!
 //! An assembly program of `tests/engines/programs` has a function `window`. Behind an instruction
 //! stands what it touches: `# L8 table+16 S4 @0` is a load of 8 bytes at the symbol `table` plus 16
-//! and a store of 4 bytes at the stack pointer of the window's entry; `#` alone: nothing. A line
+//! and a store of 4 bytes at the stack pointer of the window's entry, `P1` a prefetch; `#` alone: nothing. A line
 //! without `#` is no instruction or is not reached. Loops are not written; a line is executed
 //! exactly as often as it stands, from top to bottom, unless it says `# xN`, which belongs to the
 //! run of lines with the same N that it stands in.
@@ -41,6 +41,7 @@ pub fn expected(source: &Path) -> Vec<Vec<Access>> {
                 (b'x', None) => times = number(word).unwrap(),
                 (b'L', None) => kind = Some((AccessKind::Load, number(word).unwrap() as u32)),
                 (b'S', None) => kind = Some((AccessKind::Store, number(word).unwrap() as u32)),
+                (b'P', None) => kind = Some((AccessKind::Prefetch, number(word).unwrap() as u32)),
                 (_, Some((direction, size))) => {
                     accesses.push((direction, size, place(word)));
                     kind = None;

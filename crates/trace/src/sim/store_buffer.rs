@@ -376,6 +376,7 @@ impl Sink for StoreBuffer {
             match access.kind {
                 AccessKind::Load => self.load(site, access.address.0, access.size_bytes, at),
                 AccessKind::Store => self.store(site, access.address.0, access.size_bytes, at),
+                AccessKind::Prefetch => {}
             }
         }
         self.instructions = start + length;

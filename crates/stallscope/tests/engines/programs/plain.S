@@ -30,7 +30,9 @@ window:
     lea rax, [rip + table]          #
     cmovz rcx, [rax + 32]           # L8 table+32
     nop dword ptr [rax + 64]        #
-    prefetcht0 [rax]                #
+    prefetcht0 [rax]                # P1 table
+    prefetchnta [rip + table + 128] # P1 table+128
+    prefetchw [rax + 8]             # P1 table+8
     mov ebx, 70                     #
     bt [rax], rbx                   # L8 table+8
     mov rbx, -1                     #

@@ -204,6 +204,9 @@ impl<'a> Core<'a> {
                 false => self.load(number, op, access, addresses),
             });
         }
+        for access in accesses.iter().filter(|access| access.kind == AccessKind::Prefetch) {
+            self.prefetch(access, addresses);
+        }
         let ready = inputs.max(loaded);
         let done = self.compute(number, op, dispatched, ready);
         if is_fence {
@@ -229,6 +232,7 @@ impl<'a> Core<'a> {
             match access.kind {
                 AccessKind::Load => self.state.leave_load_queue(),
                 AccessKind::Store => self.store(number, access, done, data),
+                AccessKind::Prefetch => {}
             }
         }
         if op.flow != Flow::On {
@@ -356,6 +360,15 @@ impl<'a> Core<'a> {
             self.event(number, Mechanism::DataCacheMisses);
         }
         there_at
+    }
+
+    /// Brings a line that no instruction waits for.
+    fn prefetch(&mut self, access: &MemoryAccess, ready: u64) {
+        let start = self.take(ports(&LOAD_PORTS, self.shape.loads_per_cycle), ready);
+        if self.has(Mechanism::DataCacheMisses) {
+            let fetched = self.state.caches.fetch(access.address, start);
+            self.state.evict(fetched.evicted, fetched.there_at, &self.shape);
+        }
     }
 
     fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {

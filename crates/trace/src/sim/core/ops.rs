@@ -5,6 +5,7 @@ use iced_x86::{
     OpAccess, OpKind, Register,
 };
 
+use crate::code::x86::is_prefetch;
 use crate::machine::OpClass;
 use crate::model::Avma;
 
@@ -107,7 +108,9 @@ impl Op {
         let only_moves = is_plain_move(&raw);
         let touches_memory = (0..raw.op_count()).any(|o| raw.op_kind(o) == OpKind::Memory);
         let class = match class(&raw, explicit) {
-            _ if raw.mnemonic() == I::Nop || zeroes => OpClass::Renamed,
+            _ if raw.mnemonic() == I::Nop || is_prefetch(raw.mnemonic()) || zeroes => {
+                OpClass::Renamed
+            }
             _ if only_moves && (touches_memory || is_renamed(&raw)) => OpClass::Renamed,
             class => class,
         };

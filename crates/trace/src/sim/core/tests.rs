@@ -276,6 +276,23 @@ fn wide_divisions_take_the_unit_as_often_as_its_width_goes_into_them() {
 }
 
 #[test]
+fn what_a_prefetch_brought_is_there() {
+    // A prefetch of what `mov rax, [rax]` loads sixteen iterations on, out of 8 MiB, and the same asking for something else.
+    let at = |n: u64| 0x10_0000 + n * 77_777 % (1 << 17) * 64;
+    let walk = |ahead: u64| {
+        let kind = AccessKind::Prefetch;
+        let asked = move |n| MemoryAccess { kind, ..load(0, at(n + ahead), 1) };
+        let accesses = move |n: u64| vec![asked(n), load(1, at(n), 8)];
+        let insns: &[&[u8]] = &[&[0x0f, 0x18, 0x0f], &[0x48, 0x8b, 0x00], DEC_EDX, JNE];
+        run_on(&Kernel { insns, accesses: &accesses }, None, Microarchitecture::Zen4)
+    };
+    let ((soon, soon_events), (never, never_events)) = (walk(16), walk(1 << 16));
+    assert!(soon < never / 3.0, "{soon} {never}");
+    let missed = Mechanism::DataCacheMisses as usize;
+    assert!(soon_events[missed] * 20 < never_events[missed], "a prefetch is no miss");
+}
+
+#[test]
 fn more_pages_than_the_tlb_holds_are_walked_for() {
     // mov rax, [rax]: one line in each of so many pages, all of them in the second cache.
     let of_pages = |pages: u64| {

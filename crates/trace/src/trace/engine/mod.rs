@@ -16,7 +16,7 @@
 //!   first byte on for those that compress or expand); with no active element it touches nothing.
 //! - `cmpxchg` and its kin load and store, whether or not the exchange takes place. Instructions of
 //!   the `xsave` family touch 576 bytes, the legacy area and the header.
-//! - What an instruction loads comes before what it stores. Prefetches, `lea`, `nop` and the
+//! - What an instruction loads comes before what it stores. A prefetch names the first byte of what it asks for. `lea`, `nop` and the
 //!   instruction's own bytes are no accesses, nor is what the kernel does in a system call.
 
 #[cfg(target_arch = "x86_64")]
@@ -82,6 +82,8 @@ pub enum AccessKind {
     Load,
     /// Memory was written.
     Store,
+    /// Memory was asked for that nothing waits for; it need not be there. The emulator does not tell of these.
+    Prefetch,
 }
 
 /// Memory that one instruction touched.

@@ -4,12 +4,15 @@
 //! are the cases in which the operands alone do not tell what is touched: lanes that are masked
 //! off, gathers and scatters, bit strings, the area of `xsave`, the rows of a tile.
 
-use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory};
+use iced_x86::{
+    CodeSize, Instruction, InstructionInfoFactory, MemorySize, Mnemonic, OpAccess, OpKind,
+    Register, UsedMemory,
+};
 
 use super::AccessKind;
 use super::blocks::Touch;
 use super::state::{Extended, general};
-use crate::code::x86::loads_and_stores;
+use crate::code::x86::{is_prefetch, loads_and_stores};
 use crate::model::Avma;
 
 /// What every instruction of the `xsave` family touches: the legacy area and the header. How much
@@ -118,6 +121,12 @@ pub(super) fn touches(
     out: &mut Vec<Touch>,
 ) {
     out.clear();
+    if let Some(asked) = prefetched(insn) {
+        let kind = AccessKind::Prefetch;
+        each_stretch(insn, &asked, before, |address, size_bytes| {
+            out.push(Touch { kind, size_bytes, address: Avma(address) });
+        });
+    }
     if touches_nothing(insn.mnemonic()) {
         return;
     }
@@ -144,10 +153,32 @@ pub(super) fn size_of(insn: &Instruction, memory: &UsedMemory) -> usize {
     }
 }
 
+/// What a prefetch asks for; the decoder leaves it out of what is used.
+pub(super) fn prefetched(insn: &Instruction) -> Option<UsedMemory> {
+    let base = match insn.memory_base() {
+        Register::RIP | Register::EIP => Register::None,
+        base => base,
+    };
+    let narrow = base.is_gpr32() || insn.memory_index().is_gpr32();
+    is_prefetch(insn.mnemonic()).then(|| {
+        UsedMemory::new2(
+            insn.memory_segment(),
+            base,
+            insn.memory_index(),
+            insn.memory_index_scale(),
+            insn.memory_displacement64(),
+            MemorySize::UInt8,
+            OpAccess::NoMemAccess,
+            if narrow { CodeSize::Code32 } else { CodeSize::Code64 },
+            0,
+        )
+    })
+}
+
 /// Instructions with a memory operand that loads or stores no data.
 pub(super) fn touches_nothing(mnemonic: Mnemonic) -> bool {
     use Mnemonic as M;
-    matches!(
+    let other = matches!(
         mnemonic,
         M::Lea
             | M::Nop
@@ -155,19 +186,13 @@ pub(super) fn touches_nothing(mnemonic: Mnemonic) -> bool {
             | M::Clflushopt
             | M::Clwb
             | M::Cldemote
-            | M::Prefetch
-            | M::Prefetchw
-            | M::Prefetchwt1
-            | M::Prefetchnta
-            | M::Prefetcht0
-            | M::Prefetcht1
-            | M::Prefetcht2
             | M::Prefetchit0
             | M::Prefetchit1
             | M::Bndmk
             | M::Monitor
             | M::Monitorx
-    )
+    );
+    other || is_prefetch(mnemonic)
 }
 
 /// The stretches of one memory operand that are touched.

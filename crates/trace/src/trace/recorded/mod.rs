@@ -15,7 +15,7 @@ pub use write::{Writer, create, keep};
 /// The first bytes of a file; the version follows.
 const MAGIC: &[u8; 7] = b"STLTRC\0";
 /// Since 2, code that no file holds stands at the end.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Kinds of records.
 const DESCRIBE: u8 = 1;
 const RUN: u8 = 2;

@@ -175,16 +175,17 @@ impl<R: BufRead> Reader<R> {
         let mut insn = 0_u32;
         for _ in 0..count {
             let step = self.number()?;
-            let kind = if step & 1 == 1 { AccessKind::Store } else { AccessKind::Load };
             insn = u32::try_from(step >> 1)
                 .ok()
                 .and_then(|step| insn.checked_add(step))
                 .filter(|insn| *insn < length)
                 .ok_or_else(|| self.damaged("an access of no instruction"))?;
-            let size_bytes = self.u32("an access that is too wide")?;
-            if size_bytes == 0 {
-                return Err(self.damaged("an access without bytes"));
-            }
+            let (kind, size_bytes) = match (step & 1, self.u32("an access that is too wide")?) {
+                (0, 0) => (AccessKind::Prefetch, 1),
+                (_, 0) => return Err(self.damaged("a store without bytes")),
+                (0, size_bytes) => (AccessKind::Load, size_bytes),
+                (_, size_bytes) => (AccessKind::Store, size_bytes),
+            };
             self.last_access = apply(self.number()?, self.last_access);
             accesses.push(MemoryAccess { insn, kind, size_bytes, address: Avma(self.last_access) });
         }

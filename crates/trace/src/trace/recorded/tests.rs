@@ -55,8 +55,12 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn access()(insn in 0..3_u32, store: bool, size_bytes in 1..=u32::MAX, address: u64) -> MemoryAccess {
-        let kind = if store { AccessKind::Store } else { AccessKind::Load };
+    fn access()(insn in 0..3_u32, kind in 0..3, size_bytes in 1..=u32::MAX, address: u64) -> MemoryAccess {
+        let (kind, size_bytes) = match kind {
+            0 => (AccessKind::Load, size_bytes),
+            1 => (AccessKind::Store, size_bytes),
+            _ => (AccessKind::Prefetch, 1),
+        };
         MemoryAccess { insn, kind, size_bytes, address: Avma(address) }
     }
 }
@@ -121,7 +125,7 @@ fn other_files_are_told_apart() {
     let said = |bytes: &[u8]| replay(bytes, &mut Ignore).unwrap_err().to_string();
     assert!(said(b"").contains("not a recorded trace"));
     assert!(said(b"\x7fELF....").contains("not a recorded trace"));
-    assert!(said(b"STLTRC\0\x03").contains("version 3"));
+    assert!(said(b"STLTRC\0\x04").contains("version 4"));
     assert!(said(b"STLTRC\0\x01").contains("ends too early"));
     assert!(said(b"STLTRC\0\x01\x09").contains("damaged at byte 9"));
 }

@@ -136,7 +136,9 @@ impl<W: Write> Sink for Writer<W> {
         for access in accesses {
             let is_store = u64::from(access.kind == AccessKind::Store);
             put(&mut self.buffer, u64::from(access.insn.wrapping_sub(insn)) << 1 | is_store);
-            put(&mut self.buffer, u64::from(access.size_bytes));
+            // A prefetch touches nothing.
+            let touched = if access.kind == AccessKind::Prefetch { 0 } else { access.size_bytes };
+            put(&mut self.buffer, u64::from(touched));
             put_difference(&mut self.buffer, access.address.0, self.last_access);
             (insn, self.last_access) = (access.insn, access.address.0);
         }

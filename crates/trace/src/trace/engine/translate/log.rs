@@ -172,12 +172,13 @@ impl Blocks {
             Memory::Plain(operands) => {
                 let first = *words;
                 // All loads, then all stores.
-                for kind in [AccessKind::Load, AccessKind::Store] {
+                for kind in [AccessKind::Load, AccessKind::Store, AccessKind::Prefetch] {
                     let mut word = first;
                     for operand in operands {
                         let wanted = match kind {
                             AccessKind::Load => operand.load,
                             AccessKind::Store => operand.store,
+                            AccessKind::Prefetch => !operand.load && !operand.store,
                         };
                         if wanted {
                             let origin = Origin {

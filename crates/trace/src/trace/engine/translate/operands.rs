@@ -12,7 +12,7 @@ use iced_x86::{
 use super::emit::{Address, Gpr};
 use crate::code::x86::loads_and_stores;
 use crate::trace::engine::AccessKind;
-use crate::trace::engine::operands::{is_dense, repeats, repeats_its_operand};
+use crate::trace::engine::operands::{is_dense, prefetched, repeats, repeats_its_operand};
 
 /// What a memory operand is addressed through, besides `ds`, `es` and `ss`, whose base is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,7 @@ pub(super) enum Location {
 pub(super) struct Operand {
     pub(super) location: Location,
     pub(super) segment: Segment,
+    /// Neither loaded nor stored is what a prefetch asks for.
     pub(super) load: bool,
     pub(super) store: bool,
     pub(super) size_bytes: u32,
@@ -98,6 +99,10 @@ impl Memory {
 
 /// The accesses of an instruction, from what the decoder knows of it.
 pub(super) fn memory_of(insn: &Instruction, info: &InstructionInfo) -> Memory {
+    if let Some(asked) = prefetched(insn) {
+        // One whose address cannot be told is not told.
+        return operand(&asked, Register::None).map_or(Memory::NONE, |it| Memory::Plain(vec![it]));
+    }
     let touched = |m: &&UsedMemory| !matches!(m.access(), OpAccess::None | OpAccess::NoMemAccess);
     if !info.used_memory().iter().any(|m| touched(&m)) {
         return Memory::NONE;
@@ -265,12 +270,18 @@ mod tests {
 
     #[test]
     fn what_touches_nothing() {
-        // lea rax, [rbx+8]; prefetcht0 [rax]; nop [rax]; nop
-        for bytes in
-            [&[0x48, 0x8d, 0x43, 0x08][..], &[0x0f, 0x18, 0x08], &[0x0f, 0x1f, 0x00], &[0x90]]
-        {
+        // lea rax, [rbx+8]; nop [rax]; nop
+        for bytes in [&[0x48, 0x8d, 0x43, 0x08][..], &[0x0f, 0x1f, 0x00], &[0x90]] {
             assert_eq!(memory(bytes), Memory::NONE, "{bytes:x?}");
         }
+    }
+
+    #[test]
+    fn what_a_prefetch_asks_for_is_neither_loaded_nor_stored() {
+        // prefetcht0 [rax]
+        let Memory::Plain(operands) = memory(&[0x0f, 0x18, 0x08]) else { panic!() };
+        let [asked] = operands[..] else { panic!("{operands:?}") };
+        assert_eq!((asked.load, asked.store, asked.size_bytes), (false, false, 1));
     }
 
     #[test]
