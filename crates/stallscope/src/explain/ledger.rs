@@ -259,12 +259,14 @@ pub(super) fn ledgers(
             let sides = [0, 1].map(|arm| Side::of(instructions[arm], arms[arm].in_all()));
             predict(&spent, &sides, &nothing_moves, slow, difference_ns)
         });
-        ledgers.extend(whole.and_then(|(mut ledger, both)| {
-            let line = ledger.lines.iter_mut().find(|line| line.is_named)?;
-            let insns = both.arms[slow.index()].insns(Svma(0), Svma(u64::MAX));
-            line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at));
-            Some(ledger)
-        }));
+        let whole = whole.map(|(mut ledger, both)| {
+            if let Some(line) = ledger.lines.iter_mut().find(|line| line.is_named) {
+                let insns = both.arms[slow.index()].insns(Svma(0), Svma(u64::MAX));
+                line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at));
+            }
+            ledger
+        });
+        ledgers.extend(whole.filter(|ledger| ledger.named().is_some() || ledgers.is_empty()));
     }
     ledgers
 }

@@ -222,6 +222,17 @@ fn mechanism(explanation: &Explanation) -> String {
             cure.mechanism, recovered.percent.value, recovered.of, control.value,
         );
     }
+    if cure.mechanism == Removed::HugePages {
+        let slow = cure.arm.build_name();
+        return format!(
+            "small pages: {} gets huge pages where {slow} does not; without huge pages for both, {:.0} % of {} \
+             is gone (the control {:.0} %)",
+            cure.arm.other().build_name(),
+            recovered.percent.value,
+            recovered.of,
+            control.value,
+        );
+    }
     let library = cure.library.as_ref().and_then(|path| path.file_name());
     let library = library.map_or(String::new(), |name| format!(" of {}", name.to_string_lossy()));
     let site = cure.sites.first().map(at).unwrap_or_default() + &library;
@@ -239,12 +250,19 @@ fn beside(explanation: &Explanation, slow: Arm) -> String {
         None => Together::of(&explanation.ledgers).map_or(0.0, |together| together.without),
     };
     let work = explanation.work.as_ref().filter(|work| !work.is_the_same());
-    let part = work.filter(|work| {
-        let more = &work.more_instructions.percent;
-        more.low >= LEAST_BESIDE && more.value + told <= 100.0
-    });
+    let part = work.filter(|work| work.more_instructions.percent.low >= LEAST_BESIDE);
     part.map_or(String::new(), |work| {
-        format!("; besides, {}, which makes up {}", executes(work, slow), work.more_instructions)
+        let (executes, more) = (executes(work, slow), &work.more_instructions);
+        match 100.0 - told {
+            left if more.percent.value <= left => {
+                format!("; besides, {executes}, which makes up {more}")
+            }
+            // Some of them cost little beside the mechanism.
+            left if left >= LEAST_BESIDE => {
+                format!("; besides, {executes}, for which {left:.0} % are left")
+            }
+            _ => String::new(),
+        }
     })
 }
 
