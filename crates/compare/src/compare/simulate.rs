@@ -99,6 +99,8 @@ pub struct SimulatedMachine {
     pub identical: bool,
     /// The threads that are seen in each arm.
     pub threads: Option<u32>,
+    /// Page faults of a run of each arm.
+    pub page_faults: [u64; 2],
     /// Whether its kernel measures user and system time apart.
     pub is_split: bool,
     /// Share of the wall time that is spent in the kernel.
@@ -123,6 +125,7 @@ impl SimulatedMachine {
             timer_step_ns: 1,
             identical: false,
             threads: None,
+            page_faults: [0; 2],
             is_split: true,
             system_share: 0.1,
             machine,
@@ -162,6 +165,7 @@ impl Runner for SimulatedMachine {
                 user_ns: self.is_split.then_some(wall_ns - system_ns),
                 system_ns: self.is_split.then_some(system_ns),
                 peak_memory_bytes: 1 << 20,
+                page_faults: self.page_faults[plan.arm.index()],
                 ..Amounts::default()
             },
             repeats: 0,

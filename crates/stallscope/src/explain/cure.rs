@@ -71,6 +71,8 @@ pub enum Removed {
     DenormalNumbers,
     /// Lines of memory, or locks, that threads on several processors share: all threads are on one.
     SharedLines,
+    /// Huge pages that the kernel gives one build and not the other: none are given.
+    HugePages,
     /// A mechanism of the model.
     #[serde(untagged)]
     Mechanism(Mechanism),
@@ -85,6 +87,7 @@ impl fmt::Display for Removed {
             Self::SharedLines => {
                 f.write_str("lines or locks that threads on several processors share")
             }
+            Self::HugePages => f.write_str("pages of 4 KiB where the fast build has huge ones"),
             Self::Mechanism(mechanism) => mechanism.fmt(f),
         }
     }
@@ -253,18 +256,44 @@ pub(super) fn on_one_processor(
     switched(bench, ([Change::OneProcessor; 2], Removed::SharedLines), slow, run_ns, progress)
 }
 
-/// Both builds as they are and with a change of the whole run; the control as in [`against_fast`].
-fn switched(
+/// Runs both builds without huge pages: the fast one loses what they gave it; as [`flush_to_zero`], with the slow build as
+/// the control.
+///
+/// # Errors
+/// Only when the user wants an end.
+pub(super) fn on_small_pages(
     bench: &mut dyn Bench,
-    ([of_fast, of_slow], removed): ([Change<'_>; 2], Removed),
     slow: Arm,
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Cure, String>, EngineError> {
+    let times = switches(bench, [Change::SmallPages; 2], slow, run_ns, progress)?;
+    Ok(times.and_then(|times| against_slow(&times, Removed::HugePages, slow)))
+}
+
+/// Both builds as they are and with a change of the whole run; the control as in [`against_fast`].
+fn switched(
+    bench: &mut dyn Bench,
+    (changes, removed): ([Change<'_>; 2], Removed),
+    slow: Arm,
+    run_ns: [f64; 2],
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<Cure, String>, EngineError> {
+    let times = switches(bench, changes, slow, run_ns, progress)?;
+    Ok(times.and_then(|times| against_fast(&times, removed, slow)))
+}
+
+/// Times of the fast and the slow build as they are, and of both with a change of the whole run.
+fn switches(
+    bench: &mut dyn Bench,
+    [of_fast, of_slow]: [Change<'_>; 2],
+    slow: Arm,
+    run_ns: [f64; 2],
+    progress: &mut dyn FnMut(u32, u32),
+) -> Result<Result<Vec<[f64; ARMS]>, String>, EngineError> {
     let fast = slow.other();
     let arms = [(fast, Change::Nothing), (slow, Change::Nothing), (fast, of_fast), (slow, of_slow)];
-    let times = run(bench, arms, run_ns, progress)?;
-    Ok(times.and_then(|times| against_fast(&times, removed, slow)))
+    run(bench, arms, run_ns, progress)
 }
 
 /// Judges runs of both builds without and with a change. The control is the fast build: what it gains, too, is not
@@ -277,6 +306,17 @@ pub(super) fn against_fast(
     let against = |[fast, slow, fast_changed, slow_changed]: [f64; ARMS]| {
         let gained = fast - fast_changed;
         [fast, slow, slow - gained, slow_changed + gained]
+    };
+    let compared: Vec<_> = times.iter().copied().map(against).collect();
+    let cure = judged(&compared, (removed, true), slow)?;
+    Ok(Cure { times: typical_times(times), ..cure })
+}
+
+/// The same where the change takes from the fast build what the slow one does not have: what the slow build loses, too, is
+/// the control.
+fn against_slow(times: &[[f64; ARMS]], removed: Removed, slow: Arm) -> Result<Cure, String> {
+    let against = |[fast, slow, fast_changed, slow_changed]: [f64; ARMS]| {
+        [fast, slow, slow_changed, slow_changed - (fast_changed - fast)]
     };
     let compared: Vec<_> = times.iter().copied().map(against).collect();
     let cure = judged(&compared, (removed, true), slow)?;
@@ -356,6 +396,7 @@ fn run_rounds(
                     Change::Code(_) => "its instructions replaced",
                     Change::FlushToZero(_) => "zero for denormal numbers",
                     Change::OneProcessor => "all threads on one processor",
+                    Change::SmallPages => "no huge pages",
                 };
                 return Err(Failed::Differs(format!(
                     "with {changed} it printed something else or ended otherwise ({})",
@@ -564,6 +605,28 @@ mod tests {
         ] {
             let net = of(recovered.value - control.value, 15.0);
             assert_eq!(verdict(&recovered, &control, &net), want, "{recovered} {control}");
+        }
+    }
+
+    #[test]
+    fn what_the_fast_build_alone_loses_is_what_it_had() {
+        let judged = |fast_changed: f64, slow_changed: f64| {
+            let round = |n: f64| [100.0 + n, 200.0 + n, fast_changed + n, slow_changed + n];
+            let times: Vec<_> = (0..8).map(f64::from).map(round).collect();
+            against_slow(&times, Removed::HugePages, Arm::B).unwrap()
+        };
+        for (fast, slow, want, recovered) in [
+            (195.0, 200.0, CureVerdict::Confirmed, 95.0),
+            (145.0, 200.0, CureVerdict::Open, 45.0),
+            (100.0, 200.0, CureVerdict::Refuted, 0.0),
+            // Both lose as much: the difference is what it was.
+            (200.0, 300.0, CureVerdict::Open, 0.0),
+            // The difference is gone because the slow build gained: it had what both lose.
+            (100.0, 105.0, CureVerdict::Open, 95.0),
+        ] {
+            let cure = judged(fast, slow);
+            assert_eq!(cure.verdict, want, "{fast} {slow}: {cure:?}");
+            assert!((cure.recovered.percent.value - recovered).abs() < 0.1, "{cure:?}");
         }
     }
 

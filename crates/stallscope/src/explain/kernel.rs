@@ -21,6 +21,8 @@ use crate::run::sample::SampleError;
 
 /// Where places in user code hold this part of the difference, in per cent, no run is stopped at its calls.
 const USER_CODE_HOLDS: f64 = 80.0;
+/// Page faults that one huge page saves.
+const HUGE_PAGE_FAULTS: u64 = 511;
 /// A call is named where it is this part of what all calls differ by.
 const LEAST_OF_CALLS: f64 = 0.5;
 /// Calls that are timed for the price of one, and how often.
@@ -99,6 +101,14 @@ impl Kernel {
     pub fn events(&self) -> impl Iterator<Item = (&'static str, Counts, bool)> {
         let calls = self.system_calls.map(|calls| ("system calls", calls, self.more_than_counted));
         calls.into_iter().chain(self.page_faults.map(|faults| ("page faults", faults, false)))
+    }
+
+    /// Whether the slow build has so many more page faults that huge pages may save the fast one some.
+    pub(super) fn may_have_huge_pages(&self, slow: Arm) -> bool {
+        self.page_faults.is_some_and(|Counts { before, after, .. }| {
+            let (more, fewer) = if slow == Arm::B { (after, before) } else { (before, after) };
+            more[0] >= fewer[1] + HUGE_PAGE_FAULTS
+        })
     }
 
     /// Whether most of the difference is in the kernel, by all of its interval; or the slow build asks for more and that

@@ -430,6 +430,10 @@ fn look(
         let tried = cure::on_one_processor(bench, slow, run_ns, removing)?;
         explanation.keep(tried, "what runs on one processor take was not measured");
     }
+    if explanation.is_open() && explanation.kernel.may_have_huge_pages(slow) {
+        let tried = cure::on_small_pages(bench, slow, run_ns, removing)?;
+        explanation.keep(tried, "what runs without huge pages take was not measured");
+    }
     if explanation.is_open()
         && let Some(placement) = Placement::of(&explanation.rows, slow)
     {

@@ -2,7 +2,7 @@
 //!
 //! A mechanism is named as the cause only where all of this holds: the model predicts what was measured,
 //! the mechanism happens clearly more often in the slow build (lines that are missed may also come from
-//! farther away), without it most of the difference is gone, in every window, also when what more instructions bring
+//! farther away, divisions be of wider operands), without it most of the difference is gone, in every window, also when what more instructions bring
 //! along at the fast build's rate is left out (that is more work), and the other places do not have
 //! it so much less: code that is inlined in one build only takes what happens in it along. The model does not
 //! see everything; where it does not agree with the clock, nothing that it says about causes is believed.
@@ -182,6 +182,8 @@ pub(super) fn predict(
                 more(of_a_run(&|account| account.events_of(mechanism) as f64))
                     || mechanism.has_distance()
                         && more(of_a_run(&|account| account.cycles_of(mechanism) as f64))
+                    || mechanism == Mechanism::Divisions
+                        && more(of_a_run(&|account| account.divider_cycles as f64))
             }
             false => is_slower && !spent.is_whole,
         };
@@ -316,6 +318,21 @@ mod tests {
         assert_eq!((line.mechanism, line.per_thousand), (branches, Some([1.0, 30.0])));
         assert!((line.part.percent.value - 95.0).abs() < 2.0, "{line:?}");
         assert!(e.predicted.percent.low < e.predicted.percent.high, "the spread between windows");
+    }
+
+    #[test]
+    fn as_many_divisions_of_wider_operands_are_named() {
+        let divisions = Mechanism::Divisions;
+        let named = |busy: u64| {
+            let keeping = |cycles: u64, by: u64, busy: u64| {
+                let Side { instructions, mut windows, .. } = side(cycles, divisions, by, 100);
+                windows.iter_mut().for_each(|window| window.divider_cycles = 1000 * busy);
+                Side::of(instructions as u64, windows)
+            };
+            let sides = [keeping(500, 480, 400), keeping(1000, 980, busy)];
+            of([100.0, 200.0], sides).named().is_some()
+        };
+        assert!(named(601) && !named(600), "1.5 times as long on their unit");
     }
 
     #[test]

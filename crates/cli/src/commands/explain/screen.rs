@@ -224,10 +224,13 @@ fn named_text(explanation: &Explanation, ledger: &Ledger, text: &mut SourceText)
         out += site::site(site, INDENT, text).trim_start();
     }
     let often = match line.per_thousand {
-        Some([before, after]) => format!(
-            ": {before:.2} in a thousand instructions of BEFORE, {after:.2} of AFTER; the site has it most \
-             often"
-        ),
+        Some([before, after]) => {
+            let [takes_before, takes_after] = line.cycles_per_instruction;
+            format!(
+                ": {before:.2} in a thousand instructions of BEFORE, {after:.2} of AFTER, which take \
+                 {takes_before:.2} and {takes_after:.2} cycles an instruction; the site has it most often"
+            )
+        }
         None => "; the site takes most of the time".to_owned(),
     };
     out += &wrap("why      ", &format!("{}{often}", line.mechanism));
@@ -267,6 +270,9 @@ fn cure(cure: &Cure) -> String {
             "with all threads of both builds on one processor".to_owned(),
             "those of the fast build alone",
         ),
+        Removed::HugePages => {
+            ("with both builds on pages of 4 KiB alone".to_owned(), "the slow build alone so")
+        }
         Removed::Mechanism(mechanism) => (
             format!(
                 "without {mechanism} ({} of them replaced in the running process)",

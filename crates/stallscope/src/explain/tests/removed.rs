@@ -223,6 +223,29 @@ fn what_threads_share_is_the_cause_where_one_processor_brings_the_time_back() {
 }
 
 #[test]
+fn huge_pages_are_the_cause_where_the_fast_build_alone_loses_them() {
+    let explained = |page_faults, small_ns| {
+        let mut scene = Scene::new([false, false], 1.0, [(800, 200), (1800, 200)]);
+        scene.bench.machine.page_faults = page_faults;
+        scene.bench.patched_ns = Some([100_000_000, 200_000_000, 0, 0]);
+        scene.bench.flushed_ns = Some(small_ns);
+        scene.explain().unwrap()
+    };
+    let e = explained([100, 611], [198_000_000, 201_000_000]);
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Confirmed)));
+    let summary = e.summary.unwrap();
+    assert!(summary.starts_with("small pages: BEFORE gets huge pages where AFTER"), "{summary}");
+    let e = explained([100, 611], [198_000_000, 300_000_000]);
+    assert_eq!(
+        (e.conclusion, e.cure.unwrap().verdict),
+        (Conclusion::NoMechanism, CureVerdict::Open)
+    );
+    // Less than one huge page saves, or saved in the slow build.
+    assert!(explained([100, 610], [198_000_000, 201_000_000]).cure.is_none());
+    assert!(explained([611, 100], [198_000_000, 201_000_000]).cure.is_none());
+}
+
+#[test]
 fn a_cure_that_cannot_be_tried_is_said_and_the_count_stands() {
     let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
     let e = scene.explain().unwrap();

@@ -226,6 +226,7 @@ fn cure_view(cure: &Cure) -> CureView {
         Removed::CodeAlignment => "functions placed where each build is fastest".to_owned(),
         Removed::DenormalNumbers => "zero for denormal numbers".into(),
         Removed::SharedLines => "all threads on one processor".into(),
+        Removed::HugePages => "both builds without huge pages".into(),
         Removed::Mechanism(mechanism) => {
             format!(
                 "without {mechanism}, {} of them replaced in the running process",

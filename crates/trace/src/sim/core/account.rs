@@ -30,6 +30,8 @@ pub struct Account {
     pub cycles_without: [u64; Mechanism::ALL.len()],
     /// Executions that had each mechanism; none for those without events.
     pub events: [u64; Mechanism::ALL.len()],
+    /// Cycles for which its divisions and roots kept their unit.
+    pub divider_cycles: u64,
     /// Where inside the load, counted in bytes from its start, a store in flight began or ended when it was
     /// blocked: bit n for byte n.
     pub store_edges: u64,
@@ -65,6 +67,7 @@ impl Account {
             cycles: mix(self.cycles, other.cycles),
             cycles_without: each(&self.cycles_without, &other.cycles_without),
             events: each(&self.events, &other.events),
+            divider_cycles: mix(self.divider_cycles, other.divider_cycles),
             ..*self
         }
     }
@@ -74,6 +77,7 @@ impl AddAssign<&Self> for Account {
     fn add_assign(&mut self, other: &Self) {
         self.executions += other.executions;
         self.cycles += other.cycles;
+        self.divider_cycles += other.divider_cycles;
         self.store_edges |= other.store_edges;
         for n in 0..Mechanism::ALL.len() {
             self.cycles_without[n] += other.cycles_without[n];

@@ -296,6 +296,9 @@ impl<'a> Core<'a> {
         let unit = 1 << u16::from(!matches!(op.class, OpClass::Divide32 | OpClass::Divide64));
         let parts = u32::from(op.vector_bytes).div_ceil(self.shape.divider_bytes.max(1)).max(1);
         let busy = u64::from(row.busy_cycles) * u64::from(parts);
+        if slow == Mechanism::Divisions && self.instructions > self.warm_up {
+            self.accounts[number as usize].divider_cycles += busy;
+        }
         let start = self.take(row.ports, ready);
         let start = self.state.units.take(unit, start);
         for _ in 1..busy {

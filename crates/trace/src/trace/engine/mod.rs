@@ -91,9 +91,9 @@ pub enum AccessKind {
 pub struct MemoryAccess {
     /// Index of the instruction in its block.
     pub insn: u32,
-    /// Load or store.
+    /// What was done with it.
     pub kind: AccessKind,
-    /// Bytes touched, never 0.
+    /// Bytes touched, never 0; 1 of a prefetch.
     pub size_bytes: u32,
     /// The lowest of them.
     pub address: Avma,
@@ -302,6 +302,8 @@ pub enum Change<'a> {
     FlushToZero(&'a Patch),
     /// All its threads stay on one of the processors that it may use.
     OneProcessor,
+    /// The kernel gives it no huge pages unasked.
+    SmallPages,
 }
 
 /// An instruction that met denormal numbers in a stretch of a run.
