@@ -282,3 +282,42 @@ fn a_small_program_says_that_its_library_holds_its_code() {
     let of_library = support::run(here, &["scan", "libbig.so"]);
     assert!(!String::from_utf8_lossy(&of_library.stdout).contains("in libraries"));
 }
+
+#[test]
+fn a_run_tells_what_was_blocked_in_it_and_its_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("ring.c"), RING.replace("i < 1000", "i < 4000000")).unwrap();
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.current_dir(here).args(["-O2", "-g", "-o", "ring", "ring.c"]);
+    assert!(compiled.status().unwrap().success());
+    let args = ["scan", "--run", "--no-progress", "--json", "run.json", "--", "./ring"];
+    let output = support::run(here, &args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let screen = String::from_utf8_lossy(&output.stdout).into_owned();
+    let document = fs::read_to_string(here.join("run.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["kind"], "scan-run");
+    let result = &document["result"];
+    let sites = result["sites"].as_array().unwrap();
+    let in_main = |site: &&serde_json::Value| {
+        site["event"] == "blocked" && site["site"]["function"] == "main"
+    };
+    let site = sites.iter().find(in_main).unwrap_or_else(|| panic!("{result:#}"));
+    assert_eq!(site["finding"]["rule"], "store-forward");
+    assert_eq!(site["finding"]["grade"], "counted");
+    assert_eq!(site["stores"].as_array().unwrap().len(), 2);
+    assert!(site["events"].as_u64() > Some(1000), "{site:#}");
+    for site in sites {
+        assert!(site["share"]["value"].as_f64().unwrap() >= 0.5, "{site:#}");
+        assert!(site["executions"].as_u64() > Some(0), "{site:#}");
+    }
+    let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("blocked in") && words.contains("of the run in its block"), "{screen}");
+    let gate =
+        ["scan", "--run", "-q", "--no-progress", "--fail-on", "store-forward", "--", "./ring"];
+    assert_eq!(support::run(here, &gate).status.code(), Some(1));
+    support::refused(here, &["scan", "--run"], &["COMMAND"]);
+    support::refused(here, &["scan", "ring", "--", "./ring"], &["--run"]);
+    support::refused(here, &["scan", "--run", "--", "./no-such"], &["no-such"]);
+}

@@ -3,8 +3,11 @@
 mod diff;
 mod diff_screen;
 mod gate;
+mod run;
+mod run_screen;
 mod screen;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -34,6 +37,8 @@ Examples:
     stallscope scan --function decodeIndexBuffer --rule store-forward --top 0 ./codec
   Which string instructions are inlined, of what size
     stallscope scan --rule rep-string --sites vmlinux
+  What really happens: run a command, and count in its hot code, libraries included
+    stallscope scan --run -- ./server --once input.json
   Rank by where a run spent its time
     perf record ./server && perf script > hot.txt
     stallscope scan --profile-data hot.txt ./server
@@ -50,15 +55,23 @@ and goes with where the linker puts code and data, unless a profile calls it hot
 
 Exit codes: 0 scanned (with --fail-on: nothing that counts), 1 findings that count
 (--fail-on, --gate; with --diff only new ones), 2 bad usage or a file that cannot be
-read as a program, 3 a gate where less than 95 % of the machine code was scanned.";
+read as a program, 3 a gate where less than 95 % of the machine code was scanned, or
+a command that could not be followed.";
 
 /// Arguments of `scan`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ScanArgs {
     /// Programs, libraries, object files, archives, kernel images (x86-64, AArch64)
-    #[arg(required = true, value_name = "BINARY")]
+    #[arg(required_unless_present = "run", conflicts_with = "run", value_name = "BINARY")]
     binaries: Vec<PathBuf>,
+    /// Run COMMAND, scan the hot code of all files that it executes, and show what was counted there
+    #[arg(long, requires = "command", conflicts_with_all = ["diff", "function", "sites", "profile_data", "sarif",
+          "baseline", "write_baseline"])]
+    run: bool,
+    /// The command for --run
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
     /// Compare two builds, OLD and NEW: findings new, gone and moved; which functions grew and why
     #[arg(long, conflicts_with_all = ["sites", "write_baseline"])]
     diff: bool,
@@ -109,6 +122,12 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     start_threads().context("cannot start threads")?;
     for file in [&args.sarif, &args.write_baseline].into_iter().flatten() {
         output::check_target(file)?;
+    }
+    if args.run {
+        return run::run(args, context);
+    }
+    if !args.command.is_empty() {
+        anyhow::bail!("a command is run with --run only: scan --run -- COMMAND");
     }
     if args.diff {
         return diff::run(args, context);

@@ -78,7 +78,7 @@ pub fn nothing_was_run(profile: Option<&Path>) -> String {
         Some(file) => {
             wrap("", &format!("nothing was run: ranked by {}", plain(&file.to_string_lossy())))
         }
-        None => wrap("", "nothing was run: ranked by the code alone"),
+        None => wrap("", "nothing was run: ranked by the code alone (--run -- COMMAND counts)"),
     }
 }
 
