@@ -108,7 +108,7 @@ pub struct HotFile {
 /// What is not shown, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Folded {
-    /// Counted places with less than half a per cent of the run.
+    /// Counted places with less than half a per cent of the run, or fewer than five samples.
     pub below_share: usize,
     /// Findings whose instruction ran, where what they say hardly ever happened.
     pub not_counted: usize,

@@ -20,6 +20,9 @@ use crate::stats::shares::share_of_samples;
 /// Nothing prices a load that meets a store in the low bits of its address only; what was measured is 1 to 3 cycles.
 const ALIASED_CYCLES: f64 = 2.0;
 
+/// A place with fewer samples is not told, however few there are in all.
+const LEAST_SAMPLES: f64 = 4.5;
+
 /// What was found in a file.
 pub(super) struct Looked {
     pub functions: usize,
@@ -63,7 +66,8 @@ pub(super) fn look(
     let mut shown = Vec::new();
     for one in counted {
         let Some(share) = shares.of(&one) else { continue };
-        if share.value < 100.0 * LEAST_SHARE {
+        let samples = share.value / 100.0 * share.n as f64;
+        if share.value < 100.0 * LEAST_SHARE || samples < LEAST_SAMPLES {
             folded.below_share += 1;
             continue;
         }

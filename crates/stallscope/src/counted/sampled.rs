@@ -85,16 +85,23 @@ impl Sampled {
         sampling.in_kernel = sampling.in_kernel.zip(in_kernel).map(|(sum, n)| sum + n);
         sampling.without_file += run.unmapped;
         sampling.lost += run.lost;
+        if !run.exit.status.success() {
+            self.note(format!("the command ended with {}", run.exit.status));
+        }
         // Together the runs may have enough.
         let few = too_few(run.total);
         for note in run.notes.into_iter().filter(|note| few.as_ref() != Some(note)) {
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
+            self.note(note);
         }
         for object in run.samples {
             let hits = self.files.entry(object.path).or_default();
             object.hits.into_iter().for_each(|(at, n)| *hits.entry(at).or_default() += n);
+        }
+    }
+
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
         }
     }
 

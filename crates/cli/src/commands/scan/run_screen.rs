@@ -89,7 +89,7 @@ fn folded(counted: &CountedScan) -> String {
     let mut parts = Vec::new();
     if folded.below_share > 0 {
         parts.push(format!(
-            "{} with less than 0.5 % of the run",
+            "{} with less than 0.5 % of the run or five samples",
             count(folded.below_share, "place")
         ));
     }
