@@ -134,6 +134,10 @@ bench-truth-scan: ## Recall and false alarms of store-forward, on executed funct
 bench-scan-recall: build ## Of the loads that are blocked in real programs, how many does scan name? (needs python3; valgrind)
 	@scripts/bench-scan-recall target/release/stallscope < /dev/null
 
+.PHONY: bench-scan-gate
+bench-scan-gate: build ## Delete one object file or function of many programs: is anything new, does a gate fall? (python3, ld, ar)
+	@scripts/bench-scan-gate target/release/stallscope
+
 .PHONY: bless
 bless: cases ## Accept the present output as the golden output
 	INSTA_UPDATE=always TRYCMD=overwrite $(CARGO) test --workspace --locked

@@ -219,3 +219,105 @@ fn a_difference_fails_on_what_is_new_only() {
         &["neither", "no_such"],
     );
 }
+
+/// Bytes that are no instructions, among the code and in no function.
+const DATA_IN_CODE: &str = "
+__asm__(\".text; .type f, @function; f: ret; .size f, . - f; .skip 65536, 0x06\");
+int main(void) { return 0; }";
+
+#[test]
+fn a_gate_says_that_it_did_not_see_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("d.c"), DATA_IN_CODE).unwrap();
+    let compiled = Command::new("cc").current_dir(here).args(["-O2", "-o", "d", "d.c"]).status();
+    assert!(compiled.unwrap().success());
+    let plain = support::run(here, &["scan", "d"]);
+    assert_eq!(plain.status.code(), Some(0));
+    let screen = String::from_utf8_lossy(&plain.stdout).into_owned();
+    assert!(screen.contains("% of the executable"), "{screen}");
+    assert!(screen.starts_with("nothing was run"), "{screen}");
+    let gate = support::run(here, &["scan", "-q", "--gate", "d"]);
+    assert_eq!(gate.status.code(), Some(3));
+    let said = String::from_utf8_lossy(&gate.stderr).into_owned();
+    assert!(said.contains("not decided") && said.contains("95 %"), "{said}");
+}
+
+#[test]
+fn a_stripped_program_without_unwind_tables_is_scanned_all_the_same() {
+    let folder = structures();
+    let here = folder.path();
+    let compiled = Command::new("cc")
+        .current_dir(here)
+        .args(["-O2", "-mno-sse", "-mtune=generic", "-fno-asynchronous-unwind-tables", "-static"])
+        .args(["-nostdlib", "-fno-stack-protector", "-Wl,-e,main", "-s", "-o", "bare", "src/s.c"])
+        .status();
+    assert!(compiled.unwrap().success());
+    let output = support::run(here, &["scan", "--json", "-", "bare"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result = &document["result"][0];
+    assert!(result["coverage"]["unlisted_functions"].as_u64().unwrap() >= 3, "{result:#}");
+    let findings = result["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|f| f["rule"] == "rep-string"), "{findings:#?}");
+}
+
+#[test]
+fn a_small_program_says_that_its_library_holds_its_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let body: String =
+        (0..400).map(|n| format!("int f{n}(int x) {{ return x * {n} + 1; }}\n")).collect();
+    fs::write(here.join("big.c"), body).unwrap();
+    fs::write(here.join("small.c"), "int f3(int); int main(void) { return f3(1); }").unwrap();
+    let cc = |args: &[&str]| {
+        let status = Command::new("cc").current_dir(here).args(args).status();
+        assert!(status.unwrap().success());
+    };
+    cc(&["-shared", "-fPIC", "-o", "libbig.so", "big.c"]);
+    cc(&["-o", "small", "small.c", "-L.", "-lbig", "-Wl,-rpath,$ORIGIN"]);
+    let screen = support::run(here, &["scan", "small"]);
+    let screen = String::from_utf8_lossy(&screen.stdout).into_owned();
+    assert!(screen.contains("most of its code is in libraries: libbig.so"), "{screen}");
+    let of_library = support::run(here, &["scan", "libbig.so"]);
+    assert!(!String::from_utf8_lossy(&of_library.stdout).contains("in libraries"));
+}
+
+#[test]
+fn a_run_tells_what_was_blocked_in_it_and_its_share() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("ring.c"), RING.replace("i < 1000", "i < 4000000")).unwrap();
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.current_dir(here).args(["-O2", "-g", "-o", "ring", "ring.c"]);
+    assert!(compiled.status().unwrap().success());
+    let args = ["scan", "--run", "--no-progress", "--json", "run.json", "--", "./ring"];
+    let output = support::run(here, &args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let screen = String::from_utf8_lossy(&output.stdout).into_owned();
+    let document = fs::read_to_string(here.join("run.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["kind"], "scan-run");
+    let result = &document["result"];
+    let sites = result["sites"].as_array().unwrap();
+    let in_main = |site: &&serde_json::Value| {
+        site["event"] == "blocked" && site["site"]["function"] == "main"
+    };
+    let site = sites.iter().find(in_main).unwrap_or_else(|| panic!("{result:#}"));
+    assert_eq!(site["finding"]["rule"], "store-forward");
+    assert_eq!(site["finding"]["grade"], "counted");
+    assert_eq!(site["stores"].as_array().unwrap().len(), 2);
+    assert!(site["events"].as_u64() > Some(1000), "{site:#}");
+    for site in sites {
+        assert!(site["share"]["value"].as_f64().unwrap() >= 0.5, "{site:#}");
+        assert!(site["executions"].as_u64() > Some(0), "{site:#}");
+    }
+    let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("blocked in") && words.contains("of the run in its block"), "{screen}");
+    let gate =
+        ["scan", "--run", "-q", "--no-progress", "--fail-on", "store-forward", "--", "./ring"];
+    assert_eq!(support::run(here, &gate).status.code(), Some(1));
+    support::refused(here, &["scan", "--run"], &["COMMAND"]);
+    support::refused(here, &["scan", "ring", "--", "./ring"], &["--run"]);
+    support::refused(here, &["scan", "--run", "--", "./no-such"], &["no-such"]);
+}

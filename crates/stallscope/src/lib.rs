@@ -19,6 +19,7 @@
 //! * [`sim`]: models fed by the events of a trace
 //! * [`layout`]: where code sits, which functions of two builds belong together
 //! * [`compare`]: runs of two programs, how they differ and how sure that is
+//! * [`counted`]: the hot code of one run, what the rules find there and what the run counts of it
 //! * [`explain`]: joins all of it
 //! * [`report`]: says it
 //!
@@ -32,5 +33,6 @@ pub use stallscope_probes::probes;
 pub use stallscope_run::{clock, import, run};
 pub use stallscope_trace::{sim, trace};
 
+pub mod counted;
 pub mod explain;
 pub mod report;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// imported by no other room.
 const ROOMS: &[&str] = &[
     "foreign", "model", "stats", "machine", "code", "hazards", "clock", "run", "import", "trace",
-    "sim", "probes", "layout", "compare", "explain", "report",
+    "sim", "probes", "layout", "compare", "counted", "explain", "report",
 ];
 
 /// The crates of the library.

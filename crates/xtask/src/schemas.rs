@@ -11,6 +11,7 @@ use stallscope::compare::history::{HistoryEntry, HistoryReport};
 use stallscope::compare::results::Judgement;
 use stallscope::compare::sweep::SweepReport;
 use stallscope::compare::{Comparison, Ranking};
+use stallscope::counted::CountedScan;
 use stallscope::explain::{Explanation, MeasuredLayout};
 use stallscope::hazards::ScanReport;
 use stallscope::machine::Design;
@@ -30,6 +31,7 @@ struct Entry {
 static SCHEMAS: &[Entry] = &[
     Entry { name: "case-report", make: schema_of::<CaseReport> },
     Entry { name: "comparison", make: schema_of::<Comparison> },
+    Entry { name: "counted-scan", make: schema_of::<CountedScan> },
     Entry { name: "explanation", make: schema_of::<Explanation> },
     Entry { name: "finding", make: schema_of::<Finding> },
     Entry { name: "history-entry", make: schema_of::<HistoryEntry> },

@@ -75,7 +75,11 @@ fn scan_one(image: Result<&Image, &String>, decoder: &Decoder, profile: &Design)
     };
     let (mut functions, mut findings) = (0, Vec::new());
     for name in decoder.functions {
-        let filter = ScanFilter { function: Some((*name).to_owned()), rules: vec![&STORE_FORWARD] };
+        let filter = ScanFilter {
+            function: Some((*name).to_owned()),
+            rules: vec![&STORE_FORWARD],
+            ..ScanFilter::default()
+        };
         let report = scan(image, &filter, profile, None);
         functions += report.functions;
         findings.extend(report.findings);

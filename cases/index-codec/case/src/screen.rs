@@ -154,6 +154,8 @@ mod tests {
             others: vec![],
             sets: vec![],
             certainty: Certainty::Probable,
+            by_placement: false,
+            in_file: None,
             grade: Grade::Pattern,
             distance_instructions: 20,
             score: 1.0,

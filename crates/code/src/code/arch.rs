@@ -100,11 +100,17 @@ impl Architecture {
         }
     }
 
-    /// The bytes of a function without what changes when it or its neighbours move.
-    #[must_use]
-    pub fn normalised(self, bytes: &[u8], start: Svma) -> Vec<u8> {
+    /// The bytes of a function without what changes when it, its neighbours or data move; `is_address` tells of a constant
+    /// whether it is an address, by its position in the function and its value.
+    pub(super) fn normalised(
+        self,
+        bytes: &[u8],
+        start: Svma,
+        is_address: &dyn Fn(usize, u64) -> bool,
+    ) -> Vec<u8> {
         match self {
-            Self::X86_64 => x86::normalised(bytes, start),
+            Self::X86_64 => x86::normalised(bytes, start, is_address),
+            // Constants of 16 bits hold none.
             Self::Aarch64 => aarch64::normalised(bytes, start),
         }
     }

@@ -105,6 +105,13 @@ impl FunctionCode {
         Self { architecture, insns, blocks, loops, innermost, order }
     }
 
+    /// The addresses of the block that holds an instruction.
+    #[must_use]
+    pub fn block_range(&self, insn: usize) -> Range<Svma> {
+        let block = &self.blocks[self.block_of(insn)];
+        self.insns[block.first].svma..self.insns[block.end - 1].end()
+    }
+
     /// The index of the instruction that holds `svma`.
     #[must_use]
     pub fn insn_at(&self, svma: Svma) -> Option<usize> {

@@ -1,8 +1,8 @@
 //! Where functions start and end: from symbols, else from Go's own table or the unwind tables.
 //!
-//! Symbols win where both speak. Unwind entries fill the gaps that symbols leave (a program that
-//! was stripped of all but its dynamic symbols), under a name made from the address. Symbols
-//! without a size reach to the next function.
+//! Symbols win where both speak. Unwind entries (`.eh_frame`, its index, `.debug_frame`) fill the gaps that symbols leave
+//! (a program that was stripped of all but its dynamic symbols), under a name made from the address, and what the code
+//! itself tells fills the rest ([`gaps`]). Symbols without a size reach to the next function.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use cpp_demangle::{DemangleOptions, ParseOptions};
 use gimli::{CieOrFde, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ use super::image::FunctionSource;
 use super::parts::ProgramFile;
 use super::pclntab::go_functions;
 use super::place::Placed;
+use super::x86::gaps;
 use crate::foreign::{Budget, plain};
 use crate::model::Svma;
 
@@ -180,7 +182,7 @@ pub(super) fn list(
         };
         if size_bytes > 0 {
             let named = candidate.symbol.is_some();
-            let symbol = candidate.symbol.unwrap_or_else(|| format!("fn_{:x}", start.0));
+            let symbol = candidate.symbol.unwrap_or_else(|| made_up_name(start));
             functions.push(Function { symbol, start, size_bytes, named });
         }
     }
@@ -242,45 +244,156 @@ fn add_go_table(file: &ProgramFile<'_>, starts: &mut Starts) -> bool {
     !functions.is_empty()
 }
 
-/// Adds the ranges of `.eh_frame` that no symbol covers.
+/// Adds the ranges of unwind tables that no symbol covers.
 fn add_unwind_entries(file: &ProgramFile<'_>, starts: &mut Starts) {
-    let Some(section) = file.section_by_name(".eh_frame") else {
-        return;
-    };
-    let Ok(data) = section.data() else { return };
-    let eh_frame = gimli::EhFrame::new(data, gimli::LittleEndian);
-    let bases = gimli::BaseAddresses::default().set_eh_frame(section.address());
-    let mut entries = eh_frame.entries(&bases);
     let covered: Vec<(Svma, u64)> = starts.iter().map(|(s, c)| (*s, c.size_bytes)).collect();
-    // Thousands of entries share a few headers.
-    let mut headers = FxHashMap::default();
-    while let Ok(Some(entry)) = entries.next() {
-        let CieOrFde::Fde(partial) = entry else {
-            continue;
-        };
-        let header = |_: &_, bases: &_, offset: gimli::EhFrameOffset| {
-            if let Some(known) = headers.get(&offset.0) {
-                return Ok(gimli::CommonInformationEntry::clone(known));
-            }
-            let parsed = eh_frame.cie_from_offset(bases, offset)?;
-            headers.insert(offset.0, parsed.clone());
-            Ok(parsed)
-        };
-        let Ok(fde) = partial.parse(header) else {
-            continue;
-        };
-        let start = Svma(fde.initial_address());
+    let mut add = |start: Svma, size_bytes: u64| {
         let before = covered.partition_point(|(s, _)| *s <= start);
         let inside = before
             .checked_sub(1)
             .and_then(|i| covered.get(i))
             .is_some_and(|(s, size)| start.distance_from(*s).is_some_and(|d| d < (*size).max(1)));
         if !inside && start.0 != 0 {
-            starts
-                .entry(start)
-                .or_insert(Candidate { size_bytes: fde.len(), ..Candidate::default() });
+            let entry = starts.entry(start).or_default();
+            entry.size_bytes = entry.size_bytes.max(size_bytes);
+        }
+    };
+    let section = |name| {
+        let section = file.section_by_name(name)?;
+        Some((section.data().ok().filter(|data| !data.is_empty())?, section.address()))
+    };
+    let mut bases = gimli::BaseAddresses::default();
+    if let Some((data, address)) = section(".eh_frame") {
+        bases = bases.set_eh_frame(address);
+        add_frames(&gimli::EhFrame::new(data, gimli::LittleEndian), &bases, &mut add);
+    }
+    // Where only its index is left, or it cannot be followed to its end.
+    if let Some((data, address)) = section(".eh_frame_hdr") {
+        let bases = bases.set_eh_frame_hdr(address);
+        let index = gimli::EhFrameHdr::new(data, gimli::LittleEndian).parse(&bases, 8);
+        if let Some(table) = index.as_ref().ok().and_then(gimli::ParsedEhFrameHdr::table) {
+            let mut rows = table.iter(&bases);
+            while let Ok(Some((start, _))) = rows.next() {
+                add(Svma(start.pointer()), 0);
+            }
         }
     }
+    if let Some((data, _)) = section(".debug_frame") {
+        let frames = gimli::DebugFrame::new(data, gimli::LittleEndian);
+        add_frames(&frames, &gimli::BaseAddresses::default(), &mut add);
+    }
+}
+
+type Bytes<'d> = gimli::EndianSlice<'d, gimli::LittleEndian>;
+
+/// Tells `add` of the start and length of each entry of an unwind table.
+fn add_frames<'d, S: UnwindSection<Bytes<'d>>>(
+    frames: &S,
+    bases: &gimli::BaseAddresses,
+    add: &mut dyn FnMut(Svma, u64),
+) where
+    S::Offset: gimli::UnwindOffset<usize>,
+{
+    let mut entries = frames.entries(bases);
+    // Thousands of entries share a few headers.
+    let mut headers = FxHashMap::default();
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let header = |_: &_, bases: &_, offset: S::Offset| {
+            let place = gimli::UnwindOffset::into(offset);
+            if let Some(known) = headers.get(&place) {
+                return Ok(gimli::CommonInformationEntry::clone(known));
+            }
+            let parsed = frames.cie_from_offset(bases, offset)?;
+            headers.insert(place, parsed.clone());
+            Ok(parsed)
+        };
+        if let Ok(fde) = partial.parse(header) {
+            add(Svma(fde.initial_address()), fde.len());
+        }
+    }
+}
+
+/// The name of a function that has none.
+fn made_up_name(start: Svma) -> String {
+    format!("fn_{:x}", start.0)
+}
+
+/// Stretches of code that belong to no function, by address; both are by address.
+pub(super) fn unowned(
+    code: impl Iterator<Item = (Svma, u64)>,
+    functions: &[Function],
+) -> Vec<(Svma, u64)> {
+    let mut free = Vec::new();
+    for (start, size_bytes) in code {
+        let end = start.offset(size_bytes as i64);
+        let mut at = start;
+        let first = functions.partition_point(|f| f.start < start);
+        for function in functions[first..].iter().take_while(|f| f.start < end) {
+            if let Some(gap) = function.start.distance_from(at).filter(|gap| *gap > 0) {
+                free.push((at, gap));
+            }
+            at = at.max(function.end());
+        }
+        if let Some(gap) = end.distance_from(at).filter(|gap| *gap > 0) {
+            free.push((at, gap));
+        }
+    }
+    free.sort_unstable();
+    free
+}
+
+/// Where no table names more than this share of the code, calls are looked at to tell where functions start: it takes
+/// as long as a first look at all of them.
+const NAMED_SHARE: f64 = 0.95;
+
+/// Adds functions of x86-64 code that no table names; how many. `entry` is where the program begins.
+pub(super) fn add_unlisted(
+    code: &[(Svma, &[u8])],
+    entry: Svma,
+    functions: &mut Vec<Function>,
+    budget: &Budget,
+) -> usize {
+    let bytes_at = |start: Svma, size: u64| {
+        let inside = |(at, bytes): &(Svma, &[u8])| {
+            start.distance_from(*at).is_some_and(|skip| skip < bytes.len() as u64)
+        };
+        let (at, bytes) = code.iter().find(|part| inside(part)).copied().unwrap_or_default();
+        let skip = start.distance_from(at).unwrap_or(0) as usize;
+        bytes.get(skip..).map_or(&bytes[..0], |rest| &rest[..rest.len().min(size as usize)])
+    };
+    let sizes = code.iter().map(|(start, bytes)| (*start, bytes.len() as u64));
+    let gaps: Vec<(Svma, &[u8])> = unowned(sizes, functions)
+        .into_iter()
+        .map(|(start, size)| (start, bytes_at(start, size)))
+        .filter(|(_, bytes)| gaps::filler_bytes(bytes) < bytes.len())
+        .collect();
+    let all: usize = code.iter().map(|(_, bytes)| bytes.len()).sum();
+    let unnamed: usize = gaps.iter().map(|(_, bytes)| bytes.len()).sum();
+    let mut called = vec![entry];
+    if unnamed as f64 > (1.0 - NAMED_SHARE) * all as f64 {
+        let named = functions.par_iter().map(|f| (f.start, bytes_at(f.start, f.size_bytes)));
+        let calls = |(start, bytes): (Svma, &[u8])| gaps::call_targets(bytes, start);
+        called.par_extend(named.flat_map_iter(calls));
+        called.par_extend(gaps.par_iter().copied().flat_map_iter(calls));
+        called.par_sort_unstable();
+        called.dedup();
+    }
+    let found =
+        gaps.par_iter().flat_map_iter(|(start, bytes)| gaps::functions(bytes, *start, &called));
+    let found: Vec<(Svma, u64)> = found.collect();
+    let before = functions.len();
+    for (start, size_bytes) in found {
+        let symbol = made_up_name(start);
+        if budget.spend((size_of::<Function>() + symbol.len()) as u64).is_none() {
+            break;
+        }
+        functions.push(Function { symbol, start, size_bytes, named: false });
+    }
+    functions.sort_unstable_by_key(|f| f.start);
+    functions.len() - before
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! Broken tables give an error or fewer functions, never a panic. An object file has no addresses
 //! yet: it is placed first, as a linker would ([`super::place`]).
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,15 +14,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arch::Architecture;
+use super::cfg::MOST_FUNCTION_BYTES;
 use super::error::{CodeError, looks_like};
 use super::functions::{self, Function};
+use super::insn::LONGEST_INSN_BYTES;
 use super::parts::{Parts, ProgramFile};
 use super::place::Placed;
+use super::x86::gaps;
 use crate::foreign::{plain, plain_bytes};
 use crate::model::{FileOffset, Svma};
 
 /// More machine code than this is in no program; the largest browsers have a quarter of it.
 const MOST_CODE_BYTES: u64 = 1 << 30;
+
+/// The kernel maps nothing below.
+const LOWEST_ADDRESS: u64 = 1 << 16;
+/// Sections of what the linker makes to lead into other files.
+const STUBS: [&str; 5] = [".plt", ".plt.sec", ".plt.got", ".plt.bnd", ".iplt"];
 
 /// Where the list of functions came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +44,25 @@ pub enum FunctionSource {
     GoTable,
 }
 
+/// How much of a program's machine code was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Coverage {
+    /// Bytes of machine code, filler between functions and what leads into other files not counted.
+    pub executable_bytes: u64,
+    /// Of these, bytes that were looked at.
+    pub scanned_bytes: u64,
+    /// Functions that no table names: the code tells where they start and end.
+    pub unlisted_functions: usize,
+}
+
+impl Coverage {
+    /// The share that was looked at, from 0 to 1.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.scanned_bytes as f64 / self.executable_bytes.max(1) as f64
+    }
+}
+
 /// A stretch of the file that is mapped at an address.
 #[derive(Clone, Debug)]
 struct Segment {
@@ -45,12 +73,22 @@ struct Segment {
 
 struct Code {
     svma: Svma,
+    file_offset: u64,
     bytes: Vec<u8>,
+    /// Whether the linker made it, to lead into other files.
+    is_stubs: bool,
+    /// Positions of what a relocation of an object file filled, ascending.
+    relocated: Vec<usize>,
 }
 
 impl Code {
     fn size(&self) -> u64 {
         self.bytes.len() as u64
+    }
+
+    /// How far into it an address is.
+    fn skip(&self, svma: Svma) -> Option<usize> {
+        svma.distance_from(self.svma).filter(|skip| *skip < self.size()).map(|skip| skip as usize)
     }
 }
 
@@ -60,9 +98,13 @@ pub struct Image {
     architecture: Architecture,
     /// Of what has segments; an object file has none.
     segments: Vec<Segment>,
+    /// Of a program that runs where its file says: what constants in its code may point to.
+    addresses: Vec<Range<u64>>,
     code: Vec<Code>,
     functions: Vec<Function>,
     source: FunctionSource,
+    /// Functions that no table names.
+    unlisted: usize,
     build_id: Option<String>,
     parts: Mutex<Parts>,
     placed: Option<Placed>,
@@ -171,9 +213,18 @@ impl Image {
             Some(_) => Vec::new(),
             None => file.segments().filter_map(|s| mapping(s.address(), s.file_range())).collect(),
         };
+        let addresses = fixed_addresses(&file);
         let code = read_code(path, &file, &parts, placed.as_ref())?;
         let ranges: Vec<_> = code.iter().map(|c| (c.svma, c.size())).collect();
-        let (functions, source) = functions::list(&file, &ranges, placed.as_ref(), parts.budget());
+        let (mut functions, source) =
+            functions::list(&file, &ranges, placed.as_ref(), parts.budget());
+        let mut unlisted = 0;
+        if architecture == Architecture::X86_64 && placed.is_none() {
+            let own = code.iter().filter(|c| !c.is_stubs).map(|c| (c.svma, c.bytes.as_slice()));
+            let own: Vec<(Svma, &[u8])> = own.collect();
+            let entry = Svma(file.entry());
+            unlisted = functions::add_unlisted(&own, entry, &mut functions, parts.budget());
+        }
         if functions.is_empty() {
             return Err(CodeError::Empty {
                 path: path.into(),
@@ -183,7 +234,19 @@ impl Image {
         let build_id = file.build_id().ok().flatten().map(hex);
         drop(file);
         let (path, parts) = (path.into(), Mutex::new(parts));
-        Ok(Self { path, architecture, segments, code, functions, source, build_id, parts, placed })
+        Ok(Self {
+            path,
+            architecture,
+            segments,
+            addresses,
+            code,
+            functions,
+            source,
+            unlisted,
+            build_id,
+            parts,
+            placed,
+        })
     }
 
     /// The path it was read from.
@@ -228,29 +291,31 @@ impl Image {
     /// Stretches of machine code that belong to no function, by address.
     #[must_use]
     pub fn unowned_code(&self) -> Vec<(Svma, u64)> {
-        let mut free = Vec::new();
-        for section in &self.code {
-            let end = section.svma.offset(section.size() as i64);
-            let mut at = section.svma;
-            let first = self.functions.partition_point(|f| f.start < section.svma);
-            for function in self.functions[first..].iter().take_while(|f| f.start < end) {
-                if let Some(gap) = function.start.distance_from(at).filter(|gap| *gap > 0) {
-                    free.push((at, gap));
-                }
-                at = at.max(function.end());
-            }
-            if let Some(gap) = end.distance_from(at).filter(|gap| *gap > 0) {
-                free.push((at, gap));
-            }
-        }
-        free.sort_unstable();
-        free
+        functions::unowned(self.code.iter().map(|c| (c.svma, c.size())), &self.functions)
     }
 
     /// How many bytes of machine code there are.
     #[must_use]
     pub fn code_bytes(&self) -> u64 {
         self.code.iter().map(Code::size).sum()
+    }
+
+    /// How much of the machine code is in functions, filler between them and what leads into other files not counted.
+    #[must_use]
+    pub fn coverage(&self) -> Coverage {
+        let own = self.code.iter().filter(|c| !c.is_stubs).map(|c| (c.svma, c.size()));
+        let rest = functions::unowned(own, &self.functions).into_iter().map(|(start, size)| {
+            let bytes = self.code_at(start, size);
+            (bytes.len() - gaps::filler_bytes(bytes)) as u64
+        });
+        let rest: u64 = rest.sum();
+        let scanned = |f: &Function| f.size_bytes.min(MOST_FUNCTION_BYTES as u64);
+        let functions: u64 = self.functions.iter().map(|f| f.size_bytes).sum();
+        Coverage {
+            executable_bytes: functions + rest,
+            scanned_bytes: self.functions.iter().map(scanned).sum(),
+            unlisted_functions: self.unlisted,
+        }
     }
 
     /// The function that holds `svma`.
@@ -279,7 +344,7 @@ impl Image {
         self.code
             .iter()
             .find_map(|c| {
-                let skip = svma.distance_from(c.svma).filter(|skip| *skip < c.size())? as usize;
+                let skip = c.skip(svma)?;
                 let end = skip.saturating_add(size_bytes as usize).min(c.bytes.len());
                 c.bytes.get(skip..end)
             })
@@ -295,14 +360,68 @@ impl Image {
         })
     }
 
+    /// The bytes of a function without what changes when it, its neighbours or data move: distances to what is outside of
+    /// it, and addresses.
+    #[must_use]
+    pub fn normalised(&self, function: &Function) -> Vec<u8> {
+        self.without_addresses(self.function_bytes(function), function.start)
+    }
+
+    /// The same of one instruction; `None` where distances alone can move, which its text shows.
+    #[must_use]
+    pub fn normalised_insn(&self, svma: Svma) -> Option<Vec<u8>> {
+        let bytes = self.code_at(svma, LONGEST_INSN_BYTES as u64);
+        match self.architecture {
+            Architecture::X86_64 if self.addresses.is_empty() && self.placed.is_none() => None,
+            Architecture::X86_64 => {
+                let insn = self.architecture.decode(bytes, svma);
+                let length = usize::from(insn.first()?.length_bytes);
+                Some(self.without_addresses(bytes.get(..length)?, svma))
+            }
+            // Whether it holds half of an address the instructions before tell.
+            Architecture::Aarch64 => {
+                let function = self.function_at(svma)?;
+                let skip = svma.distance_from(function.start)? as usize;
+                Some(self.normalised(function).get(skip..skip + 4)?.to_vec())
+            }
+        }
+    }
+
+    fn without_addresses(&self, bytes: &[u8], start: Svma) -> Vec<u8> {
+        let is_address = |at: usize, value: u64| {
+            if self.placed.is_some() {
+                let code = self.code.iter().find_map(|c| Some((c, c.skip(start)?)));
+                code.is_some_and(|(c, skip)| c.relocated.binary_search(&(skip + at)).is_ok())
+            } else {
+                self.addresses.iter().any(|range| range.contains(&value))
+            }
+        };
+        self.architecture.normalised(bytes, start, &is_address)
+    }
+
     /// The position in the file of a stated address, if the file holds its byte.
     #[must_use]
     pub fn offset_of(&self, svma: Svma) -> Option<FileOffset> {
-        self.segments.iter().find_map(|m| {
-            let skip = svma.distance_from(m.svma).filter(|skip| *skip < m.size_bytes)?;
-            m.file_offset.checked_add(skip).map(FileOffset)
+        let of_code = |c: &Code| c.file_offset.checked_add(c.skip(svma)? as u64).map(FileOffset);
+        self.code.iter().find_map(of_code).or_else(|| {
+            self.segments.iter().find_map(|m| {
+                let skip = svma.distance_from(m.svma).filter(|skip| *skip < m.size_bytes)?;
+                m.file_offset.checked_add(skip).map(FileOffset)
+            })
         })
     }
+}
+
+/// What a program has mapped if it runs where its file says; what begins lower is none: parts of a kernel that each
+/// processor has for its own.
+fn fixed_addresses(file: &ProgramFile<'_>) -> Vec<Range<u64>> {
+    if file.kind() != ObjectKind::Executable {
+        return Vec::new();
+    }
+    let mapped = file.segments().filter(|segment| segment.address() >= LOWEST_ADDRESS);
+    mapped
+        .map(|segment| segment.address()..segment.address().saturating_add(segment.size()))
+        .collect()
 }
 
 fn mapping(address: u64, (file_offset, size_bytes): (u64, u64)) -> Option<Segment> {
@@ -327,14 +446,16 @@ fn read_code(
         }
         let unreadable = || CodeError::damaged(path, "a section cannot be read");
         let mut bytes = parts.copy(offset, size).ok_or_else(unreadable)?;
+        let mut relocated = Vec::new();
         let svma = match placed {
             Some(placed) => {
-                placed.relocate(file, &section, &mut bytes);
+                relocated = placed.relocate(file, &section, &mut bytes);
                 placed.address(section.index()).unwrap_or_default()
             }
             None => Svma(section.address()),
         };
-        code.push(Code { svma, bytes });
+        let is_stubs = section.name().is_ok_and(|name| STUBS.contains(&name));
+        code.push(Code { svma, file_offset: offset, bytes, is_stubs, relocated });
     }
     if code.is_empty() {
         return Err(CodeError::Empty { path: path.into(), what: "machine code" });

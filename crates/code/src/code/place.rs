@@ -78,18 +78,21 @@ impl Placed {
         self.end.wrapping_add((2 * symbol.0 as u64).wrapping_mul(ROOM_BYTES))
     }
 
-    /// Fills the holes in the bytes of a section. References that are not understood stay holes.
+    /// Fills the holes in the bytes of a section, and where they are, ascending. References that are not understood stay
+    /// holes.
     pub fn relocate<'d>(
         &self,
         file: &ProgramFile<'d>,
         section: &object::Section<'d, '_, &'d Parts>,
         bytes: &mut [u8],
-    ) {
+    ) -> Vec<usize> {
+        let mut places = Vec::new();
         let base = self.address(section.index()).unwrap_or_default().0;
         for (offset, relocation) in section.relocations() {
             let RelocationTarget::Symbol(index) = relocation.target() else { continue };
             let Ok(symbol) = file.symbol_by_index(index) else { continue };
             let Ok(at) = usize::try_from(offset) else { continue };
+            places.push(at);
             let hole = Hole {
                 at,
                 address: base.wrapping_add(offset),
@@ -107,6 +110,8 @@ impl Placed {
                 _ => {}
             }
         }
+        places.sort_unstable();
+        places
     }
 }
 

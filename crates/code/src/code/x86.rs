@@ -10,6 +10,7 @@ mod control;
 mod effects;
 mod frame;
 mod fused;
+pub(super) mod gaps;
 mod jumps;
 mod patch;
 mod placed;
@@ -104,10 +105,10 @@ pub fn text(bytes: &[u8], svma: Svma) -> String {
     out
 }
 
-/// The bytes of a function without what changes when it or its neighbours move: displacements
-/// relative to the instruction pointer, and the targets of jumps and calls that leave it.
+/// As [`super::Image::normalised`]: without displacements relative to the instruction pointer, the targets of jumps and
+/// calls that leave the function, addresses, and places in a thread's or processor's own segment.
 #[must_use]
-pub fn normalised(bytes: &[u8], start: Svma) -> Vec<u8> {
+pub fn normalised(bytes: &[u8], start: Svma, is_address: &dyn Fn(usize, u64) -> bool) -> Vec<u8> {
     let mut out = bytes.to_vec();
     let inside = start.0..start.0.wrapping_add(bytes.len() as u64);
     let mut decoder = Decoder::with_ip(64, bytes, start.0, DecoderOptions::NONE);
@@ -116,21 +117,46 @@ pub fn normalised(bytes: &[u8], start: Svma) -> Vec<u8> {
         let at = decoder.position();
         decoder.decode_out(&mut raw);
         let offsets = decoder.get_constant_offsets(&raw);
-        let leaves = raw.op_count() > 0
-            && raw.op0_kind() == OpKind::NearBranch64
-            && !inside.contains(&raw.near_branch_target());
-        let (offset, size) = if leaves {
-            (offsets.immediate_offset(), offsets.immediate_size())
-        } else if raw.is_ip_rel_memory_operand() {
-            (offsets.displacement_offset(), offsets.displacement_size())
-        } else {
-            continue;
+        let mut drop = |offset: usize, size: usize| {
+            if let Some(hole) = out.get_mut(at + offset..at + offset + size) {
+                hole.fill(0);
+            }
         };
-        if let Some(hole) = out.get_mut(at + offset..at + offset + size) {
-            hole.fill(0);
+        if offsets.has_displacement() {
+            let offset = offsets.displacement_offset();
+            let in_segment = matches!(raw.segment_prefix(), Register::FS | Register::GS)
+                && raw.memory_base() == Register::None;
+            if raw.is_ip_rel_memory_operand()
+                || in_segment
+                || is_address(at + offset, raw.memory_displacement64())
+            {
+                drop(offset, offsets.displacement_size());
+            }
+        }
+        if offsets.has_immediate() {
+            let offset = offsets.immediate_offset();
+            let is_jump = raw.op0_kind() == OpKind::NearBranch64;
+            let is_outside = if is_jump {
+                !inside.contains(&raw.near_branch_target())
+            } else {
+                constant(&raw).is_some_and(|value| is_address(at + offset, value))
+            };
+            if is_outside {
+                drop(offset, offsets.immediate_size());
+            }
         }
     }
     out
+}
+
+/// The constant of an instruction that is wide enough for an address.
+fn constant(raw: &Instruction) -> Option<u64> {
+    let is_wide = |operand: &u32| {
+        use OpKind::{Immediate32, Immediate32to64, Immediate64};
+        matches!(raw.op_kind(*operand), Immediate32 | Immediate32to64 | Immediate64)
+    };
+    let operand = (0..raw.op_count()).find(is_wide)?;
+    raw.try_immediate(operand).ok()
 }
 
 fn neutral(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Insn {
@@ -459,8 +485,39 @@ mod tests {
         let here = [0x48, 0x8b, 0x05, 1, 2, 3, 4, 0xe8, 1, 2, 3, 4, 0xeb, 0xf2];
         let there = [0x48, 0x8b, 0x05, 9, 2, 3, 4, 0xe8, 9, 2, 3, 4, 0xeb, 0xf2];
         let other = [0x48, 0x8b, 0x05, 1, 2, 3, 4, 0xe8, 1, 2, 3, 4, 0xeb, 0xf9];
-        assert_eq!(normalised(&here, Svma(0x1000)), normalised(&there, Svma(0x2000)));
-        assert_ne!(normalised(&here, Svma(0x1000)), normalised(&other, Svma(0x1000)));
+        let no_address = |_, _| false;
+        let plain = |bytes: &[u8], start| normalised(bytes, Svma(start), &no_address);
+        assert_eq!(plain(&here, 0x1000), plain(&there, 0x2000));
+        assert_ne!(plain(&here, 0x1000), plain(&other, 0x1000));
+    }
+
+    #[test]
+    fn addresses_in_constants_are_dropped_and_other_constants_are_not() {
+        let is_address = |_, value| (0x40_0000..0x41_0000).contains(&value);
+        let same = |one: &[u8], other: &[u8]| {
+            let plain = |bytes: &[u8]| normalised(bytes, Svma(0x40_1000), &is_address);
+            plain(one) == plain(other)
+        };
+        // mov edi, 0x402010; mov eax, [rax*4+0x402010]; mov rax, 0x402010 in eight bytes
+        let moves: [(&[u8], usize); 3] = [
+            (&[0xbf, 0x10, 0x20, 0x40, 0], 1),
+            (&[0x8b, 0x04, 0x85, 0x10, 0x20, 0x40, 0], 3),
+            (&[0x48, 0xb8, 0x10, 0x20, 0x40, 0, 0, 0, 0, 0], 2),
+        ];
+        for (code, at) in moves {
+            let with = |value: u32| {
+                let mut other = code.to_vec();
+                other[at..at + 4].copy_from_slice(&value.to_le_bytes());
+                other
+            };
+            assert!(same(code, &with(0x40_2030)), "{code:x?}");
+            assert!(!same(code, &with(0x2030)), "{code:x?}");
+            assert!(!same(&with(0x2010), &with(0x2030)), "{code:x?}");
+        }
+        // mov rax, fs:[-8] and fs:[-16]; mov rax, [rbx-8] and [rbx-16]
+        let own = |at: u8| [0x64, 0x48, 0x8b, 0x04, 0x25, at, 0xff, 0xff, 0xff];
+        assert!(same(&own(0xf8), &own(0xf0)));
+        assert!(!same(&[0x48, 0x8b, 0x43, 0xf8], &[0x48, 0x8b, 0x43, 0xf0]));
     }
 
     #[test]

@@ -159,6 +159,7 @@ fn crowd(
         sets: Vec::new(),
         elsewhere: Vec::new(),
         certainty: Certainty::Probable,
+        by_placement: true,
         distance_instructions: 0,
         cycles_lost: CyclesLost { low: 0.0, high: price.high_cycles * excess as f64 },
         weight: BELIEF * (MOST_COUNTED / excess as f64).min(1.0) * loop_weight(of.depth),

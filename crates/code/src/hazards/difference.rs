@@ -51,6 +51,9 @@ pub struct FindingsDifference {
     pub moved: Vec<MovedFinding>,
     /// In both, at the same address.
     pub same: usize,
+    /// Findings of each build that its placement makes, and that no profile calls hot: in no list, because any edit moves
+    /// them.
+    pub by_placement: [usize; 2],
 }
 
 /// One finding of a build that has no partner yet.
@@ -71,6 +74,10 @@ impl FindingsDifference {
         let (mut left, mut right) = (all(before), all(after));
         difference.pair(&mut left, &mut right, |l| (l.object.map(str::to_owned), id(l)));
         difference.pair(&mut left, &mut right, |l| (None, id(l)));
+        let left_out = |reports: &[(Option<String>, ScanReport)]| {
+            reports.iter().flat_map(|(_, r)| &r.findings).filter(|f| !f.is_judged()).count()
+        };
+        difference.by_placement = [left_out(before), left_out(after)];
         difference.new = ranked(right);
         difference.gone = ranked(left);
         difference.moved.sort_by(|a, b| (a.to, &a.id).cmp(&(b.to, &b.id)));
@@ -126,9 +133,8 @@ fn id(unmatched: &Unmatched<'_>) -> String {
 fn all(reports: &[(Option<String>, ScanReport)]) -> Vec<Unmatched<'_>> {
     let mut list = Vec::new();
     for (object, report) in reports {
-        list.extend(
-            report.findings.iter().map(|finding| Unmatched { object: object.as_deref(), finding }),
-        );
+        let judged = report.findings.iter().filter(|finding| finding.is_judged());
+        list.extend(judged.map(|finding| Unmatched { object: object.as_deref(), finding }));
     }
     list
 }
@@ -160,7 +166,8 @@ mod tests {
     fn report(functions: &[(&str, &[u8])]) -> ScanReport {
         let image = Image::parse(Path::new("p"), fixture::program(functions)).unwrap();
         let profile = Design::of(Microarchitecture::Zen5);
-        let filter = ScanFilter { function: None, rules: vec![&crate::hazards::STORE_FORWARD] };
+        let filter =
+            ScanFilter { rules: vec![&crate::hazards::STORE_FORWARD], ..ScanFilter::default() };
         scan(&image, &filter, &profile, None)
     }
 
@@ -191,6 +198,24 @@ mod tests {
         let elsewhere = difference(&[&old, &none], &[&none, &old]);
         assert_eq!((elsewhere.moved.len(), elsewhere.new.len()), (1, 0));
         assert_eq!(elsewhere.moved[0].from_object.as_deref(), Some("0.o"));
+    }
+
+    #[test]
+    fn what_placement_makes_is_in_no_list_unless_a_profile_calls_it_hot() {
+        let old = report(&[("decode", &fixture::ring_loop(true))]);
+        let mut new = old.clone();
+        let mut placed = old.findings[0].clone();
+        placed.by_placement = true;
+        placed.id = FindingId("loop-alignment-1".into());
+        new.findings.push(placed);
+        let found = difference(&[&old], &[&new]);
+        assert_eq!((found.new.len(), found.same, found.by_placement), (0, 1, [0, 1]));
+        new.findings[1].heat_share = Some(0.004_9);
+        assert_eq!(difference(&[&old], &[&new]).new.len(), 0);
+        new.findings[1].heat_share = Some(crate::model::LEAST_SHARE);
+        let hot = difference(&[&old], &[&new]);
+        assert_eq!((hot.new.len(), hot.by_placement), (1, [0, 0]));
+        assert_eq!(difference(&[&new], &[&old]).gone.len(), 1);
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! From a candidate to a finding: addresses, text, stable id, rank.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hasher;
 use std::ops::Range;
@@ -7,7 +8,7 @@ use std::ops::Range;
 use super::{Candidate, FunctionView, Hazard, Heat};
 use crate::code::{Image, Insn, LONGEST_INSN_BYTES};
 use crate::machine::Design;
-use crate::model::{Finding, FindingId, Site, Svma};
+use crate::model::{Finding, FindingId, InFile, Site, Svma};
 
 /// What a finding keeps of its rank when a profile was given and has no sample there: enough for an
 /// order among the cold, too little to stand before anything that ran.
@@ -20,12 +21,14 @@ pub(super) struct Describer<'a> {
     pub heat: Option<&'a Heat>,
     /// What tells findings in loops from others with the same text.
     part: &'static str,
+    /// Of the function, once it is needed.
+    name: Option<String>,
     repeats: HashMap<u64, u32>,
 }
 
 impl<'a> Describer<'a> {
     pub fn of(view: &'a FunctionView<'a>, design: &'a Design, heat: Option<&'a Heat>) -> Self {
-        Self { view, design, heat, part: "", repeats: HashMap::new() }
+        Self { view, design, heat, part: "", name: None, repeats: HashMap::new() }
     }
 
     /// For what stands outside the loops of a function.
@@ -52,14 +55,18 @@ impl<'a> Describer<'a> {
         Finding {
             rule: rule.id().to_owned(),
             id: {
-                let place = [&view.function.symbol, self.part];
-                stable_id(rule.id(), place, &main, &others, &mut self.repeats)
+                let name = self.name.get_or_insert_with(|| lasting_name(view));
+                let sites = std::iter::once(&main).chain(&others);
+                let texts = sites.map(|site| unplaced(&lasting_text(view.image, site)));
+                stable_id(rule.id(), [name, self.part], texts, &mut self.repeats)
             },
             loop_depth: view.loop_depth(candidate.site),
+            in_file: in_file(view, candidate.site),
             site: main,
             others,
             sets,
             certainty: candidate.certainty,
+            by_placement: candidate.by_placement,
             grade: rule.grade(self.design),
             distance_instructions: candidate.distance_instructions,
             score: candidate.cycles_lost.middle() * candidate.weight * heat,
@@ -88,8 +95,7 @@ fn block_share(heat: &Heat, view: &FunctionView<'_>, insn: usize, sets: &[Vec<us
     // The most of the run, and that by how many instructions there are: how often at the most.
     let most_and_often = |insn: usize| {
         let block = &code.blocks[code.block_of(insn)];
-        let range = code.insns[block.first].svma..code.insns[block.end - 1].end();
-        let most = heat.most(view.function, &range);
+        let most = heat.most(view.function, &code.block_range(insn));
         (most, most / (block.end - block.first) as f64)
     };
     let often = |insn: &usize| most_and_often(*insn).1;
@@ -101,6 +107,12 @@ fn block_share(heat: &Heat, view: &FunctionView<'_>, insn: usize, sets: &[Vec<us
 
 fn site(view: &FunctionView<'_>, index: usize) -> Site {
     site_of(view, &view.code().insns[index])
+}
+
+fn in_file(view: &FunctionView<'_>, index: usize) -> Option<InFile> {
+    let insn = &view.code().insns[index];
+    let offset = view.image.offset_of(insn.svma)?;
+    Some(InFile { offset, size_bytes: insn.length_bytes })
 }
 
 /// The first instruction of a function, without decoding the rest; `None` when it has no bytes.
@@ -131,19 +143,36 @@ fn site_at(image: &Image, svma: Svma) -> Option<Site> {
     Some(site_of(&FunctionView::of(image, function), insns.first()?))
 }
 
+/// What a function is called in ids: its symbol without what compilers append, or, where its name was made from its
+/// address, its code.
+fn lasting_name(view: &FunctionView<'_>) -> String {
+    let function = view.function;
+    if function.named {
+        return function.symbol.split('.').next().unwrap_or(&function.symbol).to_owned();
+    }
+    let mut hash = Fnv::default();
+    hash.write(&view.image.normalised(function));
+    format!("{:x}", hash.finish())
+}
+
+/// The text of an instruction, without the addresses that it holds.
+fn lasting_text<'a>(image: &Image, site: &'a Site) -> Cow<'a, str> {
+    match image.normalised_insn(site.svma) {
+        Some(bytes) => image.architecture().text(&bytes, site.svma).into(),
+        None => site.text.as_str().into(),
+    }
+}
+
 /// A name made of the rule, the function and the instructions' text, not of addresses, so that it
 /// survives moved code and edits elsewhere. Equal ones in a function are numbered.
 fn stable_id(
     rule: &str,
-    [symbol, part]: [&str; 2],
-    main: &Site,
-    others: &[Site],
+    [name, part]: [&str; 2],
+    texts: impl Iterator<Item = String>,
     repeats: &mut HashMap<u64, u32>,
 ) -> FindingId {
-    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    let stem = symbol.split('.').next().unwrap_or(symbol);
-    let texts = std::iter::once(main).chain(others).map(|s| unplaced(&s.text));
-    for text in [rule.to_owned(), stem.to_owned()].into_iter().chain(texts) {
+    let mut hash = Fnv::default();
+    for text in [rule.to_owned(), name.to_owned()].into_iter().chain(texts) {
         hash.write(text.as_bytes());
         hash.write(&[0]);
     }
@@ -168,6 +197,12 @@ fn unplaced(text: &str) -> String {
 /// FNV-1a: the standard library's hasher may change from release to release, ids may not.
 struct Fnv(u64);
 
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
 impl Hasher for Fnv {
     fn finish(&self) -> u64 {
         self.0 ^ (self.0 >> 32)
@@ -182,33 +217,51 @@ impl Hasher for Fnv {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::model::Svma;
+    use std::path::Path;
 
-    fn at(svma: u64, text: &str) -> Site {
-        Site {
-            function: "f".into(),
-            offset_bytes: 0,
-            svma: Svma(svma),
-            text: text.into(),
-            access_bytes: 0,
-            source: vec![],
-            variable: None,
-        }
-    }
+    use super::*;
+    use crate::code::fixture;
 
     #[test]
     fn ids_survive_moved_code_and_tell_repeats_apart() {
-        let id = |base: u64, symbol: &str, repeats: &mut _| {
-            stable_id("r", [symbol, ""], &at(base, "load"), &[at(base + 4, "store")], repeats)
+        let id = |name: &str, repeats: &mut _| {
+            let texts = ["load", "store"].map(str::to_owned).into_iter();
+            stable_id("r", [name, ""], texts, repeats)
         };
         let mut repeats = HashMap::new();
-        let first = id(0x1000, "f", &mut repeats);
-        assert_eq!(first, id(0x2000, "f.isra.0", &mut HashMap::new()));
-        assert_ne!(first, id(0x1000, "f", &mut repeats));
-        assert_ne!(first, id(0x1000, "g", &mut HashMap::new()));
+        let first = id("f", &mut repeats);
+        assert_eq!(first, id("f", &mut HashMap::new()));
+        assert_ne!(first, id("f", &mut repeats));
+        assert_ne!(first, id("g", &mut HashMap::new()));
         assert_eq!(first.0.len(), "r-".len() + 8);
         assert_eq!(unplaced("mov rax, qword ptr [rip+0x2345]"), "mov rax, qword ptr [rip]");
         assert_eq!(unplaced("jne 0x401234"), "jne");
+    }
+
+    #[test]
+    fn names_and_texts_hold_no_addresses_of_a_fixed_program() {
+        // mov eax, [rax*4+TO]; call behind the end; ret
+        let code = |to: u32| {
+            let mut code = vec![0x8b, 0x04, 0x85];
+            code.extend(to.to_le_bytes());
+            code.extend([0xe8, 0, 1, 0, 0, 0xc3]);
+            code
+        };
+        let named = |symbol: &str, named, to| {
+            let image = fixture::program(&[("pad", &[0xc3; 40]), (symbol, &code(to))]);
+            let image = Image::parse(Path::new("p"), image).unwrap();
+            let function = crate::code::Function { named, ..image.functions()[1].clone() };
+            let view = FunctionView::of(&image, &function);
+            let text = lasting_text(&image, &site(&view, 0)).into_owned();
+            (lasting_name(&view), text)
+        };
+        let first = fixture::CODE_START.0.0 as u32;
+        let one = named("f.isra.0", true, first + 8);
+        assert_eq!(one, named("f.constprop.1", true, first + 16));
+        assert_eq!(one.0, "f");
+        assert_ne!(one.1, named("f", true, 8).1, "no address: it is a distance");
+        let nameless = named("fn_1", false, first + 8).0;
+        assert_eq!(nameless, named("fn_2", false, first + 16).0);
+        assert_ne!(nameless, named("fn_1", false, 8).0);
     }
 }

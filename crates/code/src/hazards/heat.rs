@@ -76,6 +76,12 @@ impl Heat {
         self.share_of(exact + self.somewhere_in.get(&function.start).copied().unwrap_or(0.0))
     }
 
+    /// Whether it was seen in a function.
+    #[must_use]
+    pub fn runs(&self, function: &Function) -> bool {
+        self.share(function, &[function.start..function.end()]) > 0.0
+    }
+
     /// The most that one stretch of a function can have had of the run: what was seen there, and what
     /// so many samples can have missed.
     #[must_use]

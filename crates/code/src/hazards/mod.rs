@@ -47,6 +47,8 @@ pub struct Candidate {
     pub elsewhere: Vec<Svma>,
     /// How certain the addresses are.
     pub certainty: Certainty,
+    /// Whether it is where the linker has put code or data that makes it.
+    pub by_placement: bool,
     /// Instructions on the shortest path from the nearest of them to the site.
     pub distance_instructions: u32,
     /// What one execution loses, by the design.

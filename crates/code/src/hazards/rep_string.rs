@@ -109,6 +109,7 @@ fn candidate(view: &FunctionView<'_>, site: &StringSite, costs: &StringCosts) ->
         sets: Vec::new(),
         elsewhere: Vec::new(),
         certainty: Certainty::Definite,
+        by_placement: false,
         distance_instructions: 0,
         cycles_lost,
         weight: loop_weight(view.loop_depth(site.insn)),

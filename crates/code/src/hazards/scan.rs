@@ -10,7 +10,9 @@ use serde::Serialize;
 use super::finding::{Describer, first_site};
 use super::strings::{self, StringEntry, StringSummary};
 use super::{CallGraph, Callees, Calls, Candidate, FunctionView, HAZARDS, Hazard, Heat, Needs};
-use crate::code::{Addresses, DebugInfo, Function, FunctionCode, FunctionSource, Image};
+use crate::code::{
+    Addresses, Coverage, DebugInfo, Function, FunctionCode, FunctionSource, Image, NeededLibrary,
+};
 use crate::foreign::plain;
 use crate::machine::Design;
 use crate::model::{Finding, Site, Svma};
@@ -27,18 +29,23 @@ pub type RuleSet = Vec<&'static dyn Hazard>;
 pub struct ScanFilter {
     /// Only functions whose name contains this text; `None` takes all.
     pub function: Option<String>,
+    /// Only functions in which the profile has a sample.
+    pub only_hot: bool,
     /// Rules to run.
     pub rules: RuleSet,
 }
 
 impl Default for ScanFilter {
     fn default() -> Self {
-        Self { function: None, rules: HAZARDS.to_vec() }
+        Self { function: None, only_hot: false, rules: HAZARDS.to_vec() }
     }
 }
 
 impl ScanFilter {
-    fn takes(&self, function: &Function) -> bool {
+    fn takes(&self, function: &Function, heat: Option<&Heat>) -> bool {
+        if self.only_hot && heat.is_some_and(|heat| !heat.runs(function)) {
+            return false;
+        }
         self.function.as_ref().is_none_or(|wanted| {
             function.symbol.contains(wanted.as_str()) || function.name().contains(wanted.as_str())
         })
@@ -64,6 +71,12 @@ pub struct ScanReport {
     pub functions: usize,
     /// Bytes of machine code in them.
     pub code_bytes: u64,
+    /// How much of the program's machine code that is; absent where only some functions were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<Coverage>,
+    /// Libraries that the program names and that hold more code than it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub larger_libraries: Vec<NeededLibrary>,
     /// Findings, most deserving first.
     pub findings: Vec<Finding>,
     /// Inlined string instructions, when `rep-string` looked.
@@ -85,7 +98,8 @@ pub fn scan(
     design: &Design,
     heat: Option<&Heat>,
 ) -> ScanReport {
-    let chosen: Vec<&Function> = image.functions().iter().filter(|f| filter.takes(f)).collect();
+    let chosen: Vec<&Function> =
+        image.functions().iter().filter(|f| filter.takes(f, heat)).collect();
     let of_program: RuleSet =
         filter.rules.iter().copied().filter(|r| r.needs() == Needs::Program).collect();
     let understood = || filter.rules.iter().filter(|r| r.understands(image.architecture()));
@@ -118,7 +132,7 @@ pub fn scan(
     let called: Vec<&Function> = if understood().any(|r| r.looks_where_called()) {
         let from_loops = graph.called_from_loops();
         let runs = |f: &Function| match heat {
-            Some(heat) => heat.share(f, &[f.start..f.end()]) > 0.0,
+            Some(heat) => heat.runs(f),
             None => f.size_bytes <= SHORT_FUNCTION_BYTES && from_loops.contains(&f.start),
         };
         chosen.iter().copied().filter(|f| runs(f)).collect()
@@ -148,6 +162,8 @@ pub fn scan(
         rules: filter.rules.iter().map(|r| r.id().to_owned()).collect(),
         functions: chosen.len(),
         code_bytes: chosen.iter().map(|f| f.size_bytes).sum(),
+        coverage: (filter.function.is_none() && !filter.only_hot).then(|| image.coverage()),
+        larger_libraries: Vec::new(),
         findings,
         strings,
         heat_share: heat.map(Heat::program_share),

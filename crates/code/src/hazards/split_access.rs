@@ -27,6 +27,8 @@ pub struct SplitAccess;
 
 /// A line of every x86-64 and most AArch64 designs.
 const LINE_BYTES: i64 = crate::model::LINE_BYTES as i64;
+/// What stands where the linker puts it.
+const A_GLOBAL: &str = "a global";
 /// Nothing is mapped below this; smaller constants are offsets into something else.
 const LOWEST_ADDRESS: i64 = 4096;
 
@@ -81,7 +83,7 @@ impl Hazard for SplitAccess {
         for (index, insn) in code.insns.iter().enumerate() {
             let Some(access) = insn.load.or(insn.store) else { continue };
             let (place, offset) = if let Some(address) = global(view, &access) {
-                ("a global", address)
+                (A_GLOBAL, address)
             } else if !frames.is_empty()
                 && let Some(offset) = in_frame(view, index, &frames)
             {
@@ -153,6 +155,7 @@ fn candidate(
         sets: Vec::new(),
         elsewhere: Vec::new(),
         certainty: Certainty::Definite,
+        by_placement: place == A_GLOBAL,
         distance_instructions: 0,
         cycles_lost: CyclesLost { low: 0.0, high: design.line_split_price().high_cycles },
         weight: loop_weight(view.loop_depth(site)),

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Grade, Svma};
+use super::{FileOffset, Grade, Svma};
 
 /// One frame of a source position; inlined callers follow the innermost frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -111,6 +111,18 @@ impl fmt::Display for CyclesLost {
     }
 }
 
+/// Where in a file an instruction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InFile {
+    /// Its first byte.
+    pub offset: FileOffset,
+    /// Its length.
+    pub size_bytes: u8,
+}
+
+/// The share of a run from which a place matters.
+pub const LEAST_SHARE: f64 = 0.005;
+
 /// A reason to suspect one load (or other main site) and the sites that make it suspect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
@@ -120,12 +132,19 @@ pub struct Finding {
     pub id: FindingId,
     /// The instruction that pays.
     pub site: Site,
+    /// Where in the file that stands; absent where no file holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_file: Option<InFile>,
     /// The instructions that make it pay, in address order (for `store-forward`: the stores).
     pub others: Vec<Site>,
     /// Which of `others`, by position, act together; the set nearest to the site first.
     pub sets: Vec<Vec<usize>>,
     /// How certain the addresses are.
     pub certainty: Certainty,
+    /// Whether it is where the linker has put code or data that makes it: any edit elsewhere may bring it or take it
+    /// away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_placement: bool,
     /// Strength of the evidence.
     pub grade: Grade,
     /// Loop nesting depth of the site, from 1; 0 outside loops.
@@ -150,4 +169,13 @@ pub struct Finding {
     pub mechanism: String,
     /// What to do about it.
     pub remedy: String,
+}
+
+impl Finding {
+    /// Whether gates, baselines, differences and reviews look at it: what placement makes comes and goes with edits
+    /// elsewhere, and counts only where a profile says that it is hot.
+    #[must_use]
+    pub fn is_judged(&self) -> bool {
+        !self.by_placement || self.heat_share.is_some_and(|share| share >= LEAST_SHARE)
+    }
 }

@@ -11,6 +11,8 @@ mod measurement;
 
 pub use address::{Avma, FileOffset, LINE_BYTES, PAGE_BYTES, Svma};
 pub use evidence::{Capability, Grade};
-pub use finding::{Certainty, CyclesLost, Finding, FindingId, Site, SourceLine};
+pub use finding::{
+    Certainty, CyclesLost, Finding, FindingId, InFile, LEAST_SHARE, Site, SourceLine,
+};
 pub use hotspot::{HotPlace, HotSpot};
 pub use measurement::{Measurement, Unit};

@@ -12,6 +12,7 @@ pub mod power;
 pub mod rank_sum;
 pub mod ranks;
 pub mod robust;
+pub mod shares;
 pub mod signed_rank;
 pub mod student;
 pub mod welch;

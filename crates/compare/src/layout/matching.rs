@@ -95,14 +95,11 @@ pub fn match_functions<'a>(before: &'a Image, after: &'a Image) -> Vec<FunctionM
 
 fn body(image: &Image, function: &Function) -> Option<Vec<u8>> {
     // Tiny bodies are alike by chance.
-    (function.size_bytes >= 16)
-        .then(|| image.architecture().normalised(image.function_bytes(function), function.start))
+    (function.size_bytes >= 16).then(|| image.normalised(function))
 }
 
 fn change(before: &Image, b: &Function, after: &Image, a: &Function) -> Change {
-    let code = |image: &Image, f: &Function| {
-        image.architecture().normalised(image.function_bytes(f), f.start)
-    };
+    let code = |image: &Image, f: &Function| image.normalised(f);
     // Equal bytes stay equal when normalised, and most are equal: nothing to decode.
     let equal = b.size_bytes == a.size_bytes
         && (before.function_bytes(b) == after.function_bytes(a)

@@ -11,6 +11,7 @@ use crate::compare::Arm;
 use crate::hazards::{Hazard, STORE_FORWARD, describe_sites, scan_function};
 use crate::machine::Design;
 use crate::model::{Finding, Site, SourceLine, Svma};
+use crate::stats::shares::share_of_samples;
 
 /// A function must hold this part of the difference, in per cent, to be searched.
 pub(super) const LEAST_PART: f64 = 10.0;
@@ -222,7 +223,7 @@ fn mentions(
 }
 
 fn share_of(hits: u64, total: u64, of: Whole) -> Share {
-    Share { percent: super::heat::share_of(hits, total), of }
+    Share { percent: share_of_samples(hits, total), of }
 }
 
 fn loop_hits(heat: &Heat, code: &FunctionCode, around: &Loop) -> u64 {

@@ -12,15 +12,12 @@ use super::prediction::{LEAST_LEFT, LEAST_RATIO};
 use super::windows::ArmWindows;
 use super::{Cause, Ledger};
 use crate::code::Function;
+use crate::counted::{LEAST_EXECUTIONS, RARE_PART};
 use crate::model::Grade;
 use crate::sim::core::{Account, Mechanism};
 
-/// A load that was blocked less often than this, in parts of its executions, costs next to nothing.
-pub(super) const LEAST_BLOCKED: f64 = 0.02;
 /// The part of its function's difference that a candidate must make up, by a model that agrees.
 const LEAST_PART: f64 = 0.25;
-/// Executions that a share is worth something from.
-const LEAST_EXECUTIONS: u64 = 50;
 
 /// The windows of one arm together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,7 +72,7 @@ impl Counted {
         if self.executions < LEAST_EXECUTIONS {
             return Some(format!("it ran only {} times in the windows", self.executions));
         }
-        if self.blocked_share() < LEAST_BLOCKED {
+        if self.blocked_share() < RARE_PART {
             return Some(format!(
                 "it was blocked in {} of {} executions",
                 self.blocked, self.executions

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ledger::Together;
 use super::removable::{REMOVABLE, Removable, Search, Target};
-use super::windows::{BothArms, is_interrupt};
+use super::windows::BothArms;
 use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole, work};
 use crate::code::x86::without_control_loads;
 use crate::code::{DebugInfo, Image};
@@ -211,7 +211,7 @@ pub(super) fn flush_to_zero(
     let mut met = match bench.denormals(slow, half) {
         Ok(met) if met.is_empty() => return Ok(None),
         Ok(met) => met,
-        Err(error) if is_interrupt(&error) => return Err(error),
+        Err(error) if error.is_interrupt() => return Err(error),
         Err(_) => return Ok(None),
     };
     met.sort_by_key(|it| std::cmp::Reverse(it.times));
@@ -337,7 +337,7 @@ pub(super) fn run(
     let rounds = ((ROUNDS_NS[0] / round_ns.max(1.0)) as usize).clamp(ROUNDS[0], ROUNDS[1]);
     match run_rounds(bench, &arms, rounds, progress) {
         Ok(times) => Ok(Ok(times)),
-        Err(Failed::Engine(error)) if is_interrupt(&error) => Err(error),
+        Err(Failed::Engine(error)) if error.is_interrupt() => Err(error),
         Err(Failed::Engine(error)) => Ok(Err(error.to_string())),
         Err(Failed::Differs(what)) => Ok(Err(what)),
     }

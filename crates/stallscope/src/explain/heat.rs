@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::{Bench, ExplainError, Stage};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
-use crate::model::{FileOffset, Measurement, Svma, Unit};
+use crate::model::{FileOffset, Measurement, Svma};
 use crate::run::sample::{Engine, SampleRun, too_few};
+use crate::stats::shares::share_of_samples;
 
 /// Enough to tell 1 % from 2 % of the time.
 const ENOUGH_SAMPLES: u64 = 10_000;
@@ -80,7 +81,7 @@ impl Heat {
     /// `hits` as a share of all samples.
     #[must_use]
     pub fn share(&self, hits: u64) -> Measurement {
-        share_of(hits, self.summary.samples)
+        share_of_samples(hits, self.summary.samples)
     }
 
     fn empty(run: &SampleRun) -> Self {
@@ -172,42 +173,4 @@ pub(super) fn locate(
     }
     progress(Stage::Sampling { done: MOST_RUNS, of: MOST_RUNS });
     Ok(heats)
-}
-
-/// A share in per cent with its Wilson interval at 95 %. Samples a period apart are not quite
-/// independent, so the interval is a lower bound of the doubt.
-pub(super) fn share_of(hits: u64, total: u64) -> Measurement {
-    const Z: f64 = 1.959_964;
-    let (value, low, high) = if total == 0 {
-        (0.0, 0.0, 100.0)
-    } else {
-        let n = total as f64;
-        let p = hits as f64 / n;
-        let centre = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
-        let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt() / (1.0 + Z * Z / n);
-        (100.0 * p, 100.0 * (centre - half).max(0.0), 100.0 * (centre + half).min(1.0))
-    };
-    Measurement {
-        value,
-        unit: Unit::Percent,
-        low,
-        high,
-        n: total as usize,
-        how: "share of samples, Wilson 95 %".into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_have_wilson_intervals() {
-        // scipy.stats.binomtest(30, 100).proportion_ci(method="wilson"): 0.21895, 0.39585
-        let share = share_of(30, 100);
-        assert!((share.low - 21.895).abs() < 0.01, "{share:?}");
-        assert!((share.high - 39.585).abs() < 0.01, "{share:?}");
-        let none = share_of(0, 0);
-        assert_eq!((none.low, none.high), (0.0, 100.0));
-    }
 }

@@ -10,7 +10,6 @@
 //! the fast one gains at its own best, is what the places cost it.
 
 use super::cure::{self, ARMS};
-use super::windows::is_interrupt;
 use super::work::MOST;
 use super::{Bench, Cure, FunctionRow, Removed};
 use crate::code::x86::{Patch, PatchError, place_functions, place_in_page};
@@ -163,7 +162,7 @@ pub(super) fn align(
             let which = look % ARMS;
             match bench.run_changed(arms[n], Change::Code(&patches[n][which]), look / ARMS) {
                 Ok(exit) => times[which] = times[which].min(exit.processor_ns() as f64),
-                Err(error) if is_interrupt(&error) => return Err(error),
+                Err(error) if error.is_interrupt() => return Err(error),
                 Err(error) => return Ok(Err(error.to_string())),
             }
         }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::FunctionRow;
-use super::counts::LEAST_BLOCKED;
 use super::prediction::LEAST_RATIO;
 use super::windows::BothArms;
 use crate::code::x86::{Patch, PatchError, split_loads, string_loops};
 use crate::code::{Architecture, Image};
 use crate::compare::Arm;
+use crate::counted::RARE_PART;
 use crate::model::Svma;
 use crate::sim::core::{Account, Mechanism};
 
@@ -164,7 +164,7 @@ impl<'a> Search<'a> {
             return None;
         }
         let is_often = |account: &Account| {
-            events(account) >= LEAST_BLOCKED * account.executions as f64
+            events(account) >= RARE_PART * account.executions as f64
                 && events(account) >= LEAST_OF_PLACE * events(&here)
         };
         let often = insns.iter().filter(|(_, account)| is_often(account));

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::time::Duration;
 
 use super::{Bench, Place};
 use crate::code::Image;
@@ -15,14 +14,7 @@ use crate::machine::{CoreShape, Design, MemoryRenaming};
 use crate::model::{FileOffset, Svma};
 use crate::sim::core::Account;
 use crate::trace::engine::EngineError;
-
-/// Windows of each arm where a run takes up to [`SHORT_RUN_NS`], and where it takes longer: each of them
-/// runs the program once.
-const WINDOWS: [usize; 2] = [4, 2];
-const SHORT_RUN_NS: f64 = 2e9;
-
-/// An arm whose first windows fail so often has none.
-const FAILURES: usize = 2;
+use crate::trace::spread;
 
 /// Instructions by their place in files, by what [`library_name`] calls these.
 pub type ObjectInsns = HashMap<String, BTreeMap<FileOffset, Account>>;
@@ -208,7 +200,7 @@ pub(super) fn follow(
     design: &Design,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Vec<BothArms>, EngineError>, EngineError> {
-    let count = WINDOWS[usize::from(run_ns[0].max(run_ns[1]) > SHORT_RUN_NS)];
+    let count = spread::count(run_ns[0].max(run_ns[1]));
     let shapes = shapes(design);
     let both = |shape: &CoreShape| BothArms {
         renames_memory: shape.renames_memory,
@@ -217,34 +209,17 @@ pub(super) fn follow(
         arms: [ArmWindows::default(), ArmWindows::default()],
     };
     let mut all: Vec<BothArms> = shapes.iter().map(both).collect();
-    let (mut followed, mut failed) = ([0_usize; 2], [0_usize; 2]);
-    for n in 0..count {
-        for arm in [Arm::A, Arm::B] {
-            progress((2 * n + arm.index()) as u32, 2 * count as u32);
-            let part = (n as f64 + 0.5) / count as f64;
-            let after = Duration::from_nanos((run_ns[arm.index()] * part) as u64);
-            let windows = match bench.window(arm, Some(after), design, &shapes) {
-                // Shorter than it was, or never in its own code when it was looked at.
-                Err(EngineError::NeverStarted(_)) if n == 0 => {
-                    bench.window(arm, None, design, &shapes)
-                }
-                Err(EngineError::NeverStarted(_)) => continue,
-                windows => windows,
-            };
-            let windows = match windows {
-                Ok(windows) => windows,
-                Err(error) if is_interrupt(&error) => return Err(error),
-                // A signal or a thread may spoil one window and not the next.
-                Err(error) => {
-                    failed[arm.index()] += 1;
-                    if followed[arm.index()] == 0 && failed[arm.index()] >= FAILURES {
-                        return Ok(Err(error));
-                    }
-                    continue;
-                }
-            };
-            followed[arm.index()] += 1;
-            for (both, window) in all.iter_mut().zip(windows) {
+    for arm in [Arm::A, Arm::B] {
+        let windows = spread::follow(run_ns[arm.index()], count, &mut |n, after| {
+            progress((count * arm.index() + n) as u32, 2 * count as u32);
+            bench.window(arm, after, design, &shapes)
+        })?;
+        let windows = match windows {
+            Ok(windows) => windows,
+            Err(why) => return Ok(Err(why)),
+        };
+        for window in windows {
+            for (both, window) in all.iter_mut().zip(window) {
                 both.arms[arm.index()].add(&images[arm.index()], window);
             }
         }
@@ -258,11 +233,6 @@ impl ArmWindows {
             |(at, account): &(FileOffset, Account)| Some((image.svma_of(*at)?, *account));
         self.windows.push((window.program.iter().filter_map(in_image).collect(), window.objects));
     }
-}
-
-pub(super) fn is_interrupt(error: &EngineError) -> bool {
-    use crate::run::child::ChildError;
-    matches!(error, EngineError::Child(ChildError::Interrupted))
 }
 
 #[cfg(test)]

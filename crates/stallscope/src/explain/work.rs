@@ -287,7 +287,7 @@ fn followed(
         let arm = if n % 2 == 0 { Arm::A } else { Arm::B };
         match bench.work(arm, budget) {
             Ok(count) => runs[arm.index()].push(count),
-            Err(error) if super::windows::is_interrupt(&error) => return Err(error),
+            Err(error) if error.is_interrupt() => return Err(error),
             Err(error) => return Ok(Err(error)),
         }
     }

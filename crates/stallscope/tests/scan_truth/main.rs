@@ -123,7 +123,7 @@ fn judge(toolchain: &Toolchain, shapes: &[Shape]) -> Option<Vec<Score>> {
     };
     let (blocked, from_afar) = (sites(&truth.near), sites(&truth.far));
     let mut findings: BTreeMap<usize, Vec<Vec<u64>>> = BTreeMap::new();
-    let filter = ScanFilter { function: None, rules: vec![&STORE_FORWARD] };
+    let filter = ScanFilter { rules: vec![&STORE_FORWARD], ..ScanFilter::default() };
     for finding in scan(&image, &filter, &profile, None).findings {
         if let Some(shape) = shape_at(finding.site.svma.0) {
             // Behind a call the load is in the function called, beside the stores.

@@ -11,6 +11,7 @@ pub mod l1i;
 mod pairs;
 mod places;
 mod report;
+pub mod splits;
 pub mod store_buffer;
 
 pub use pairs::LoadPrice;

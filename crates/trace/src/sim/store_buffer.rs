@@ -24,7 +24,7 @@ use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 /// Reports name at most so many stores of one blocked load, the youngest ones.
 pub const MOST_STORES: usize = 4;
 /// Wider accesses (`rep` strings, `xsave`) are made of many, and are not judged.
-const WIDEST_BYTES: u32 = 64;
+pub(super) const WIDEST_BYTES: u32 = 64;
 /// Bits of an address that a load compares with stores before it knows the page.
 const ALIAS_BYTES: u64 = 4096;
 /// Stores are found again by 16-byte pieces of their place in a page.

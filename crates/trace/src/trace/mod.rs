@@ -2,4 +2,5 @@
 
 pub mod engine;
 pub mod recorded;
+pub mod spread;
 pub mod whole_file;

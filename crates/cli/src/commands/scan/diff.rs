@@ -11,7 +11,8 @@ use stallscope::hazards::{
 };
 use stallscope::layout::{Build, BuildSummary, SizeDifference};
 
-use super::{FailOn, ScanArgs, diff_screen, gate, hot_spots, most, rules, target, write_sarif};
+use super::screen::nothing_was_run;
+use super::{ScanArgs, diff_screen, filter, gate, hot_spots, most, outcome, target, write_sarif};
 use crate::context::{Context, Outcome};
 use crate::terminal::{FAINT, paint};
 use crate::{output, profile, terminal};
@@ -46,7 +47,7 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
         bail!("--diff takes two files, the old build and the new one, not {}", args.binaries.len());
     };
     let chosen = profile::load(context)?;
-    let filter = ScanFilter { function: args.function.clone(), rules: rules(&args.rule)? };
+    let filter = filter(args)?;
     let baseline = args.baseline.as_deref().map(gate::Baseline::read).transpose()?;
     let hot = hot_spots(args.profile_data.as_deref())?;
     let read = |path: &Path| -> anyhow::Result<Side> {
@@ -64,7 +65,7 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     let (before, mut after) = (read(old)?, read(new)?);
     check(&before, &after, &filter, [old, new])?;
     let sum = |reports: &mut [(Option<String>, ScanReport)]| -> usize {
-        reports.iter_mut().map(|(_, r)| baseline.as_ref().map_or(0, |b| b.subtract(r))).sum()
+        reports.iter_mut().map(|(_, r)| baseline.as_ref().map_or(0, |b| b.subtract(r).known)).sum()
     };
     let mut findings = FindingsDifference::of(&before.reports, &after.reports);
     let all_new = findings.new.len();
@@ -74,7 +75,8 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
         findings.new = kept;
     }
     let known = all_new - findings.new.len();
-    let shown = if args.sarif.is_some() { usize::MAX } else { most(args.top) };
+    let written = if args.sarif.is_some() { most(args.sarif_most) } else { 0 };
+    let shown = most(args.top).max(written);
     let mut size =
         SizeDifference::of(&Build::of(old, &before.images), &Build::of(new, &after.images));
     size.warnings.extend(describe(&after.images, &after.reports, &mut findings.new, shown));
@@ -93,6 +95,7 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
         size,
     };
     if context.shows_screen() {
+        terminal::print(&paint(FAINT, nothing_was_run(args.profile_data.as_deref())))?;
         match &after.note {
             Some(note) => terminal::print(&paint(FAINT, note))?,
             None => chosen.announce(context)?,
@@ -103,14 +106,11 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
         let text = &mut context.source_text([old, new].map(|p| p.as_path()))?;
         terminal::print(&diff_screen::screen(&difference, &show, text))?;
     }
-    if let Some(file) = &args.sarif {
-        write_sarif(file, &only_new(&after.reports, &difference), &filter.rules, &chosen.design)?;
-    }
+    write_sarif(args, &only_new(&after.reports, &difference), &filter.rules, &chosen.design)?;
     output::result(context, "scan-difference", &difference)?;
-    let mut conditions = args.fail_on.clone();
-    conditions.extend(args.gate.then_some(FailOn::Any));
-    let fails = gate::fails(&conditions, difference.findings.new.iter().map(|p| &p.finding));
-    Ok(if fails { Outcome::Gated } else { Outcome::Fine })
+    let new = difference.findings.new.iter().map(|p| &p.finding);
+    let reports = before.reports.iter().chain(&after.reports).map(|(_, report)| report);
+    Ok(outcome(args, new, reports))
 }
 
 fn images(path: &Path) -> anyhow::Result<Vec<Image>> {

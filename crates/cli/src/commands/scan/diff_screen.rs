@@ -47,6 +47,11 @@ fn findings(difference: &ScanDifference, show: &Show, text: &mut SourceText) -> 
     if difference.known > 0 {
         line += &format!("; {} new in the baseline", difference.known);
     }
+    if let [before, after] = found.by_placement
+        && before + after > 0
+    {
+        line += &format!("; {before} → {after} by placement, in no list");
+    }
     let mut out = format!("\n{}\n", paint(STRONG, "findings"));
     out += &wrap("  ", &line);
     for (rank, placed) in found.new.iter().take(show.most).enumerate() {

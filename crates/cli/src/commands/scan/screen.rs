@@ -1,38 +1,58 @@
 //! A scan on the screen: the findings, what was left out, the string instructions.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use stallscope::code::{FunctionSource, SourceText};
+use stallscope::code::{Coverage, FunctionSource, SourceText};
+use stallscope::foreign::plain;
 use stallscope::hazards::{Hazard, STORE_FORWARD, ScanReport, StringSummary};
 use stallscope::model::Finding;
 
 use super::super::site;
+use super::gate::LeftOut;
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
+
+/// Libraries with more code than the program that are named.
+const MOST_LIBRARIES: usize = 3;
 
 pub struct Show {
     /// So many findings.
     pub most: usize,
     /// Every string instruction, not only their number.
     pub sites: bool,
-    /// Findings that a baseline has hidden.
-    pub known: usize,
+    /// What a baseline has hidden.
+    pub left_out: LeftOut,
 }
 
 pub fn screen(report: &ScanReport, show: &Show, text: &mut SourceText) -> String {
     let mut out = paint(STRONG, &report.program) + "\n";
-    let known = match show.known {
-        0 => String::new(),
-        n => format!(" besides {n} in the baseline"),
+    let known = match show.left_out {
+        LeftOut { known: 0, by_placement: 0 } => String::new(),
+        LeftOut { known, by_placement: 0 } => format!(" besides {known} in the baseline"),
+        LeftOut { known, by_placement } => {
+            format!(" besides {known} in the baseline and {by_placement} by placement")
+        }
     };
-    out += &format!(
-        "{}{known} in {}, {} of machine code\n",
+    let covered = report.coverage.map(|coverage| format!(": {}", covered(&coverage)));
+    let line = format!(
+        "{}{known} in {}, {} of machine code{}",
         count(report.findings.len(), "finding"),
         count(report.functions, "function"),
         size(report.code_bytes),
+        covered.unwrap_or_default()
     );
+    out += &wrap("", &line);
     if report.function_source == FunctionSource::EhFrame {
         out += &paint(CAUTION, "stripped: functions come from the unwind tables, without names\n");
     }
+    if let Some(found) = report.coverage.map(|c| c.unlisted_functions).filter(|found| *found > 0) {
+        let line = format!(
+            "{} in no table, found by calls and by where code ends",
+            count(found, "function")
+        );
+        out += &paint(FAINT, wrap("", &line));
+    }
+    out += &libraries(report);
     if report.function_source == FunctionSource::GoTable {
         out += &paint(FAINT, "stripped: functions come from Go's own table\n");
     }
@@ -50,6 +70,37 @@ pub fn screen(report: &ScanReport, show: &Show, text: &mut SourceText) -> String
         out += &wrap("note: ", note);
     }
     out
+}
+
+/// The first line of a scan without a run.
+pub fn nothing_was_run(profile: Option<&Path>) -> String {
+    match profile {
+        Some(file) => {
+            wrap("", &format!("nothing was run: ranked by {}", plain(&file.to_string_lossy())))
+        }
+        None => wrap("", "nothing was run: ranked by the code alone (--run -- COMMAND counts)"),
+    }
+}
+
+/// "98.7 % of the executable bytes", never rounded up.
+pub fn covered(coverage: &Coverage) -> String {
+    format!("{:.1} % of the executable bytes", (1000.0 * coverage.share()).floor() / 10.0)
+}
+
+/// What is to be said of a program with less code than the libraries that it names.
+fn libraries(report: &ScanReport) -> String {
+    let name =
+        |path: &Path| plain(&path.file_name().unwrap_or_default().to_string_lossy()).into_owned();
+    let most = report.larger_libraries.iter().take(MOST_LIBRARIES);
+    let all: Vec<String> =
+        most.map(|l| format!("{} ({})", name(&l.path), size(l.code_bytes))).collect();
+    let Some(first) = report.larger_libraries.first() else { return String::new() };
+    let text = format!(
+        "most of its code is in libraries: {}; scan them, too ({})",
+        all.join(", "),
+        plain(&first.path.to_string_lossy())
+    );
+    paint(CAUTION, wrap("", &text))
 }
 
 fn left_out(report: &ScanReport, most: usize) -> String {
@@ -173,7 +224,7 @@ mod tests {
         let image = Image::parse(Path::new("./invented"), fixture::program(functions)).unwrap();
         let profile = Design::of(Microarchitecture::Zen5);
         let report = scan(&image, &ScanFilter::default(), &profile, None);
-        let show = Show { most, sites: true, known: 0 };
+        let show = Show { most, sites: true, left_out: LeftOut::default() };
         plain(&screen(&report, &show, &mut SourceText::default()))
     }
 

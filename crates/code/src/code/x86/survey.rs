@@ -150,18 +150,18 @@ const MODRM_BYTES: [u8; 256] = {
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Step {
-    length_bytes: usize,
+pub(super) struct Step {
+    pub length_bytes: usize,
     /// How far behind its own end it may jump, if it jumps.
-    jump: Option<i64>,
+    pub jump: Option<i64>,
     /// It jumps to where only the run knows.
-    indirect: bool,
+    pub indirect: bool,
     /// What is behind it in memory need not come after it.
     ends: bool,
     /// What is behind it in memory surely does not come after it.
-    surely_ends: bool,
+    pub surely_ends: bool,
     /// Where its ModRM byte is, if it has one.
-    mod_rm_at: Option<usize>,
+    pub mod_rm_at: Option<usize>,
 }
 
 /// What a first look tells about a function. Whatever is in doubt counts as "perhaps".
@@ -210,9 +210,8 @@ impl Survey {
             let end = start.offset(at as i64);
             if let Some(mod_rm_at) = step.mod_rm_at {
                 survey.may_cross_line |= may_cross_line(&rest[..step.length_bytes], mod_rm_at, end);
-            } else if rest[0] == CALL && step.length_bytes == CALL_BYTES {
-                let [a, b, c, d] = [rest[1], rest[2], rest[3], rest[4]];
-                survey.calls.push(end.offset(i64::from(i32::from_le_bytes([a, b, c, d]))));
+            } else if let Some(distance) = direct_call(rest, &step) {
+                survey.calls.push(end.offset(distance));
             }
         }
         survey.may_loop |= jumps_back && (!is_direct || jumps.close_a_circle());
@@ -222,6 +221,17 @@ impl Survey {
 
     fn unknown() -> Self {
         Self { may_loop: true, may_cross_line: true, ..Self::default() }
+    }
+}
+
+/// How far behind its own end an instruction calls, if it is a direct call.
+#[inline(always)]
+pub(super) fn direct_call(code: &[u8], step: &Step) -> Option<i64> {
+    match *code {
+        [CALL, a, b, c, d, ..] if step.length_bytes == CALL_BYTES => {
+            Some(i64::from(i32::from_le_bytes([a, b, c, d])))
+        }
+        _ => None,
     }
 }
 
@@ -273,7 +283,7 @@ struct Prefixes {
     long: bool,
 }
 
-fn step(code: &[u8]) -> Option<Step> {
+pub(super) fn step(code: &[u8]) -> Option<Step> {
     let mut prefixes = Prefixes::default();
     let mut at = 0;
     loop {

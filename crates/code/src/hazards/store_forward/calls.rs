@@ -280,6 +280,7 @@ fn describe(
         elsewhere: walk.elsewhere(&stores).chain([load.svma]).collect(),
         sets: walk.here(&blocked.sets),
         certainty: blocked.certainty,
+        by_placement: false,
         distance_instructions: blocked.distance_instructions,
         cycles_lost: cycles_lost(design),
         mechanism,

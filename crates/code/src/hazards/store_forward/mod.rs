@@ -257,6 +257,7 @@ fn describe(
         sets: walk.here(&blocked.sets),
         elsewhere: walk.elsewhere(&stores).collect(),
         certainty: blocked.certainty,
+        by_placement: false,
         distance_instructions: blocked.distance_instructions,
         cycles_lost: cycles_lost(design),
         weight,

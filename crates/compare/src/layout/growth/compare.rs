@@ -69,9 +69,7 @@ impl Builds<'_> {
 
     /// Whether all parts are the same but for where they and others stand.
     fn is_same(&self, before: &Group<'_>, after: &Group<'_>) -> bool {
-        let normalised = |image: &Image, f: &Function| {
-            image.architecture().normalised(image.function_bytes(f), f.start)
-        };
+        let normalised = |image: &Image, f: &Function| image.normalised(f);
         let sizes = |group: &Group<'_>| group.iter().map(|(_, f)| f.size_bytes).sum::<u64>();
         before.len() == after.len()
             && sizes(before) == sizes(after)

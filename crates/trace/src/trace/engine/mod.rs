@@ -365,3 +365,11 @@ pub enum EngineError {
         reason: String,
     },
 }
+
+impl EngineError {
+    /// Whether the user wants an end.
+    #[must_use]
+    pub fn is_interrupt(&self) -> bool {
+        matches!(self, Self::Child(crate::run::child::ChildError::Interrupted))
+    }
+}

@@ -1,0 +1,42 @@
+//! Shares of samples, with their doubt.
+
+use super::Z;
+use crate::model::{Measurement, Unit};
+
+/// A share in per cent with its Wilson interval at 95 %. Samples a period apart are not quite
+/// independent, so the interval is a lower bound of the doubt.
+#[must_use]
+pub fn share_of_samples(hits: u64, total: u64) -> Measurement {
+    let (value, low, high) = if total == 0 {
+        (0.0, 0.0, 100.0)
+    } else {
+        let n = total as f64;
+        let p = hits as f64 / n;
+        let centre = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
+        let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt() / (1.0 + Z * Z / n);
+        (100.0 * p, 100.0 * (centre - half).max(0.0), 100.0 * (centre + half).min(1.0))
+    };
+    Measurement {
+        value,
+        unit: Unit::Percent,
+        low,
+        high,
+        n: total as usize,
+        how: "share of samples, Wilson 95 %".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_have_wilson_intervals() {
+        // scipy.stats.binomtest(30, 100).proportion_ci(method="wilson"): 0.21895, 0.39585
+        let share = share_of_samples(30, 100);
+        assert!((share.low - 21.895).abs() < 0.01, "{share:?}");
+        assert!((share.high - 39.585).abs() < 0.01, "{share:?}");
+        let none = share_of_samples(0, 0);
+        assert_eq!((none.low, none.high), (0.0, 100.0));
+    }
+}
