@@ -15,6 +15,15 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error
     serde_json::from_str(&defused(text))
 }
 
+/// A value with its strings as they were written, for what is handed on rather than shown: commands, paths. Whoever
+/// shows a part of it asks [`plain`] first.
+///
+/// # Errors
+/// When the text is no JSON, or not of this value.
+pub fn from_json_as_written<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    serde_json::from_str(text)
+}
+
 /// The document with a backslash more in front of every escape that stands for a character that is
 /// not plain.
 fn defused(text: &str) -> Cow<'_, str> {
