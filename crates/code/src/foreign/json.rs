@@ -29,7 +29,10 @@ pub fn from_json_as_written<T: DeserializeOwned>(text: &str) -> Result<T, serde_
 fn defused(text: &str) -> Cow<'_, str> {
     // Between tokens these are blanks; in a string the parser refuses them.
     let is_blank = |c: char| matches!(c, '\n' | '\r' | '\t');
-    if !text.contains('\\') && text.chars().all(|c| is_plain(c) || is_blank(c)) {
+    // Most is, and of bytes that is seen many at a time.
+    let everyday = text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\n' | b'\r' | b'\t'));
+    let is_safe = everyday || text.chars().all(|c| is_plain(c) || is_blank(c));
+    if is_safe && !text.contains('\\') {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);

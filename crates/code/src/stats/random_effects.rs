@@ -74,7 +74,7 @@ fn between_variance(effects: &[(f64, f64)]) -> f64 {
 /// Units below which none can be called far off.
 const ENOUGH_UNITS: usize = 8;
 /// Robust standard deviations beyond which one is.
-const FAR_OFF_SD: f64 = 5.0;
+const FAR_OFF_SD: f64 = 4.0;
 
 /// Which units lie so far from most others that they are of another kind, or not to be believed.
 #[must_use]

@@ -183,8 +183,8 @@ fn written(path: &Path, planned: &Planned, context: &Context) -> anyhow::Result<
         let (blocks, builds, plan) = (first.blocks, first.seats().len(), &first.plan);
         let (each, path) = (words::rough(first.cost_ns), path.display());
         let text = format!(
-            "{blocks} blocks, each {} rounds of {builds} builds and about {each}; plan {plan} in {path}",
-            first.rounds
+            "{blocks} blocks, each {} of {builds} builds and about {each}; plan {plan} in {path}",
+            if first.rounds == 1 { "1 round".into() } else { format!("{} rounds", first.rounds) }
         );
         terminal::print(&terminal::wrap("", &text))?;
     }

@@ -30,11 +30,11 @@ use crate::compare::neighbours::Disturbances;
 use crate::compare::sequential::Looks;
 use crate::compare::verdict::Decision;
 use crate::compare::{Measure, Metric};
+use crate::stats::ALPHA;
 use crate::stats::power::FEWEST_PAIRS;
 use crate::stats::random_effects::{far_off, random_effects};
 use crate::stats::robust::median;
-use crate::stats::student::{mean_and_sd, paired_t};
-use crate::stats::welch::from_parts;
+use crate::stats::student::{mean_and_sd, paired_t, t_quantile};
 
 /// Chance that a machine without any fault has a placebo that counts against it.
 const PLACEBO_ALPHA: f64 = 0.001;
@@ -404,6 +404,11 @@ fn set_far_aside(all: &mut [Looked], pair: [u32; 2]) {
     }
 }
 
+/// How far a 95 % interval reaches with this standard error.
+fn reach_of(standard_error: f64, freedom: f64) -> f64 {
+    t_quantile(1.0 - ALPHA / 2.0, freedom).unwrap_or(f64::INFINITY) * standard_error
+}
+
 /// What the machines of one kind say, and the layouts behind it.
 fn of_kind(
     settings: &SweepSettings,
@@ -431,16 +436,15 @@ fn of_kind(
             KindEffect { kind, machines: 1, effect, machine_sd_log: 0.0, another: None, decision };
         return Some((one, None));
     };
-    let of_layouts = split.as_ref().map_or((0.0, 1.0), |split| {
+    // Machines and layouts vary for themselves and are few: each with the t of its own freedom, which is never too
+    // narrow, where Satterthwaite's joint freedom is with two machines.
+    let of_layouts = split.as_ref().map_or(0.0, |split| {
         let share: f64 = placed.iter().map(|n| 1.0 / (*n).max(1) as f64).sum();
         let freedom = placed.iter().map(|n| n.saturating_sub(1)).sum::<usize>().max(1);
-        (split.layout_sd_log.powi(2) * share, freedom as f64)
+        reach_of(split.layout_sd_log * share.sqrt(), freedom as f64)
     });
-    let parts = [(joint.standard_error.powi(2), joint.freedom), of_layouts];
-    // Without any variance there is no error, and the interval is the point.
-    let total = from_parts(joint.mean, parts);
-    let effect = total.map_or(Part::around(joint.mean, 0.0), Part::from);
-    let reach = effect.high_log - effect.log_ratio;
+    let reach = reach_of(joint.standard_error, joint.freedom).hypot(of_layouts);
+    let effect = Part::around(joint.mean, reach);
     let found = KindEffect {
         kind: kind.to_owned(),
         machines: effects.len() as u32,
