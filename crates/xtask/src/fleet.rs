@@ -105,7 +105,11 @@ pub fn collected(folder: &Path) -> anyhow::Result<()> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or("?").trim();
     let report = &found.report;
-    say(&format!("collect: {seconds:.1} s, peak memory {peak}; {:?}", report.blocks));
+    let worked = processor_seconds();
+    say(&format!(
+        "collect: {seconds:.1} s, {worked:.1} s of processors, peak memory {peak}; {:?}",
+        report.blocks
+    ));
     let aside = |is: fn(&SetAside) -> bool| {
         report.machines.iter().filter(|m| m.set_aside.as_ref().is_some_and(is)).count()
     };
@@ -119,6 +123,14 @@ pub fn collected(folder: &Path) -> anyhow::Result<()> {
         say(&format!("true +3.0 % (log 0.03): {kind:?}"));
     }
     Ok(())
+}
+
+/// Time on processors of this process so far, which others on a busy machine do not take.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    // User and system time are the 14th and 15th, in hundredths of a second.
+    fields.skip(11).take(2).filter_map(|f| f.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 fn kind(report: &SweepReport) -> Option<&KindEffect> {
