@@ -52,6 +52,14 @@ demo: build ## Price a mechanism here, then explain the first story; a few minut
 	target/release/stallscope explain $(DECODER)-19 $(DECODER)-16 \
 		--source-root $(or $(CARGO_HOME),$(HOME)/.cargo)/registry/src -- strips
 
+.PHONY: test-fleet
+test-fleet: build ## A sweep on a real Slurm and a real sshd on this host, while workers are killed and nodes drained (root)
+	@scripts/test-fleet target/release/stallscope
+
+.PHONY: simulate-fleet
+simulate-fleet: ## Ten thousand invented machines, a million blocks: what collect takes, how often intervals are right
+	$(CARGO) run --release --locked -p xtask -- simulate-fleet
+
 .PHONY: bench-aa
 bench-aa: build cases ## How often do comparisons of a program with itself cry wolf?
 	PAIRS=40 scripts/bench-aa $(DECODER)-19 strips

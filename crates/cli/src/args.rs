@@ -9,6 +9,9 @@ pub use crate::commands::case::CaseArgs;
 pub use crate::commands::compare::CompareArgs;
 pub use crate::commands::env::EnvArgs;
 pub use crate::commands::explain::ExplainArgs;
+pub use crate::commands::fleet::collect::CollectArgs;
+pub use crate::commands::fleet::submit::SubmitArgs;
+pub use crate::commands::fleet::worker::WorkerArgs;
 pub use crate::commands::history::HistoryArgs;
 pub use crate::commands::layout::LayoutArgs;
 pub use crate::commands::layout::skid::SampleLoopArgs;
@@ -87,6 +90,8 @@ pub struct CommonArgs {
 pub enum Command {
     /// Build one of the famous questions about speed, explain it, and say whether this machine has it
     Case(CaseArgs),
+    /// Join what the machines of a planned sweep have sent back
+    Collect(CollectArgs),
     /// Say whether one of two programs or commands is slower, by how much and how sure
     Compare(Box<CompareArgs>),
     /// Print the completions of a shell
@@ -117,8 +122,12 @@ pub enum Command {
     Rule(RuleArgs),
     /// Find hazards in the machine code of a program
     Scan(ScanArgs),
+    /// Hand the blocks of a planned sweep to Slurm, to machines by ssh, or to any other engine
+    Submit(SubmitArgs),
     /// Run many builds: does it hold across compilers, flags, alignments and placements?
     Sweep(SweepArgs),
     /// Follow a stretch of a run and count which loads really failed to forward
     Trace(TraceArgs),
+    /// Run blocks of a planned sweep on this machine
+    Worker(WorkerArgs),
 }

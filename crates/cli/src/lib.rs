@@ -17,6 +17,7 @@ use clap::Parser;
 
 use args::{Cli, Command};
 pub use commands::case::CaseReport;
+pub use commands::fleet::worker::WorkerReport;
 pub use commands::scan::{Baseline, ScanDifference};
 use context::{Context, Outcome};
 use stallscope::run::child::dismiss_guardian;
@@ -28,6 +29,7 @@ pub fn main() -> ExitCode {
     let context = Context::new(&cli.common);
     let result = match cli.command {
         Command::Case(args) => commands::case::run(&args, &context),
+        Command::Collect(args) => commands::fleet::collect::run(&args, &context),
         Command::Compare(args) => commands::compare::run(&args, &context),
         Command::Completions(args) => commands::manual::completions(&args, &context),
         Command::Env(args) => commands::env::run(&args, &context),
@@ -42,8 +44,10 @@ pub fn main() -> ExitCode {
         Command::Render(args) => commands::render::run(&args, &context),
         Command::Rule(args) => commands::rule::run(&args, &context),
         Command::Scan(args) => commands::scan::run(&args, &context),
+        Command::Submit(args) => commands::fleet::submit::run(&args, &context),
         Command::Sweep(args) => commands::sweep::run(&args, &context),
         Command::Trace(args) => commands::trace::run(&args, &context),
+        Command::Worker(args) => commands::fleet::worker::run(&args, &context),
     };
     exit_code(&context, result)
 }

@@ -1,8 +1,9 @@
-//! Makes what is generated from one definition: JSON Schemas.
+//! Makes what is generated from one definition: JSON Schemas; and simulates what no desk has: a fleet.
 //!
 //! Schemas are committed, because other programs read them from the tree; `check` fails when they
 //! no longer match the types.
 
+mod fleet;
 mod schemas;
 mod truth;
 
@@ -34,6 +35,11 @@ enum Task {
         #[arg(long, default_value = "0")]
         cpu: String,
     },
+    /// Write what a large fleet would send back, join it, and count how often its intervals are right
+    SimulateFleet(fleet::Size),
+    /// Join a folder of `simulate-fleet` and say what that took
+    #[command(hide = true)]
+    CollectFleet { folder: PathBuf },
 }
 
 fn main() -> ExitCode {
@@ -58,6 +64,8 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
+        Task::SimulateFleet(size) => fleet::run(size)?,
+        Task::CollectFleet { folder } => fleet::collected(folder)?,
         Task::ProbeTruth { stallscope, cpu } => truth::run(stallscope, cpu)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -7,9 +7,10 @@ use std::path::Path;
 use anyhow::Context as _;
 use schemars::Schema;
 use stallscope::clock::SystemReport;
+use stallscope::compare::fleet::Ticket;
 use stallscope::compare::history::{HistoryEntry, HistoryReport};
 use stallscope::compare::results::Judgement;
-use stallscope::compare::sweep::SweepReport;
+use stallscope::compare::sweep::{Block, BlockResult, SweepReport};
 use stallscope::compare::{Comparison, Ranking};
 use stallscope::counted::CountedScan;
 use stallscope::explain::{Explanation, MeasuredLayout};
@@ -19,7 +20,7 @@ use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
 use stallscope::run::sample::SampleRun;
 use stallscope::sim::TraceReport;
-use stallscope_cli::{CaseReport, ScanDifference};
+use stallscope_cli::{CaseReport, ScanDifference, WorkerReport};
 
 /// One schema: the file's name without its ending, and how it is made.
 struct Entry {
@@ -29,6 +30,8 @@ struct Entry {
 
 /// Every type that is written to a file, in alphabetical order.
 static SCHEMAS: &[Entry] = &[
+    Entry { name: "block", make: schema_of::<Block> },
+    Entry { name: "block-result", make: schema_of::<BlockResult> },
     Entry { name: "case-report", make: schema_of::<CaseReport> },
     Entry { name: "comparison", make: schema_of::<Comparison> },
     Entry { name: "counted-scan", make: schema_of::<CountedScan> },
@@ -44,9 +47,11 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "sample-run", make: schema_of::<SampleRun> },
     Entry { name: "scan-difference", make: schema_of::<ScanDifference> },
     Entry { name: "scan-report", make: schema_of::<ScanReport> },
+    Entry { name: "submitted", make: schema_of::<Ticket> },
     Entry { name: "sweep-report", make: schema_of::<SweepReport> },
     Entry { name: "system-report", make: schema_of::<SystemReport> },
     Entry { name: "trace-report", make: schema_of::<TraceReport> },
+    Entry { name: "worker-report", make: schema_of::<WorkerReport> },
 ];
 
 /// As it is written, which is what a reader meets.

@@ -6,6 +6,7 @@ pub mod compare;
 mod cpu_args;
 pub mod env;
 pub mod explain;
+pub mod fleet;
 mod gate;
 pub mod history;
 pub mod layout;

@@ -9,6 +9,7 @@
 
 pub mod families;
 pub mod power;
+pub mod random_effects;
 pub mod rank_sum;
 pub mod ranks;
 pub mod robust;

@@ -13,6 +13,7 @@ mod diagnostics;
 mod error;
 mod files;
 mod fingerprint;
+pub mod fleet;
 pub mod history;
 mod identical;
 pub mod layouts;

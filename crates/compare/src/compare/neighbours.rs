@@ -44,6 +44,28 @@ pub struct Disturbances {
     pub kept_disturbed: u64,
 }
 
+impl Disturbances {
+    /// These and others.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            runs: self.runs.saturating_add(other.runs),
+            repeated: self.repeated.saturating_add(other.repeated),
+            kept_disturbed: self.kept_disturbed.saturating_add(other.kept_disturbed),
+        }
+    }
+
+    /// What has come to these since they were `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            runs: self.runs.saturating_sub(earlier.runs),
+            repeated: self.repeated.saturating_sub(earlier.repeated),
+            kept_disturbed: self.kept_disturbed.saturating_sub(earlier.kept_disturbed),
+        }
+    }
+}
+
 /// Watches the processor around every run.
 #[derive(Debug)]
 pub struct Guard<C: Clock = HardwareClock> {

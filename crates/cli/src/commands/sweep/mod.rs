@@ -1,15 +1,18 @@
 //! `stallscope sweep`: what was typed, the builds and runs, the answer as an exit code.
 
-mod screen;
+pub mod screen;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, builder::PossibleValuesParser};
 use stallscope::compare::Decision;
-use stallscope::compare::sweep::{Axis, Folders, Knob, Stage, SweepSettings, sweep};
+use stallscope::compare::fleet;
+use stallscope::compare::sweep::{
+    Axis, Folders, Knob, Planned, Stage, SweepSettings, plan_blocks, sweep,
+};
 
 use super::cpu_args::CpuArgs;
 use super::gate::Gate;
@@ -33,6 +36,11 @@ Examples:
   The same once more, for a minute: runs of the same builds add up
     stallscope sweep -L tree before,after --layouts 12 --until verdict --for 60s \\
       --build 'cd {tree} && go build -o {out} .' --run '{out} -bench'
+  On a cluster: build here, run 64 rounds there, and join them
+    stallscope sweep -L tree before,after --layouts 12 --runs 64 --plan plan.jsonl \\
+      --build 'cd {tree} && go build -o {out} .' --run '{out} -bench'
+    stallscope submit plan.jsonl --out results --slurm
+    stallscope collect --follow results
 
 In templates {name} is the value of an axis, {out} the file to build, {layout} the
 linker's flags for a placement, {seed} its number. Without {layout} the flags go to
@@ -65,7 +73,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "LIST")]
     align: Option<String>,
     /// Runs of every build [default: from a pilot of 3, by what runs and builds cost]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: Option<u32>,
     #[command(flatten)]
     stop: StopArgs,
@@ -88,6 +96,12 @@ pub struct SweepArgs {
     /// Forget what earlier sweeps of the same builds have run, instead of adding to it
     #[arg(long)]
     fresh: bool,
+    /// Build, try each build once, and write the runs as blocks for other machines instead (`submit`, `worker`)
+    #[arg(long, value_name = "FILE", requires = "runs", conflicts_with_all = ["until", "budget", "fresh", "fail_if"])]
+    plan: Option<PathBuf>,
+    /// Rounds of a block, which stay on one machine
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "plan", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    per_block: u32,
     /// Exit with 1 when a variant is slower by so much (slower:2%), with 3 when that is open
     #[arg(long, value_name = "GATE", value_parser = Gate::parse)]
     fail_if: Option<Gate>,
@@ -137,7 +151,17 @@ pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<Outcome> {
     let folders = Folders { cache, sources, fresh: args.fresh };
     let bar = Mutex::new(context.progress(1, "building"));
     let says = context.shows_screen();
-    let report = sweep(&settings, &folders, context.interrupt(), &|stage| show(&bar, &stage, says));
+    let progress = |stage| show(&bar, &stage, says);
+    if let Some(path) = &args.plan {
+        output::check_target(path).context("--plan")?;
+        let planned =
+            plan_blocks(&settings, &folders, args.per_block, context.interrupt(), &progress);
+        if let Ok(bar) = bar.lock() {
+            bar.finish_and_clear();
+        }
+        return written(path, &planned?, context);
+    }
+    let report = sweep(&settings, &folders, context.interrupt(), &progress);
     if let Ok(bar) = bar.lock() {
         bar.finish_and_clear();
     }
@@ -148,6 +172,23 @@ pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<Outcome> {
     }
     let decisions: Vec<Decision> = report.comparisons.iter().map(|c| c.decision).collect();
     Ok(args.fail_if.map_or(Outcome::Fine, |gate| gate.outcome(&decisions)))
+}
+
+/// Writes the blocks of a plan.
+fn written(path: &Path, planned: &Planned, context: &Context) -> anyhow::Result<Outcome> {
+    fleet::Plan::write(path, planned.blocks())?;
+    let first = planned.first();
+    output::result(context, "block", first)?;
+    if context.shows_screen() {
+        let (blocks, builds, plan) = (first.blocks, first.seats().len(), &first.plan);
+        let (each, path) = (words::rough(first.cost_ns), path.display());
+        let text = format!(
+            "{blocks} blocks, each {} of {builds} builds and about {each}; plan {plan} in {path}",
+            if first.rounds == 1 { "1 round".into() } else { format!("{} rounds", first.rounds) }
+        );
+        terminal::print(&terminal::wrap("", &text))?;
+    }
+    Ok(Outcome::Fine)
 }
 
 fn show(bar: &Mutex<indicatif::ProgressBar>, stage: &Stage, says: bool) {

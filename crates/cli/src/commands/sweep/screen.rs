@@ -3,8 +3,10 @@
 use std::fmt::Write;
 
 use comfy_table::Table;
-use stallscope::compare::layouts::{AS_BUILT, Agreement, LayoutValue, Part, Source, Split};
-use stallscope::compare::sweep::{LevelResult, SweepComparison, SweepReport, SweepRun};
+use stallscope::compare::layouts::{Agreement, Part, Source, Split};
+use stallscope::compare::sweep::{
+    AcrossMachines, LevelResult, SetAside, SweepComparison, SweepReport, SweepRun,
+};
 use stallscope::compare::{Decision, Measure};
 use stallscope::model::Unit;
 
@@ -21,6 +23,7 @@ pub fn screen(report: &SweepReport) -> String {
     }
     out += &spreads(report);
     out += &missing(report);
+    out += &set_aside(report);
     out += &provenance(report);
     for note in &report.notes {
         out += &wrap("note: ", &note.to_string());
@@ -58,10 +61,14 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
     let first =
         if level.level.is_empty() { "  ".to_owned() } else { format!("  {}  ", level.level) };
     let text = match (&level.split, level.by_rounds) {
+        _ if level.machines.as_ref().is_some_and(|m| m.kinds.len() > 1) => {
+            format!("by kind of machine -> {}", level.decision)
+        }
         (Some(split), _) => sentence(split),
         (None, Some(part)) => {
             let what = report.settings.measure.noun();
-            format!("{what} changes by {} (pairs of runs, one build each)", interval(part))
+            let of = if level.machines.is_some() { "machines" } else { "pairs of runs" };
+            format!("{what} changes by {} ({of}, one build each)", interval(part))
         }
         (None, None) => "fewer than six runs of each: nothing can be said".into(),
     };
@@ -73,6 +80,73 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
         }
         out += &outlook(report, split);
     }
+    if let Some(machines) = &level.machines {
+        out += &across(report, machines);
+    }
+    out
+}
+
+/// Machines that are listed one by one.
+const MOST_LISTED: usize = 12;
+
+/// "amd-25-97-2, 12 machines: +1.2 % [+0.9, +1.5], spread 0.4 %, one more [+0.2, +2.1] -> slower".
+fn across(report: &SweepReport, machines: &AcrossMachines) -> String {
+    let mut out = String::new();
+    for kind in &machines.kinds {
+        let count = kind.machines;
+        let mut text = match count {
+            1 => format!("one machine, which tells of itself alone: {}", interval(kind.effect)),
+            _ => format!("{count} machines: {}", interval(kind.effect)),
+        };
+        if count > 1 {
+            let _ = write!(text, "; machine spread {:.1} %", percent(kind.machine_sd_log));
+        }
+        if let Some(another) = kind.another {
+            let [low, high] = [another.low_log, another.high_log].map(|log| signed(log, 1));
+            let _ = write!(text, "; one more of them lies within {low} and {high}");
+        }
+        out += &wrap("  ", &format!("{}, {text} -> {}", kind.kind, kind.decision));
+    }
+    if machines.each.len() > MOST_LISTED {
+        return out;
+    }
+    for one in &machines.each {
+        let name = report.machines.get(one.machine as usize).map_or("", |m| &m.host.name);
+        let text = one.alone.map_or_else(|| signed(one.log_ratio, 1), interval);
+        out += &wrap("    ", &format!("{name} {text}"));
+    }
+    out
+}
+
+/// Machines that are not believed, and why.
+fn set_aside(report: &SweepReport) -> String {
+    let is_alone = report.machines.len() == 1;
+    let all = || report.machines.iter().filter_map(|m| Some((&m.host.name, m.set_aside?)));
+    let mut out = String::new();
+    for (name, why) in all().take(MOST_LISTED) {
+        let mut text = match why {
+            SetAside::Placebo { log_ratio } => {
+                format!("{name}: one build beside itself differs by {}", signed(log_ratio, 1))
+            }
+            SetAside::Clock { log_ratio } => {
+                format!("{name}: its two clocks differ by {}", signed(log_ratio, 2))
+            }
+            SetAside::FarOff { log_ratio, usual_log } => format!(
+                "{name}: it says {} where others of its kind say {}",
+                signed(log_ratio, 1),
+                signed(usual_log, 1)
+            ),
+        };
+        if is_alone {
+            text += "; it is the only one, and is judged all the same";
+        }
+        out += paint(CAUTION, wrap("set aside: ", &text).trim_end()).as_str();
+        out.push('\n');
+    }
+    let more = all().count().saturating_sub(MOST_LISTED);
+    if more > 0 {
+        out += &wrap("set aside: ", &format!("and {more} more machines (all are in the JSON)"));
+    }
     out
 }
 
@@ -81,8 +155,8 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
 fn sentence(split: &Split) -> String {
     let mut parts = Vec::new();
     // Those that were built and run, of the arm that has fewer.
-    let placed = |arm: &Vec<LayoutValue>| arm.iter().filter(|l| l.layout != AS_BUILT).count();
-    let layouts = split.layouts.iter().map(placed).min().unwrap_or_default();
+    let [a, b] = split.placed();
+    let layouts = a.min(b);
     if let Some(observed) = split.observed {
         parts.push(format!("observed {}", signed(observed.log_ratio, 1)));
         let reach = observed.high_log - observed.log_ratio;
@@ -192,7 +266,20 @@ fn provenance(report: &SweepReport) -> String {
     let kept = programs().filter(|c| c.cached).count();
     let built = programs().count() - kept;
     let cpu = cpu_args::words(settings.cpus.as_ref());
-    let mut parts = vec![format!("{} runs, random order in rounds, {cpu}", report.runs.len())];
+    let runs: u64 = report.machines.iter().map(|m| m.runs).sum();
+    let mut parts = vec![match report.machines.len() {
+        1 => format!("{runs} runs, random order in rounds, {cpu}"),
+        machines => format!("{runs} runs on {machines} machines, random order in rounds"),
+    }];
+    if let Some(tally) = report.blocks {
+        parts.push(format!("{} of {} blocks", tally.done, tally.of));
+        if tally.duplicates > 0 {
+            parts.push(format!("{} came twice and count once", tally.duplicates));
+        }
+        if tally.unusable > 0 {
+            parts.push(format!("{} lines are no result of this plan", tally.unusable));
+        }
+    }
     if report.earlier_runs > 0 {
         parts.push(format!("{} of them of earlier sweeps of these builds", report.earlier_runs));
     }

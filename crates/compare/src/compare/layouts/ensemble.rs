@@ -37,6 +37,19 @@ pub struct LayoutValue {
     pub disturbed: u32,
 }
 
+/// A difference of two programs, and what of its variance the runs are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// Natural logarithm of the ratio.
+    pub log_ratio: f64,
+    /// Its variance from runs, in variances of one run.
+    pub run_variance_share: f64,
+    /// Standard deviation of a run (log), as far as these runs tell.
+    pub run_sd_log: f64,
+    /// Degrees of freedom of that.
+    pub freedom: f64,
+}
+
 /// A run: its program (an arm, a variant of a sweep) and layout, its round, its value above zero.
 pub type CellRun = ((u32, u32), u32, f64);
 
@@ -112,6 +125,30 @@ impl Ensemble {
             })
             .collect();
         robust_sd(&residuals)
+    }
+
+    /// The difference of the second of two programs to the first, of their random placements or of the builds
+    /// as they come; `None` when one of them has no such layout.
+    #[must_use]
+    pub fn difference(&self, programs: [u32; 2], of_placed: bool) -> Option<Difference> {
+        let arms = programs.map(|program| {
+            let mine = self.layouts(program).into_iter();
+            mine.filter(|l| (l.layout != AS_BUILT) == of_placed).collect::<Vec<LayoutValue>>()
+        });
+        let mean = |layouts: &[LayoutValue], of: fn(&LayoutValue) -> f64| {
+            let n = layouts.len() as f64;
+            (n > 0.0).then(|| layouts.iter().map(of).sum::<f64>() / n)
+        };
+        let centre = |arm: usize| mean(&arms[arm], |l| l.median_log);
+        let of_one_run = |arm: usize| {
+            Some(mean(&arms[arm], |l| run_variance(1.0, l.runs))? / arms[arm].len() as f64)
+        };
+        Some(Difference {
+            log_ratio: centre(1)? - centre(0)?,
+            run_variance_share: of_one_run(0)? + of_one_run(1)?,
+            run_sd_log: self.run_sd_log(&programs),
+            freedom: self.freedom(&programs),
+        })
     }
 
     /// Degrees of freedom of that: runs less layouts and rounds.

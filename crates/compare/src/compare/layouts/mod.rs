@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use super::schedule::Arm;
 
-pub use ensemble::{CellRun, Ensemble, LayoutValue};
+pub use ensemble::{CellRun, Difference, Ensemble, LayoutValue};
 pub use matched::{Agreement, LevelEffect, Matched, agree, effect_by_rounds};
 pub use split::{Part, Source, Split, split};
 

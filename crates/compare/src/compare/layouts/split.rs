@@ -28,7 +28,7 @@ pub struct Part {
 }
 
 impl Part {
-    fn around(centre: f64, reach: f64) -> Self {
+    pub(crate) fn around(centre: f64, reach: f64) -> Self {
         Self { log_ratio: centre, low_log: centre - reach, high_log: centre + reach }
     }
 
@@ -98,6 +98,14 @@ pub struct Split {
     pub detectable_log: Option<f64>,
     /// Layouts per arm that would show the smallest effect of interest with 80 % power.
     pub layouts_needed: Option<u64>,
+}
+
+impl Split {
+    /// How many random placements of A and of B were run.
+    #[must_use]
+    pub fn placed(&self) -> [usize; 2] {
+        self.layouts.each_ref().map(|arm| arm.iter().filter(|l| l.layout != AS_BUILT).count())
+    }
 }
 
 /// Takes the difference of both arms apart; `delta_log` is the smallest effect of interest.

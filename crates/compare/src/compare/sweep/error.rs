@@ -56,6 +56,15 @@ pub enum SweepError {
     /// The runs of earlier sweeps cannot be read.
     #[error("cannot go on from {path}: {cause}; --fresh forgets the runs of earlier sweeps")]
     Journal { path: PathBuf, cause: std::io::Error },
+    /// A block that does not fit together, or not on this machine.
+    #[error("this block cannot be run: {0}")]
+    Block(String),
+    /// A file of a block is missing here, or has other bytes.
+    #[error("{0} is not the file that was planned: nothing was run")]
+    OtherFile(PathBuf),
+    /// What came back belongs to no plan, or to several.
+    #[error("{0}")]
+    Results(String),
     #[error("{0}")]
     Sources(String),
     #[error("interrupted")]

@@ -1,10 +1,8 @@
 //! What has been run so far, on disk: a sweep that was interrupted goes on where it was, and a later one of
 //! the same builds adds to what there is.
 //!
-//! The first line holds the question, then one line per run, each written as the run ends, and one where a
-//! sweep was finished. A line that was cut off is as if it had not been run; so is a round that was not
-//! finished, because its runs belong next to each other in time. Whole rounds that follow something else
-//! are not believed.
+//! One line per round, a [`BlockResult`], written as the round ends, and one where a sweep was finished. A
+//! line that was cut off is as if it had not been run, and what follows something else is not believed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, SweepError, SweepRun, SweepSettings};
+use super::{BlockResult, Cell, SweepError};
 use crate::foreign;
 
 /// Above it no more is added: rounds of months.
@@ -29,8 +27,8 @@ pub struct Journal {
 /// What earlier sweeps have left.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
-    /// Runs of whole rounds, in the order of time.
-    pub runs: Vec<SweepRun>,
+    /// Blocks of a round each, in the order of time.
+    pub blocks: Vec<BlockResult>,
     /// Rounds of sweeps that came to their end; those behind them belong to one that was interrupted.
     pub finished_rounds: u32,
 }
@@ -42,16 +40,16 @@ struct Finished {
 }
 
 impl Journal {
-    /// Opens the journal of this question below `folder`, with what it holds of these cells. With `fresh`
-    /// older runs are forgotten.
+    /// Opens the journal `name` below `folder`, with what it holds of this plan and these builds. With
+    /// `fresh` older runs are forgotten.
     ///
     /// # Errors
     /// When the file cannot be read or written.
     pub fn open(
         folder: &Path,
-        settings: &SweepSettings,
-        identity: u64,
-        cells: &[Cell],
+        name: &str,
+        plan: &str,
+        seats: &BTreeSet<Cell>,
         fresh: bool,
     ) -> Result<(Self, Kept), SweepError> {
         let failed = |path: &Path| {
@@ -59,82 +57,69 @@ impl Journal {
             move |cause| SweepError::File { path, cause }
         };
         fs::create_dir_all(folder).map_err(failed(folder))?;
-        let path = folder.join(format!("{identity:016x}.jsonl"));
+        let path = folder.join(format!("{name}.jsonl"));
         let text = match foreign::read_text(&path, MOST_BYTES) {
             _ if fresh => String::new(),
             Ok(text) => text,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => String::new(),
             Err(cause) => return Err(SweepError::Journal { path, cause }),
         };
-        let head = serde_json::to_string(&settings.question()).unwrap_or_default();
-        let mut lines = text.lines();
-        let same = lines.next() == Some(head.as_str());
-        let kept = read(lines.filter(|_| same), cells);
-        // Written anew, so that half a line or half a round is gone from the file as well; beside it
-        // first, so that a kill leaves what there was.
-        let mut whole = head + "\n";
-        let finished = kept.finished_rounds as usize * cells.len();
-        for (number, run) in kept.runs.iter().enumerate() {
-            whole += &serde_json::to_string(run).unwrap_or_default();
-            whole.push('\n');
-            if number + 1 == finished {
-                whole += &finished_line(kept.finished_rounds);
+        let kept = read(text.lines(), plan, seats);
+        // Written anew, so that half a line is gone from the file as well; beside it first, so that a kill
+        // leaves what there was.
+        let mut whole = String::new();
+        for (number, block) in (1..).zip(&kept.blocks) {
+            whole += &line(block);
+            if number == kept.finished_rounds {
+                whole += &line(&Finished { finished_rounds: number });
             }
         }
-        let part = folder.join(format!("{identity:016x}.{}", std::process::id()));
+        let part = folder.join(format!("{name}.{}", std::process::id()));
         fs::write(&part, whole).and_then(|()| fs::rename(&part, &path)).map_err(failed(&path))?;
         let file = OpenOptions::new().append(true).open(&path).map_err(failed(&path))?;
         Ok((Self { path, file }, kept))
     }
 
-    /// Adds a run.
+    /// Adds a round.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn add(&mut self, run: &SweepRun) -> Result<(), SweepError> {
-        self.write(serde_json::to_string(run).unwrap_or_default() + "\n")
+    pub fn add(&mut self, block: &BlockResult) -> Result<(), SweepError> {
+        self.write(&line(block))
     }
 
     /// The sweep is finished after so many rounds: the next one adds to them.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn finish(mut self, rounds: u32) -> Result<(), SweepError> {
-        self.write(finished_line(rounds))
+    pub fn finish(mut self, finished_rounds: u32) -> Result<(), SweepError> {
+        self.write(&line(&Finished { finished_rounds }))
     }
 
-    fn write(&mut self, line: String) -> Result<(), SweepError> {
+    fn write(&mut self, line: &str) -> Result<(), SweepError> {
         let failed = |cause| SweepError::File { path: self.path.clone(), cause };
         self.file.write_all(line.as_bytes()).map_err(failed)
     }
 }
 
-fn finished_line(finished_rounds: u32) -> String {
-    serde_json::to_string(&Finished { finished_rounds }).unwrap_or_default() + "\n"
+fn line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default() + "\n"
 }
 
-/// Whole rounds, from the first one on, each with every cell once.
-fn read<'a>(lines: impl Iterator<Item = &'a str>, cells: &[Cell]) -> Kept {
-    let wanted: BTreeSet<Cell> = cells.iter().copied().collect();
+/// Whole rounds, from the first one on.
+fn read<'a>(lines: impl Iterator<Item = &'a str>, plan: &str, seats: &BTreeSet<Cell>) -> Kept {
     let mut kept = Kept::default();
-    let mut round: Vec<SweepRun> = Vec::new();
     for line in lines {
-        let rounds = (kept.runs.len() / cells.len().max(1)) as u32;
+        let round = kept.blocks.len() as u32;
         if let Ok(Finished { finished_rounds }) = foreign::from_json(line) {
-            kept.finished_rounds = finished_rounds.min(rounds);
+            kept.finished_rounds = finished_rounds.min(round);
             continue;
         }
-        let Ok(run) = foreign::from_json::<SweepRun>(line) else { break };
-        // An interrupted round is begun again, and its number with it.
-        if run.round != rounds || !wanted.contains(&run.cell) {
-            break;
-        }
-        if round.iter().any(|r| r.cell == run.cell) {
-            round.clear();
-        }
-        round.push(run);
-        if round.len() == wanted.len() {
-            kept.runs.append(&mut round);
+        match foreign::from_json::<BlockResult>(line) {
+            Ok(block) if block.plan == plan && block.is_whole(round..round + 1, seats) => {
+                kept.blocks.push(block);
+            }
+            _ => break,
         }
     }
     kept

@@ -3,19 +3,22 @@
 //! [`Axis`] values span [`Variant`]s; each variant is built as it comes and in some random
 //! placements through the toolchain's own [`Knob`]; every build is a [`Cell`]. Builds run on all
 //! processors and are kept by content; runs go round by round over all cells in random order on one
-//! processor, guarded by a calibration chain; runs of the same builds are kept, and a later sweep of them
-//! adds to these. The first axis is the question (its first value is the
+//! processor, guarded by a calibration chain, in [`Block`]s; those of the same builds are kept, and a later sweep of
+//! them adds to these. A plan hands blocks to other machines ([`super::fleet`]). The first axis is the question (its first value is the
 //! base), the others are matched conditions.
 
 mod alike;
 mod axes;
+mod block;
 mod build;
 mod error;
 mod journal;
 mod knob;
+mod machines;
 mod order_file;
 mod parallel;
 mod pilot;
+mod planned;
 mod report;
 mod rounds;
 mod run;
@@ -25,11 +28,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use axes::{Axis, Variant, fill, variants};
+pub(crate) use block::MOST_BLOCKS;
+pub use block::{Block, BlockFile, BlockResult, Host};
 pub use build::{BuildOutcome, Builder};
 pub use error::SweepError;
 pub use journal::{Journal, Kept};
 pub use knob::Knob;
+pub use machines::{AcrossMachines, KindEffect, MachineEffect, MachineRecord, SetAside, Tally};
+pub(crate) use machines::{Asked, join, join_by};
 pub use pilot::LayoutPlan;
+pub use planned::{Planned, Site, plan_blocks, run_block};
 pub use report::{CellRecord, LevelResult, Spread, SweepComparison, SweepNote, SweepReport};
 pub use run::{Folders, Stage, sweep};
 
@@ -115,6 +123,13 @@ pub struct SweepRun {
     pub amounts: Amounts,
     /// How often it was repeated because the machine was disturbed.
     pub repeats: u32,
+    /// Number of the machine in the report, from 0.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub machine: u32,
+}
+
+fn is_first(number: &u32) -> bool {
+    *number == 0
 }
 
 impl SweepRun {

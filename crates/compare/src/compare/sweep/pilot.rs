@@ -145,7 +145,7 @@ mod tests {
                 for round in 0..PILOT_ROUNDS {
                     let wall_ns = (1e8 * (place + run_sd * normal(&mut rng)).exp()) as u64;
                     let amounts = Amounts { wall_ns, ..Amounts::default() };
-                    runs.push(SweepRun { cell, round, amounts, repeats: 0 });
+                    runs.push(SweepRun { cell, round, amounts, repeats: 0, machine: 0 });
                 }
             }
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::machines::{AcrossMachines, Asked, MachineRecord, Tally};
 use super::{Cell, Knob, SweepError, SweepRun, SweepSettings, Variant};
 use crate::compare::identical::COUNTS_NOT_COMPARED;
 use crate::compare::layouts::{
@@ -16,7 +17,8 @@ use crate::compare::schedule::Arm;
 use crate::compare::sequential::{Looks, Until};
 use crate::compare::verdict::Decision;
 use crate::compare::warning::threads_in_turns;
-use crate::compare::{Measure, Metric, SameHotCode, fingerprint};
+use crate::compare::{Metric, SameHotCode, fingerprint};
+use crate::machine::Machine;
 use crate::model::Unit;
 use crate::run::child::FixedAddresses;
 use crate::stats::robust::median;
@@ -129,6 +131,9 @@ pub struct LevelResult {
     pub by_rounds: Option<Part>,
     /// Verdict about the variant.
     pub decision: Decision,
+    /// What each machine says, and what follows for machines like these; absent for a single one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machines: Option<AcrossMachines>,
 }
 
 /// One value of the first axis against the first value.
@@ -206,6 +211,18 @@ pub enum SweepNote {
         /// The most threads that were seen at once in any of the programs.
         threads: u32,
     },
+    /// Blocks of the plan are not there.
+    BlocksMissing {
+        /// Number that came back.
+        done: u32,
+        /// Of so many.
+        of: u32,
+    },
+    /// The runs are too many to be kept in the result.
+    RunsLeftOut {
+        /// Number of them.
+        runs: u64,
+    },
 }
 
 impl std::fmt::Display for SweepNote {
@@ -249,6 +266,15 @@ impl std::fmt::Display for SweepNote {
             Self::ThreadsOnOneProcessor { threads } => {
                 f.write_str(&threads_in_turns(&format!("up to {threads}"), *threads))
             }
+            Self::BlocksMissing { done, of } => write!(
+                f,
+                "{done} of {of} blocks came back: that costs precision, and what is looked at again as more \
+                 come back is not one look"
+            ),
+            Self::RunsLeftOut { runs } => write!(
+                f,
+                "the {runs} runs stay in the files of the blocks: too many for one document"
+            ),
             Self::Unguarded => f.write_str(
                 "disturbed runs could not be told from others (no steady clock, or runs are not pinned)",
             ),
@@ -277,49 +303,14 @@ pub struct SweepReport {
     pub disturbances: Option<Disturbances>,
     /// Circumstances that limit the conclusions.
     pub notes: Vec<SweepNote>,
-    /// Every run in order of time.
+    /// The machines that ran it.
+    #[serde(default)]
+    pub machines: Vec<MachineRecord>,
+    /// What came back of a plan; absent for a sweep that was run here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<Tally>,
+    /// Every run, machine by machine, in order of time.
     pub runs: Vec<SweepRun>,
-}
-
-/// What a report is made of.
-pub(super) struct Found<'a> {
-    pub variants: &'a [Variant],
-    pub cells: Vec<CellRecord>,
-    pub runs: Vec<SweepRun>,
-    pub earlier_runs: u64,
-    /// Variants that run the same bytes with the same arguments.
-    pub identical: Vec<[u32; 2]>,
-    pub disturbances: Option<Disturbances>,
-    pub erratum: bool,
-}
-
-pub(super) fn report(settings: &SweepSettings, found: Found<'_>) -> SweepReport {
-    let metric = metric_of(settings, &found.runs);
-    let mut notes = notes(settings, &found);
-    if metric == Metric::Cpu && settings.measure == Measure::Auto {
-        notes.push(SweepNote::JudgedByProcessorTime);
-    }
-    // Once for all: what is said of a difference and the rows below it are the same numbers.
-    let ensemble = ensemble_of(&found.runs, metric);
-    SweepReport {
-        metric,
-        earlier_runs: found.earlier_runs,
-        spreads: (0..found.variants.len() as u32)
-            .filter_map(|v| spread(&ensemble, metric, found.variants, v))
-            .collect(),
-        comparisons: comparisons(
-            settings,
-            found.variants,
-            (&found.runs, metric, &ensemble),
-            &found.identical,
-        ),
-        settings: settings.clone(),
-        variants: found.variants.to_vec(),
-        cells: found.cells,
-        disturbances: found.disturbances,
-        notes,
-        runs: found.runs,
-    }
 }
 
 /// What these runs are judged by.
@@ -332,7 +323,7 @@ pub(super) fn ensemble_of(runs: &[SweepRun], metric: Metric) -> Ensemble {
     Ensemble::new(runs.iter().map(cell))
 }
 
-fn spread(
+pub(super) fn spread(
     ensemble: &Ensemble,
     metric: Metric,
     variants: &[Variant],
@@ -361,12 +352,12 @@ fn spread(
     })
 }
 
-/// Every value of the first axis held against the first, from these runs and what they make together.
+/// Every value of the first axis held against the first, at each level as `at` finds it.
 pub(super) fn comparisons(
     settings: &SweepSettings,
     variants: &[Variant],
-    (runs, metric, ensemble): (&[SweepRun], Metric, &Ensemble),
     identical: &[[u32; 2]],
+    at: &dyn Fn(&Variant, [u32; 2]) -> Option<LevelResult>,
 ) -> Vec<SweepComparison> {
     let Some(axis) = settings.axes.first() else { return Vec::new() };
     let per_value = variants.len() / axis.values.len().max(1);
@@ -376,8 +367,7 @@ pub(super) fn comparisons(
             let levels: Vec<LevelResult> = (0..per_value)
                 .filter_map(|level| {
                     let pair = [level, i * per_value + level].map(|v| v as u32);
-                    let built = as_built(pair, runs, metric);
-                    let mut found = at_level(settings, &variants[level], pair, ensemble, &built)?;
+                    let mut found = at(&variants[level], pair)?;
                     if identical.contains(&pair) {
                         found.of_identical();
                     }
@@ -410,25 +400,25 @@ fn as_built(pair: [u32; 2], runs: &[SweepRun], metric: Metric) -> Vec<LayoutRun>
     .collect()
 }
 
-fn at_level(
+/// The question at one level, from runs of one machine.
+pub(super) fn at_level(
     settings: &SweepSettings,
     variant: &Variant,
     pair: [u32; 2],
-    ensemble: &Ensemble,
-    built: &[LayoutRun],
+    (runs, metric, ensemble): (&[SweepRun], Metric, &Ensemble),
 ) -> Option<LevelResult> {
     let delta_log = settings.effect.ln_1p();
     let looks = Looks::of(settings.until);
     // Without runs of both there is nothing to compare.
     let split = ensemble.split(pair, delta_log, looks).ok()?;
-    let by_rounds = effect_by_rounds(built, looks);
+    let by_rounds = effect_by_rounds(&as_built(pair, runs, metric), looks);
     let split = (settings.layouts > 0).then_some(split);
     let decision = match (&split, by_rounds) {
         (Some(split), _) => split.decision,
         (None, Some(part)) => word(part, delta_log),
         (None, None) => Decision::Inconclusive,
     };
-    Some(LevelResult { level: variant.level(), split, by_rounds, decision })
+    Some(LevelResult { level: variant.level(), split, by_rounds, decision, machines: None })
 }
 
 impl LevelResult {
@@ -439,6 +429,9 @@ impl LevelResult {
             other => other,
         };
         self.decision = doubted(self.decision);
+        for kind in self.machines.iter_mut().flat_map(|m| &mut m.kinds) {
+            kind.decision = doubted(kind.decision);
+        }
         if let Some(split) = &mut self.split {
             split.decision = doubted(split.decision);
             if matches!(split.source, Source::Code | Source::Placement) {
@@ -463,7 +456,7 @@ impl LevelResult {
     }
 }
 
-fn word(part: Part, delta_log: f64) -> Decision {
+pub(super) fn word(part: Part, delta_log: f64) -> Decision {
     if part.low_log > -delta_log && part.high_log < delta_log {
         Decision::Equivalent
     } else if part.excludes_zero() && part.log_ratio >= delta_log {
@@ -489,13 +482,15 @@ fn source(levels: &[LevelResult]) -> Source {
     if sources.all(|s| s == first) { first } else { Source::Open }
 }
 
-fn notes(settings: &SweepSettings, found: &Found<'_>) -> Vec<SweepNote> {
-    let Found { variants, cells, erratum, .. } = found;
+/// What follows from the settings and the builds.
+pub(super) fn notes(asked: &Asked<'_>) -> Vec<SweepNote> {
+    let Asked { settings, variants, cells, identical } = asked;
+    let erratum = Machine::detect().jcc_erratum;
     let mut notes = Vec::new();
     let at_16 =
         settings.axes.iter().any(|a| a.name.contains("align") && a.values.contains(&"16".into()));
     let typed = |t: &str| t.contains("funcalign=16") || t.contains("align-functions=16");
-    if *erratum && (at_16 || settings.build.as_deref().is_some_and(typed)) {
+    if erratum && (at_16 || settings.build.as_deref().is_some_and(typed)) {
         notes.push(SweepNote::JumpErratum);
     }
     let placed = |variant: usize| {
@@ -513,7 +508,7 @@ fn notes(settings: &SweepSettings, found: &Found<'_>) -> Vec<SweepNote> {
             notes.push(SweepNote::SameFiles { variant: variant.label(), layouts, different });
         }
     }
-    for pair in &found.identical {
+    for pair in *identical {
         let [a, b] = pair.map(|variant| variants[variant as usize].label());
         notes.push(SweepNote::SameVariants { a, b });
     }
@@ -524,9 +519,6 @@ fn notes(settings: &SweepSettings, found: &Found<'_>) -> Vec<SweepNote> {
         if FixedAddresses::new().is_none() {
             notes.push(SweepNote::RandomAddresses);
         }
-    }
-    if settings.guard && found.disturbances.is_none() {
-        notes.push(SweepNote::Unguarded);
     }
     notes
 }

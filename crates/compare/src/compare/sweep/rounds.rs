@@ -1,6 +1,7 @@
 //! The runs: round by round over all cells, on from where earlier ones ended, until it is enough.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -8,18 +9,18 @@ use std::time::{Duration, Instant};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use super::build::{Builder, fingerprint_of};
+use super::build::Builder;
 use super::journal::{Journal, Kept};
 use super::knob::Knob;
 use super::pilot::{PILOT_ROUNDS, plan};
-use super::report::{CellRecord, LevelResult, comparisons, ensemble_of, metric_of};
+use super::report::{CellRecord, LevelResult, at_level, comparisons, ensemble_of, metric_of};
 use super::run::{Folders, Plan, Ready, STACK_STEPS, Stage};
-use super::{Cell, SweepError, SweepRun};
+use super::{BlockFile, BlockResult, Host, SweepError, SweepRun, SweepSettings};
+use crate::clock::Pace;
 use crate::compare::MAX_PAIRS;
 use crate::compare::neighbours::Guard;
 use crate::compare::schedule::shuffle;
 use crate::compare::sequential::Looks;
-use crate::machine::Machine;
 use crate::run::child::FixedAddresses;
 use crate::stats::power::FEWEST_PAIRS;
 
@@ -31,9 +32,9 @@ pub(super) struct Known<'a> {
 
 /// What the rounds left.
 pub(super) struct Ran {
-    pub runs: Vec<SweepRun>,
+    /// A round each, those of earlier sweeps first.
+    pub blocks: Vec<BlockResult>,
     pub earlier_runs: u64,
-    pub guard: Option<Guard>,
 }
 
 impl Plan<'_> {
@@ -48,23 +49,22 @@ impl Plan<'_> {
         progress: &(dyn Fn(Stage) + Sync),
     ) -> Result<Ran, SweepError> {
         let settings = self.settings;
-        let in_round: Vec<Cell> = ready.iter().map(|one| one.cell).collect();
-        let (mut journal, Kept { mut runs, finished_rounds }) = Journal::open(
+        let name = self.identity(builder, &self.files(ready), 1);
+        let host = Host::here(None);
+        let (mut journal, Kept { mut blocks, finished_rounds }) = Journal::open(
             &folders.cache.join("sweeps"),
-            settings,
-            self.identity(builder, ready),
-            &in_round,
+            &format!("{name}-{}", host.kind),
+            &name,
+            &ready.iter().map(|one| one.cell).collect(),
             folders.fresh,
         )?;
+        let mut runs: Vec<SweepRun> = blocks.iter().flat_map(|b| b.runs.clone()).collect();
         if !runs.is_empty() {
             progress(Stage::Resumed { runs: runs.len() as u64 });
         }
-        let moves_stack = settings.knob == Knob::Environment;
-        let _fixed = moves_stack.then(FixedAddresses::new);
-        let cpus = settings.cpus.as_ref().filter(|_| settings.guard);
-        let mut guard = cpus.and_then(|cpus| Guard::new(cpus.single()));
+        let mut bench = Bench::of(settings, host);
         let earlier = runs.len();
-        let mut round = (earlier / ready.len().max(1)) as u32;
+        let mut round = blocks.len() as u32;
         // Rounds of a sweep that was interrupted are part of this one, those of finished ones are not.
         let mut rounds = finished_rounds + settings.rounds.unwrap_or(PILOT_ROUNDS);
         let mut planned = false;
@@ -86,20 +86,25 @@ impl Plan<'_> {
             if round >= rounds || self.is_enough(&runs, earlier, started, known) {
                 break;
             }
-            self.one_round(round, ready, &mut guard, interrupt, &mut |run| {
-                journal.add(&run)?;
-                runs.push(run);
-                let (done, of) = (runs.len() as u64, u64::from(rounds) * ready.len() as u64);
-                let each = started.elapsed().as_nanos() as u64 / (done - earlier as u64).max(1);
-                let left_ns = each * of.saturating_sub(done);
-                let budget_ns = self.budget().saturating_sub(started.elapsed()).as_nanos() as u64;
-                progress(Stage::Running { done, of, left_ns: left_ns.min(budget_ns) });
-                Ok(())
-            })?;
+            let mut done = runs.len() as u64;
+            let found =
+                self.block(&mut bench, ready, round..round + 1, false, interrupt, &mut || {
+                    done += 1;
+                    let of = u64::from(rounds) * ready.len() as u64;
+                    let each = started.elapsed().as_nanos() as u64 / (done - earlier as u64).max(1);
+                    let left_ns = each * of.saturating_sub(done);
+                    let budget_ns =
+                        self.budget().saturating_sub(started.elapsed()).as_nanos() as u64;
+                    progress(Stage::Running { done, of, left_ns: left_ns.min(budget_ns) });
+                })?;
+            let block = BlockResult { plan: name.clone(), block: round, ..found };
+            journal.add(&block)?;
+            runs.extend(&block.runs);
+            blocks.push(block);
             round += 1;
         }
         journal.finish(round)?;
-        Ok(Ran { runs, earlier_runs: earlier as u64, guard })
+        Ok(Ran { blocks, earlier_runs: earlier as u64 })
     }
 
     fn budget(&self) -> Duration {
@@ -125,43 +130,102 @@ impl Plan<'_> {
         };
         let metric = metric_of(settings, runs);
         let judged = (runs, metric, &ensemble_of(runs, metric));
-        let mut found = comparisons(settings, self.variants, judged, known.identical);
+        let mut found = comparisons(settings, self.variants, known.identical, &|variant, pair| {
+            at_level(settings, variant, pair, judged)
+        });
         // What could not be built will never be known.
         found.retain(|comparison| !comparison.levels.is_empty());
         let settled = |level: &LevelResult| level.settles(until);
         found.iter().all(|comparison| comparison.levels.iter().all(settled))
     }
 
-    fn one_round(
+    /// Runs these rounds here. The result belongs to no plan yet.
+    pub(super) fn block(
         &self,
-        round: u32,
+        bench: &mut Bench,
         ready: &[Ready],
-        guard: &mut Option<Guard>,
+        rounds: Range<u32>,
+        has_placebo: bool,
         interrupt: &AtomicBool,
-        ran: &mut dyn FnMut(SweepRun) -> Result<(), SweepError>,
-    ) -> Result<(), SweepError> {
-        let mut order: Vec<&Ready> = ready.iter().collect();
-        // Every round has its own draw, so that a sweep that goes on has the same order.
-        let mut rng = Pcg64Mcg::seed_from_u64(self.settings.seed ^ (u64::from(round) << 32));
-        shuffle(&mut order, &mut rng);
-        for one in order {
-            let padding = (rng.next_u64() % STACK_STEPS * 16) as usize;
-            ran(self.guarded(one, round, padding, guard, interrupt)?)?;
+        ran: &mut dyn FnMut(),
+    ) -> Result<BlockResult, SweepError> {
+        let before = bench.guard.as_ref().map(Guard::counts);
+        let start = Pace::now();
+        let (mut runs, mut placebos) = (Vec::new(), Vec::new());
+        for round in rounds {
+            // Every round has its own draw, so that a sweep that goes on, or a block that is run anew, has the
+            // same order; the placebo has another one and does not change it.
+            let seed = self.settings.seed ^ (u64::from(round) << 32);
+            let mut rng = Pcg64Mcg::seed_from_u64(seed);
+            let mut other = Pcg64Mcg::seed_from_u64(seed ^ 0x97ac);
+            let mut order: Vec<&Ready> = ready.iter().collect();
+            shuffle(&mut order, &mut rng);
+            let placebo = ready.first().filter(|_| has_placebo);
+            let at = other.next_u64() as usize % (order.len() + 1);
+            let mut one = |one, rng: &mut Pcg64Mcg| {
+                let padding = (rng.next_u64() % STACK_STEPS * 16) as usize;
+                let run = self.guarded(one, round, padding, &mut bench.guard, interrupt)?;
+                ran();
+                Ok::<SweepRun, SweepError>(run)
+            };
+            for slot in 0..=order.len() {
+                if let Some(placebo) = placebo.filter(|_| slot == at) {
+                    placebos.push(one(placebo, &mut other)?);
+                }
+                if let Some(next) = order.get(slot) {
+                    runs.push(one(next, &mut rng)?);
+                }
+            }
         }
-        Ok(())
+        let after = bench.guard.as_ref().map(Guard::counts);
+        Ok(BlockResult {
+            plan: String::new(),
+            block: 0,
+            machine: bench.host.clone(),
+            clock_log: start.and_then(|start| Pace::now()?.log_since(&start)),
+            disturbances: after.map(|after| after.since(before.unwrap_or_default())),
+            placebos,
+            runs,
+        })
     }
 
-    /// Equal for the same question over the same builds on the same kind of machine: the programs that are
-    /// run and the files that their arguments name count with their bytes.
-    fn identity(&self, builder: &Builder, ready: &[Ready]) -> u64 {
+    /// The files that are run, and that arguments name.
+    pub(super) fn files(&self, ready: &[Ready]) -> BTreeSet<BlockFile> {
         let files = ready.iter().flat_map(|one| {
             let named = one.args.iter().map(PathBuf::from).filter(|path| path.is_file());
             std::iter::once(one.program.clone()).chain(named)
         });
-        let prints: BTreeSet<(PathBuf, Option<String>)> =
-            files.map(|path| (path.clone(), fingerprint_of(&path).ok())).collect();
+        let paths: BTreeSet<PathBuf> = files.collect();
+        paths.iter().map(|path| BlockFile::of(path)).collect()
+    }
+
+    /// Equal for the same question about the same builds and files, which count with their bytes, in blocks of as many rounds.
+    pub(super) fn identity(
+        &self,
+        builder: &Builder,
+        files: &BTreeSet<BlockFile>,
+        rounds: u32,
+    ) -> String {
         let question = self.settings.question();
-        let machine = Machine::detect().profile_key();
-        builder.key(&format!("{question:?} {prints:?} {machine}"), &[])
+        format!("{:016x}", builder.key(&format!("{question:?} {files:?} {rounds}"), &[]))
+    }
+}
+
+/// The machine as it is run on: what has to stay over several blocks.
+pub(super) struct Bench {
+    guard: Option<Guard>,
+    host: Host,
+    _fixed: Option<Option<FixedAddresses>>,
+}
+
+impl Bench {
+    pub(super) fn of(settings: &SweepSettings, host: Host) -> Self {
+        let moves_stack = settings.knob == Knob::Environment;
+        let cpus = settings.cpus.as_ref().filter(|_| settings.guard);
+        Self {
+            guard: cpus.and_then(|cpus| Guard::new(cpus.single())),
+            host,
+            _fixed: moves_stack.then(FixedAddresses::new),
+        }
     }
 }

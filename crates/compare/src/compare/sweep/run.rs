@@ -11,17 +11,17 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use super::axes::{Variant, fill, variants};
 use super::build::{BuildOutcome, Builder, quoted};
 use super::knob::{Knob, joined};
+use super::machines::{Asked, join};
 use super::order_file;
 use super::parallel::parallel;
 use super::pilot::LayoutPlan;
-use super::report::{CellRecord, Found, SweepNote, SweepReport, report};
+use super::report::{CellRecord, SweepNote, SweepReport};
 use super::rounds::Known;
 use super::{Cell, SweepError, SweepRun, SweepSettings};
 use crate::compare::amounts::{Amounts, NoAmounts, measured};
 use crate::compare::layouts::AS_BUILT;
 use crate::compare::neighbours::Guard;
 use crate::compare::warning::take_turns;
-use crate::machine::Machine;
 use crate::run::child::{ChildError, Launch, Limits, resolve_program};
 use crate::run::look::Seen;
 
@@ -87,8 +87,41 @@ pub fn sweep(
     progress: &(dyn Fn(Stage) + Sync),
 ) -> Result<SweepReport, SweepError> {
     let variants = variants(&settings.axes)?;
+    let Prepared { plan, builder, cells, identical, known, ready, .. } =
+        prepare(settings, &variants, folders, interrupt, progress)?;
+    let known_pairs = Known { cells: &cells, identical: &identical };
+    let ran = plan.rounds(&builder, folders, &known_pairs, &ready, interrupt, progress)?;
+    cells.iter().try_for_each(CellRecord::check)?;
+    let asked = Asked { settings, variants: &variants, cells: &cells, identical: &identical };
+    let mut result = join(&asked, ran.blocks)?;
+    result.earlier_runs = ran.earlier_runs;
+    let hot = plan.same_hot_code(&result, &ready, interrupt);
+    result.notes.splice(0..0, known.into_iter().chain(hot));
+    Ok(result)
+}
+
+/// What there is before the first round.
+pub(super) struct Prepared<'a> {
+    pub(super) plan: Plan<'a>,
+    pub(super) builder: Builder,
+    pub(super) cells: Vec<CellRecord>,
+    pub(super) identical: Vec<[u32; 2]>,
+    pub(super) known: Vec<SweepNote>,
+    pub(super) ready: Vec<Ready>,
+    /// What one run of every build took.
+    pub(super) round_ns: u64,
+}
+
+/// Builds everything and tries each build once.
+pub(super) fn prepare<'a>(
+    settings: &'a SweepSettings,
+    variants: &'a [Variant],
+    folders: &Folders,
+    interrupt: &AtomicBool,
+    progress: &(dyn Fn(Stage) + Sync),
+) -> Result<Prepared<'a>, SweepError> {
     settings.measure.check()?;
-    let plan = Plan::new(settings, &variants)?;
+    let plan = Plan::new(settings, variants)?;
     let builder = Builder::new(&folders.cache.join("builds"), &folders.sources)?;
     let mut cells = plan.build(&builder, interrupt, progress)?;
     plan.check(&mut cells)?;
@@ -96,10 +129,12 @@ pub fn sweep(
     let mut known = plan.same_code(&cells, &identical);
     known.iter().for_each(|note| progress(Stage::Known(note.clone())));
     let ready = plan.ready(&cells)?;
-    let mut threads = 0;
+    let (mut threads, mut round_ns) = (0, 0_u64);
     for one in &ready {
         let mut seen = Seen::default();
-        plan.run(one, 0, Some(&mut seen), interrupt)?;
+        let wall_ns = plan.run(one, 0, Some(&mut seen), interrupt)?.wall_ns;
+        let fixed_ns = settings.operations_in_ms.unwrap_or(0).saturating_mul(1_000_000);
+        round_ns = round_ns.saturating_add(wall_ns.max(fixed_ns));
         threads = threads.max(seen.threads);
     }
     if take_turns(settings.cpus.as_ref(), &[threads]) {
@@ -108,24 +143,7 @@ pub fn sweep(
     }
     // Another sweep may share the cache.
     cells.iter().try_for_each(CellRecord::check)?;
-    let known_pairs = Known { cells: &cells, identical: &identical };
-    let ran = plan.rounds(&builder, folders, &known_pairs, &ready, interrupt, progress)?;
-    cells.iter().try_for_each(CellRecord::check)?;
-    let mut result = report(
-        settings,
-        Found {
-            variants: &variants,
-            cells,
-            runs: ran.runs,
-            earlier_runs: ran.earlier_runs,
-            identical,
-            disturbances: ran.guard.as_ref().map(Guard::counts),
-            erratum: Machine::detect().jcc_erratum,
-        },
-    );
-    known.extend(plan.same_hot_code(&result, &ready, interrupt));
-    result.notes.splice(0..0, known);
-    Ok(result)
+    Ok(Prepared { plan, builder, cells, identical, known, ready, round_ns })
 }
 
 pub(super) struct Plan<'a> {
@@ -138,7 +156,10 @@ pub(super) struct Plan<'a> {
 type Flags = (String, Vec<(&'static str, String)>);
 
 impl<'a> Plan<'a> {
-    fn new(settings: &'a SweepSettings, variants: &'a [Variant]) -> Result<Self, SweepError> {
+    pub(super) fn new(
+        settings: &'a SweepSettings,
+        variants: &'a [Variant],
+    ) -> Result<Self, SweepError> {
         let run_names_out = settings.run.contains("{out}");
         let problem = |text: &str| Err(SweepError::Templates(text.into()));
         match &settings.build {
@@ -344,7 +365,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn ready(&self, cells: &[CellRecord]) -> Result<Vec<Ready>, SweepError> {
+    pub(super) fn ready(&self, cells: &[CellRecord]) -> Result<Vec<Ready>, SweepError> {
         let mut ready = Vec::new();
         for record in cells.iter().filter(|c| c.failure.is_none()) {
             let out = record.program.as_ref().map(|p| p.to_string_lossy().into_owned());
@@ -437,6 +458,6 @@ impl<'a> Plan<'a> {
             Some(guard) => guard.watch(run)?,
             None => (run()?, 0),
         };
-        Ok(SweepRun { cell: one.cell, round, amounts, repeats })
+        Ok(SweepRun { cell: one.cell, round, amounts, repeats, machine: 0 })
     }
 }

@@ -1,0 +1,24 @@
+//! Blocks of a sweep on other machines, by what hands out work there already: files of blocks, engines that start
+//! workers, and the join of what comes back. There is no scheduler here and nothing that stays running.
+//!
+//! Truth is in the files. A worker writes a block's result when it is whole, under the block's number, so that a
+//! block that is run twice, late, or on a machine that dies costs time and changes nothing. Engines are
+//! only asked whether somebody is still at work.
+
+mod collect;
+mod engine;
+mod files;
+mod hosts;
+pub mod simulate;
+mod slurm;
+mod template;
+
+pub use collect::{Collected, collect};
+pub use engine::{Alive, Engine, EngineError, EngineKind, Local, Task, Ticket, Work};
+pub use files::{FleetError, Plan, ResultFolder, Selection};
+pub use hosts::Hosts;
+pub use slurm::Slurm;
+pub use template::Template;
+
+#[cfg(test)]
+mod tests;

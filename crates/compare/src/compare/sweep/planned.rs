@@ -1,0 +1,150 @@
+//! A sweep as blocks for other machines, and one such block run here.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use super::axes::variants;
+use super::block::{Block, BlockFile, BlockResult, Host, MOST_ROUNDS};
+use super::report::CellRecord;
+use super::rounds::Bench;
+use super::run::{Folders, Plan, Prepared, Stage, prepare};
+use super::{SweepError, SweepSettings};
+use crate::clock::Cpus;
+use crate::compare::runner::allowed_cpus;
+
+/// Rounds where nothing else is asked for.
+const ROUNDS: u32 = 20;
+
+/// A sweep that is planned: its builds are there, its rounds are not.
+#[derive(Clone, Debug)]
+pub struct Planned(Block);
+
+impl Planned {
+    /// Its blocks, in the order of their numbers.
+    pub fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
+        (0..self.0.blocks).map(|block| Block { block, ..self.0.clone() })
+    }
+
+    /// What every block is like.
+    #[must_use]
+    pub fn first(&self) -> &Block {
+        &self.0
+    }
+}
+
+/// Builds what `settings` say, tries each build once, and makes blocks of as many rounds each.
+///
+/// # Errors
+/// See [`SweepError`].
+pub fn plan_blocks(
+    settings: &SweepSettings,
+    folders: &Folders,
+    rounds_per_block: u32,
+    interrupt: &AtomicBool,
+    progress: &(dyn Fn(Stage) + Sync),
+) -> Result<Planned, SweepError> {
+    let variants = variants(&settings.axes)?;
+    let Prepared { plan, builder, cells, identical, known, ready, round_ns } =
+        prepare(settings, &variants, folders, interrupt, progress)?;
+    let files = plan.files(&ready);
+    let rounds = settings.rounds.unwrap_or(ROUNDS);
+    let per_block = rounds_per_block.clamp(1, MOST_ROUNDS);
+    let said = |cell: CellRecord| CellRecord {
+        failure: cell.failure.map(|why| crate::foreign::plain(&why).into_owned()),
+        ..cell
+    };
+    let with_placebo_ns = round_ns.saturating_add(round_ns / (ready.len().max(1) as u64));
+    let first = Block {
+        plan: plan.identity(&builder, &files, per_block),
+        block: 0,
+        blocks: rounds.div_ceil(per_block),
+        rounds: per_block,
+        cost_ns: with_placebo_ns.saturating_mul(per_block.into()),
+        folder: std::env::current_dir()
+            .map_err(|cause| SweepError::File { path: ".".into(), cause })?,
+        files: files.into_iter().collect(),
+        settings: settings.clone(),
+        cells: cells.into_iter().map(said).collect(),
+        identical,
+        notes: known,
+    };
+    first.check()?;
+    Ok(Planned(first))
+}
+
+/// Where a block is run.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The folder below which the files lie that were brought here, each at its whole path; absent where
+    /// they lie where they were.
+    pub root: Option<PathBuf>,
+    /// This machine.
+    pub host: Host,
+}
+
+impl Site {
+    /// Where a path of the plan is here.
+    #[must_use]
+    pub fn place(&self, path: &Path) -> PathBuf {
+        match (&self.root, path.strip_prefix("/")) {
+            (Some(root), Ok(below)) => root.join(below),
+            _ => path.into(),
+        }
+    }
+}
+
+/// Runs a block here, in the folder that it names, where we stand already. `ran` is told of each run.
+///
+/// # Errors
+/// [`SweepError::OtherFile`] when a file is not what was planned, and whatever a sweep fails with.
+pub fn run_block(
+    block: &Block,
+    site: &Site,
+    interrupt: &AtomicBool,
+    ran: &mut dyn FnMut(),
+) -> Result<BlockResult, SweepError> {
+    block.check()?;
+    let settings = SweepSettings { cpus: cpus(block)?, ..block.settings.clone() };
+    let variants = variants(&settings.axes)?;
+    settings.measure.check()?;
+    let plan = Plan::new(&settings, &variants)?;
+    let here = |record: &CellRecord| CellRecord {
+        program: record.program.as_deref().map(|program| site.place(program)),
+        ..record.clone()
+    };
+    let wanted = |file: &BlockFile| BlockFile { path: site.place(&file.path), ..file.clone() };
+    if let Some(other) = block.files.iter().map(wanted).find(|f| BlockFile::of(&f.path) != *f) {
+        return Err(SweepError::OtherFile(other.path));
+    }
+    let cells: Vec<CellRecord> = block.cells.iter().map(here).collect();
+    let mut ready = plan.ready(&cells)?;
+    let moved = |path: &Path| block.files.iter().any(|f| f.path == path).then(|| site.place(path));
+    for one in &mut ready {
+        one.program = moved(&one.program).unwrap_or_else(|| one.program.clone());
+        for arg in &mut one.args {
+            if let Some(place) = moved(Path::new(arg)) {
+                *arg = place.into();
+            }
+        }
+    }
+    // What is run and read here is what was planned, and nothing beside it.
+    let more =
+        plan.files(&ready).into_iter().find(|f| !block.files.iter().any(|b| wanted(b) == *f));
+    if let Some(more) = more {
+        return Err(SweepError::OtherFile(more.path));
+    }
+    let mut bench = Bench::of(&settings, site.host.clone());
+    let found = plan.block(&mut bench, &ready, block.span(), true, interrupt, ran)?;
+    Ok(BlockResult { plan: block.plan.clone(), block: block.block, ..found })
+}
+
+/// As many processors as were asked for, of those that are ours here.
+fn cpus(block: &Block) -> Result<Option<Cpus>, SweepError> {
+    let Some(wanted) = &block.settings.cpus else { return Ok(None) };
+    let allowed = allowed_cpus();
+    let count = wanted.iter().count();
+    let found = Cpus::last(count, &allowed);
+    let too_few =
+        || SweepError::Block(format!("{count} processors are needed, {} are ours", allowed.len()));
+    found.map(Some).ok_or_else(too_few)
+}
