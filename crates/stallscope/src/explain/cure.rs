@@ -11,7 +11,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,7 +19,6 @@ use super::ledger::Together;
 use super::removable::{REMOVABLE, Removable, Search, Target};
 use super::windows::BothArms;
 use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole, work};
-use crate::code::x86::without_control_loads;
 use crate::code::{DebugInfo, Image};
 use crate::compare::{Arm, typical};
 use crate::model::{Grade, Measurement, Site, Svma, Unit};
@@ -194,135 +192,6 @@ fn remove(
     Ok(tried.map(|cure| Cure { sites, ..cure }))
 }
 
-/// Lets both builds take denormal numbers for zero, where the slow one meets any; as [`attempt`]. Here the control is the
-/// fast build: what becomes faster in both is not what they differ by.
-///
-/// # Errors
-/// Only when the user wants an end.
-pub(super) fn flush_to_zero(
-    bench: &mut dyn Bench,
-    [image, fast_image]: [&Image; 2],
-    debug: &DebugInfo<'_>,
-    slow: Arm,
-    run_ns: [f64; 2],
-    progress: &mut dyn FnMut(u32, u32),
-) -> Result<Option<Result<Cure, String>>, EngineError> {
-    let half = Duration::from_nanos((run_ns[slow.index()] / 2.0) as u64);
-    let mut met = match bench.denormals(slow, half) {
-        Ok(met) if met.is_empty() => return Ok(None),
-        Ok(met) => met,
-        Err(error) if error.is_interrupt() => return Err(error),
-        Err(_) => return Ok(None),
-    };
-    met.sort_by_key(|it| std::cmp::Reverse(it.times));
-    // What a program sets itself would undo it.
-    let patches = without_control_loads(fast_image)
-        .and_then(|fast| Ok([fast, without_control_loads(image)?]));
-    let tried = match &patches {
-        Ok([fast, slow_patch]) => {
-            let changes = [fast, slow_patch].map(Change::FlushToZero);
-            switched(bench, (changes, Removed::DenormalNumbers), slow, run_ns, progress)?
-        }
-        Err((at, why)) => {
-            Err(format!("the program sets the rules of arithmetic itself at {at}, and {why}"))
-        }
-    };
-    let file = &met[0].file;
-    let sites_in = |image: &Image, debug: &DebugInfo<'_>| -> Vec<Site> {
-        let mut all = Sites::new(image, debug);
-        let here = met.iter().filter(|it| it.file == *file);
-        here.filter_map(|it| all.site(image.svma_of(it.offset)?)).collect()
-    };
-    let is_program = image.path().canonicalize().is_ok_and(|own| own == *file);
-    let (library, sites) = if is_program {
-        (None, sites_in(image, debug))
-    } else {
-        let sites = Image::open(file).map(|image| sites_in(&image, &DebugInfo::of(&image)));
-        (Some(file.clone()), sites.unwrap_or_default())
-    };
-    Ok(Some(tried.map(|cure| Cure { library, sites, ..cure })))
-}
-
-/// Keeps all threads of both builds on one processor, where nothing is shared with another one; as [`flush_to_zero`].
-///
-/// # Errors
-/// Only when the user wants an end.
-pub(super) fn on_one_processor(
-    bench: &mut dyn Bench,
-    slow: Arm,
-    run_ns: [f64; 2],
-    progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<Cure, String>, EngineError> {
-    switched(bench, ([Change::OneProcessor; 2], Removed::SharedLines), slow, run_ns, progress)
-}
-
-/// Runs both builds without huge pages: the fast one loses what they gave it; as [`flush_to_zero`], with the slow build as
-/// the control.
-///
-/// # Errors
-/// Only when the user wants an end.
-pub(super) fn on_small_pages(
-    bench: &mut dyn Bench,
-    slow: Arm,
-    run_ns: [f64; 2],
-    progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<Cure, String>, EngineError> {
-    let times = switches(bench, [Change::SmallPages; 2], slow, run_ns, progress)?;
-    Ok(times.and_then(|times| against_slow(&times, Removed::HugePages, slow)))
-}
-
-/// Both builds as they are and with a change of the whole run; the control as in [`against_fast`].
-fn switched(
-    bench: &mut dyn Bench,
-    (changes, removed): ([Change<'_>; 2], Removed),
-    slow: Arm,
-    run_ns: [f64; 2],
-    progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<Cure, String>, EngineError> {
-    let times = switches(bench, changes, slow, run_ns, progress)?;
-    Ok(times.and_then(|times| against_fast(&times, removed, slow)))
-}
-
-/// Times of the fast and the slow build as they are, and of both with a change of the whole run.
-fn switches(
-    bench: &mut dyn Bench,
-    [of_fast, of_slow]: [Change<'_>; 2],
-    slow: Arm,
-    run_ns: [f64; 2],
-    progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<Vec<[f64; ARMS]>, String>, EngineError> {
-    let fast = slow.other();
-    let arms = [(fast, Change::Nothing), (slow, Change::Nothing), (fast, of_fast), (slow, of_slow)];
-    run(bench, arms, run_ns, progress)
-}
-
-/// Judges runs of both builds without and with a change. The control is the fast build: what it gains, too, is not
-/// what they differ by.
-pub(super) fn against_fast(
-    times: &[[f64; ARMS]],
-    removed: Removed,
-    slow: Arm,
-) -> Result<Cure, String> {
-    let against = |[fast, slow, fast_changed, slow_changed]: [f64; ARMS]| {
-        let gained = fast - fast_changed;
-        [fast, slow, slow - gained, slow_changed + gained]
-    };
-    let compared: Vec<_> = times.iter().copied().map(against).collect();
-    let cure = judged(&compared, (removed, true), slow)?;
-    Ok(Cure { times: typical_times(times), ..cure })
-}
-
-/// The same where the change takes from the fast build what the slow one does not have: what the slow build loses, too, is
-/// the control.
-fn against_slow(times: &[[f64; ARMS]], removed: Removed, slow: Arm) -> Result<Cure, String> {
-    let against = |[fast, slow, fast_changed, slow_changed]: [f64; ARMS]| {
-        [fast, slow, slow_changed, slow_changed - (fast_changed - fast)]
-    };
-    let compared: Vec<_> = times.iter().copied().map(against).collect();
-    let cure = judged(&compared, (removed, true), slow)?;
-    Ok(Cure { times: typical_times(times), ..cure })
-}
-
 /// Runs fast build, slow build, control and cure in rounds; the inner error says why that cannot be.
 pub(super) fn run(
     bench: &mut dyn Bench,
@@ -466,7 +335,7 @@ pub(super) fn judged(
     })
 }
 
-fn typical_times(times: &[[f64; ARMS]]) -> [Measurement; ARMS] {
+pub(super) fn typical_times(times: &[[f64; ARMS]]) -> [Measurement; ARMS] {
     std::array::from_fn(|n| {
         typical(&times.iter().map(|t| t[n]).collect::<Vec<_>>(), Unit::Nanoseconds)
     })
@@ -605,28 +474,6 @@ mod tests {
         ] {
             let net = of(recovered.value - control.value, 15.0);
             assert_eq!(verdict(&recovered, &control, &net), want, "{recovered} {control}");
-        }
-    }
-
-    #[test]
-    fn what_the_fast_build_alone_loses_is_what_it_had() {
-        let judged = |fast_changed: f64, slow_changed: f64| {
-            let round = |n: f64| [100.0 + n, 200.0 + n, fast_changed + n, slow_changed + n];
-            let times: Vec<_> = (0..8).map(f64::from).map(round).collect();
-            against_slow(&times, Removed::HugePages, Arm::B).unwrap()
-        };
-        for (fast, slow, want, recovered) in [
-            (195.0, 200.0, CureVerdict::Confirmed, 95.0),
-            (145.0, 200.0, CureVerdict::Open, 45.0),
-            (100.0, 200.0, CureVerdict::Refuted, 0.0),
-            // Both lose as much: the difference is what it was.
-            (200.0, 300.0, CureVerdict::Open, 0.0),
-            // The difference is gone because the slow build gained: it had what both lose.
-            (100.0, 105.0, CureVerdict::Open, 95.0),
-        ] {
-            let cure = judged(fast, slow);
-            assert_eq!(cure.verdict, want, "{fast} {slow}: {cure:?}");
-            assert!((cure.recovered.percent.value - recovered).abs() < 0.1, "{cure:?}");
         }
     }
 

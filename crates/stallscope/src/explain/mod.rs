@@ -32,6 +32,7 @@ mod run_count;
 mod share;
 pub mod simulate;
 mod summary;
+mod switch;
 mod windows;
 mod work;
 
@@ -419,7 +420,7 @@ fn look(
     let of_slow = &debug[slow.index()];
     let removing = &mut |done, of| progress(Stage::Removing { done, of });
     if explanation.is_open()
-        && let Some(tried) = cure::flush_to_zero(bench, both, of_slow, slow, run_ns, removing)?
+        && let Some(tried) = switch::flush_to_zero(bench, both, of_slow, slow, run_ns, removing)?
     {
         explanation.keep(tried, "what runs without denormal numbers take was not measured");
     }
@@ -427,11 +428,11 @@ fn look(
     if (explanation.is_open() || explanation.conclusion == Conclusion::Kernel)
         && has_threads_on_several_processors(&explanation.comparison)
     {
-        let tried = cure::on_one_processor(bench, slow, run_ns, removing)?;
+        let tried = switch::on_one_processor(bench, slow, run_ns, removing)?;
         explanation.keep(tried, "what runs on one processor take was not measured");
     }
     if explanation.is_open() && explanation.kernel.may_have_huge_pages(slow) {
-        let tried = cure::on_small_pages(bench, slow, run_ns, removing)?;
+        let tried = switch::on_small_pages(bench, slow, run_ns, removing)?;
         explanation.keep(tried, "what runs without huge pages take was not measured");
     }
     if explanation.is_open()

@@ -175,7 +175,8 @@ pub(super) fn align(
     let of = |n: usize, which: usize| (arms[n], Change::Code(&patches[n][which]));
     let runs = [of(1, 0), of(0, 0), of(1, fast_best), of(0, slow_best)];
     let times = cure::run(bench, runs, run_ns, progress)?;
-    let tried = times.and_then(|times| cure::against_fast(&times, Removed::CodeAlignment, slow));
+    let tried =
+        times.and_then(|times| super::switch::against_fast(&times, Removed::CodeAlignment, slow));
     let by = SHIFTS_BYTES[slow_best];
     let placed = placement.addresses().into_iter().map(|[here, _]| [here, here.offset(by)]);
     Ok(of_builds(tried, placed.collect(), (images[0], debug), run_ns))

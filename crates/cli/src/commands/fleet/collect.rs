@@ -42,7 +42,7 @@ pub struct CollectArgs {
     /// Folders that workers have written to
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
-    /// Wait until every block has come back, or nobody is at work any more
+    /// Wait until every block has come back, or no worker runs any more
     #[arg(long)]
     follow: bool,
     /// Take back the blocks that have not ended; what has come back stays

@@ -119,7 +119,7 @@ pub struct Alive {
 }
 
 impl Alive {
-    /// Whether nobody is at work any more.
+    /// Whether no worker runs any more.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.waiting + self.running == 0
@@ -134,7 +134,7 @@ pub trait Engine {
     /// When the engine refuses.
     fn submit(&self, work: &Work) -> Result<Vec<String>, EngineError>;
 
-    /// How many have not ended, with whatever brings their results here; `None` where nobody can tell.
+    /// How many have not ended, with whatever brings their results here; `None` where the engine cannot tell.
     ///
     /// # Errors
     /// When the engine does not answer.

@@ -1,7 +1,7 @@
 //! Machines in a list, reached by ssh: a worker on each, with blocks by turns.
 //!
 //! The plan and its files are found on a shared file system, or are brought below a folder by rsync, each at its whole
-//! path; then results are brought back the same way whenever somebody asks. A worker is in a session of its
+//! path; then results are brought back the same way on each request. A worker is in a session of its
 //! own, so that it goes on when the connection ends.
 
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //!
 //! Truth is in the files. A worker writes a block's result when it is whole, under the block's number, so that a
 //! block that is run twice, late, or on a machine that dies costs time and changes nothing. Engines are
-//! only asked whether somebody is still at work.
+//! only asked whether a worker still runs.
 
 mod collect;
 mod engine;
