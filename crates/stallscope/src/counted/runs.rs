@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::run::child::{Launch, Limits};
 use crate::run::sample::{SampleError, SampleRun, SampleSettings, sample};
-use crate::trace::engine::{EngineError, Length, Recording, Sink, Start, Window, preferred};
+use crate::trace::engine::{EngineError, Length, Recording, Sink, Window, preferred};
 
 /// How long a window is, and how long it may take.
 const WINDOW_INSTRUCTIONS: u64 = 10_000_000;
@@ -58,13 +58,8 @@ impl Runs for CommandRuns<'_> {
         after: Option<Duration>,
         sink: &mut dyn Sink,
     ) -> Result<Recording, EngineError> {
-        let window = Window {
-            start: after.map_or(Start::Entry, Start::After),
-            skip: 0,
-            length: Length::Instructions(WINDOW_INSTRUCTIONS),
-            memory: true,
-            budget: Some(WINDOW_BUDGET),
-        };
+        let length = Length::Instructions(WINDOW_INSTRUCTIONS);
+        let window = Window::after(after, length, true, WINDOW_BUDGET);
         preferred()?.record(&self.launch, &window, self.limits(), sink)
     }
 }

@@ -79,29 +79,22 @@ impl Sampled {
 
     fn add(&mut self, run: SampleRun) {
         let sampling = &mut self.sampling;
-        let in_kernel = run.kernel.filter(|_| run.engine == Engine::PerfClock);
+        let in_kernel = run.in_kernel();
         sampling.runs += 1;
         sampling.samples += run.total + in_kernel.unwrap_or(0);
         sampling.in_kernel = sampling.in_kernel.zip(in_kernel).map(|(sum, n)| sum + n);
         sampling.without_file += run.unmapped;
         sampling.lost += run.lost;
         if !run.exit.status.success() {
-            self.note(format!("the command ended with {}", run.exit.status));
+            let note = format!("the command ended with {}", run.exit.status);
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
         }
-        // Together the runs may have enough.
-        let few = too_few(run.total);
-        for note in run.notes.into_iter().filter(|note| few.as_ref() != Some(note)) {
-            self.note(note);
-        }
+        run.add_notes_to(&mut self.notes);
         for object in run.samples {
             let hits = self.files.entry(object.path).or_default();
             object.hits.into_iter().for_each(|(at, n)| *hits.entry(at).or_default() += n);
-        }
-    }
-
-    fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
         }
     }
 

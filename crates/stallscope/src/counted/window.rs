@@ -9,7 +9,7 @@ use crate::sim::Fan;
 use crate::sim::jumps::BlockCounts;
 use crate::sim::splits::Splits;
 use crate::sim::store_buffer::{StoreBuffer, StoreBufferShape};
-use crate::trace::engine::{EngineError, Mapping, Recording, SelfCheck, Sink};
+use crate::trace::engine::{EngineError, Mapping, Recording, Sink};
 
 /// What happened at one instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,10 +87,7 @@ impl Watch {
 
     /// What they saw.
     pub fn window(self, recording: &Recording) -> Result<Windows, EngineError> {
-        if let SelfCheck::Differs(reason) = &recording.self_check {
-            let (engine, reason) = (recording.engine, reason.clone());
-            return Err(EngineError::Unsupported { engine, reason });
-        }
+        recording.checked()?;
         let mut windows =
             Windows { count: 1, instructions: recording.instructions, ..Windows::default() };
         let place = |at: Avma| Mapping::find(&recording.mappings, at);

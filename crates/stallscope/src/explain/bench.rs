@@ -21,8 +21,7 @@ use crate::run::sample::{
 };
 use crate::sim::core::RecordedWindow;
 use crate::trace::engine::{
-    self, Change, DenormalSite, EngineError, Length, Mapping, Recording, SelfCheck, Sink, Start,
-    Window,
+    self, Change, DenormalSite, EngineError, Length, Mapping, Recording, Sink, Window,
 };
 use crate::trace::recorded::{ReplayError, Writer};
 
@@ -247,19 +246,12 @@ impl Bench for ProcessBench<'_> {
         design: &Design,
         shapes: &[CoreShape],
     ) -> Result<Vec<WindowCount>, EngineError> {
-        let window = Window {
-            start: after.map_or(Start::Entry, Start::After),
-            skip: 0,
-            length: Length::Instructions(WINDOW_INSTRUCTIONS),
-            memory: true,
-            budget: Some(WINDOW_BUDGET),
-        };
+        let length = Length::Instructions(WINDOW_INSTRUCTIONS);
+        let window = Window::after(after, length, true, WINDOW_BUDGET);
         let mut writer = Writer::new(Vec::new());
         let (program, recording) = self.follow(arm, &window, &mut writer)?;
         let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
-        if let SelfCheck::Differs(what) = &recording.self_check {
-            return Err(unsupported(what.clone()));
-        }
+        recording.checked()?;
         let recorded = writer.finish(&recording).map_err(|e| unsupported(e.to_string()))?;
         let window =
             RecordedWindow::read(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
@@ -298,13 +290,7 @@ impl Bench for ProcessBench<'_> {
     }
 
     fn work(&mut self, arm: Arm, budget: Duration) -> Result<WorkCount, EngineError> {
-        let window = Window {
-            start: Start::Entry,
-            skip: 0,
-            length: Length::ToEnd,
-            memory: false,
-            budget: Some(budget),
-        };
+        let window = Window::after(None, Length::ToEnd, false, budget);
         let mut counter = RunCounter::default();
         let (program, recording) = self.follow(arm, &window, &mut counter)?;
         let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };

@@ -107,16 +107,10 @@ impl Heat {
         self.summary.runs += 1;
         self.summary.processor_ns += run.exit.processor_ns();
         self.summary.samples += run.total;
-        let in_kernel = run.kernel.filter(|_| run.engine == Engine::PerfClock);
-        self.summary.in_kernel = self.summary.in_kernel.zip(in_kernel).map(|(sum, n)| sum + n);
+        let in_kernel = self.summary.in_kernel.zip(run.in_kernel());
+        self.summary.in_kernel = in_kernel.map(|(sum, n)| sum + n);
         self.summary.lost += run.lost;
-        // Together the runs may have enough.
-        let few = too_few(run.total);
-        for note in run.notes.iter().filter(|note| few.as_ref() != Some(note)) {
-            if !self.summary.notes.contains(note) {
-                self.summary.notes.push(note.clone());
-            }
-        }
+        run.add_notes_to(&mut self.summary.notes);
         for object in &run.samples {
             for (offset, hits) in &object.hits {
                 match image.svma_of(*offset).filter(|_| object.is_main_program) {

@@ -180,10 +180,7 @@ pub(super) fn predict(
         let happens_more = match mechanism.has_events() {
             true => {
                 more(of_a_run(&|account| account.events_of(mechanism) as f64))
-                    || mechanism.has_distance()
-                        && more(of_a_run(&|account| account.cycles_of(mechanism) as f64))
-                    || mechanism == Mechanism::Divisions
-                        && more(of_a_run(&|account| account.divider_cycles as f64))
+                    || more(of_a_run(&|account| account.weight_of(mechanism) as f64))
             }
             false => is_slower && !spent.is_whole,
         };

@@ -15,8 +15,8 @@ use crate::model::Site;
 use crate::sim::Sites;
 use crate::trace::engine::{Change, EngineError};
 
-/// Lets both builds take denormal numbers for zero, where the slow one meets any; as [`attempt`](super::cure::attempt). Here the control is the
-/// fast build: what becomes faster in both is not what they differ by.
+/// Lets both builds take denormal numbers for zero, where the slow one meets any; as
+/// [`attempt`](super::cure::attempt). Here the control is the fast build: what becomes faster in both is not what they differ by.
 ///
 /// # Errors
 /// Only when the user wants an end.
@@ -88,7 +88,7 @@ pub(super) fn on_small_pages(
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Cure, String>, EngineError> {
-    let times = switches(bench, [Change::SmallPages; 2], slow, run_ns, progress)?;
+    let times = times(bench, [Change::SmallPages; 2], slow, run_ns, progress)?;
     Ok(times.and_then(|times| against_slow(&times, Removed::HugePages, slow)))
 }
 
@@ -100,12 +100,12 @@ fn switched(
     run_ns: [f64; 2],
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Cure, String>, EngineError> {
-    let times = switches(bench, changes, slow, run_ns, progress)?;
+    let times = times(bench, changes, slow, run_ns, progress)?;
     Ok(times.and_then(|times| against_fast(&times, removed, slow)))
 }
 
 /// Times of the fast and the slow build as they are, and of both with a change of the whole run.
-fn switches(
+fn times(
     bench: &mut dyn Bench,
     [of_fast, of_slow]: [Change<'_>; 2],
     slow: Arm,
@@ -124,22 +124,28 @@ pub(super) fn against_fast(
     removed: Removed,
     slow: Arm,
 ) -> Result<Cure, String> {
-    let against = |[fast, slow, fast_changed, slow_changed]: [f64; ARMS]| {
+    against(times, removed, slow, |[fast, slow, fast_changed, slow_changed]| {
         let gained = fast - fast_changed;
         [fast, slow, slow - gained, slow_changed + gained]
-    };
-    let compared: Vec<_> = times.iter().copied().map(against).collect();
-    let cure = judged(&compared, (removed, true), slow)?;
-    Ok(Cure { times: typical_times(times), ..cure })
+    })
 }
 
 /// The same where the change takes from the fast build what the slow one does not have: what the slow build loses, too, is
 /// the control.
 fn against_slow(times: &[[f64; ARMS]], removed: Removed, slow: Arm) -> Result<Cure, String> {
-    let against = |[fast, slow, fast_changed, slow_changed]: [f64; ARMS]| {
+    against(times, removed, slow, |[fast, slow, fast_changed, slow_changed]| {
         [fast, slow, slow_changed, slow_changed - (fast_changed - fast)]
-    };
-    let compared: Vec<_> = times.iter().copied().map(against).collect();
+    })
+}
+
+/// Judges what `compared` makes of the times of a round; those that were measured are told.
+fn against(
+    times: &[[f64; ARMS]],
+    removed: Removed,
+    slow: Arm,
+    compared: impl Fn([f64; ARMS]) -> [f64; ARMS],
+) -> Result<Cure, String> {
+    let compared: Vec<_> = times.iter().copied().map(compared).collect();
     let cure = judged(&compared, (removed, true), slow)?;
     Ok(Cure { times: typical_times(times), ..cure })
 }

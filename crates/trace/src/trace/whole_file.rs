@@ -65,6 +65,18 @@ impl WholeFile {
         };
         name.persist(&self.target).map_err(|e| e.error)
     }
+
+    /// Puts the file in its place where none is there yet, with the permissions of an ordinary new file.
+    ///
+    /// # Errors
+    /// Whatever fails, [`io::ErrorKind::AlreadyExists`] among it; what is there stays as it is.
+    pub fn keep_new(self) -> io::Result<()> {
+        self.file.set_permissions(Permissions::from_mode(0o644))?;
+        match self.name {
+            Some(name) => name.persist_noclobber(&self.target).map_err(|e| e.error),
+            None => link(&self.file, &self.target),
+        }
+    }
 }
 
 impl Write for WholeFile {
@@ -86,11 +98,13 @@ fn folder(target: &Path) -> &Path {
 
 /// Gives a nameless file a name: the kernel has no call that would put it in another's place.
 fn named(file: &File, folder: &Path) -> io::Result<TempPath> {
+    Ok(tempfile::Builder::new().make_in(folder, |to| link(file, to))?.into_temp_path())
+}
+
+/// Gives a nameless file the name `to`, where nothing has it.
+fn link(file: &File, to: &Path) -> io::Result<()> {
     let this = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let link = |to: &Path| {
-        linkat(AT_FDCWD, &this, AT_FDCWD, to, AtFlags::AT_SYMLINK_FOLLOW).map_err(io::Error::from)
-    };
-    Ok(tempfile::Builder::new().make_in(folder, link)?.into_temp_path())
+    linkat(AT_FDCWD, &this, AT_FDCWD, to, AtFlags::AT_SYMLINK_FOLLOW).map_err(io::Error::from)
 }
 
 #[cfg(test)]
@@ -114,6 +128,22 @@ mod tests {
             file.keep().unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
+        assert_eq!(names(folder.path()), ["r.json"]);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+    }
+
+    #[test]
+    fn a_new_file_replaces_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.json");
+        let written = |text: &[u8]| {
+            let mut file = WholeFile::create(&path).unwrap();
+            file.write_all(text).unwrap();
+            file.keep_new()
+        };
+        written(b"first").unwrap();
+        assert_eq!(written(b"second").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"first");
         assert_eq!(names(folder.path()), ["r.json"]);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o644);
     }

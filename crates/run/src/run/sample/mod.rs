@@ -135,6 +135,24 @@ pub struct SampleRun {
     pub notes: Vec<String>,
 }
 
+impl SampleRun {
+    /// Samples in the kernel, where they are known and of processor time.
+    #[must_use]
+    pub fn in_kernel(&self) -> Option<u64> {
+        self.kernel.filter(|_| self.engine == Engine::PerfClock)
+    }
+
+    /// Adds its notes to those of other runs, each once; not that it has few samples: together they may have enough.
+    pub fn add_notes_to(&self, notes: &mut Vec<String>) {
+        let few = too_few(self.total);
+        for note in self.notes.iter().filter(|note| few.as_ref() != Some(note)) {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+    }
+}
+
 /// Why a command could not be sampled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

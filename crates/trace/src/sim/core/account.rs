@@ -56,6 +56,17 @@ impl Account {
         self.cycles.wrapping_sub(self.cycles_without[mechanism as usize]).cast_signed()
     }
 
+    /// What the executions that had `mechanism` weigh, where one of them may cost many times what another costs: lines
+    /// come from near or from far, operands are narrow or wide. Else how many there are.
+    #[must_use]
+    pub fn weight_of(&self, mechanism: Mechanism) -> i64 {
+        match mechanism {
+            Mechanism::Divisions => self.divider_cycles.cast_signed(),
+            it if it.has_distance() => self.cycles_of(it),
+            it => self.events_of(it).cast_signed(),
+        }
+    }
+
     /// What it would be if so many in a hundred executions were those of `other`, another model of the same window.
     #[must_use]
     pub fn mixed_with(&self, other: &Self, percent: u64) -> Self {

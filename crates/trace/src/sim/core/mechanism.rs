@@ -53,8 +53,7 @@ impl Mechanism {
     ];
 
     /// Whether one execution can cost many times what another costs: a line comes from near or from far.
-    #[must_use]
-    pub fn has_distance(self) -> bool {
+    pub(super) fn has_distance(self) -> bool {
         self == Self::DataCacheMisses
     }
 

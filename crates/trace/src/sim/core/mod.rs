@@ -197,15 +197,16 @@ impl<'a> Core<'a> {
             inputs = inputs.max(self.state.retire.0).max(self.state.last_commit());
         }
         let mut loaded = 0;
-        for access in accesses.iter().filter(|access| access.kind == AccessKind::Load) {
-            // What an atomic operation takes holds its load, from wherever in the core that comes.
-            loaded = loaded.max(match is_locked && !self.shape.locked_is_fence {
-                true => self.fetch(number, access, addresses),
-                false => self.load(number, op, access, addresses),
-            });
-        }
-        for access in accesses.iter().filter(|access| access.kind == AccessKind::Prefetch) {
-            self.prefetch(access, addresses);
+        for access in accesses {
+            match access.kind {
+                // What an atomic operation takes holds its load, from wherever in the core that comes.
+                AccessKind::Load if is_locked && !self.shape.locked_is_fence => {
+                    loaded = loaded.max(self.fetch(number, access, addresses));
+                }
+                AccessKind::Load => loaded = loaded.max(self.load(number, op, access, addresses)),
+                AccessKind::Prefetch => self.prefetch(access, addresses),
+                AccessKind::Store => {}
+            }
         }
         let ready = inputs.max(loaded);
         let done = self.compute(number, op, dispatched, ready);

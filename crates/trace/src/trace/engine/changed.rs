@@ -53,7 +53,7 @@ pub fn run_changed(
                 Change::OneProcessor => keep_processors(&mut process),
                 Change::SmallPages => {
                     let huge_off = [libc::PR_SET_THP_DISABLE as u64, 1, 0, 0, 0, 0];
-                    call(&mut process, libc::SYS_prctl, huge_off)
+                    process.checked_call(libc::SYS_prctl, huge_off).map(drop)
                 }
                 Change::FlushToZero(_) => Arithmetic::FLUSH_TO_ZERO.set(tid),
                 Change::Nothing | Change::Code(_) => Ok(()),
@@ -101,16 +101,8 @@ fn keep_processors(process: &mut Process) -> io::Result<()> {
     process.write(header, &[length.to_le_bytes(), at.to_le_bytes()].concat())?;
     let privileges = [libc::PR_SET_NO_NEW_PRIVS as u64, 1, 0, 0, 0, 0];
     let filtering = [u64::from(libc::SECCOMP_SET_MODE_FILTER), 0, header, 0, 0, 0];
-    call(process, libc::SYS_prctl, privileges)?;
-    call(process, libc::SYS_seccomp, filtering)
-}
-
-/// A system call of the process that answers 0 where it succeeds.
-fn call(process: &mut Process, number: i64, arguments: [u64; 6]) -> io::Result<()> {
-    match process.call(number, arguments)? {
-        0 => Ok(()),
-        answer => Err(io::Error::from_raw_os_error(-answer as i32)),
-    }
+    process.checked_call(libc::SYS_prctl, privileges)?;
+    process.checked_call(libc::SYS_seccomp, filtering).map(drop)
 }
 
 fn put(process: &mut Process, program: &Path, patch: &Patch) -> Result<(), String> {

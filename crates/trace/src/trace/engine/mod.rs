@@ -167,6 +167,15 @@ pub struct Window {
     pub budget: Option<Duration>,
 }
 
+impl Window {
+    /// One that starts after so much processor time, or else at the run's first instruction.
+    #[must_use]
+    pub fn after(after: Option<Duration>, length: Length, memory: bool, budget: Duration) -> Self {
+        let start = after.map_or(Start::Entry, Start::After);
+        Self { start, skip: 0, length, memory, budget: Some(budget) }
+    }
+}
+
 /// Why a window is shorter than it was to be, in words, when its [`Window::budget`] was used up.
 const OUT_OF_TIME: &str = "its budget of time is used up (--budget)";
 
@@ -364,6 +373,22 @@ pub enum EngineError {
         /// What happened.
         reason: String,
     },
+}
+
+impl Recording {
+    /// Whether what was followed is what the program did, as far as that was compared.
+    ///
+    /// # Errors
+    /// [`EngineError::Unsupported`] with what differs.
+    pub fn checked(&self) -> Result<(), EngineError> {
+        match &self.self_check {
+            SelfCheck::Differs(reason) => {
+                let reason = reason.clone();
+                Err(EngineError::Unsupported { engine: self.engine, reason })
+            }
+            SelfCheck::NotCompared | SelfCheck::Equal(_) => Ok(()),
+        }
+    }
 }
 
 impl EngineError {

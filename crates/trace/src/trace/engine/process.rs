@@ -355,6 +355,14 @@ impl Process {
         self.call_with(number, arguments, |_| Ok(()))
     }
 
+    /// As [`Self::call`]; the kernel's refusal is the error.
+    pub(super) fn checked_call(&mut self, number: i64, arguments: [u64; 6]) -> io::Result<u64> {
+        match self.call(number, arguments)? {
+            answer @ -4095..0 => Err(io::Error::from_raw_os_error(-answer as i32)),
+            answer => Ok(answer.cast_unsigned()),
+        }
+    }
+
     fn call_with(
         &mut self,
         number: i64,

@@ -448,11 +448,7 @@ fn installs_a_filter(number: i64, arguments: [u64; 6]) -> bool {
 
 /// Lets the copy make a call of ours.
 fn call(copy: &mut Process, number: i64, arguments: [u64; 6]) -> Result<u64, String> {
-    let answer = copy.call(number, arguments).map_err(no_own_view)?;
-    if answer < 0 {
-        return Err(no_own_view(std::io::Error::from_raw_os_error(-answer as i32)));
-    }
-    Ok(answer.cast_unsigned())
+    copy.checked_call(number, arguments).map_err(no_own_view)
 }
 
 fn no_own_view(cause: std::io::Error) -> String {
