@@ -200,12 +200,8 @@ pub(super) fn said(words: &[String], input: &str) -> Result<String, EngineError>
 
 /// Words as one line for a shell.
 pub(super) fn shell_line<S: AsRef<str>>(words: &[S]) -> Result<String, EngineError> {
-    let quoted = |word: &S| {
-        shlex::try_quote(word.as_ref())
-            .map(String::from)
-            .map_err(|_| EngineError::Unfit("no shell can be given a NUL byte".into()))
-    };
-    Ok(words.iter().map(quoted).collect::<Result<Vec<_>, _>>()?.join(" "))
+    shlex::try_join(words.iter().map(AsRef::as_ref))
+        .map_err(|_| EngineError::Unfit("no shell can be given a NUL byte".into()))
 }
 
 /// A path as a word.

@@ -6,9 +6,12 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use serde::Serialize;
+
 use super::engine::{EngineError, Ticket};
 use crate::compare::sweep::{Block, BlockResult, MOST_BLOCKS, SweepError};
 use crate::foreign;
+use crate::trace::whole_file::WholeFile;
 
 /// A block or a result with hundreds of builds has a megabyte.
 pub(super) const MOST_LINE_BYTES: u64 = 64 << 20;
@@ -128,14 +131,14 @@ impl Plan {
     /// # Errors
     /// When the file cannot be written; then an older one is still there.
     pub fn write(path: &Path, blocks: impl Iterator<Item = Block>) -> Result<(), FleetError> {
-        whole(path, |file| {
-            let mut file = io::BufWriter::new(file);
+        let write = || {
+            let mut file = io::BufWriter::new(WholeFile::create(path)?);
             for block in blocks {
-                serde_json::to_writer(&mut file, &block)?;
-                file.write_all(b"\n")?;
+                file.write_all(&json_line(&block)?)?;
             }
-            file.flush()
-        })
+            file.into_inner()?.keep()
+        };
+        write().map_err(failed(path))
     }
 
     /// The blocks that `wanted` names, of all that there are, without reading more than these.
@@ -154,12 +157,8 @@ impl Plan {
             if wanted.is_some_and(|w| w.blocks().binary_search(&number).is_err()) {
                 continue;
             }
-            let text = std::str::from_utf8(&line).map_err(|e| e.to_string());
             // A template is run as it was typed; what is shown of it the check looks at.
-            let read = |text| foreign::from_json_as_written(text).map_err(|e| e.to_string());
-            let block = text.and_then(read);
-            let refused = |cause| FleetError::Line { path: path.clone(), line: number + 1, cause };
-            let block: Block = block.map_err(refused)?;
+            let block: Block = self.parsed(number, &line, foreign::from_json_as_written)?;
             block.check()?;
             found.push(block);
             if wanted.is_some_and(|w| w.blocks().len() == found.len()) {
@@ -171,9 +170,7 @@ impl Plan {
         }
         Ok(found)
     }
-}
 
-impl Plan {
     /// Its first block, and the numbers of the blocks on its lines.
     ///
     /// # Errors
@@ -188,13 +185,22 @@ impl Plan {
         let mut reader = BufReader::new(foreign::open(path).map_err(failed(path))?);
         let mut numbers = Vec::new();
         while let Some(line) = next_line(&mut reader).map_err(failed(path))? {
-            let text = std::str::from_utf8(&line).map_err(|e| e.to_string());
-            let number = text.and_then(|t| foreign::from_json(t).map_err(|e| e.to_string()));
-            let line = numbers.len() as u32 + 1;
-            let refused = |cause| FleetError::Line { path: path.clone(), line, cause };
-            numbers.push(number.map(|n: Number| n.block).map_err(refused)?);
+            let Number { block } = self.parsed(numbers.len() as u32, &line, foreign::from_json)?;
+            numbers.push(block);
         }
         Ok((first, numbers))
+    }
+
+    /// What a line holds; lines count from 0 here, and from 1 where they are told.
+    fn parsed<T>(
+        &self,
+        number: u32,
+        line: &[u8],
+        parse: impl FnOnce(&str) -> serde_json::Result<T>,
+    ) -> Result<T, FleetError> {
+        let text = std::str::from_utf8(line).map_err(|e| e.to_string());
+        let parsed = text.and_then(|text| parse(text).map_err(|e| e.to_string()));
+        parsed.map_err(|cause| FleetError::Line { path: self.0.clone(), line: number + 1, cause })
     }
 }
 
@@ -210,18 +216,18 @@ pub(super) fn next_line(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>
     Ok((read > 0).then_some(line))
 }
 
-/// Writes a file that is there whole or not at all.
-fn whole(
-    path: &Path,
-    write: impl FnOnce(&mut fs::File) -> io::Result<()>,
-) -> Result<(), FleetError> {
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut part = tempfile::NamedTempFile::new_in(folder).map_err(failed(path))?;
-    let shared = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    part.as_file().set_permissions(shared).map_err(failed(path))?;
-    write(part.as_file_mut()).map_err(failed(path))?;
-    part.persist(path).map_err(|e| failed(path)(e.error))?;
-    Ok(())
+/// A document on a line of its own.
+fn json_line(document: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(document)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// A file with a document on one line that is not there yet.
+fn written(path: &Path, document: &impl Serialize) -> io::Result<WholeFile> {
+    let mut file = WholeFile::create(path)?;
+    file.write_all(&json_line(document)?)?;
+    Ok(file)
 }
 
 /// A folder that workers write to.
@@ -255,10 +261,7 @@ impl ResultFolder {
         if path.exists() {
             return Ok(());
         }
-        whole(&path, |file| {
-            serde_json::to_writer(&mut *file, block)?;
-            file.write_all(b"\n")
-        })
+        written(&path, block).and_then(WholeFile::keep).map_err(failed(&path))
     }
 
     /// How many blocks have a result of their own here, and how many there are of the plan; `None` before a
@@ -299,16 +302,10 @@ impl ResultFolder {
     /// When it cannot be written.
     pub fn keep(&self, result: &BlockResult) -> Result<(), FleetError> {
         let path = self.result(&result.plan, result.block);
-        let mut part = tempfile::NamedTempFile::new_in(&self.0).map_err(failed(&path))?;
-        let shared = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        part.as_file().set_permissions(shared).map_err(failed(&path))?;
-        let text = serde_json::to_string(result).unwrap_or_default() + "\n";
-        part.write_all(text.as_bytes()).map_err(failed(&path))?;
-        match part.persist_noclobber(&path) {
-            Ok(_) => Ok(()),
+        match written(&path, result).and_then(WholeFile::keep_new) {
             // Another worker had the same block and was first.
             Err(_) if path.exists() => Ok(()),
-            Err(cause) => Err(failed(&path)(cause.error)),
+            kept => kept.map_err(failed(&path)),
         }
     }
 
@@ -317,10 +314,8 @@ impl ResultFolder {
     /// # Errors
     /// When it cannot be written.
     pub fn keep_ticket(&self, ticket: &Ticket) -> Result<(), FleetError> {
-        whole(&self.0.join(TICKET), |file| {
-            serde_json::to_writer(&mut *file, ticket)?;
-            file.write_all(b"\n")
-        })
+        let path = self.0.join(TICKET);
+        written(&path, ticket).and_then(WholeFile::keep).map_err(failed(&path))
     }
 
     /// Who has the blocks; `None` when none were handed out from here.

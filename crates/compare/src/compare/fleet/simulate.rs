@@ -6,12 +6,12 @@
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
+use crate::compare::Amounts;
 use crate::compare::simulate::{normal, uniform};
 use crate::compare::sweep::{
     Asked, Axis, Block, BlockResult, Cell, CellRecord, Host, Knob, SweepError, SweepReport,
     SweepRun, SweepSettings, join, variants,
 };
-use crate::compare::{Amounts, Measure};
 
 /// Machines and what is wrong with them.
 #[derive(Clone, Debug)]
@@ -78,22 +78,13 @@ impl SimulatedFleet {
     /// The plan that this fleet runs: its first block.
     #[must_use]
     pub fn plan(&self) -> Block {
+        let axis = Axis { name: "tree".into(), values: vec!["before".into(), "after".into()] };
         let settings = SweepSettings {
-            axes: vec![Axis { name: "tree".into(), values: vec!["before".into(), "after".into()] }],
             layouts: self.layouts,
             knob: Knob::Lld,
             build: Some("make OUT={out}".into()),
-            run: "{out}".into(),
-            rounds: None,
-            effect: 0.01,
             seed: self.seed,
-            timeout_ms: None,
-            cpus: None,
-            guard: false,
-            measure: Measure::Wall,
-            operations_in_ms: None,
-            until: None,
-            budget_ms: None,
+            ..SweepSettings::new(axis, "{out}")
         };
         let build = |cell: Cell| CellRecord {
             cell,

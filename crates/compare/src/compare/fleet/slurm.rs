@@ -27,8 +27,8 @@ pub struct Slurm {
 }
 
 impl Slurm {
-    /// What is given to `sbatch`: its words, the script, and the file with the blocks of each task.
-    fn job(&self, work: &Work) -> Result<(Vec<String>, String, String), EngineError> {
+    /// What is given to `sbatch`, its words and the script; the blocks of each task are in a file then.
+    fn job(&self, work: &Work) -> Result<(Vec<String>, String), EngineError> {
         let tasks = work.tasks(MOST_TASKS);
         let limit_s = tasks.iter().map(|task| task.limit_s).max().unwrap_or_default();
         let at_once = work.at_once.map_or_else(String::new, |n| format!("%{n}"));
@@ -49,11 +49,9 @@ impl Slurm {
         words.push(format!("--chdir={}", word(&work.folder)?));
         words.push(format!("--output={out}/logs/%A_%a.txt"));
         words.extend(self.args.iter().cloned());
-        let lines: Vec<String> = tasks.iter().map(|task| task.blocks.to_string() + "\n").collect();
+        let lines: String = tasks.iter().map(|task| task.blocks.to_string() + "\n").collect();
         let list = work.out.join(format!("tasks-{}.txt", std::process::id()));
-        let line = |words: &[&Path]| {
-            shell_line(&words.iter().map(|path| word(path)).collect::<Result<Vec<_>, _>>()?)
-        };
+        let quoted = |path: &Path| shell_line(&[word(path)?]);
         let script = format!(
             "#!/bin/sh\n\
              blocks=$(sed -n \"$((SLURM_ARRAY_TASK_ID + 1))p\" {list}) || exit 2\n\
@@ -64,21 +62,21 @@ impl Slurm {
              scontrol requeue \"${{SLURM_ARRAY_JOB_ID}}_$SLURM_ARRAY_TASK_ID\"\n\
              fi\n\
              exit $code\n",
-            list = line(&[&list])?,
-            worker = line(&[&work.worker])?,
-            plan = line(&[&work.plan])?,
-            out = line(&[&work.out])?,
+            list = quoted(&list)?,
+            worker = quoted(&work.worker)?,
+            plan = quoted(&work.plan)?,
+            out = quoted(&work.out)?,
         );
         fs::create_dir_all(work.out.join("logs"))
-            .and_then(|()| fs::write(&list, lines.concat()))
+            .and_then(|()| fs::write(&list, lines))
             .map_err(|cause| EngineError::File { path: list, cause })?;
-        Ok((words, script, lines.concat()))
+        Ok((words, script))
     }
 }
 
 impl Engine for Slurm {
     fn submit(&self, work: &Work) -> Result<Vec<String>, EngineError> {
-        let (words, script, _) = self.job(work)?;
+        let (words, script) = self.job(work)?;
         let answer = said(&words, &script)?;
         // Behind a semicolon stands the cluster.
         let id = answer.trim().split(';').next().unwrap_or_default().to_owned();

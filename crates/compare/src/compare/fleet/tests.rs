@@ -216,21 +216,14 @@ fn question(folder: &Path) -> (SweepSettings, Folders) {
     let build = "printf '#!/bin/sh\\n: {layout}\\necho value $(( {seed} %% 23 + ${{#STALLSCOPE_PADDING}} + {n} ))\\n' \
                  > {out} && chmod +x {out}";
     let settings = SweepSettings {
-        axes: vec![Axis::parse("n", "1000,1100").unwrap()],
         layouts: 3,
         knob: Knob::Lld,
         build: Some(build.into()),
-        run: "{out}".into(),
         rounds: Some(6),
-        effect: 0.01,
         seed: 5,
         timeout_ms: Some(60_000),
-        cpus: None,
-        guard: false,
         measure: Measure::Regex { pattern: r"value (\d+)".into(), higher_is_better: false },
-        operations_in_ms: None,
-        until: None,
-        budget_ms: None,
+        ..SweepSettings::new(Axis::parse("n", "1000,1100").unwrap(), "{out}")
     };
     (settings, Folders { cache: folder.join("cache"), sources: vec![sources], fresh: false })
 }

@@ -85,6 +85,28 @@ pub struct SweepSettings {
 }
 
 impl SweepSettings {
+    /// Runs of `run` along `axis` as they come: no builds, no placements, rounds by a pilot, wall time, no limits.
+    #[must_use]
+    pub fn new(axis: Axis, run: &str) -> Self {
+        Self {
+            axes: vec![axis],
+            layouts: 0,
+            knob: Knob::Go,
+            build: None,
+            run: run.into(),
+            rounds: None,
+            effect: 0.01,
+            seed: 1,
+            timeout_ms: None,
+            cpus: None,
+            guard: false,
+            measure: Measure::Wall,
+            operations_in_ms: None,
+            until: None,
+            budget_ms: None,
+        }
+    }
+
     /// These settings without what only says how long to go on: what runs are kept for.
     #[must_use]
     pub fn question(&self) -> Self {

@@ -108,28 +108,17 @@ mod tests {
     use rand_pcg::Pcg64Mcg;
     use rand_pcg::rand_core::SeedableRng;
 
-    use super::super::{Axis, Cell, Knob};
+    use super::super::{Axis, Cell};
     use super::*;
+    use crate::compare::Amounts;
     use crate::compare::simulate::normal;
-    use crate::compare::{Amounts, Measure};
 
     fn settings(layouts: u32, rounds: Option<u32>) -> SweepSettings {
         SweepSettings {
-            axes: vec![Axis::parse("x", "a,b").unwrap()],
             layouts,
-            knob: Knob::Go,
             build: Some("{out}".into()),
-            run: "{out}".into(),
             rounds,
-            effect: 0.01,
-            seed: 1,
-            timeout_ms: None,
-            cpus: None,
-            guard: false,
-            measure: Measure::Wall,
-            operations_in_ms: None,
-            until: None,
-            budget_ms: None,
+            ..SweepSettings::new(Axis::parse("x", "a,b").unwrap(), "{out}")
         }
     }
 

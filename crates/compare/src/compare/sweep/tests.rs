@@ -9,21 +9,11 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn settings(build: Option<&str>, run: &str) -> SweepSettings {
     SweepSettings {
-        axes: vec![Axis::parse("word", "one,two").unwrap()],
-        layouts: 0,
-        knob: Knob::Go,
         build: build.map(str::to_owned),
-        run: run.into(),
         rounds: Some(2),
-        effect: 0.01,
         seed: 5,
         timeout_ms: Some(60_000),
-        cpus: None,
-        guard: false,
-        measure: Measure::Wall,
-        operations_in_ms: None,
-        until: None,
-        budget_ms: None,
+        ..SweepSettings::new(Axis::parse("word", "one,two").unwrap(), run)
     }
 }
 
