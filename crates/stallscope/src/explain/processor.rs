@@ -57,6 +57,14 @@ fn is_little(comparison: &Comparison, cpu: Option<&Contrast>) -> bool {
         })
 }
 
+/// The most that something can have changed by in the direction of `towards`; less than nothing where it changed the other way.
+fn most_towards(ratio: &Ratio, towards: f64) -> f64 {
+    [ratio.low_log, ratio.high_log]
+        .map(|end| end * towards.signum())
+        .into_iter()
+        .fold(f64::MIN, f64::max)
+}
+
 /// What AFTER takes longer by pairs of runs, between the ends of its interval, in nanoseconds.
 fn longer_ns(contrast: &Contrast) -> Option<[f64; 3]> {
     let ratio = contrast.ratio.as_ref()?;
@@ -81,9 +89,7 @@ impl<'a> ProcessorTime<'a> {
             {
                 if is_little(comparison, cpu) { Involved::Little } else { Involved::Yes }
             }
-            Some(r) if r.low_log.abs().max(r.high_log.abs()) <= NOT_INVOLVED * wall_log.abs() => {
-                Involved::No
-            }
+            Some(r) if most_towards(r, wall_log) <= NOT_INVOLVED * wall_log.abs() => Involved::No,
             _ => Involved::Open,
         };
         Self { comparison, cpu, involved }
@@ -341,6 +347,13 @@ mod tests {
         );
         let blocked = said_about(steady, |a| (a.run_queue_ns, a.voluntary_switches) = (Some(0), 9));
         assert!(blocked.contains("was blocked") && blocked.contains("strace"), "{blocked}");
+        // Less time on the processor, though by how much is open: all the more is in waiting.
+        let less = |pair: u32, arm: Arm| {
+            let less_ns = u64::from((pair * 7) % 11) * 800_000;
+            40_000_000 - if arm == Arm::B { less_ns } else { 0 }
+        };
+        let opposite = said_about(less, |a| (a.run_queue_ns, a.voluntary_switches) = (Some(0), 9));
+        assert!(opposite.contains("not running") && opposite.contains("was blocked"), "{opposite}");
         let unknown = said_about(steady, |_| {});
         assert!(unknown.contains("does not tell"), "{unknown}");
     }
