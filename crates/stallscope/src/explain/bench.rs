@@ -19,14 +19,16 @@ use crate::run::child::{Exit, Limits};
 use crate::run::sample::{
     SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
 };
-use crate::sim::core::RecordedWindow;
+use crate::sim::core::{RecordedWindow, Training};
 use crate::trace::engine::{
-    self, Change, DenormalSite, EngineError, Length, Mapping, Recording, Sink, Window,
+    self, Change, DenormalSite, Ended, EngineError, Length, Mapping, Recording, Sink, Window,
 };
 use crate::trace::recorded::{ReplayError, Writer};
 
 /// How long a window is that the model of the core is run on, and how long it may take.
 const WINDOW_INSTRUCTIONS: u64 = 2_000_000;
+/// In front of each of them, instructions from which the predictor of the model learns.
+const TRAINING_INSTRUCTIONS: u64 = 16_000_000;
 const WINDOW_BUDGET: Duration = Duration::from_secs(10);
 
 /// How long a run may take that is stopped at every system call.
@@ -135,6 +137,8 @@ pub struct ProcessBench<'a> {
     changes_runs: bool,
     interrupt: &'a AtomicBool,
     measures: bool,
+    /// Instructions of training in front of windows; none where the engine does not come so far.
+    training: u64,
 }
 
 impl<'a> ProcessBench<'a> {
@@ -149,7 +153,15 @@ impl<'a> ProcessBench<'a> {
         interrupt: &'a AtomicBool,
     ) -> Result<Self, CompareError> {
         let runner = ProcessRunner::new(lines, settings.limits(interrupt))?;
-        Ok(Self { runner, settings, sampling, changes_runs: true, interrupt, measures: false })
+        Ok(Self {
+            runner,
+            settings,
+            sampling,
+            changes_runs: true,
+            interrupt,
+            measures: false,
+            training: TRAINING_INSTRUCTIONS,
+        })
     }
 
     /// Measures what the model needs and the design does not hold: the design is that of the processor at hand.
@@ -246,15 +258,28 @@ impl Bench for ProcessBench<'_> {
         design: &Design,
         shapes: &[CoreShape],
     ) -> Result<Vec<WindowCount>, EngineError> {
-        let length = Length::Instructions(WINDOW_INSTRUCTIONS);
-        let window = Window::after(after, length, true, WINDOW_BUDGET);
-        let mut writer = Writer::new(Vec::new());
-        let (program, recording) = self.follow(arm, &window, &mut writer)?;
+        let mut training = self.training;
+        let (writer, way, program, recording) = loop {
+            let length = Length::Instructions(training + WINDOW_INSTRUCTIONS);
+            let window = Window::after(after, length, true, WINDOW_BUDGET);
+            let mut writer = Writer::new(Vec::new());
+            let mut trained = Training::new(training, &mut writer);
+            let (program, recording) = self.follow(arm, &window, &mut trained)?;
+            let way = trained.way();
+            if training == 0 || recording.instructions >= training + WINDOW_INSTRUCTIONS / 2 {
+                break (writer, way, program, recording);
+            }
+            // The run ends before that, or the engine does not come so far.
+            training = (recording.instructions / 10 * 9).saturating_sub(WINDOW_INSTRUCTIONS);
+            if recording.ended == Ended::Short {
+                (self.training, training) = (0, 0);
+            }
+        };
         let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
         recording.checked()?;
         let recorded = writer.finish(&recording).map_err(|e| unsupported(e.to_string()))?;
         let window =
-            RecordedWindow::read(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
+            RecordedWindow::read(&recorded, design, way).map_err(|e| unsupported(e.to_string()))?;
         let of_shape = |shape: &CoreShape| {
             let mut count = WindowCount::default();
             for (at, account) in window.account(shape)?.insns {

@@ -79,8 +79,8 @@ pub struct Ledger {
     /// Of the lines behind the second level whose place nothing in the windows tells, those that were taken to come from memory
     /// and not from the third level, in per cent: chosen in the same way.
     pub from_memory_percent: u64,
-    /// Of the branches that the tables of the predictor hold and tables of a quarter the size would not, those that were taken to
-    /// be mispredicted, in per cent: chosen in the same way.
+    /// Of the branches that tables of the predictor of twice the measured size hold and tables of a quarter of that size would
+    /// not, those that were taken to be mispredicted, in per cent: chosen in the same way.
     pub forgotten_percent: u64,
     /// Whether the instructions of whole runs were counted; else both builds are taken to execute as many.
     pub counted: bool,

@@ -341,8 +341,8 @@ fn ledger_text(ledger: &Ledger) -> String {
         }
         if line.mechanism == Mechanism::MispredictedBranches && ledger.forgotten_percent > 0 {
             let text = format!(
-                "with {} % of the branches that this core can learn, and not one with tables of a quarter the size, taken \
-                 to be mispredicted: that is nearest to the clock",
+                "with {} % of the branches that large tables of the predictor remember, and small ones do not, taken to be \
+                 mispredicted: that is nearest to the clock",
                 ledger.forgotten_percent
             );
             out += &wrap(NO_LABEL, &text);

@@ -1,17 +1,20 @@
 //! What a window costs with everything, and without each mechanism.
 
+use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::ops::AddAssign;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::predictor::Mispredictions;
+use super::predictor::{Mispredictions, Predictor};
 use super::{Core, Mechanism, Program, WindowCode};
 use crate::machine::{CoreShape, Design};
 use crate::model::{Avma, LINE_BYTES};
 use crate::sim::Places;
+use crate::trace::engine::{BlockId, Sink};
 use crate::trace::recorded::{ReplayError, replay};
 
 /// Of a window's instructions, this part warms the model up and is not accounted.
@@ -122,19 +125,28 @@ pub struct RecordedWindow<'a> {
     design: &'a Design,
     instructions: u64,
     program: Program,
+    training: Vec<BlockId>,
+    /// By [`CoreShape::learned_directions`]: what a predictor knows when the window begins.
+    trained: Mutex<BTreeMap<u32, Arc<Predictor>>>,
 }
 
 impl<'a> RecordedWindow<'a> {
-    /// Takes apart what `recorded` holds, for cores of `design`.
+    /// Takes apart what `recorded` holds, for cores of `design` that went through `training` before: blocks that are described
+    /// there (see [`Training`](super::Training)).
     ///
     /// # Errors
     /// When the recording cannot be read.
-    pub fn read(recorded: &'a [u8], design: &'a Design) -> Result<Self, ReplayError> {
+    pub fn read(
+        recorded: &'a [u8],
+        design: &'a Design,
+        training: Vec<BlockId>,
+    ) -> Result<Self, ReplayError> {
         let mut code = WindowCode::default();
         let recording = replay(recorded, &mut code)?;
         let mut places = Places::new(recording.mappings, recording.code);
+        let instructions = code.instructions();
         let program = code.decode(design.fusion().value, |at, bytes| places.x86_code(at, bytes));
-        Ok(Self { recorded, design, instructions: recording.instructions, program })
+        Ok(Self { recorded, design, instructions, program, training, trained: Mutex::default() })
     }
 
     /// Whether it takes as long on a core of one shape as on one of the other, because they differ in what makes no
@@ -149,18 +161,31 @@ impl<'a> RecordedWindow<'a> {
             return Ok(self.program.lines <= one.cache_bytes[1] / LINE_BYTES);
         }
         let mut alike = one.clone();
-        alike.predictor_entries = other.predictor_entries;
+        alike.learned_directions = other.learned_directions;
         if alike != *other {
             return Ok(false);
         }
         let wrong = |shape: &CoreShape| {
             let warm_up = self.instructions / WARM_UP;
-            let mut branches = Mispredictions::new(&self.program, shape.predictor_entries, warm_up);
+            let trained = self.trained(shape);
+            let mut branches = Mispredictions::new(&self.program, &trained, warm_up);
             replay(self.recorded, &mut branches)?;
             Ok(branches.wrong())
         };
         let (one, other) = (wrong(one)?, wrong(other)?);
         Ok(one.abs_diff(other) * LEAST_FORGOTTEN <= self.instructions)
+    }
+
+    /// What a predictor of this shape knows when the window begins.
+    fn trained(&self, shape: &CoreShape) -> Arc<Predictor> {
+        let mut trained = self.trained.lock().unwrap_or_else(PoisonError::into_inner);
+        let train = || {
+            let new = Predictor::new(shape.learned_directions);
+            let mut training = Mispredictions::new(&self.program, &new, 0);
+            self.training.iter().for_each(|block| training.run(*block, &[]));
+            Arc::new(training.into_predictor())
+        };
+        Arc::clone(trained.entry(shape.learned_directions).or_insert_with(train))
     }
 
     /// Runs it through a core of this shape, with the rules and prices of the design, whole and without each
@@ -169,9 +194,10 @@ impl<'a> RecordedWindow<'a> {
     /// # Errors
     /// When the recording cannot be read.
     pub fn account(&self, shape: &CoreShape) -> Result<Accounts, ReplayError> {
+        let trained = self.trained(shape);
         let run = |without| {
             let warm_up = self.instructions / WARM_UP;
-            let mut core = Core::new(self.design, shape, &self.program, without, warm_up);
+            let mut core = Core::new(self.design, shape, &self.program, &trained, without, warm_up);
             replay(self.recorded, &mut core).map(|_| core)
         };
         let whole = run(None)?;

@@ -33,11 +33,13 @@ mod report;
 mod sets;
 mod slots;
 mod state;
+mod training;
 
 pub use account::{Account, Accounts, RecordedWindow};
 pub use mechanism::Mechanism;
-pub use program::{Program, WindowCode};
+use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
+pub use training::Training;
 
 use crate::machine::{
     CoreShape, Design, ForwardingRule, OpClass, PriceRange, StringCosts, WrittenCode,
@@ -46,6 +48,7 @@ use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 use memory::Level;
 use ops::{Flow, Op, REGISTERS};
+use predictor::Predictor;
 use state::{Served, State, Store};
 
 /// Wider accesses are made of many and are not forwarded.
@@ -69,7 +72,7 @@ const STORE_PORTS: [u16; 2] = [1 << 12, 1 << 13];
 const STORE_LINES: usize = 1024;
 
 /// A core that runs the window of a [`Program`].
-pub struct Core<'a> {
+struct Core<'a> {
     program: &'a Program,
     shape: CoreShape,
     rule: ForwardingRule,
@@ -81,23 +84,26 @@ pub struct Core<'a> {
     warm_up: u64,
     instructions: u64,
     accounts: Vec<Account>,
+    /// What its predictor knew before.
+    trained: &'a Predictor,
     state: State,
 }
 
 impl<'a> Core<'a> {
-    /// A core of this shape, with the rules and prices of `design`, that never saw the program before; the
-    /// first `warm_up` instructions are run and not accounted.
-    #[must_use]
-    pub fn new(
+    /// A core of this shape, with the rules and prices of `design`, that saw nothing of the program before but what its
+    /// predictor knows; the first `warm_up` instructions are run and not accounted.
+    fn new(
         design: &Design,
         shape: &CoreShape,
         program: &'a Program,
+        trained: &'a Predictor,
         without: Option<Mechanism>,
         warm_up: u64,
     ) -> Self {
         let price = |range: &PriceRange| u64::from(range.whole_cycles().min(1000));
         Self {
-            state: State::new(shape, program),
+            state: State::new(shape, program, trained.clone()),
+            trained,
             rule: design.forwarding_rule,
             blocked_cycles: price(&design.store_forward_blocked_cycles),
             split_cycles: price(&design.line_split_price()),
@@ -112,19 +118,19 @@ impl<'a> Core<'a> {
     }
 
     /// Every instruction of the window with what became of it.
-    pub fn accounts(&self) -> impl Iterator<Item = (Avma, &Account)> {
+    fn accounts(&self) -> impl Iterator<Item = (Avma, &Account)> {
         self.program.ops.iter().map(|op| op.address).zip(&self.accounts)
     }
 
     /// Instructions that were accounted.
-    #[must_use]
-    pub fn instructions(&self) -> u64 {
+    #[cfg(test)]
+    fn instructions(&self) -> u64 {
         self.instructions.saturating_sub(self.warm_up)
     }
 
     /// Cycles of what was accounted.
-    #[must_use]
-    pub fn cycles(&self) -> u64 {
+    #[cfg(test)]
+    fn cycles(&self) -> u64 {
         self.accounts.iter().map(|account| account.cycles).sum()
     }
 
@@ -500,7 +506,7 @@ impl Sink for Core<'_> {
     fn describe(&mut self, _id: BlockId, _block: &Block) {}
 
     fn restart(&mut self) {
-        self.state = State::new(&self.shape, self.program);
+        self.state = State::new(&self.shape, self.program, self.trained.clone());
         self.accounts.fill(Account::default());
         self.instructions = 0;
     }

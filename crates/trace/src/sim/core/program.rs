@@ -11,8 +11,10 @@ use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 
 /// What a recorded window consists of: the first pass over it collects it.
 #[derive(Default)]
-pub struct WindowCode {
+pub(super) struct WindowCode {
     blocks: Vec<Block>,
+    /// Of each: how often it was run.
+    runs: Vec<u64>,
     data: Footprint,
 }
 
@@ -84,7 +86,7 @@ impl Footprint {
 }
 
 /// The instructions of a window as the core sees them.
-pub struct Program {
+pub(super) struct Program {
     pub(super) ops: Vec<Op>,
     /// By number of the block: its instructions, as indices of `ops`.
     pub(super) blocks: Vec<Vec<u32>>,
@@ -104,6 +106,7 @@ impl Sink for WindowCode {
         let index = id.0 as usize;
         if self.blocks.len() <= index {
             self.blocks.resize(index + 1, Block::default());
+            self.runs.resize(index + 1, 0);
         }
         self.blocks[index] = block.clone();
     }
@@ -112,7 +115,10 @@ impl Sink for WindowCode {
         *self = Self::default();
     }
 
-    fn run(&mut self, _id: BlockId, accesses: &[MemoryAccess]) {
+    fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
+        if let Some(runs) = self.runs.get_mut(id.0 as usize) {
+            *runs += 1;
+        }
         for access in accesses {
             self.data.touch(access.address.0 / LINE_BYTES);
         }
@@ -120,13 +126,26 @@ impl Sink for WindowCode {
 }
 
 impl WindowCode {
+    /// The blocks that were run, and how often.
+    fn run_blocks(&self) -> impl Iterator<Item = (&Block, u64)> {
+        self.blocks.iter().zip(self.runs.iter().copied()).filter(|(_, runs)| *runs > 0)
+    }
+
+    /// Instructions that were executed.
+    pub(super) fn instructions(&self) -> u64 {
+        self.run_blocks().map(|(block, runs)| runs * block.insns.len() as u64).sum()
+    }
+
     /// Takes the instructions apart; `code` gives the bytes of one, if it can.
-    #[must_use]
-    pub fn decode(self, fusion: Fusion, mut code: impl FnMut(Avma, u8) -> Vec<u8>) -> Program {
+    pub(super) fn decode(
+        self,
+        fusion: Fusion,
+        mut code: impl FnMut(Avma, u8) -> Vec<u8>,
+    ) -> Program {
         let page_of = |line: &u64| line * LINE_BYTES / PAGE_BYTES;
         let mut factory = InstructionInfoFactory::new();
         let mut numbers: FxHashMap<(Avma, u8), u32> = FxHashMap::default();
-        let insns = self.blocks.iter().flat_map(|block| &block.insns);
+        let insns = self.run_blocks().flat_map(|(block, _)| &block.insns);
         let code_lines: FxHashSet<u64> = insns.map(|insn| insn.address.0 / LINE_BYTES).collect();
         let is_data = |line: &&u64| self.data.lines.contains_key(line);
         let mut program = Program {

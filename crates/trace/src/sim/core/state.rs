@@ -76,7 +76,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(shape: &CoreShape, program: &Program) -> Self {
+    pub(super) fn new(shape: &CoreShape, program: &Program, predictor: Predictor) -> Self {
         Self {
             registers: [0; REGISTERS],
             writes: [0; REGISTERS],
@@ -98,7 +98,7 @@ impl State {
             slots: Slots::new(),
             caches: DataCaches::new(shape, program.lines, program.pages),
             code: CodeLines::new(shape.code_cache, program.code_lines.iter().copied()),
-            predictor: Predictor::new(shape.predictor_entries),
+            predictor,
             branch: None,
         }
     }

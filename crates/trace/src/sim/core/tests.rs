@@ -49,7 +49,9 @@ fn run_on(
     let mut design = Design::of(design);
     (design.store_forward_cycles, design.line_split_cycles) = (None, None);
     let warm_up = ITERATIONS / 4 * kernel.insns.len() as u64;
-    let mut core = Core::new(&design, &design.core().value, &program, without, warm_up);
+    let shape = design.core().value;
+    let trained = Predictor::new(shape.learned_directions);
+    let mut core = Core::new(&design, &shape, &program, &trained, without, warm_up);
     (0..ITERATIONS).for_each(|n| core.run(BlockId(0), &(kernel.accesses)(n)));
     let iterations = core.instructions() as f64 / kernel.insns.len() as f64;
     let mut events = [0; Mechanism::ALL.len()];
@@ -325,7 +327,9 @@ fn a_branch_by_chance_is_mispredicted_half_of_the_time() {
     let program = code.decode(Fusion::SandyBridge, bytes);
     let design = Design::of(Microarchitecture::GoldenCove);
     let mispredicted = |without: Option<Mechanism>| {
-        let mut core = Core::new(&design, &design.core().value, &program, without, 0);
+        let shape = design.core().value;
+        let trained = Predictor::new(shape.learned_directions);
+        let mut core = Core::new(&design, &shape, &program, &trained, without, 0);
         let mut state = 7_u64;
         for _ in 0..4000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -407,8 +411,9 @@ fn the_predictor_alone_is_wrong_as_often_as_within_the_core() {
     let design = Design::of(Microarchitecture::GoldenCove);
     let shape = design.core().value;
     let warm_up = ITERATIONS / 4;
-    let mut core = Core::new(&design, &shape, &program, None, warm_up);
-    let mut alone = predictor::Mispredictions::new(&program, shape.predictor_entries, warm_up);
+    let trained = Predictor::new(shape.learned_directions);
+    let mut core = Core::new(&design, &shape, &program, &trained, None, warm_up);
+    let mut alone = predictor::Mispredictions::new(&program, &trained, warm_up);
     for _ in 0..ITERATIONS {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         for id in 0..=(state >> 63) as u32 {
