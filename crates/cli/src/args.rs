@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use stallscope::machine::Microarchitecture;
 
+pub use crate::commands::bisect::BisectArgs;
 pub use crate::commands::case::CaseArgs;
 pub use crate::commands::compare::CompareArgs;
 pub use crate::commands::env::EnvArgs;
@@ -100,6 +101,8 @@ pub struct CommonArgs {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Find the first commit that is slower: builds and compares commits as `git bisect` asks for them
+    Bisect(Box<BisectArgs>),
     /// Build one of the famous questions about speed, explain it, and say whether this machine has it
     Case(CaseArgs),
     /// Join what the machines of a planned sweep have sent back

@@ -30,6 +30,7 @@ pub fn main() -> ExitCode {
     };
     let context = Context::new(&cli.common).with_defaults(defaults);
     let result = match cli.command {
+        Command::Bisect(args) => commands::bisect::run(&args, &context),
         Command::Case(args) => commands::case::run(&args, &context),
         Command::Collect(args) => commands::fleet::collect::run(&args, &context),
         Command::Compare(args) => commands::compare::run(&args, &context),
