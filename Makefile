@@ -5,6 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
+MSRV := $(shell sed -nE 's/^rust-version = "(.*)"/\1/p' Cargo.toml)
 DECODER := cases/upstream-index-decoder/build/decoder-clang
 
 # A tool that is optional: $(call optional,cargo subcommand,what is skipped,command)
@@ -110,6 +111,10 @@ bench-gallery: build ## The famous questions and their traps: is what is planted
 bench-gate: ## The gate ten times (TRIES) on a busy machine, on a clone of HEAD
 	@scripts/bench-gate
 
+.PHONY: bench-anything
+bench-anything: build ## Fifteen ordinary ways to run programs: each is explained, or refused with one sentence
+	@scripts/bench-anything target/release/stallscope
+
 .PHONY: bench-foreign
 bench-foreign: build ## Programs of others, alone and traced: the same output, nothing wrongly said, nothing left (RUNS, ONLY)
 	@scripts/bench-foreign
@@ -168,8 +173,16 @@ deny: ## Check licences and advisories of all crates (cargo-deny)
 	@$(call optional,deny,licences and advisories,$(CARGO) deny check)
 
 .PHONY: dist
-dist: ## Write a static binary (musl), man pages, completions and checksums to target/dist, and try them
+dist: ## Write a static binary (musl), man pages, completions, its crates and checksums to target/dist, and try it
 	@scripts/dist
+
+.PHONY: package
+package: ## Pack every published crate and build it from its package, as `cargo install` would
+	$(CARGO) package --workspace --locked --exclude xtask --exclude index-codec --exclude index-codec-case
+
+.PHONY: msrv
+msrv: ## Check everything with the oldest Rust that Cargo.toml promises (rustup)
+	$(CARGO) +$(MSRV) check --workspace --all-targets --locked --target-dir target/msrv
 
 .PHONY: man
 man: build ## Write man pages to target/dist/man

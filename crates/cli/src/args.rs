@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use stallscope::machine::Microarchitecture;
 
+pub use crate::commands::bisect::BisectArgs;
 pub use crate::commands::case::CaseArgs;
 pub use crate::commands::compare::CompareArgs;
 pub use crate::commands::env::EnvArgs;
@@ -57,6 +58,9 @@ pub struct CommonArgs {
     /// Write the result as JSON to FILE, or to standard output with `-`
     #[arg(long, value_name = "FILE", global = true)]
     pub json: Option<PathBuf>,
+    /// Keep every result as JSON in DIR, in a file of its own, such as compare-1764057600123.json
+    #[arg(long, value_name = "DIR", global = true, conflicts_with = "json")]
+    pub json_dir: Option<PathBuf>,
     /// Write the result to FILE as one HTML page without scripts or network
     #[arg(long, value_name = "FILE", global = true)]
     pub html: Option<PathBuf>,
@@ -83,11 +87,22 @@ pub struct CommonArgs {
     /// Seed of everything random, as printed by an earlier run
     #[arg(long, value_name = "N", global = true)]
     pub seed: Option<u64>,
+    /// Take defaults of options from FILE, not from the nearest .stallscope.toml here or above
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+    /// Take defaults of options from no file
+    #[arg(long, global = true, conflicts_with = "config")]
+    pub no_config: bool,
+    /// Say which options a file has set
+    #[arg(long, short, global = true, conflicts_with = "quiet")]
+    pub verbose: bool,
 }
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Find the first commit that is slower: builds and compares commits as `git bisect` asks for them
+    Bisect(Box<BisectArgs>),
     /// Build one of the famous questions about speed, explain it, and say whether this machine has it
     Case(CaseArgs),
     /// Join what the machines of a planned sweep have sent back

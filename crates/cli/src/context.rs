@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use stallscope::code::SourceText;
 use stallscope::foreign::SourceRoots;
 use stallscope::machine::Microarchitecture;
+use stallscope::report::Defaults;
 
 use crate::args::CommonArgs;
 
@@ -46,6 +47,8 @@ impl Outcome {
 pub struct Context {
     interrupt: OnceLock<Arc<AtomicBool>>,
     json: Option<PathBuf>,
+    json_dir: Option<PathBuf>,
+    defaults: Option<Defaults>,
     html: Option<PathBuf>,
     profile: Option<PathBuf>,
     design: Option<Microarchitecture>,
@@ -62,6 +65,8 @@ impl Context {
         Self {
             interrupt: OnceLock::new(),
             json: common.json.clone(),
+            json_dir: common.json_dir.clone(),
+            defaults: None,
             html: common.html.clone(),
             profile: common.profile.clone(),
             design: common.design,
@@ -71,6 +76,16 @@ impl Context {
             redacts_args: common.redact_args,
             source_roots: common.source_root.clone(),
         }
+    }
+
+    /// The same with what a file has set.
+    pub fn with_defaults(self, defaults: Option<Defaults>) -> Self {
+        Self { defaults, ..self }
+    }
+
+    /// What a file has set.
+    pub fn defaults(&self) -> Option<&Defaults> {
+        self.defaults.as_ref()
     }
 
     /// The flag that Ctrl-C sets, for commands that have something to clean up: they look at it at
@@ -95,6 +110,11 @@ impl Context {
     /// Where the machine-readable result goes; `-` is standard output and replaces the screen.
     pub fn json(&self) -> Option<&Path> {
         self.json.as_deref()
+    }
+
+    /// The folder in which every result is kept; the command line's own `--json` goes before one of a file.
+    pub fn json_dir(&self) -> Option<&Path> {
+        self.json_dir.as_deref().filter(|_| self.json.is_none())
     }
 
     /// Where the result goes as a page.

@@ -6,6 +6,7 @@
 pub mod args;
 mod commands;
 pub mod context;
+mod defaults;
 mod noise;
 pub mod output;
 pub mod profile;
@@ -13,9 +14,7 @@ pub mod terminal;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Cli, Command};
+use args::Command;
 pub use commands::case::CaseReport;
 pub use commands::fleet::worker::WorkerReport;
 pub use commands::scan::{Baseline, ScanDifference};
@@ -25,9 +24,13 @@ use stallscope::run::child::dismiss_guardian;
 /// Parses the arguments, runs the command and maps its outcome to an exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let context = Context::new(&cli.common);
+    let (cli, defaults) = match defaults::parse(std::env::args_os().collect()) {
+        Ok(parsed) => parsed,
+        Err(error) => return complain(&error),
+    };
+    let context = Context::new(&cli.common).with_defaults(defaults);
     let result = match cli.command {
+        Command::Bisect(args) => commands::bisect::run(&args, &context),
         Command::Case(args) => commands::case::run(&args, &context),
         Command::Collect(args) => commands::fleet::collect::run(&args, &context),
         Command::Compare(args) => commands::compare::run(&args, &context),

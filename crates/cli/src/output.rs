@@ -1,6 +1,7 @@
 //! Where results go: JSON to a file or to standard output, and a page, checked before a long run begins.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
@@ -17,6 +18,10 @@ use crate::terminal;
 pub fn check(context: &Context) -> anyhow::Result<()> {
     if let Some(path) = context.json().filter(|p| *p != Path::new("-")) {
         check_target(path).context("--json")?;
+    }
+    if let Some(folder) = context.json_dir() {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("--json-dir: cannot make {}", folder.display()))?;
     }
     match context.html() {
         Some(path) if path == Path::new("-") => bail!("--html -: a page goes to a file; name one"),
@@ -46,16 +51,20 @@ pub fn check_target(path: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// When a file or standard output cannot be written, or there is no page of it.
 pub fn result(context: &Context, kind: &str, result: &impl Serialize) -> anyhow::Result<()> {
-    if context.json().is_none() && context.html().is_none() {
+    if context.json().or(context.json_dir()).is_none() && context.html().is_none() {
         return Ok(());
     }
     let text = if context.redacts_args() {
         let mut value = serde_json::to_value(result)?;
         redact(&mut value);
-        report::to_json(kind, &value)?
+        report::to_json_with(kind, &value, context.defaults())?
     } else {
-        report::to_json(kind, result)?
+        report::to_json_with(kind, result, context.defaults())?
     };
+    if let Some(folder) = context.json_dir() {
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
+        report::write_file(&folder.join(format!("{kind}-{now_ms}.json")), &text)?;
+    }
     match context.json() {
         Some(path) if path == Path::new("-") => terminal::print(&text)?,
         Some(path) => report::write_file(path, &text)?,

@@ -247,3 +247,28 @@ fn values_of_variables_are_left_out_when_asked() {
     let text = result(folder.path(), &args).to_string();
     assert!(!text.contains("secret") && text.contains("KEY=[redacted]"), "{text}");
 }
+
+#[test]
+fn a_file_above_sets_defaults_which_the_json_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("a/b");
+    std::fs::create_dir_all(&inner).unwrap();
+    let file = folder.path().join(".stallscope.toml");
+    std::fs::write(&file, "json-dir = 'kept'\nseed = 5\n[scan]\nrule = ['rep-string']\n").unwrap();
+    let output = support::run(&inner, &["list", "--verbose"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && said.contains("seed = 5") && !said.contains("rule"),
+        "{said}"
+    );
+    let kept: Vec<_> = std::fs::read_dir(folder.path().join("kept")).unwrap().collect();
+    let text = std::fs::read_to_string(kept[0].as_ref().unwrap().path()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["defaults"]["set"]["seed"][0], "5", "{text}");
+    assert!(json["defaults"]["file"].as_str().unwrap().ends_with(".stallscope.toml"));
+    std::fs::write(&file, "sed = 5").unwrap();
+    support::refused(&inner, &["list"], &[".stallscope.toml:1: `sed` is no option; known keys: "]);
+    assert!(support::run(&inner, &["list", "--no-config"]).status.success());
+    std::fs::write(&file, vec![b'#'; 1 << 17]).unwrap();
+    support::refused(&inner, &["list"], &["cannot read", "larger"]);
+}

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use schemars::Schema;
 use stallscope::clock::SystemReport;
+use stallscope::compare::bisect::Bisection;
 use stallscope::compare::fleet::Ticket;
 use stallscope::compare::history::{HistoryEntry, HistoryReport};
 use stallscope::compare::results::Judgement;
@@ -30,6 +31,7 @@ struct Entry {
 
 /// Every type that is written to a file, in alphabetical order.
 static SCHEMAS: &[Entry] = &[
+    Entry { name: "bisection", make: schema_of::<Bisection> },
     Entry { name: "block", make: schema_of::<Block> },
     Entry { name: "block-result", make: schema_of::<BlockResult> },
     Entry { name: "case-report", make: schema_of::<CaseReport> },

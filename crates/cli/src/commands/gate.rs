@@ -1,7 +1,4 @@
 //! `--fail-if slower:2%`: when a command shall fail, and with which exit code.
-//!
-//! `git bisect run` takes 0 for good, 1 for bad and stops at nothing else below 125, so 3
-//! (inconclusive) must not be taken for bad: the recipe in docs/compare.md turns it into 125 (skip).
 
 use stallscope::compare::Decision;
 

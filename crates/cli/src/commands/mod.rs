@@ -1,6 +1,7 @@
 //! One file per command: what was typed, the call into the library, the screen.
 
 mod arm_args;
+pub mod bisect;
 pub mod case;
 pub mod compare;
 mod cpu_args;

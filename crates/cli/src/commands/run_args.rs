@@ -1,4 +1,4 @@
-//! How commands are run and compared: the arguments that `compare` and `explain` share.
+//! How commands are run and compared: the arguments that `compare` and `explain` share, and `bisect` in part.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +23,13 @@ enum OrderArg {
 pub struct RunArgs {
     #[command(flatten)]
     pub arms: ArmArgs,
+    #[command(flatten)]
+    pairs: PairArgs,
+}
+
+/// How pairs of runs are made, whatever is run.
+#[derive(Debug, Args)]
+pub struct PairArgs {
     /// How many pairs of runs: as many of each command [default: 20]
     #[arg(long, short = 'r', visible_alias = "runs", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PAIRS)))]
@@ -50,6 +57,25 @@ impl RunArgs {
     /// What was asked for, with the seed to use.
     ///
     /// # Errors
+    /// As [`PairArgs::settings`].
+    pub fn settings(&self, seed: u64) -> anyhow::Result<Settings> {
+        Ok(Settings { warmup: self.arms.warmup, ..self.pairs.settings(seed)? })
+    }
+
+    /// The smallest effect of interest as a share.
+    pub fn effect(&self) -> f64 {
+        self.pairs.effect
+    }
+
+    pub fn pairs(&self) -> Option<u32> {
+        self.pairs.pairs
+    }
+}
+
+impl PairArgs {
+    /// What was asked for, with the seed to use.
+    ///
+    /// # Errors
     /// When our own standard input holds something that can be read once only.
     pub fn settings(&self, seed: u64) -> anyhow::Result<Settings> {
         Ok(Settings {
@@ -63,7 +89,6 @@ impl RunArgs {
             timeout_ms: self.timeout.map(|t| t.as_millis().max(1) as u64),
             cpus: self.cpus.cpus(),
             ignore_failure: self.ignore_failure,
-            warmup: self.arms.warmup,
             input: match &self.input {
                 Some(input) if input.as_os_str() == "null" && !input.exists() => None,
                 Some(input) => Some(input.clone()),
@@ -71,14 +96,5 @@ impl RunArgs {
             },
             ..Settings::default()
         })
-    }
-
-    /// The smallest effect of interest as a share.
-    pub fn effect(&self) -> f64 {
-        self.effect
-    }
-
-    pub fn pairs(&self) -> Option<u32> {
-        self.pairs
     }
 }

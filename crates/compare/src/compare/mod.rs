@@ -8,6 +8,7 @@
 
 mod amounts;
 mod analysis;
+pub mod bisect;
 mod command;
 mod diagnostics;
 mod error;

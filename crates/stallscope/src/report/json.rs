@@ -1,5 +1,6 @@
 //! Results as JSON: one envelope for all kinds, files that are either whole or not there.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -25,12 +26,23 @@ pub enum ReportError {
     Encode(#[from] serde_json::Error),
 }
 
+/// Options that a file has set, for every run in its folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Defaults {
+    /// The file.
+    pub file: PathBuf,
+    /// The values of each option; several where the option can be given again.
+    pub set: BTreeMap<String, Vec<String>>,
+}
+
 #[derive(Serialize)]
 struct Envelope<'a, T> {
     format: &'static str,
     version: u32,
     kind: &'a str,
     tool_version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    defaults: Option<&'a Defaults>,
     result: &'a T,
 }
 
@@ -68,11 +80,24 @@ impl<T> Document<T> {
 /// # Errors
 /// [`ReportError::Encode`] when a map in `result` has keys that are no strings.
 pub fn to_json(kind: &str, result: &impl Serialize) -> Result<String, ReportError> {
+    to_json_with(kind, result, None)
+}
+
+/// The same, with what a file has set.
+///
+/// # Errors
+/// As [`to_json`].
+pub fn to_json_with(
+    kind: &str,
+    result: &impl Serialize,
+    defaults: Option<&Defaults>,
+) -> Result<String, ReportError> {
     let envelope = Envelope {
         format: FORMAT,
         version: ENVELOPE_VERSION,
         kind,
         tool_version: env!("CARGO_PKG_VERSION"),
+        defaults,
         result,
     };
     Ok(escape_json(&serde_json::to_string_pretty(&envelope)?).into_owned() + "\n")

@@ -9,5 +9,7 @@ mod sarif;
 pub mod words;
 
 pub use benchfmt::benchfmt;
-pub use json::{Document, ENVELOPE_VERSION, ReportError, to_json, write_file};
+pub use json::{
+    Defaults, Document, ENVELOPE_VERSION, ReportError, to_json, to_json_with, write_file,
+};
 pub use sarif::{SARIF_SCHEMA, to_sarif};

@@ -55,8 +55,11 @@ system that forbids tracing, 130 interrupted.";
 #[command(after_help = EXAMPLES)]
 pub struct TraceArgs {
     /// The command to run
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "replay")]
+    #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["replay", "pid"])]
     command: Vec<OsString>,
+    /// A running process, which is refused with the way that there is
+    #[arg(long, value_name = "PID", hide = true)]
+    pid: Option<u32>,
     /// Start at this function of the program [default: the hottest, found by a sampled run before]
     #[arg(long, short, value_name = "NAME", conflicts_with = "replay")]
     function: Option<String>,
@@ -95,6 +98,12 @@ pub struct TraceArgs {
 
 pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
+    if let Some(pid) = args.pid {
+        bail!(
+            "trace follows a command from its start, and process {pid} runs already: start its command behind `--`, \
+             or let `perf record --pid {pid}` sample it and give perf.data to `layout --samples`"
+        );
+    }
     let chosen = profile::load(context)?;
     let mut models = Models::new(&chosen.design);
     let followed = match &args.replay {
