@@ -16,8 +16,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use stallscope::machine::Design;
-use stallscope::probes::{self, Bench, PROBES, Probe, ProbeReport};
+use stallscope::machine::{Candidate, Design, Machine, Resemblance};
+use stallscope::probes::{self, Bench, PROBES, Probe, ProbeError, ProbeReport};
 
 use crate::context::{Context, Outcome};
 use crate::{output, profile, terminal};
@@ -51,6 +51,17 @@ struct Answers<'a> {
     probes: &'a [ProbeReport],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     peers: &'a [peer::Beside],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<&'a Resemblance>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    refused: &'a [Refused],
+}
+
+/// A probe that could not be run, beside others that were.
+#[derive(Serialize)]
+struct Refused {
+    probe: &'static str,
+    why: String,
 }
 
 pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
@@ -77,11 +88,25 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     let own = wide::OwnProcess { interrupt: context.interrupt() };
     let bar = context.progress(chosen.len() as u64, "probing");
     let mut reports = Vec::with_capacity(chosen.len());
+    let (mut refused, is_one_of_many) = (Vec::new(), chosen.len() > 1);
     for probe in chosen {
         bar.set_message(probe.id);
         let bench =
             Bench { isolated: Some(&own), raw: args.raw, ..Bench::new(seed, context.interrupt()) };
-        let report = (probe.run)(&bench).with_context(|| format!("probe `{}`", probe.id))?;
+        let report = match (probe.run)(&bench) {
+            Ok(report) => report,
+            // One that is refused here (memory that may not be executed, a limit on files) costs itself alone.
+            Err(error) if is_one_of_many && !matches!(error, ProbeError::Interrupted) => {
+                let why = error.to_string();
+                bar.suspend(|| {
+                    terminal::warning(&format!("probe `{}` was left out: {why}", probe.id))
+                });
+                refused.push(Refused { probe: probe.id, why });
+                bar.inc(1);
+                continue;
+            }
+            Err(error) => return Err(error).with_context(|| format!("probe `{}`", probe.id)),
+        };
         // At once: the first answer is there long before the last.
         if context.shows_screen() {
             let gap = if reports.is_empty() { "" } else { "\n" };
@@ -91,11 +116,26 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if reports.is_empty() {
+        bail!("every probe was refused here");
+    }
     let peers = peer::beside(peers, &reports)?;
     if context.shows_screen() {
         terminal::print(&peer::screen(&peers))?;
     }
-    output::result(context, "probe", &Answers { seed, probes: &reports, peers: &peers })?;
+    let identity = wanted.then(|| {
+        let machine = Machine::detect();
+        let known = target.as_ref().map(|(_, profile)| profile.clone());
+        let mut profile = known.unwrap_or_else(|| Design::of_machine(&machine));
+        probes::apply(&reports, &mut profile);
+        Resemblance::here(&machine, &profile)
+    });
+    if let Some(found) = identity.as_ref().filter(|_| context.shows_screen()) {
+        terminal::print(&resemblance(found))?;
+    }
+    let identity = identity.as_ref();
+    let answers = Answers { seed, probes: &reports, peers: &peers, identity, refused: &refused };
+    output::result(context, "probe", &answers)?;
     if let Some((path, machine_profile)) = target {
         let said = keep(context, &path, machine_profile, &reports)?;
         if context.shows_screen() {
@@ -103,6 +143,24 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         }
     }
     Ok(Outcome::Fine)
+}
+
+/// What the processor claims to be, and what speaks for and against it and its rivals.
+fn resemblance(found: &Resemblance) -> String {
+    let mut page = page::Page::default();
+    page.blank();
+    page.line("identity", &found.sentence());
+    let is_doubtful = |c: &&Candidate| c.design == found.design || c.design == found.claimed;
+    let shown = found.candidates.iter().filter(|c| found.design != found.claimed || is_doubtful(c));
+    for Candidate { design, weight, fits, contradicts, .. } in shown {
+        let list = |words: &[String]| match words {
+            [] => "nothing".to_owned(),
+            words => words.join(", "),
+        };
+        let (fits, against) = (list(fits), list(contradicts));
+        page.line("", &format!("{design} ({weight:+.1}): for it {fits}; against it {against}"));
+    }
+    page.text
 }
 
 /// Writes what was found into the profile; the line that says so.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::geometry::CacheGeometry;
+use super::identity::Resemblance;
 use super::known::Microarchitecture;
 use super::measured_core::MeasuredCore;
 use super::pairs::PairPrice;
@@ -32,6 +33,10 @@ pub enum ProfileError {
         "machine profile version {found} is newer than {PROFILE_VERSION}, which this program reads"
     )]
     TooNew { found: u32 },
+    #[error(
+        "not a machine profile: {what} is {low} to {high} cycles, and no processor charges that"
+    )]
+    Impossible { what: &'static str, low: f64, high: f64 },
 }
 
 /// Where a price comes from, weakest last.
@@ -326,7 +331,17 @@ impl Design {
             true => Self::of_machine(machine),
             false => Self::of(profile.microarchitecture),
         };
-        base.with_measured(profile).quoted_on(machine)
+        base.with_measured(profile).quoted_on(machine).renamed(is_here.then_some(machine))
+    }
+
+    /// The same under the name that measurements give it: tables of queues, windows, units and errata follow
+    /// the core and not what it is called.
+    fn renamed(self, machine: Option<&Machine>) -> Self {
+        let found = Resemblance::of(self.microarchitecture, machine, &self).design;
+        if found == self.microarchitecture {
+            return self;
+        }
+        Self { microarchitecture: found, jump_erratum: None, ..self }
     }
 
     /// Whether it was measured on this kind of processor, or not measured at all.
@@ -412,14 +427,32 @@ impl Design {
     /// Reads the JSON form.
     ///
     /// # Errors
-    /// [`ProfileError::TooNew`] for a newer version, [`ProfileError::Malformed`] for anything else.
+    /// [`ProfileError::TooNew`] for a newer version, [`ProfileError::Impossible`] for prices that are negative
+    /// or end below their beginning, [`ProfileError::Malformed`] for anything else.
     pub fn from_json(text: &str) -> Result<Self, ProfileError> {
         let value: serde_json::Value = foreign::from_json(text)?;
         // The version comes first: a newer profile may hold what this program cannot parse.
         let found = value.get("version").and_then(serde_json::Value::as_u64);
         match found.map(|v| u32::try_from(v).unwrap_or(u32::MAX)) {
             Some(found) if found > PROFILE_VERSION => Err(ProfileError::TooNew { found }),
-            _ => Ok(serde_json::from_value(value)?),
+            _ => serde_json::from_value::<Self>(value)?.possible(),
+        }
+    }
+
+    /// Itself, if no price is negative or ends below its beginning: models and rules would compute with it.
+    fn possible(self) -> Result<Self, ProfileError> {
+        let blocked = ("a blocked load", &self.store_forward_blocked_cycles);
+        let pairs = self.store_forward_blocked_pairs.iter().map(|p| ("a blocked load", &p.cycles));
+        let forwarded = self.store_forward_cycles.iter().map(|p| ("a forwarded load", p));
+        let splits = self.line_split_cycles.iter().map(|p| ("an access across a line", p));
+        let walks = self.page_walk_cycles.iter().map(|p| ("a page walk", p));
+        let misses = self.data_miss_cycles.iter().flatten().map(|p| ("a miss in a data cache", p));
+        let all = std::iter::once(blocked).chain(pairs).chain(forwarded).chain(splits);
+        let mut all = all.chain(walks).chain(misses);
+        let wrong = all.find(|(_, p)| !(0.0 <= p.low_cycles && p.low_cycles <= p.high_cycles));
+        match wrong.map(|(what, p)| (what, p.low_cycles, p.high_cycles)) {
+            Some((what, low, high)) => Err(ProfileError::Impossible { what, low, high }),
+            None => Ok(self),
         }
     }
 
@@ -513,6 +546,21 @@ mod tests {
         let of_another = Design::of(Microarchitecture::Zen2);
         let of_another = Design::of_profile(of_another, &zen);
         assert_eq!(of_another.microarchitecture, Microarchitecture::Zen2);
+    }
+
+    #[test]
+    fn negative_and_inverted_prices_are_refused_in_a_sentence() {
+        for (low_cycles, high_cycles) in [(-1.0, 15.0), (16.0, 15.0)] {
+            let mut profile = Design::of(Microarchitecture::Zen5);
+            let price = PriceRange { low_cycles, high_cycles, ..assumed(1.0, 2.0) };
+            profile.page_walk_cycles = Some(price);
+            let error = Design::from_json(&profile.to_json().unwrap()).unwrap_err().to_string();
+            let said = format!(
+                "not a machine profile: a page walk is {low_cycles} to {high_cycles} cycles, and no \
+                 processor charges that"
+            );
+            assert_eq!(error, said);
+        }
     }
 
     #[test]

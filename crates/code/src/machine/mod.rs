@@ -16,6 +16,7 @@ mod forwarding;
 mod front_end;
 mod fusion;
 mod geometry;
+mod identity;
 #[cfg(any(test, feature = "test-doubles"))]
 pub mod invented;
 pub mod known;
@@ -38,6 +39,7 @@ pub use features::{CounterLeaf, Features};
 pub use front_end::{DecodedCache, JUMP_BOUNDARY_BYTES, Sourced};
 pub use fusion::Fusion;
 pub use geometry::{CacheGeometry, GeometryError};
+pub use identity::{Candidate, Resemblance};
 pub use known::{Microarchitecture, UnknownDesign};
 pub use measured_core::{CoreCost, CoreCycles, MeasuredCore};
 pub use pairs::{PairKind, PairPrice, RegisterFile};
@@ -75,6 +77,9 @@ pub struct Machine {
     pub microarchitecture: Microarchitecture,
     /// Product codename, where the table knows it.
     pub codename: Option<String>,
+    /// The design that family and model claim, where features or caches say another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<Microarchitecture>,
     /// Whether Intel's erratum on jumps at 32-byte boundaries (and so the microcode that keeps
     /// such jumps out of the decoded-instruction cache) applies to this family, model and stepping.
     pub jcc_erratum: bool,
@@ -109,7 +114,9 @@ impl Machine {
     #[must_use]
     pub fn from_facts(facts: &Facts) -> Self {
         let id = facts.identity();
-        let known = known::look_up(&id).corrected(facts, &caches::read(facts));
+        let named = known::look_up(&id);
+        let known = named.corrected(facts, &caches::read(facts));
+        let claimed = named.microarchitecture;
         Self {
             vendor: id.vendor,
             brand: facts.brand(),
@@ -119,6 +126,7 @@ impl Machine {
             microcode: facts.microcode(),
             microarchitecture: known.microarchitecture,
             codename: known.codename.map(str::to_owned),
+            claimed: (claimed != known.microarchitecture).then_some(claimed),
             jcc_erratum: known.jcc_erratum,
             hybrid: id.hybrid,
             caches: caches::read(facts),
@@ -156,7 +164,8 @@ impl Machine {
     }
 
     /// Names this kind of processor for the file of its profile, for example `amd-26-2-1-guest`:
-    /// what it charges depends on the design and on being a guest, not on the single machine.
+    /// what it charges depends on the design and on being a guest, not on the single machine. Where features
+    /// contradict the model, what they say is part of it: `intel-6-167-1-redwood-cove-guest` is no Rocket Lake.
     #[must_use]
     pub fn profile_key(&self) -> String {
         let vendor = match &self.vendor {
@@ -169,15 +178,18 @@ impl Machine {
             }
         };
         let place = if self.hypervisor.is_some() { "-guest" } else { "" };
-        format!("{vendor}-{}-{}-{}{place}", self.family, self.model, self.stepping)
+        let truly = self.claimed.map(|_| format!("-{}", self.microarchitecture.slug()));
+        let truly = truly.unwrap_or_default();
+        format!("{vendor}-{}-{}-{}{truly}{place}", self.family, self.model, self.stepping)
     }
 
     /// Core design and codename in one phrase, for example `Zen 5 (Turin)`.
     #[must_use]
     pub fn core_name(&self) -> String {
-        match &self.codename {
-            Some(codename) => format!("{} ({codename})", self.microarchitecture),
-            None => self.microarchitecture.to_string(),
+        match (&self.codename, self.claimed) {
+            (_, Some(claimed)) => format!("{} (claims {claimed})", self.microarchitecture),
+            (Some(codename), None) => format!("{} ({codename})", self.microarchitecture),
+            (None, None) => self.microarchitecture.to_string(),
         }
     }
 }
@@ -231,6 +243,20 @@ mod tests {
         assert!(key(invented::raptor_lake()).starts_with("intel-6-183-"));
         assert!(key(invented::unknown_vendor()).starts_with("centaurhauls-"));
         assert!(key(Facts::default()).starts_with("unknown-0-0-0"));
+    }
+
+    #[test]
+    fn a_processor_that_only_claims_a_model_has_a_key_of_its_own() {
+        let mut facts = invented::cascade_lake_guest();
+        let real = Machine::from_facts(&facts);
+        facts.cpuid.insert((7, 0), [0, 0, 0, 1 << 14]);
+        let other = Machine::from_facts(&facts);
+        assert_eq!(other.claimed, Some(Microarchitecture::CascadeLake));
+        assert_eq!(real.profile_key(), "intel-6-85-7-guest");
+        assert_eq!(other.profile_key(), "intel-6-85-7-golden-cove-guest");
+        let mut profile = Design::of_machine(&real);
+        profile.environment = Some(ProfileEnvironment::of(&real));
+        assert!(profile.is_of(&real) && !profile.is_of(&other));
     }
 
     #[test]

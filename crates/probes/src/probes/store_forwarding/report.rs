@@ -122,13 +122,15 @@ impl UpdatesProfile for ForwardingReport {
         if !self.protocol.conclusive {
             return;
         }
-        if let (Some(blocked), Some(rule)) = (&self.blocked, self.rule.rule) {
+        if let Some(blocked) = &self.blocked {
             profile.store_forward_blocked_cycles = blocked.clone();
             profile.store_forward_blocked_pairs = pairs::prices(&self.cells);
             profile.store_forward_cycles = self.forwarded.clone();
             profile.store_forward_free_after_cycles = self.delay.free_after_cycles;
-            profile.forwarding_rule = rule;
-            profile.forwarding_rule_origin = probed();
+            if let Some(rule) = self.rule.rule {
+                profile.forwarding_rule = rule;
+                profile.forwarding_rule_origin = probed();
+            }
             let machine = &self.protocol.machine;
             profile.microarchitecture = machine.microarchitecture;
             profile.environment = Some(ProfileEnvironment::of(machine));
@@ -236,7 +238,20 @@ fn verdict(report: &ForwardingReport) -> (bool, String) {
                 None => String::new(),
             };
             let rule = rule.sentence();
-            (true, format!("{rule}: {forwarded} cycles, otherwise {blocked}{free}"))
+            let open = match &report.rule.open[..] {
+                [] => String::new(),
+                open => format!("; too few decided of {}", open.join(", of ")),
+            };
+            (true, format!("{rule}: {forwarded} cycles, otherwise {blocked}{free}{open}"))
+        }
+        (Some(blocked), Some(forwarded), None) if report.rule.is_open() => {
+            let rule = &report.rule.sentence;
+            (
+                true,
+                format!(
+                    "a load is forwarded in {forwarded} cycles, otherwise {blocked}; rule {rule}"
+                ),
+            )
         }
         (None, Some(forwarded), Some(rule)) => {
             (merges, format!("{}: {forwarded} cycles; nothing was blocked", rule.sentence()))

@@ -334,6 +334,50 @@ fn whether_pages_alias_is_no_matter_of_luck() {
     }
 }
 
+/// What an invented core says when the cases that `is_lost` picks have too few clean samples.
+fn without(is_lost: impl Fn(usize, &Case) -> bool) -> ForwardingReport {
+    let mut rig = FakeRig::new(quiet(), PIECES, SKYLAKE);
+    let cases = rig.cases.clone();
+    let mut sampler = Sampler::new(&mut rig, cases.len(), Plan::new(3));
+    sampler.all(&mut rig, &AtomicBool::new(false)).unwrap();
+    let mut sampled = sampler.sampled();
+    for (at, case) in cases.iter().enumerate() {
+        if case.group == Group::Matrix && is_lost(at, case) {
+            sampled.cells[at].cycles = None;
+        }
+    }
+    let machine = Machine::from_facts(&invented::cascade_lake_guest());
+    ForwardingReport::new(&cases, &sampled, Protocol::new(machine, 0))
+}
+
+#[test]
+fn what_stayed_open_costs_itself_alone() {
+    // All of a combination of widths that no other rule would treat differently, and here and there one more.
+    let is_narrow = |c: &Case| c.stores[0].bytes == 2 && c.load.bytes == 4;
+    let report = without(|at, case| is_narrow(case) || at % 30 == 5);
+    assert_eq!(report.rule.rule, Some(PIECES), "{:?}", report.rule);
+    assert!(report.rule.decided < report.rule.of && !report.rule.open.is_empty());
+    assert!(report.protocol.conclusive, "{}", report.protocol.verdict);
+    let said = "too few decided of 2-byte stores and 4-byte loads";
+    assert!(report.protocol.verdict.contains(said), "{}", report.protocol.verdict);
+}
+
+#[test]
+fn what_decides_between_two_rules_leaves_the_rule_open_and_the_price_known() {
+    let serves = |rule: ForwardingRule, case: &Case| {
+        rule.forwards(case.load.offset_bytes.into(), case.stores[0].bytes, case.load.bytes)
+    };
+    let report = without(|_, case| serves(PIECES, case) != serves(CONTAINS, case));
+    assert_eq!(report.rule.rule, None, "{:?}", report.rule);
+    let said = "cells agree as well with";
+    assert!(report.protocol.verdict.contains(said), "{}", report.protocol.verdict);
+    let mut profile = Design::of_machine(&report.protocol.machine);
+    let before = profile.forwarding_rule_origin.clone();
+    report.apply_to(&mut profile);
+    assert!(profile.blocked_load_is_probed(), "{}", report.protocol.verdict);
+    assert_eq!(profile.forwarding_rule_origin, before);
+}
+
 #[test]
 fn the_delay_curve_ends_where_the_store_has_left() {
     let report = report_of(FakeRig::new(quiet(), PIECES, SKYLAKE));

@@ -32,6 +32,7 @@ fn desktop() -> Machine {
         microcode: Some("0x12b".into()),
         microarchitecture: Microarchitecture::GoldenCove,
         codename: Some("Raptor Lake-S".into()),
+        claimed: None,
         jcc_erratum: false,
         hybrid: true,
         caches: vec![
@@ -102,6 +103,7 @@ fn noisy_guest() -> ClockReport {
             microcode: None,
             microarchitecture: Microarchitecture::Unknown,
             codename: None,
+            claimed: None,
             hypervisor: Some("KVM".into()),
             threads_per_core: 1,
             logical_cpus: 2,
