@@ -115,7 +115,8 @@ impl Machine {
     pub fn from_facts(facts: &Facts) -> Self {
         let id = facts.identity();
         let named = known::look_up(&id);
-        let known = named.corrected(facts, &caches::read(facts));
+        let caches = caches::read(facts);
+        let known = named.corrected(facts, &caches);
         let claimed = named.microarchitecture;
         Self {
             vendor: id.vendor,
@@ -129,7 +130,7 @@ impl Machine {
             claimed: (claimed != known.microarchitecture).then_some(claimed),
             jcc_erratum: known.jcc_erratum,
             hybrid: id.hybrid,
-            caches: caches::read(facts),
+            caches,
             hypervisor: facts.hypervisor(),
             logical_cpus: facts.logical_cpus(),
             threads_per_core: facts.threads_per_core(),

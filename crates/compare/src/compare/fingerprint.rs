@@ -2,6 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
+
+use crate::foreign;
 
 const START: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -30,6 +33,14 @@ pub(super) fn of_file(mut file: File) -> io::Result<(u64, String)> {
             }
         }
     }
+}
+
+/// The same of the file at a path that input may have named.
+///
+/// # Errors
+/// When it is no regular file or cannot be read.
+pub(super) fn of_path(path: &Path) -> io::Result<(u64, String)> {
+    of_file(foreign::open(path)?)
 }
 
 #[cfg(test)]

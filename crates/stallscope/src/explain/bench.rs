@@ -279,7 +279,8 @@ impl Bench for ProcessBench<'_> {
         recording.checked()?;
         let recorded = writer.finish(&recording).map_err(|e| unsupported(e.to_string()))?;
         let window =
-            RecordedWindow::read(&recorded, design, way).map_err(|e| unsupported(e.to_string()))?;
+            RecordedWindow::read(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
+        let window = window.trained_by(way);
         let of_shape = |shape: &CoreShape| {
             let mut count = WindowCount::default();
             for (at, account) in window.account(shape)?.insns {

@@ -59,10 +59,7 @@ fn is_little(comparison: &Comparison, cpu: Option<&Contrast>) -> bool {
 
 /// The most that something can have changed by in the direction of `towards`; less than nothing where it changed the other way.
 fn most_towards(ratio: &Ratio, towards: f64) -> f64 {
-    [ratio.low_log, ratio.high_log]
-        .map(|end| end * towards.signum())
-        .into_iter()
-        .fold(f64::MIN, f64::max)
+    (ratio.low_log * towards.signum()).max(ratio.high_log * towards.signum())
 }
 
 /// What AFTER takes longer by pairs of runs, between the ends of its interval, in nanoseconds.

@@ -44,8 +44,8 @@ impl Bench for ProcessBench<'_> {
             other => BisectError::Child(other),
         })?;
         if !exit.status.success() {
-            let said = || exit.stderr.tail.lines().filter(|line| !line.trim().is_empty());
-            let told = said().find(|line| line.contains("error")).or_else(|| said().next_back());
+            let error = exit.stderr.tail.lines().find(|line| line.contains("error"));
+            let told = error.or_else(|| exit.stderr.last_line());
             let told = plain(told.unwrap_or("it says nothing"));
             return Ok(Err(format!("{}: {told}", exit.status)));
         }

@@ -410,9 +410,7 @@ impl Search<'_> {
 }
 
 fn fingerprint_of(program: &Path) -> Result<(u64, String), BisectError> {
-    crate::foreign::open(program)
-        .and_then(fingerprint::of_file)
-        .map_err(|cause| BisectError::File { path: program.into(), cause })
+    fingerprint::of_path(program).map_err(|cause| BisectError::File { path: program.into(), cause })
 }
 
 #[cfg(test)]

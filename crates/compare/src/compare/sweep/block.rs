@@ -32,8 +32,7 @@ pub struct BlockFile {
 
 impl BlockFile {
     pub(super) fn of(path: &Path) -> Self {
-        let read = foreign::open(path).and_then(fingerprint::of_file);
-        let (bytes, fingerprint) = read.unwrap_or_default();
+        let (bytes, fingerprint) = fingerprint::of_path(path).unwrap_or_default();
         let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
         Self { path, bytes, fingerprint }
     }

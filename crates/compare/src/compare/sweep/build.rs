@@ -202,7 +202,7 @@ impl Builder {
         };
         let said = format!("$ {command}\n{}{}", exit.stdout.tail, exit.stderr.tail);
         let failure = (!exit.status.success()).then(|| {
-            let last = exit.stderr.tail.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("");
+            let last = exit.stderr.last_line().unwrap_or_default();
             format!("{}: {}", exit.status, last.replace(char::is_control, " "))
         });
         Ok(Ended { failure, said, wall_ns: exit.wall_ns })
@@ -227,7 +227,7 @@ fn whole_since(program: &Path, note: &Path) -> Option<u64> {
 }
 
 pub(super) fn fingerprint_of(program: &Path) -> io::Result<String> {
-    let (bytes, fnv1a) = fingerprint::of_file(crate::foreign::open(program)?)?;
+    let (bytes, fnv1a) = fingerprint::of_path(program)?;
     Ok(format!("{bytes} {fnv1a}"))
 }
 

@@ -424,7 +424,7 @@ impl<'a> Plan<'a> {
             NoAmounts::Unmeasured(what) => unmeasured(what),
         })?;
         if !exit.status.success() {
-            let last = exit.stderr.tail.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("");
+            let last = exit.stderr.last_line().unwrap_or_default();
             let what = format!("{}; {}", exit.status, last.replace(char::is_control, " "));
             return Err(self.explain_words(one, what.trim_end_matches("; ").into()));
         }

@@ -19,6 +19,14 @@ pub struct Output {
     pub tail: String,
 }
 
+impl Output {
+    /// The last line that says anything: what a program that failed complains of, more often than not.
+    #[must_use]
+    pub fn last_line(&self) -> Option<&str> {
+        self.tail.lines().rfind(|line| !line.trim().is_empty())
+    }
+}
+
 pub(super) struct Stream {
     pub(super) file: Option<File>,
     hasher: DefaultHasher,

@@ -131,22 +131,25 @@ pub struct RecordedWindow<'a> {
 }
 
 impl<'a> RecordedWindow<'a> {
-    /// Takes apart what `recorded` holds, for cores of `design` that went through `training` before: blocks that are described
-    /// there (see [`Training`](super::Training)).
+    /// Takes apart what `recorded` holds, for cores of `design`.
     ///
     /// # Errors
     /// When the recording cannot be read.
-    pub fn read(
-        recorded: &'a [u8],
-        design: &'a Design,
-        training: Vec<BlockId>,
-    ) -> Result<Self, ReplayError> {
+    pub fn read(recorded: &'a [u8], design: &'a Design) -> Result<Self, ReplayError> {
         let mut code = WindowCode::default();
         let recording = replay(recorded, &mut code)?;
         let mut places = Places::new(recording.mappings, recording.code);
         let instructions = code.instructions();
         let program = code.decode(design.fusion().value, |at, bytes| places.x86_code(at, bytes));
-        Ok(Self { recorded, design, instructions, program, training, trained: Mutex::default() })
+        let (training, trained) = Default::default();
+        Ok(Self { recorded, design, instructions, program, training, trained })
+    }
+
+    /// The same for cores that ran through these blocks before, whose numbers are those of the recording (see
+    /// [`Training`](super::Training)).
+    #[must_use]
+    pub fn trained_by(self, training: Vec<BlockId>) -> Self {
+        Self { training, trained: Mutex::default(), ..self }
     }
 
     /// Whether it takes as long on a core of one shape as on one of the other, because they differ in what makes no

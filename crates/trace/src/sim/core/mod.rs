@@ -122,18 +122,6 @@ impl<'a> Core<'a> {
         self.program.ops.iter().map(|op| op.address).zip(&self.accounts)
     }
 
-    /// Instructions that were accounted.
-    #[cfg(test)]
-    fn instructions(&self) -> u64 {
-        self.instructions.saturating_sub(self.warm_up)
-    }
-
-    /// Cycles of what was accounted.
-    #[cfg(test)]
-    fn cycles(&self) -> u64 {
-        self.accounts.iter().map(|account| account.cycles).sum()
-    }
-
     /// From a store's commit to the value of a load that waited for it.
     fn behind_commit_cycles(&self) -> u64 {
         BEHIND_COMMIT_CYCLES.min(self.blocked_cycles.saturating_sub(DATA_TO_COMMIT_CYCLES))

@@ -4,6 +4,18 @@ use super::*;
 use crate::machine::{Fusion, Microarchitecture};
 use crate::trace::engine::BlockInsn;
 
+impl Core<'_> {
+    /// Instructions that were accounted.
+    fn instructions(&self) -> u64 {
+        self.instructions.saturating_sub(self.warm_up)
+    }
+
+    /// Cycles of what was accounted.
+    fn cycles(&self) -> u64 {
+        self.accounts.iter().map(|account| account.cycles).sum()
+    }
+}
+
 /// A loop: its instructions' bytes, and what an iteration touches.
 struct Kernel<'a> {
     insns: &'a [&'a [u8]],

@@ -101,10 +101,8 @@ fn traced(unread: u64, calls: Option<u64>) -> (TraceReport, String) {
     let design = Design::of(Microarchitecture::GoldenCove);
     let mut models = Models::new(&design);
     let recording = replay(&recorded[..], &mut models).unwrap();
-    let accounts = RecordedWindow::read(&recorded, &design, Vec::new())
-        .unwrap()
-        .account(&design.core().value)
-        .unwrap();
+    let accounts =
+        RecordedWindow::read(&recorded, &design).unwrap().account(&design.core().value).unwrap();
     let core = Modelled { accounts: &accounts, calls };
     let report = models.report(recording, Some(core), &design);
     let shown = screen::screen(&report, "decode in decoder", &mut SourceText::default());
