@@ -111,6 +111,36 @@ pub struct WrittenCode {
     pub clears: bool,
 }
 
+/// What a predictor keeps of the branches before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BranchHistory {
+    /// Whether the last 127 conditional branches were taken.
+    Outcomes,
+    /// The last 42 branches that were taken, of any kind.
+    TakenBranches,
+}
+
+/// Of sequences that come again and again, the lengths of which half as much is mispredicted as where nothing comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub struct LearnedBranches {
+    /// Random directions of a branch.
+    pub directions: u32,
+    /// Random targets of an indirect jump.
+    pub targets: u32,
+    /// By what a branch is told from the same one at another time.
+    pub history: BranchHistory,
+}
+
+impl LearnedBranches {
+    /// Of tables so many times as large.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        let of = |length: u32| (f64::from(length) * factor) as u32;
+        Self { directions: of(self.directions), targets: of(self.targets), ..self }
+    }
+}
+
 /// The back end of a core, and its instruction cache.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CoreShape {
@@ -152,9 +182,8 @@ pub struct CoreShape {
     pub code_cache: CacheGeometry,
     /// What stores to code cost.
     pub written_code: WrittenCode,
-    /// Random directions of a branch in a sequence that comes again and again, of which half as many are mispredicted as
-    /// where none ever comes again: the measure of the tables that tell directions by their history.
-    pub learned_directions: u32,
+    /// The measure of the tables that predict branches by their history.
+    pub learned: LearnedBranches,
     /// Page walks that are made at a time.
     pub page_walkers: u32,
     /// Lines that are fetched at a time.
@@ -404,7 +433,13 @@ impl Design {
             // Measured on a Redwood Cove guest, in two programs: 460 and 620 for one store, 760 for two, 1370 for four; other
             // cores of Intel are assumed to be alike.
             written_code: WrittenCode { first_cycles: 500, next_cycles: 180, clears: true },
-            learned_directions: 36_000,
+            // Measured on Redwood Cove: directions of 4,000 all but 5 %, 6,000 all but 23 %, 8,500 half, 12,000 none; targets of
+            // 500 all, 1,000 a third, 2,000 a tenth; the end of a loop up to 44 taken branches behind its begin. Other cores of Intel are assumed to be alike.
+            learned: LearnedBranches {
+                directions: 8500,
+                targets: 950,
+                history: BranchHistory::TakenBranches,
+            },
             page_walkers: 2,
             fill_buffers: 12,
             line_cycles: [2, 6, 14],
@@ -478,8 +513,13 @@ impl Design {
                     // Measured on Zen 4: 125 cycles for one store, 190 for two, 230 for four, and 145 where 100 cycles of other work
                     // stand between; others are assumed to be alike.
                     written_code: WrittenCode { first_cycles: 100, next_cycles: 50, clears: false },
-                    // Measured on Zen 4: of 45,000 all are learned, of 60,000 all but 9 %, of 70,000 half, of 100,000 a quarter.
-                    learned_directions: if is_old { 36_000 } else { 70_000 },
+                    // Measured on Zen 4: directions of 45,000 all, 60,000 all but 9 %, 70,000 half, 100,000 a quarter; targets of
+                    // 2,000 all, 4,000 half, 6,000 none. Older ones are assumed to have half of it.
+                    learned: LearnedBranches {
+                        directions: if is_old { 35_000 } else { 70_000 },
+                        targets: if is_old { 2000 } else { 4000 },
+                        history: BranchHistory::Outcomes,
+                    },
                     page_walkers: if is_old { 2 } else { 6 },
                     fill_buffers: 24,
                     // Measured on Zen 4: 9.8 cycles where all lines go to one set, 7.2 where they go to two in turn.

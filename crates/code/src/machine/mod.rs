@@ -28,7 +28,9 @@ mod threads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::core::{CoreShape, Execution, MemoryRenaming, OpClass, WrittenCode};
+pub use self::core::{
+    BranchHistory, CoreShape, Execution, LearnedBranches, MemoryRenaming, OpClass, WrittenCode,
+};
 pub use caches::{Cache, CacheKind, Origin};
 pub use design::{
     ClockLevel, Design, ForwardingRule, PriceOrigin, PriceRange, ProfileClock, ProfileEnvironment,

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Together;
+use super::ledger::{Ledger, Together};
 use super::removable::{REMOVABLE, Removable, Search, Target};
 use super::windows::BothArms;
 use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole, work};
@@ -36,6 +36,9 @@ pub(super) const ARMS: usize = 4;
 /// The part of the difference that a cure must bring back to be a proof, in per cent: all of its interval. It takes the
 /// same detours as the control: what these cost is not what the mechanism does not.
 const LEAST_RECOVERED: f64 = 50.0;
+/// The same where a model that agrees with the clock foretold what it brings back, within these factors, and names it.
+const LEAST_FORETOLD: f64 = 40.0;
+const AS_FORETOLD: [f64; 2] = [0.8, 1.25];
 /// Below this, all of its interval, what was removed is not the cause.
 const NOT_RECOVERED: f64 = 25.0;
 /// Where the control takes longer by this part of the difference, in per cent, the detours may hide what a cure saves.
@@ -49,7 +52,8 @@ const MOST_OF_CONTROL: f64 = 0.3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CureVerdict {
-    /// Without it most of the difference is gone, and the control changes little: it is the cause.
+    /// Without it most of the difference is gone, or as much of it as the model foretold, and the control changes little: it
+    /// is the cause.
     Confirmed,
     /// Without it the difference is what it was: it is not the cause.
     Refuted,
@@ -346,10 +350,7 @@ fn verdict(recovered: &Measurement, control: &Measurement, net: &Measurement) ->
     let is_hidden = control.value <= -MOST_OVERHEAD && net.high >= NOT_RECOVERED;
     if recovered.high < NOT_RECOVERED && !is_hidden {
         CureVerdict::Refuted
-    } else if recovered.low.max(net.low) >= LEAST_RECOVERED
-        && control.high < recovered.low
-        && control.value.abs() <= MOST_OF_CONTROL * recovered.value
-    {
+    } else if recovered.low.max(net.low) >= LEAST_RECOVERED && changes_little(control, recovered) {
         CureVerdict::Confirmed
     } else {
         CureVerdict::Open
@@ -367,7 +368,7 @@ pub(super) fn apply(
         removed == Removed::Mechanism(Mechanism::BlockedLoads) && !e.causes.is_empty()
             || named.is_some_and(|line| removed == Removed::Mechanism(line.mechanism))
     };
-    let cure = match tried? {
+    let mut cure = match tried? {
         Ok(cure) => cure,
         Err(why) => {
             let all = REMOVABLE.iter().map(|removable| removable.mechanism);
@@ -377,6 +378,9 @@ pub(super) fn apply(
     };
     let removed = cure.mechanism;
     let was_named = names(explanation, removed);
+    if cure.verdict == CureVerdict::Open && is_foretold(&cure, &explanation.ledgers) {
+        cure.verdict = CureVerdict::Confirmed;
+    }
     let has = |cause: &Cause| cure.has(cause.finding.site.svma);
     match cure.verdict {
         CureVerdict::Confirmed => {
@@ -397,6 +401,24 @@ pub(super) fn apply(
         .then(|| format!("{removed} are not the cause: without them {} is gone", cure.recovered));
     explanation.cure = Some(cure);
     said
+}
+
+/// Whether it brings back what the model, which names the same and agrees with the clock, says it would: what is left has
+/// another reason, and is not so much that this one were none.
+fn is_foretold(cure: &Cure, ledgers: &[Ledger]) -> bool {
+    let (recovered, control) = (&cure.recovered.percent, &cure.control.percent);
+    let named = ledgers.iter().find_map(Ledger::named).map(|line| line.mechanism);
+    let named = named.filter(|it| Removed::Mechanism(*it) == cure.mechanism);
+    let foretold = named.and_then(|it| Together::by(ledgers, it)).map_or(0.0, |all| all.without);
+    let [least, most] = AS_FORETOLD.map(|factor| factor * foretold);
+    recovered.low >= LEAST_FORETOLD
+        && (least..=most).contains(&recovered.value)
+        && changes_little(control, recovered)
+}
+
+/// Whether the control brings back little of what the cure does, and costs little.
+fn changes_little(control: &Measurement, recovered: &Measurement) -> bool {
+    control.high < recovered.low && control.value.abs() <= MOST_OF_CONTROL * recovered.value
 }
 
 /// Withdraws what was counted where the model contradicts the clock, or says that it is less than half of the difference,

@@ -132,18 +132,19 @@ fn shapes(design: &Design) -> Vec<CoreShape> {
     never.renames_memory = MemoryRenaming::Never;
     let ways = if shape == never { vec![shape] } else { vec![shape, never] };
     let variants = |mut near: CoreShape| {
-        near.learned_directions *= LARGER_TABLES;
+        let measured = near.learned;
+        near.learned = measured.times(LARGER_TABLES);
         let (mut far, mut forgetful) = (near.clone(), near.clone());
         far.cache_bytes[2] = far.cache_bytes[1];
-        forgetful.learned_directions /= LARGER_TABLES * SMALLER_TABLES;
+        forgetful.learned = measured.times(SMALLER_TABLES);
         [near, far, forgetful]
     };
     ways.into_iter().flat_map(variants).collect()
 }
 
 /// So many times as large and as small as measured are the tables of a core that remembers, and of one that forgets.
-const LARGER_TABLES: u32 = 2;
-const SMALLER_TABLES: u32 = 4;
+const LARGER_TABLES: f64 = 2.0;
+const SMALLER_TABLES: f64 = 0.25;
 /// Parts of the lines that come from memory, in per cent, that are tried.
 const FROM_MEMORY_PERCENTS: [u64; 4] = [25, 50, 75, 100];
 /// The same of the branches that are forgotten: each costs much, and few are forgotten at first.
@@ -252,7 +253,7 @@ mod tests {
         let shapes = shapes(&Design::of(Microarchitecture::Zen4));
         let ways = shapes.iter().map(|shape| {
             let [_, second, third] = shape.cache_bytes;
-            (shape.renames_memory, third == second, shape.learned_directions)
+            (shape.renames_memory, third == second, shape.learned.directions)
         });
         let variants = |of| [(of, false, 140_000), (of, true, 140_000), (of, false, 17_500)];
         let expected = [MemoryRenaming::SameStore, MemoryRenaming::Never].map(variants).concat();

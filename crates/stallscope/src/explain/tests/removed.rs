@@ -50,8 +50,9 @@ fn what_was_counted_is_withdrawn_where_the_model_contradicts_the_clock_and_nothi
 
 #[test]
 fn what_the_model_says_is_less_than_half_of_the_difference_is_no_cause() {
-    let explained = |without_blocked: u64| {
+    let explained = |without_blocked: u64, patched_ns| {
         let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+        scene.bench.patched_ns = patched_ns;
         for (arm, cycles) in [100_000, 200_000].into_iter().enumerate() {
             for (_, account) in &mut scene.bench.counts[arm].as_mut().unwrap().program {
                 account.cycles = cycles;
@@ -63,13 +64,22 @@ fn what_the_model_says_is_less_than_half_of_the_difference_is_no_cause() {
         }
         scene.explain().unwrap()
     };
-    let e = explained(110_000);
+    let e = explained(110_000, None);
     assert!(e.ledgers[0].agrees && e.causes.len() == 1, "{:?}", e.ledgers);
     assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Counted)));
-    let e = explained(155_000);
+    let e = explained(155_000, None);
     assert!(e.ledgers[0].agrees && e.causes.is_empty() && e.grade.is_none(), "{:?}", e.ledgers);
     let open = e.unexplained.join("\n");
     assert!(open.contains("predicts 35 % less of the difference"), "{open}");
+    // A run that takes back as much as the model foretold proves that it is that much, from two fifths of the difference on.
+    let cured = |ms: u64| Some([100_000_000, 200_000_000, 200_000_000, ms * 1_000_000]);
+    for (without_blocked, ms, is_proved) in
+        [(145_000, 155, true), (145_000, 159, true), (145_000, 161, false), (175_000, 155, false)]
+    {
+        let e = explained(without_blocked, cured(ms));
+        let grade = is_proved.then_some(Grade::Confirmed);
+        assert_eq!(e.grade, grade, "{without_blocked} {ms}: {:?} {:?}", e.cure, e.ledgers);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::predictor::{Mispredictions, Predictor};
 use super::{Core, Mechanism, Program, WindowCode};
-use crate::machine::{CoreShape, Design};
+use crate::machine::{CoreShape, Design, LearnedBranches};
 use crate::model::{Avma, LINE_BYTES};
 use crate::sim::Places;
 use crate::trace::engine::{BlockId, Sink};
@@ -126,8 +126,8 @@ pub struct RecordedWindow<'a> {
     instructions: u64,
     program: Program,
     training: Vec<BlockId>,
-    /// By [`CoreShape::learned_directions`]: what a predictor knows when the window begins.
-    trained: Mutex<BTreeMap<u32, Arc<Predictor>>>,
+    /// By [`CoreShape::learned`]: what a predictor knows when the window begins.
+    trained: Mutex<BTreeMap<LearnedBranches, Arc<Predictor>>>,
 }
 
 impl<'a> RecordedWindow<'a> {
@@ -164,7 +164,7 @@ impl<'a> RecordedWindow<'a> {
             return Ok(self.program.lines <= one.cache_bytes[1] / LINE_BYTES);
         }
         let mut alike = one.clone();
-        alike.learned_directions = other.learned_directions;
+        alike.learned = other.learned;
         if alike != *other {
             return Ok(false);
         }
@@ -183,12 +183,12 @@ impl<'a> RecordedWindow<'a> {
     fn trained(&self, shape: &CoreShape) -> Arc<Predictor> {
         let mut trained = self.trained.lock().unwrap_or_else(PoisonError::into_inner);
         let train = || {
-            let new = Predictor::new(shape.learned_directions);
+            let new = Predictor::new(shape.learned);
             let mut training = Mispredictions::new(&self.program, &new, 0);
             self.training.iter().for_each(|block| training.run(*block, &[]));
             Arc::new(training.into_predictor())
         };
-        Arc::clone(trained.entry(shape.learned_directions).or_insert_with(train))
+        Arc::clone(trained.entry(shape.learned).or_insert_with(train))
     }
 
     /// Runs it through a core of this shape, with the rules and prices of the design, whole and without each

@@ -62,7 +62,7 @@ fn run_on(
     (design.store_forward_cycles, design.line_split_cycles) = (None, None);
     let warm_up = ITERATIONS / 4 * kernel.insns.len() as u64;
     let shape = design.core().value;
-    let trained = Predictor::new(shape.learned_directions);
+    let trained = Predictor::new(shape.learned);
     let mut core = Core::new(&design, &shape, &program, &trained, without, warm_up);
     (0..ITERATIONS).for_each(|n| core.run(BlockId(0), &(kernel.accesses)(n)));
     let iterations = core.instructions() as f64 / kernel.insns.len() as f64;
@@ -340,7 +340,7 @@ fn a_branch_by_chance_is_mispredicted_half_of_the_time() {
     let design = Design::of(Microarchitecture::GoldenCove);
     let mispredicted = |without: Option<Mechanism>| {
         let shape = design.core().value;
-        let trained = Predictor::new(shape.learned_directions);
+        let trained = Predictor::new(shape.learned);
         let mut core = Core::new(&design, &shape, &program, &trained, without, 0);
         let mut state = 7_u64;
         for _ in 0..4000 {
@@ -423,7 +423,7 @@ fn the_predictor_alone_is_wrong_as_often_as_within_the_core() {
     let design = Design::of(Microarchitecture::GoldenCove);
     let shape = design.core().value;
     let warm_up = ITERATIONS / 4;
-    let trained = Predictor::new(shape.learned_directions);
+    let trained = Predictor::new(shape.learned);
     let mut core = Core::new(&design, &shape, &program, &trained, None, warm_up);
     let mut alone = predictor::Mispredictions::new(&program, &trained, warm_up);
     for _ in 0..ITERATIONS {

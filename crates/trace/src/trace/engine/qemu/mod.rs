@@ -36,8 +36,8 @@ use guest::{Guest, Wanted};
 
 /// The longest that events lie in the ring before we look.
 const SLICE: Duration = Duration::from_millis(1);
-/// How long a question to the emulator itself may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a question to the emulator itself, or building its plugin, may take on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The emulators, by the processor of the program.
 const EMULATORS: [&str; 2] = ["qemu-x86_64", "qemu-aarch64"];
 
