@@ -210,6 +210,7 @@ fn choose(names: &[String]) -> anyhow::Result<Vec<&'static Probe>> {
 
 fn screen(report: &ProbeReport) -> String {
     match report {
+        ProbeReport::Branches(report) => front_end::branches(report),
         ProbeReport::Clock(report) => clock::screen(report),
         ProbeReport::CodeAlignment(report) => front_end::alignment(report),
         ProbeReport::Core(report) => core::screen(report),

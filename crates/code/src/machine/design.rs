@@ -13,7 +13,7 @@ use super::Machine;
 use super::geometry::CacheGeometry;
 use super::identity::Resemblance;
 use super::known::Microarchitecture;
-use super::measured_core::MeasuredCore;
+use super::measured_core::{MeasuredBranches, MeasuredCore};
 use super::pairs::PairPrice;
 use super::prices::{LoopWindow, StringCosts, assumed, documented};
 use crate::foreign;
@@ -223,6 +223,9 @@ pub struct Design {
     /// Latencies, units and widths; absent where nobody measured them here. Ask [`Design::core`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_core: Option<MeasuredCore>,
+    /// What the predictor learns; absent where nobody measured it here. Ask [`Design::core`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_branches: Option<MeasuredBranches>,
     /// Whether the erratum on jumps at 32-byte boundaries applies, by family, model and stepping;
     /// absent for a design from the table. Ask [`Design::jump_erratum`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -383,6 +386,7 @@ impl Design {
             page_walk_cycles: None,
             data_tlb_pages: None,
             measured_core: None,
+            measured_branches: None,
             jump_erratum: None,
             loop_window: None,
             forwarding_rule,
@@ -417,6 +421,7 @@ impl Design {
         }
         self.data_miss_cycles.iter_mut().flatten().for_each(|p| quote(&mut p.origin));
         self.measured_core.iter_mut().for_each(|core| quote(&mut core.origin));
+        self.measured_branches.iter_mut().for_each(|branches| quote(&mut branches.origin));
         self.loop_window.iter_mut().for_each(|w| quote(&mut w.origin));
         for costs in [&mut self.rep_moves, &mut self.rep_stores] {
             costs.iter_mut().for_each(|c| quote(&mut c.origin));

@@ -62,6 +62,17 @@ pub struct MeasuredCore {
     pub origin: PriceOrigin,
 }
 
+/// What a probe measured of the tables of a predictor: see [`LearnedBranches`](super::LearnedBranches).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasuredBranches {
+    /// Random directions, of which half is learned.
+    pub directions: Measurement,
+    /// Random targets, of which half is learned.
+    pub targets: Measurement,
+    /// Source of these figures.
+    pub origin: PriceOrigin,
+}
+
 /// No core takes so many cycles for an operation, or does more of them in a cycle.
 const MOST_CYCLES: f64 = 250.0;
 const MOST_PER_CYCLE: f64 = 16.0;

@@ -7,6 +7,7 @@
 //! To add a probe: one file with a constant [`Probe`] and a report that implements
 //! [`UpdatesProfile`], its `mod` and one line in the registry below, one page `docs/probes/<id>.md`.
 
+pub mod branches;
 pub mod clock;
 pub mod code_alignment;
 pub mod core;
@@ -173,6 +174,7 @@ macro_rules! registry {
 }
 
 registry! {
+    branches => Branches(BranchReport);
     clock => Clock(ClockReport);
     code_alignment => CodeAlignment(AlignmentReport);
     core => Core(CoreReport);

@@ -13,7 +13,7 @@ use crate::compare::{
 use crate::machine::{CoreShape, Design, PriceOrigin};
 use crate::model::FileOffset;
 use crate::probes::{
-    self, ProbeError, ProbeReport, core, data_caches, store_forwarding, string_copy,
+    self, ProbeError, ProbeReport, branches, core, data_caches, store_forwarding, string_copy,
 };
 use crate::run::child::{Exit, Limits};
 use crate::run::sample::{
@@ -122,6 +122,7 @@ fn verdict(report: &ProbeReport) -> Option<&str> {
     let protocol = match report {
         ProbeReport::Core(report) => &report.protocol,
         ProbeReport::DataCaches(report) => &report.protocol,
+        ProbeReport::Branches(report) => &report.protocol,
         ProbeReport::StoreForwarding(report) => &report.protocol,
         ProbeReport::StringCopy(report) => &report.protocol,
         _ => return None,
@@ -218,6 +219,7 @@ impl Bench for ProcessBench<'_> {
         let rule = &design.forwarding_rule_origin;
         let wanted = [
             (core::ID, design.measured_core.is_none()),
+            (branches::ID, design.measured_branches.is_none()),
             (
                 data_caches::ID,
                 design.data_miss_cycles.is_none() || design.data_line_cycles.is_none(),

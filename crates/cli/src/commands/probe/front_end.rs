@@ -1,10 +1,40 @@
-//! The screens of the probes about the front end: `code-alignment` and `icache-sets`.
+//! The screens of the probes about the front end: `branches`, `code-alignment` and `icache-sets`.
 
+use stallscope::probes::branches::Drawn;
 use stallscope::probes::code_alignment::LoopReport;
 use stallscope::probes::icache_sets::{DECISIVE, StrideReport};
-use stallscope::probes::{AlignmentReport, IcacheReport};
+use stallscope::probes::{AlignmentReport, BranchReport, IcacheReport};
 
 use super::page::{LABEL, Page};
+
+/// The page of `branches`: what a branch of each sequence takes, and the part that is mispredicted.
+pub fn branches(report: &BranchReport) -> String {
+    let mut page = Page::default();
+    page.head(&report.protocol);
+    page.blank();
+    for row in &report.rows {
+        let what = match row.drawn {
+            Drawn::Directions => "directions",
+            Drawn::Targets => "targets",
+        };
+        let length = row.length.map_or_else(|| "new".to_owned(), |length| length.to_string());
+        let cycles = match &row.cycles {
+            Some(m) => {
+                let missed =
+                    row.missed_percent.map_or(String::new(), |p| format!("{p:6.1} % missed"));
+                format!(
+                    "{missed:>15}  {:.1} cycles [{:.1}, {:.1}], {} samples",
+                    m.value, m.low, m.high, m.n
+                )
+            }
+            None => "too few clean samples".to_owned(),
+        };
+        page.text += &format!("{what:<LABEL$}{length:>7}  {cycles}\n");
+    }
+    page.blank();
+    page.trust(&report.protocol);
+    page.text
+}
 
 /// The page of `code-alignment`.
 pub fn alignment(report: &AlignmentReport) -> String {

@@ -13,15 +13,18 @@ use crate::machine::{BranchHistory, LearnedBranches};
 use crate::model::Avma;
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 
-/// Bits of history that the tables see.
-const HISTORIES: [u32; 7] = [4, 8, 16, 32, 64, 96, 127];
+/// Tables, each of which sees more of the history than the one before.
+const TABLES: usize = 7;
+/// Branches that they see where all are kept, and where only those that are taken.
+const OUTCOMES: [u32; TABLES] = [4, 8, 16, 32, 64, 96, 127];
+const TAKEN: [u32; TABLES] = [2, 4, 8, 14, 22, 32, 44];
+/// Branches that are remembered, a power of two that no table sees all of.
+const REMEMBERED: usize = 128;
 /// Branches whose last outcomes are remembered whatever the history; a power of two.
 const PLAIN_ENTRIES: usize = 1 << 14;
-/// Random directions that come again and again, for each entry of one table, where half are learned; so the tables below
-/// behave, whatever their size.
-const DIRECTIONS_AN_ENTRY: u32 = 9;
-/// The same of random targets.
-const TARGETS_AN_ENTRY: u32 = 6;
+/// Random directions or targets that come again and again, for each entry of one table, where half are learned; so the
+/// tables below behave, whatever their size.
+const LEARNED_AN_ENTRY: u32 = 9;
 /// Branches of which it is known apart whether new entries are to be trusted; a power of two.
 const TRUSTED: usize = 1 << 10;
 /// Tables that get an entry for a branch that was wrong, at the most.
@@ -75,20 +78,20 @@ impl<V: Copy + Eq + Default> Tagged<V> {
         Self {
             plain: vec![Entry { value: unknown, ..Entry::default() }; PLAIN_ENTRIES],
             trust: vec![0; TRUSTED],
-            entries: vec![vec![Entry::default(); entries.max(1)]; HISTORIES.len()],
+            entries: vec![vec![Entry::default(); entries.max(1)]; TABLES],
             draw: 1,
         }
     }
 
     /// A branch did this behind this history; whether that was predicted.
-    fn learn(&mut self, branch: Avma, history: u128, value: V) -> bool {
-        let slots: [(usize, u16); HISTORIES.len()] = std::array::from_fn(|table| {
-            let (index, tag) = slot(branch, history, table);
+    fn learn(&mut self, branch: Avma, history: &History, value: V) -> bool {
+        let slots: [(usize, u16); TABLES] = std::array::from_fn(|table| {
+            let (index, tag) = history.slot(branch, table);
             ((index * self.entries[table].len()) >> 32, tag)
         });
         let plain = (branch.0 ^ (branch.0 >> 14)) as usize & (PLAIN_ENTRIES - 1);
         let matching = |table: &usize| self.entries[*table][slots[*table].0].tag == slots[*table].1;
-        let mut found = (0..HISTORIES.len()).rev().filter(matching);
+        let mut found = (0..TABLES).rev().filter(matching);
         let (longest, next) = (found.next(), found.next());
         let entry = |table: Option<usize>| match table {
             Some(table) => self.entries[table][slots[table].0],
@@ -121,10 +124,9 @@ impl<V: Copy + Eq + Default> Tagged<V> {
             // A longer history may tell; entries that help nothing else are taken, not always the next ones.
             let longer = longest.map_or(0, |table| table + 1);
             self.draw = self.draw.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            let first = longer + usize::from(self.draw >> 63 == 1 && longer + 1 < HISTORIES.len());
+            let first = longer + usize::from(self.draw >> 63 == 1 && longer + 1 < TABLES);
             let is_free = |table: &usize| self.entries[*table][slots[*table].0].useful == 0;
-            let free: Vec<usize> =
-                (first..HISTORIES.len()).filter(is_free).take(NEW_ENTRIES).collect();
+            let free: Vec<usize> = (first..TABLES).filter(is_free).take(NEW_ENTRIES).collect();
             for table in &free {
                 let (index, tag) = slots[*table];
                 self.entries[*table][index] = Entry { tag, value, ..Entry::default() };
@@ -139,16 +141,59 @@ impl<V: Copy + Eq + Default> Tagged<V> {
     }
 }
 
-/// Index (of 32 bits) and tag of a branch in the table with this much history.
-fn slot(branch: Avma, history: u128, table: usize) -> (usize, u16) {
-    let history = history & ((1_u128 << HISTORIES[table]) - 1);
-    // Not folded upon itself: the end of a loop would be told from one of its turns no more.
-    let folded = (history as u64) ^ ((history >> 64) as u64).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    let mut hash = folded ^ branch.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((table as u64) << 50);
-    hash ^= hash >> 29;
-    hash = hash.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash ^= hash >> 32;
-    (hash as usize & 0xffff_ffff, (hash >> 40) as u16 | 1)
+/// The branches before.
+#[derive(Clone)]
+struct History {
+    kept: BranchHistory,
+    /// What was remembered of each, from `at` on the oldest first.
+    branches: [u64; REMEMBERED],
+    at: usize,
+    /// By table: those that it sees, each turned by as many bits as branches came behind it.
+    folded: [u128; TABLES],
+}
+
+impl History {
+    fn new(kept: BranchHistory) -> Self {
+        Self { kept, branches: [0; REMEMBERED], at: 0, folded: [0; TABLES] }
+    }
+
+    /// A branch at the first address, with the second one behind it, went to `to`.
+    fn remember(&mut self, flow: Flow, [at, next]: [Avma; 2], to: Avma) {
+        let taken = to != next;
+        let (branch, seen) = match (self.kept, flow) {
+            (BranchHistory::Outcomes, Flow::Either) => (u64::from(taken), &OUTCOMES),
+            (BranchHistory::Outcomes, Flow::IndirectJump | Flow::IndirectCall) => {
+                (hash(to.0), &OUTCOMES)
+            }
+            (BranchHistory::TakenBranches, _) if taken && flow != Flow::On => {
+                (hash(at.0 ^ to.0.rotate_left(32)), &TAKEN)
+            }
+            _ => return,
+        };
+        for (folded, length) in self.folded.iter_mut().zip(seen) {
+            let oldest = self.branches[(self.at + REMEMBERED - *length as usize) % REMEMBERED];
+            let turned = u128::from(oldest).rotate_left(*length);
+            *folded = folded.rotate_left(1) ^ u128::from(branch) ^ turned;
+        }
+        self.branches[self.at] = branch;
+        self.at = (self.at + 1) % REMEMBERED;
+    }
+
+    /// Index (of 32 bits) and tag of a branch in a table.
+    fn slot(&self, branch: Avma, table: usize) -> (usize, u16) {
+        let folded = self.folded[table];
+        // Not folded upon itself: the end of a loop would be told from one of its turns no more.
+        let folded = (folded as u64) ^ ((folded >> 64) as u64).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let hash =
+            hash(folded ^ branch.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((table as u64) << 50));
+        (hash as usize & 0xffff_ffff, (hash >> 40) as u16 | 1)
+    }
+}
+
+fn hash(mut bits: u64) -> u64 {
+    bits ^= bits >> 29;
+    bits = bits.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits ^ bits >> 32
 }
 
 /// The state of a predictor; it starts with no knowledge.
@@ -157,20 +202,18 @@ pub(super) struct Predictor {
     directions: Tagged<bool>,
     targets: Tagged<u64>,
     returns: Vec<Avma>,
-    kept: BranchHistory,
-    history: u128,
+    history: History,
 }
 
 impl Predictor {
     /// With the tables of this shape.
     pub(super) fn new(learned: LearnedBranches) -> Self {
-        let entries = |learned: u32, an_entry: u32| (learned / an_entry) as usize;
+        let entries = |learned: u32| (learned / LEARNED_AN_ENTRY) as usize;
         Self {
-            directions: Tagged::new(entries(learned.directions, DIRECTIONS_AN_ENTRY), true),
-            targets: Tagged::new(entries(learned.targets, TARGETS_AN_ENTRY), 0),
+            directions: Tagged::new(entries(learned.directions), true),
+            targets: Tagged::new(entries(learned.targets), 0),
             returns: Vec::with_capacity(RETURNS + 1),
-            kept: learned.history,
-            history: 0,
+            history: History::new(learned.history),
         }
     }
 
@@ -181,27 +224,16 @@ impl Predictor {
 
     /// The same of a branch at the first address, with the second one behind it.
     fn flow(&mut self, flow: Flow, [at, next]: [Avma; 2], to: Avma) -> bool {
-        let taken = to != next;
         let right = match flow {
             Flow::On | Flow::Jump | Flow::Call => true,
-            Flow::Either => self.directions.learn(at, self.history, taken),
-            Flow::IndirectJump | Flow::IndirectCall => self.targets.learn(at, self.history, to.0),
+            Flow::Either => self.directions.learn(at, &self.history, to != next),
+            Flow::IndirectJump | Flow::IndirectCall => self.targets.learn(at, &self.history, to.0),
             Flow::Return => self.returns.pop() == Some(to),
         };
         if matches!(flow, Flow::Call | Flow::IndirectCall) {
             self.call(next);
         }
-        let (bits, of) = match (self.kept, flow) {
-            (BranchHistory::Outcomes, Flow::Either) => (1, u64::from(taken)),
-            (BranchHistory::Outcomes, Flow::IndirectJump | Flow::IndirectCall) => {
-                (2, to.0 >> 2 ^ to.0 >> 6)
-            }
-            (BranchHistory::TakenBranches, _) if taken && flow != Flow::On => {
-                (3, (at.0 ^ to.0 << 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61)
-            }
-            _ => return right,
-        };
-        self.history = (self.history << bits) | u128::from(of & ((1 << bits) - 1));
+        self.history.remember(flow, [at, next], to);
         right
     }
 
@@ -270,10 +302,10 @@ impl Sink for Mispredictions<'_> {
 mod tests {
     use super::*;
 
-    const OUTCOMES: LearnedBranches =
+    const ZEN: LearnedBranches =
         LearnedBranches { directions: 70_000, targets: 4000, history: BranchHistory::Outcomes };
-    const TAKEN: LearnedBranches =
-        LearnedBranches { directions: 8500, targets: 950, history: BranchHistory::TakenBranches };
+    const COVE: LearnedBranches =
+        LearnedBranches { directions: 3600, targets: 650, history: BranchHistory::TakenBranches };
     /// A branch, what is behind it, and where it goes if it is taken.
     const BRANCH: [Avma; 3] = [Avma(0x40_1000), Avma(0x40_1002), Avma(0x40_1010)];
     const LOOP: [Avma; 3] = [Avma(0x40_1020), Avma(0x40_1022), Avma(0x40_0ff0)];
@@ -284,7 +316,7 @@ mod tests {
     }
 
     fn wrong(outcomes: impl Iterator<Item = bool>) -> usize {
-        let mut predictor = Predictor::new(OUTCOMES);
+        let mut predictor = Predictor::new(ZEN);
         outcomes.map(|taken| is_wrong(&mut predictor, BRANCH, taken)).sum()
     }
 
@@ -325,7 +357,7 @@ mod tests {
     fn the_end_of_a_loop_is_predicted_as_far_as_the_history_reaches() {
         // As measured on Redwood Cove: 44 taken branches, one a turn or two.
         for (learned, turns, is_right) in
-            [(OUTCOMES, 120, true), (OUTCOMES, 140, false), (TAKEN, 40, true), (TAKEN, 50, false)]
+            [(ZEN, 120, true), (ZEN, 140, false), (COVE, 40, true), (COVE, 50, false)]
         {
             let outer = |predictor: &mut Predictor, _: &()| {
                 is_wrong(predictor, BRANCH, true);
@@ -340,13 +372,13 @@ mod tests {
     fn directions_that_come_again_are_learned_where_the_tables_hold_them() {
         for (learned, length, expected) in [
             // As measured on Zen 4 and on Redwood Cove: of as many mispredictions as without memory, half as a part.
-            (OUTCOMES, 40_000, 0.0..0.02),
-            (OUTCOMES, 70_000, 0.2..0.3),
-            (OUTCOMES, 100_000, 0.35..0.42),
-            (TAKEN, 4000, 0.0..0.03),
-            (TAKEN, 6000, 0.08..0.16),
-            (TAKEN, 8500, 0.2..0.32),
-            (TAKEN, 12_000, 0.37..0.5),
+            (ZEN, 40_000, 0.0..0.02),
+            (ZEN, 70_000, 0.2..0.3),
+            (ZEN, 100_000, 0.35..0.42),
+            (COVE, 2000, 0.0..0.03),
+            (COVE, 2800, 0.02..0.16),
+            (COVE, 3600, 0.2..0.32),
+            (COVE, 5700, 0.37..0.5),
         ] {
             let bits: Vec<bool> = random().map(|bits| bits >> 63 == 1).take(length).collect();
             let missed = missed(learned, (&bits, 20), |predictor, taken| {
@@ -362,12 +394,12 @@ mod tests {
     fn targets_that_come_again_are_learned_where_the_tables_hold_them() {
         for (learned, length, expected) in [
             // As measured there.
-            (OUTCOMES, 2000, 0.0..0.01),
-            (OUTCOMES, 4000, 0.4..0.65),
-            (OUTCOMES, 6000, 0.75..1.0),
-            (TAKEN, 500, 0.0..0.01),
-            (TAKEN, 1000, 0.55..0.75),
-            (TAKEN, 2000, 0.8..1.0),
+            (ZEN, 2000, 0.0..0.01),
+            (ZEN, 4000, 0.4..0.65),
+            (ZEN, 6000, 0.65..1.0),
+            (COVE, 350, 0.0..0.01),
+            (COVE, 700, 0.4..0.7),
+            (COVE, 1400, 0.7..1.0),
         ] {
             let of = |bits: u64| Avma(0x40_2000 + (bits >> 59) * 16);
             let jumps: Vec<Avma> = random().map(of).take(length).collect();
@@ -382,7 +414,7 @@ mod tests {
 
     #[test]
     fn returns_go_behind_their_calls() {
-        let mut predictor = Predictor::new(OUTCOMES);
+        let mut predictor = Predictor::new(ZEN);
         predictor.call(Avma(5));
         predictor.call(Avma(6));
         let mut ret = |to| predictor.flow(Flow::Return, [Avma(0x100), Avma(0x101)], Avma(to));

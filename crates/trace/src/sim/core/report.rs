@@ -224,6 +224,7 @@ fn inputs(design: &Design) -> Vec<ModelInput> {
     let core = design.core().origin;
     let origin = |price: Option<&PriceOrigin>| price.unwrap_or(&core).clone();
     let measured = design.measured_core.as_ref().map(|core| &core.origin);
+    let branches = design.measured_branches.as_ref().map(|branches| &branches.origin);
     let forwarded = design.store_forward_cycles.as_ref().map(|price| &price.origin);
     let missed = design.data_miss_cycles.as_ref().map(|levels| &levels[0].origin);
     let walked = design.page_walk_cycles.as_ref().map(|price| &price.origin);
@@ -231,6 +232,7 @@ fn inputs(design: &Design) -> Vec<ModelInput> {
         ("widths, units and latencies", origin(measured)),
         ("instructions in flight", design.reorder_window().origin),
         ("stores in flight", design.store_queue().origin),
+        ("branches that are learned", origin(branches)),
         ("data cache misses", origin(missed)),
         ("page walks", origin(walked)),
         ("which loads can be forwarded", design.forwarding_rule_origin.clone()),
