@@ -169,6 +169,10 @@ pub struct CoreShape {
     pub vector_load_cycles: u8,
     /// Whether later loads wait for atomic operations, and these for everything before them.
     pub locked_is_fence: bool,
+    /// From one atomic operation to the next where more than 20 instructions stand between.
+    pub locked_apart_cycles: u8,
+    /// Whether small constants are added to registers of 64 bits while renaming.
+    pub renames_additions: bool,
     /// Slots of a load that a load across two lines takes.
     pub split_load_slots: u32,
     /// From the commit of a store to that of a store across two lines, and of one across two pages.
@@ -183,6 +187,10 @@ pub struct CoreShape {
     pub code_cache: CacheGeometry,
     /// What stores to code cost.
     pub written_code: WrittenCode,
+    /// Branches of which it is remembered where they go when they are taken.
+    pub known_branches: u32,
+    /// What the fetch of the target waits for where that is not remembered.
+    pub unknown_branch_cycles: u8,
     /// The measure of the tables that predict branches by their history.
     pub learned: LearnedBranches,
     /// Page walks that are made at a time.
@@ -430,6 +438,8 @@ impl Design {
             load_cycles: 5,
             vector_load_cycles: 6,
             locked_is_fence: true,
+            locked_apart_cycles: 18,
+            renames_additions: false,
             split_load_slots: 2,
             split_store_cycles: [2, 21],
             forward_cycles: 5,
@@ -439,6 +449,9 @@ impl Design {
             // Measured on a Redwood Cove guest, in two programs: 460 and 620 for one store, 760 for two, 1370 for four; other
             // cores of Intel are assumed to be alike.
             written_code: WrittenCode { first_cycles: 500, next_cycles: 180, clears: true },
+            // Measured on Redwood Cove, rings of jumps 16 bytes apart: 2.0 cycles each of 6,000, 3.7 of 12,000, 10 of 24,000.
+            known_branches: 12_288,
+            unknown_branch_cycles: 10,
             // Measured on Redwood Cove: after a million branches, of 2,000 random directions all are learned, of 3,600 half, of
             // 8,000 a tenth; of 350 random targets all, of 650 half, of 2,000 a tenth. The end of a loop is predicted up to 44
             // taken branches behind its begin. Other cores of Intel are assumed to be alike.
@@ -469,6 +482,10 @@ impl Design {
                     loads_per_cycle: 3,
                     vector_loads_per_cycle: 3,
                     renames_memory: MemoryRenaming::SameName,
+                    // Measured on Redwood Cove: 17 cycles with up to 19 instructions between, 24 with 23 to 60.
+                    locked_apart_cycles: 24,
+                    // Measured on Redwood Cove: 0.17 cycles for 1, 0.5 for 1000, 1.0 for 2000 and for registers of 32 bits.
+                    renames_additions: true,
                     mispredict_cycles: 16,
                     page_walkers: 4,
                     fill_buffers: 16,
@@ -508,6 +525,7 @@ impl Design {
                     forward_cycles: 7,
                     // Measured on Zen 4, as what is hidden beside other work.
                     locked_is_fence: !matches!(m, M::Zen3 | M::Zen4),
+                    locked_apart_cycles: if is_old { 17 } else { 8 },
                     split_store_cycles: [2, 34],
                     renames_memory: match m {
                         M::Zen2 => MemoryRenaming::SameName,
@@ -520,6 +538,9 @@ impl Design {
                     // Measured on Zen 4: 125 cycles for one store, 190 for two, 230 for four, and 145 where 100 cycles of other work
                     // stand between; others are assumed to be alike.
                     written_code: WrittenCode { first_cycles: 100, next_cycles: 50, clears: false },
+                    // Measured on Zen 4, rings of jumps: 1.0 cycle each of 2,000, 2.9 of 6,000, 12 of more than 9,000.
+                    known_branches: 8192,
+                    unknown_branch_cycles: 11,
                     // Measured on Zen 4: directions of 45,000 all, 60,000 all but 9 %, 70,000 half, 100,000 a quarter; targets of
                     // 2,000 all, 4,000 half, 6,000 none. Older ones are assumed to have half of it.
                     learned: LearnedBranches {

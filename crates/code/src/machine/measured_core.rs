@@ -34,6 +34,10 @@ pub enum CoreCost {
     PageSplitStore,
     /// What an atomic operation adds to a chain through loads behind it.
     LockedWait,
+    /// From one atomic operation to the next, with [`BESIDE_LOCKED`] additions that wait for nothing between.
+    LockedApart,
+    /// From one addition of a small constant to a register of 64 bits to the next.
+    AddConstant,
     /// From address to value, out of the first data cache.
     LoadLatency,
     /// From a store's value to that of the load behind it, where both name their place alike.
@@ -73,6 +77,9 @@ pub struct MeasuredBranches {
     pub origin: PriceOrigin,
 }
 
+/// See [`CoreCost::LockedApart`]: done in the time of the fastest atomic operation.
+pub const BESIDE_LOCKED: usize = 40;
+
 /// No core takes so many cycles for an operation, or does more of them in a cycle.
 const MOST_CYCLES: f64 = 250.0;
 const MOST_PER_CYCLE: f64 = 16.0;
@@ -106,6 +113,10 @@ impl MeasuredCore {
                     shape.split_load_slots = whole_cycles(slots).into();
                 }
                 CoreCost::LockedWait => shape.locked_is_fence = cycles.value > LEAST_WAIT_CYCLES,
+                CoreCost::LockedApart => shape.locked_apart_cycles = whole,
+                CoreCost::AddConstant => {
+                    shape.renames_additions = cycles.value < ONE_UNIT_CYCLES;
+                }
                 CoreCost::SplitStore => shape.split_store_cycles[0] = whole,
                 CoreCost::PageSplitStore => shape.split_store_cycles[1] = whole,
                 CoreCost::LoadLatency => shape.load_cycles = whole,
@@ -148,6 +159,11 @@ impl CoreShape {
             CoreCost::LockedWait => match self.locked_is_fence {
                 true => self.cycles_of(CoreCost::Interval(OpClass::Locked)),
                 false => 0.0,
+            },
+            CoreCost::LockedApart => f64::from(self.locked_apart_cycles),
+            CoreCost::AddConstant => match self.renames_additions {
+                true => self.cycles_of(CoreCost::Dispatch),
+                false => self.cycles_of(CoreCost::Latency(OpClass::Integer)),
             },
             CoreCost::SplitStore => f64::from(self.split_store_cycles[0]),
             CoreCost::PageSplitStore => f64::from(self.split_store_cycles[1]),

@@ -43,7 +43,7 @@ pub use fusion::Fusion;
 pub use geometry::{CacheGeometry, GeometryError};
 pub use identity::{Candidate, Resemblance};
 pub use known::{Microarchitecture, UnknownDesign};
-pub use measured_core::{CoreCost, CoreCycles, MeasuredBranches, MeasuredCore};
+pub use measured_core::{BESIDE_LOCKED, CoreCost, CoreCycles, MeasuredBranches, MeasuredCore};
 pub use pairs::{PairKind, PairPrice, RegisterFile};
 pub use prices::{LoopWindow, StringCosts, StringPoint};
 pub use threads::start_threads;

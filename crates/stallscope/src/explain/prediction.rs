@@ -56,7 +56,7 @@ impl Side {
     }
 
     fn is_enough(&self) -> bool {
-        self.instructions == 0.0 || (self.all.executions >= LEAST_FOLLOWED && self.all.cycles > 0)
+        self.instructions == 0.0 || self.all.executions >= LEAST_FOLLOWED
     }
 
     /// Something for each instruction, over a whole run: over all windows, in the least and in the most.
@@ -125,8 +125,13 @@ pub(super) fn predict(
         return None;
     }
     let cycles = sides.each_ref().map(|side| side.of_a_run(|account| account.cycles as f64));
+    // One build may be done with the place beside others, in no cycle of its own.
+    let all_cycles = cycles[0][0] + cycles[1][0];
+    if all_cycles <= 0.0 {
+        return None;
+    }
     // Both builds on one scale: the clock is not known, and is the same for both.
-    let ns_per_cycle = spent.ns.iter().sum::<f64>() / (cycles[0][0] + cycles[1][0]);
+    let ns_per_cycle = spent.ns.iter().sum::<f64>() / all_cycles;
     let samples = sides.each_ref().map(|side| side.windows.len());
     let part = |[before, after]: [[f64; 3]; 2]| {
         let percent = |cycles: f64| 100.0 * cycles * ns_per_cycle / difference_ns;
@@ -315,6 +320,19 @@ mod tests {
         assert_eq!((line.mechanism, line.per_thousand), (branches, Some([1.0, 30.0])));
         assert!((line.part.percent.value - 95.0).abs() < 2.0, "{line:?}");
         assert!(e.predicted.percent.low < e.predicted.percent.high, "the spread between windows");
+    }
+
+    #[test]
+    fn what_costs_nothing_in_the_fast_build_is_held_against_the_clock() {
+        let blocked = Mechanism::BlockedLoads;
+        let e = of([10.0, 200.0], [side(0, blocked, 0, 0), side(1000, blocked, 900, 500)]);
+        assert!(e.agrees && e.named().is_some_and(|line| line.mechanism == blocked), "{e:?}");
+        let nothing = [side(0, blocked, 0, 0), side(0, blocked, 0, 0)].map(|side| {
+            let idle = |window: &Account| Account { cycles: 0, ..*window };
+            Side::of(100_000_000, side.windows.iter().map(idle).collect())
+        });
+        let all = [f64::MAX; Mechanism::ALL.len()];
+        assert!(predict(&Spent::of(&row([1.0, 2.0])), &nothing, &all, Arm::B, 1e6).is_none());
     }
 
     #[test]

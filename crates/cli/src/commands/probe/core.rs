@@ -34,6 +34,8 @@ pub fn screen(report: &CoreReport) -> String {
         ("stored value to that of a load, named alike", CoreCost::SameName),
         ("the same, named by another register", CoreCost::SameStore),
         ("atomic operation, of a chain through later loads", CoreCost::LockedWait),
+        ("the same to the next, 40 additions between", CoreCost::LockedApart),
+        ("addition of a constant, 64 bits, in a chain", CoreCost::AddConstant),
         ("mispredicted branch, resolved to dispatched", CoreCost::Misprediction),
     ];
     for (words, cost) in others {

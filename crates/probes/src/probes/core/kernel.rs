@@ -7,8 +7,8 @@
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 
-use super::{Case, REPETITIONS_A_PAIR};
-use crate::machine::{CoreCost, OpClass};
+use super::{Case, REPETITIONS_A_LOCK, REPETITIONS_A_PAIR};
+use crate::machine::{BESIDE_LOCKED, CoreCost, OpClass};
 
 /// Repetitions of a case in one pass of its loop.
 pub const PER_PASS: u64 = 32;
@@ -58,6 +58,14 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
             CoreCost::SameStore => {}
             CoreCost::Commit => a.mov(qword_ptr(rdi + 64 * n), rax)?,
             CoreCost::LockedWait => locked_wait(case.is_plain, a)?,
+            CoreCost::LockedApart if n % REPETITIONS_A_LOCK == 0 => {
+                for other in 0..BESIDE_LOCKED {
+                    a.add(GENERAL[other % GENERAL.len()], rcx)?;
+                }
+                a.lock().add(qword_ptr(rdi), rcx)?;
+            }
+            CoreCost::LockedApart => {}
+            CoreCost::AddConstant => a.add(rax, 1)?,
             CoreCost::SplitLoad => a.mov(GENERAL[n % GENERAL.len()], qword_ptr(rdi + LINE_END))?,
             CoreCost::SplitStore => a.mov(qword_ptr(rdi + LINE_END), rax)?,
             CoreCost::PageSplitStore => a.mov(qword_ptr(rdi + PAGE_END), rax)?,

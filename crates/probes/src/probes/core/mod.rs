@@ -53,6 +53,9 @@ pub const CLASSES: [OpClass; 20] = [
 /// Cores learn of few stores which load they serve (Zen 4: of 10, not of 32), so that few are asked.
 const REPETITIONS_A_PAIR: usize = 8;
 
+/// One in so many repetitions has an atomic operation and what stands beside it.
+const REPETITIONS_A_LOCK: usize = 8;
+
 /// One question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
@@ -78,6 +81,8 @@ pub fn all_cases() -> Vec<Case> {
         CoreCost::SplitStore,
         CoreCost::PageSplitStore,
         CoreCost::LockedWait,
+        CoreCost::LockedApart,
+        CoreCost::AddConstant,
         CoreCost::Misprediction,
     ];
     let latencies = CLASSES.into_iter().map(CoreCost::Latency);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, ID, REPETITIONS_A_PAIR, all_cases};
+use super::{Case, ID, REPETITIONS_A_LOCK, REPETITIONS_A_PAIR, all_cases};
 use crate::machine::{
     CoreCost, CoreCycles, Design, MeasuredCore, OpClass, PriceOrigin, ProfileEnvironment,
 };
@@ -69,6 +69,9 @@ impl CoreReport {
                 CoreCost::SameStore => Some(scaled(m, |cycles| cycles * REPETITIONS_A_PAIR as f64)),
                 CoreCost::LockedWait => {
                     Some(less(m, raw(Case { cost, is_plain: true })?, 1.0, 0.0))
+                }
+                CoreCost::LockedApart => {
+                    Some(scaled(m, |cycles| cycles * REPETITIONS_A_LOCK as f64))
                 }
                 CoreCost::Misprediction => {
                     let plain = raw(Case { cost, is_plain: true })?;
@@ -171,6 +174,8 @@ mod tests {
             (CoreCost::Latency(OpClass::FloatRoot64), _) => 24.0,
             (CoreCost::Latency(OpClass::Convert), _) => 14.0,
             (CoreCost::Interval(OpClass::Integer) | CoreCost::Dispatch, _) => 0.25,
+            (CoreCost::LockedApart, _) => 24.0 / 8.0,
+            (CoreCost::AddConstant, _) => 0.17,
             (CoreCost::Misprediction, false) => 18.0,
             (CoreCost::Misprediction, true) => 7.0,
             _ => 3.0,
@@ -191,6 +196,7 @@ mod tests {
         // Twice the difference of 11, less what is around the branch.
         assert_eq!(core.mispredict_cycles, 19);
         assert_eq!(core.dispatch_width, 4);
+        assert_eq!((core.locked_apart_cycles, core.renames_additions), (24, true));
         assert_eq!(core.execution(OpClass::Integer).ports.count_ones(), 4);
     }
 

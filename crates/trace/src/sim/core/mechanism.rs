@@ -26,7 +26,8 @@ pub enum Mechanism {
     LockedOperations,
     /// String instructions and others that microcode executes.
     Microcode,
-    /// Lines of code that are not in the first cache.
+    /// Lines of code that are not in the first cache, and taken branches that nothing remembers any more: both come with much
+    /// code.
     CodeCacheMisses,
     /// Stores to lines of code that was executed just before.
     WrittenCode,

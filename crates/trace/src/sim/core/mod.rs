@@ -14,6 +14,8 @@
 //! A store to a line of code that was executed since it was last written clears everything in flight, and each one behind
 //! it does so again for what was fetched ahead.
 //!
+//! A branch that was not taken for so long that nothing remembers where it goes is found out when it is decoded.
+//!
 //! Left out: windows of decoded code, memory that other cores write, assists
 //! (denormal numbers), 4 KiB aliases, huge pages, the clock. Lines that a window touches first are taken for
 //! being where the whole window fits. A model, no measurement: whoever names a cause by it holds its ratio
@@ -63,6 +65,8 @@ const DATA_TO_COMMIT_CYCLES: u64 = 3;
 const PAGE_SPLIT_CYCLES: u64 = 20;
 /// Behind so many instructions code is not near any more.
 const NEAR_CODE_INSTRUCTIONS: u64 = 50_000;
+/// Behind so many instructions an atomic operation is not near the one before.
+const NEAR_LOCKED_INSTRUCTIONS: u64 = 20;
 /// What the queue in front of dispatch holds, in cycles of fetching.
 const FETCHED_AHEAD_CYCLES: u64 = 12;
 /// Bits of the ports that loads and stores use; the table's operations use others.
@@ -151,9 +155,29 @@ impl<'a> Core<'a> {
         } else if taken {
             // One taken branch a cycle, and not more than the queue in front of dispatch ahead of it.
             let ahead = self.state.dispatch.0.saturating_sub(FETCHED_AHEAD_CYCLES);
-            self.state.fetch = (self.state.fetch + 1).max(ahead);
+            self.state.fetch = (self.state.fetch + 1).max(ahead) + self.unknown_branch(number);
             self.state.hold_dispatch(self.state.fetch);
         }
+    }
+
+    /// What the fetch of a target waits for, of a branch that was taken: nothing where the branch is known.
+    fn unknown_branch(&mut self, number: u32) -> u64 {
+        let op = &self.program.ops[number as usize];
+        let is_direct = matches!(op.flow, Flow::Either | Flow::Jump | Flow::Call);
+        // Not by its lowest bits: branches stand some bytes apart.
+        let branch = op.address.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        let Some(known) = self.state.known_branches.as_mut().filter(|_| is_direct) else {
+            return 0;
+        };
+        if known.find(branch).is_some() {
+            return 0;
+        }
+        known.insert(branch, 0);
+        if !self.has(Mechanism::CodeCacheMisses) {
+            return 0;
+        }
+        self.event(number, Mechanism::CodeCacheMisses);
+        self.shape.unknown_branch_cycles.into()
     }
 
     fn execute(&mut self, number: u32, accesses: &[MemoryAccess]) {
@@ -263,7 +287,7 @@ impl<'a> Core<'a> {
         if op.zeroes {
             return dispatched;
         }
-        if op.in_jump {
+        if op.in_jump || op.adds_constant && self.shape.renames_additions {
             return ready;
         }
         let row = self.shape.execution(op.class);
@@ -296,7 +320,12 @@ impl<'a> Core<'a> {
         }
         let start = self.take(row.ports, ready);
         let start = self.state.units.take(unit, start);
-        for _ in 1..busy {
+        let is_apart = op.class == OpClass::Locked && {
+            let before = std::mem::replace(&mut self.state.locked, self.instructions);
+            self.instructions - before > NEAR_LOCKED_INSTRUCTIONS
+        };
+        let apart = if is_apart { self.shape.locked_apart_cycles.into() } else { busy };
+        for _ in 1..busy.max(apart) {
             self.state.units.take(unit, start + 1);
         }
         start + u64::from(row.latency_cycles) + busy - u64::from(row.busy_cycles)

@@ -5,10 +5,10 @@ use rustc_hash::FxHashMap;
 use super::STORE_LINES;
 use super::code_lines::CodeLines;
 use super::memory::DataCaches;
-use super::ops::REGISTERS;
+use super::ops::{Flow, REGISTERS};
 use super::predictor::Predictor;
 use super::program::Program;
-use super::sets::EMPTY;
+use super::sets::{EMPTY, Sets};
 use super::slots::Slots;
 use crate::machine::CoreShape;
 use crate::model::LINE_BYTES;
@@ -65,14 +65,28 @@ pub(super) struct State {
     pub executed: FxHashMap<u64, (u64, bool)>,
     /// Loads start behind this.
     pub barrier: u64,
+    /// Instructions that were executed when the last atomic operation was.
+    pub locked: u64,
     /// In which cycles the units are taken that are not pipelined: for integers, for floating point.
     pub units: Slots,
     pub slots: Slots,
     pub caches: DataCaches,
     pub code: CodeLines,
     pub predictor: Predictor,
+    /// Branches of which it is known where they go; absent where there is room for all of the window.
+    pub known_branches: Option<Sets>,
     /// The last instruction, if it may have gone elsewhere, and when that is known.
     pub branch: Option<(u32, u64)>,
+}
+
+/// Ways of the table of known branches.
+const BRANCH_WAYS: u64 = 8;
+
+fn known_branches(shape: &CoreShape, program: &Program) -> Option<Sets> {
+    let entries = u64::from(shape.known_branches);
+    let branches = program.ops.iter().filter(|op| op.flow != Flow::On).count() as u64;
+    // Half, because they do not spread over the sets evenly.
+    (branches > entries / 2).then(|| Sets::new(entries, entries / BRANCH_WAYS))
 }
 
 impl State {
@@ -94,11 +108,13 @@ impl State {
             store_lines: vec![0; STORE_LINES],
             executed: FxHashMap::default(),
             barrier: 0,
+            locked: 0,
             units: Slots::new(),
             slots: Slots::new(),
             caches: DataCaches::new(shape, program.lines, program.pages),
             code: CodeLines::new(shape.code_cache, program.code_lines.iter().copied()),
             predictor,
+            known_branches: known_branches(shape, program),
             branch: None,
         }
     }
