@@ -9,11 +9,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::branches::{BranchHistory, LearnedBranches};
 use super::design::{Design, PriceRange};
 use super::front_end::Sourced;
 use super::geometry::CacheGeometry;
 use super::known::Microarchitecture as M;
-use crate::model::Measurement;
 
 /// What an operation needs to be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -110,36 +110,6 @@ pub struct WrittenCode {
     pub next_cycles: u32,
     /// Whether all that follows the store waits, and not just the code in that line.
     pub clears: bool,
-}
-
-/// What a predictor keeps of the branches before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum BranchHistory {
-    /// Whether the last 127 conditional branches were taken.
-    Outcomes,
-    /// The last 44 branches that were taken, of any kind.
-    TakenBranches,
-}
-
-/// Of sequences that come again and again, the lengths of which half as much is mispredicted as where nothing comes again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-pub struct LearnedBranches {
-    /// Random directions of a branch.
-    pub directions: u32,
-    /// Random targets of an indirect jump.
-    pub targets: u32,
-    /// By what a branch is told from the same one at another time.
-    pub history: BranchHistory,
-}
-
-impl LearnedBranches {
-    /// Of tables so many times as large.
-    #[must_use]
-    pub fn times(self, factor: f64) -> Self {
-        let of = |length: u32| (f64::from(length) * factor) as u32;
-        Self { directions: of(self.directions), targets: of(self.targets), ..self }
-    }
 }
 
 /// The back end of a core, and its instruction cache.
@@ -417,9 +387,7 @@ impl Design {
             measured.put_into(&mut shape);
         }
         if let Some(measured) = &self.measured_branches {
-            let of = |m: &Measurement| m.value.clamp(1.0, 1e6) as u32;
-            shape.learned.directions = of(&measured.directions);
-            shape.learned.targets = of(&measured.targets);
+            measured.put_into(&mut shape.learned);
         }
         Sourced::tabled(known.then_some(shape.clone()), shape)
     }

@@ -10,10 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Machine;
+use super::branches::MeasuredBranches;
 use super::geometry::CacheGeometry;
 use super::identity::Resemblance;
 use super::known::Microarchitecture;
-use super::measured_core::{MeasuredBranches, MeasuredCore};
+use super::measured_core::MeasuredCore;
 use super::pairs::PairPrice;
 use super::prices::{LoopWindow, StringCosts, assumed, documented};
 use crate::foreign;

@@ -66,17 +66,6 @@ pub struct MeasuredCore {
     pub origin: PriceOrigin,
 }
 
-/// What a probe measured of the tables of a predictor: see [`LearnedBranches`](super::LearnedBranches).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MeasuredBranches {
-    /// Random directions, of which half is learned.
-    pub directions: Measurement,
-    /// Random targets, of which half is learned.
-    pub targets: Measurement,
-    /// Source of these figures.
-    pub origin: PriceOrigin,
-}
-
 /// See [`CoreCost::LockedApart`]: done in the time of the fastest atomic operation.
 pub const BESIDE_LOCKED: usize = 40;
 

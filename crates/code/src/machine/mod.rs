@@ -6,6 +6,7 @@
 //! tests can invent one. A guest may be lied to about all of it, which is why the fields say
 //! *presented* where a lie has been seen.
 
+mod branches;
 mod caches;
 mod core;
 mod design;
@@ -28,9 +29,8 @@ mod threads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::core::{
-    BranchHistory, CoreShape, Execution, LearnedBranches, MemoryRenaming, OpClass, WrittenCode,
-};
+pub use self::core::{CoreShape, Execution, MemoryRenaming, OpClass, WrittenCode};
+pub use branches::{BranchHistory, LearnedBranches, MeasuredBranches};
 pub use caches::{Cache, CacheKind, Origin};
 pub use design::{
     ClockLevel, Design, ForwardingRule, PriceOrigin, PriceRange, ProfileClock, ProfileEnvironment,
@@ -43,7 +43,7 @@ pub use fusion::Fusion;
 pub use geometry::{CacheGeometry, GeometryError};
 pub use identity::{Candidate, Resemblance};
 pub use known::{Microarchitecture, UnknownDesign};
-pub use measured_core::{BESIDE_LOCKED, CoreCost, CoreCycles, MeasuredBranches, MeasuredCore};
+pub use measured_core::{BESIDE_LOCKED, CoreCost, CoreCycles, MeasuredCore};
 pub use pairs::{PairKind, PairPrice, RegisterFile};
 pub use prices::{LoopWindow, StringCosts, StringPoint};
 pub use threads::start_threads;

@@ -80,7 +80,7 @@ impl BranchReport {
             Some(Measurement {
                 value: crossing(|m| m.value)?,
                 unit: Unit::Count,
-                low: crossing(|m| m.high)?,
+                low: crossing(|m| m.high).unwrap_or(f64::from(ladder.first()?.0)),
                 high: crossing(|m| m.low)?,
                 n: ladder.iter().map(|(_, m)| m.n).min()?,
                 how: "where half is mispredicted, between two lengths".into(),

@@ -232,7 +232,7 @@ fn inputs(design: &Design) -> Vec<ModelInput> {
         ("widths, units and latencies", origin(measured)),
         ("instructions in flight", design.reorder_window().origin),
         ("stores in flight", design.store_queue().origin),
-        ("branches that are learned", origin(branches)),
+        ("branches that are learned", branches.unwrap_or(&PriceOrigin::Assumed).clone()),
         ("data cache misses", origin(missed)),
         ("page walks", origin(walked)),
         ("which loads can be forwarded", design.forwarding_rule_origin.clone()),
