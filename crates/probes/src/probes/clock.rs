@@ -150,6 +150,10 @@ impl ClockReport {
 }
 
 impl UpdatesProfile for ClockReport {
+    fn verdict(&self) -> Option<&str> {
+        None
+    }
+
     /// Notes beside prices how the core clock behaved meanwhile. Prices of another run keep their
     /// own note, and a profile without any has no place for one.
     fn apply_to(&self, profile: &mut Design) {

@@ -1,7 +1,10 @@
 //! An invented machine for the tests of probes: a fake clock beside which a case costs what a
 //! function says, with noise.
 
+use std::sync::atomic::AtomicBool;
+
 use super::rig::Rig;
+use super::sampling::{Plan, Sampled, Sampler};
 use crate::clock::{Clock, FakeClock, HoldsClock};
 
 pub struct FakeRig<F> {
@@ -45,6 +48,14 @@ impl<F> HoldsClock for FakeRig<F> {
     fn held_clock(&mut self) -> &mut FakeClock {
         &mut self.clock
     }
+}
+
+/// Samples of so many cases on an invented machine.
+pub fn sampled(clock: FakeClock, count: usize, cycles: impl Fn(usize) -> f64) -> Sampled {
+    let mut rig = FakeRig::new(clock, cycles);
+    let mut sampler = Sampler::new(&mut rig, count, Plan::new(3));
+    assert!(sampler.all(&mut rig, &AtomicBool::new(false)).is_ok());
+    sampler.sampled()
 }
 
 pub fn quiet() -> FakeClock {

@@ -116,6 +116,9 @@ pub struct Probe {
 
 /// What a probe found, as the machine profile sees it.
 pub trait UpdatesProfile {
+    /// The answer, or why there is none; nothing of a probe that asks no single question.
+    fn verdict(&self) -> Option<&str>;
+
     /// Puts what was found into a profile. An inconclusive report changes nothing.
     fn apply_to(&self, profile: &mut Design);
 }
@@ -187,6 +190,12 @@ registry! {
 }
 
 impl ProbeReport {
+    /// The answer, or why there is none, as a sentence; nothing of a probe that asks no single question.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&str> {
+        self.parts().1.verdict()
+    }
+
     /// Whether it has anything to say to a machine profile that knows nothing.
     #[must_use]
     pub fn has_prices(&self) -> bool {

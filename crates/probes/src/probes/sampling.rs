@@ -18,12 +18,16 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
+use super::protocol::PinnedCore;
 use super::rig::Rig;
-use super::{Bench, ProbeError, Protocol};
+use super::{Bench, EmitError, ProbeError, Protocol};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, TickReading, take_sample};
+use crate::clock::{
+    HardwareClock, MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, TickReading, take_sample,
+};
+use crate::machine::Machine;
 use crate::model::{Measurement, Unit};
 use crate::stats::percent;
 use crate::stats::robust::{finite, median_interval_99, quantile};
@@ -115,18 +119,22 @@ pub struct Sampler {
 #[derive(Debug)]
 pub struct GaveUp;
 
-/// Samples of all cases of a rig by plan; the visits go into the protocol where they were asked for.
-pub fn sample_all<R: Rig>(
-    rig: &mut R,
-    count: usize,
-    plan: Plan,
+/// Samples all of so many cases by plan on a chosen processor, and reports on that; the visits go into the protocol where they were
+/// asked for.
+pub fn measure<R: Rig, T>(
     bench: &Bench<'_>,
-    protocol: &mut Protocol,
-) -> Result<Sampled, ProbeError> {
-    let mut sampler = Sampler::new(rig, count, plan);
-    sampler.all(rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
+    (count, plan): (usize, Plan),
+    rig: impl FnOnce(HardwareClock, &Machine) -> Result<R, EmitError>,
+    report: impl FnOnce(&Sampled, Protocol) -> T,
+) -> Result<T, ProbeError> {
+    let core = PinnedCore::take(bench)?;
+    let mut protocol = Protocol::new(core.machine, core.cpu);
+    let mut rig = rig(core.clock, &protocol.machine)?;
+    let mut sampler = Sampler::new(&mut rig, count, plan);
+    sampler.all(&mut rig, bench.interrupt).map_err(|GaveUp| ProbeError::Interrupted)?;
     protocol.raw = bench.raw.then(|| sampler.raw());
-    Ok(sampler.sampled())
+    protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    Ok(report(&sampler.sampled(), protocol))
 }
 
 impl Sampler {

@@ -12,9 +12,7 @@ use crate::compare::{
 };
 use crate::machine::{CoreShape, Design, PriceOrigin};
 use crate::model::FileOffset;
-use crate::probes::{
-    self, ProbeError, ProbeReport, branches, core, data_caches, store_forwarding, string_copy,
-};
+use crate::probes::{self, ProbeError, branches, core, data_caches, store_forwarding, string_copy};
 use crate::run::child::{Exit, Limits};
 use crate::run::sample::{
     SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
@@ -116,18 +114,6 @@ pub trait Bench {
     fn check_files(&self) -> Result<(), CompareError> {
         Ok(())
     }
-}
-
-fn verdict(report: &ProbeReport) -> Option<&str> {
-    let protocol = match report {
-        ProbeReport::Core(report) => &report.protocol,
-        ProbeReport::DataCaches(report) => &report.protocol,
-        ProbeReport::Branches(report) => &report.protocol,
-        ProbeReport::StoreForwarding(report) => &report.protocol,
-        ProbeReport::StringCopy(report) => &report.protocol,
-        _ => return None,
-    };
-    Some(&protocol.verdict)
 }
 
 /// The real thing.
@@ -233,7 +219,7 @@ impl Bench for ProcessBench<'_> {
         for id in wanted.collect::<Vec<_>>() {
             match probes::find(id).and_then(|probe| (probe.run)(&probing)) {
                 Ok(report) => {
-                    let verdict = verdict(&report).unwrap_or_default();
+                    let verdict = report.verdict().unwrap_or_default();
                     said.push(format!("probe {id}, measured for this: {verdict}"));
                     probes::apply(&[report], design);
                 }

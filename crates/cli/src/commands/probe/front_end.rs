@@ -5,7 +5,7 @@ use stallscope::probes::code_alignment::LoopReport;
 use stallscope::probes::icache_sets::{DECISIVE, StrideReport};
 use stallscope::probes::{AlignmentReport, BranchReport, IcacheReport};
 
-use super::page::{LABEL, Page};
+use super::page::{LABEL, Page, cycles};
 
 /// The page of `branches`: what a branch of each sequence takes, and the part that is mispredicted.
 pub fn branches(report: &BranchReport) -> String {
@@ -18,18 +18,10 @@ pub fn branches(report: &BranchReport) -> String {
             Drawn::Targets => "targets",
         };
         let length = row.length.map_or_else(|| "new".to_owned(), |length| length.to_string());
-        let cycles = match &row.cycles {
-            Some(m) => {
-                let missed =
-                    row.missed_percent.map_or(String::new(), |p| format!("{p:6.1} % missed"));
-                format!(
-                    "{missed:>15}  {:.1} cycles [{:.1}, {:.1}], {} samples",
-                    m.value, m.low, m.high, m.n
-                )
-            }
-            None => "too few clean samples".to_owned(),
-        };
-        page.text += &format!("{what:<LABEL$}{length:>7}  {cycles}\n");
+        let missed = row.missed_percent.map_or(String::new(), |p| format!("{p:.1} % missed"));
+        let missed = row.cycles.as_ref().map_or(String::new(), |_| format!("{missed:>15}  "));
+        let cycles = cycles(row.cycles.as_ref(), 0);
+        page.text += &format!("{what:<LABEL$}{length:>7}  {missed}{cycles}\n");
     }
     page.blank();
     page.trust(&report.protocol);

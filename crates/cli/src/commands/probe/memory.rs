@@ -6,7 +6,7 @@ use stallscope::probes::icache_sync::{METHODS, SIZES, SyncCell};
 use stallscope::probes::store_elimination::{CountedEvent, Fill, RegionReport};
 use stallscope::probes::{DataCacheReport, EliminationReport, SyncReport};
 
-use super::page::{LABEL, Page, event, lacks};
+use super::page::{LABEL, Page, cycles, event, lacks};
 
 /// The page of `data-caches`.
 pub fn data_caches(report: &DataCacheReport) -> String {
@@ -25,12 +25,7 @@ pub fn data_caches(report: &DataCacheReport) -> String {
             Chain::ThirdInOrder => "third, in order",
             Chain::MemoryInOrder => "behind, in order",
         };
-        let cycles = match &chain.cycles {
-            Some(m) => {
-                format!("{:6.1} cycles [{:.1}, {:.1}], {} samples", m.value, m.low, m.high, m.n)
-            }
-            None => "too few clean samples".to_owned(),
-        };
+        let cycles = cycles(chain.cycles.as_ref(), 6);
         page.text += &format!("{what:<17}{:>8}  {cycles}\n", size(chain.table_bytes));
     }
     page.blank();

@@ -16,6 +16,14 @@ pub struct Page {
     pub text: String,
 }
 
+/// Core cycles with their interval and count, the value in so many columns, or why there are none.
+pub fn cycles(m: Option<&Measurement>, columns: usize) -> String {
+    m.map_or_else(
+        || "too few clean samples".to_owned(),
+        |m| format!("{:columns$.1} cycles [{:.1}, {:.1}], {} samples", m.value, m.low, m.high, m.n),
+    )
+}
+
 impl Page {
     pub fn blank(&mut self) {
         self.text.push('\n');

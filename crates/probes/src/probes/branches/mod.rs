@@ -77,32 +77,27 @@ pub const PROBE: Probe = Probe {
 
 #[cfg(target_arch = "x86_64")]
 fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-    use super::protocol::{PinnedCore, Protocol};
-    use super::sampling::{Plan, sample_all};
-    let core = PinnedCore::take(bench)?;
-    let mut protocol = Protocol::new(core.machine, core.cpu);
-    let mut rig = rig::BranchRig::new(core.clock, all_cases(), bench.seed)?;
+    use super::sampling::{Plan, measure};
+    let cases = all_cases();
     let plan = Plan { rounds: 6, limit_ns: 2_500_000_000, ..Plan::new(bench.seed) };
-    let sampled = sample_all(&mut rig, all_cases().len(), plan, bench, &mut protocol)?;
-    let mut report = BranchReport::new(&sampled, protocol);
-    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    let of = (cases.len(), plan);
+    let rig = |clock, _: &_| rig::BranchRig::new(clock, cases, bench.seed);
+    let report = measure(bench, of, rig, BranchReport::new)?;
     Ok(ProbeReport::Branches(Box::new(report)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
     use crate::clock::FakeClock;
     use crate::machine::{Design, Machine, Microarchitecture, invented};
-    use crate::probes::fake::{FakeRig, quiet};
-    use crate::probes::sampling::{Plan, Sampler};
+    use crate::probes::fake::{quiet, sampled};
     use crate::probes::{Protocol, UpdatesProfile};
 
     /// Of a core that learns sequences up to these lengths.
     fn report(clock: FakeClock, learned: [u32; 2], penalty_cycles: f64) -> BranchReport {
         let cases = all_cases();
+        let count = cases.len();
         let cycles = move |case: usize| {
             let Case { drawn, length } = cases[case];
             let learned = learned[usize::from(drawn == Drawn::Targets)];
@@ -112,11 +107,8 @@ mod tests {
             };
             2.0 + missed * penalty_cycles
         };
-        let mut rig = FakeRig::new(clock, cycles);
-        let mut sampler = Sampler::new(&mut rig, all_cases().len(), Plan::new(3));
-        assert!(sampler.all(&mut rig, &AtomicBool::new(false)).is_ok());
         let machine = Machine::from_facts(&invented::zen_5_guest());
-        BranchReport::new(&sampler.sampled(), Protocol::new(machine, 1))
+        BranchReport::new(&sampled(clock, count, cycles), Protocol::new(machine, 1))
     }
 
     #[test]

@@ -136,6 +136,10 @@ fn half_of(points: &[(u32, f64)]) -> Option<f64> {
 }
 
 impl UpdatesProfile for BranchReport {
+    fn verdict(&self) -> Option<&str> {
+        Some(&self.protocol.verdict)
+    }
+
     fn apply_to(&self, profile: &mut Design) {
         let (true, Some(directions), Some(targets)) =
             (self.protocol.conclusive, self.directions.clone(), self.targets.clone())

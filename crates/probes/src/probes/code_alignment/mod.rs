@@ -123,11 +123,8 @@ pub const PROBE: Probe = Probe {
 
 #[cfg(target_arch = "x86_64")]
 fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-    use super::protocol::{PinnedCore, Protocol};
     use super::rig::{KernelRig, Shape};
-    use super::sampling::{Plan, sample_all};
-    let core = PinnedCore::take(bench)?;
-    let mut protocol = Protocol::new(core.machine, core.cpu);
+    use super::sampling::{Plan, measure};
     let cases = all_cases();
     // Copies of a loop lie in other lines, all at the offset that the case asks for.
     let shape = Shape {
@@ -138,13 +135,13 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     };
     let repetitions = vec![4096; cases.len()];
     // SAFETY: the loops touch no memory and no register but `rax` and `rsi`.
-    let mut rig = unsafe {
-        KernelRig::new(core.clock, shape, repetitions, |case, _, a| assemble(&cases[case], a))?
+    let rig = |clock, _: &_| unsafe {
+        KernelRig::new(clock, shape, repetitions, |case, _, a| assemble(&cases[case], a))
     };
     let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
-    let sampled = sample_all(&mut rig, cases.len(), plan, bench, &mut protocol)?;
-    let mut report = AlignmentReport::new(&cases, &sampled, protocol);
-    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    let report = measure(bench, (cases.len(), plan), rig, |sampled, protocol| {
+        AlignmentReport::new(&cases, sampled, protocol)
+    })?;
     Ok(ProbeReport::CodeAlignment(Box::new(report)))
 }
 

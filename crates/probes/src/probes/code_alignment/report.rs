@@ -68,6 +68,10 @@ impl AlignmentReport {
 }
 
 impl UpdatesProfile for AlignmentReport {
+    fn verdict(&self) -> Option<&str> {
+        Some(&self.protocol.verdict)
+    }
+
     /// Puts what was found into a profile. An inconclusive report changes nothing.
     fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {

@@ -7,7 +7,7 @@
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 
-use super::{Case, REPETITIONS_A_LOCK, REPETITIONS_A_PAIR};
+use super::{Case, ONE_IN};
 use crate::machine::{BESIDE_LOCKED, CoreCost, OpClass};
 
 /// Repetitions of a case in one pass of its loop.
@@ -36,7 +36,8 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
     prepare(case, a)?;
     let mut top = a.create_label();
     a.set_label(&mut top)?;
-    for n in 0..PER_PASS as usize {
+    let repetitions = (0..PER_PASS as usize).step_by(if case.is_rare() { ONE_IN } else { 1 });
+    for n in repetitions {
         match case.cost {
             CoreCost::Latency(class) => latency(class, a)?,
             CoreCost::Interval(class) => interval(class, n, a)?,
@@ -51,20 +52,18 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
                 a.mov(qword_ptr(rdi), rax)?;
                 a.mov(rax, qword_ptr(rdi))?;
             }
-            CoreCost::SameStore if n % REPETITIONS_A_PAIR == 0 => {
+            CoreCost::SameStore => {
                 a.mov(qword_ptr(rdi), rax)?;
                 a.mov(rax, qword_ptr(r11))?;
             }
-            CoreCost::SameStore => {}
             CoreCost::Commit => a.mov(qword_ptr(rdi + 64 * n), rax)?,
             CoreCost::LockedWait => locked_wait(case.is_plain, a)?,
-            CoreCost::LockedApart if n % REPETITIONS_A_LOCK == 0 => {
+            CoreCost::LockedApart => {
                 for other in 0..BESIDE_LOCKED {
                     a.add(GENERAL[other % GENERAL.len()], rcx)?;
                 }
                 a.lock().add(qword_ptr(rdi), rcx)?;
             }
-            CoreCost::LockedApart => {}
             CoreCost::AddConstant => a.add(rax, 1)?,
             CoreCost::SplitLoad => a.mov(GENERAL[n % GENERAL.len()], qword_ptr(rdi + LINE_END))?,
             CoreCost::SplitStore => a.mov(qword_ptr(rdi + LINE_END), rax)?,

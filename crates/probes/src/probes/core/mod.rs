@@ -50,11 +50,9 @@ pub const CLASSES: [OpClass; 20] = [
     OpClass::Locked,
 ];
 
-/// Cores learn of few stores which load they serve (Zen 4: of 10, not of 32), so that few are asked.
-const REPETITIONS_A_PAIR: usize = 8;
-
-/// One in so many repetitions has an atomic operation and what stands beside it.
-const REPETITIONS_A_LOCK: usize = 8;
+/// Of some cases, one in so many repetitions is more than nothing: cores learn of few stores which load they serve (Zen 4: of 10,
+/// not of 32), and an atomic operation stands beside many others.
+const ONE_IN: usize = 8;
 
 /// One question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +61,13 @@ pub struct Case {
     pub cost: CoreCost,
     /// Whether it is left out: there is no atomic operation, or the branch always goes the same way.
     pub is_plain: bool,
+}
+
+impl Case {
+    /// Whether only one in [`ONE_IN`] repetitions is more than nothing.
+    fn is_rare(self) -> bool {
+        matches!(self.cost, CoreCost::SameStore | CoreCost::LockedApart)
+    }
 }
 
 /// Every case, the plain ones last.
@@ -104,11 +109,8 @@ pub const PROBE: Probe = Probe {
 
 #[cfg(target_arch = "x86_64")]
 fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-    use super::protocol::{PinnedCore, Protocol};
     use super::rig::{KernelRig, Shape};
-    use super::sampling::{Plan, sample_all};
-    let core = PinnedCore::take(bench)?;
-    let mut protocol = Protocol::new(core.machine, core.cpu);
+    use super::sampling::{Plan, measure};
     let cases = all_cases();
     let shape = Shape {
         placements: &[0, 16, 32, 48],
@@ -119,14 +121,10 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     let repetitions = vec![2048; cases.len()];
     // SAFETY: the kernels touch BUFFER_BYTES of memory and registers that they may change (a test decodes each), and use
     // instructions of the base set alone.
-    let mut rig = unsafe {
-        KernelRig::new(core.clock, shape, repetitions, |case, _, a| {
-            kernel::assemble(cases[case], a)
-        })?
+    let rig = |clock, _: &_| unsafe {
+        KernelRig::new(clock, shape, repetitions, |case, _, a| kernel::assemble(cases[case], a))
     };
     let plan = Plan { limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
-    let sampled = sample_all(&mut rig, cases.len(), plan, bench, &mut protocol)?;
-    let mut report = CoreReport::new(&sampled, protocol);
-    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    let report = measure(bench, (cases.len(), plan), rig, CoreReport::new)?;
     Ok(ProbeReport::Core(Box::new(report)))
 }

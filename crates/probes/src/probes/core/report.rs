@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Case, ID, REPETITIONS_A_LOCK, REPETITIONS_A_PAIR, all_cases};
+use super::{Case, ID, ONE_IN, all_cases};
 use crate::machine::{
     CoreCost, CoreCycles, Design, MeasuredCore, OpClass, PriceOrigin, ProfileEnvironment,
 };
@@ -66,12 +66,11 @@ impl CoreReport {
                 CoreCost::Latency(OpClass::Convert | OpClass::ConvertAcross | OpClass::Cross) => {
                     Some(scaled(m, |cycles| cycles / 2.0))
                 }
-                CoreCost::SameStore => Some(scaled(m, |cycles| cycles * REPETITIONS_A_PAIR as f64)),
+                CoreCost::SameStore | CoreCost::LockedApart => {
+                    Some(scaled(m, |cycles| cycles * ONE_IN as f64))
+                }
                 CoreCost::LockedWait => {
                     Some(less(m, raw(Case { cost, is_plain: true })?, 1.0, 0.0))
-                }
-                CoreCost::LockedApart => {
-                    Some(scaled(m, |cycles| cycles * REPETITIONS_A_LOCK as f64))
                 }
                 CoreCost::Misprediction => {
                     let plain = raw(Case { cost, is_plain: true })?;
@@ -130,6 +129,10 @@ fn less(a: &Measurement, b: &Measurement, times: f64, fixed: f64) -> Measurement
 }
 
 impl UpdatesProfile for CoreReport {
+    fn verdict(&self) -> Option<&str> {
+        Some(&self.protocol.verdict)
+    }
+
     fn apply_to(&self, profile: &mut Design) {
         let costs: Vec<CoreCycles> = self
             .rows
@@ -147,22 +150,16 @@ impl UpdatesProfile for CoreReport {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
     use crate::clock::FakeClock;
     use crate::machine::{Machine, Microarchitecture, invented};
-    use crate::probes::fake::{FakeRig, quiet};
-    use crate::probes::sampling::{Plan, Sampler};
+    use crate::probes::fake::{quiet, sampled};
 
     fn report(clock: FakeClock, cycles: impl Fn(Case) -> f64) -> CoreReport {
         let cases = all_cases();
-        let mut rig = FakeRig::new(clock, move |case| cycles(cases[case]));
-        let count = all_cases().len();
-        let mut sampler = Sampler::new(&mut rig, count, Plan::new(3));
-        assert!(sampler.all(&mut rig, &AtomicBool::new(false)).is_ok());
+        let sampled = sampled(clock, cases.len(), |case| cycles(cases[case]));
         let machine = Machine::from_facts(&invented::zen_5_guest());
-        CoreReport::new(&sampler.sampled(), Protocol::new(machine, 1))
+        CoreReport::new(&sampled, Protocol::new(machine, 1))
     }
 
     /// A core of an invented kind.

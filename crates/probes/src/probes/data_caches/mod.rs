@@ -21,8 +21,9 @@ pub use report::DataCacheReport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sampling::{Plan, sample_all};
+use super::sampling::{Plan, measure};
 use super::{Bench, Probe, ProbeError, ProbeReport};
+use crate::machine::Machine;
 use crate::model::{LINE_BYTES, PAGE_BYTES};
 
 /// Its id, and the origin of its prices.
@@ -104,36 +105,28 @@ pub const PROBE: Probe = Probe {
 };
 
 fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-    use super::protocol::{PinnedCore, Protocol};
-    let core = PinnedCore::take(bench)?;
-    let mut protocol = Protocol::new(core.machine, core.cpu);
-    let tables = table_bytes(protocol.machine.data_cache_bytes());
-    let mut rig = rig::ChainRig::new(core.clock, tables, bench.seed);
+    let tables = |machine: &Machine| table_bytes(machine.data_cache_bytes());
+    let rig = |clock, machine: &_| Ok(rig::ChainRig::new(clock, tables(machine), bench.seed));
     let plan = Plan { rounds: 16, limit_ns: 3_000_000_000, ..Plan::new(bench.seed) };
-    let sampled = sample_all(&mut rig, Chain::ALL.len(), plan, bench, &mut protocol)?;
-    let mut report = DataCacheReport::new(tables, &sampled, protocol);
-    report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
+    let report = measure(bench, (Chain::ALL.len(), plan), rig, |sampled, protocol| {
+        DataCacheReport::new(tables(&protocol.machine), sampled, protocol)
+    })?;
     Ok(ProbeReport::DataCaches(Box::new(report)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
     use crate::clock::FakeClock;
     use crate::machine::{Design, Machine, Microarchitecture, PriceOrigin, invented};
-    use crate::probes::fake::{FakeRig, quiet};
-    use crate::probes::sampling::Sampler;
+    use crate::probes::fake::{quiet, sampled};
     use crate::probes::{Protocol, UpdatesProfile};
 
     fn report(clock: FakeClock, chains: [f64; 6]) -> DataCacheReport {
         let cycles = [&chains[..], &[2.0, 2.6, 15.0]].concat();
-        let mut rig = FakeRig::new(clock, move |case| cycles[case]);
-        let mut sampler = Sampler::new(&mut rig, Chain::ALL.len(), Plan::new(3));
-        assert!(sampler.all(&mut rig, &AtomicBool::new(false)).is_ok());
+        let sampled = sampled(clock, Chain::ALL.len(), |case| cycles[case]);
         let machine = Machine::from_facts(&invented::cascade_lake_guest());
-        DataCacheReport::new(table_bytes(None), &sampler.sampled(), Protocol::new(machine, 1))
+        DataCacheReport::new(table_bytes(None), &sampled, Protocol::new(machine, 1))
     }
 
     #[test]

@@ -97,6 +97,10 @@ impl DataCacheReport {
 }
 
 impl UpdatesProfile for DataCacheReport {
+    fn verdict(&self) -> Option<&str> {
+        Some(&self.protocol.verdict)
+    }
+
     fn apply_to(&self, profile: &mut Design) {
         let of = |chain| self.latency(chain);
         let (Some(first), Some(second), Some(memory)) =

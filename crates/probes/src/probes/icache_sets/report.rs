@@ -206,6 +206,10 @@ impl IcacheReport {
 }
 
 impl UpdatesProfile for IcacheReport {
+    fn verdict(&self) -> Option<&str> {
+        Some(&self.protocol.verdict)
+    }
+
     /// Puts what was found into a profile. An inconclusive report changes nothing.
     fn apply_to(&self, profile: &mut Design) {
         let (Some(ways), Some(sets), Some(line_bytes)) = (&self.ways, &self.sets, self.line_bytes)

@@ -188,6 +188,10 @@ impl SyncReport {
 }
 
 impl UpdatesProfile for SyncReport {
+    fn verdict(&self) -> Option<&str> {
+        Some(&self.protocol.verdict)
+    }
+
     /// No rule asks for it.
     fn apply_to(&self, _profile: &mut Design) {}
 }

@@ -148,6 +148,10 @@ impl EliminationReport {
 }
 
 impl UpdatesProfile for EliminationReport {
+    fn verdict(&self) -> Option<&str> {
+        Some(&self.protocol.verdict)
+    }
+
     /// No rule asks for it.
     fn apply_to(&self, _profile: &mut Design) {}
 }

@@ -117,6 +117,10 @@ impl ForwardingReport {
 }
 
 impl UpdatesProfile for ForwardingReport {
+    fn verdict(&self) -> Option<&str> {
+        Some(&self.protocol.verdict)
+    }
+
     /// Puts what was found into a profile. An inconclusive report changes nothing.
     fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {

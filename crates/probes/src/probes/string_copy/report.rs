@@ -123,6 +123,10 @@ impl StringReport {
 }
 
 impl UpdatesProfile for StringReport {
+    fn verdict(&self) -> Option<&str> {
+        Some(&self.protocol.verdict)
+    }
+
     /// Puts what was found into a profile. An inconclusive report changes nothing.
     fn apply_to(&self, profile: &mut Design) {
         if !self.protocol.conclusive {

@@ -50,7 +50,7 @@ use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 use memory::Level;
 use ops::{Flow, Op, REGISTERS};
-use predictor::Predictor;
+use predictor::{Predictor, hash};
 use state::{Served, State, Store};
 
 /// Wider accesses are made of many and are not forwarded.
@@ -165,7 +165,7 @@ impl<'a> Core<'a> {
         let op = &self.program.ops[number as usize];
         let is_direct = matches!(op.flow, Flow::Either | Flow::Jump | Flow::Call);
         // Not by its lowest bits: branches stand some bytes apart.
-        let branch = op.address.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        let branch = hash(op.address.0);
         let Some(known) = self.state.known_branches.as_mut().filter(|_| is_direct) else {
             return 0;
         };
@@ -320,12 +320,14 @@ impl<'a> Core<'a> {
         }
         let start = self.take(row.ports, ready);
         let start = self.state.units.take(unit, start);
-        let is_apart = op.class == OpClass::Locked && {
+        let mut taken = busy;
+        if op.class == OpClass::Locked {
             let before = std::mem::replace(&mut self.state.locked, self.instructions);
-            self.instructions - before > NEAR_LOCKED_INSTRUCTIONS
-        };
-        let apart = if is_apart { self.shape.locked_apart_cycles.into() } else { busy };
-        for _ in 1..busy.max(apart) {
+            if self.instructions - before > NEAR_LOCKED_INSTRUCTIONS {
+                taken = taken.max(self.shape.locked_apart_cycles.into());
+            }
+        }
+        for _ in 1..taken {
             self.state.units.take(unit, start + 1);
         }
         start + u64::from(row.latency_cycles) + busy - u64::from(row.busy_cycles)

@@ -190,7 +190,8 @@ impl History {
     }
 }
 
-fn hash(mut bits: u64) -> u64 {
+/// Spreads bits over all bits; no two numbers become one.
+pub(super) fn hash(mut bits: u64) -> u64 {
     bits ^= bits >> 29;
     bits = bits.wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits ^ bits >> 32
