@@ -12,12 +12,12 @@ fn busy(times: u32) -> Launch {
     Launch::shell(format!("i=0; while [ $i -lt {} ]; do i=$((i+1)); done", 400_000 * times))
 }
 
-/// Ptrace looks at a run as often as it gets to, which is seldom on a busy machine: then what is run does ten times as much.
+/// Ptrace looks at a run as often as it gets to, which is seldom on a busy machine: then what is run does four times as much.
 fn sample_enough(settings: &SampleSettings, launch: impl Fn(u32) -> Launch) -> SampleRun {
     let mut run = None;
-    for times in [1, 10, 100] {
+    for times in [1, 4, 16] {
         let sampled = sample(&launch(times), settings, &limits(None)).unwrap();
-        if sampled.total >= 200 {
+        if sampled.total >= 30 {
             return sampled;
         }
         run = Some(sampled);
@@ -85,33 +85,33 @@ fn system_calls_are_counted_to_the_last_one_also_those_of_children() {
     // Each byte is a read and a write.
     let copying =
         |bytes: u32| format!("dd if=/dev/zero of=/dev/null bs=1 count={bytes} 2>/dev/null");
-    let few = match calls(&format!("exec {}", copying(1000))) {
+    let few = match calls(&format!("exec {}", copying(100))) {
         Err(SampleError::Unavailable { .. }) => return,
         few => few.unwrap(),
     };
-    let many = calls(&format!("exec {}", copying(3000))).unwrap();
-    assert_eq!(many - few, 4000);
-    let of_children = calls(&format!("{0}; {0}; exit 0", copying(1000))).unwrap();
-    assert!((4000..3 * few).contains(&of_children), "{few} {of_children}");
+    let many = calls(&format!("exec {}", copying(300))).unwrap();
+    assert_eq!(many - few, 400);
+    let of_children = calls(&format!("{0}; {0}; exit 0", copying(100))).unwrap();
+    assert!((400..3 * few).contains(&of_children), "{few} {of_children}");
 }
 
 #[test]
 fn system_calls_of_a_run_without_end_are_counted_to_the_time_limit() {
     let endless = Launch::shell("exec dd if=/dev/zero of=/dev/null bs=1 2>/dev/null");
     // On a busy machine the command has hardly begun after the shortest of these.
-    for seconds in [0.3, 3.0, 30.0] {
+    for seconds in [0.3, 3.0, 10.0, 30.0] {
         let counted = count_system_calls(&endless, &limits(Some(Duration::from_secs_f64(seconds))));
         let SystemCalls { count, by_number, all } = match counted {
             Err(SampleError::Unavailable { .. }) => return,
             counted => counted.unwrap(),
         };
         assert!(!all, "{count}");
-        if count <= 300 {
-            continue;
-        }
         let of = |number: i64| by_number.get(&(number as u64)).copied().unwrap_or(0);
         let (reads, writes) = (of(libc::SYS_read), of(libc::SYS_write));
-        assert!(reads > 40 && reads.abs_diff(writes) < 20, "{by_number:?}");
+        if writes < 40 {
+            continue;
+        }
+        assert!(reads.abs_diff(writes) < 20, "{by_number:?}");
         assert!(by_number.values().sum::<u64>().abs_diff(count) < 40, "{count} {by_number:?}");
         return;
     }
