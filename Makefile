@@ -103,6 +103,10 @@ bench-index-codec: ## Our triangle codec against meshoptimizer's (clang 19, gcc 
 bench-explain-truth: build ## Pairs with a known cause, and pairs that must not differ: what explain says of each
 	@scripts/bench-explain-truth target/release/stallscope
 
+.PHONY: bench-core-model
+bench-core-model: build ## Cycles an instruction by the model and by the clock: kernels, loops, programs (ONLY; gcc, python3)
+	@scripts/bench-core-model target/release/stallscope --only "$(ONLY)"
+
 .PHONY: bench-gallery
 bench-gallery: build ## The famous questions and their traps: is what is planted named, and nothing else? (ONLY)
 	@scripts/bench-gallery target/release/stallscope --only "$(ONLY)"

@@ -14,13 +14,12 @@ use stallscope::compare::results::Judgement;
 use stallscope::compare::sweep::{Block, BlockResult, SweepReport};
 use stallscope::compare::{Comparison, Ranking};
 use stallscope::counted::CountedScan;
-use stallscope::explain::{Explanation, MeasuredLayout};
+use stallscope::explain::{CheckedTrace, Explanation, MeasuredLayout};
 use stallscope::hazards::ScanReport;
 use stallscope::machine::Design;
 use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
 use stallscope::run::sample::SampleRun;
-use stallscope::sim::TraceReport;
 use stallscope_cli::{CaseReport, ScanDifference, WorkerReport};
 
 /// One schema: the file's name without its ending, and how it is made.
@@ -52,7 +51,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "submitted", make: schema_of::<Ticket> },
     Entry { name: "sweep-report", make: schema_of::<SweepReport> },
     Entry { name: "system-report", make: schema_of::<SystemReport> },
-    Entry { name: "trace-report", make: schema_of::<TraceReport> },
+    Entry { name: "trace-report", make: schema_of::<CheckedTrace> },
     Entry { name: "worker-report", make: schema_of::<WorkerReport> },
 ];
 

@@ -118,7 +118,10 @@ impl MeasuredCore {
             row.map(|row| row.cycles.value < MOST_RENAMED_CYCLES)
         };
         shape.renames_memory = match [CoreCost::SameName, CoreCost::SameStore].map(is_renamed) {
-            [Some(true), Some(true)] => MemoryRenaming::SameStore,
+            [Some(true), Some(true)] => match shape.renames_memory {
+                MemoryRenaming::SameName | MemoryRenaming::SameStart => MemoryRenaming::SameStart,
+                _ => MemoryRenaming::SameStore,
+            },
             [Some(true), Some(false)] => MemoryRenaming::SameName,
             [Some(false), _] => MemoryRenaming::Never,
             _ => shape.renames_memory,
@@ -159,7 +162,7 @@ impl CoreShape {
             CoreCost::LoadLatency => f64::from(self.load_cycles),
             CoreCost::SameName if self.renames_memory == MemoryRenaming::SameName => 0.0,
             CoreCost::SameName | CoreCost::SameStore => match self.renames_memory {
-                MemoryRenaming::SameStore => 0.0,
+                MemoryRenaming::SameStore | MemoryRenaming::SameStart => 0.0,
                 MemoryRenaming::Never | MemoryRenaming::SameName => f64::from(self.forward_cycles),
             },
             CoreCost::Misprediction => f64::from(self.mispredict_cycles),
@@ -207,7 +210,11 @@ mod tests {
     }
 
     fn core(costs: Vec<CoreCycles>) -> CoreShape {
-        let mut design = Design::of(Microarchitecture::Zen4);
+        core_of(Microarchitecture::Zen4, costs)
+    }
+
+    fn core_of(design: Microarchitecture, costs: Vec<CoreCycles>) -> CoreShape {
+        let mut design = Design::of(design);
         let origin = PriceOrigin::Probed { probe: "core".into() };
         design.measured_core = Some(MeasuredCore { costs, origin });
         design.core().value
@@ -250,6 +257,12 @@ mod tests {
         assert_eq!(renames(Some(1.0), Some(1.0)), MemoryRenaming::SameStore);
         assert_eq!(renames(Some(2.4), Some(2.5)), MemoryRenaming::SameName);
         assert_eq!(renames(Some(5.0), Some(5.0)), MemoryRenaming::Never);
+        let both = vec![measured(CoreCost::SameName, 0.5), measured(CoreCost::SameStore, 0.5)];
+        let of = |design| core_of(design, both.clone()).renames_memory;
+        for design in [Microarchitecture::RedwoodCove, Microarchitecture::GoldenCove] {
+            assert_eq!(of(design), MemoryRenaming::SameStart, "{design:?}");
+        }
+        assert_eq!(of(Microarchitecture::Zen5), MemoryRenaming::SameStore);
         let tabled = core(Vec::new()).renames_memory;
         assert_eq!([renames(None, Some(5.0)), renames(Some(1.0), None)], [tabled; 2]);
     }

@@ -176,7 +176,9 @@ impl UpdatesProfile for ClockReport {
 
 /// The counter's rate is known a thousand times better than the ratio, so the ratio's interval is
 /// scaled by the rate's middle.
-fn core_rate(s: &Summary) -> Reading {
+/// The core's frequency in MHz, by what a survey saw.
+#[must_use]
+pub fn core_rate(s: &Summary) -> Reading {
     match (&s.cycles_per_tick, &s.tick_mhz) {
         (Reading::Measured(ratio), Some(rate)) => Reading::Measured(Measurement {
             value: ratio.value * rate.value,

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::run_count::{self, RunCounter};
 use super::{WindowCount, WorkCount, kernel};
+use crate::clock::{Cpus, HardwareClock, Pin, Reading, SurveyPlan, survey};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
     library_name,
 };
 use crate::machine::{CoreShape, Design, PriceOrigin};
-use crate::model::FileOffset;
+use crate::model::{FileOffset, Measurement};
 use crate::probes::{self, ProbeError, branches, core, data_caches, store_forwarding, string_copy};
 use crate::run::child::{Exit, Limits};
 use crate::run::sample::{
@@ -28,6 +29,9 @@ const WINDOW_INSTRUCTIONS: u64 = 2_000_000;
 /// In front of each of them, instructions from which the predictor of the model learns.
 const TRAINING_INSTRUCTIONS: u64 = 16_000_000;
 const WINDOW_BUDGET: Duration = Duration::from_secs(10);
+
+/// Between two runs of a command; `probe clock` looks ten times as long.
+const CLOCK_SURVEY: SurveyPlan = SurveyPlan { windows: 2, window_ns: 20_000_000, sample: None };
 
 /// How long a run may take that is stopped at every system call.
 const CALLS_BUDGET: Duration = Duration::from_secs(10);
@@ -76,6 +80,11 @@ pub trait Bench {
 
     /// What the cheapest system call takes here, in nanoseconds, where that can be timed.
     fn system_call_ns(&mut self) -> Option<f64> {
+        None
+    }
+
+    /// The core clock now, on the processor that the arms run on, where it can be measured.
+    fn core_clock(&mut self) -> Option<Measurement> {
         None
     }
 
@@ -318,6 +327,16 @@ impl Bench for ProcessBench<'_> {
 
     fn system_call_ns(&mut self) -> Option<f64> {
         Some(kernel::cheapest_call_ns())
+    }
+
+    fn core_clock(&mut self) -> Option<Measurement> {
+        let cpu = self.settings.cpus.as_ref().and_then(Cpus::single);
+        let _pin = cpu.map(Pin::to).transpose().ok()?;
+        let seen = survey(&mut HardwareClock::new().ok()?, &CLOCK_SURVEY);
+        match probes::clock::core_rate(&seen.summary()) {
+            Reading::Measured(rate) => Some(rate),
+            Reading::Inconclusive { .. } => None,
+        }
     }
 
     fn run_changed(

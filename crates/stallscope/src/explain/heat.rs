@@ -21,7 +21,7 @@ const MOST_RUNS: u32 = 8;
 const FEWEST_RUNS: u32 = 2;
 
 /// How one arm was sampled.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmHeat {
     /// What took the samples.
     pub engine: Engine,
@@ -84,6 +84,18 @@ impl Heat {
         share_of_samples(hits, self.summary.samples)
     }
 
+    fn is_enough(&self) -> bool {
+        let summary = &self.summary;
+        let enough = summary.samples >= ENOUGH_SAMPLES && summary.runs >= FEWEST_RUNS;
+        enough || summary.runs >= MOST_RUNS
+    }
+
+    /// The part of the processor time that is in user code; all of it where the kernel does not tell of its own.
+    pub(super) fn part_in_user_code(&self) -> f64 {
+        let all = self.summary.samples + self.summary.in_kernel.unwrap_or(0);
+        self.summary.samples as f64 / all.max(1) as f64
+    }
+
     fn empty(run: &SampleRun) -> Self {
         Self {
             summary: ArmHeat {
@@ -138,6 +150,25 @@ impl Heat {
     }
 }
 
+/// Samples one command until there are enough.
+pub(super) fn of_one(
+    image: &Image,
+    bench: &mut dyn Bench,
+    progress: &mut dyn FnMut(Stage),
+) -> Result<Heat, ExplainError> {
+    let arm = Arm::A;
+    let mut take = || bench.sample(arm).map_err(|cause| ExplainError::Sample { arm, cause });
+    let first = take()?;
+    let mut heat = Heat::empty(&first);
+    heat.add(image, &first);
+    while !heat.is_enough() {
+        progress(Stage::Sampling { done: heat.summary.runs, of: MOST_RUNS });
+        heat.add(image, &take()?);
+    }
+    heat.summary.notes.extend(too_few(heat.summary.samples));
+    Ok(heat)
+}
+
 /// Samples both arms in turns until each has enough.
 pub(super) fn locate(
     images: &[Image; 2],
@@ -153,8 +184,7 @@ pub(super) fn locate(
     }
     for round in 1..MOST_RUNS {
         progress(Stage::Sampling { done: round, of: MOST_RUNS });
-        let enough = heats.iter().all(|h| h.summary.samples >= ENOUGH_SAMPLES);
-        if enough && round >= FEWEST_RUNS {
+        if heats.iter().all(Heat::is_enough) {
             break;
         }
         for arm in [Arm::A, Arm::B] {

@@ -59,6 +59,21 @@ impl Side {
         self.instructions == 0.0 || self.all.executions >= LEAST_FOLLOWED
     }
 
+    /// Cycles of an instruction over all windows, with the least and the most of one; none where they hold too few.
+    pub fn cycles_per_insn(&self) -> Option<Measurement> {
+        let [value, low, high] = self
+            .of_a_run(|account| account.cycles as f64)
+            .map(|cycles| cycles / self.instructions.max(1.0));
+        self.is_enough().then(|| Measurement {
+            value,
+            unit: Unit::Cycles,
+            low,
+            high,
+            n: self.windows.len(),
+            how: "model of the core, least and most of the windows".into(),
+        })
+    }
+
     /// Something for each instruction, over a whole run: over all windows, in the least and in the most.
     fn of_a_run(&self, what: impl Fn(&Account) -> f64) -> [f64; 3] {
         let each = |account: &Account| what(account) / account.executions.max(1) as f64;

@@ -73,9 +73,13 @@ impl Scene {
         Self { folder, bench }
     }
 
+    pub(crate) fn programs(&self) -> [PathBuf; 2] {
+        ["before", "after"].map(|name| self.folder.path().join(name))
+    }
+
     pub(crate) fn explain(&mut self) -> Result<Explanation, ExplainError> {
         let profile = Design::of(Microarchitecture::Zen5);
-        let programs = ["before", "after"].map(|name| self.folder.path().join(name));
+        let programs = self.programs();
         explain(programs, &mut self.bench, &profile, &mut SourceText::default(), &mut |_| {})
     }
 }

@@ -236,7 +236,7 @@ pub(super) fn follow(
 }
 
 impl ArmWindows {
-    fn add(&mut self, image: &Image, window: WindowCount) {
+    pub(super) fn add(&mut self, image: &Image, window: WindowCount) {
         let in_image =
             |(at, account): &(FileOffset, Account)| Some((image.svma_of(*at)?, *account));
         self.windows.push((window.program.iter().filter_map(in_image).collect(), window.objects));

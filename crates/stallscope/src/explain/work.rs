@@ -195,6 +195,19 @@ impl Work {
     }
 }
 
+/// How long following a whole run may take that takes so long by itself, or why it is not tried.
+pub(super) fn budget(processor_ns: f64) -> Result<Duration, String> {
+    if processor_ns > LONGEST_RUN_NS {
+        return Err(format!(
+            "a run takes {:.1} s on the processor, and only up to {:.1} s can be followed whole: give it less \
+             work",
+            processor_ns / 1e9,
+            LONGEST_RUN_NS / 1e9
+        ));
+    }
+    Ok(SPARE + Duration::from_secs_f64(MOST_TIMES_AS_LONG * processor_ns / 1e9))
+}
+
 /// Counts the work of both arms and splits the parts of the rows, and all of user code, by it; the inner error says why
 /// it could not be counted.
 ///
@@ -208,16 +221,11 @@ pub(super) fn count(
     processor_ns: f64,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Work, String>, EngineError> {
-    if processor_ns > LONGEST_RUN_NS {
-        return Ok(Err(format!(
-            "a run takes {:.1} s on the processor, and only up to {:.1} s can be followed whole: give it less \
-             work",
-            processor_ns / 1e9,
-            LONGEST_RUN_NS / 1e9
-        )));
-    }
     let times = if processor_ns > SHORT_RUN_NS { 1 } else { RUNS };
-    let budget = SPARE + Duration::from_secs_f64(MOST_TIMES_AS_LONG * processor_ns / 1e9);
+    let budget = match budget(processor_ns) {
+        Ok(budget) => budget,
+        Err(why) => return Ok(Err(why)),
+    };
     let runs = match followed(bench, (times, budget), progress)? {
         Ok(runs) => runs,
         Err(why) => return Ok(Err(why.to_string())),

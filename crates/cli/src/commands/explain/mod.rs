@@ -122,7 +122,7 @@ pub fn explained(
     Ok((explanation, text))
 }
 
-fn show(bar: &ProgressBar, stage: Stage) {
+pub fn show(bar: &ProgressBar, stage: Stage) {
     let (message, done, of) = match stage {
         Stage::Comparing(progress) => return compare::show(bar, progress, 2),
         Stage::Sampling { done, of } => ("sampling", done, of),

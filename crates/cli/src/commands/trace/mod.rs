@@ -3,6 +3,7 @@
 //! The command's standard streams are the user's own, so its output is what it would be without us.
 //! What we have to say therefore goes to standard error.
 
+mod check;
 mod cycles;
 mod kept;
 pub(in crate::commands) mod progress;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use stallscope::code::{Architecture, CodeError, Image};
+use stallscope::explain::CheckedTrace;
 use stallscope::foreign;
 use stallscope::model::Capability;
 use stallscope::run::child::{Launch, Limits, Streams, resolve_program};
@@ -40,6 +42,8 @@ Examples:
     stallscope trace --function decode --skip 2 --window 1 -- ./program
   What that call waits for, in cycles, by a model of the core
     stallscope trace --cycles --function decode --skip 2 --window 1 -- ./program
+  Whether that model is right about this command, on this machine
+    stallscope trace --cycles --check -- ./program input.bin
   What another processor would have made of the same run
     stallscope trace --function decode --record run.trace -- ./program
     stallscope trace --replay run.trace --as cascade-lake
@@ -82,6 +86,9 @@ pub struct TraceArgs {
     /// Say how many cycles the window takes and what it waits for, by a model of the core (x86-64 only)
     #[arg(long)]
     cycles: bool,
+    /// Hold the model against the clock: run the command some thirty times more, and say by how much it is off
+    #[arg(long, requires = "cycles", conflicts_with = "replay")]
+    check: bool,
     /// Keep what was followed in FILE
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<PathBuf>,
@@ -115,12 +122,17 @@ pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
         kept.map(|recorded| cycles::model(recorded, &chosen.design, context)).transpose()?;
     let core = accounts.as_ref().map(|accounts| Modelled { accounts, calls: followed.calls });
     let report = models.report(followed.recording, core, &chosen.design);
+    let check = args.check.then(|| check::run(&args.command, &chosen, context)).transpose()?;
+    let report = CheckedTrace { trace: report, check };
     output::result(context, "trace", &report)?;
     if context.shows_screen() {
         terminal::print_to_stderr(&chosen.announcement());
         // Of no program's folder: a recording names the programs, and may come from elsewhere.
         let text = &mut context.source_text([])?;
-        terminal::print_to_stderr(&screen::screen(&report, &followed.title, text));
+        terminal::print_to_stderr(&screen::screen(&report.trace, &followed.title, text));
+        if let Some(check) = &report.check {
+            terminal::print_to_stderr(&check::screen(check));
+        }
     }
     Ok(Outcome::Fine)
 }

@@ -12,6 +12,8 @@ use crate::trace::engine::MemoryAccess;
 const TIMES_TO_LEARN: u8 = 8;
 /// Such designs rename no narrower loads.
 const LEAST_RENAMED_BYTES: u32 = 4;
+/// Those that rename narrower ones do not rename these: they are merged into the register.
+const NEVER_RENAMED_BYTES: u32 = 2;
 
 impl Core<'_> {
     /// When the bytes are there that come from stores in flight; 0 where none do.
@@ -84,7 +86,7 @@ impl Core<'_> {
         match self.shape.renames_memory {
             MemoryRenaming::Never => false,
             MemoryRenaming::SameName => same_name,
-            MemoryRenaming::SameStore => {
+            MemoryRenaming::SameStore | MemoryRenaming::SameStart => {
                 let (served_by, times) = &mut self.state.served[number as usize];
                 if *served_by != store.op || self.state.latest[store.op as usize] != n {
                     (*served_by, *times) = (store.op, 0);
@@ -92,7 +94,8 @@ impl Core<'_> {
                 *times = times.saturating_add(1);
                 (same_name || *times > TIMES_TO_LEARN)
                     && store.address == access.address.0
-                    && store.size_bytes == access.size_bytes
+                    && (self.shape.renames_memory == MemoryRenaming::SameStart
+                        || store.size_bytes == access.size_bytes)
                     && self.hands_on(number, access, store)
             }
         }
@@ -100,10 +103,17 @@ impl Core<'_> {
 
     /// Whether cores that learn which store serves a load hand on such values.
     fn hands_on(&self, number: u32, access: &MemoryAccess, store: &Store) -> bool {
-        let is_vector = |number: u32| self.program.ops[number as usize].uses_vector;
-        self.shape.renames_memory == MemoryRenaming::SameStore
-            && access.size_bytes >= LEAST_RENAMED_BYTES
-            && !is_vector(number)
-            && !is_vector(store.op)
+        let both = [number, store.op].map(|number| &self.program.ops[number as usize]);
+        let [load, _] = both;
+        let is_handed_on = match self.shape.renames_memory {
+            MemoryRenaming::Never | MemoryRenaming::SameName => false,
+            MemoryRenaming::SameStore => access.size_bytes >= LEAST_RENAMED_BYTES,
+            MemoryRenaming::SameStart => {
+                access.size_bytes != NEVER_RENAMED_BYTES && both.iter().all(|op| op.place != 0)
+            }
+        };
+        is_handed_on
+            && both.iter().all(|op| !op.uses_vector)
+            && !(self.shape.joins_loads && load.joins_load)
     }
 }

@@ -66,6 +66,10 @@ pub(super) struct Op {
     pub in_jump: bool,
     /// Whether it adds a small constant to a register of 64 bits.
     pub adds_constant: bool,
+    /// What it loads whole, and the register that it changes by another one, as one operation where they follow on each other.
+    pub halves: Halves,
+    /// Whether it loads what the same operation changes by a register, on cores that join the two.
+    pub joins_load: bool,
     /// Whether it repeats by microcode.
     pub repeats: bool,
     /// The place in memory as it is written: equal for equal base and displacement, 0 for all others.
@@ -93,6 +97,8 @@ impl Op {
             joined: false,
             in_jump: false,
             adds_constant: false,
+            halves: Halves::default(),
+            joins_load: false,
             repeats: false,
             place: 0,
             base: 0,
@@ -133,12 +139,54 @@ impl Op {
             only_moves,
             zeroes,
             adds_constant: adds_constant(&raw),
+            halves: Halves::of(&raw),
+            joins_load: touches_memory && changes(&raw),
             place: place(&raw),
             base: bit(raw.memory_base()).trailing_zeros().min(63) as u8,
             repeats: raw.is_string_instruction()
                 && (raw.has_rep_prefix() || raw.has_repne_prefix()),
             ..base
         }
+    }
+}
+
+/// Half of what Redwood Cove makes one operation of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Halves {
+    /// The register that a load writes whole.
+    loaded: Registers,
+    /// The register that an operation changes by another one.
+    changed: Registers,
+    bytes: usize,
+}
+
+impl Halves {
+    fn of(raw: &Instruction) -> Self {
+        let loads = matches!(raw.code(), Code::Mov_r32_rm32 | Code::Mov_r64_rm64);
+        let (to, loads) = (raw.op0_register(), loads && raw.op1_kind() == OpKind::Memory);
+        let changes = raw.op0_kind() == OpKind::Register && changes(raw);
+        Self {
+            loaded: if loads { bit(to) } else { 0 },
+            changed: if changes { bit(to) } else { 0 },
+            bytes: to.size(),
+        }
+    }
+
+    /// Whether the next operation changes what this one loads.
+    pub(super) fn is_joined_with(self, next: Self) -> bool {
+        self.loaded != 0 && self.loaded == next.changed && self.bytes == next.bytes
+    }
+}
+
+/// Whether it changes its first operand, of 32 or 64 bits, by a register that is another one.
+fn changes(raw: &Instruction) -> bool {
+    match raw.mnemonic() {
+        I::Neg => raw.op0_kind() == OpKind::Register && raw.op0_register().size() >= 4,
+        I::Add | I::Sub | I::And | I::Or | I::Xor => {
+            let by = raw.op1_register();
+            raw.op1_kind() == OpKind::Register && by.size() >= 4 && by != raw.op0_register()
+        }
+        _ => false,
     }
 }
 
@@ -467,6 +515,24 @@ mod tests {
         assert_eq!((load.class, load.addresses, load.inputs), (OpClass::Renamed, rcx | 1 << 7, 0));
         let byte = op(&[0x88, 0xc8]); // mov al, cl
         assert_eq!((byte.class, byte.inputs), (OpClass::Integer, rax | rcx));
+    }
+
+    #[test]
+    fn a_load_is_joined_with_what_changes_it_by_another_register() {
+        let load = op(&[0x48, 0x8b, 0x06]); // mov rax, [rsi]
+        let is_joined = |bytes: &[u8]| load.halves.is_joined_with(op(bytes).halves);
+        assert!(is_joined(&[0x4c, 0x01, 0xf8]), "add rax, r15");
+        assert!(is_joined(&[0x48, 0x31, 0xd8]), "xor rax, rbx");
+        assert!(is_joined(&[0x48, 0xf7, 0xd8]), "neg rax");
+        assert!(!is_joined(&[0x48, 0xf7, 0xd0]), "not rax");
+        assert!(!is_joined(&[0x48, 0x01, 0xc0]), "add rax, rax");
+        assert!(!is_joined(&[0x48, 0x83, 0xc0, 1]), "add rax, 1");
+        assert!(!is_joined(&[0x44, 0x01, 0xf8]), "add eax, r15d");
+        assert!(!is_joined(&[0x4c, 0x01, 0xf9]), "add rcx, r15");
+        assert!(!is_joined(&[0x48, 0x4d, 0xaf, 0xc0]), "imul");
+        let [by_register, by_constant, out_of_memory] =
+            [&[0x4c, 0x01, 0x3e][..], &[0x48, 0x83, 0x06, 1], &[0x48, 0x03, 0x06]].map(op);
+        assert!(by_register.joins_load && !by_constant.joins_load && !out_of_memory.joins_load);
     }
 
     #[test]

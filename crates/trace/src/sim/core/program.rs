@@ -171,6 +171,12 @@ impl WindowCode {
                 });
                 ops.push(number);
             }
+            for pair in ops.windows(2) {
+                let [load, next] = [pair[0], pair[1]].map(|number| &program.ops[number as usize]);
+                if load.halves.is_joined_with(next.halves) {
+                    program.ops[pair[0] as usize].joins_load = true;
+                }
+            }
             // The comparison and the jump that the front end makes one of stand last.
             if let [.., compare, jump] = block.insns[..]
                 && let [.., before, last] = ops[..]

@@ -1,0 +1,278 @@
+//! Does what the model of the core predicts for a command agree with the clock?
+//!
+//! *Effect.* The model ([`crate::sim::core`]) leaves things out, and its numbers may be those of another core. *Sign.* The
+//! cycles that whole runs take for each instruction, place by place: processor time by the kernel, shared out by samples,
+//! times the core clock, over the instructions of a run that was followed whole. No counter is needed. Windows spread
+//! over the run stand for all of it in the model, as they do in `explain`.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::heat::{self, ArmHeat, Heat};
+use super::object::ObjectCode;
+use super::prediction::Side;
+use super::rows::Place;
+use super::run_count::InRun;
+use super::windows::ArmWindows;
+use super::{Bench, ExplainError, Stage, work};
+use crate::code::Image;
+use crate::compare::Arm;
+use crate::layout::Change;
+use crate::machine::Design;
+use crate::model::{Measurement, Unit};
+use crate::sim::TraceReport;
+use crate::stats::robust::{median, sorted};
+use crate::trace::engine::Change as RunChange;
+use crate::trace::spread;
+
+/// Runs that are timed.
+const TIMED_RUNS: usize = 7;
+/// Places with fewer of the samples, in per cent, are not told.
+const LEAST_SHARE: f64 = 5.0;
+/// By how much the model is off at the most where it is as good as it claims to be.
+pub const STATED_ERROR: f64 = 0.15;
+
+/// What a trace says, with what the clock says of the same command.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CheckedTrace {
+    /// One window.
+    #[serde(flatten)]
+    pub trace: TraceReport,
+    /// Whole runs; absent where that was not asked for.
+    pub check: Option<ModelCheck>,
+}
+
+/// What the model predicts for a command, and what the clock says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelCheck {
+    /// The core clock between the timed runs, in MHz.
+    pub core_clock: Measurement,
+    /// Processor time of a run in user code, in nanoseconds.
+    pub user_ns: Measurement,
+    /// How the time was shared out.
+    pub sampled: ArmHeat,
+    /// Windows that went through the model.
+    pub windows: usize,
+    /// All user code.
+    pub all: CheckedPlace,
+    /// Functions of the program, and other files, with most samples first.
+    pub places: Vec<CheckedPlace>,
+    /// What was measured of the machine for this.
+    pub notes: Vec<String>,
+}
+
+/// What the model predicts for one place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckedPlace {
+    /// The function, or the file.
+    pub name: String,
+    /// Its part of the samples in user code.
+    pub share: Measurement,
+    /// Instructions of a whole run.
+    pub instructions: u64,
+    /// Cycles an instruction by the clock; the ends are those of time, share and clock together.
+    pub measured: Measurement,
+    /// The same by the model, with the least and the most of its windows; absent where they hold too little of it.
+    pub predicted: Option<Measurement>,
+}
+
+impl CheckedPlace {
+    /// What the model predicts over what was measured, less one.
+    #[must_use]
+    pub fn off(&self) -> Option<f64> {
+        self.predicted.as_ref().map(|predicted| predicted.value / self.measured.value - 1.0)
+    }
+
+    /// Whether that is more than the model states, and more than the measurement's own doubt explains.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        let Some(predicted) = &self.predicted else { return false };
+        predicted.value > self.measured.high * (1.0 + STATED_ERROR)
+            || predicted.value < self.measured.low * (1.0 - STATED_ERROR)
+    }
+}
+
+/// Holds the model against whole runs of the command that `bench` has as its first arm; the inner error says why there is
+/// nothing to hold it against.
+///
+/// # Errors
+/// See [`ExplainError`].
+pub fn check(
+    program: &Path,
+    bench: &mut dyn Bench,
+    profile: &Design,
+    progress: &mut dyn FnMut(Stage),
+) -> Result<Result<ModelCheck, String>, ExplainError> {
+    let image = Image::open(program)?;
+    let heat = heat::of_one(&image, bench, progress)?;
+    let mut design = profile.clone();
+    let notes = bench.measure(&mut design, true)?;
+    let (mut run_ns, mut clocks) = (Vec::new(), Vec::new());
+    for n in 0..TIMED_RUNS {
+        clocks.extend(bench.core_clock());
+        match bench.run_changed(Arm::A, RunChange::Nothing, n) {
+            Ok(exit) => run_ns.push(exit.processor_ns() as f64),
+            Err(error) if error.is_interrupt() => return Err(error.into()),
+            Err(error) => return Ok(Err(error.to_string())),
+        }
+    }
+    clocks.extend(bench.core_clock());
+    let Some(core_clock) = of_all(&clocks) else {
+        return Ok(Err("the core clock could not be measured (stallscope probe clock)".to_owned()));
+    };
+    let run_ns = sorted(&run_ns);
+    let typical_ns = median(&run_ns).unwrap_or_default();
+    let in_user_code = heat.part_in_user_code();
+    let user_ns = Measurement {
+        value: typical_ns * in_user_code,
+        unit: Unit::Nanoseconds,
+        low: run_ns[0] * in_user_code,
+        high: run_ns[run_ns.len() - 1] * in_user_code,
+        n: run_ns.len(),
+        how: "processor time, median and ends; the kernel's samples left out".to_owned(),
+    };
+    let counting = &mut |done, of| progress(Stage::Counting { done, of });
+    let work = match work::budget(typical_ns).map(|budget| bench.work(Arm::A, budget)) {
+        Ok(Ok(work)) => work,
+        Ok(Err(error)) if error.is_interrupt() => return Err(error.into()),
+        Ok(Err(error)) => return Ok(Err(error.to_string())),
+        Err(why) => return Ok(Err(why)),
+    };
+    let count = spread::count(typical_ns);
+    let shape = [design.core().value];
+    let windows = spread::follow(typical_ns, count, &mut |n, after| {
+        counting(n as u32, count as u32);
+        bench.window(Arm::A, after, &design, &shape)
+    })?;
+    let mut followed = ArmWindows::default();
+    match windows {
+        Ok(windows) => windows.into_iter().flatten().for_each(|it| followed.add(&image, it)),
+        Err(why) => return Ok(Err(why.to_string())),
+    }
+    let checked = |name: &str, hits: u64, instructions: u64, accounts| {
+        let share = heat.share(hits);
+        let cycles_per_insn = |ns: f64, mhz: f64, percent: f64| {
+            ns * mhz / 1e3 * percent / 100.0 / instructions.max(1) as f64
+        };
+        CheckedPlace {
+            name: name.to_owned(),
+            measured: Measurement {
+                value: cycles_per_insn(user_ns.value, core_clock.value, share.value),
+                unit: Unit::Cycles,
+                low: cycles_per_insn(user_ns.low, core_clock.low, share.low),
+                high: cycles_per_insn(user_ns.high, core_clock.high, share.high),
+                n: run_ns.len(),
+                how: "time in user code x share of samples x core clock, over instructions"
+                    .to_owned(),
+            },
+            predicted: Side::of(instructions, accounts).cycles_per_insn(),
+            share,
+            instructions,
+        }
+    };
+    let executed = InRun::of(&work.executed, &image);
+    let mut places: Vec<CheckedPlace> = of_image(&image, &heat)
+        .map(|(place, hits)| {
+            let instructions = executed.in_place(Arm::A, &place);
+            checked(place.name(), hits, instructions, followed.in_place(Arm::A, &place))
+        })
+        .filter(|it| it.share.value >= LEAST_SHARE && it.instructions > 0)
+        .collect();
+    places.sort_by(|a, b| b.share.value.total_cmp(&a.share.value));
+    let all = checked("user code", heat.summary.samples, work.instructions, followed.in_all());
+    let windows = followed.len();
+    Ok(Ok(ModelCheck { core_clock, user_ns, sampled: heat.summary, windows, all, places, notes }))
+}
+
+/// Every place of one build that has samples.
+fn of_image<'a>(image: &'a Image, heat: &'a Heat) -> impl Iterator<Item = (Place, u64)> + 'a {
+    let functions = image.functions().iter().map(|function| Place::Function {
+        name: function.name(),
+        before: Some(function.clone()),
+        after: None,
+        change: Change::Same,
+    });
+    let functions = functions.map(|place| {
+        let hits = place.function(Arm::A).map_or(0, |f| heat.between(f.start, f.end()));
+        (place, hits)
+    });
+    let objects = heat.by_object.iter().map(|(name, object)| {
+        let code = ObjectCode::Same { path: object.path.clone() };
+        (Place::Object { name: name.clone(), code, most_in: None }, object.hits)
+    });
+    functions.chain(objects).filter(|(_, hits)| *hits > 0)
+}
+
+/// The middle of several readings of the clock, and all of their intervals.
+fn of_all(readings: &[Measurement]) -> Option<Measurement> {
+    let values: Vec<f64> = readings.iter().map(|reading| reading.value).collect();
+    Some(Measurement {
+        value: median(&values)?,
+        unit: Unit::Megahertz,
+        low: readings.iter().map(|reading| reading.low).fold(f64::INFINITY, f64::min),
+        high: readings.iter().map(|reading| reading.high).fold(0.0, f64::max),
+        n: readings.len(),
+        how: "median of readings between the runs, ends of all".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::tests::Scene;
+    use crate::explain::{ByPlace, WorkCount};
+    use crate::machine::Microarchitecture;
+
+    /// The decoder has 80 % of the samples and 400 of 500 instructions; runs take 2 ms at 2 GHz.
+    fn checked(cycles: u64, kernel: Option<u64>) -> Result<ModelCheck, String> {
+        let mut scene = Scene::new([true, true], 0.0, [(800, 200), (800, 200)]);
+        let bench = &mut scene.bench;
+        bench.kernel_samples = kernel.map(|samples| [samples; 2]);
+        bench.patched_ns = Some([2_000_000; 4]);
+        let window = bench.counts[0].as_mut().unwrap();
+        for (_, account) in &mut window.program {
+            account.cycles = account.executions / 1000 * cycles;
+        }
+        let at = |n: usize| window.program[n].0;
+        let executed = ByPlace { program: vec![(at(0), 1_000_000)], ..ByPlace::default() };
+        bench.work[0] =
+            Some(WorkCount { instructions: 1_250_000, executed, ..WorkCount::default() });
+        let design = Design::of(Microarchitecture::Zen5);
+        check(&scene.programs()[0], &mut scene.bench, &design, &mut |_| {}).unwrap()
+    }
+
+    #[test]
+    fn cycles_by_the_clock_are_held_against_those_of_the_model() {
+        // 2 ms at 2 GHz are 4 million cycles, of which the decoder has four fifths, for a million instructions.
+        let check = checked(3200, None).unwrap();
+        let decoder = &check.places[0];
+        assert_eq!(decoder.name, "decode");
+        assert!((decoder.measured.value - 3.2).abs() < 0.01, "{decoder:?}");
+        assert!(decoder.measured.low < 3.15 && decoder.measured.high > 3.25, "{decoder:?}");
+        assert!(decoder.off().unwrap().abs() < 0.01 && !decoder.is_off(), "{decoder:?}");
+        assert!((check.all.measured.value - 3.2).abs() < 0.01, "{:?}", check.all);
+        assert_eq!(check.places.len(), 1, "nothing is said of places without instructions");
+    }
+
+    #[test]
+    fn a_model_that_is_off_by_more_than_it_states_is_told() {
+        let is_off = |cycles| checked(cycles, None).unwrap().places[0].is_off();
+        assert!(!is_off(3600) && is_off(4000) && !is_off(2800) && is_off(2500));
+    }
+
+    #[test]
+    fn time_in_the_kernel_is_left_out() {
+        let half = checked(1600, Some(1000)).unwrap();
+        assert!((half.places[0].measured.value - 1.6).abs() < 0.01, "{half:?}");
+    }
+
+    #[test]
+    fn where_runs_cannot_be_held_there_is_a_reason() {
+        let mut scene = Scene::new([true, true], 0.0, [(800, 200), (800, 200)]);
+        let design = Design::of(Microarchitecture::Zen5);
+        let why = check(&scene.programs()[0], &mut scene.bench, &design, &mut |_| {}).unwrap();
+        assert!(why.unwrap_err().contains("ptrace is forbidden"));
+    }
+}
