@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 use super::heat::{self, ArmHeat, Heat};
 use super::object::ObjectCode;
 use super::prediction::Side;
+use super::processor::by_samples;
 use super::rows::Place;
 use super::run_count::InRun;
 use super::windows::ArmWindows;
 use super::{Bench, ExplainError, Stage, work};
-use crate::code::Image;
+use crate::code::{Function, Image};
 use crate::compare::Arm;
 use crate::layout::Change;
 use crate::machine::Design;
@@ -124,7 +125,8 @@ pub fn check(
     };
     let run_ns = sorted(&run_ns);
     let typical_ns = median(&run_ns).unwrap_or_default();
-    let in_user_code = heat.part_in_user_code();
+    let user_code = by_samples(&heat.summary, typical_ns);
+    let in_user_code = user_code.map_or(1.0, |user_code| user_code.value / typical_ns.max(1.0));
     let user_ns = Measurement {
         value: typical_ns * in_user_code,
         unit: Unit::Nanoseconds,
@@ -188,21 +190,18 @@ pub fn check(
 
 /// Every place of one build that has samples.
 fn of_image<'a>(image: &'a Image, heat: &'a Heat) -> impl Iterator<Item = (Place, u64)> + 'a {
-    let functions = image.functions().iter().map(|function| Place::Function {
-        name: function.name(),
-        before: Some(function.clone()),
-        after: None,
-        change: Change::Same,
-    });
-    let functions = functions.map(|place| {
-        let hits = place.function(Arm::A).map_or(0, |f| heat.between(f.start, f.end()));
-        (place, hits)
+    let hits = |function: &Function| heat.between(function.start, function.end());
+    let functions = image.functions().iter().map(move |function| (function, hits(function)));
+    // Names are made of those alone that are told of.
+    let functions = functions.filter(|(_, hits)| *hits > 0).map(|(function, hits)| {
+        let (name, before) = (function.name(), Some(function.clone()));
+        (Place::Function { name, before, after: None, change: Change::Same }, hits)
     });
     let objects = heat.by_object.iter().map(|(name, object)| {
         let code = ObjectCode::Same { path: object.path.clone() };
         (Place::Object { name: name.clone(), code, most_in: None }, object.hits)
     });
-    functions.chain(objects).filter(|(_, hits)| *hits > 0)
+    functions.chain(objects)
 }
 
 /// The middle of several readings of the clock, and all of their intervals.

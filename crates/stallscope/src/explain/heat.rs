@@ -85,15 +85,7 @@ impl Heat {
     }
 
     fn is_enough(&self) -> bool {
-        let summary = &self.summary;
-        let enough = summary.samples >= ENOUGH_SAMPLES && summary.runs >= FEWEST_RUNS;
-        enough || summary.runs >= MOST_RUNS
-    }
-
-    /// The part of the processor time that is in user code; all of it where the kernel does not tell of its own.
-    pub(super) fn part_in_user_code(&self) -> f64 {
-        let all = self.summary.samples + self.summary.in_kernel.unwrap_or(0);
-        self.summary.samples as f64 / all.max(1) as f64
+        self.summary.samples >= ENOUGH_SAMPLES && self.summary.runs >= FEWEST_RUNS
     }
 
     fn empty(run: &SampleRun) -> Self {
@@ -156,16 +148,9 @@ pub(super) fn of_one(
     bench: &mut dyn Bench,
     progress: &mut dyn FnMut(Stage),
 ) -> Result<Heat, ExplainError> {
-    let arm = Arm::A;
-    let mut take = || bench.sample(arm).map_err(|cause| ExplainError::Sample { arm, cause });
-    let first = take()?;
-    let mut heat = Heat::empty(&first);
-    heat.add(image, &first);
-    while !heat.is_enough() {
-        progress(Stage::Sampling { done: heat.summary.runs, of: MOST_RUNS });
-        heat.add(image, &take()?);
-    }
-    heat.summary.notes.extend(too_few(heat.summary.samples));
+    let mut heat = [first(image, bench, Arm::A)?];
+    fill(&mut heat, std::slice::from_ref(image), bench, progress)?;
+    let [heat] = heat;
     Ok(heat)
 }
 
@@ -175,26 +160,42 @@ pub(super) fn locate(
     bench: &mut dyn Bench,
     progress: &mut dyn FnMut(Stage),
 ) -> Result<[Heat; 2], ExplainError> {
-    let mut take =
-        |arm: Arm| bench.sample(arm).map_err(|cause| ExplainError::Sample { arm, cause });
-    let first = [take(Arm::A)?, take(Arm::B)?];
-    let mut heats = first.each_ref().map(Heat::empty);
-    for arm in [Arm::A, Arm::B] {
-        heats[arm.index()].add(&images[arm.index()], &first[arm.index()]);
-    }
+    let mut heats = [first(&images[0], bench, Arm::A)?, first(&images[1], bench, Arm::B)?];
+    fill(&mut heats, images, bench, progress)?;
+    Ok(heats)
+}
+
+fn take(bench: &mut dyn Bench, arm: Arm) -> Result<SampleRun, ExplainError> {
+    bench.sample(arm).map_err(|cause| ExplainError::Sample { arm, cause })
+}
+
+/// The samples of one run.
+fn first(image: &Image, bench: &mut dyn Bench, arm: Arm) -> Result<Heat, ExplainError> {
+    let run = take(bench, arm)?;
+    let mut heat = Heat::empty(&run);
+    heat.add(image, &run);
+    Ok(heat)
+}
+
+/// Adds runs of all arms in turns until each has enough.
+fn fill(
+    heats: &mut [Heat],
+    images: &[Image],
+    bench: &mut dyn Bench,
+    progress: &mut dyn FnMut(Stage),
+) -> Result<(), ExplainError> {
     for round in 1..MOST_RUNS {
         progress(Stage::Sampling { done: round, of: MOST_RUNS });
         if heats.iter().all(Heat::is_enough) {
             break;
         }
-        for arm in [Arm::A, Arm::B] {
-            let run = take(arm)?;
-            heats[arm.index()].add(&images[arm.index()], &run);
+        for (arm, (heat, image)) in [Arm::A, Arm::B].into_iter().zip(heats.iter_mut().zip(images)) {
+            heat.add(image, &take(bench, arm)?);
         }
     }
-    for heat in &mut heats {
+    for heat in heats {
         heat.summary.notes.extend(too_few(heat.summary.samples));
     }
     progress(Stage::Sampling { done: MOST_RUNS, of: MOST_RUNS });
-    Ok(heats)
+    Ok(())
 }

@@ -252,7 +252,7 @@ impl<'a> ProcessorTime<'a> {
 
 /// User time of a run by the number of its samples. What sampling itself takes is not in `whole_ns`, the processor
 /// time of a run that is not sampled.
-fn by_samples(heat: &ArmHeat, whole_ns: f64) -> Option<Measurement> {
+pub(super) fn by_samples(heat: &ArmHeat, whole_ns: f64) -> Option<Measurement> {
     (heat.engine == Engine::PerfClock && heat.samples > 0)
         .then(|| of_ticks(heat.samples, heat, whole_ns))
 }

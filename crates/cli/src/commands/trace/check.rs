@@ -20,11 +20,6 @@ use crate::terminal::{CAUTION, STRONG, paint, wrap};
 /// When it cannot be run or followed, or the core clock cannot be measured.
 pub fn run(command: &[OsString], chosen: &Chosen, context: &Context) -> anyhow::Result<ModelCheck> {
     let [program, words @ ..] = command else { bail!("no command to run") };
-    if chosen.named {
-        bail!(
-            "--check holds the model against the clock of this machine, and --as names a processor: leave one out"
-        );
-    }
     let line = CommandLine::new(program, words.to_vec());
     let settings = Settings { cpus: default_cpu(), input: own_input()?, ..Settings::default() };
     let bar = context.progress(1, "checking the model");

@@ -112,6 +112,11 @@ pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
         );
     }
     let chosen = profile::load(context)?;
+    if args.check && chosen.named {
+        bail!(
+            "--check holds the model against the clock of this machine, and --as names a processor: leave one out"
+        );
+    }
     let mut models = Models::new(&chosen.design);
     let followed = match &args.replay {
         Some(file) => Followed::again(file, args.cycles, &mut models)?,
