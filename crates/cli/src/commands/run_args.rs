@@ -9,6 +9,7 @@ use stallscope::run::child::own_input;
 
 use super::arm_args::ArmArgs;
 use super::cpu_args::CpuArgs;
+use super::stop_args::StopArgs;
 use super::words;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -25,6 +26,8 @@ pub struct RunArgs {
     pub arms: ArmArgs,
     #[command(flatten)]
     pairs: PairArgs,
+    #[command(flatten)]
+    pub stop: StopArgs,
 }
 
 /// How pairs of runs are made, whatever is run.
@@ -59,16 +62,22 @@ impl RunArgs {
     /// # Errors
     /// As [`PairArgs::settings`].
     pub fn settings(&self, seed: u64) -> anyhow::Result<Settings> {
-        Ok(Settings { warmup: self.arms.warmup, ..self.pairs.settings(seed)? })
+        let settings = self.pairs.settings(seed)?;
+        Ok(Settings {
+            warmup: self.arms.warmup,
+            until: self.stop.until(),
+            budget_ms: self.stop.budget_ms(),
+            pairs: match self.stop.is_open_end() {
+                true => self.pairs.pairs.unwrap_or(MAX_PAIRS),
+                false => settings.pairs,
+            },
+            ..settings
+        })
     }
 
     /// The smallest effect of interest as a share.
     pub fn effect(&self) -> f64 {
         self.pairs.effect
-    }
-
-    pub fn pairs(&self) -> Option<u32> {
-        self.pairs.pairs
     }
 }
 

@@ -1,4 +1,4 @@
-//! When to stop, as typed: the arguments that `compare` and `sweep` share.
+//! When to stop, as typed: the arguments that `compare`, `explain` and `sweep` share.
 
 use std::time::Duration;
 

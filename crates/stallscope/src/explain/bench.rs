@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::run_count::{self, RunCounter};
 use super::{WindowCount, WorkCount, kernel};
@@ -37,6 +37,25 @@ const CLOCK_SURVEY: SurveyPlan = SurveyPlan { windows: 2, window_ns: 20_000_000,
 const CALLS_BUDGET: Duration = Duration::from_secs(10);
 /// By how much the stack is moved from round to round.
 const STACK_STEP_BYTES: usize = 208;
+
+/// What is left of the time that an explanation should take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimeLeft {
+    /// As a part of all of it.
+    pub share: f64,
+    /// In nanoseconds.
+    pub ns: f64,
+}
+
+impl TimeLeft {
+    /// It may take any time.
+    pub const ANY: Self = Self { share: 1.0, ns: f64::INFINITY };
+
+    /// What one step of several may take of it, in nanoseconds.
+    pub(super) fn for_a_step_ns(self) -> f64 {
+        0.6 * self.ns
+    }
+}
 
 /// Something that can run the two programs.
 pub trait Bench {
@@ -116,6 +135,22 @@ pub trait Bench {
         Ok(Vec::new())
     }
 
+    /// What is left of the time that all this should take.
+    fn left(&self) -> TimeLeft {
+        TimeLeft::ANY
+    }
+
+    /// Why what takes `ns` is left out where so much is left for it, if it is.
+    fn too_long(&self, ns: f64, left_ns: f64) -> Option<String> {
+        (ns > left_ns).then(|| {
+            format!(
+                "that would take about {:.0} s, and the time given (--budget) leaves {:.0} s for it",
+                ns / 1e9,
+                left_ns / 1e9
+            )
+        })
+    }
+
     /// Whether everything that was run is still what it was at the beginning.
     ///
     /// # Errors
@@ -133,6 +168,8 @@ pub struct ProcessBench<'a> {
     changes_runs: bool,
     interrupt: &'a AtomicBool,
     measures: bool,
+    /// How long all of it should take, from when on.
+    budget: Option<(Duration, Instant)>,
     /// Instructions of training in front of windows; none where the engine does not come so far.
     training: u64,
 }
@@ -156,6 +193,7 @@ impl<'a> ProcessBench<'a> {
             changes_runs: true,
             interrupt,
             measures: false,
+            budget: None,
             training: TRAINING_INSTRUCTIONS,
         })
     }
@@ -171,6 +209,13 @@ impl<'a> ProcessBench<'a> {
     #[must_use]
     pub fn without_cures(mut self) -> Self {
         self.changes_runs = false;
+        self
+    }
+
+    /// Takes about so long from now on: what does not fit in is done less often, or left out and said.
+    #[must_use]
+    pub fn within(mut self, budget: Duration) -> Self {
+        self.budget = Some((budget, Instant::now()));
         self
     }
 
@@ -358,6 +403,15 @@ impl Bench for ProcessBench<'_> {
     fn denormals(&mut self, arm: Arm, after: Duration) -> Result<Vec<DenormalSite>, EngineError> {
         let limits = self.runner.child_limits();
         self.runner.around(arm, 0, |launch| engine::denormals(launch, after, limits))
+    }
+
+    fn left(&self) -> TimeLeft {
+        let Some((budget, since)) = self.budget else { return TimeLeft::ANY };
+        let left = budget.saturating_sub(since.elapsed());
+        TimeLeft {
+            share: left.as_secs_f64() / budget.as_secs_f64().max(1e-9),
+            ns: left.as_nanos() as f64,
+        }
     }
 
     fn check_files(&self) -> Result<(), CompareError> {

@@ -204,10 +204,11 @@ pub(super) fn run(
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Vec<[f64; ARMS]>, String>, EngineError> {
     let round_ns = ARMS as f64 * 0.5 * run_ns.iter().sum::<f64>();
-    if let Some(why) = takes_too_long(round_ns * ROUNDS[0] as f64) {
+    if let Some(why) = takes_too_long(bench, round_ns * ROUNDS[0] as f64) {
         return Ok(Err(why));
     }
-    let rounds = ((ROUNDS_NS[0] / round_ns.max(1.0)) as usize).clamp(ROUNDS[0], ROUNDS[1]);
+    let all_ns = ROUNDS_NS[0].min(bench.left().ns);
+    let rounds = ((all_ns / round_ns.max(1.0)) as usize).clamp(ROUNDS[0], ROUNDS[1]);
     match run_rounds(bench, &arms, rounds, progress) {
         Ok(times) => Ok(Ok(times)),
         Err(Failed::Engine(error)) if error.is_interrupt() => Err(error),
@@ -217,8 +218,9 @@ pub(super) fn run(
 }
 
 /// Why runs that take so long in all are not made, if they are not.
-pub(super) fn takes_too_long(ns: f64) -> Option<String> {
-    (ns > ROUNDS_NS[1]).then(|| format!("that would take {:.0} minutes", ns / 60e9))
+pub(super) fn takes_too_long(bench: &dyn Bench, ns: f64) -> Option<String> {
+    let too_long = (ns > ROUNDS_NS[1]).then(|| format!("that would take {:.0} minutes", ns / 60e9));
+    too_long.or_else(|| bench.too_long(ns, bench.left().ns))
 }
 
 /// An arm with a change.

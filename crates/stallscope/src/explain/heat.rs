@@ -19,6 +19,8 @@ const ENOUGH_SAMPLES: u64 = 10_000;
 const MOST_RUNS: u32 = 8;
 /// And at least so many, so that no conclusion rests on one placement of stack and heap.
 const FEWEST_RUNS: u32 = 2;
+/// Where the time is limited, no more than these once less than this part of it is left.
+const LEFT_BEHIND: f64 = 0.5;
 
 /// How one arm was sampled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -186,7 +188,8 @@ fn fill(
 ) -> Result<(), ExplainError> {
     for round in 1..MOST_RUNS {
         progress(Stage::Sampling { done: round, of: MOST_RUNS });
-        if heats.iter().all(Heat::is_enough) {
+        let is_late = round >= FEWEST_RUNS && bench.left().share < LEFT_BEHIND;
+        if is_late || heats.iter().all(Heat::is_enough) {
             break;
         }
         for (arm, (heat, image)) in [Arm::A, Arm::B].into_iter().zip(heats.iter_mut().zip(images)) {

@@ -43,7 +43,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use answer::Answer;
-pub use bench::{Bench, ProcessBench};
+pub use bench::{Bench, ProcessBench, TimeLeft};
 pub use built::Built;
 pub use cause::{Cause, HotInstruction, LoopHeat};
 pub use check::{CheckedPlace, CheckedTrace, ModelCheck, STATED_ERROR, check};

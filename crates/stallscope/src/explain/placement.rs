@@ -149,7 +149,8 @@ pub(super) fn align(
         Ok(patches) => patches,
         Err(why) => return Ok(Err(why)),
     };
-    if let Some(why) = cure::takes_too_long((LOOKS * ARMS) as f64 * (run_ns[0] + run_ns[1])) {
+    if let Some(why) = cure::takes_too_long(bench, (LOOKS * ARMS) as f64 * (run_ns[0] + run_ns[1]))
+    {
         return Ok(Err(why));
     }
     let arms = [slow, slow.other()];

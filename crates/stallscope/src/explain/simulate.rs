@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use syscalls::Sysno;
 
-use super::{Bench, WindowCount, WorkCount};
+use super::{Bench, TimeLeft, WindowCount, WorkCount};
 use crate::code::fixture;
 use crate::code::x86::Patch;
 use crate::compare::simulate::SimulatedMachine;
@@ -53,6 +53,8 @@ pub struct InventedBench {
     pub notes: Vec<String>,
     /// Whether anything may be sampled.
     pub samples: bool,
+    /// What is left of the time that all of it should take.
+    pub left: TimeLeft,
 }
 
 impl Bench for InventedBench {
@@ -130,6 +132,10 @@ impl Bench for InventedBench {
             engine: Engine::Ptrace,
             cause: "ptrace is forbidden".into(),
         })
+    }
+
+    fn left(&self) -> TimeLeft {
+        self.left
     }
 
     fn core_clock(&mut self) -> Option<Measurement> {

@@ -56,6 +56,7 @@ impl Scene {
             control: None,
             notes: vec![],
             samples: true,
+            left: TimeLeft::ANY,
             windows_fail: false,
             work: [None, None],
             counts: wide.map(|wide| Some(counted(if wide { 1000 } else { 0 }))),

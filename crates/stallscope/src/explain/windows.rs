@@ -108,6 +108,9 @@ fn added<'a, K: Ord + Copy + 'a>(
     all
 }
 
+/// What a window takes about, from its run to the model.
+const WINDOW_NS: f64 = 1.5e9;
+
 /// The windows of both arms, as one shape of the core runs them.
 pub(super) struct BothArms {
     /// Which loads that shape serves while renaming.
@@ -208,7 +211,8 @@ pub(super) fn follow(
     design: &Design,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Vec<BothArms>, EngineError>, EngineError> {
-    let count = spread::count(run_ns[0].max(run_ns[1]));
+    let most = bench.left().for_a_step_ns() / (2.0 * WINDOW_NS);
+    let count = spread::count(run_ns[0].max(run_ns[1])).min(most as usize).max(1);
     let shapes = shapes(design);
     let both = |shape: &CoreShape| BothArms {
         renames_memory: shape.renames_memory,

@@ -15,8 +15,8 @@ use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use stallscope::compare::results::looks_like_results;
 use stallscope::compare::{
-    Arm, CommandLine, Comparison, Decision, MAX_PAIRS, ProcessRunner, Progress, SameCode,
-    SameHotCode, Settings, Warning, compare, same_code,
+    Arm, CommandLine, Comparison, Decision, ProcessRunner, Progress, SameCode, SameHotCode,
+    Settings, Warning, compare, same_code,
 };
 use stallscope::report;
 use stallscope::report::export::Exported;
@@ -30,7 +30,6 @@ use super::gate::Gate;
 use super::metric::MetricArgs;
 use super::plan;
 use super::run_args::RunArgs;
-use super::stop_args::StopArgs;
 use super::words;
 use crate::context::{Context, Outcome};
 use crate::noise::NoiseFloor;
@@ -105,8 +104,6 @@ pub struct CompareArgs {
     /// What BEFORE and AFTER are [default: results, if both are files that are not executable]
     #[arg(long, value_enum, value_name = "KIND")]
     kind: Option<Kind>,
-    #[command(flatten)]
-    stop: StopArgs,
     #[command(flatten)]
     metric: MetricArgs,
     /// Repeat runs around which the machine was slower than its best, and count them
@@ -208,13 +205,8 @@ impl CompareArgs {
         let mut settings = self.run.settings(seed)?;
         settings.effect = self.effect();
         settings.measure = self.metric.measure()?;
-        settings.until = self.stop.until();
-        settings.budget_ms = self.stop.budget_ms();
         settings.operations_in_ms = self.metric.operations_in_ms();
         settings.guard = self.repeat_disturbed;
-        if self.stop.is_open_end() {
-            settings.pairs = self.run.pairs().unwrap_or(MAX_PAIRS);
-        }
         Ok(settings)
     }
 }
@@ -233,7 +225,7 @@ fn run_programs(
         terminal::note(&Warning::IdenticalCode(same).to_string());
     }
     let bar = context.progress(2 * u64::from(settings.pairs), "warming up");
-    let open_end = args.stop.is_open_end();
+    let open_end = args.run.stop.is_open_end();
     let result = compare(&mut runner, &settings, &mut |p| {
         if let Progress::Piloted(plan) = p
             && let Some(text) = plan::of_pairs(&plan, open_end).filter(|_| context.shows_screen())

@@ -22,7 +22,7 @@ pub fn run(
 ) -> anyhow::Result<Outcome> {
     let only_of_two = [
         (args.gate().is_some(), "a gate"),
-        (args.stop.until().is_some(), "--until"),
+        (args.run.stop.until().is_some(), "--until"),
         (args.benchfmt.is_some(), "--benchfmt"),
         (args.history.is_given(), "--history"),
     ];

@@ -3,6 +3,7 @@
 mod screen;
 
 use std::ffi::{OsStr, OsString};
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -16,8 +17,12 @@ pub use screen::screen;
 
 use super::compare;
 use super::run_args::RunArgs;
+use super::words;
 use crate::context::{Context, Outcome};
 use crate::{output, profile, terminal};
+
+/// What `--quick` takes.
+const QUICK: Duration = Duration::from_secs(20);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,12 +33,14 @@ Examples:
     stallscope explain --env-b MALLOC_ARENA_MAX=1 ./program ./program
   Scripts, and programs that read their standard input
     stallscope explain ./before.py ./after.py < input.json
+  A first answer in 20 seconds
+    stallscope explain --quick ./before ./after
   Keep everything that was measured
     stallscope explain --json why.json ./before ./after -- input.bin
   A comment for a pull request
     stallscope explain --markdown ./before ./after -- input.bin > comment.md
-  A small difference on a noisy machine
-    stallscope explain --pairs 100 --effect 0.5% ./before ./after
+  A small difference on a noisy machine: as many pairs as it needs, for 5 minutes at the most
+    stallscope explain --until verdict --for 5m --effect 0.5% ./before ./after
 
 Exit codes: 0 done, 2 bad usage or a program that cannot be read or run,
 130 interrupted.";
@@ -51,6 +58,13 @@ pub struct ExplainArgs {
     /// Never run a program with some of its instructions replaced, to see what the time is without them
     #[arg(long)]
     no_cure: bool,
+    /// Take about this long: a third of it for the comparison; what does not fit in is done less often, or
+    /// left out and said
+    #[arg(long = "budget", value_name = "DURATION", value_parser = words::duration)]
+    within: Option<Duration>,
+    /// The same as --budget 20s
+    #[arg(long, conflicts_with = "within")]
+    quick: bool,
     /// Print Markdown for a pull request instead of the screen
     #[arg(long)]
     markdown: bool,
@@ -69,9 +83,12 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     let lines = args.run.arms.lines(&typed, &OsStr::to_owned)?;
     // What executes a script is what there is to look at.
     let lines = lines.into_iter().map(CommandLine::interpreted).collect();
-    let settings = args.run.settings(context.seed())?;
+    let within = args.quick.then_some(QUICK).or(args.within);
+    let mut settings = args.run.settings(context.seed())?;
+    let compared_ms = within.map(|budget| (budget / 3).as_millis().max(1) as u64);
+    settings.budget_ms = settings.budget_ms.or(compared_ms);
     let cures = if args.no_cure { Cures::LeftOut } else { Cures::Tried };
-    let (explanation, mut text) = explained(lines, settings, cures, context)?;
+    let (explanation, mut text) = explained(lines, settings, (cures, within), context)?;
     output::result(context, "explanation", &explanation)?;
     if context.shows_screen() {
         terminal::print(&match args.markdown {
@@ -96,7 +113,7 @@ pub enum Cures {
 pub fn explained(
     lines: Vec<CommandLine>,
     settings: Settings,
-    cures: Cures,
+    (cures, within): (Cures, Option<Duration>),
     context: &Context,
 ) -> anyhow::Result<(Explanation, SourceText)> {
     let chosen = profile::load(context)?;
@@ -105,6 +122,9 @@ pub fn explained(
         ProcessBench::new(lines, settings, SampleSettings::default(), context.interrupt())?;
     if cures == Cures::LeftOut {
         bench = bench.without_cures();
+    }
+    if let Some(budget) = within {
+        bench = bench.within(budget);
     }
     // A design or a profile that the user names is what the answer shall be about.
     if !chosen.named && context.profile().is_none() {

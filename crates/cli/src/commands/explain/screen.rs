@@ -409,7 +409,9 @@ mod tests {
     use stallscope::code::fixture;
     use stallscope::compare::Settings;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
-    use stallscope::explain::{ByPlace, WindowCount, WorkCount, explain, simulate::InventedBench};
+    use stallscope::explain::{
+        ByPlace, TimeLeft, WindowCount, WorkCount, explain, simulate::InventedBench,
+    };
     use stallscope::machine::{Design, Microarchitecture};
     use stallscope::model::FileOffset;
     use stallscope::sim::core::{Account, Mechanism};
@@ -450,6 +452,7 @@ mod tests {
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],
             samples: true,
+            left: TimeLeft::ANY,
             windows_fail: false,
             patched_ns: Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]),
             flushed_ns: None,

@@ -14,6 +14,19 @@ fn what_a_cure_brings_back_is_confirmed() {
 }
 
 #[test]
+fn what_the_time_that_is_left_does_not_allow_is_left_out_and_said() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.bench.patched_ns = Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]);
+    scene.bench.left = TimeLeft { share: 0.4, ns: 1e9 };
+    let e = scene.explain().unwrap();
+    assert_eq!((e.conclusion, e.grade), (Conclusion::Mechanism, Some(Grade::Counted)));
+    assert_eq!(e.cure, None);
+    let said = |open: &String| open.contains("the time given (--budget) leaves 1 s");
+    assert!(e.unexplained.iter().any(said), "{:?}", e.unexplained);
+    assert_eq!(e.heat.unwrap().map(|arm| arm.runs), [2, 2]);
+}
+
+#[test]
 fn what_a_cure_does_not_bring_back_is_no_cause_whatever_was_counted() {
     let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
     scene.bench.patched_ns = Some([100_000_000, 200_000_000, 201_000_000, 199_000_000]);
