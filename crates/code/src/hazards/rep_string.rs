@@ -68,7 +68,7 @@ impl Hazard for RepString {
     }
 
     fn grade(&self, design: &Design) -> Grade {
-        let both = [design.string_move_costs(), design.string_store_costs()];
+        let both = [design.string_move_costs(8), design.string_store_costs(8)];
         let both = both.iter().all(|costs| costs.origin.is_probed());
         if both { Grade::Priced } else { Grade::Pattern }
     }
@@ -78,17 +78,11 @@ impl Hazard for RepString {
     }
 
     fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate> {
-        let costs = [design.string_move_costs(), design.string_store_costs()];
-        view.strings()
-            .iter()
-            .filter_map(|site| {
-                let costs = match site.kind {
-                    StringKind::Move => &costs[0],
-                    StringKind::Store => &costs[1],
-                };
-                candidate(view, site, costs)
-            })
-            .collect()
+        let costs = |site: &StringSite| match site.kind {
+            StringKind::Move => design.string_move_costs(site.unit_bytes),
+            StringKind::Store => design.string_store_costs(site.unit_bytes),
+        };
+        view.strings().iter().filter_map(|site| candidate(view, site, &costs(site))).collect()
     }
 }
 
@@ -138,8 +132,8 @@ fn price(design: &Design) -> String {
     };
     format!(
         "{}; {}",
-        one("rep movs", &design.string_move_costs()),
-        one("rep stos", &design.string_store_costs())
+        one("rep movs", &design.string_move_costs(8)),
+        one("rep stos", &design.string_store_costs(8))
     )
 }
 
@@ -175,5 +169,19 @@ mod tests {
         assert!(found(&large, Microarchitecture::CascadeLake).is_empty());
         // rep stosq
         assert!(found(&[0xf3, 0x48, 0xab], Microarchitecture::Zen5).is_empty());
+    }
+
+    #[test]
+    fn single_bytes_have_a_price_of_their_own_where_a_core_does_them_without_microcode() {
+        // mov ecx, 128; rep movsb, and mov ecx, 16; rep movsq
+        let bytes = [0xb9, 128, 0, 0, 0, 0xf3, 0xa4];
+        let quads = [0xb9, 16, 0, 0, 0, 0xf3, 0x48, 0xa5];
+        let lost = |code: &[u8], design| found(code, design).first().map(|c| c.cycles_lost.high);
+        for design in [Microarchitecture::GoldenCove, Microarchitecture::RedwoodCove] {
+            let (bytes, quads) = (lost(&bytes, design), lost(&quads, design));
+            assert!(bytes.unwrap_or(0.0) < 2.0 && quads.unwrap() > 10.0, "{bytes:?} {quads:?}");
+        }
+        let skylake = Microarchitecture::CascadeLake;
+        assert_eq!(lost(&bytes, skylake), lost(&quads, skylake));
     }
 }

@@ -187,15 +187,18 @@ pub struct Design {
     /// Where the rule comes from; assumed in profiles of version 1 that do not say.
     #[serde(default = "assumed_origin")]
     pub forwarding_rule_origin: PriceOrigin,
-    /// What `rep movs` costs; absent where not measured here.
+    /// What `rep movs` costs of more than a byte at a time; absent where not measured here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rep_moves: Option<StringCosts>,
-    /// What `rep stos` costs; absent where not measured here.
+    /// What `rep stos` costs of more than a byte at a time; absent where not measured here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rep_stores: Option<StringCosts>,
-    /// Extra latency of an access across a line; absent where not measured here.
+    /// What `rep movsb` costs; absent where not measured here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub line_split_cycles: Option<PriceRange>,
+    pub rep_byte_moves: Option<StringCosts>,
+    /// What `rep stosb` costs; absent where not measured here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rep_byte_stores: Option<StringCosts>,
     /// The instruction cache as the machine presents it or a probe measured it; absent for a design
     /// from the table. Ask [`Design::code_cache`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -378,7 +381,8 @@ impl Design {
             store_forward_free_after_cycles: None,
             rep_moves: None,
             rep_stores: None,
-            line_split_cycles: None,
+            rep_byte_moves: None,
+            rep_byte_stores: None,
             code_cache: None,
             code_cache_origin: None,
             data_cache_bytes: None,
@@ -413,18 +417,15 @@ impl Design {
         self.store_forward_blocked_pairs.iter_mut().for_each(|p| quote(&mut p.cycles.origin));
         quote(&mut self.forwarding_rule_origin);
         self.code_cache_origin.iter_mut().for_each(quote);
-        for price in [
-            &mut self.store_forward_cycles,
-            &mut self.line_split_cycles,
-            &mut self.page_walk_cycles,
-        ] {
+        for price in [&mut self.store_forward_cycles, &mut self.page_walk_cycles] {
             price.iter_mut().for_each(|p| quote(&mut p.origin));
         }
         self.data_miss_cycles.iter_mut().flatten().for_each(|p| quote(&mut p.origin));
         self.measured_core.iter_mut().for_each(|core| quote(&mut core.origin));
         self.measured_branches.iter_mut().for_each(|branches| quote(&mut branches.origin));
         self.loop_window.iter_mut().for_each(|w| quote(&mut w.origin));
-        for costs in [&mut self.rep_moves, &mut self.rep_stores] {
+        let moves = [&mut self.rep_moves, &mut self.rep_byte_moves];
+        for costs in moves.into_iter().chain([&mut self.rep_stores, &mut self.rep_byte_stores]) {
             costs.iter_mut().for_each(|c| quote(&mut c.origin));
         }
         self
@@ -450,10 +451,9 @@ impl Design {
         let blocked = ("a blocked load", &self.store_forward_blocked_cycles);
         let pairs = self.store_forward_blocked_pairs.iter().map(|p| ("a blocked load", &p.cycles));
         let forwarded = self.store_forward_cycles.iter().map(|p| ("a forwarded load", p));
-        let splits = self.line_split_cycles.iter().map(|p| ("an access across a line", p));
         let walks = self.page_walk_cycles.iter().map(|p| ("a page walk", p));
         let misses = self.data_miss_cycles.iter().flatten().map(|p| ("a miss in a data cache", p));
-        let all = std::iter::once(blocked).chain(pairs).chain(forwarded).chain(splits);
+        let all = std::iter::once(blocked).chain(pairs).chain(forwarded);
         let mut all = all.chain(walks).chain(misses);
         let wrong = all.find(|(_, p)| !(0.0 <= p.low_cycles && p.low_cycles <= p.high_cycles));
         match wrong.map(|(what, p)| (what, p.low_cycles, p.high_cycles)) {

@@ -113,7 +113,9 @@ pub fn rows(p: &Design) -> Vec<Row> {
         ("store-forwarding.free-after", "cycles", free),
         ("string-copy.moves-crossover", "bytes", crossover(&p.rep_moves)),
         ("string-copy.stores-crossover", "bytes", crossover(&p.rep_stores)),
-        ("line-split.extra", "cycles", p.line_split_cycles.as_ref().map(price)),
+        ("string-copy.byte-moves-crossover", "bytes", crossover(&p.rep_byte_moves)),
+        ("string-copy.byte-stores-crossover", "bytes", crossover(&p.rep_byte_stores)),
+        ("line-split.extra", "cycles", p.measured_line_split().as_ref().map(price)),
         ("code-cache.shape", "", Some(cache(&p.code_cache()))),
         ("code-tlb.shape", "", p.code_tlb().as_ref().map(cache)),
         (

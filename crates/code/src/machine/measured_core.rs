@@ -40,6 +40,10 @@ pub enum CoreCost {
     AddConstant,
     /// From address to value, out of the first data cache.
     LoadLatency,
+    /// The same across two lines.
+    SplitLoadLatency,
+    /// The same across two pages.
+    PageSplitLoadLatency,
     /// From a store's value to that of the load behind it, where both name their place alike.
     SameName,
     /// The same where they name it by different registers.
@@ -92,6 +96,9 @@ impl MeasuredCore {
                 CoreCost::Interval(class) => {
                     let row = shape.row_mut(*class);
                     *row = with_interval(*row, cycles.value, all);
+                    if is_fence(*class) {
+                        row.latency_cycles = row.busy_cycles - 1;
+                    }
                 }
                 CoreCost::Dispatch => shape.dispatch_width = per_cycle,
                 CoreCost::Load => shape.loads_per_cycle = per_cycle,
@@ -109,8 +116,17 @@ impl MeasuredCore {
                 CoreCost::SplitStore => shape.split_store_cycles[0] = whole,
                 CoreCost::PageSplitStore => shape.split_store_cycles[1] = whole,
                 CoreCost::LoadLatency => shape.load_cycles = whole,
-                CoreCost::SameName | CoreCost::SameStore => {}
+                CoreCost::SameName
+                | CoreCost::SameStore
+                | CoreCost::SplitLoadLatency
+                | CoreCost::PageSplitLoadLatency => {}
                 CoreCost::Misprediction => shape.mispredict_cycles = whole,
+            }
+        }
+        let split = [CoreCost::SplitLoadLatency, CoreCost::PageSplitLoadLatency];
+        for (longer, cost) in shape.split_load_cycles.iter_mut().zip(split) {
+            if let Some(row) = self.costs.iter().find(|row| row.cost == cost) {
+                *longer = whole_cycles(row.cycles.value).saturating_sub(shape.load_cycles);
             }
         }
         let is_renamed = |cost: CoreCost| {
@@ -160,6 +176,10 @@ impl CoreShape {
             CoreCost::SplitStore => f64::from(self.split_store_cycles[0]),
             CoreCost::PageSplitStore => f64::from(self.split_store_cycles[1]),
             CoreCost::LoadLatency => f64::from(self.load_cycles),
+            CoreCost::SplitLoadLatency => f64::from(self.load_cycles + self.split_load_cycles[0]),
+            CoreCost::PageSplitLoadLatency => {
+                f64::from(self.load_cycles + self.split_load_cycles[1])
+            }
             CoreCost::SameName if self.renames_memory == MemoryRenaming::SameName => 0.0,
             CoreCost::SameName | CoreCost::SameStore => match self.renames_memory {
                 MemoryRenaming::SameStore | MemoryRenaming::SameStart => 0.0,
@@ -168,6 +188,11 @@ impl CoreShape {
             CoreCost::Misprediction => f64::from(self.mispredict_cycles),
         }
     }
+}
+
+/// What follows waits for it, and starts in the cycle behind.
+fn is_fence(class: OpClass) -> bool {
+    matches!(class, OpClass::Fence | OpClass::LoadFence | OpClass::StoreFence)
 }
 
 /// A profile may hold anything; what is not a number becomes 0 on its way to a whole one.
@@ -229,7 +254,10 @@ mod tests {
             measured(CoreCost::Interval(OpClass::FloatDivide64), 6.6),
             measured(CoreCost::Interval(OpClass::Multiply), 0.34),
             measured(CoreCost::Interval(OpClass::Vector), 0.5),
+            measured(CoreCost::Interval(OpClass::LoadFence), 14.2),
             measured(CoreCost::Dispatch, 0.126),
+            measured(CoreCost::SplitLoadLatency, 6.0),
+            measured(CoreCost::LoadLatency, 4.1),
             measured(CoreCost::Misprediction, 18.7),
         ]);
         assert_eq!(shape.execution(OpClass::FloatAdd).latency_cycles, 4);
@@ -237,6 +265,9 @@ mod tests {
         assert_eq!((divide.busy_cycles, divide.ports.count_ones()), (7, 1));
         let multiply = shape.execution(OpClass::Multiply);
         assert_eq!((multiply.busy_cycles, multiply.ports.count_ones()), (1, 3));
+        let fence = shape.execution(OpClass::LoadFence);
+        assert_eq!((fence.latency_cycles, fence.busy_cycles), (13, 14));
+        assert_eq!(shape.split_load_cycles, [2, tabled.split_load_cycles[1]]);
         let before = tabled.execution(OpClass::Multiply).ports;
         assert_eq!(multiply.ports & before, before, "the table's unit stays");
         let vector = shape.execution(OpClass::Vector).ports;

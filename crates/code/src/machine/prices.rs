@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::design::{Design, PriceOrigin, PriceRange};
 use super::known::Microarchitecture as M;
+use super::measured_core::CoreCost;
 
 /// What a string instruction and what replaces it cost at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -81,6 +82,7 @@ fn interpolate(points: &[StringPoint], size_bytes: u64, of: fn(&StringPoint) -> 
 }
 
 const OWN_STUDY: &str = "own feasibility study on Cascade Lake";
+const OWN_PROBE: &str = "own probe on a Redwood Cove guest";
 
 /// (bytes, rep movsq, moves, not to be hidden), Cascade Lake, hot cache, aligned.
 const MOVES_CASCADE_LAKE: &[(u64, f64, f64, f64)] = &[
@@ -108,6 +110,30 @@ const STORES_CASCADE_LAKE: &[(u64, f64, f64, f64)] = &[
     (192, 34.3, 24.0, 16.5),
     (256, 35.3, 32.0, 16.5),
     (384, 37.2, 48.0, 16.5),
+];
+
+/// The same on Redwood Cove, hot cache, aligned: up to 128 single bytes are not done by microcode there.
+const MOVES_REDWOOD_COVE: &[(u64, f64, f64, f64)] =
+    &[(8, 39.2, 0.5, 0.0), (256, 39.1, 18.5, 0.0), (512, 43.6, 37.5, 0.0), (1024, 47.7, 88.6, 0.0)];
+const BYTE_MOVES_REDWOOD_COVE: &[(u64, f64, f64, f64)] = &[
+    (8, 9.0, 0.5, 0.0),
+    (64, 9.0, 4.3, 0.0),
+    (128, 9.1, 9.2, 0.0),
+    (129, 29.3, 9.3, 0.0),
+    (256, 29.1, 18.5, 0.0),
+    (512, 37.9, 37.5, 0.0),
+    (1024, 41.6, 88.6, 0.0),
+];
+const STORES_REDWOOD_COVE: &[(u64, f64, f64, f64)] =
+    &[(8, 31.7, 0.5, 0.0), (256, 31.6, 15.9, 0.0), (512, 39.6, 32.0, 0.0), (1024, 43.7, 67.4, 0.0)];
+const BYTE_STORES_REDWOOD_COVE: &[(u64, f64, f64, f64)] = &[
+    (8, 8.2, 0.5, 0.0),
+    (64, 8.1, 3.9, 0.0),
+    (128, 8.2, 8.0, 0.0),
+    (129, 28.1, 8.1, 0.0),
+    (256, 28.0, 15.9, 0.0),
+    (512, 36.8, 32.0, 0.0),
+    (1024, 40.8, 67.4, 0.0),
 ];
 
 /// Where no measurement is known: a start-up of 24 cycles and 32 bytes per cycle, so that moves of eight
@@ -147,35 +173,69 @@ impl Design {
         matches!(self.microarchitecture, M::Skylake | M::SkylakeServer | M::CascadeLake)
     }
 
-    /// What `rep movs` costs.
+    /// What `rep movs` costs that moves so many bytes at a time: some designs do single bytes without microcode where they
+    /// are few.
     #[must_use]
-    pub fn string_move_costs(&self) -> StringCosts {
-        self.rep_moves.clone().unwrap_or_else(|| self.tabled(345, MOVES_CASCADE_LAKE))
+    pub fn string_move_costs(&self, unit_bytes: u8) -> StringCosts {
+        self.string_costs(true, unit_bytes)
     }
 
-    /// What `rep stos` costs.
+    /// What `rep stos` costs that stores so many bytes at a time.
     #[must_use]
-    pub fn string_store_costs(&self) -> StringCosts {
-        self.rep_stores.clone().unwrap_or_else(|| self.tabled(294, STORES_CASCADE_LAKE))
+    pub fn string_store_costs(&self, unit_bytes: u8) -> StringCosts {
+        self.string_costs(false, unit_bytes)
     }
 
-    fn tabled(&self, crossover_bytes: u64, skylake: &[(u64, f64, f64, f64)]) -> StringCosts {
-        if self.is_skylake_family() {
-            let origin = PriceOrigin::Documented { source: OWN_STUDY.to_owned() };
-            string_costs(crossover_bytes, skylake, origin)
-        } else {
-            string_costs(256, ASSUMED, PriceOrigin::Assumed)
-        }
+    fn string_costs(&self, moves: bool, unit_bytes: u8) -> StringCosts {
+        let (bytes, others) = match moves {
+            true => (&self.rep_byte_moves, &self.rep_moves),
+            false => (&self.rep_byte_stores, &self.rep_stores),
+        };
+        let is_byte = unit_bytes == 1;
+        let measured = if is_byte { bytes } else { others };
+        let known = measured.clone().or_else(|| self.tabled_strings(moves, is_byte));
+        let known = known.or_else(|| others.clone()).or_else(|| self.tabled_strings(moves, false));
+        known.unwrap_or_else(|| string_costs(256, ASSUMED, PriceOrigin::Assumed))
+    }
+
+    /// What the table says of them.
+    fn tabled_strings(&self, moves: bool, bytes: bool) -> Option<StringCosts> {
+        let redwood_cove = matches!(self.microarchitecture, M::GoldenCove | M::RedwoodCove);
+        let (crossover_bytes, rows) = match (moves, bytes) {
+            (true, false) if self.is_skylake_family() => (345, MOVES_CASCADE_LAKE),
+            (false, false) if self.is_skylake_family() => (294, STORES_CASCADE_LAKE),
+            (true, false) if redwood_cove => (605, MOVES_REDWOOD_COVE),
+            (true, true) if redwood_cove => (518, BYTE_MOVES_REDWOOD_COVE),
+            (false, false) if redwood_cove => (633, STORES_REDWOOD_COVE),
+            (false, true) if redwood_cove => (592, BYTE_STORES_REDWOOD_COVE),
+            _ => return None,
+        };
+        let source = if redwood_cove { OWN_PROBE } else { OWN_STUDY };
+        let origin = PriceOrigin::Documented { source: source.to_owned() };
+        Some(string_costs(crossover_bytes, rows, origin))
     }
 
     /// Extra latency of an access that crosses a line.
     #[must_use]
     pub fn line_split_price(&self) -> PriceRange {
-        match &self.line_split_cycles {
-            Some(probed) => probed.clone(),
+        match self.measured_line_split() {
+            Some(probed) => probed,
             None if self.is_skylake_family() => documented(2.0, 5.0, OWN_STUDY),
             None => assumed(1.0, 10.0),
         }
+    }
+
+    /// The same, if the probe of the core measured it.
+    pub(super) fn measured_line_split(&self) -> Option<PriceRange> {
+        let core = self.measured_core.as_ref()?;
+        let of = |cost| core.costs.iter().find(|row| row.cost == cost).map(|row| &row.cycles);
+        let (split, whole) = (of(CoreCost::SplitLoadLatency)?, of(CoreCost::LoadLatency)?);
+        Some(PriceRange {
+            low_cycles: (split.low - whole.high).max(0.0),
+            high_cycles: (split.high - whole.low).max(0.0),
+            origin: core.origin.clone(),
+            measured: None,
+        })
     }
 
     /// What a jump that touches a 32-byte boundary costs each time where nothing else is the
@@ -225,15 +285,15 @@ mod tests {
     #[test]
     fn a_string_instruction_loses_below_the_crossover_only() {
         let lake = Design::of(M::CascadeLake);
-        let moves = lake.string_move_costs();
+        let moves = lake.string_move_costs(8);
         let (low, high) = moves.lost_cycles(168);
         assert!((low - 18.6).abs() < 0.1 && (high - 18.6).abs() < 0.1, "{low} {high}");
         assert_eq!(moves.lost_cycles(345), (0.0, 0.0));
-        let stores = lake.string_store_costs();
+        let stores = lake.string_store_costs(8);
         let (low, high) = stores.lost_cycles(48);
         assert!(low == 0.0 && (high - 22.4).abs() < 0.1, "{low} {high}");
         assert!(matches!(stores.origin, PriceOrigin::Documented { .. }));
-        let zen = Design::of(M::Zen5).string_move_costs();
+        let zen = Design::of(M::Zen5).string_move_costs(8);
         assert_eq!((zen.crossover_bytes, &zen.origin), (256, &PriceOrigin::Assumed));
         assert_eq!(zen.lost_cycles(128), (0.0, 12.0));
         assert_eq!(zen.lost_cycles(1 << 40), (0.0, 0.0));
@@ -244,9 +304,9 @@ mod tests {
         let mut profile = Design::of(M::Zen5);
         let origin = PriceOrigin::Probed { probe: "string-copy".into() };
         profile.rep_moves = Some(string_costs(64, &[(32, 20.0, 4.0, 1.0)], origin.clone()));
-        assert_eq!(profile.string_move_costs().origin, origin);
-        assert_eq!(profile.string_move_costs().lost_cycles(8), (1.0, 16.0));
-        assert_eq!(profile.string_store_costs().origin, PriceOrigin::Assumed);
+        assert_eq!(profile.string_move_costs(8).origin, origin);
+        assert_eq!(profile.string_move_costs(8).lost_cycles(8), (1.0, 16.0));
+        assert_eq!(profile.string_store_costs(8).origin, PriceOrigin::Assumed);
     }
 
     #[test]

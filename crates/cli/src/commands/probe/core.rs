@@ -2,7 +2,7 @@
 
 use stallscope::machine::{CoreCost, OpClass};
 use stallscope::probes::CoreReport;
-use stallscope::probes::core::{CLASSES, CoreRow};
+use stallscope::probes::core::{CLASSES, CoreRow, FENCES};
 
 use super::page::Page;
 
@@ -16,7 +16,7 @@ pub fn screen(report: &CoreReport) -> String {
         "core cycles (by the table)", "from operand to result", "from one to the next"
     );
     let find = |cost: CoreCost| report.rows.iter().find(|row| row.cost == cost);
-    for class in CLASSES {
+    for class in CLASSES.into_iter().chain(FENCES) {
         let [latency, interval] = [CoreCost::Latency(class), CoreCost::Interval(class)].map(find);
         page.text +=
             &format!("{:<26}{:>27}{:>27}\n", class_words(class), cell(latency), cell(interval));
@@ -31,6 +31,8 @@ pub fn screen(report: &CoreReport) -> String {
         ("one store across two lines to the next", CoreCost::SplitStore),
         ("one store across two pages to the next", CoreCost::PageSplitStore),
         ("load, from address to value", CoreCost::LoadLatency),
+        ("load across two lines, from address to value", CoreCost::SplitLoadLatency),
+        ("load across two pages, from address to value", CoreCost::PageSplitLoadLatency),
         ("stored value to that of a load, named alike", CoreCost::SameName),
         ("the same, named by another register", CoreCost::SameStore),
         ("atomic operation, of a chain through later loads", CoreCost::LockedWait),
@@ -80,6 +82,8 @@ fn class_words(class: OpClass) -> &'static str {
         OpClass::Cross => "move between files",
         OpClass::Locked => "atomic operation",
         OpClass::Fence => "fence",
+        OpClass::LoadFence => "fence for loads",
+        OpClass::StoreFence => "fence for stores",
         OpClass::Microcode => "microcode",
     }
 }

@@ -48,6 +48,8 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
                 a.movaps(VECTORS[n % VECTORS.len()], xmmword_ptr(rdi + 16 * n))?;
             }
             CoreCost::LoadLatency => a.mov(rax, qword_ptr(rdi + rax))?,
+            CoreCost::SplitLoadLatency => a.mov(rax, qword_ptr(rdi + rax + LINE_END))?,
+            CoreCost::PageSplitLoadLatency => a.mov(rax, qword_ptr(rdi + rax + PAGE_END))?,
             CoreCost::SameName => {
                 a.mov(qword_ptr(rdi), rax)?;
                 a.mov(rax, qword_ptr(rdi))?;
@@ -101,6 +103,8 @@ fn prepare(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
             a.mov(ecx, (DIVISOR >> 16) as u32)?;
         }
         CoreCost::LoadLatency => a.mov(qword_ptr(rdi), rax)?,
+        CoreCost::SplitLoadLatency => a.mov(qword_ptr(rdi + LINE_END), rax)?,
+        CoreCost::PageSplitLoadLatency => a.mov(qword_ptr(rdi + PAGE_END), rax)?,
         CoreCost::SameStore => a.mov(r11, rdi)?,
         CoreCost::Misprediction => a.add(rax, qword_ptr(rdi + RANDOM))?,
         _ => {}
@@ -167,7 +171,7 @@ fn latency(class: OpClass, a: &mut CodeAssembler) -> Result<(), IcedError> {
             a.movq(rax, xmm0)
         }
         OpClass::Locked => a.lock().xadd(qword_ptr(rdi), rax),
-        OpClass::Renamed | OpClass::Branch | OpClass::Fence | OpClass::Microcode => Ok(()),
+        _ => Ok(()),
     }
 }
 
@@ -210,7 +214,10 @@ fn interval(class: OpClass, n: usize, a: &mut CodeAssembler) -> Result<(), IcedE
         OpClass::ConvertAcross => a.cvttsd2si(general, xmm14),
         OpClass::Cross => a.movq(general, xmm14),
         OpClass::Locked => a.lock().add(qword_ptr(rdi + 64 * (n % 4)), rcx),
-        OpClass::Renamed | OpClass::Branch | OpClass::Fence | OpClass::Microcode => Ok(()),
+        OpClass::Fence => a.mfence(),
+        OpClass::LoadFence => a.lfence(),
+        OpClass::StoreFence => a.sfence(),
+        OpClass::Renamed | OpClass::Branch | OpClass::Microcode => Ok(()),
     }
 }
 

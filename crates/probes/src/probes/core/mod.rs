@@ -26,7 +26,7 @@ use crate::machine::{CoreCost, OpClass};
 pub const ID: &str = "core";
 
 /// Classes of operations that are asked. Not the others: no-ops take nothing, branches share what they need with the rest,
-/// and what a fence or microcode takes depends on what is around it.
+/// and what microcode takes depends on what it is.
 pub const CLASSES: [OpClass; 20] = [
     OpClass::Integer,
     OpClass::Shift,
@@ -49,6 +49,9 @@ pub const CLASSES: [OpClass; 20] = [
     OpClass::Cross,
     OpClass::Locked,
 ];
+
+/// The same, of which only the interval is asked: they have no operands.
+pub const FENCES: [OpClass; 3] = [OpClass::Fence, OpClass::LoadFence, OpClass::StoreFence];
 
 /// Of some cases, one in so many repetitions is more than nothing: cores learn of few stores which load they serve (Zen 4: of 10,
 /// not of 32), and an atomic operation stands beside many others.
@@ -79,6 +82,8 @@ pub fn all_cases() -> Vec<Case> {
         CoreCost::Load,
         CoreCost::VectorLoad,
         CoreCost::LoadLatency,
+        CoreCost::SplitLoadLatency,
+        CoreCost::PageSplitLoadLatency,
         CoreCost::SameName,
         CoreCost::SameStore,
         CoreCost::Commit,
@@ -91,7 +96,7 @@ pub fn all_cases() -> Vec<Case> {
         CoreCost::Misprediction,
     ];
     let latencies = CLASSES.into_iter().map(CoreCost::Latency);
-    let intervals = CLASSES.into_iter().map(CoreCost::Interval);
+    let intervals = CLASSES.into_iter().chain(FENCES).map(CoreCost::Interval);
     let mut cases: Vec<Case> = latencies.chain(intervals).chain(others).map(of).collect();
     let plain = |cost| Case { cost, is_plain: true };
     cases.extend([CoreCost::LockedWait, CoreCost::Misprediction].map(plain));

@@ -96,10 +96,9 @@ impl StringReport {
         exposed(&self.cells, job, method, bytes)
     }
 
-    /// Prices of `rep movsq` or `rep stosq` against moves of eight bytes, where both are known.
-    fn costs(&self, job: Job) -> Option<StringCosts> {
-        let wanted =
-            |c: &&Crossover| (c.job, c.rep, c.against) == (job, Method::RepQuads, Method::Moves8);
+    /// Prices of a string instruction against moves of eight bytes, where both are known.
+    fn costs(&self, job: Job, rep: Method) -> Option<StringCosts> {
+        let wanted = |c: &&Crossover| (c.job, c.rep, c.against) == (job, rep, Method::Moves8);
         let crossover_bytes = match &self.crossovers.iter().find(wanted)?.outcome {
             Outcome::From { size } => size.value as u64,
             Outcome::Always => 0,
@@ -110,10 +109,10 @@ impl StringReport {
             let cycles = |method| Some(self.cycles(&Case::alone(job, method, bytes))?.value);
             Some(StringPoint {
                 size_bytes: u64::from(bytes),
-                rep_cycles: cycles(Method::RepQuads)?,
+                rep_cycles: cycles(rep)?,
                 moves_cycles: cycles(Method::Moves8)?,
                 // Behind the last size that fits into a shadow, as much as there.
-                shadow_cycles: exposed(&self.cells, job, Method::RepQuads, bytes.min(512))?,
+                shadow_cycles: exposed(&self.cells, job, rep, bytes.min(512))?,
             })
         };
         let points: Vec<StringPoint> = SIZES.iter().filter_map(point).collect();
@@ -132,11 +131,15 @@ impl UpdatesProfile for StringReport {
         if !self.protocol.conclusive {
             return;
         }
-        if let Some(costs) = self.costs(Job::Copy) {
-            profile.rep_moves = Some(costs);
-        }
-        if let Some(costs) = self.costs(Job::Fill) {
-            profile.rep_stores = Some(costs);
+        for (of_profile, job, rep) in [
+            (&mut profile.rep_moves, Job::Copy, Method::RepQuads),
+            (&mut profile.rep_stores, Job::Fill, Method::RepQuads),
+            (&mut profile.rep_byte_moves, Job::Copy, Method::RepBytes),
+            (&mut profile.rep_byte_stores, Job::Fill, Method::RepBytes),
+        ] {
+            if let Some(costs) = self.costs(job, rep) {
+                *of_profile = Some(costs);
+            }
         }
         profile.microarchitecture = self.protocol.machine.microarchitecture;
         profile.environment = Some(ProfileEnvironment::of(&self.protocol.machine));

@@ -51,7 +51,10 @@ impl Core<'_> {
             if forwards && !blocked && self.is_renamed(number, access, &store, n) {
                 return Served::Renamed(store.value);
             }
-            let forwarded = store.data + self.latency(self.shape.forward_cycles);
+            let op = &self.program.ops[number as usize];
+            let computes = self.shape.joins_loads && (op.joins_load || !op.only_moves);
+            let cycles = self.shape.forward_cycles + u8::from(computes);
+            let forwarded = store.data + self.latency(cycles);
             if forwards && !blocked {
                 done = done.max(forwarded);
                 break;

@@ -23,6 +23,7 @@
 //! Literature: H. Wong, "Measuring Reorder Buffer Capacity" (2013) and "Store-to-Load Forwarding and Memory
 //! Disambiguation in x86 Processors" (2014); A. Abel and J. Reineke, "uiCA" (2022).
 
+mod accesses;
 mod account;
 mod code_lines;
 mod forwarding;
@@ -43,37 +44,38 @@ use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 pub use training::Training;
 
-use crate::machine::{
-    CoreShape, Design, ForwardingRule, OpClass, PriceRange, StringCosts, WrittenCode,
-};
-use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
+use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
+use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
-use memory::Level;
 use ops::{Flow, Op, REGISTERS};
 use predictor::{Predictor, hash};
-use state::{Served, State, Store};
+use state::State;
 
 /// Wider accesses are made of many and are not forwarded.
 const WIDEST_BYTES: u32 = 64;
-/// Lines of a wide access that are looked up.
-const MOST_LINES: usize = 1024;
 /// From a store's commit to the value of a load that waited for it, at the most.
 const BEHIND_COMMIT_CYCLES: u64 = 12;
 /// From a store's data to its commit, at the least: what a blocked load costs has this in it.
 const DATA_TO_COMMIT_CYCLES: u64 = 3;
-/// What a load across two pages takes longer.
-const PAGE_SPLIT_CYCLES: u64 = 20;
-/// Behind so many instructions code is not near any more.
-const NEAR_CODE_INSTRUCTIONS: u64 = 50_000;
+/// From the end of an operation to its retirement, at the least: what waits for others to be done waits less long.
+const RETIREMENT_CYCLES: u64 = 3;
 /// Behind so many instructions an atomic operation is not near the one before.
 const NEAR_LOCKED_INSTRUCTIONS: u64 = 20;
 /// What the queue in front of dispatch holds, in cycles of fetching.
 const FETCHED_AHEAD_CYCLES: u64 = 12;
-/// Bits of the ports that loads and stores use; the table's operations use others.
-const LOAD_PORTS: [u16; 4] = [1 << 5, 1 << 6, 1 << 7, 1 << 15];
-const STORE_PORTS: [u16; 2] = [1 << 12, 1 << 13];
 /// Stores in flight are found by their line; a power of two.
 const STORE_LINES: usize = 1024;
+
+/// What an operation waits for, and what waits for it.
+#[derive(Clone, Copy, Default)]
+struct Fences {
+    /// It waits for the stores before it to reach the cache.
+    stores: bool,
+    /// It waits for everything before it.
+    older: bool,
+    /// Everything behind it waits.
+    younger: bool,
+}
 
 /// A core that runs the window of a [`Program`].
 struct Core<'a> {
@@ -81,8 +83,8 @@ struct Core<'a> {
     shape: CoreShape,
     rule: ForwardingRule,
     blocked_cycles: u64,
-    split_cycles: u64,
-    strings: [StringCosts; 2],
+    /// Of moves and of stores: those of more than a byte at a time, and of single bytes.
+    strings: [[StringCosts; 2]; 2],
     without: Option<Mechanism>,
     /// Instructions that warm it up and are not accounted.
     warm_up: u64,
@@ -104,14 +106,16 @@ impl<'a> Core<'a> {
         without: Option<Mechanism>,
         warm_up: u64,
     ) -> Self {
-        let price = |range: &PriceRange| u64::from(range.whole_cycles().min(1000));
+        let blocked_cycles = &design.store_forward_blocked_cycles;
         Self {
             state: State::new(shape, program, trained.clone()),
             trained,
             rule: design.forwarding_rule,
-            blocked_cycles: price(&design.store_forward_blocked_cycles),
-            split_cycles: price(&design.line_split_price()),
-            strings: [design.string_move_costs(), design.string_store_costs()],
+            blocked_cycles: u64::from(blocked_cycles.whole_cycles().min(1000)),
+            strings: [
+                [8, 1].map(|unit| design.string_move_costs(unit)),
+                [8, 1].map(|unit| design.string_store_costs(unit)),
+            ],
             shape: shape.clone(),
             program,
             without,
@@ -153,11 +157,24 @@ impl<'a> Core<'a> {
             self.state.fetch = self.state.dispatch.0;
             self.state.code.redirect(self.state.dispatch.0);
         } else if taken {
-            // One taken branch a cycle, and not more than the queue in front of dispatch ahead of it.
+            // One taken branch a cycle, or less often, and not more than the queue in front of dispatch ahead of it.
             let ahead = self.state.dispatch.0.saturating_sub(FETCHED_AHEAD_CYCLES);
-            self.state.fetch = (self.state.fetch + 1).max(ahead) + self.unknown_branch(number);
+            let cycles = 1 + self.far_branch(number);
+            self.state.fetch = (self.state.fetch + cycles).max(ahead) + self.unknown_branch(number);
             self.state.hold_dispatch(self.state.fetch);
         }
+    }
+
+    /// What a branch that is taken takes longer because more of them are than can be one a cycle.
+    fn far_branch(&mut self, number: u32) -> u64 {
+        let branch = hash(self.program.ops[number as usize].address.0);
+        let Some(near) = &mut self.state.near_branches else { return 0 };
+        if near.find(branch).is_some() {
+            return 0;
+        }
+        near.insert(branch, 0);
+        let cycles = u64::from(self.shape.far_branch_cycles);
+        if self.has(Mechanism::CodeCacheMisses) { cycles } else { 0 }
     }
 
     /// What the fetch of a target waits for, of a branch that was taken: nothing where the branch is known.
@@ -194,10 +211,6 @@ impl<'a> Core<'a> {
         let row = self.shape.execution(op.class);
         let operations = if op.joined { 0 } else { u32::from(row.operations) };
         let dispatched = self.state.dispatch(&self.shape, operations);
-        if op.repeats {
-            self.repeat(number, dispatched, accesses);
-            return;
-        }
         let ready = |registers: &[u64; REGISTERS], mut set: u64| {
             let mut at = dispatched + 1;
             while set != 0 {
@@ -206,13 +219,28 @@ impl<'a> Core<'a> {
             }
             at
         };
+        if op.repeated_bytes > 0 {
+            let start = ready(&self.state.registers, op.inputs | op.addresses);
+            self.repeat(number, start, accesses);
+            return;
+        }
         let addresses = ready(&self.state.registers, op.addresses);
         let mut inputs = ready(&self.state.registers, op.inputs);
         let is_locked = op.class == OpClass::Locked;
-        let is_fence = self.has(Mechanism::LockedOperations)
-            && (op.class == OpClass::Fence || is_locked && self.shape.locked_is_fence);
-        if is_fence {
-            inputs = inputs.max(self.state.retire.0).max(self.state.last_commit());
+        let fences = match op.class {
+            _ if !self.has(Mechanism::LockedOperations) => Fences::default(),
+            OpClass::Fence => Fences { stores: true, older: true, younger: true },
+            OpClass::LoadFence => Fences { stores: false, older: true, younger: true },
+            OpClass::Locked => {
+                Fences { stores: true, older: self.shape.locked_is_fence, younger: false }
+            }
+            _ => Fences::default(),
+        };
+        if fences.older {
+            inputs = inputs.max(self.state.retire.0.saturating_sub(RETIREMENT_CYCLES));
+        }
+        if fences.stores {
+            inputs = inputs.max(self.state.stores_drained_at);
         }
         let mut loaded = 0;
         for access in accesses {
@@ -228,7 +256,9 @@ impl<'a> Core<'a> {
         }
         let ready = inputs.max(loaded);
         let done = self.compute(number, op, dispatched, ready);
-        if is_fence {
+        if fences.younger {
+            self.state.hold_dispatch(done);
+        } else if fences.older {
             self.state.barrier = done;
         }
         let mut set = op.outputs;
@@ -242,8 +272,7 @@ impl<'a> Core<'a> {
         let mut data = 0;
         let stores = || accesses.iter().filter(|access| access.kind == AccessKind::Store);
         if stores().next().is_some() {
-            let ports = ports(&STORE_PORTS, self.shape.stores_per_cycle);
-            data = self.take(ports, done.max(addresses));
+            data = self.take_data(done.max(addresses));
             complete = complete.max(data);
         }
         self.retire(number, complete + 1);
@@ -299,7 +328,9 @@ impl<'a> Core<'a> {
             | OpClass::FloatDivide64
             | OpClass::FloatRoot32
             | OpClass::FloatRoot64 => Mechanism::Divisions,
-            OpClass::Locked | OpClass::Fence => Mechanism::LockedOperations,
+            OpClass::Locked | OpClass::Fence | OpClass::LoadFence | OpClass::StoreFence => {
+                Mechanism::LockedOperations
+            }
             OpClass::Microcode => Mechanism::Microcode,
             _ => {
                 for _ in 1..row.operations {
@@ -312,7 +343,11 @@ impl<'a> Core<'a> {
         if !self.has(slow) {
             return self.take(row.ports, ready) + 1;
         }
-        let unit = 1 << u16::from(!matches!(op.class, OpClass::Divide32 | OpClass::Divide64));
+        let unit = match op.class {
+            OpClass::Divide32 | OpClass::Divide64 => 1,
+            _ if slow == Mechanism::Divisions => 2,
+            _ => 4,
+        };
         let parts = u32::from(op.vector_bytes).div_ceil(self.shape.divider_bytes.max(1)).max(1);
         let busy = u64::from(row.busy_cycles) * u64::from(parts);
         if slow == Mechanism::Divisions && self.instructions > self.warm_up {
@@ -331,162 +366,6 @@ impl<'a> Core<'a> {
             self.state.units.take(unit, start + 1);
         }
         start + u64::from(row.latency_cycles) + busy - u64::from(row.busy_cycles)
-    }
-
-    /// When the value of a load is there.
-    fn load(&mut self, number: u32, op: &Op, access: &MemoryAccess, ready: u64) -> u64 {
-        let loads = self.state.loads.len() as u64;
-        let oldest = self.state.loads[(self.state.loaded % loads) as usize];
-        let ready = ready.max(oldest).max(self.state.barrier);
-        let (of_a_cycle, latency) = match op.uses_vector {
-            true => (self.shape.vector_loads_per_cycle, self.shape.vector_load_cycles),
-            false => (self.shape.loads_per_cycle, self.shape.load_cycles),
-        };
-        let ports = ports(&LOAD_PORTS, of_a_cycle);
-        let start = self.take(ports, ready);
-        let latency = self.latency(latency);
-        let mut done = self.fetch(number, access, start) + latency;
-        if self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses) {
-            self.event(number, Mechanism::SplitAccesses);
-            let more = 1..self.shape.split_load_slots;
-            let start = more.fold(start, |start, _| self.take(ports, start));
-            let extra = if self.crosses(access, PAGE_BYTES) {
-                PAGE_SPLIT_CYCLES
-            } else {
-                self.split_cycles
-            };
-            done = done.max(start + latency + extra);
-        }
-        if access.size_bytes > WIDEST_BYTES {
-            return done;
-        }
-        match self.serve(number, access, start) {
-            Served::Renamed(at) => at,
-            Served::At(at) => done.max(at),
-        }
-    }
-
-    fn crosses(&self, access: &MemoryAccess, bytes: u64) -> bool {
-        access.address.0 % bytes + u64::from(access.size_bytes) > bytes
-    }
-
-    /// When all lines of an access are in the first cache.
-    fn fetch(&mut self, number: u32, access: &MemoryAccess, at: u64) -> u64 {
-        if !self.has(Mechanism::DataCacheMisses) {
-            return at;
-        }
-        // Without them, an access is to its first line alone.
-        let splits = access.size_bytes > WIDEST_BYTES || self.has(Mechanism::SplitAccesses);
-        let mut there_at = at;
-        let mut missed = false;
-        for line in lines(access).take(if splits { MOST_LINES } else { 1 }) {
-            let fetched = self.state.caches.fetch(Avma(line * LINE_BYTES), at);
-            there_at = there_at.max(fetched.there_at);
-            missed |= fetched.level > Level::First || fetched.walked;
-            self.state.evict(fetched.evicted, fetched.there_at, &self.shape);
-        }
-        if missed {
-            self.event(number, Mechanism::DataCacheMisses);
-        }
-        there_at
-    }
-
-    /// Brings a line that no instruction waits for.
-    fn prefetch(&mut self, access: &MemoryAccess, ready: u64) {
-        let start = self.take(ports(&LOAD_PORTS, self.shape.loads_per_cycle), ready);
-        if self.has(Mechanism::DataCacheMisses) {
-            let fetched = self.state.caches.fetch(access.address, start);
-            self.state.evict(fetched.evicted, fetched.there_at, &self.shape);
-        }
-    }
-
-    fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {
-        let there_at = self.fetch(number, access, data);
-        let mut commit =
-            self.state.next_commit(&self.shape).max(self.state.retire.0 + 2).max(there_at);
-        let is_split = self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses);
-        let is_in_parts = is_split && self.crosses(access, PAGE_BYTES);
-        if is_split {
-            self.event(number, Mechanism::SplitAccesses);
-            let cycles = self.shape.split_store_cycles[usize::from(is_in_parts)];
-            commit += u64::from(cycles).saturating_sub(1);
-        }
-        self.write_code(number, access, commit);
-        let op = &self.program.ops[number as usize];
-        let place = (op.place, self.state.writes[usize::from(op.base)]);
-        let entries = self.state.stores.len() as u64;
-        let slot = (self.state.stored % entries) as usize;
-        // A store waits for an entry of the queue.
-        let freed = self.state.stores[slot].commit;
-        self.state.hold_dispatch(freed);
-        self.state.stores[slot] = Store {
-            address: access.address.0,
-            size_bytes: access.size_bytes,
-            value,
-            data,
-            op: number,
-            place,
-            commit,
-            is_in_parts,
-        };
-        self.state.latest[number as usize] = self.state.stored;
-        self.state.stored += 1;
-        let last = access.address.0 + u64::from(access.size_bytes.min(WIDEST_BYTES)) - 1;
-        for at in [access.address.0, last] {
-            self.state.store_lines[(at / LINE_BYTES) as usize % STORE_LINES] = commit;
-        }
-    }
-
-    /// A store may be to code that has been fetched: all that follows is fetched again.
-    fn write_code(&mut self, number: u32, access: &MemoryAccess, commit: u64) {
-        if self.state.executed.is_empty() || !self.has(Mechanism::WrittenCode) {
-            return;
-        }
-        for line in lines(access).take(MOST_LINES) {
-            let Some((executed, is_first)) = self.state.executed.get_mut(&line) else { continue };
-            if self.instructions - *executed > NEAR_CODE_INSTRUCTIONS {
-                continue;
-            }
-            let WrittenCode { first_cycles, next_cycles, clears } = self.shape.written_code;
-            let cycles = if std::mem::take(is_first) { first_cycles } else { next_cycles };
-            self.event(number, Mechanism::WrittenCode);
-            if clears {
-                self.state.hold_dispatch(self.state.retire.0 + u64::from(cycles));
-                self.state.fetch = self.state.dispatch.0;
-            } else {
-                let behind = self.state.code.written_at(line).max(commit);
-                self.state.code.write(line, behind + u64::from(cycles));
-            }
-        }
-    }
-
-    /// A string instruction: microcode that holds up what follows.
-    fn repeat(&mut self, number: u32, dispatched: u64, accesses: &[MemoryAccess]) {
-        let bytes = accesses.iter().map(|access| u64::from(access.size_bytes)).max().unwrap_or(0);
-        let loads = accesses.iter().any(|access| access.kind == AccessKind::Load);
-        let costs = &self.strings[usize::from(!loads)];
-        // Without microcode, as vector moves would do it.
-        let cycles = match self.has(Mechanism::Microcode) {
-            true => costs.rep_cycles(bytes) as u64,
-            false => 1 + bytes / 32,
-        };
-        self.event(number, Mechanism::Microcode);
-        let mut done = dispatched + cycles;
-        for access in accesses {
-            done = done.max(self.fetch(number, access, dispatched));
-            if access.kind == AccessKind::Store {
-                self.write_code(number, access, done);
-            }
-            if access.kind == AccessKind::Load && access.size_bytes <= WIDEST_BYTES {
-                let (Served::Renamed(at) | Served::At(at)) = self.serve(number, access, dispatched);
-                done = done.max(at + cycles);
-            }
-        }
-        self.state.hold_dispatch(done);
-        for register in [1, 6, 7] {
-            self.state.registers[register] = done;
-        }
-        self.retire(number, done);
     }
 
     fn retire(&mut self, number: u32, complete: u64) {
@@ -508,17 +387,6 @@ impl<'a> Core<'a> {
             account.cycles += now - before;
         }
     }
-}
-
-/// The lines that an access touches.
-fn lines(access: &MemoryAccess) -> impl Iterator<Item = u64> {
-    let first = access.address.0 / LINE_BYTES;
-    let last = access.address.0.wrapping_add(u64::from(access.size_bytes) - 1) / LINE_BYTES;
-    first..=last.max(first)
-}
-
-fn ports(all: &[u16], count: u32) -> u16 {
-    all.iter().take(count.max(1) as usize).fold(0, |set, port| set | port)
 }
 
 impl Sink for Core<'_> {

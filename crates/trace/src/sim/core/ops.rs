@@ -70,8 +70,8 @@ pub(super) struct Op {
     pub halves: Halves,
     /// Whether it loads what the same operation changes by a register, on cores that join the two.
     pub joins_load: bool,
-    /// Whether it repeats by microcode.
-    pub repeats: bool,
+    /// Bytes that it moves, stores or compares at a time, again and again; 0 where it does not repeat.
+    pub repeated_bytes: u8,
     /// The place in memory as it is written: equal for equal base and displacement, 0 for all others.
     pub place: u64,
     /// The base register of `place`, as an index.
@@ -99,7 +99,7 @@ impl Op {
             adds_constant: false,
             halves: Halves::default(),
             joins_load: false,
-            repeats: false,
+            repeated_bytes: 0,
             place: 0,
             base: 0,
         }
@@ -143,8 +143,10 @@ impl Op {
             joins_load: touches_memory && changes(&raw),
             place: place(&raw),
             base: bit(raw.memory_base()).trailing_zeros().min(63) as u8,
-            repeats: raw.is_string_instruction()
-                && (raw.has_rep_prefix() || raw.has_repne_prefix()),
+            repeated_bytes: match raw.has_rep_prefix() || raw.has_repne_prefix() {
+                true if raw.is_string_instruction() => raw.memory_size().size() as u8,
+                _ => 0,
+            },
             ..base
         }
     }
@@ -420,7 +422,9 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
         return C::Locked;
     }
     match raw.mnemonic() {
-        Mfence | Lfence | Sfence => C::Fence,
+        Mfence => C::Fence,
+        Lfence => C::LoadFence,
+        Sfence => C::StoreFence,
         Imul | Mul | Mulx | Popcnt | Tzcnt | Lzcnt | Bsf | Bsr | Pdep | Pext | Crc32 | Shld
         | Shrd => C::Multiply,
         Div | Idiv if is_wide => C::Divide64,

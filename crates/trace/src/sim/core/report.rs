@@ -238,8 +238,7 @@ fn inputs(design: &Design) -> Vec<ModelInput> {
         ("which loads can be forwarded", design.forwarding_rule_origin.clone()),
         ("forwarding", origin(forwarded)),
         ("blocked loads", design.store_forward_blocked_cycles.origin.clone()),
-        ("accesses across lines", design.line_split_price().origin),
-        ("string instructions", design.string_move_costs().origin),
+        ("string instructions", design.string_move_costs(8).origin),
     ];
     all.map(|(what, origin)| ModelInput { what: what.to_owned(), origin }).into()
 }

@@ -65,9 +65,12 @@ pub(super) struct State {
     pub executed: FxHashMap<u64, (u64, bool)>,
     /// Loads start behind this.
     pub barrier: u64,
+    /// When the last store is in the cache that is no part of an atomic operation: these follow on one another by themselves.
+    pub stores_drained_at: u64,
     /// Instructions that were executed when the last atomic operation was.
     pub locked: u64,
-    /// In which cycles the units are taken that are not pipelined: for integers, for floating point.
+    /// In which cycles the units are taken that are not pipelined: for integers, for floating point, for atomic operations,
+    /// fences and microcode.
     pub units: Slots,
     pub slots: Slots,
     pub caches: DataCaches,
@@ -75,6 +78,8 @@ pub(super) struct State {
     pub predictor: Predictor,
     /// Branches of which it is known where they go; absent where there is room for all of the window.
     pub known_branches: Option<Sets>,
+    /// The same of branches that can be taken one a cycle.
+    pub near_branches: Option<Sets>,
     /// The last instruction, if it may have gone elsewhere, and when that is known.
     pub branch: Option<(u32, u64)>,
 }
@@ -82,8 +87,8 @@ pub(super) struct State {
 /// Ways of the table of known branches.
 const BRANCH_WAYS: u64 = 8;
 
-fn known_branches(shape: &CoreShape, program: &Program) -> Option<Sets> {
-    let entries = u64::from(shape.known_branches);
+fn branches(entries: u32, program: &Program) -> Option<Sets> {
+    let entries = u64::from(entries);
     let branches = program.ops.iter().filter(|op| op.flow != Flow::On).count() as u64;
     // Half, because they do not spread over the sets evenly.
     (branches > entries / 2).then(|| Sets::new(entries, entries / BRANCH_WAYS))
@@ -108,13 +113,15 @@ impl State {
             store_lines: vec![0; STORE_LINES],
             executed: FxHashMap::default(),
             barrier: 0,
+            stores_drained_at: 0,
             locked: 0,
             units: Slots::new(),
             slots: Slots::new(),
             caches: DataCaches::new(shape, program.lines, program.pages),
             code: CodeLines::new(shape.code_cache, program.code_lines.iter().copied()),
             predictor,
-            known_branches: known_branches(shape, program),
+            known_branches: branches(shape.known_branches, program),
+            near_branches: branches(shape.near_branches, program),
             branch: None,
         }
     }
@@ -139,10 +146,6 @@ impl State {
     /// The same for the `n`th store, behind those before it.
     fn earliest_commit(&self, n: u64, shape: &CoreShape) -> u64 {
         (self.commit_before(n, shape.commits_per_cycle) + 1).max(self.commit_before(n, 1))
-    }
-
-    pub(super) fn last_commit(&self) -> u64 {
-        self.commit_before(self.stored, 1)
     }
 
     /// When the store is in the cache that comes so many before the `n`th; 0 where there was none.

@@ -1,0 +1,208 @@
+//! What loads and stores do: ports, caches, lines and pages, the store queue; and string instructions, which are made of them.
+
+use super::memory::Level;
+use super::ops::Op;
+use super::state::{Served, Store};
+use super::{Core, Mechanism, OpClass, STORE_LINES, WIDEST_BYTES};
+use crate::machine::WrittenCode;
+use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
+use crate::trace::engine::{AccessKind, MemoryAccess};
+
+/// Lines of a wide access that are looked up.
+const MOST_LINES: usize = 1024;
+/// Behind so many instructions code is not near any more.
+const NEAR_CODE_INSTRUCTIONS: u64 = 50_000;
+/// Bits of the ports that loads and stores use; the table's operations use others.
+const LOAD_PORTS: [u16; 4] = [1 << 5, 1 << 6, 1 << 7, 1 << 15];
+const STORE_PORTS: [u16; 2] = [1 << 12, 1 << 13];
+
+impl Core<'_> {
+    /// When the value of a load is there.
+    pub(super) fn load(&mut self, number: u32, op: &Op, access: &MemoryAccess, ready: u64) -> u64 {
+        let loads = self.state.loads.len() as u64;
+        let oldest = self.state.loads[(self.state.loaded % loads) as usize];
+        let ready = ready.max(oldest).max(self.state.barrier);
+        let (of_a_cycle, latency) = match op.uses_vector {
+            true => (self.shape.vector_loads_per_cycle, self.shape.vector_load_cycles),
+            false => (self.shape.loads_per_cycle, self.shape.load_cycles),
+        };
+        let ports = ports(&LOAD_PORTS, of_a_cycle);
+        let start = self.take(ports, ready);
+        let latency = self.latency(latency);
+        let mut done = self.fetch(number, access, start) + latency;
+        if self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses) {
+            self.event(number, Mechanism::SplitAccesses);
+            let more = 1..self.shape.split_load_slots;
+            let last = more.fold(start, |start, _| self.take(ports, start));
+            let longer =
+                self.shape.split_load_cycles[usize::from(self.crosses(access, PAGE_BYTES))];
+            done = done.max(last + latency).max(start + latency + u64::from(longer));
+        }
+        if access.size_bytes > WIDEST_BYTES {
+            return done;
+        }
+        match self.serve(number, access, start) {
+            Served::Renamed(at) => at,
+            Served::At(at) => done.max(at),
+        }
+    }
+
+    fn crosses(&self, access: &MemoryAccess, bytes: u64) -> bool {
+        access.address.0 % bytes + u64::from(access.size_bytes) > bytes
+    }
+
+    /// When all lines of an access are in the first cache.
+    pub(super) fn fetch(&mut self, number: u32, access: &MemoryAccess, at: u64) -> u64 {
+        if !self.has(Mechanism::DataCacheMisses) {
+            return at;
+        }
+        // Without them, an access is to its first line alone.
+        let splits = access.size_bytes > WIDEST_BYTES || self.has(Mechanism::SplitAccesses);
+        let mut there_at = at;
+        let mut missed = false;
+        for line in lines(access).take(if splits { MOST_LINES } else { 1 }) {
+            let fetched = self.state.caches.fetch(Avma(line * LINE_BYTES), at);
+            there_at = there_at.max(fetched.there_at);
+            missed |= fetched.level > Level::First || fetched.walked;
+            self.state.evict(fetched.evicted, fetched.there_at, &self.shape);
+        }
+        if missed {
+            self.event(number, Mechanism::DataCacheMisses);
+        }
+        there_at
+    }
+
+    /// Brings a line that no instruction waits for.
+    pub(super) fn prefetch(&mut self, access: &MemoryAccess, ready: u64) {
+        let start = self.take(ports(&LOAD_PORTS, self.shape.loads_per_cycle), ready);
+        if self.has(Mechanism::DataCacheMisses) {
+            let fetched = self.state.caches.fetch(access.address, start);
+            self.state.evict(fetched.evicted, fetched.there_at, &self.shape);
+        }
+    }
+
+    /// When the store queue takes the data of a store.
+    pub(super) fn take_data(&mut self, ready: u64) -> u64 {
+        self.take(ports(&STORE_PORTS, self.shape.stores_per_cycle), ready)
+    }
+
+    pub(super) fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {
+        let there_at = self.fetch(number, access, data);
+        let mut commit =
+            self.state.next_commit(&self.shape).max(self.state.retire.0 + 2).max(there_at);
+        let is_split = self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses);
+        let is_in_parts = is_split && self.crosses(access, PAGE_BYTES);
+        if is_split {
+            self.event(number, Mechanism::SplitAccesses);
+            let cycles = self.shape.split_store_cycles[usize::from(is_in_parts)];
+            commit += u64::from(cycles).saturating_sub(1);
+        }
+        self.write_code(number, access, commit);
+        self.enqueue(number, access, [value, data, commit], is_in_parts);
+    }
+
+    /// Puts a store into the queue: when its value is known, its data taken, and the cache has it.
+    fn enqueue(
+        &mut self,
+        number: u32,
+        access: &MemoryAccess,
+        [value, data, commit]: [u64; 3],
+        is_in_parts: bool,
+    ) {
+        let op = &self.program.ops[number as usize];
+        let place = (op.place, self.state.writes[usize::from(op.base)]);
+        let entries = self.state.stores.len() as u64;
+        let slot = (self.state.stored % entries) as usize;
+        // A store waits for an entry of the queue.
+        let freed = self.state.stores[slot].commit;
+        self.state.hold_dispatch(freed);
+        self.state.stores[slot] = Store {
+            address: access.address.0,
+            size_bytes: access.size_bytes,
+            value,
+            data,
+            op: number,
+            place,
+            commit,
+            is_in_parts,
+        };
+        if op.class != OpClass::Locked {
+            self.state.stores_drained_at = commit;
+        }
+        self.state.latest[number as usize] = self.state.stored;
+        self.state.stored += 1;
+        let last = access.address.0 + u64::from(access.size_bytes.min(WIDEST_BYTES)) - 1;
+        for at in [access.address.0, last] {
+            self.state.store_lines[(at / LINE_BYTES) as usize % STORE_LINES] = commit;
+        }
+    }
+
+    /// A store may be to code that has been fetched: all that follows is fetched again.
+    fn write_code(&mut self, number: u32, access: &MemoryAccess, commit: u64) {
+        if self.state.executed.is_empty() || !self.has(Mechanism::WrittenCode) {
+            return;
+        }
+        for line in lines(access).take(MOST_LINES) {
+            let Some((executed, is_first)) = self.state.executed.get_mut(&line) else { continue };
+            if self.instructions - *executed > NEAR_CODE_INSTRUCTIONS {
+                continue;
+            }
+            let WrittenCode { first_cycles, next_cycles, clears } = self.shape.written_code;
+            let cycles = if std::mem::take(is_first) { first_cycles } else { next_cycles };
+            self.event(number, Mechanism::WrittenCode);
+            if clears {
+                self.state.hold_dispatch(self.state.retire.0 + u64::from(cycles));
+                self.state.fetch = self.state.dispatch.0;
+            } else {
+                let behind = self.state.code.written_at(line).max(commit);
+                self.state.code.write(line, behind + u64::from(cycles));
+            }
+        }
+    }
+
+    /// A string instruction: microcode that holds up what follows. Loads wait until the cache has what it stores (measured on
+    /// Redwood Cove: 9 cycles for `rep stosb` of 32 bytes, 22 in a chain through a load behind it).
+    pub(super) fn repeat(&mut self, number: u32, start: u64, accesses: &[MemoryAccess]) {
+        let bytes = accesses.iter().map(|access| u64::from(access.size_bytes)).max().unwrap_or(0);
+        let loads = accesses.iter().any(|access| access.kind == AccessKind::Load);
+        let unit_bytes = self.program.ops[number as usize].repeated_bytes;
+        let costs = &self.strings[usize::from(!loads)][usize::from(unit_bytes == 1)];
+        // Without microcode, as vector moves would do it.
+        let cycles = match self.has(Mechanism::Microcode) {
+            true => costs.rep_cycles(bytes) as u64,
+            false => 1 + bytes / 32,
+        };
+        self.event(number, Mechanism::Microcode);
+        let mut done = start + cycles;
+        for access in accesses {
+            done = done.max(self.fetch(number, access, start));
+            if access.kind == AccessKind::Store {
+                self.write_code(number, access, done);
+            }
+            if access.kind == AccessKind::Load && access.size_bytes <= WIDEST_BYTES {
+                let (Served::Renamed(at) | Served::At(at)) = self.serve(number, access, start);
+                done = done.max(at + cycles);
+            }
+        }
+        self.state.hold_dispatch(done);
+        for register in [1, 6, 7] {
+            self.state.registers[register] = done;
+        }
+        self.retire(number, done);
+        for access in accesses.iter().filter(|access| access.kind == AccessKind::Store) {
+            let commit = self.state.next_commit(&self.shape).max(self.state.retire.0 + 2);
+            self.enqueue(number, access, [done, done, commit], true);
+        }
+    }
+}
+
+/// The lines that an access touches.
+fn lines(access: &MemoryAccess) -> impl Iterator<Item = u64> {
+    let first = access.address.0 / LINE_BYTES;
+    let last = access.address.0.wrapping_add(u64::from(access.size_bytes) - 1) / LINE_BYTES;
+    first..=last.max(first)
+}
+
+fn ports(all: &[u16], count: u32) -> u16 {
+    all.iter().take(count.max(1) as usize).fold(0, |set, port| set | port)
+}
