@@ -250,8 +250,7 @@ fn of_core(table: &Design, profile: &Design) -> Vec<Witness> {
     let Some(measured) = profile.measured_core.as_ref().filter(|m| m.origin.is_probed()) else {
         return found;
     };
-    let of =
-        |cost: CoreCost| measured.costs.iter().find(|c| c.cost == cost).map(|c| c.cycles.value);
+    let of = |cost| measured.cycles_of(cost).map(|cycles| cycles.value);
     if let Some(interval) = of(CoreCost::Dispatch).filter(|cycles| *cycles > 0.0) {
         let width = f64::from(core.value.dispatch_width);
         let (low, high) = (width - 1.0, width + 0.8);

@@ -84,6 +84,11 @@ const MOST_RENAMED_CYCLES: f64 = 2.5;
 const ONE_UNIT_CYCLES: f64 = 0.75;
 
 impl MeasuredCore {
+    /// What one of these was measured to take.
+    pub(super) fn cycles_of(&self, cost: CoreCost) -> Option<&Measurement> {
+        self.costs.iter().find(|row| row.cost == cost).map(|row| &row.cycles)
+    }
+
     /// Puts what was measured into a row of the table.
     pub(super) fn put_into(&self, shape: &mut CoreShape) {
         // Units that operations of some kind use; classes that have more than the row knows use others of these.
@@ -125,14 +130,12 @@ impl MeasuredCore {
         }
         let split = [CoreCost::SplitLoadLatency, CoreCost::PageSplitLoadLatency];
         for (longer, cost) in shape.split_load_cycles.iter_mut().zip(split) {
-            if let Some(row) = self.costs.iter().find(|row| row.cost == cost) {
-                *longer = whole_cycles(row.cycles.value).saturating_sub(shape.load_cycles);
+            if let Some(cycles) = self.cycles_of(cost) {
+                *longer = whole_cycles(cycles.value).saturating_sub(shape.load_cycles);
             }
         }
-        let is_renamed = |cost: CoreCost| {
-            let row = self.costs.iter().find(|row| row.cost == cost);
-            row.map(|row| row.cycles.value < MOST_RENAMED_CYCLES)
-        };
+        let is_renamed =
+            |cost: CoreCost| self.cycles_of(cost).map(|cycles| cycles.value < MOST_RENAMED_CYCLES);
         shape.renames_memory = match [CoreCost::SameName, CoreCost::SameStore].map(is_renamed) {
             [Some(true), Some(true)] => match shape.renames_memory {
                 MemoryRenaming::SameName | MemoryRenaming::SameStart => MemoryRenaming::SameStart,

@@ -228,8 +228,8 @@ impl Design {
     /// The same, if the probe of the core measured it.
     pub(super) fn measured_line_split(&self) -> Option<PriceRange> {
         let core = self.measured_core.as_ref()?;
-        let of = |cost| core.costs.iter().find(|row| row.cost == cost).map(|row| &row.cycles);
-        let (split, whole) = (of(CoreCost::SplitLoadLatency)?, of(CoreCost::LoadLatency)?);
+        let split = core.cycles_of(CoreCost::SplitLoadLatency)?;
+        let whole = core.cycles_of(CoreCost::LoadLatency)?;
         Some(PriceRange {
             low_cycles: (split.low - whole.high).max(0.0),
             high_cycles: (split.high - whole.low).max(0.0),

@@ -51,9 +51,20 @@ impl TimeLeft {
     /// It may take any time.
     pub const ANY: Self = Self { share: 1.0, ns: f64::INFINITY };
 
-    /// What one step of several may take of it, in nanoseconds.
-    pub(super) fn for_a_step_ns(self) -> f64 {
-        0.6 * self.ns
+    /// What one step of several may take of it.
+    pub(super) fn for_a_step(self) -> Self {
+        Self { ns: 0.6 * self.ns, ..self }
+    }
+
+    /// Why what takes `ns` is left out, if it is.
+    pub(super) fn too_long(self, ns: f64) -> Option<String> {
+        (ns > self.ns).then(|| {
+            format!(
+                "that would take about {:.0} s, and the time given (--budget) leaves {:.0} s for it",
+                ns / 1e9,
+                self.ns / 1e9
+            )
+        })
     }
 }
 
@@ -138,17 +149,6 @@ pub trait Bench {
     /// What is left of the time that all this should take.
     fn left(&self) -> TimeLeft {
         TimeLeft::ANY
-    }
-
-    /// Why what takes `ns` is left out where so much is left for it, if it is.
-    fn too_long(&self, ns: f64, left_ns: f64) -> Option<String> {
-        (ns > left_ns).then(|| {
-            format!(
-                "that would take about {:.0} s, and the time given (--budget) leaves {:.0} s for it",
-                ns / 1e9,
-                left_ns / 1e9
-            )
-        })
     }
 
     /// Whether everything that was run is still what it was at the beginning.

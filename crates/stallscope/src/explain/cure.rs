@@ -220,7 +220,7 @@ pub(super) fn run(
 /// Why runs that take so long in all are not made, if they are not.
 pub(super) fn takes_too_long(bench: &dyn Bench, ns: f64) -> Option<String> {
     let too_long = (ns > ROUNDS_NS[1]).then(|| format!("that would take {:.0} minutes", ns / 60e9));
-    too_long.or_else(|| bench.too_long(ns, bench.left().ns))
+    too_long.or_else(|| bench.left().too_long(ns))
 }
 
 /// An arm with a change.

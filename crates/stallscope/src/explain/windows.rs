@@ -211,7 +211,7 @@ pub(super) fn follow(
     design: &Design,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Vec<BothArms>, EngineError>, EngineError> {
-    let most = bench.left().for_a_step_ns() / (2.0 * WINDOW_NS);
+    let most = bench.left().for_a_step().ns / (2.0 * WINDOW_NS);
     let count = spread::count(run_ns[0].max(run_ns[1])).min(most as usize).max(1);
     let shapes = shapes(design);
     let both = |shape: &CoreShape| BothArms {

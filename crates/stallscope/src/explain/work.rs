@@ -221,12 +221,12 @@ pub(super) fn count(
     processor_ns: f64,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Work, String>, EngineError> {
-    let left_ns = bench.left().for_a_step_ns();
+    let left = bench.left().for_a_step();
     // Each takes about half of the most.
     let both_ns = MOST_TIMES_AS_LONG * processor_ns;
-    let is_long = processor_ns > SHORT_RUN_NS || both_ns * RUNS as f64 > left_ns;
+    let is_long = processor_ns > SHORT_RUN_NS || both_ns * RUNS as f64 > left.ns;
     let times = if is_long { 1 } else { RUNS };
-    let budget = match (budget(processor_ns), bench.too_long(both_ns, left_ns)) {
+    let budget = match (budget(processor_ns), left.too_long(both_ns)) {
         (Ok(budget), None) => budget,
         (Ok(_), Some(why)) | (Err(why), _) => return Ok(Err(why)),
     };

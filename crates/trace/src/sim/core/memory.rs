@@ -242,7 +242,9 @@ impl DataCaches {
             if page_of_next != page {
                 if now.abs() == 1 && self.caches[0].find(next).is_none() {
                     self.fill_ahead(next, at);
-                    self.tlbs.iter_mut().for_each(|tlb| tlb.insert_missing(page_of_next, 0));
+                    for tlb in &mut self.tlbs {
+                        tlb.insert_missing(page_of_next, 0);
+                    }
                 }
                 break;
             }

@@ -168,13 +168,12 @@ impl<'a> Core<'a> {
     /// What a branch that is taken takes longer because more of them are than can be one a cycle.
     fn far_branch(&mut self, number: u32) -> u64 {
         let branch = hash(self.program.ops[number as usize].address.0);
-        let Some(near) = &mut self.state.near_branches else { return 0 };
-        if near.find(branch).is_some() {
-            return 0;
+        let near = self.state.near_branches.as_mut();
+        let is_far = near.is_some_and(|near| near.insert_missing(branch, 0));
+        match is_far && self.has(Mechanism::CodeCacheMisses) {
+            true => self.shape.far_branch_cycles.into(),
+            false => 0,
         }
-        near.insert(branch, 0);
-        let cycles = u64::from(self.shape.far_branch_cycles);
-        if self.has(Mechanism::CodeCacheMisses) { cycles } else { 0 }
     }
 
     /// What the fetch of a target waits for, of a branch that was taken: nothing where the branch is known.
@@ -183,14 +182,9 @@ impl<'a> Core<'a> {
         let is_direct = matches!(op.flow, Flow::Either | Flow::Jump | Flow::Call);
         // Not by its lowest bits: branches stand some bytes apart.
         let branch = hash(op.address.0);
-        let Some(known) = self.state.known_branches.as_mut().filter(|_| is_direct) else {
-            return 0;
-        };
-        if known.find(branch).is_some() {
-            return 0;
-        }
-        known.insert(branch, 0);
-        if !self.has(Mechanism::CodeCacheMisses) {
+        let known = self.state.known_branches.as_mut().filter(|_| is_direct);
+        let is_unknown = known.is_some_and(|known| known.insert_missing(branch, 0));
+        if !is_unknown || !self.has(Mechanism::CodeCacheMisses) {
             return 0;
         }
         self.event(number, Mechanism::CodeCacheMisses);

@@ -44,9 +44,12 @@ impl Sets {
         }
     }
 
-    pub(super) fn insert_missing(&mut self, number: u64, there_at: u64) {
-        if self.find(number).is_none() {
+    /// Puts it in unless it is there; whether it was missing.
+    pub(super) fn insert_missing(&mut self, number: u64, there_at: u64) -> bool {
+        let is_missing = self.find(number).is_none();
+        if is_missing {
             self.insert(number, there_at);
         }
+        is_missing
     }
 }
