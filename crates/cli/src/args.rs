@@ -23,6 +23,7 @@ pub use crate::commands::probe::wide::WideArgs;
 pub use crate::commands::render::RenderArgs;
 pub use crate::commands::rule::RuleArgs;
 pub use crate::commands::scan::ScanArgs;
+pub use crate::commands::survey::SurveyArgs;
 pub use crate::commands::sweep::SweepArgs;
 pub use crate::commands::trace::TraceArgs;
 
@@ -139,6 +140,8 @@ pub enum Command {
     Scan(ScanArgs),
     /// Hand the blocks of a planned sweep to Slurm, to machines by ssh, or to any other engine
     Submit(SubmitArgs),
+    /// Put what machines charge side by side, from their profiles
+    Survey(SurveyArgs),
     /// Run many builds: does it hold across compilers, flags, alignments and placements?
     Sweep(SweepArgs),
     /// Follow a stretch of a run and count which loads really failed to forward

@@ -48,6 +48,7 @@ pub fn main() -> ExitCode {
         Command::Rule(args) => commands::rule::run(&args, &context),
         Command::Scan(args) => commands::scan::run(&args, &context),
         Command::Submit(args) => commands::fleet::submit::run(&args, &context),
+        Command::Survey(args) => commands::survey::run(&args, &context),
         Command::Sweep(args) => commands::sweep::run(&args, &context),
         Command::Trace(args) => commands::trace::run(&args, &context),
         Command::Worker(args) => commands::fleet::worker::run(&args, &context),

@@ -1,9 +1,10 @@
-//! Makes what is generated from one definition: JSON Schemas; and simulates what no desk has: a fleet.
+//! Makes what is generated from one definition: JSON Schemas and the page of measured machines; and simulates what no desk has: a fleet.
 //!
 //! Schemas are committed, because other programs read them from the tree; `check` fails when they
 //! no longer match the types.
 
 mod fleet;
+mod machines;
 mod schemas;
 mod truth;
 
@@ -55,9 +56,16 @@ fn main() -> ExitCode {
 fn run(task: &Task) -> anyhow::Result<ExitCode> {
     let root = root()?;
     match task {
-        Task::Generate => schemas::generate(&root.join("schema"))?,
+        Task::Generate => {
+            schemas::generate(&root.join("schema"))?;
+            write(&root.join(machines::PAGE), &machines::page(&root)?)?;
+        }
         Task::Check => {
-            let stale = schemas::stale(&root.join("schema"))?;
+            let mut stale = schemas::stale(&root.join("schema"))?;
+            let kept = std::fs::read_to_string(root.join(machines::PAGE)).unwrap_or_default();
+            if kept != machines::page(&root)? {
+                stale.push(machines::PAGE.to_owned());
+            }
             if !stale.is_empty() {
                 let names = stale.join(", ");
                 say(&format!("xtask: out of date: {names}; run `cargo xtask generate`"));

@@ -17,6 +17,7 @@ use stallscope::counted::CountedScan;
 use stallscope::explain::{CheckedTrace, Explanation, MeasuredLayout};
 use stallscope::hazards::ScanReport;
 use stallscope::machine::Design;
+use stallscope::machine::survey::Survey;
 use stallscope::model::Finding;
 use stallscope::probes::ProbeReport;
 use stallscope::run::sample::SampleRun;
@@ -49,6 +50,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "scan-difference", make: schema_of::<ScanDifference> },
     Entry { name: "scan-report", make: schema_of::<ScanReport> },
     Entry { name: "submitted", make: schema_of::<Ticket> },
+    Entry { name: "survey", make: schema_of::<Survey> },
     Entry { name: "sweep-report", make: schema_of::<SweepReport> },
     Entry { name: "system-report", make: schema_of::<SystemReport> },
     Entry { name: "trace-report", make: schema_of::<CheckedTrace> },

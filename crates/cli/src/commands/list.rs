@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 use stallscope::hazards::HAZARDS;
-use stallscope::machine::diff::{self, Entry};
+use stallscope::machine::survey::{self, Entry};
 use stallscope::machine::{Design, Machine, Microarchitecture};
 use stallscope::probes::{self, PROBES};
 use stallscope::trace::engine::ENGINES;
@@ -75,8 +75,9 @@ fn designs(context: &Context) -> anyhow::Result<Outcome> {
     for design in &all {
         let name = design.microarchitecture;
         text += &format!("{}  {name}\n", paint(STRONG, name.slug()));
-        let known = diff::rows(design).into_iter().filter_map(|(id, _, entry)| Some((id, entry?)));
-        let facts: Vec<(&str, Entry)> = known.filter(|(_, e)| e.origin.is_some()).collect();
+        let known =
+            survey::rows(design).into_iter().filter_map(|(id, _, entry)| Some((id, entry?)));
+        let facts: Vec<(String, Entry)> = known.filter(|(_, e)| e.origin.is_some()).collect();
         for (id, entry) in &facts {
             let origin = entry.origin.as_ref().map_or(String::new(), ToString::to_string);
             text += &wrap(&format!("  {id:<29}"), &format!("{} ({origin})", entry.text));

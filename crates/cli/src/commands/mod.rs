@@ -23,6 +23,7 @@ mod run_args;
 pub mod scan;
 mod site;
 mod stop_args;
+pub mod survey;
 pub mod sweep;
 mod target;
 pub mod trace;

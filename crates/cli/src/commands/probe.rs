@@ -2,7 +2,6 @@
 
 mod clock;
 mod core;
-mod diff;
 mod forwarding;
 mod front_end;
 mod memory;
@@ -11,7 +10,7 @@ mod peer;
 mod string_copy;
 pub mod wide;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
@@ -41,8 +40,13 @@ pub struct ProbeArgs {
 
 #[derive(Debug, Subcommand)]
 enum ProbeCommand {
-    /// Put two machine profiles side by side
-    Diff(diff::DiffArgs),
+    /// Put two machine profiles side by side: a survey of two
+    Diff {
+        /// First machine profile, as `probe` wrote it
+        a: PathBuf,
+        /// Second machine profile
+        b: PathBuf,
+    },
 }
 
 #[derive(Serialize)]
@@ -66,8 +70,8 @@ struct Refused {
 
 pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    if let Some(ProbeCommand::Diff(args)) = &args.command {
-        return diff::run(args, context);
+    if let Some(ProbeCommand::Diff { a, b }) = &args.command {
+        return super::survey::show(&[a.clone(), b.clone()], false, "probe-diff", context);
     }
     let chosen = choose(&args.names)?;
     let peers = peer::load(&args.peer)?;

@@ -77,6 +77,12 @@ pub enum OpClass {
 impl OpClass {
     /// How many there are.
     pub const COUNT: usize = Self::Microcode as usize + 1;
+
+    /// Whether it is executed by vector units.
+    #[must_use]
+    pub fn is_vector(self) -> bool {
+        (Self::Vector as usize..=Self::ConvertAcross as usize).contains(&(self as usize))
+    }
 }
 
 /// How one class of operations is executed.
@@ -128,6 +134,10 @@ pub struct CoreShape {
     pub retire_width: u32,
     /// Operations between dispatch and retirement.
     pub reorder_window: u32,
+    /// Operations between dispatch and their start, loads and stores apart; of integers alone where vectors wait elsewhere.
+    pub scheduler: u32,
+    /// The same of vectors; 0 where they wait with the integers.
+    pub vector_scheduler: u32,
     /// Loads between dispatch and retirement.
     pub load_queue: u32,
     /// Stores between dispatch and the cache.
@@ -427,6 +437,9 @@ impl Design {
             dispatch_width: 5,
             retire_width: 8,
             reorder_window: 352,
+            // Chips and Cheese, published measurements: these, and those of the other cores.
+            scheduler: 97,
+            vector_scheduler: 0,
             load_queue: 128,
             store_queue: 72,
             loads_per_cycle: 2,
@@ -517,6 +530,7 @@ impl Design {
                 CoreShape {
                     dispatch_width: 4,
                     retire_width: 4,
+                    scheduler: if m <= M::Broadwell { 60 } else { 58 },
                     load_queue: 72,
                     stores_per_cycle: 1,
                     vector_load_cycles: 6,
@@ -533,6 +547,8 @@ impl Design {
                 let is_old = m <= M::Zen2;
                 let zen = CoreShape {
                     dispatch_width: 6,
+                    scheduler: if is_old { 64 } else { 96 },
+                    vector_scheduler: if is_old { 100 } else { 128 },
                     load_queue: if is_old { 44 } else { 88 },
                     loads_per_cycle: if is_old { 2 } else { 3 },
                     load_cycles: 4,
@@ -584,6 +600,8 @@ impl Design {
                 }
                 let zen_5 = CoreShape {
                     dispatch_width: 8,
+                    scheduler: 88,
+                    vector_scheduler: 210,
                     loads_per_cycle: 4,
                     commits_per_cycle: 2,
                     renames_memory: MemoryRenaming::SameStore,

@@ -462,12 +462,12 @@ impl Design {
         }
     }
 
-    /// The JSON form.
+    /// The JSON form, on one line: with all probes some 37 kB.
     ///
     /// # Errors
     /// [`ProfileError::Malformed`] when a price is not a finite number.
     pub fn to_json(&self) -> Result<String, ProfileError> {
-        Ok(serde_json::to_string_pretty(self)?)
+        Ok(serde_json::to_string(self)?)
     }
 }
 
@@ -493,7 +493,7 @@ mod tests {
         let profile = Design::of(Microarchitecture::Zen5);
         let text = profile.to_json().unwrap();
         assert_eq!(Design::from_json(&text).unwrap(), profile);
-        let newer = text.replacen("\"version\": 1", "\"version\": 2, \"more\": []", 1);
+        let newer = text.replacen("\"version\":1", "\"version\":2,\"more\":[]", 1);
         let error = Design::from_json(&newer).unwrap_err();
         assert!(matches!(error, ProfileError::TooNew { found: 2 }));
         assert!(Design::from_json("{").is_err());

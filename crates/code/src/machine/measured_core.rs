@@ -52,6 +52,23 @@ pub enum CoreCost {
     Misprediction,
 }
 
+impl CoreCost {
+    /// A stable name, as in the JSON: `core.latency.multiply`, `core.dispatch`.
+    #[must_use]
+    pub fn id(self) -> String {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::Object(one)) => {
+                let part = |(kind, class): (&String, &serde_json::Value)| {
+                    format!("core.{kind}.{}", class.as_str().unwrap_or_default())
+                };
+                one.iter().map(part).collect()
+            }
+            Ok(name) => format!("core.{}", name.as_str().unwrap_or_default()),
+            Err(_) => String::new(),
+        }
+    }
+}
+
 /// What one of these takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CoreCycles {

@@ -10,7 +10,6 @@ mod branches;
 mod caches;
 mod core;
 mod design;
-pub mod diff;
 mod facts;
 mod features;
 mod forwarding;
@@ -24,6 +23,7 @@ pub mod known;
 mod measured_core;
 mod pairs;
 mod prices;
+pub mod survey;
 mod threads;
 
 use schemars::JsonSchema;

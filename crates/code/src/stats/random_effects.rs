@@ -10,6 +10,8 @@
 //! Medical Research Methodology* 2014). The interval for one more unit adds the spread to that, with the
 //! degrees of freedom of Higgins, Thompson and Spiegelhalter (*JRSS A* 2009).
 
+use statrs::distribution::{ChiSquared, ContinuousCDF as _};
+
 use super::ALPHA;
 use super::robust::{MAD_TO_SD, mad, median};
 use super::student::{mean_and_sd, t_quantile};
@@ -66,9 +68,25 @@ fn between_variance(effects: &[(f64, f64)]) -> f64 {
     }
     let sum = |power: i32| effects.iter().map(|e| e.1.powi(-power)).sum::<f64>();
     let (first, second) = (sum(1), sum(2));
-    let mean = effects.iter().map(|e| e.0 / e.1).sum::<f64>() / first;
-    let q: f64 = effects.iter().map(|e| (e.0 - mean).powi(2) / e.1).sum();
-    ((q - (effects.len() as f64 - 1.0)) / (first - second / first)).max(0.0)
+    ((cochran(effects) - (effects.len() as f64 - 1.0)) / (first - second / first)).max(0.0)
+}
+
+/// Cochran's Q: squares around the mean, each by its own noise.
+fn cochran(effects: &[(f64, f64)]) -> f64 {
+    let weights: f64 = effects.iter().map(|e| 1.0 / e.1).sum();
+    let mean = effects.iter().map(|e| e.0 / e.1).sum::<f64>() / weights;
+    effects.iter().map(|e| (e.0 - mean).powi(2) / e.1).sum()
+}
+
+/// The chance of units so far apart where nothing but their noise sets them apart (Cochran 1954); `None` for fewer
+/// than two, or for one without noise.
+#[must_use]
+pub fn chance_of_spread(effects: &[(f64, f64)]) -> Option<f64> {
+    if effects.len() < 2 || effects.iter().any(|e| e.1.is_nan() || e.1 <= 0.0) {
+        return None;
+    }
+    let chi = ChiSquared::new(effects.len() as f64 - 1.0).ok()?;
+    Some(chi.sf(cochran(effects)))
 }
 
 /// Units below which none can be called far off.
@@ -108,6 +126,8 @@ mod tests {
         assert!((r.mean - 0.373_966).abs() < 1e-6, "{r:?}");
         assert!((r.standard_error - 0.121_291).abs() < 1e-6, "{r:?}");
         assert_eq!(r.freedom, 3.0);
+        // pchisq(9.023810, 3, lower.tail = FALSE)
+        assert!((chance_of_spread(&y).unwrap() - 0.028_98).abs() < 1e-4);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::compare::{Arm, typical};
 use crate::model::{Grade, Measurement, Site, Svma, Unit};
 use crate::sim::Sites;
 use crate::sim::core::Mechanism;
+use crate::stats::robust::median;
 use crate::stats::signed_rank::{self, Interval};
 use crate::trace::engine::{Change, EngineError};
 
@@ -43,6 +44,8 @@ const AS_FORETOLD: [f64; 2] = [0.8, 1.25];
 const NOT_RECOVERED: f64 = 25.0;
 /// Where the control takes longer by this part of the difference, in per cent, the detours may hide what a cure saves.
 const MOST_OVERHEAD: f64 = 10.0;
+/// A round in which a process takes longer than in most by this part of the difference was disturbed.
+const DISTURBED: f64 = 0.25;
 /// What takes so many times its wall time on processors was on more than one.
 const AT_ONCE: f64 = 1.1;
 /// The control may bring back, or cost, this part of what the cure brings back.
@@ -209,7 +212,16 @@ pub(super) fn run(
     }
     let all_ns = ROUNDS_NS[0].min(bench.left().ns);
     let rounds = ((all_ns / round_ns.max(1.0)) as usize).clamp(ROUNDS[0], ROUNDS[1]);
-    match run_rounds(bench, &arms, rounds, progress) {
+    let all = run_rounds(bench, &arms, rounds, progress).and_then(|mut times| {
+        let left = ROUNDS[1] - rounds;
+        let fits = takes_too_long(bench, round_ns * left as f64).is_none();
+        // One such round of six makes all of the interval; of fourteen, it has no say.
+        if left > 0 && fits && is_disturbed(&times) {
+            times.extend(run_rounds(bench, &arms, left, progress)?);
+        }
+        Ok(times)
+    });
+    match all {
         Ok(times) => Ok(Ok(times)),
         Err(Failed::Engine(error)) if error.is_interrupt() => Err(error),
         Err(Failed::Engine(error)) => Ok(Err(error.to_string())),
@@ -221,6 +233,17 @@ pub(super) fn run(
 pub(super) fn takes_too_long(bench: &dyn Bench, ns: f64) -> Option<String> {
     let too_long = (ns > ROUNDS_NS[1]).then(|| format!("that would take {:.0} minutes", ns / 60e9));
     too_long.or_else(|| bench.left().too_long(ns))
+}
+
+/// Whether a process took so much longer or less in one of the rounds than in most that few rounds tell nothing.
+fn is_disturbed(times: &[[f64; ARMS]]) -> bool {
+    let from_slow = |n: usize| times.iter().map(|t| t[1] - t[n]).collect::<Vec<f64>>();
+    let difference = median(&from_slow(0)).unwrap_or(0.0).abs();
+    [0, 2, 3].into_iter().any(|n| {
+        let all = from_slow(n);
+        let typical = median(&all).unwrap_or(0.0);
+        all.iter().any(|it| (it - typical).abs() > DISTURBED * difference)
+    })
 }
 
 /// An arm with a change.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::prediction::{LEAST_PART, MoreCycles, Side, Spent, is_alike, more_cycles, predict};
 use super::windows::BothArms;
-use super::work::{UserCode, Work};
+use super::work::{MOST, UserCode, Work};
 use super::{FunctionRow, Place, Share};
 use crate::code::{DebugInfo, Image};
 use crate::compare::Arm;
@@ -241,7 +241,7 @@ pub(super) fn ledgers(
         hot.filter_map(|(_, sides)| sides.as_ref()).all(is_alike)
     };
     if slow_ns >= LEAST_WHOLE * fast_ns
-        && ledgers.iter().all(|ledger| ledger.named().is_none())
+        && Together::of(&ledgers).is_none_or(|named| named.without < MOST)
         && (counted.is_some() || shapes.iter().all(calls_alike))
     {
         let spent = Spent {
@@ -261,12 +261,37 @@ pub(super) fn ledgers(
         });
         let whole = whole.map(|(mut ledger, both)| {
             if let Some(line) = ledger.lines.iter_mut().find(|line| line.is_named) {
-                let insns = both.arms[slow.index()].insns(Svma(0), Svma(u64::MAX));
-                line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at));
+                let arm = &both.arms[slow.index()];
+                let events = |all: &mut dyn Iterator<Item = &Account>| {
+                    all.map(|account| account.events_of(line.mechanism)).sum::<u64>()
+                };
+                let insns = arm.insns(Svma(0), Svma(u64::MAX));
+                let here = events(&mut insns.values());
+                let objects = rows.iter().filter_map(|row| row.place.object(slow));
+                let objects = objects.map(|path| (path, arm.insns_of_object(path)));
+                let most_there = objects
+                    .map(|(path, insns)| (events(&mut insns.values()), path, insns))
+                    .max_by_key(|(events, ..)| *events)
+                    .filter(|(there, ..)| *there > here);
+                match most_there {
+                    Some((_, path, insns)) => {
+                        sites_in_object(path, &insns, std::slice::from_mut(line));
+                    }
+                    None => line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at)),
+                }
             }
             ledger
         });
-        ledgers.extend(whole.filter(|ledger| ledger.named().is_some() || ledgers.is_empty()));
+        let is_named = ledgers.iter().any(|ledger| ledger.named().is_some());
+        let whole = whole.filter(|whole| match whole.named() {
+            Some(line) => !is_named || whole.without(line.mechanism) >= MOST,
+            None => ledgers.is_empty(),
+        });
+        if whole.is_some() {
+            // The cycles of one place that waits may be spent in another: what is named is named of both together.
+            ledgers.iter_mut().flat_map(|it| &mut it.lines).for_each(|line| line.is_named = false);
+        }
+        ledgers.extend(whole);
     }
     ledgers
 }

@@ -23,6 +23,7 @@ mod kernel;
 mod ledger;
 mod measured;
 mod object;
+mod only_in_slow;
 mod open;
 mod placement;
 mod prediction;
@@ -55,11 +56,12 @@ pub use kernel::{Kernel, NamedCalls};
 pub use ledger::{Ledger, LedgerLine};
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
 pub use object::ObjectCode;
+pub use only_in_slow::OnlyInSlow;
 pub use rows::{FunctionRow, Place};
 pub use run_count::{ByPlace, WorkCount};
 pub use share::{Share, Whole};
 pub use windows::{ObjectInsns, WindowCount};
-pub use work::{OnlyInSlow, Work};
+pub use work::Work;
 
 use ledger::Together;
 use placement::Placement;
@@ -180,7 +182,7 @@ impl Explanation {
         // Other work holds a mechanism of its own: the larger part is the answer, also where its interval is too
         // wide to be called the cause.
         let rival = self.work.as_ref().filter(|work| work.may_be_the_cause());
-        let rival = rival.map_or(0.0, |work| work.more_instructions.percent.value);
+        let rival = rival.map_or(0.0, Work::least_of_more);
         let least = rival.max(work::MOST);
         let named = Together::of(&self.ledgers).filter(|named| named.without >= least);
         let more = self.work.as_ref().filter(|work| work.is_the_cause());
@@ -209,7 +211,10 @@ impl Explanation {
             Conclusion::NoMechanism
         };
         self.grade = grade.filter(|_| self.conclusion == Conclusion::Mechanism);
-        if !is_named {
+        // A mechanism beside more work is told as such, if it is a good part of the difference.
+        let beside = Together::of(&self.ledgers).filter(|it| it.without >= summary::LEAST_BESIDE);
+        let is_beside = self.conclusion == Conclusion::MoreWork && beside.is_some();
+        if !is_named && !is_beside {
             cure::rename(self, |_| false);
         }
     }

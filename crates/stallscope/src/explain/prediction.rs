@@ -39,6 +39,7 @@ const LEAST_SLOWER: f64 = 0.6;
 const LEAST_SHOWN: f64 = 5.0;
 
 /// One arm's windows in one place.
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Side {
     /// Instructions of a whole run.
     instructions: f64,
@@ -204,7 +205,9 @@ pub(super) fn predict(
             }
             false => is_slower && !spent.is_whole,
         };
-        let for_each = 100.0 * more_for_each(sides, mechanism, slow) * ns_per_cycle / difference_ns;
+        // The difference is negative where the slow build is BEFORE.
+        let for_each_ns = more_for_each(sides, mechanism, slow) * ns_per_cycle;
+        let for_each = 100.0 * for_each_ns / difference_ns.abs();
         let is_left =
             more_in_all[mechanism as usize] >= LEAST_LEFT * more_cycles(sides, mechanism, slow);
         happens_more
@@ -323,7 +326,19 @@ mod tests {
     }
 
     fn of_all(ms: [f64; 2], sides: [Side; 2], more_in_all: &MoreCycles) -> Ledger {
-        predict(&Spent::of(&row(ms)), &sides, more_in_all, Arm::B, (ms[1] - ms[0]) * 1e6).unwrap()
+        let all_ns = (ms[1] - ms[0]) * 1e6;
+        let ledger = predict(&Spent::of(&row(ms)), &sides, more_in_all, Arm::B, all_ns).unwrap();
+        let [before, after] = sides;
+        let row = row([ms[1], ms[0]]);
+        let other_way = Spent::of(&row);
+        let other_way = predict(&other_way, &[after, before], more_in_all, Arm::A, -all_ns);
+        let named = |of: &Ledger| of.named().map(|line| line.mechanism);
+        assert_eq!(
+            named(&ledger),
+            named(&other_way.unwrap()),
+            "faster is as slower, the other way round"
+        );
+        ledger
     }
 
     #[test]

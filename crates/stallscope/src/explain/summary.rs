@@ -10,8 +10,8 @@ use crate::sim::core::Mechanism;
 
 /// A part of the difference that is worth a word, in per cent.
 const LEAST_PART: f64 = 10.0;
-/// More work beside a mechanism is told from this part of the difference on, in per cent.
-const LEAST_BESIDE: f64 = 25.0;
+/// More work beside a mechanism, or one beside more work, is told from this part of the difference on, in per cent.
+pub(super) const LEAST_BESIDE: f64 = 25.0;
 /// More than so many times the pairs are no advice.
 const MOST_TIMES_AS_MANY: f64 = 30.0;
 /// Places that are named in the sentence.
@@ -25,7 +25,11 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
     Some(match explanation.conclusion {
         Conclusion::NothingToExplain => return None,
         Conclusion::Mechanism => mechanism(explanation) + &beside(explanation, slow),
-        Conclusion::MoreWork => more_work(explanation, slow) + &built(explanation, slow),
+        Conclusion::MoreWork => {
+            let named = explanation.named_ledger().map(|_| by_model(explanation));
+            let named = named.map_or(String::new(), |said| format!("; {said}"));
+            more_work(explanation, slow) + &named + &built(explanation, slow)
+        }
         Conclusion::SlowerWork => {
             let slower = work.map(|work| work.slower_instructions.to_string()).unwrap_or_default();
             let place = place.map_or(String::new(), |place| format!(", most of all in {place}"));
@@ -136,7 +140,9 @@ fn executes(work: &Work, slow: Arm) -> String {
 
 fn more_work(explanation: &Explanation, slow: Arm) -> String {
     if let Some(work) = &explanation.work {
-        return format!("more work: {}", executes(work, slow));
+        let place = place(explanation);
+        let place = place.map_or(String::new(), |place| format!(", most of all in {place}"));
+        return format!("more work: {}, {}{place}", executes(work, slow), work.more_instructions);
     }
     let less = slow.other().build_name();
     let only = explanation.only_in_slow.as_ref();

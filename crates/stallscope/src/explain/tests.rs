@@ -223,7 +223,7 @@ fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_
     };
     let work = e.work.clone().unwrap();
     let with = |more: f64| {
-        let mut work = work.clone();
+        let mut work = Work { more_at_mean_percent: more, ..work.clone() };
         work.more_instructions.percent =
             Measurement { value: more, low: 20.0, ..share(more).percent };
         work

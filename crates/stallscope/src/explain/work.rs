@@ -15,12 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::events::{Counts, are_as_many};
 use super::run_count::{ByPlace, InRun, WorkCount};
-use super::windows::ArmWindows;
 use super::{Bench, FunctionRow, Share, is_most};
 use crate::code::Image;
 use crate::compare::Arm;
 use crate::model::Measurement;
-use crate::sim::core::Account;
 use crate::trace::engine::EngineError;
 
 /// Runs of each arm that are followed, to see whether they execute the same each time.
@@ -110,6 +108,11 @@ pub struct Work {
     pub more_instructions: Share,
     /// The rest of the difference in user code: instructions that take longer.
     pub slower_instructions: Share,
+    /// What more instructions make up at the mean time of one over the whole run, in per cent of the difference. Code that
+    /// waits beside more work takes longer for as many instructions: where this says that they are most of it, slower
+    /// instructions alone are no answer.
+    #[serde(default)]
+    pub more_at_mean_percent: f64,
 }
 
 impl Work {
@@ -175,7 +178,7 @@ impl Work {
     /// Whether instructions that take longer are most of the difference, with all of the interval.
     #[must_use]
     pub fn is_slower(&self) -> bool {
-        self.slower_instructions.percent.low >= MOST
+        self.slower_instructions.percent.low >= MOST && self.more_at_mean_percent < MOST
     }
 
     /// The larger of the two parts, where its interval does not decide whether it is most of the difference, and how
@@ -191,7 +194,13 @@ impl Work {
     /// Whether instructions that take longer cannot be a part of the difference that is worth naming,
     /// in per cent.
     pub(super) fn leaves_less_than(&self, percent: f64) -> bool {
-        !self.is_the_same() && self.slower_instructions.percent.high < percent
+        let slower = self.slower_instructions.percent.high.max(100.0 - self.more_at_mean_percent);
+        !self.is_the_same() && slower < percent
+    }
+
+    /// What more instructions make up without what each takes longer where there are more of them, in per cent.
+    pub(super) fn least_of_more(&self) -> f64 {
+        self.more_instructions.percent.value.min(self.more_at_mean_percent)
     }
 }
 
@@ -277,11 +286,13 @@ pub(super) fn count(
         system_calls,
         more_instructions: more,
         slower_instructions: slower,
+        more_at_mean_percent: of_all[0].percent.value,
     };
     // What `rep` moves takes other times than what else is executed: only places of their own tell.
     let told: f64 = rows.iter().map(|row| row.share_of_difference.percent.value).sum();
     let is_spread = (all.share.percent.value - told).abs() > MOST_ELSEWHERE;
-    if !work.is_in_strings() && (is_spread || tells_more(&of_all[0], &work.more_instructions)) {
+    let of_all_tells = tells_more(&of_all[0], &work.more_instructions, may_move(rows));
+    if !work.is_in_strings() && (is_spread || of_all_tells) {
         [work.more_instructions, work.slower_instructions] = of_all;
     }
     Ok(Ok(work))
@@ -306,11 +317,21 @@ fn followed(
     Ok(Ok(runs))
 }
 
+/// Whether places take so much less time that the slow build may just do their work elsewhere.
+pub(super) fn may_move(rows: &[FunctionRow]) -> bool {
+    let parts = rows.iter().map(|row| row.share_of_difference.percent.value);
+    parts.filter(|part| *part < 0.0).sum::<f64>() < -MOST_ELSEWHERE
+}
+
 /// Whether what all of user code executes more tells more than the sum over the places does. Work that goes from one
-/// place to another is more work in the one only; and places that hold few samples add up to a wide interval.
-fn tells_more(of_all: &Share, by_place: &Share) -> bool {
+/// place to another is more work in the one only, and the other takes less time: none does, unless it `may_move`. And
+/// places that hold few samples add up to a wide interval.
+fn tells_more(of_all: &Share, by_place: &Share, may_move: bool) -> bool {
     let (all, places) = (&of_all.percent, &by_place.percent);
-    all.value < places.value || all.value <= places.high && all.value <= places.value + MOST_APART
+    match all.value < places.value {
+        true => may_move || all.value >= places.low,
+        false => all.value <= places.high && all.value <= places.value + MOST_APART,
+    }
 }
 
 /// What a place takes longer, as more instructions and as slower ones, by its times and what it executes in each arm.
@@ -341,7 +362,7 @@ fn mean_ns([fast, slow]: [f64; 2], [a, b]: [f64; 2]) -> f64 {
     (fast + slow) / (a + b).max(1.0)
 }
 
-fn plus(a: &Share, b: &Share) -> Share {
+pub(super) fn plus(a: &Share, b: &Share) -> Share {
     let (x, y) = (&a.percent, &b.percent);
     let percent = Measurement {
         value: x.value + y.value,
@@ -353,68 +374,13 @@ fn plus(a: &Share, b: &Share) -> Share {
     Share { percent, of: a.of }
 }
 
-/// Places that the slow build executes and the fast one hardly.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct OnlyInSlow {
-    /// Their part of the difference.
-    pub share: Share,
-    /// What they are called, largest part first.
-    pub places: Vec<String>,
-}
-
-impl OnlyInSlow {
-    /// None where other places take less time instead: it may be work that the fast build does elsewhere. Time alone
-    /// tells nothing, for what both execute may take one of them many times as long: the fast build was never seen in
-    /// such a place, or its windows tell that it hardly executes anything there.
-    pub(super) fn of(
-        rows: &[FunctionRow],
-        slow: Arm,
-        windows: Option<&[ArmWindows; 2]>,
-    ) -> Option<Self> {
-        let sum = |rows: &[&FunctionRow]| {
-            let parts = rows.iter().map(|row| row.share_of_difference.clone());
-            parts.reduce(|sum, part| plus(&sum, &part))
-        };
-        let those = |of: &dyn Fn(&&FunctionRow) -> bool| rows.iter().filter(of).collect::<Vec<_>>();
-        let less = sum(&those(&|row| row.share_of_difference.percent.value < 0.0));
-        if less.is_some_and(|less| less.percent.value < -MOST_ELSEWHERE) {
-            return None;
-        }
-        let only = those(&|row| is_only_in(row, slow, windows));
-        let places = only.iter().map(|row| row.place.where_words()).collect();
-        Some(Self { share: sum(&only)?, places })
-    }
-}
-
-/// Whether a place takes time in `slow`, and is hardly entered in the other arm.
-fn is_only_in(row: &FunctionRow, slow: Arm, windows: Option<&[ArmWindows; 2]>) -> bool {
-    let times = [&row.before, &row.after];
-    let (here, there) = (times[slow.index()], times[slow.other().index()]);
-    if here.low <= 0.0 || there.high * HARDLY > here.low {
-        return false;
-    }
-    let executed = |arm: Arm| {
-        let windows = windows.map(|both| &both[arm.index()]).filter(|windows| windows.len() > 0)?;
-        let executions =
-            |accounts: Vec<Account>| accounts.iter().map(|it| it.executions).sum::<u64>();
-        Some(
-            executions(windows.in_place(arm, &row.place)) as f64
-                / executions(windows.in_all()).max(1) as f64,
-        )
-    };
-    match (executed(slow), executed(slow.other())) {
-        (Some(here), Some(there)) => there * HARDLY <= here,
-        _ => there.value == 0.0,
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::explain::{ObjectCode, Place, Whole};
     use crate::model::Unit;
 
-    fn row(ms: [f64; 2], percent: f64) -> FunctionRow {
+    pub(in super::super) fn row(ms: [f64; 2], percent: f64) -> FunctionRow {
         let measured = |value: f64, unit| {
             let (low, high) = (0.98 * value, 1.02 * value);
             Measurement { value, unit, low, high, n: 10, how: String::new() }
@@ -453,6 +419,7 @@ mod tests {
             string_bytes: counts([0, 0]),
             calls: counts([9, 9]),
             system_calls: counts([9, 9]),
+            more_at_mean_percent: 100.0 - slower.percent.value,
             more_instructions: more,
             slower_instructions: slower,
         }
@@ -495,8 +462,10 @@ mod tests {
     #[test]
     fn the_whole_run_says_how_much_is_more_work_unless_places_say_less() {
         let share = |value: f64, spread: f64| within([value - spread, value, value + spread]);
-        let tells = |all, places| tells_more(&share(all, 5.0), &places);
-        assert!(tells(40.0, share(90.0, 5.0)), "work that went elsewhere");
+        let tells = |all, places| tells_more(&share(all, 5.0), &places, false);
+        assert!(tells_more(&share(40.0, 5.0), &share(90.0, 5.0), true), "work that went elsewhere");
+        assert!(!tells(40.0, share(90.0, 5.0)), "no place takes less time");
+        assert!(tells(40.0, share(90.0, 50.0)), "a wide interval around it");
         assert!(tells(80.0, share(35.0, 150.0)), "a wide interval around it");
         assert!(!tells(80.0, share(35.0, 20.0)), "more is executed where it costs less");
         assert!(!tells(80.0, share(25.0, 150.0)), "or may well be");
@@ -525,8 +494,13 @@ mod tests {
     fn more_work_and_slower_work_are_the_cause_with_all_of_their_intervals() {
         let work = |more, slower| work([9, 900_000], [share(more), share(slower)]);
         assert!(work(60.0, 5.0).is_the_cause() && work(60.0, 5.0).leaves_less_than(10.0));
+        let costlier = Work { more_at_mean_percent: 89.0, ..work(99.0, 0.0) };
+        assert!(!costlier.leaves_less_than(10.0) && costlier.least_of_more() == 89.0);
         assert!(!work(51.0, 15.0).is_the_cause() && !work(51.0, 15.0).leaves_less_than(10.0));
         assert!(work(5.0, 52.0).is_slower() && !work(5.0, 51.0).is_slower());
+        let beside_more = |percent| Work { more_at_mean_percent: percent, ..work(40.0, 60.0) };
+        assert!(beside_more(49.0).is_slower());
+        assert!(!beside_more(50.0).is_slower(), "it waits beside more work");
     }
 
     #[test]
@@ -566,35 +540,5 @@ mod tests {
         assert_eq!(most([320, 3200], 50.0), [true, false], "with all of the interval");
         assert_eq!(most([3200, 4200], 60.0), [true, false], "1.3 times as many bytes");
         assert_eq!(most([3200, 3200], 60.0), [true, false]);
-    }
-
-    #[test]
-    fn places_that_only_the_slow_build_enters_are_more_work() {
-        let part = |rows: &[FunctionRow], slow| {
-            OnlyInSlow::of(rows, slow, None).map(|it| it.share.percent.value.round())
-        };
-        assert_eq!(part(&[row([0.0, 50.0], 60.0), row([0.0, 60.0], 35.0)], Arm::B), Some(95.0));
-        assert_eq!(
-            part(&[row([0.0, 50.0], 60.0), row([2.0, 60.0], 35.0)], Arm::B),
-            Some(60.0),
-            "seen there"
-        );
-        assert_eq!(part(&[row([50.0, 0.0], 60.0)], Arm::A), Some(60.0));
-        assert_eq!(part(&[row([50.0, 0.0], 60.0)], Arm::B), None);
-        // Another name for what the fast build does elsewhere.
-        assert_eq!(part(&[row([0.0, 50.0], 160.0), row([40.0, 20.0], -60.0)], Arm::B), None);
-    }
-
-    #[test]
-    fn windows_tell_less_work_from_the_same_work_in_less_time() {
-        let part = |there: u64, ms: [f64; 2]| {
-            let both = [there, 1000]
-                .map(|executions| ArmWindows::of_object("libc.so", executions, 10_000));
-            OnlyInSlow::of(&[row(ms, 60.0)], Arm::B, Some(&both)).map(|it| it.places)
-        };
-        assert_eq!(part(50, [2.0, 60.0]), Some(vec!["libc.so.6".into()]));
-        assert_eq!(part(51, [2.0, 60.0]), None, "it executes as much there");
-        assert_eq!(part(900, [0.0, 60.0]), None, "though it was never seen there");
-        assert_eq!(part(0, [4.0, 60.0]), None, "a fifteenth of the time");
     }
 }

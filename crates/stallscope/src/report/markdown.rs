@@ -6,6 +6,8 @@ use crate::compare::results::{Change, Judgement};
 use crate::compare::{Comparison, Decision, Metric, Warning};
 use crate::explain::{Explanation, Ledger};
 use crate::foreign::plain;
+use crate::machine::PriceOrigin;
+use crate::machine::survey::{Entry, Relation, Survey};
 
 /// Places that are listed.
 const MOST_PLACES: usize = 5;
@@ -47,6 +49,31 @@ pub fn comparison(comparison: &Comparison) -> String {
     let mut out = verdict(comparison) + &metrics(comparison, ["A", "B"]);
     let doubts: Vec<String> = comparison.analysis.warnings.iter().map(Warning::to_string).collect();
     details(&mut out, &doubts);
+    out
+}
+
+/// Machines side by side: a row for each fact that a probe or the system told of one at least, in bold where they differ.
+#[must_use]
+pub fn survey(survey: &Survey) -> String {
+    let mut out = format!(
+        "| | {} |\n",
+        survey.machines.iter().map(|m| cell(m)).collect::<Vec<_>>().join(" | ")
+    );
+    let _ = writeln!(out, "|---|{}", "---|".repeat(survey.machines.len()));
+    let is_found = |entry: &Entry| matches!(entry.origin, None | Some(PriceOrigin::Probed { .. }));
+    for row in &survey.rows {
+        if !row.machines.iter().flatten().any(is_found) {
+            continue;
+        }
+        let bold = if row.relation == Relation::Apart { "**" } else { "" };
+        let words = |entry: &Option<Entry>| match entry {
+            Some(entry) if is_found(entry) => cell(&entry.text),
+            Some(entry) => format!("*{}*", cell(&entry.text)),
+            None => "-".to_owned(),
+        };
+        let entries: Vec<String> = row.machines.iter().map(words).collect();
+        let _ = writeln!(out, "| {bold}{}{bold} | {} |", row.id, entries.join(" | "));
+    }
     out
 }
 

@@ -6,6 +6,7 @@ use askama::filters::HtmlSafe;
 use serde_json::{Map, Value};
 
 use super::number::{Number, amount};
+use crate::machine::survey::{Entry, Survey, SurveyRow};
 use crate::model::{Measurement, Unit};
 use crate::report::words::grouped;
 
@@ -66,6 +67,29 @@ impl FieldsPage {
         let mut left = MOST_FIELDS;
         let result = node(result, "result", 0, &mut left);
         Self { title: kind.clone(), kind, tool_version, result }
+    }
+
+    /// Machines side by side: a row for each fact.
+    pub fn of_survey(kind: String, tool_version: String, survey: &Survey) -> Self {
+        let row = |(n, row): (usize, &SurveyRow)| {
+            let path = |part: &str| format!("result.rows[{n}].{part}");
+            let told = [("id", &row.id), ("relation", &row.relation.to_string())]
+                .map(|(part, text)| Node::One(Number::new(text.clone(), path(part))));
+            let entry = |(m, entry): (usize, &Option<Entry>)| {
+                let text = entry.as_ref().map_or("-", |entry| entry.text.as_str());
+                Node::One(Number::new(text, path(&format!("machines[{m}]"))))
+            };
+            told.into_iter().chain(row.machines.iter().enumerate().map(entry)).collect()
+        };
+        let rows = survey.rows.iter().enumerate().map(row).collect();
+        let head = ["fact", "relation"].map(str::to_owned);
+        let head = head.into_iter().chain(survey.machines.iter().cloned()).collect();
+        Self {
+            title: kind.clone(),
+            kind,
+            tool_version,
+            result: Node::Table { head, rows, left_out: 0 },
+        }
     }
 }
 

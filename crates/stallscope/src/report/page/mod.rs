@@ -82,6 +82,10 @@ pub fn page(text: &str) -> Result<String, PageError> {
             ComparisonPage { title, kind: "comparison", tool_version, compared }.render()?
         }
         "explanation" => ExplanationPage::of(&typed(&kind, result)?, tool_version)?.render()?,
+        "survey" | "probe-diff" => {
+            let survey = typed(&kind, result)?;
+            FieldsPage::of_survey(kind, tool_version, &survey).render()?
+        }
         _ => FieldsPage::of(kind, tool_version, &result).render()?,
     };
     if page.len() > MOST_PAGE_BYTES { Err(PageError::TooLarge) } else { Ok(page) }

@@ -1,7 +1,7 @@
 //! A core out of order, driven by a trace: how many cycles a window takes, and why.
 //!
 //! Instructions are dispatched in order, so many a cycle, into a window of so many; each starts when what
-//! it needs is there and a port is free, and retires behind the one before it. Loads look for their bytes
+//! it needs is there and a port is free, and retires behind the one before it; there is room for so many that wait. Loads look for their bytes
 //! in the stores that have not reached the cache, then in the caches; a branch that the predictor gets wrong
 //! holds back all that follows until it is resolved. A load that cannot be forwarded waits until *every*
 //! store that it overlaps has retired and reached the cache: that is what puts whatever is older into its
@@ -33,6 +33,7 @@ mod ops;
 mod predictor;
 mod program;
 mod report;
+mod scheduler;
 mod sets;
 mod slots;
 mod state;
@@ -49,6 +50,7 @@ use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 use ops::{Flow, Op, REGISTERS};
 use predictor::{Predictor, hash};
+use scheduler::Scheduler;
 use state::State;
 
 /// Wider accesses are made of many and are not forwarded.
@@ -204,6 +206,12 @@ impl<'a> Core<'a> {
         }
         let row = self.shape.execution(op.class);
         let operations = if op.joined { 0 } else { u32::from(row.operations) };
+        let waits = op.class != OpClass::Renamed && !op.zeroes;
+        if waits {
+            let dispatch = self.state.dispatch.0;
+            let room_at = self.scheduler(op.class).room_at(dispatch);
+            self.state.hold_dispatch(room_at);
+        }
         let dispatched = self.state.dispatch(&self.shape, operations);
         let ready = |registers: &[u64; REGISTERS], mut set: u64| {
             let mut at = dispatched + 1;
@@ -293,6 +301,21 @@ impl<'a> Core<'a> {
         }
     }
 
+    /// Where operations of a class wait for their start.
+    fn scheduler(&mut self, class: OpClass) -> &mut Scheduler {
+        match &mut self.state.schedulers {
+            (_, Some(vectors)) if class.is_vector() => vectors,
+            (integers, _) => integers,
+        }
+    }
+
+    /// An operation starts at `start`, and waits until then.
+    fn starts(&mut self, class: OpClass, dispatched: u64, start: u64) {
+        if start > dispatched + 1 {
+            self.scheduler(class).enter(start);
+        }
+    }
+
     fn take(&mut self, ports: u16, cycle: u64) -> u64 {
         match self.has(Mechanism::BusyPorts) {
             true => self.state.slots.take(ports, cycle),
@@ -330,7 +353,9 @@ impl<'a> Core<'a> {
                 for _ in 1..row.operations {
                     self.take(row.ports, ready);
                 }
-                return self.take(row.ports, ready) + self.latency(row.latency_cycles);
+                let start = self.take(row.ports, ready);
+                self.starts(op.class, dispatched, start);
+                return start + self.latency(row.latency_cycles);
             }
         };
         self.event(number, slow);
@@ -349,6 +374,7 @@ impl<'a> Core<'a> {
         }
         let start = self.take(row.ports, ready);
         let start = self.state.units.take(unit, start);
+        self.starts(op.class, dispatched, start);
         let mut taken = busy;
         if op.class == OpClass::Locked {
             let before = std::mem::replace(&mut self.state.locked, self.instructions);

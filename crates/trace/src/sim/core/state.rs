@@ -8,6 +8,7 @@ use super::memory::DataCaches;
 use super::ops::{Flow, REGISTERS};
 use super::predictor::Predictor;
 use super::program::Program;
+use super::scheduler::Scheduler;
 use super::sets::{EMPTY, Sets};
 use super::slots::Slots;
 use crate::machine::CoreShape;
@@ -73,6 +74,8 @@ pub(super) struct State {
     /// fences and microcode.
     pub units: Slots,
     pub slots: Slots,
+    /// What waits for its start: of integers, and of vectors where these wait elsewhere.
+    pub schedulers: (Scheduler, Option<Scheduler>),
     pub caches: DataCaches,
     pub code: CodeLines,
     pub predictor: Predictor,
@@ -117,6 +120,10 @@ impl State {
             locked: 0,
             units: Slots::new(),
             slots: Slots::new(),
+            schedulers: (
+                Scheduler::new(shape.scheduler),
+                (shape.vector_scheduler > 0).then(|| Scheduler::new(shape.vector_scheduler)),
+            ),
             caches: DataCaches::new(shape, program.lines, program.pages),
             code: CodeLines::new(shape.code_cache, program.code_lines.iter().copied()),
             predictor,

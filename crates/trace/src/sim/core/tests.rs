@@ -99,6 +99,24 @@ const DEC_EDX: &[u8] = &[0xff, 0xca]; // dec edx
 const JNE: &[u8] = &[0x75, 0x00];
 
 #[test]
+fn what_waits_for_misses_leaves_no_room_for_the_next_ones() {
+    // mov rcx, [rsi], 300 cycles away; test rcx, rcx, ten times
+    let mut insns: Vec<&[u8]> = vec![&[0x48, 0x8b, 0x0e]];
+    insns.extend([&[0x48_u8, 0x85, 0xc9][..]; 10]);
+    insns.extend([DEC_EDX, JNE]);
+    let kernel = Kernel { insns: &insns, accesses: &|n| vec![load(0, 0x10_0000 + n * 0x5040, 8)] };
+    let of = |entries: u32| {
+        let change = |shape: &mut CoreShape| {
+            (shape.scheduler, shape.page_walkers, shape.fill_buffers) = (entries, 100, 100);
+            (shape.line_cycles, shape.miss_cycles) = ([1; 3], [300; 3]);
+        };
+        run_shaped(&kernel, None, Microarchitecture::GoldenCove, change).0
+    };
+    let [narrow, wide] = [of(97), of(1000)];
+    assert!(narrow > 1.4 * wide, "{narrow} {wide}");
+}
+
+#[test]
 fn a_chain_takes_its_latencies_and_independent_work_its_units() {
     let chain = Kernel { insns: &[IMUL_RAX, IMUL_RAX, DEC_EDX, JNE], accesses: &nothing };
     assert!((cycles(&chain, None) - 6.0).abs() < 0.1);
