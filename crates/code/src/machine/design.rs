@@ -462,7 +462,7 @@ impl Design {
         }
     }
 
-    /// The JSON form, on one line: with all probes some 37 kB.
+    /// The JSON form, on one line: with all probes some 40 kB.
     ///
     /// # Errors
     /// [`ProfileError::Malformed`] when a price is not a finite number.

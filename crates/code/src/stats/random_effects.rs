@@ -86,7 +86,7 @@ pub fn chance_of_spread(effects: &[(f64, f64)]) -> Option<f64> {
         return None;
     }
     let chi = ChiSquared::new(effects.len() as f64 - 1.0).ok()?;
-    Some(chi.sf(cochran(effects)))
+    Some(cochran(effects)).filter(|q| q.is_finite()).map(|q| chi.sf(q))
 }
 
 /// Units below which none can be called far off.
@@ -128,6 +128,7 @@ mod tests {
         assert_eq!(r.freedom, 3.0);
         // pchisq(9.023810, 3, lower.tail = FALSE)
         assert!((chance_of_spread(&y).unwrap() - 0.028_98).abs() < 1e-4);
+        assert_eq!(chance_of_spread(&[(1e308, 1.0), (-1e308, 1.0)]), None, "no number is so large");
     }
 
     #[test]

@@ -146,6 +146,11 @@ pub trait Bench {
         Ok(Vec::new())
     }
 
+    /// At how many random places the hot functions of both builds are to be run.
+    fn placements(&self) -> u32 {
+        0
+    }
+
     /// What is left of the time that all this should take.
     fn left(&self) -> TimeLeft {
         TimeLeft::ANY
@@ -168,6 +173,7 @@ pub struct ProcessBench<'a> {
     changes_runs: bool,
     interrupt: &'a AtomicBool,
     measures: bool,
+    placements: u32,
     /// How long all of it should take, from when on.
     budget: Option<(Duration, Instant)>,
     /// Instructions of training in front of windows; none where the engine does not come so far.
@@ -193,6 +199,7 @@ impl<'a> ProcessBench<'a> {
             changes_runs: true,
             interrupt,
             measures: false,
+            placements: 0,
             budget: None,
             training: TRAINING_INSTRUCTIONS,
         })
@@ -209,6 +216,13 @@ impl<'a> ProcessBench<'a> {
     #[must_use]
     pub fn without_cures(mut self) -> Self {
         self.changes_runs = false;
+        self
+    }
+
+    /// Runs the hot functions of both builds at so many random places.
+    #[must_use]
+    pub fn at_places(mut self, placements: u32) -> Self {
+        self.placements = placements;
         self
     }
 
@@ -403,6 +417,10 @@ impl Bench for ProcessBench<'_> {
     fn denormals(&mut self, arm: Arm, after: Duration) -> Result<Vec<DenormalSite>, EngineError> {
         let limits = self.runner.child_limits();
         self.runner.around(arm, 0, |launch| engine::denormals(launch, after, limits))
+    }
+
+    fn placements(&self) -> u32 {
+        self.placements
     }
 
     fn left(&self) -> TimeLeft {

@@ -20,7 +20,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::prediction::{LEAST_PART, MoreCycles, Side, Spent, is_alike, more_cycles, predict};
+use super::prediction::{LEAST_PART, More, Side, Spent, had_more, is_alike, predict};
 use super::windows::BothArms;
 use super::work::{MOST, UserCode, Work};
 use super::{FunctionRow, Place, Share};
@@ -166,7 +166,7 @@ struct Shape<'a> {
     /// Of each row; none where its instructions are not known.
     sides: Vec<Option<[Side; 2]>>,
     /// Over all rows.
-    more: MoreCycles,
+    more: More,
 }
 
 /// The ledger by the shape that comes nearest to what was measured, and its windows: what is not known of the core is not
@@ -212,8 +212,11 @@ pub(super) fn ledgers(
     };
     let shape = |windows| {
         let sides: Vec<_> = rows.iter().map(|row| sides(row, windows)).collect();
-        let more = |it| sides.iter().flatten().map(|sides| more_cycles(sides, it, slow)).sum();
-        Shape { windows, more: Mechanism::ALL.map(more), sides }
+        let in_all = |it| {
+            let each = sides.iter().flatten().map(|sides| had_more(sides, it, slow));
+            each.fold([0.0; 2], |[cycles, events], [c, e]| [cycles + c, events + e])
+        };
+        Shape { windows, more: Mechanism::ALL.map(in_all), sides }
     };
     let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
@@ -253,7 +256,7 @@ pub(super) fn ledgers(
         };
         let instructions =
             counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
-        let nothing_moves = [f64::INFINITY; Mechanism::ALL.len()];
+        let nothing_moves = [[f64::INFINITY; 2]; Mechanism::ALL.len()];
         let whole = nearest(&shapes, |shape| {
             let arms = &shape.windows.arms;
             let sides = [0, 1].map(|arm| Side::of(instructions[arm], arms[arm].in_all()));

@@ -26,6 +26,7 @@ mod object;
 mod only_in_slow;
 mod open;
 mod placement;
+mod placements;
 mod prediction;
 mod processor;
 mod removable;
@@ -57,6 +58,7 @@ pub use ledger::{Ledger, LedgerLine};
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
 pub use object::ObjectCode;
 pub use only_in_slow::OnlyInSlow;
+pub use placements::Placements;
 pub use rows::{FunctionRow, Place};
 pub use run_count::{ByPlace, WorkCount};
 pub use share::{Share, Whole};
@@ -160,6 +162,9 @@ pub struct Explanation {
     pub ledgers: Vec<Ledger>,
     /// Runs of the slow build without a mechanism; absent where there was nothing to remove.
     pub cure: Option<Cure>,
+    /// The difference over random places of the hot functions; absent where that was not asked for, or could not be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placements: Option<Placements>,
     /// What causes it, most deserving first.
     pub causes: Vec<Cause>,
     /// The strongest grade among the causes.
@@ -319,6 +324,7 @@ fn look(
         rows: Vec::new(),
         ledgers: Vec::new(),
         cure: None,
+        placements: None,
         causes: Vec::new(),
         grade: None,
         unexplained: Vec::new(),
@@ -453,6 +459,15 @@ fn look(
     {
         let aligned = placement::align(bench, both, of_slow, placement, slow, run_ns, removing)?;
         explanation.keep(aligned, "whether the code's alignment is the reason was not tried");
+    }
+    if bench.placements() > 0 {
+        let settings = (&explanation.comparison.settings, run_ns);
+        match placements::run(bench, both, &explanation.rows, slow, settings, removing)? {
+            Ok(found) => explanation.placements = Some(found),
+            Err(why) => explanation
+                .unexplained
+                .push(format!("whether it is the code or its place was not tried: {why}")),
+        }
     }
     bench.check_files()?;
     explanation.unexplained.extend(open::what_is_open(&explanation, &design));

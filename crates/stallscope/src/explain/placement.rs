@@ -9,13 +9,16 @@
 //! of both builds are run from copies at each [`SHIFTS_BYTES`]: what the slow build gains at its best place, beyond what
 //! the fast one gains at its own best, is what the places cost it.
 
+use rand::RngExt as _;
+use rand_pcg::Pcg64Mcg;
+
 use super::cure::{self, ARMS};
 use super::work::MOST;
 use super::{Bench, Cure, FunctionRow, Removed};
 use crate::code::x86::{Patch, PatchError, place_functions, place_in_page};
 use crate::code::{Architecture, DebugInfo, Function, Image, sections};
 use crate::compare::Arm;
-use crate::model::Svma;
+use crate::model::{PAGE_BYTES, Svma};
 use crate::sim::Sites;
 use crate::trace::engine::{Change, EngineError};
 
@@ -29,6 +32,10 @@ const LOOKS: usize = 3;
 const LEAST_GAINED: f64 = 0.25;
 /// A function that has less of the difference, in per cent, stays where it is.
 const LEAST_MOVED: f64 = 10.0;
+/// The part of the time of both builds that the functions take which are moved whatever they differ by.
+const HOT: f64 = 0.8;
+/// Random places lie so far apart.
+const PLACE_STEP_BYTES: u64 = 4;
 /// Functions that are placed, at the most.
 const MOST_FUNCTIONS: usize = 64;
 
@@ -58,6 +65,26 @@ impl<'a> Placement<'a> {
         let is_one = |[here, there]: &[&Function; 2]| here.start == there.start;
         let differs = rows.iter().any(|row| holds(row) && !row.place.is_unchanged());
         (differs || !found.functions.iter().all(is_one)).then_some(found)
+    }
+
+    /// Of the functions that both builds have and that take most of the time of both, whatever their code; `None` where there
+    /// are none.
+    pub fn of_hot(rows: &'a [FunctionRow], slow: Arm) -> Option<Self> {
+        let ns = |row: &FunctionRow| row.before.value + row.after.value;
+        let both = |row: &'a FunctionRow| {
+            Some((ns(row), [row.place.function(slow)?, row.place.function(slow.other())?]))
+        };
+        let mut known: Vec<(f64, [&Function; 2])> = rows.iter().filter_map(both).collect();
+        known.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut left_ns = HOT * rows.iter().map(ns).sum::<f64>();
+        let is_hot = |(ns, _): &(f64, _)| {
+            let is_hot = left_ns > 0.0;
+            left_ns -= ns;
+            is_hot
+        };
+        let hot = known.into_iter().take_while(is_hot).take(MOST_FUNCTIONS);
+        let functions: Vec<_> = hot.map(|(_, functions)| functions).collect();
+        (!functions.is_empty()).then_some(Self { functions })
     }
 
     fn of_functions(
@@ -92,6 +119,25 @@ impl<'a> Placement<'a> {
         Ok([of(0)?, of(1)?])
     }
 
+    /// Copies of the functions of one build, the slow one (0) or the fast one (1), where their originals lie in their pages.
+    pub fn as_built(&self, image: &Image, of: usize) -> Result<Patch, String> {
+        self.placed(image, of, of, 0)
+    }
+
+    /// The same at random places in pages.
+    pub fn anywhere(
+        &self,
+        image: &Image,
+        of: usize,
+        random: &mut Pcg64Mcg,
+    ) -> Result<Patch, String> {
+        let mut place = |both: &[&'a Function; 2]| {
+            (both[of], PLACE_STEP_BYTES * random.random_range(0..PAGE_BYTES / PLACE_STEP_BYTES))
+        };
+        let functions: Vec<_> = self.functions.iter().map(&mut place).collect();
+        place_functions(image, &functions).map_err(said)
+    }
+
     /// Copies of the functions of one build, as far into their pages as those of one, and so many bytes further.
     fn placed(&self, image: &Image, of: usize, like: usize, by: i64) -> Result<Patch, String> {
         let place =
@@ -100,7 +146,8 @@ impl<'a> Placement<'a> {
         place_functions(image, &functions).map_err(said)
     }
 
-    fn keep_what_can_be_copied(&mut self, [slow, fast]: [&Image; 2]) -> Result<(), String> {
+    /// Leaves out what cannot be copied; why, if that is all.
+    pub fn keep_what_can_be_copied(&mut self, [slow, fast]: [&Image; 2]) -> Result<(), String> {
         if slow.architecture() != Architecture::X86_64 {
             return Err("only x86-64 code can be placed elsewhere".into());
         }
@@ -119,6 +166,11 @@ impl<'a> Placement<'a> {
             return Err(refused.join("; "));
         }
         Ok(())
+    }
+
+    /// What they are called in the slow build.
+    pub fn names(&self) -> Vec<String> {
+        self.functions.iter().map(|[here, _]| here.name()).collect()
     }
 
     /// Where the functions are in the slow build and in the fast one.

@@ -1,6 +1,7 @@
 //! An invented bench with a known truth: two programs, how long they take, where the time goes.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub struct InventedBench {
     pub notes: Vec<String>,
     /// Whether anything may be sampled.
     pub samples: bool,
+    /// At how many random places hot functions are run.
+    pub placements: u32,
     /// What is left of the time that all of it should take.
     pub left: TimeLeft,
 }
@@ -108,7 +111,8 @@ impl Bench for InventedBench {
             (true, true, _) => 1,
             (true, false, is_control) => 3 - usize::from(is_control),
         };
-        Ok(exit(times[which] + round as u64 * 1000))
+        let of_place = if self.placements > 0 { place_ns(patch) } else { 0 };
+        Ok(exit(times[which] + of_place + round as u64 * 1000))
     }
 
     fn denormals(&mut self, _: Arm, _: Duration) -> Result<Vec<DenormalSite>, EngineError> {
@@ -132,6 +136,10 @@ impl Bench for InventedBench {
             engine: Engine::Ptrace,
             cause: "ptrace is forbidden".into(),
         })
+    }
+
+    fn placements(&self) -> u32 {
+        self.placements
     }
 
     fn left(&self) -> TimeLeft {
@@ -172,6 +180,13 @@ impl Bench for InventedBench {
             notes: self.notes.clone(),
         })
     }
+}
+
+/// What the places of copied functions add: up to a millisecond, the same for the same places.
+fn place_ns(patch: &Patch) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    format!("{patch:?}").hash(&mut hasher);
+    hasher.finish() % 1_000_000
 }
 
 fn exit(user_ns: u64) -> Exit {

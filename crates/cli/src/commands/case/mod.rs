@@ -113,7 +113,7 @@ fn pair(
     let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
     let lines = programs.map(|program| CommandLine::new(program, arguments.clone()));
     let (explanation, mut text) =
-        explain::explained(lines.into(), settings, (explain::Cures::Tried, None), context)?;
+        explain::explained(lines.into(), settings, explain::Extent::default(), context)?;
     let shown = explain::screen(&explanation, &mut text);
     let report = CaseReport::of(case.id, (pairs, which), explanation);
     output::result(context, "case", &report)?;

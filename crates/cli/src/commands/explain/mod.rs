@@ -65,6 +65,17 @@ pub struct ExplainArgs {
     /// The same as --budget 20s
     #[arg(long, conflicts_with = "within")]
     quick: bool,
+    /// Run the hot functions of both builds at N random places as well: is it the code, or where it lies?
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "16",
+        value_parser = clap::value_parser!(u32).range(3..=64),
+        conflicts_with = "no_cure"
+    )]
+    placements: Option<u32>,
     /// Print Markdown for a pull request instead of the screen
     #[arg(long)]
     markdown: bool,
@@ -87,8 +98,9 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     let mut settings = args.run.settings(context.seed())?;
     let compared_ms = within.map(|budget| (budget / 3).as_millis().max(1) as u64);
     settings.budget_ms = settings.budget_ms.or(compared_ms);
-    let cures = if args.no_cure { Cures::LeftOut } else { Cures::Tried };
-    let (explanation, mut text) = explained(lines, settings, (cures, within), context)?;
+    let placements = args.placements.unwrap_or(0);
+    let extent = Extent { no_cure: args.no_cure, within, placements };
+    let (explanation, mut text) = explained(lines, settings, extent, context)?;
     output::result(context, "explanation", &explanation)?;
     if context.shows_screen() {
         terminal::print(&match args.markdown {
@@ -99,11 +111,15 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Whether programs are run with some of their instructions replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cures {
-    Tried,
-    LeftOut,
+/// How much is tried.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extent {
+    /// Never run programs with some of their instructions replaced.
+    no_cure: bool,
+    /// How long all of it should take.
+    within: Option<Duration>,
+    /// At how many random places hot functions are run.
+    placements: u32,
 }
 
 /// Explains two command lines, and says by which machine profile.
@@ -113,17 +129,18 @@ pub enum Cures {
 pub fn explained(
     lines: Vec<CommandLine>,
     settings: Settings,
-    (cures, within): (Cures, Option<Duration>),
+    extent: Extent,
     context: &Context,
 ) -> anyhow::Result<(Explanation, SourceText)> {
     let chosen = profile::load(context)?;
     let bar = context.progress(2 * u64::from(settings.pairs), "comparing");
     let mut bench =
         ProcessBench::new(lines, settings, SampleSettings::default(), context.interrupt())?;
-    if cures == Cures::LeftOut {
+    bench = bench.at_places(extent.placements);
+    if extent.no_cure {
         bench = bench.without_cures();
     }
-    if let Some(budget) = within {
+    if let Some(budget) = extent.within {
         bench = bench.within(budget);
     }
     // A design or a profile that the user names is what the answer shall be about.

@@ -4,18 +4,21 @@ use stallscope::code::SourceText;
 use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
 use stallscope::explain::{
     ArmHeat, Built, Cause, Conclusion, Counts, Cure, CureVerdict, Explanation, FunctionRow, Ledger,
-    Removed, Share, Tally, Whole, Work,
+    Placements, Removed, Share, Tally, Whole, Work,
 };
 use stallscope::layout::ChangeCounts;
 use stallscope::model::{Grade, Measurement};
 use stallscope::sim::core::Mechanism;
 
 use crate::commands::compare::screen::verdict;
+use crate::commands::sweep::screen::sentence;
 use crate::commands::{site, words};
 use crate::terminal::{STRONG, paint, wrap};
 
 /// Places that are listed when no mechanism was found.
 const MOST_ROWS: usize = 5;
+/// Functions in random places that are named.
+const MOST_PLACED: usize = 3;
 /// What is left of the difference and is worth a line, in per cent.
 const LEAST_REST: f64 = 0.5;
 /// Where text starts behind the labels.
@@ -57,6 +60,7 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
         }
     }
     out += &explanation.cure.as_ref().map(cure).unwrap_or_default();
+    out += &explanation.placements.as_ref().map(placements).unwrap_or_default();
     for ledger in &explanation.ledgers {
         out += &ledger_text(ledger);
     }
@@ -236,6 +240,21 @@ fn named_text(explanation: &Explanation, ledger: &Ledger, text: &mut SourceText)
     out += &wrap("why      ", &format!("{}{often}", line.mechanism));
     let grade = explanation.grade.unwrap_or(Grade::Counted);
     out + &wrap("grade    ", &format!("{grade}: {}", grade.meaning()))
+}
+
+/// What random places of the hot functions tell.
+fn placements(of: &Placements) -> String {
+    let Placements { functions, rounds, split } = of;
+    let more = match functions.len().saturating_sub(MOST_PLACED) {
+        0 => String::new(),
+        more => format!(" and {more} more functions"),
+    };
+    let text = format!(
+        "{} (processor time, {rounds} rounds; copies in random places of {}{more})",
+        sentence(split),
+        functions[..functions.len().min(MOST_PLACED)].join(", ")
+    );
+    wrap("places   ", &text)
 }
 
 /// What runs without the mechanism brought back.
@@ -455,6 +474,7 @@ mod tests {
             left: TimeLeft::ANY,
             windows_fail: false,
             patched_ns: Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]),
+            placements: 0,
             flushed_ns: None,
             denormals: vec![],
             slowest: stallscope::compare::Arm::B,

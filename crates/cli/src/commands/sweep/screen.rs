@@ -152,7 +152,7 @@ fn set_aside(report: &SweepReport) -> String {
 
 /// "observed -3.2 %; run noise ±0.2 %; layout spread 2.9 % over 12 layouts; code effect +0.3 % [-1.4,
 /// +2.0] -> where the code sits".
-fn sentence(split: &Split) -> String {
+pub fn sentence(split: &Split) -> String {
     let mut parts = Vec::new();
     // Those that were built and run, of the arm that has fewer.
     let [a, b] = split.placed();

@@ -1,6 +1,7 @@
 //! What runs without a mechanism prove, and what they do not.
 
 use super::*;
+use crate::compare::layouts::Source;
 
 #[test]
 fn what_a_cure_brings_back_is_confirmed() {
@@ -275,4 +276,26 @@ fn a_cure_that_cannot_be_tried_is_said_and_the_count_stands() {
     assert_eq!(e.grade, Some(Grade::Counted));
     let open = e.unexplained.join("\n");
     assert!(open.contains("was not measured: cannot trace: ptrace is forbidden"), "{open}");
+}
+
+#[test]
+fn random_places_tell_the_code_from_where_it_lies() {
+    let explained = |placements: u32, left: TimeLeft| {
+        let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+        scene.bench.patched_ns = Some([100_000_000, 200_000_000, 201_000_000, 199_000_000]);
+        (scene.bench.placements, scene.bench.left) = (placements, left);
+        scene.explain().unwrap()
+    };
+    let e = explained(4, TimeLeft::ANY);
+    let places = e.placements.unwrap();
+    assert_eq!((places.functions, places.rounds), (vec!["decode".to_owned()], 5));
+    assert_eq!((places.split.placed(), places.split.source), ([4, 4], Source::Code));
+    let code = places.split.code.unwrap().log_ratio;
+    assert!((code - 1.99_f64.ln()).abs() < 0.01, "{code}");
+    assert_eq!(explained(0, TimeLeft::ANY).placements, None);
+    let e = explained(16, TimeLeft { share: 0.9, ns: 1e9 });
+    assert_eq!(e.placements, None);
+    let said =
+        |open: &String| open.starts_with("whether it is the code or its place was not tried");
+    assert!(e.unexplained.iter().any(said), "{:?}", e.unexplained);
 }

@@ -47,7 +47,7 @@ impl Core<'_> {
         }
     }
 
-    fn crosses(&self, access: &MemoryAccess, bytes: u64) -> bool {
+    pub(super) fn crosses(&self, access: &MemoryAccess, bytes: u64) -> bool {
         access.address.0 % bytes + u64::from(access.size_bytes) > bytes
     }
 

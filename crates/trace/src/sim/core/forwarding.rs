@@ -5,7 +5,7 @@
 use super::state::{Served, Store};
 use super::{Core, Mechanism, STORE_LINES, WIDEST_BYTES};
 use crate::machine::MemoryRenaming;
-use crate::model::LINE_BYTES;
+use crate::model::{LINE_BYTES, PAGE_BYTES};
 use crate::trace::engine::MemoryAccess;
 
 /// A load that one store has served so many times in a row is renamed by designs that learn that.
@@ -14,6 +14,9 @@ const TIMES_TO_LEARN: u8 = 8;
 const LEAST_RENAMED_BYTES: u32 = 4;
 /// Those that rename narrower ones do not rename these: they are merged into the register.
 const NEVER_RENAMED_BYTES: u32 = 2;
+
+/// What a blocked load across two pages takes longer: measured on Redwood Cove, assumed elsewhere.
+const ACROSS_PAGES_CYCLES: u64 = 6;
 
 impl Core<'_> {
     /// When the bytes are there that come from stores in flight; 0 where none do.
@@ -75,6 +78,9 @@ impl Core<'_> {
             }
         }
         if blocked {
+            if self.has(Mechanism::BlockedLoads) && self.crosses(access, PAGE_BYTES) {
+                done += ACROSS_PAGES_CYCLES;
+            }
             self.event(number, Mechanism::BlockedLoads);
             self.accounts[number as usize].store_edges |= edges;
         }
