@@ -27,6 +27,9 @@ const ROUNDS: [usize; 2] = [2, 5];
 /// What all rounds together should take.
 const ROUNDS_NS: f64 = 60e9;
 
+/// Builds with copies that lie as the originals do differ by at least and at most this part of what the builds differ by (logs).
+const AS_BUILDS: [f64; 2] = [0.67, 1.5];
+
 /// The difference over places of the code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Placements {
@@ -95,5 +98,49 @@ pub(super) fn run(
         }
     }
     let split = split(&runs, settings.effect.ln_1p()).map_err(|error| error.to_string());
-    Ok(split.map(|split| Placements { functions: placement.names(), rounds: rounds as u32, split }))
+    let placed = |split| Placements { functions: placement.names(), rounds: rounds as u32, split };
+    Ok(split.and_then(|split| as_builds(split, (run_ns[1] / run_ns[0]).ln())).map(placed))
+}
+
+/// What copies tell, if builds whose copies lie as the originals do differ as the builds do.
+fn as_builds(split: Split, builds_log: f64) -> Result<Split, String> {
+    let Some(copies) = split.observed else { return Err("no run of a copy is known".into()) };
+    let is_within = copies.low_log <= builds_log && builds_log <= copies.high_log;
+    if is_within || (AS_BUILDS[0]..=AS_BUILDS[1]).contains(&(copies.log_ratio / builds_log)) {
+        return Ok(split);
+    }
+    let [copies, builds] = [copies.log_ratio, builds_log].map(|log| 100.0 * log.exp_m1());
+    Err(format!(
+        "with their functions run from copies the builds differ by {copies:.1} %, without by {builds:.1} %"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_that_differ_otherwise_than_the_builds_tell_nothing() {
+        let run = |arm, layout, round, value| LayoutRun { arm, layout, round, value };
+        let runs: Vec<LayoutRun> = (0..3)
+            .flat_map(|round| {
+                let noise = f64::from(round);
+                (0..4).flat_map(move |n| {
+                    let of_place = noise + 0.1 * f64::from(n);
+                    [
+                        run(Arm::A, n, round, 100.0 + of_place),
+                        run(Arm::B, n, round, 150.0 + of_place),
+                    ]
+                })
+            })
+            .collect();
+        let said = |builds: f64| as_builds(split(&runs, 0.01).unwrap(), f64::ln(builds));
+        assert!(said(1.5).is_ok() && said(1.4).is_ok() && said(1.8).is_ok());
+        let why = said(1.2).unwrap_err();
+        assert!(
+            why.starts_with("with their functions run from copies the builds differ by 49."),
+            "{why}"
+        );
+        assert!(said(2.0).is_err() && said(0.9).is_err());
+    }
 }
