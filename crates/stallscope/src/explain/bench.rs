@@ -68,6 +68,14 @@ impl TimeLeft {
     }
 }
 
+/// What hinders a step is a reason to go on without it, as the inner error; only that the user wants an end ends all.
+pub(super) fn or_why<T>(tried: Result<T, EngineError>) -> Result<Result<T, String>, EngineError> {
+    match tried {
+        Err(error) if error.is_interrupt() => Err(error),
+        tried => Ok(tried.map_err(|error| error.to_string())),
+    }
+}
+
 /// Something that can run the two programs.
 pub trait Bench {
     /// Runs the whole paired comparison.

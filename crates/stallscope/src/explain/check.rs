@@ -10,6 +10,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bench::or_why;
 use super::heat::{self, ArmHeat, Heat};
 use super::object::ObjectCode;
 use super::prediction::Side;
@@ -113,10 +114,9 @@ pub fn check(
     let (mut run_ns, mut clocks) = (Vec::new(), Vec::new());
     for n in 0..TIMED_RUNS {
         clocks.extend(bench.core_clock());
-        match bench.run_changed(Arm::A, RunChange::Nothing, n) {
+        match or_why(bench.run_changed(Arm::A, RunChange::Nothing, n))? {
             Ok(exit) => run_ns.push(exit.processor_ns() as f64),
-            Err(error) if error.is_interrupt() => return Err(error.into()),
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(why) => return Ok(Err(why)),
         }
     }
     clocks.extend(bench.core_clock());
@@ -136,10 +136,12 @@ pub fn check(
         how: "processor time, median and ends; the kernel's samples left out".to_owned(),
     };
     let counting = &mut |done, of| progress(Stage::Counting { done, of });
-    let work = match work::budget(typical_ns).map(|budget| bench.work(Arm::A, budget)) {
-        Ok(Ok(work)) => work,
-        Ok(Err(error)) if error.is_interrupt() => return Err(error.into()),
-        Ok(Err(error)) => return Ok(Err(error.to_string())),
+    let work = match work::budget(typical_ns) {
+        Ok(budget) => or_why(bench.work(Arm::A, budget))?,
+        Err(why) => Err(why),
+    };
+    let work = match work {
+        Ok(work) => work,
         Err(why) => return Ok(Err(why)),
     };
     let count = spread::count(typical_ns);

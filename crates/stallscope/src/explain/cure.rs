@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bench::or_why;
 use super::ledger::{Ledger, Together};
 use super::removable::{REMOVABLE, Removable, Search, Target};
 use super::windows::BothArms;
@@ -212,21 +213,19 @@ pub(super) fn run(
     }
     let all_ns = ROUNDS_NS[0].min(bench.left().ns);
     let rounds = ((all_ns / round_ns.max(1.0)) as usize).clamp(ROUNDS[0], ROUNDS[1]);
-    let all = run_rounds(bench, &arms, rounds, progress).and_then(|mut times| {
+    let mut all = run_rounds(bench, &arms, rounds, progress)?;
+    if let Ok(times) = &mut all {
         let left = ROUNDS[1] - rounds;
         let fits = takes_too_long(bench, round_ns * left as f64).is_none();
         // One such round of six makes all of the interval; of fourteen, it has no say.
-        if left > 0 && fits && is_disturbed(&times) {
-            times.extend(run_rounds(bench, &arms, left, progress)?);
+        if left > 0 && fits && is_disturbed(times) {
+            match run_rounds(bench, &arms, left, progress)? {
+                Ok(more) => times.extend(more),
+                Err(why) => return Ok(Err(why)),
+            }
         }
-        Ok(times)
-    });
-    match all {
-        Ok(times) => Ok(Ok(times)),
-        Err(Failed::Engine(error)) if error.is_interrupt() => Err(error),
-        Err(Failed::Engine(error)) => Ok(Err(error.to_string())),
-        Err(Failed::Differs(what)) => Ok(Err(what)),
     }
+    Ok(all)
 }
 
 /// Why runs that take so long in all are not made, if they are not.
@@ -235,12 +234,16 @@ pub(super) fn takes_too_long(bench: &dyn Bench, ns: f64) -> Option<String> {
     too_long.or_else(|| bench.left().too_long(ns))
 }
 
+/// By how much one process of a round took longer than another, in each.
+fn differences(times: &[[f64; ARMS]], a: usize, b: usize) -> Vec<f64> {
+    times.iter().map(|t| t[a] - t[b]).collect()
+}
+
 /// Whether a process took so much longer or less in one of the rounds than in most that few rounds tell nothing.
 fn is_disturbed(times: &[[f64; ARMS]]) -> bool {
-    let from_slow = |n: usize| times.iter().map(|t| t[1] - t[n]).collect::<Vec<f64>>();
-    let difference = median(&from_slow(0)).unwrap_or(0.0).abs();
+    let difference = median(&differences(times, 1, 0)).unwrap_or(0.0).abs();
     [0, 2, 3].into_iter().any(|n| {
-        let all = from_slow(n);
+        let all = differences(times, 1, n);
         let typical = median(&all).unwrap_or(0.0);
         all.iter().any(|it| (it - typical).abs() > DISTURBED * difference)
     })
@@ -249,18 +252,13 @@ fn is_disturbed(times: &[[f64; ARMS]]) -> bool {
 /// An arm with a change.
 pub(super) type Changed<'a> = (Arm, Change<'a>);
 
-enum Failed {
-    Engine(EngineError),
-    Differs(String),
-}
-
-/// Processor time of each process of each round, in nanoseconds.
+/// Processor time of each process of each round, in nanoseconds; errors as in [`run`].
 fn run_rounds(
     bench: &mut dyn Bench,
     arms: &[Changed<'_>; ARMS],
     rounds: usize,
     progress: &mut dyn FnMut(u32, u32),
-) -> Result<Vec<[f64; ARMS]>, Failed> {
+) -> Result<Result<Vec<[f64; ARMS]>, String>, EngineError> {
     let mut times = Vec::with_capacity(rounds);
     let slow = arms[ARMS - 1].0;
     let mut first = None;
@@ -277,26 +275,26 @@ fn run_rounds(
             if arm == slow && first.is_none() {
                 change = Change::Nothing;
             }
-            let exit = bench.run_changed(arm, change, round).map_err(Failed::Engine)?;
+            let exit = match or_why(bench.run_changed(arm, change, round))? {
+                Ok(exit) => exit,
+                Err(why) => return Ok(Err(why)),
+            };
             time[which] = exit.processor_ns() as f64;
             if change == Change::OneProcessor && time[which] > AT_ONCE * exit.wall_ns as f64 {
-                return Err(Failed::Differs(
-                    "its threads ran on several processors all the same".into(),
-                ));
+                return Ok(Err("its threads ran on several processors all the same".into()));
             }
             let ended = (exit.status, exit.stdout.digest);
             if arm == slow && *first.get_or_insert(ended) != ended {
                 let changed = match change {
                     Change::Nothing => {
-                        let why = "its output is not the same in every run";
-                        return Err(Failed::Differs(why.into()));
+                        return Ok(Err("its output is not the same in every run".into()));
                     }
                     Change::Code(_) => "its instructions replaced",
                     Change::FlushToZero(_) => "zero for denormal numbers",
                     Change::OneProcessor => "all threads on one processor",
                     Change::SmallPages => "no huge pages",
                 };
-                return Err(Failed::Differs(format!(
+                return Ok(Err(format!(
                     "with {changed} it printed something else or ended otherwise ({})",
                     exit.status
                 )));
@@ -306,7 +304,7 @@ fn run_rounds(
             times.push(time);
         }
     }
-    Ok(times)
+    Ok(Ok(times))
 }
 
 pub(super) fn judged(
@@ -314,14 +312,10 @@ pub(super) fn judged(
     (mechanism, is_free): (Removed, bool),
     slow: Arm,
 ) -> Result<Cure, String> {
-    let differences =
-        |a: usize, b: usize| -> Vec<f64> { times.iter().map(|t| t[a] - t[b]).collect() };
-    let (Some(whole), Some(cure), Some(control), Some(net)) = (
-        signed_rank::interval(&differences(1, 0)),
-        signed_rank::interval(&differences(1, 3)),
-        signed_rank::interval(&differences(1, 2)),
-        signed_rank::interval(&differences(2, 3)),
-    ) else {
+    let interval = |a, b| signed_rank::interval(&differences(times, a, b));
+    let (Some(whole), Some(cure), Some(control), Some(net)) =
+        (interval(1, 0), interval(1, 3), interval(1, 2), interval(2, 3))
+    else {
         return Err("there were no runs".into());
     };
     if whole.low <= 0.0 {

@@ -189,9 +189,9 @@ impl Explanation {
         let rival = self.work.as_ref().filter(|work| work.may_be_the_cause());
         let rival = rival.map_or(0.0, Work::least_of_more);
         let least = rival.max(work::MOST);
-        let named = Together::of(&self.ledgers).filter(|named| named.without >= least);
+        let named = Together::of(&self.ledgers).map_or(0.0, |named| named.without);
         let more = self.work.as_ref().filter(|work| work.is_the_cause());
-        let is_named = named.is_some();
+        let is_named = named >= least;
         let is_more = more.is_some() && !is_named;
         let grades = self.causes.iter().map(|cause| cause.finding.grade);
         let found =
@@ -217,8 +217,7 @@ impl Explanation {
         };
         self.grade = grade.filter(|_| self.conclusion == Conclusion::Mechanism);
         // A mechanism beside more work is told as such, if it is a good part of the difference.
-        let beside = Together::of(&self.ledgers).filter(|it| it.without >= summary::LEAST_BESIDE);
-        let is_beside = self.conclusion == Conclusion::MoreWork && beside.is_some();
+        let is_beside = self.conclusion == Conclusion::MoreWork && named >= summary::LEAST_BESIDE;
         if !is_named && !is_beside {
             cure::rename(self, |_| false);
         }

@@ -12,6 +12,7 @@
 use rand::RngExt as _;
 use rand_pcg::Pcg64Mcg;
 
+use super::bench::or_why;
 use super::cure::{self, ARMS};
 use super::work::MOST;
 use super::{Bench, Cure, FunctionRow, Removed};
@@ -106,7 +107,7 @@ impl<'a> Placement<'a> {
     pub fn patches(&mut self, images: [&Image; 2]) -> Result<[Patch; 3], String> {
         self.keep_what_can_be_copied(images)?;
         let [slow, fast] = images;
-        Ok([self.placed(fast, 1, 1, 0)?, self.placed(slow, 0, 0, 0)?, self.placed(slow, 0, 1, 0)?])
+        Ok([self.as_built(fast, 1)?, self.as_built(slow, 0)?, self.placed(slow, 0, 1, 0)?])
     }
 
     /// The slow build and the fast one with copies at each of the [`SHIFTS_BYTES`] from their originals' places.
@@ -213,10 +214,10 @@ pub(super) fn align(
         for look in 0..LOOKS * ARMS {
             progress((n * LOOKS * ARMS + look) as u32, (2 * LOOKS * ARMS) as u32);
             let which = look % ARMS;
-            match bench.run_changed(arms[n], Change::Code(&patches[n][which]), look / ARMS) {
+            let change = Change::Code(&patches[n][which]);
+            match or_why(bench.run_changed(arms[n], change, look / ARMS))? {
                 Ok(exit) => times[which] = times[which].min(exit.processor_ns() as f64),
-                Err(error) if error.is_interrupt() => return Err(error),
-                Err(error) => return Ok(Err(error.to_string())),
+                Err(why) => return Ok(Err(why)),
             }
         }
         best[n] = (0..ARMS).min_by(|a, b| times[*a].total_cmp(&times[*b])).unwrap_or(0);

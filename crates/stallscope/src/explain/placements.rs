@@ -13,6 +13,7 @@ use rand_pcg::Pcg64Mcg;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bench::or_why;
 use super::cure;
 use super::placement::Placement;
 use super::{Bench, FunctionRow};
@@ -84,10 +85,9 @@ pub(super) fn run(
         for (arm, layout) in &order {
             progress(runs.len() as u32, (rounds * order.len()) as u32);
             let patch = &patches[usize::from(*arm != slow)][*layout as usize];
-            let exit = match bench.run_changed(*arm, Change::Code(patch), round) {
+            let exit = match or_why(bench.run_changed(*arm, Change::Code(patch), round))? {
                 Ok(exit) => exit,
-                Err(error) if error.is_interrupt() => return Err(error),
-                Err(error) => return Ok(Err(error.to_string())),
+                Err(why) => return Ok(Err(why)),
             };
             let ended = (exit.status, exit.stdout.digest);
             if *ends[arm.index()].get_or_insert(ended) != ended {

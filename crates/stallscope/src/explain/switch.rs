@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::Bench;
+use super::bench::or_why;
 use super::cure::{ARMS, Cure, Removed, judged, run, typical_times};
 use crate::code::x86::without_control_loads;
 use crate::code::{DebugInfo, Image};
@@ -29,12 +30,10 @@ pub(super) fn flush_to_zero(
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Option<Result<Cure, String>>, EngineError> {
     let half = Duration::from_nanos((run_ns[slow.index()] / 2.0) as u64);
-    let mut met = match bench.denormals(slow, half) {
-        Ok(met) if met.is_empty() => return Ok(None),
-        Ok(met) => met,
-        Err(error) if error.is_interrupt() => return Err(error),
-        Err(_) => return Ok(None),
-    };
+    let mut met = or_why(bench.denormals(slow, half))?.unwrap_or_default();
+    if met.is_empty() {
+        return Ok(None);
+    }
     met.sort_by_key(|it| std::cmp::Reverse(it.times));
     // What a program sets itself would undo it.
     let patches = without_control_loads(fast_image)

@@ -13,6 +13,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bench::or_why;
 use super::events::{Counts, are_as_many};
 use super::run_count::{ByPlace, InRun, WorkCount};
 use super::{Bench, FunctionRow, Share, is_most};
@@ -241,7 +242,7 @@ pub(super) fn count(
     };
     let runs = match followed(bench, (times, budget), progress)? {
         Ok(runs) => runs,
-        Err(why) => return Ok(Err(why.to_string())),
+        Err(why) => return Ok(Err(why)),
     };
     let of_first = |what: fn(&WorkCount) -> &ByPlace| {
         [Arm::A, Arm::B].map(|arm| {
@@ -303,15 +304,14 @@ fn followed(
     bench: &mut dyn Bench,
     (times, budget): (usize, Duration),
     progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<[Vec<WorkCount>; 2], EngineError>, EngineError> {
+) -> Result<Result<[Vec<WorkCount>; 2], String>, EngineError> {
     let mut runs: [Vec<WorkCount>; 2] = [Vec::new(), Vec::new()];
     for n in 0..2 * times {
         progress(n as u32, 2 * times as u32);
         let arm = if n % 2 == 0 { Arm::A } else { Arm::B };
-        match bench.work(arm, budget) {
+        match or_why(bench.work(arm, budget))? {
             Ok(count) => runs[arm.index()].push(count),
-            Err(error) if error.is_interrupt() => return Err(error),
-            Err(error) => return Ok(Err(error)),
+            Err(why) => return Ok(Err(why)),
         }
     }
     Ok(Ok(runs))
