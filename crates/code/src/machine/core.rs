@@ -125,6 +125,18 @@ pub struct WrittenCode {
     pub clears: bool,
 }
 
+/// What operations on vectors of 64 bytes do otherwise than others. A store of one takes the slots of two everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WideVectors {
+    /// Two of the three ports are one; two loads start in a cycle.
+    JoinPorts,
+    /// Each port and load takes twice as long.
+    InHalves,
+    /// Nothing but their loads, of which two start in a cycle.
+    Whole,
+}
+
 /// The back end of a core, and its instruction cache.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CoreShape {
@@ -148,6 +160,8 @@ pub struct CoreShape {
     pub vector_loads_per_cycle: u32,
     /// Stores whose data is taken in a cycle.
     pub stores_per_cycle: u32,
+    /// Operations on vectors of 64 bytes.
+    pub wide_vectors: WideVectors,
     /// Stores that reach the cache in a cycle.
     pub commits_per_cycle: u32,
     /// From address to value, into a general register, out of the first data cache.
@@ -196,8 +210,11 @@ pub struct CoreShape {
     pub fill_buffers: u32,
     /// Cycles between two lines that come out of the second level, the third, and memory.
     pub line_cycles: [u64; 3],
-    /// Cycles between two lines that come into one set of the first level.
-    pub same_set_cycles: u32,
+    /// Cycles between two lines that come into the same of 1, 2, 4 … 64 groups of sets of the first level, told apart by
+    /// the lowest bits of the line.
+    pub fill_cycles: [u8; SET_GROUPINGS],
+    /// The same where the line that leaves was written to.
+    pub write_back_cycles: [u8; SET_GROUPINGS],
     /// Bytes of a vector that its divider takes at once; wider ones take as many times longer.
     pub divider_bytes: u32,
     /// Size of the data caches of the three levels, in bytes.
@@ -219,6 +236,32 @@ impl CoreShape {
     #[must_use]
     pub fn execution(&self, class: OpClass) -> Execution {
         self.execution[class as usize]
+    }
+
+    /// The ports that an operation of a class can have on a vector of so many bytes, and how often it takes one of them.
+    #[must_use]
+    pub fn ports(&self, class: OpClass, vector_bytes: u8) -> (u16, u8) {
+        use intel::{P0, P1, P5};
+        let Execution { ports, operations, .. } = self.execution(class);
+        match self.wide_vectors {
+            _ if u32::from(vector_bytes) < WIDE_BYTES => (ports, operations),
+            // Measured on Redwood Cove: two additions, multiplications and operations on bits in a cycle, one shuffle.
+            WideVectors::JoinPorts if ports & P1 == 0 => (ports, operations),
+            WideVectors::JoinPorts if class == OpClass::Shuffle => (P5, operations),
+            WideVectors::JoinPorts => (ports & !P1 | P0 | P5, operations),
+            WideVectors::InHalves => (ports, 2 * operations),
+            WideVectors::Whole => (ports, operations),
+        }
+    }
+
+    /// Loads of so many bytes into vector registers that start in a cycle.
+    #[must_use]
+    pub fn vector_loads_per_cycle(&self, size_bytes: u32) -> u32 {
+        match self.wide_vectors {
+            _ if size_bytes < WIDE_BYTES => self.vector_loads_per_cycle,
+            WideVectors::InHalves => (self.vector_loads_per_cycle / 2).max(1),
+            WideVectors::JoinPorts | WideVectors::Whole => self.vector_loads_per_cycle.min(2),
+        }
     }
 
     pub(super) fn row_mut(&mut self, class: OpClass) -> &mut Execution {
@@ -381,6 +424,10 @@ const ZEN_5: [Execution; OpClass::COUNT] = {
 };
 
 const KIB: u64 = 1024;
+/// Size of the widest vectors.
+const WIDE_BYTES: u32 = 64;
+/// The 64 sets of a first level as one group, two, four, and so on to one a set.
+pub const SET_GROUPINGS: usize = 7;
 
 impl Design {
     /// Its back end: the table's, with the caches that the machine presents and what was measured of
@@ -445,6 +492,7 @@ impl Design {
             loads_per_cycle: 2,
             vector_loads_per_cycle: 2,
             stores_per_cycle: 2,
+            wide_vectors: WideVectors::JoinPorts,
             commits_per_cycle: 1,
             load_cycles: 5,
             vector_load_cycles: 6,
@@ -479,8 +527,10 @@ impl Design {
             page_walkers: 2,
             fill_buffers: 12,
             line_cycles: [2, 6, 14],
-            // Measured on Redwood Cove: 2.7 cycles, and 1.5 to 2.2 otherwise.
-            same_set_cycles: 3,
+            // Measured on Redwood Cove, lines that are 1, 2, 4 … 64 apart: 1.5, 2.2, 3.1, 3.2, 3.1, 3.1, 2.7 cycles a load, and
+            // 4.1, 5.1, 6.5, 7.0, 8.0, 9.5, 10.6 a store; in disorder 1.6 and 4.3.
+            fill_cycles: [0, 2, 3, 3, 3, 3, 3],
+            write_back_cycles: [4, 5, 6, 7, 8, 10, 11],
             divider_bytes: 16,
             cache_bytes: [48 * KIB, 1280 * KIB, 24 * KIB * KIB],
             second_level_sets: 1024,
@@ -581,9 +631,12 @@ impl Design {
                     },
                     page_walkers: if is_old { 2 } else { 6 },
                     fill_buffers: 24,
-                    // Measured on Zen 4: 9.8 cycles where all lines go to one set, 7.2 where they go to two in turn.
-                    same_set_cycles: 12,
+                    // Measured on Zen 4: 9.8 cycles where all lines go to one set, 7.2 where they go to two in turn. What was
+                    // written is assumed to leave in the same time.
+                    fill_cycles: [0, 0, 0, 0, 0, 0, 12],
+                    write_back_cycles: [0, 0, 0, 0, 0, 0, 12],
                     divider_bytes: if m <= M::ZenPlus { 16 } else { 32 },
+                    wide_vectors: WideVectors::InHalves,
                     cache_bytes: [
                         32 * KIB,
                         if m >= M::Zen4 { 1024 } else { 512 } * KIB,
@@ -604,6 +657,7 @@ impl Design {
                     vector_scheduler: 210,
                     loads_per_cycle: 4,
                     commits_per_cycle: 2,
+                    wide_vectors: WideVectors::Whole,
                     renames_memory: MemoryRenaming::SameStore,
                     // Measured: 23 from a load in the first level to what follows the branch.
                     mispredict_cycles: 19,

@@ -29,7 +29,9 @@ mod threads;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::core::{CoreShape, Execution, MemoryRenaming, OpClass, WrittenCode};
+pub use self::core::{
+    CoreShape, Execution, MemoryRenaming, OpClass, SET_GROUPINGS, WideVectors, WrittenCode,
+};
 pub use branches::{BranchHistory, LearnedBranches, MeasuredBranches};
 pub use caches::{Cache, CacheKind, Origin};
 pub use design::{

@@ -23,7 +23,10 @@ impl Core<'_> {
         let oldest = self.state.loads[(self.state.loaded % loads) as usize];
         let ready = ready.max(oldest).max(self.state.barrier);
         let (of_a_cycle, latency) = match op.uses_vector {
-            true => (self.shape.vector_loads_per_cycle, self.shape.vector_load_cycles),
+            true => {
+                let of_a_cycle = self.shape.vector_loads_per_cycle(access.size_bytes);
+                (of_a_cycle, self.shape.vector_load_cycles)
+            }
             false => (self.shape.loads_per_cycle, self.shape.load_cycles),
         };
         let ports = ports(&LOAD_PORTS, of_a_cycle);
@@ -64,6 +67,9 @@ impl Core<'_> {
             let fetched = self.state.caches.fetch(Avma(line * LINE_BYTES), at);
             there_at = there_at.max(fetched.there_at);
             missed |= fetched.level > Level::First || fetched.walked;
+            if access.kind == AccessKind::Store {
+                self.state.caches.write(line);
+            }
             self.state.evict(fetched.evicted, fetched.there_at, &self.shape);
         }
         if missed {
@@ -81,9 +87,11 @@ impl Core<'_> {
         }
     }
 
-    /// When the store queue takes the data of a store.
-    pub(super) fn take_data(&mut self, ready: u64) -> u64 {
-        self.take(ports(&STORE_PORTS, self.shape.stores_per_cycle), ready)
+    /// When the store queue takes the data of a store; of the widest in two parts.
+    pub(super) fn take_data(&mut self, ready: u64, size_bytes: u32) -> u64 {
+        let ports = ports(&STORE_PORTS, self.shape.stores_per_cycle);
+        let first = self.take(ports, ready);
+        if size_bytes == WIDEST_BYTES { self.take(ports, first) } else { first }
     }
 
     pub(super) fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {

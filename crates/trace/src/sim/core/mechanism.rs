@@ -54,7 +54,8 @@ impl Mechanism {
     ];
 
     /// Whether one execution can cost many times what another costs: a line comes from near or from far.
-    pub(super) fn has_distance(self) -> bool {
+    #[must_use]
+    pub fn has_distance(self) -> bool {
         self == Self::DataCacheMisses
     }
 

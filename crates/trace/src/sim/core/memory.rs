@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 
 use super::sets::{EMPTY, Sets};
 use super::slots::Slots;
-use crate::machine::CoreShape;
+use crate::machine::{CoreShape, SET_GROUPINGS};
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
 
 /// Sets of every first level: those that the bits within a page tell apart.
@@ -70,9 +70,10 @@ pub(super) struct DataCaches {
     coming: [Slots; 3],
     /// When the fills in flight are done.
     fills: Vec<u64>,
-    /// By set of the first level: from when until when it takes one line behind the other.
-    filling: Vec<(u64, u64)>,
-    same_set_cycles: u64,
+    /// By grouping of the sets of the first level and by group: from when until when it takes one line behind the other.
+    filling: [Vec<(u64, u64)>; SET_GROUPINGS],
+    /// For how long a line takes its groups: where the one that leaves was only read, and where it was written to.
+    taken_cycles: [[u8; SET_GROUPINGS]; 2],
     streams: Vec<(u64, u64, i64, u32)>,
     stream: usize,
     /// Lines in the first level that were fetched ahead: the first use of each leads the stream on.
@@ -110,8 +111,8 @@ impl DataCaches {
             seen_pages: (pages <= shape.tlb_pages[1].into()).then(FxHashSet::default),
             coming: std::array::from_fn(|_| Slots::new()),
             fills: vec![0; shape.fill_buffers.max(1) as usize],
-            filling: vec![(0, 0); FIRST_SETS as usize],
-            same_set_cycles: shape.same_set_cycles.into(),
+            filling: std::array::from_fn(|grouping| vec![(0, 0); 1 << grouping]),
+            taken_cycles: [shape.fill_cycles, shape.write_back_cycles],
             streams: vec![(EMPTY, 0, 0, 0); STREAMS],
             stream: 0,
             ahead: FxHashSet::default(),
@@ -161,18 +162,35 @@ impl DataCaches {
         (done, true)
     }
 
-    /// Brings a line into the first level: when it is there, from where, and which one leaves. A set takes one line behind the
-    /// other.
+    /// A store to the line.
+    pub(super) fn write(&mut self, line: u64) {
+        self.caches[0].write(line);
+    }
+
+    /// Brings a line into the first level: when it is there, from where, and which one leaves. Groups of sets take one line
+    /// behind the other.
     pub(super) fn fill(&mut self, line: u64, at: u64) -> (u64, Level, u64) {
-        let (from, until) = &mut self.filling[(line % FIRST_SETS) as usize];
         // Accesses are not told in the order in which they start.
-        let start = if (*from..*until).contains(&at) { *until } else { at };
-        if start >= *until {
-            *from = if start == *until { *from } else { start };
-            *until = start + self.same_set_cycles;
-        }
+        let start = self.filling.iter().fold(at, |start, groups| {
+            let (from, until) = groups[line as usize % groups.len()];
+            if (from..until).contains(&start) { until } else { start }
+        });
         let (there_at, level) = self.bring(line, start);
-        (there_at, level, self.caches[0].insert(line, there_at))
+        let leaves = self.caches[0].insert(line, there_at);
+        let taken = self.taken_cycles[usize::from(leaves.is_written)];
+        // All sets share the way to the second level.
+        for _ in self.line_cycles[0]..taken[0].into() {
+            self.coming[0].take(1, start);
+        }
+        for (groups, cycles) in self.filling.iter_mut().zip(taken).skip(1) {
+            let group = line as usize % groups.len();
+            let (from, until) = &mut groups[group];
+            if start >= *until {
+                *from = if start == *until { *from } else { start };
+                *until = start + u64::from(cycles);
+            }
+        }
+        (there_at, level, leaves.number)
     }
 
     /// When a line that is not in the first level can be there, and from where.
@@ -340,6 +358,32 @@ mod tests {
         pass(0);
         let cycles = pass(1_000_000);
         assert!((4096 * 2..4096 * 5 / 2).contains(&cycles), "{cycles}");
+    }
+
+    #[test]
+    fn lines_that_were_written_leave_more_slowly_in_few_sets_yet_more_so() {
+        // More lines than the first level takes, so far apart, again and again, 16 of them in flight: cycles a line.
+        let a_line = |apart: u64, writes: bool| {
+            let lines = (1024 / apart).max(256);
+            let (mut caches, mut done) = (caches(1024), vec![0]);
+            for n in 0..4096 {
+                let line = n % lines * apart;
+                let at = done[done.len().saturating_sub(16)];
+                let there_at = caches.fetch(Avma(line * LINE_BYTES), at).there_at;
+                done.push(there_at.max(done[n as usize]));
+                if writes {
+                    caches.write(line);
+                }
+            }
+            (done[4096] - done[2048]) as f64 / 2048.0
+        };
+        for (apart, read, written) in
+            [(1, 1.5, 4.1), (4, 3.1, 6.5), (16, 3.1, 8.0), (64, 2.7, 10.6)]
+        {
+            let [reads, writes] = [false, true].map(|writes| a_line(apart, writes));
+            assert!((reads / read - 1.0).abs() < 0.4, "{apart} apart, read: {reads}");
+            assert!((writes / written - 1.0).abs() < 0.15, "{apart} apart, written: {writes}");
+        }
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod sets;
 mod slots;
 mod state;
 mod training;
+mod x87;
 
 pub use account::{Account, Accounts, RecordedWindow};
 pub use mechanism::Mechanism;
@@ -228,6 +229,9 @@ impl<'a> Core<'a> {
         }
         let addresses = ready(&self.state.registers, op.addresses);
         let mut inputs = ready(&self.state.registers, op.inputs);
+        if !op.stack.is_none() {
+            inputs = inputs.max(self.state.x87.ready(&op.stack));
+        }
         let is_locked = op.class == OpClass::Locked;
         let fences = match op.class {
             _ if !self.has(Mechanism::LockedOperations) => Fences::default(),
@@ -270,11 +274,14 @@ impl<'a> Core<'a> {
             self.state.writes[set.trailing_zeros() as usize] += 1;
             set &= set - 1;
         }
+        if !op.stack.is_none() {
+            self.state.x87.write(&op.stack, done);
+        }
         let mut complete = done;
         let mut data = 0;
         let stores = || accesses.iter().filter(|access| access.kind == AccessKind::Store);
-        if stores().next().is_some() {
-            data = self.take_data(done.max(addresses));
+        if let Some(store) = stores().next() {
+            data = self.take_data(done.max(addresses), store.size_bytes);
             complete = complete.max(data);
         }
         self.retire(number, complete + 1);
@@ -350,10 +357,11 @@ impl<'a> Core<'a> {
             }
             OpClass::Microcode => Mechanism::Microcode,
             _ => {
-                for _ in 1..row.operations {
-                    self.take(row.ports, ready);
+                let (ports, times) = self.shape.ports(op.class, op.vector_bytes);
+                for _ in 1..times {
+                    self.take(ports, ready);
                 }
-                let start = self.take(row.ports, ready);
+                let start = self.take(ports, ready);
                 self.starts(op.class, dispatched, start);
                 return start + self.latency(row.latency_cycles);
             }

@@ -5,6 +5,7 @@ use iced_x86::{
     OpAccess, OpKind, Register,
 };
 
+use super::x87::StackUse;
 use crate::code::x86::is_prefetch;
 use crate::machine::OpClass;
 use crate::model::Avma;
@@ -13,7 +14,6 @@ use crate::model::Avma;
 pub(super) type Registers = u64;
 pub(super) const FLAGS: u32 = 57;
 const MMX: u32 = 58;
-const X87: u32 = 59;
 /// How many registers the sets know.
 pub(super) const REGISTERS: usize = 64;
 
@@ -76,6 +76,7 @@ pub(super) struct Op {
     pub place: u64,
     /// The base register of `place`, as an index.
     pub base: u8,
+    pub stack: StackUse,
 }
 
 impl Op {
@@ -102,6 +103,7 @@ impl Op {
             repeated_bytes: 0,
             place: 0,
             base: 0,
+            stack: StackUse::default(),
         }
     }
 
@@ -117,7 +119,10 @@ impl Op {
         let only_moves = is_plain_move(&raw);
         let touches_memory = (0..raw.op_count()).any(|o| raw.op_kind(o) == OpKind::Memory);
         let class = match class(&raw, explicit) {
-            _ if raw.mnemonic() == I::Nop || is_prefetch(raw.mnemonic()) || zeroes => {
+            _ if matches!(raw.mnemonic(), I::Nop | I::Fxch)
+                || is_prefetch(raw.mnemonic())
+                || zeroes =>
+            {
                 OpClass::Renamed
             }
             _ if only_moves && (touches_memory || is_renamed(&raw)) => OpClass::Renamed,
@@ -142,6 +147,7 @@ impl Op {
             halves: Halves::of(&raw),
             joins_load: touches_memory && changes(&raw),
             place: place(&raw),
+            stack: StackUse::of(&raw, factory),
             base: bit(raw.memory_base()).trailing_zeros().min(63) as u8,
             repeated_bytes: match raw.has_rep_prefix() || raw.has_repne_prefix() {
                 true if raw.is_string_instruction() => raw.memory_size().size() as u8,
@@ -240,7 +246,6 @@ fn bit(register: Register) -> Registers {
         r if r.is_xmm() || r.is_ymm() || r.is_zmm() => 1 << (16 + number),
         r if r.is_k() => 1 << (48 + number),
         r if r.is_mm() => 1 << MMX,
-        r if r.is_st() => 1 << X87,
         _ => 0,
     }
 }
@@ -478,6 +483,8 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
             C::FloatAdd
         }
         Fmul | Fmulp => C::FloatMultiply,
+        // Measured on Redwood Cove: two in a cycle.
+        Fld | Fld1 | Fldz | Fild | Fst | Fstp | Fist | Fistp | Fisttp | Fchs | Fabs => C::Shuffle,
         _ if raw.flow_control() != FlowControl::Next => C::Branch,
         _ if vector && is_fused_multiply(raw.code()) => C::FloatMultiply,
         _ if vector => C::Vector,

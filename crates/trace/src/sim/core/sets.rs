@@ -3,10 +3,23 @@
 /// Number of a line or a page; no address has the largest.
 pub(super) const EMPTY: u64 = u64::MAX;
 
+/// A line or a page that is there, or comes.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub number: u64,
+    /// When it was used last.
+    used: u32,
+    pub is_written: bool,
+    there_at: u64,
+}
+
+impl Entry {
+    pub(super) const NONE: Self = Self { number: EMPTY, used: 0, is_written: false, there_at: 0 };
+}
+
 /// Sets of lines, the one not used for longest leaves first.
 pub(super) struct Sets {
-    /// Number, when it was used last, when it is there.
-    entries: Vec<(u64, u32, u64)>,
+    entries: Vec<Entry>,
     sets: u64,
     ways: usize,
     now: u32,
@@ -16,31 +29,42 @@ impl Sets {
     pub(super) fn new(entries: u64, sets: u64) -> Self {
         let sets = sets.clamp(1, entries.max(1));
         let ways = (entries / sets).max(1) as usize;
-        let entries = vec![(EMPTY, 0, 0); sets as usize * ways];
+        let entries = vec![Entry::NONE; sets as usize * ways];
         Self { entries, sets, ways, now: 0 }
     }
 
-    fn row(&mut self, number: u64) -> &mut [(u64, u32, u64)] {
+    fn row(&mut self, number: u64) -> &mut [Entry] {
         let first = (number % self.sets) as usize * self.ways;
         &mut self.entries[first..first + self.ways]
     }
 
-    /// When it is there, if it is or comes.
-    pub(super) fn find(&mut self, number: u64) -> Option<u64> {
+    fn use_now(&mut self, number: u64) -> Option<&mut Entry> {
         self.now += 1;
         let now = self.now;
-        let entry = self.row(number).iter_mut().find(|entry| entry.0 == number)?;
-        entry.1 = now;
-        Some(entry.2)
+        let entry = self.row(number).iter_mut().find(|entry| entry.number == number)?;
+        entry.used = now;
+        Some(entry)
     }
 
-    /// Puts it in; what leaves for it, or [`EMPTY`].
-    pub(super) fn insert(&mut self, number: u64, there_at: u64) -> u64 {
+    /// When it is there, if it is or comes.
+    pub(super) fn find(&mut self, number: u64) -> Option<u64> {
+        self.use_now(number).map(|entry| entry.there_at)
+    }
+
+    /// Marks it as written to, if it is there.
+    pub(super) fn write(&mut self, number: u64) {
+        if let Some(entry) = self.use_now(number) {
+            entry.is_written = true;
+        }
+    }
+
+    /// Puts it in; what leaves for it.
+    pub(super) fn insert(&mut self, number: u64, there_at: u64) -> Entry {
         self.now += 1;
-        let now = self.now;
-        match self.row(number).iter_mut().min_by_key(|e| (e.0 != EMPTY, e.1)) {
-            Some(entry) => std::mem::replace(entry, (number, now, there_at)).0,
-            None => EMPTY,
+        let new = Entry { number, used: self.now, is_written: false, there_at };
+        match self.row(number).iter_mut().min_by_key(|e| (e.number != EMPTY, e.used)) {
+            Some(entry) => std::mem::replace(entry, new),
+            None => Entry::NONE,
         }
     }
 

@@ -11,6 +11,7 @@ use super::program::Program;
 use super::scheduler::Scheduler;
 use super::sets::{EMPTY, Sets};
 use super::slots::Slots;
+use super::x87::Stack;
 use crate::machine::CoreShape;
 use crate::model::LINE_BYTES;
 
@@ -44,6 +45,7 @@ pub(super) struct State {
     pub registers: [u64; REGISTERS],
     /// How often each was written.
     pub writes: [u64; REGISTERS],
+    pub x87: Stack,
     /// The cycle of dispatch, and how many were dispatched in it.
     pub dispatch: (u64, u32),
     /// When the latest block was fetched.
@@ -102,6 +104,7 @@ impl State {
         Self {
             registers: [0; REGISTERS],
             writes: [0; REGISTERS],
+            x87: Stack::default(),
             dispatch: (0, 0),
             fetch: 0,
             retire: (0, 0),
@@ -172,6 +175,7 @@ impl State {
         let mut in_flight = self.stored.saturating_sub(entries)..self.stored;
         let Some(first) = in_flight.find(|n| is_to_line(&self.stores[slot(*n)])) else { return };
         let there_at = self.caches.fill(line, self.stores[slot(first)].commit).0;
+        self.caches.write(line);
         self.stores[slot(first)].commit = there_at;
         for n in in_flight {
             let earliest = self.earliest_commit(n, shape);
