@@ -1,11 +1,13 @@
 // System calls: output, a file read from where it was left, memory, ids; cpuid and rdtsc.
 #include <cpuid.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <x86intrin.h>
 
@@ -30,6 +32,13 @@ __attribute__((noinline)) int window(void) {
     int other = open("/proc/self/exe", O_RDONLY);
     sum += (int)read(other, buffer, 4);
     close(other);
+    // A service that is not there, and a lock that nobody else wants.
+    struct sockaddr_un service = {AF_UNIX, "/nowhere/stallscope-asks-nobody"};
+    int asked = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sum += connect(asked, (struct sockaddr *)&service, sizeof service) == -1 && errno == ENOENT;
+    close(asked);
+    struct flock lock = {F_RDLCK, SEEK_SET, 0, 1, 0};
+    sum += fcntl(file, F_SETLK, &lock) == 0;
     return sum;
 }
 

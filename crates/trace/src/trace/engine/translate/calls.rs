@@ -18,6 +18,7 @@ use written::Written;
 
 mod ids;
 mod kinds;
+mod sockets;
 mod written;
 
 /// What to do with one system call.
@@ -173,6 +174,7 @@ impl Calls {
         self.identity(copy, like, number, arguments)
             .or_else(|| self.own_objects(like, number, arguments))
             .or_else(|| self.files(copy, number, arguments))
+            .or_else(|| sockets::judge(copy, number, arguments))
             .or_else(|| self.memory(number, arguments))
             .or_else(|| self.waiting(copy, like, number, arguments))
             .unwrap_or_else(|| {
@@ -223,6 +225,7 @@ impl Calls {
         match number {
             libc::SYS_open | libc::SYS_openat => self.opened(answer, Writes::Withheld),
             libc::SYS_memfd_create => self.opened(answer, Writes::Made),
+            libc::SYS_socket => self.opened(answer, Writes::Withheld),
             // What pipes are, is in memory.
             libc::SYS_pipe | libc::SYS_pipe2 | libc::SYS_socketpair => {}
             libc::SYS_close_range if arguments[2] == 0 => {
@@ -343,11 +346,25 @@ impl Calls {
                 | libc::F_GETFL
                 | libc::F_DUPFD
                 | libc::F_DUPFD_CLOEXEC => Verdict::Run,
-                libc::F_SETFL => self.withhold(0),
-                _ => Verdict::GiveUp("it locks a file in the window".into()),
+                // The kernel tells which locks others hold; ours are pretended, as those of `flock`.
+                libc::F_GETLK | libc::F_OFD_GETLK => Verdict::Run,
+                libc::F_SETFL
+                | libc::F_SETLK
+                | libc::F_SETLKW
+                | libc::F_OFD_SETLK
+                | libc::F_OFD_SETLKW => self.withhold(0),
+                other => Verdict::GiveUp(format!("it controls a file ({other}) in the window")),
             },
             libc::SYS_ioctl => match arguments[1] as libc::Ioctl {
-                libc::TCGETS | libc::TIOCGWINSZ | libc::FIONREAD | libc::FIOCLEX => Verdict::Run,
+                libc::TCGETS
+                | libc::TCGETS2
+                | libc::TIOCGWINSZ
+                | libc::TIOCGPGRP
+                | libc::TIOCGSID
+                | libc::TIOCOUTQ
+                | libc::FIONREAD
+                | libc::FIOCLEX
+                | libc::FIONCLEX => Verdict::Run,
                 other => {
                     Verdict::GiveUp(format!("it controls a device ({other:#x}) in the window"))
                 }

@@ -20,6 +20,7 @@ mod finish;
 mod log;
 mod operands;
 mod passage;
+mod present;
 mod records;
 mod region;
 mod session;

@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 
+use super::present::Present;
 use super::region::{CODE_BYTES, GUARD_BYTES, Region, SHARED_BYTES, TOTAL_BYTES};
-use super::verify;
 use crate::model::PAGE_BYTES;
 use crate::run::maps::{self, Line, Mapping, parse_line};
 use crate::trace::engine::process::Memories;
@@ -185,14 +185,20 @@ fn bring_what_forks_lose(copy: &mut Process, original: &Process) -> Result<(), S
 /// written: the rest is zero in both.
 fn bring(copy: &Process, original: &Process, line: &Line) -> Result<(), SetupError> {
     const CHUNK_PAGES: u64 = 512;
-    let map = File::open(format!("/proc/{}/pagemap", original.pid))?;
+    let present = Present::of(original.pid)?;
     let mut content = Vec::new();
-    let mut at = line.mapping.start.0;
-    while at < line.mapping.end.0 {
-        let pages = ((line.mapping.end.0 - at) / PAGE_BYTES).min(CHUNK_PAGES);
-        let bytes = pages * PAGE_BYTES;
-        let was_written = verify::pages(&map, at, pages)?.iter().any(|entry| entry >> 62 != 0);
-        if was_written || line.file.1 != 0 {
+    let range = line.mapping.start.0..line.mapping.end.0;
+    let of_file = line.file.1 != 0;
+    // Where the kernel does not tell, all of it is looked through.
+    let parts = if of_file { None } else { present.parts(range.clone()).ok() };
+    for mut part in parts.unwrap_or_else(|| vec![range]) {
+        while part.start < part.end {
+            let pages = ((part.end - part.start) / PAGE_BYTES).min(CHUNK_PAGES);
+            let (at, bytes) = (part.start, pages * PAGE_BYTES);
+            part.start += bytes;
+            if !of_file && !present.pages(at, pages)?.contains(&true) {
+                continue;
+            }
             content.clear();
             content.resize(bytes as usize, 0);
             let got = original.read(at, &mut content);
@@ -204,7 +210,6 @@ fn bring(copy: &Process, original: &Process, line: &Line) -> Result<(), SetupErr
             }
             copy.write(at, &content[..got])?;
         }
-        at += bytes;
     }
     Ok(())
 }

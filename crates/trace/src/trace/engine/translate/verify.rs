@@ -3,17 +3,16 @@
 //! A second copy, which ran the window natively, shows what differs for reasons that are not ours:
 //! time, random numbers, other threads.
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use super::calls::{Calls, Copies, Verdict};
 use super::finish::Finish;
+use super::present::{self, Present};
 use super::setup::SetupError;
 use crate::model::PAGE_BYTES;
-use crate::run::maps::{self, Line};
+use crate::run::maps;
 use crate::run::tracee;
 use crate::trace::engine::process::Memories;
 use crate::trace::engine::process::{CALL_STOP, Process, Registers, Stopped};
@@ -88,26 +87,38 @@ pub(super) fn compare(
         }
     }
     let mut left = MOST_BYTES;
-    let present = (File::open(pagemap(copy.pid))?, File::open(pagemap(original.pid))?);
+    let present = [Present::of(copy.pid)?, Present::of(original.pid)?];
     // Below the stack pointer and its red zone lie remains that nobody may read, among them
     // signal frames with the kernel's notes about the last fault.
-    let excluded =
-        Excluded { alive: program.rsp.saturating_sub(128), notes: original.processor_notes() };
+    let excluded = Excluded {
+        is_stack: false,
+        alive: program.rsp.saturating_sub(128),
+        notes: original.processor_notes(),
+    };
     for line in maps::read(original.pid)? {
         if line.writable && line.readable && !line.shared {
-            let both = (copy, original);
-            compare_range(&mut found, both, &present, &line, &excluded, &mut left)?;
+            let range = line.mapping.start.0..line.mapping.end.0;
+            let excluded =
+                Excluded { is_stack: range.contains(&excluded.alive), ..excluded.clone() };
+            let parts = present.each_ref().map(|present| present.parts(range.clone()));
+            let [Ok(ours), Ok(theirs)] = parts else {
+                found.left_out_bytes += range.end - range.start;
+                continue;
+            };
+            for part in present::either(ours, theirs) {
+                let both = (copy, original);
+                compare_range(&mut found, both, &present, part, &excluded, &mut left)?;
+            }
         }
     }
     Ok(found)
 }
 
-fn pagemap(pid: i32) -> String {
-    format!("/proc/{pid}/pagemap")
-}
-
 /// What is left out of a comparison.
+#[derive(Clone)]
 struct Excluded {
+    /// Whether it is about the stack.
+    is_stack: bool,
     /// Everything on the stack below this.
     alive: u64,
     /// What the kernel writes for itself.
@@ -116,7 +127,7 @@ struct Excluded {
 
 impl Excluded {
     /// Makes bytes read from `at` equal where they do not count.
-    fn blank(&self, at: u64, bytes: &mut [u8], is_stack: bool) {
+    fn blank(&self, at: u64, bytes: &mut [u8]) {
         let end = at + bytes.len() as u64;
         let mut zero = |from: u64, to: u64| {
             let (from, to) = (from.clamp(at, end) - at, to.clamp(at, end) - at);
@@ -125,7 +136,7 @@ impl Excluded {
             }
         };
         zero(self.notes.start, self.notes.end);
-        if is_stack {
+        if self.is_stack {
             zero(at, self.alive);
         }
     }
@@ -134,22 +145,20 @@ impl Excluded {
 fn compare_range(
     found: &mut Comparison,
     (copy, original): (&Process, &Process),
-    present: &(File, File),
-    line: &Line,
+    present: &[Present; 2],
+    Range { start: mut at, end }: Range<u64>,
     excluded: &Excluded,
     left: &mut u64,
 ) -> io::Result<()> {
     const CHUNK_PAGES: u64 = 512;
-    let (mut at, end) = (line.mapping.start.0, line.mapping.end.0);
-    let is_stack = (at..end).contains(&excluded.alive);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     while at < end {
         let pages = ((end - at) / PAGE_BYTES).min(CHUNK_PAGES);
         let next = at + pages * PAGE_BYTES;
-        let (a, b) = (self::pages(&present.0, at, pages)?, self::pages(&present.1, at, pages)?);
-        // In memory or swapped out, in one of them; a page in neither was never written.
+        let (a, b) = (present[0].pages(at, pages)?, present[1].pages(at, pages)?);
+        // A page that neither has was never written.
         let wanted: Vec<u64> = (0..pages)
-            .filter(|n| (a[*n as usize] | b[*n as usize]) >> 62 != 0)
+            .filter(|n| a[*n as usize] || b[*n as usize])
             .map(|n| at + n * PAGE_BYTES)
             .collect();
         let bytes = next - at;
@@ -163,7 +172,7 @@ fn compare_range(
                 let got = process.read(at, buffer);
                 // What can be read in only one of them differs.
                 buffer[got..].fill(filler);
-                excluded.blank(at, buffer, is_stack);
+                excluded.blank(at, buffer);
             }
             for page in wanted {
                 let range = (page - at) as usize..(page - at + PAGE_BYTES) as usize;
@@ -178,14 +187,6 @@ fn compare_range(
         at = next;
     }
     Ok(())
-}
-
-/// What the kernel says of each page from `at` on: bit 63, it is in memory; bit 62, swapped out.
-pub(super) fn pages(map: &File, at: u64, pages: u64) -> io::Result<Vec<u64>> {
-    let mut bytes = vec![0; (pages * 8) as usize];
-    map.read_exact_at(&mut bytes, at / PAGE_BYTES * 8)?;
-    let word = |chunk: &[u8]| chunk.try_into().map_or(0, u64::from_ne_bytes);
-    Ok(bytes.chunks_exact(8).map(word).collect())
 }
 
 /// How a native run of the window ended.

@@ -258,7 +258,14 @@ impl Written {
             },
             Ok(_) if how.has(libc::O_CREAT | libc::O_EXCL) => Ok(refused(libc::EEXIST)),
             // The kernel refuses to write to a folder; a device has nothing that others would read.
-            Ok(there) if there.is_dir() || is_stateless(&there, &named.path) => Ok(Verdict::Run),
+            // What goes to a terminal is held back, as from any other descriptor that the copy opens.
+            Ok(there)
+                if there.is_dir()
+                    || is_stateless(&there, &named.path)
+                    || there.rdev() == OWN_TERMINAL =>
+            {
+                Ok(Verdict::Run)
+            }
             Ok(there) if there.is_file() && !is_the_kernels(&named.path) => {
                 match access(&named.path, how.rights()) {
                     Err(errno) => Ok(refused(errno)),
@@ -378,6 +385,9 @@ fn access(path: &Path, rights: i32) -> Result<(), i32> {
     let rights = nix::unistd::AccessFlags::from_bits_truncate(rights);
     nix::unistd::access(path, rights).map_err(|errno| errno as i32)
 }
+
+/// `/dev/tty`: the terminal that the program was started from, if any. To open it tells nobody.
+const OWN_TERMINAL: u64 = libc::makedev(5, 0);
 
 fn is_stateless(there: &Metadata, path: &Path) -> bool {
     there.file_type().is_char_device() && STATELESS.iter().any(|name| path == Path::new(name))
