@@ -179,7 +179,7 @@ pub fn check(
     let executed = InRun::of(&work.executed, &image);
     let mut places: Vec<CheckedPlace> = of_image(&image, &heat)
         .map(|(place, hits)| {
-            let instructions = executed.in_place(Arm::A, &place);
+            let instructions = executed.in_place(Arm::A, &place).instructions;
             checked(place.name(), hits, instructions, followed.in_place(Arm::A, &place))
         })
         .filter(|it| it.share.value >= LEAST_SHARE && it.instructions > 0)
@@ -223,7 +223,7 @@ fn of_all(readings: &[Measurement]) -> Option<Measurement> {
 mod tests {
     use super::*;
     use crate::explain::tests::Scene;
-    use crate::explain::{ByPlace, WorkCount};
+    use crate::explain::{ByPlace, Executed, WorkCount};
     use crate::machine::Microarchitecture;
 
     /// The decoder has 80 % of the samples and 400 of 500 instructions; runs take 2 ms at 2 GHz.
@@ -237,7 +237,8 @@ mod tests {
             account.cycles = account.executions / 1000 * cycles;
         }
         let at = |n: usize| window.program[n].0;
-        let executed = ByPlace { program: vec![(at(0), 1_000_000)], ..ByPlace::default() };
+        let million = Executed { instructions: 1_000_000, ..Executed::default() };
+        let executed = ByPlace { program: vec![(at(0), million)], ..ByPlace::default() };
         bench.work[0] =
             Some(WorkCount { instructions: 1_250_000, executed, ..WorkCount::default() });
         let design = Design::of(Microarchitecture::Zen5);

@@ -218,7 +218,7 @@ mod tests {
                 percent: measured(percent, Unit::Percent),
                 of: Whole::DifferenceInProcessorTime,
             },
-            instructions: None,
+            executed: None,
         }]
     }
 

@@ -20,7 +20,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::prediction::{LEAST_PART, More, Side, Spent, had_more, is_alike, predict};
+use super::prediction::{
+    LEAST_PART, More, Side, Spent, WholeRun, had_more, is_alike, more_for_each, predict,
+};
 use super::windows::BothArms;
 use super::work::{MOST, UserCode, Work};
 use super::{FunctionRow, Place, Share};
@@ -52,6 +54,10 @@ pub struct LedgerLine {
     pub cycles_per_instruction: [f64; 2],
     /// The part of the difference that is gone without it, by the model; the spread is that between windows.
     pub part: Share,
+    /// What of that is left, in per cent of the difference, where each instruction has it as often in both builds: more
+    /// instructions alone have more of everything.
+    #[serde(default)]
+    pub for_each_percent: f64,
     /// The instruction of the slow build that has it most often.
     pub site: Option<Site>,
     /// Whether it is named as the cause.
@@ -97,9 +103,11 @@ impl Ledger {
         self.lines.iter().find(|line| line.is_named)
     }
 
-    /// Whether most of what is predicted for this place is gone without `mechanism`.
+    /// Whether most of what is predicted for this place is gone without `mechanism`, which is no matter of more instructions.
     fn comes_from(&self, mechanism: Mechanism) -> bool {
-        self.agrees && self.without(mechanism) >= LEAST_PART[0] * self.predicted.percent.value
+        let line = self.lines.iter().find(|line| line.mechanism == mechanism);
+        let part = line.map_or(0.0, |line| line.part.percent.value.min(line.for_each_percent));
+        self.agrees && part >= LEAST_PART[0] * self.predicted.percent.value
     }
 
     /// What is gone without `mechanism`, in per cent of the difference.
@@ -167,6 +175,7 @@ struct Shape<'a> {
     sides: Vec<Option<[Side; 2]>>,
     /// Over all rows.
     more: More,
+    whole: WholeRun,
 }
 
 /// The ledger by the shape that comes nearest to what was measured, and its windows: what is not known of the core is not
@@ -205,7 +214,7 @@ pub(super) fn ledgers(
         |row: &FunctionRow| row.share_of_difference.percent.value >= super::cause::LEAST_PART;
     let sides = |row: &FunctionRow, both: &BothArms| {
         let taken = || row.place.is_in_both().then(|| per_call(&row.place, both));
-        let instructions = row.instructions.or_else(taken)?;
+        let instructions = row.instructions().or_else(taken)?;
         Some([Arm::A, Arm::B].map(|arm| {
             Side::of(instructions[arm.index()], both.arms[arm.index()].in_place(arm, &row.place))
         }))
@@ -216,7 +225,16 @@ pub(super) fn ledgers(
             let each = sides.iter().flatten().map(|sides| had_more(sides, it, slow));
             each.fold([0.0; 2], |[cycles, events], [c, e]| [cycles + c, events + e])
         };
-        Shape { windows, more: Mechanism::ALL.map(in_all), sides }
+        let known = rows.iter().zip(&sides).filter_map(|(row, sides)| {
+            let sides = sides.as_ref().filter(|sides| sides.iter().all(Side::is_enough))?;
+            row.executed.map(|_| (row.share_of_difference.percent.value, sides))
+        });
+        let known: Vec<(f64, &[Side; 2])> = known.collect();
+        let for_each = |it| known.iter().map(|(_, sides)| more_for_each(sides, it, slow)).sum();
+        let holds_most = known.iter().map(|(part, _)| part).sum::<f64>() >= MOST;
+        let for_each = holds_most.then(|| Mechanism::ALL.map(for_each));
+        let whole = WholeRun { for_each };
+        Shape { windows, more: Mechanism::ALL.map(in_all), whole, sides }
     };
     let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
@@ -247,19 +265,19 @@ pub(super) fn ledgers(
         && Together::of(&ledgers).is_none_or(|named| named.without < MOST)
         && (counted.is_some() || shapes.iter().all(calls_alike))
     {
-        let spent = Spent {
-            place: "all of user code",
-            ns: all.ns,
-            share: &all.share,
-            is_counted: counted.is_some(),
-            is_whole: true,
-        };
         let instructions =
             counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
         let nothing_moves = [[f64::INFINITY; 2]; Mechanism::ALL.len()];
         let whole = nearest(&shapes, |shape| {
             let arms = &shape.windows.arms;
             let sides = [0, 1].map(|arm| Side::of(instructions[arm], arms[arm].in_all()));
+            let spent = Spent {
+                place: "all of user code",
+                ns: all.ns,
+                share: &all.share,
+                is_counted: counted.is_some(),
+                whole: Some(shape.whole),
+            };
             predict(&spent, &sides, &nothing_moves, slow, difference_ns)
         });
         let whole = whole.map(|(mut ledger, both)| {

@@ -36,6 +36,7 @@ mod share;
 pub mod simulate;
 mod summary;
 mod switch;
+mod why_more;
 mod windows;
 mod work;
 
@@ -60,7 +61,7 @@ pub use object::ObjectCode;
 pub use only_in_slow::OnlyInSlow;
 pub use placements::Placements;
 pub use rows::{FunctionRow, Place};
-pub use run_count::{ByPlace, WorkCount};
+pub use run_count::{ByPlace, Executed, WorkCount};
 pub use share::{Share, Whole};
 pub use windows::{ObjectInsns, WindowCount};
 pub use work::Work;

@@ -82,7 +82,7 @@ fn without_cause(explanation: &Explanation, profile: &Design) -> Vec<String> {
             None => "flags that the files do not tell of (build logs do), ",
         };
         return vec![format!(
-            "why it does more was not looked for: {flags}other source, or more calls with the same code"
+            "what the reason for more work is in the source was not looked for: {flags}other source, or other data"
         )];
     }
     let mut open = Vec::new();

@@ -56,7 +56,7 @@ impl Side {
         Self { instructions: instructions as f64, windows, all }
     }
 
-    fn is_enough(&self) -> bool {
+    pub fn is_enough(&self) -> bool {
         self.instructions == 0.0 || self.all.executions >= LEAST_FOLLOWED
     }
 
@@ -93,8 +93,21 @@ pub(super) struct Spent<'a> {
     pub share: &'a Share,
     /// Whether the instructions that whole runs execute there were counted.
     pub is_counted: bool,
-    pub is_whole: bool,
+    /// Of all user code as one place.
+    pub whole: Option<WholeRun>,
 }
+
+/// What single places add to what is asked of a whole run.
+#[derive(Clone, Copy, Default)]
+pub(super) struct WholeRun {
+    /// By mechanism: the cycles that the slow build has more because of it where as many instructions in each place are
+    /// taken for granted, over all places; absent where these are not most of the difference, or were not counted. A place
+    /// that executes more at the same rate has more of everything, and that does not show in the whole.
+    pub for_each: Option<ForEach>,
+}
+
+/// Cycles, by mechanism.
+pub(super) type ForEach = [f64; Mechanism::ALL.len()];
 
 impl<'a> Spent<'a> {
     pub fn of(row: &'a FunctionRow) -> Self {
@@ -102,8 +115,8 @@ impl<'a> Spent<'a> {
             place: row.place.name(),
             ns: [row.before.value, row.after.value],
             share: &row.share_of_difference,
-            is_counted: row.instructions.is_some(),
-            is_whole: false,
+            is_counted: row.executed.is_some(),
+            whole: None,
         }
     }
 }
@@ -118,7 +131,7 @@ pub(super) fn had_more(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> [f
 }
 
 /// The same without what the fast build would have if it executed as many instructions, where the slow one executes more.
-fn more_for_each(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> f64 {
+pub(super) fn more_for_each(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> f64 {
     let [executed, executed_there] =
         [slow, slow.other()].map(|arm| sides[arm.index()].instructions);
     beyond(sides, mechanism, slow, (executed / executed_there.max(1.0)).max(1.0))
@@ -172,6 +185,11 @@ pub(super) fn predict(
     let [least, most] = if spent.is_counted { AGREEMENT } else { AGREEMENT_UNCOUNTED };
     // Where calls execute other amounts and nobody counted how many there are, a model that agrees does so by chance.
     let agrees = (spent.is_counted || is_alike(sides)) && (least..=most).contains(&agreement);
+    let for_each = |mechanism: Mechanism| {
+        let of_places = spent.whole.and_then(|whole| whole.for_each);
+        let of_places = of_places.map_or(f64::INFINITY, |all| all[mechanism as usize]);
+        more_for_each(sides, mechanism, slow).min(of_places)
+    };
     let mut lines: Vec<LedgerLine> = Mechanism::ALL
         .into_iter()
         .map(|mechanism| LedgerLine {
@@ -185,6 +203,8 @@ pub(super) fn predict(
             part: part(
                 sides.each_ref().map(|side| side.of_a_run(|a| a.cycles_of(mechanism) as f64)),
             ),
+            // The difference is negative where the slow build is BEFORE.
+            for_each_percent: 100.0 * for_each(mechanism) * ns_per_cycle / difference_ns.abs(),
             site: None,
             is_named: false,
         })
@@ -192,6 +212,9 @@ pub(super) fn predict(
         .collect();
     lines.sort_by(|a, b| b.part.percent.value.total_cmp(&a.part.percent.value));
     let is_slower = is_slower_work(spent, sides, slow);
+    let [executed, executed_there] =
+        [slow, slow.other()].map(|arm| sides[arm.index()].instructions);
+    let is_only_here = executed_there * HARDLY < executed;
     let can_be_named = |line: &LedgerLine| {
         let of_a_run = |what: &dyn Fn(&Account) -> f64| {
             [slow.index(), 1 - slow.index()].map(|arm| sides[arm].of_a_run(what)[0])
@@ -205,18 +228,22 @@ pub(super) fn predict(
                 more(of_a_run(&|account| account.events_of(mechanism) as f64))
                     || more(of_a_run(&|account| account.weight_of(mechanism) as f64))
             }
-            false => is_slower && !spent.is_whole,
+            false => is_slower && spent.whole.is_none(),
         };
-        // The difference is negative where the slow build is BEFORE.
-        let for_each_ns = more_for_each(sides, mechanism, slow) * ns_per_cycle;
-        let for_each = 100.0 * for_each_ns / difference_ns.abs();
         // What runs beside a wait may take longer without it, in other places: events stay where they are.
         let here = had_more(sides, mechanism, slow);
-        let mut left = here.into_iter().zip(more_in_all[mechanism as usize]);
-        let is_left = left.any(|(here, in_all)| here > 0.0 && in_all >= LEAST_LEFT * here);
+        let left = here.into_iter().zip(more_in_all[mechanism as usize]);
+        let mut left = left.map(|(here, in_all)| here > 0.0 && in_all >= LEAST_LEFT * here);
+        // A place that the fast build hardly enters may do what that does in others: then both must be left, but for lines
+        // that come from farther away as often.
+        let counts = mechanism.has_events() && !mechanism.has_distance();
+        let is_left = match is_only_here && counts {
+            true => left.all(|is_left| is_left),
+            false => left.any(|is_left| is_left),
+        };
         happens_more
             && is_left
-            && part(line.part.percent.value.min(for_each)) >= least
+            && part(line.part.percent.value.min(line.for_each_percent)) >= least
             && part(line.part.percent.low) >= least / 2.0
     };
     // Events come first: a chain or a busy unit is often what they leave behind. Of two that bring back nearly as much, the
@@ -242,7 +269,7 @@ pub(super) fn predict(
     };
     Some(Ledger {
         place: spent.place.to_owned(),
-        is_whole: spent.is_whole,
+        is_whole: spent.whole.is_some(),
         slow_arm: slow,
         cycles_per_instruction: [of_one(0), of_one(1)],
         predicted,
@@ -281,6 +308,7 @@ fn is_slower_work(spent: &Spent<'_>, sides: &[Side; 2], slow: Arm) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explain::ledger::Together;
     use crate::explain::{ObjectCode, Place};
 
     fn row(ms: [f64; 2]) -> FunctionRow {
@@ -304,7 +332,7 @@ mod tests {
                 percent: measured(100.0, Unit::Percent),
                 of: Whole::DifferenceInProcessorTime,
             },
-            instructions: None,
+            executed: None,
         }
     }
 
@@ -397,6 +425,17 @@ mod tests {
             assert!(e.agrees, "{e:?}");
             e.named().is_some()
         };
+        // Nor do they have a part in what is told of a mechanism that another place names.
+        let twice = |by: u64| {
+            let slow = Side { instructions: 200_000_000.0, ..side(500, branches, 300, 12) };
+            let row = row([100.0, 200.0]);
+            let spent = Spent { is_counted: true, ..Spent::of(&row) };
+            let (fast, all) = (side(500, branches, by, 10), [[f64::MAX; 2]; Mechanism::ALL.len()]);
+            predict(&spent, &[fast, slow], &all, Arm::B, 100e6).unwrap()
+        };
+        let of_both =
+            |by: u64| Together::by(&[twice(by), twice(0)], branches).unwrap().places.len();
+        assert_eq!((of_both(250), of_both(100)), (1, 2));
         assert!(!named(250, 10), "twice the instructions, 1.2 times the rate");
         assert!(!named(201, 8), "39 % beyond the fast build's rate");
         assert!(named(198, 8), "41 %");
@@ -494,6 +533,9 @@ mod tests {
         assert!(counted(&more).named().is_none());
         more[branches as usize] = [f64::MAX; 2];
         assert!(counted(&more).named().is_some());
+        // Nor are events that it has in places which the slow build does not enter.
+        more[branches as usize] = [f64::MAX, 0.0];
+        assert!(counted(&more).named().is_none());
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl<'a> Search<'a> {
             self.windows.arms[fast.index()].in_place(fast, &row.place).iter().sum();
         let events = |account: &Account| account.events_of(self.removable.mechanism) as f64;
         let in_a_run = |account: &Account, arm: Arm| {
-            let executed = row.instructions.map_or(account.executions, |both| both[arm.index()]);
+            let executed = row.instructions().map_or(account.executions, |both| both[arm.index()]);
             events(account) * executed as f64 / account.executions.max(1) as f64
         };
         let time_ns = if slow == Arm::A { row.before.value } else { row.after.value };

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::heat::ObjectHeat;
 use super::object::{self, ObjectCode};
 use super::processor::share;
-use super::{Heat, Share};
+use super::{Executed, Heat, Share};
 use crate::code::Function;
 use crate::compare::{Arm, library_name};
 use crate::layout::{Change, FunctionMatch};
@@ -126,8 +126,16 @@ pub struct FunctionRow {
     pub after: Measurement,
     /// Its part of the difference; negative when it went the other way.
     pub share_of_difference: Share,
+    /// What a whole run of BEFORE and of AFTER executes here, where that was counted.
+    pub executed: Option<[Executed; 2]>,
+}
+
+impl FunctionRow {
     /// Instructions that a whole run of BEFORE and of AFTER executes here, where they were counted.
-    pub instructions: Option<[u64; 2]>,
+    #[must_use]
+    pub fn instructions(&self) -> Option<[u64; 2]> {
+        self.executed.map(|both| both.map(|executed| executed.instructions))
+    }
 }
 
 /// All places with a part of the difference, largest first.
@@ -205,7 +213,7 @@ fn row(
     let (before, after) = (time(0), time(1));
     let how = "time in user code by share of samples";
     let share_of_difference = share(&before, &after, difference_ns, how);
-    FunctionRow { place, before, after, share_of_difference, instructions: None }
+    FunctionRow { place, before, after, share_of_difference, executed: None }
 }
 
 #[cfg(test)]

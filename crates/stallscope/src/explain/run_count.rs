@@ -1,12 +1,16 @@
-//! What one whole run executes: instructions, what `rep` instructions move, calls and system calls, place by place.
+//! What one whole run executes: instructions, what `rep` instructions move, calls and system calls, accesses to memory,
+//! place by place.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::AddAssign;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::Place;
-use super::heat::sum_between;
-use crate::code::{Flow, Image, Insn, LONGEST_INSN_BYTES, x86};
+use crate::code::{Flow, Image, Insn, x86};
 use crate::compare::{Arm, library_name};
 use crate::foreign;
 use crate::model::{FileOffset, Svma};
@@ -15,24 +19,39 @@ use crate::trace::engine::{
     AccessKind, Block, BlockId, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
 };
 
-/// How much of something there was, by place.
+/// What one run executed at a place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Executed {
+    /// Instructions; a `rep` counts once.
+    pub instructions: u64,
+    /// Bytes that `rep` instructions stored, or read where they store nothing.
+    pub string_bytes: u64,
+    /// How often its first instruction was: of a function, its calls.
+    pub entries: u64,
+    /// Operands in memory that are loaded or stored, of other instructions than `rep`.
+    pub accesses: u64,
+    /// The bytes of these operands.
+    pub accessed_bytes: u64,
+}
+
+impl AddAssign for Executed {
+    fn add_assign(&mut self, other: Self) {
+        let Self { instructions, string_bytes, entries, accesses, accessed_bytes } = other;
+        self.instructions += instructions;
+        self.string_bytes += string_bytes;
+        self.entries += entries;
+        self.accesses += accesses;
+        self.accessed_bytes += accessed_bytes;
+    }
+}
+
+/// What there was, by place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByPlace {
     /// In the program's own file, by the place of the first instruction of a block.
-    pub program: Vec<(FileOffset, u64)>,
+    pub program: Vec<(FileOffset, Executed)>,
     /// In other files, by what [`library_name`] calls them.
-    pub objects: HashMap<String, u64>,
-}
-
-impl ByPlace {
-    /// Adds `count` at a place of an object, or of the program.
-    fn add(&mut self, object: Option<&String>, at: FileOffset, count: u64) {
-        match object {
-            _ if count == 0 => {}
-            None => self.program.push((at, count)),
-            Some(name) => *self.objects.entry(name.clone()).or_default() += count,
-        }
-    }
+    pub objects: HashMap<String, Executed>,
 }
 
 /// What one whole run executed in user code.
@@ -46,10 +65,8 @@ pub struct WorkCount {
     pub calls: u64,
     /// Instructions that call the kernel.
     pub system_calls: u64,
-    /// Where the instructions are.
+    /// Where that is.
     pub executed: ByPlace,
-    /// Where the bytes of `rep` instructions are.
-    pub moved: ByPlace,
 }
 
 /// Counts how often each block of a run is executed, and what its `rep` instructions move.
@@ -86,31 +103,35 @@ impl Sink for RunCounter {
     }
 }
 
-/// Where one run of an arm had something.
+/// What one run of an arm executed, by place in its image.
 pub(super) struct InRun<'a> {
-    by_svma: BTreeMap<Svma, u64>,
-    objects: &'a HashMap<String, u64>,
+    by_svma: BTreeMap<Svma, Executed>,
+    objects: &'a HashMap<String, Executed>,
 }
 
 impl<'a> InRun<'a> {
     pub(super) fn of(counted: &'a ByPlace, image: &Image) -> Self {
-        let mut by_svma = BTreeMap::new();
-        for (at, count) in &counted.program {
+        let mut by_svma: BTreeMap<Svma, Executed> = BTreeMap::new();
+        for (at, executed) in &counted.program {
             if let Some(svma) = image.svma_of(*at) {
-                *by_svma.entry(svma).or_insert(0) += count;
+                *by_svma.entry(svma).or_default() += *executed;
             }
         }
         Self { by_svma, objects: &counted.objects }
     }
 
-    pub(super) fn in_place(&self, arm: Arm, place: &Place) -> u64 {
+    pub(super) fn in_place(&self, arm: Arm, place: &Place) -> Executed {
         match place {
-            Place::Function { .. } => {
-                let function = place.function(arm);
-                function.map_or(0, |f| sum_between(&self.by_svma, f.start, f.end()))
-            }
+            Place::Function { .. } => place.function(arm).map_or_else(Executed::default, |f| {
+                let mut all = Executed::default();
+                self.by_svma.range(f.start..f.end()).for_each(|(_, block)| all += *block);
+                let entry = self.by_svma.get(&f.start);
+                Executed { entries: entry.map_or(0, |block| block.entries), ..all }
+            }),
             Place::Object { name, .. } => {
-                self.objects.get(&library_name(Path::new(name))).copied().unwrap_or(0)
+                let all = self.objects.get(&library_name(Path::new(name))).copied();
+                // What is called there is not known.
+                Executed { entries: 0, ..all.unwrap_or_default() }
             }
         }
     }
@@ -143,29 +164,40 @@ pub(super) fn of_run(
         let Some((mapping, start)) = Mapping::find(&recording.mappings, first.address) else {
             continue;
         };
-        let instructions = runs * block.insns.len() as u64;
-        let object = (mapping.path != program).then(|| library_name(&mapping.path));
-        work.moved.add(object.as_ref(), start, string_bytes);
-        work.executed.add(object.as_ref(), start, instructions);
-        // Calls of both kinds end their blocks.
         let open = || foreign::open(&mapping.path).ok();
         let file = files.entry(&mapping.path).or_insert_with(open).as_ref();
-        let mut bytes = [0; LONGEST_INSN_BYTES];
-        let bytes = &mut bytes[..usize::from(last.size_bytes).min(LONGEST_INSN_BYTES)];
-        let read = file
-            .zip(mapping.offset_of(last.address))
-            .is_some_and(|(file, at)| file.read_exact_at(bytes, at.0).is_ok());
-        match x86::decode(bytes, Svma(0)).first() {
-            _ if !read => {}
-            _ if *bytes == SYSCALL => work.system_calls += runs,
+        let size_bytes = (last.address.0 - first.address.0) as usize + usize::from(last.size_bytes);
+        let mut bytes = vec![0; size_bytes.min(LONGEST_BLOCK_BYTES)];
+        let read = file.is_some_and(|file| file.read_exact_at(&mut bytes, start.0).is_ok());
+        let insns = if read { x86::decode(&bytes, Svma(0)) } else { Vec::new() };
+        // Calls of both kinds end their blocks.
+        match insns.last() {
+            _ if bytes.ends_with(&SYSCALL) => work.system_calls += runs,
             Some(Insn { flow: Flow::Call, .. }) => work.calls += runs,
             _ => {}
+        }
+        let accesses = || insns.iter().flat_map(|insn| [insn.load, insn.store]).flatten();
+        let executed = Executed {
+            instructions: runs * block.insns.len() as u64,
+            string_bytes,
+            entries: runs,
+            accesses: runs * accesses().count() as u64,
+            accessed_bytes: runs * accesses().map(|it| u64::from(it.size_bytes)).sum::<u64>(),
+        };
+        match mapping.path == program {
+            true => work.executed.program.push((start, executed)),
+            false => {
+                let name = library_name(&mapping.path);
+                *work.executed.objects.entry(name).or_default() += executed;
+            }
         }
     }
     Ok(work)
 }
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// Bytes of code of a block that are decoded: engines end theirs long before.
+const LONGEST_BLOCK_BYTES: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! The answer in one sentence, to be pasted into a review.
 
 use super::ledger::Together;
+use super::why_more::why_more;
 use super::{
     Conclusion, Counts, Explanation, FunctionRow, OnlyInSlow, Removed, Share, Whole, Work,
 };
@@ -69,10 +70,14 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
 }
 
 /// The place that has most of the difference, if it has a part that is worth a word.
-fn place(explanation: &Explanation) -> Option<String> {
+fn most(explanation: &Explanation) -> Option<&FunctionRow> {
     let part = |row: &&FunctionRow| row.share_of_difference.percent.value;
     let most = explanation.rows.iter().max_by(|a, b| part(a).total_cmp(&part(b)));
-    most.filter(|row| part(row) >= LEAST_PART).map(|row| row.place.where_words())
+    most.filter(|row| part(row) >= LEAST_PART)
+}
+
+fn place(explanation: &Explanation) -> Option<String> {
+    most(explanation).map(|row| row.place.where_words())
 }
 
 /// What has a good part of the difference for certain, in a word and in a sentence: more work, slower work, the kernel.
@@ -140,8 +145,10 @@ fn executes(work: &Work, slow: Arm) -> String {
 
 fn more_work(explanation: &Explanation, slow: Arm) -> String {
     if let Some(work) = &explanation.work {
-        let place = place(explanation);
-        let place = place.map_or(String::new(), |place| format!(", most of all in {place}"));
+        let place = most(explanation).map_or(String::new(), |row| {
+            let why = why_more(row, slow).map_or(String::new(), |why| format!(", {why}"));
+            format!(", most of all in {}{why}", row.place.where_words())
+        });
         return format!("more work: {}, {}{place}", executes(work, slow), work.more_instructions);
     }
     let less = slow.other().build_name();

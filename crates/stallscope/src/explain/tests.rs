@@ -147,7 +147,8 @@ fn what_could_not_be_counted_is_not_named() {
 /// So many instructions, all in the decoder.
 pub(crate) fn executes(instructions: [u64; 2]) -> [Option<WorkCount>; 2] {
     instructions.map(|instructions| {
-        let program = vec![(offset(fixture::CODE_START.0), instructions)];
+        let program =
+            vec![(offset(fixture::CODE_START.0), Executed { instructions, ..Executed::default() })];
         let executed = ByPlace { program, ..ByPlace::default() };
         Some(WorkCount { instructions, executed, ..WorkCount::default() })
     })
@@ -173,7 +174,7 @@ fn work_that_only_moved_from_one_place_to_another_is_slower_work() {
     let mut work = executes([1_000_000_000, 1_004_000_000]);
     let helper = fixture::starts(&[("decode", &fixture::ring_loop(false)), ("helper", HELPER)])[1];
     if let [Some(before), _] = &mut work {
-        before.executed.program = vec![(offset(helper), before.instructions)];
+        before.executed.program = vec![(offset(helper), before.executed.program[0].1)];
     }
     scene.bench.work = work;
     let e = scene.explain().unwrap();
@@ -218,6 +219,7 @@ fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_
             per_thousand: Some([0.0, 5.0]),
             part: share(part),
             cycles_per_instruction: [0.0, 0.5],
+            for_each_percent: part,
             site: None,
             is_named: true,
         }],

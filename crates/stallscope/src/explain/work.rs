@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bench::or_why;
 use super::events::{Counts, are_as_many};
-use super::run_count::{ByPlace, InRun, WorkCount};
+use super::run_count::{Executed, InRun, WorkCount};
 use super::{Bench, FunctionRow, Share, is_most};
 use crate::code::Image;
 use crate::compare::Arm;
@@ -244,24 +244,23 @@ pub(super) fn count(
         Ok(runs) => runs,
         Err(why) => return Ok(Err(why)),
     };
-    let of_first = |what: fn(&WorkCount) -> &ByPlace| {
-        [Arm::A, Arm::B].map(|arm| {
-            let run = runs[arm.index()].first();
-            (arm, run.map(|run| InRun::of(what(run), &images[arm.index()])))
-        })
-    };
-    let (executed, moved) = (of_first(|run| &run.executed), of_first(|run| &run.moved));
+    let of_first = [Arm::A, Arm::B].map(|arm| {
+        let run = runs[arm.index()].first();
+        (arm, run.map(|run| InRun::of(&run.executed, &images[arm.index()])))
+    });
     let parts = rows.iter_mut().map(|row| {
         let in_place = |(arm, run): &(Arm, Option<InRun<'_>>)| {
-            run.as_ref().map_or(0, |run| run.in_place(*arm, &row.place))
+            run.as_ref().map_or_else(Executed::default, |run| run.in_place(*arm, &row.place))
         };
-        let instructions = executed.each_ref().map(in_place);
-        let string_bytes = moved.each_ref().map(in_place);
-        row.instructions = Some(instructions);
+        let executed = of_first.each_ref().map(in_place);
+        row.executed = Some(executed);
         split(
             &row.share_of_difference,
             [row.before.value, row.after.value],
-            steps(instructions.map(|n| n as f64), string_bytes.map(|n| n as f64)),
+            steps(
+                executed.map(|in_place| in_place.instructions as f64),
+                executed.map(|in_place| in_place.string_bytes as f64),
+            ),
         )
     });
     let counts = |what: fn(&WorkCount) -> u64| {
@@ -396,7 +395,7 @@ pub(super) mod tests {
             before,
             after,
             share_of_difference: Share { percent, of: Whole::DifferenceInProcessorTime },
-            instructions: None,
+            executed: None,
         }
     }
 

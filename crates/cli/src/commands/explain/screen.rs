@@ -429,7 +429,7 @@ mod tests {
     use stallscope::compare::Settings;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
     use stallscope::explain::{
-        ByPlace, TimeLeft, WindowCount, WorkCount, explain, simulate::InventedBench,
+        ByPlace, Executed, TimeLeft, WindowCount, WorkCount, explain, simulate::InventedBench,
     };
     use stallscope::machine::{Design, Microarchitecture};
     use stallscope::model::FileOffset;
@@ -497,7 +497,10 @@ mod tests {
 
     fn executed(millions: u64) -> Option<WorkCount> {
         let instructions = millions * 1_000_000;
-        let program = vec![(FileOffset(fixture::CODE_START.1.0), instructions)];
+        let program = vec![(
+            FileOffset(fixture::CODE_START.1.0),
+            Executed { instructions, ..Executed::default() },
+        )];
         let executed = ByPlace { program, ..ByPlace::default() };
         Some(WorkCount { instructions, system_calls: 31, executed, ..WorkCount::default() })
     }

@@ -124,7 +124,7 @@ fn place_rows(rows: &[FunctionRow]) -> Vec<PlaceRow> {
         };
         let share = &row.share_of_difference;
         let class = if share.percent.value < 0.0 { "less" } else { "more" };
-        let instructions = row.instructions.map(|[before, after]| {
+        let instructions = row.instructions().map(|[before, after]| {
             let text = format!("{} → {}", grouped(before), grouped(after));
             Number::new(
                 text,
