@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::prediction::{
-    LEAST_PART, More, Side, Spent, WholeRun, had_more, is_alike, more_for_each, predict,
+    ForEach, LEAST_PART, More, Side, Spent, had_more, is_alike, more_for_each, predict,
 };
 use super::windows::BothArms;
 use super::work::{MOST, UserCode, Work};
@@ -175,7 +175,8 @@ struct Shape<'a> {
     sides: Vec<Option<[Side; 2]>>,
     /// Over all rows.
     more: More,
-    whole: WholeRun,
+    /// Over those that were counted, if they hold most of the difference.
+    for_each: Option<ForEach>,
 }
 
 /// The ledger by the shape that comes nearest to what was measured, and its windows: what is not known of the core is not
@@ -233,8 +234,7 @@ pub(super) fn ledgers(
         let for_each = |it| known.iter().map(|(_, sides)| more_for_each(sides, it, slow)).sum();
         let holds_most = known.iter().map(|(part, _)| part).sum::<f64>() >= MOST;
         let for_each = holds_most.then(|| Mechanism::ALL.map(for_each));
-        let whole = WholeRun { for_each };
-        Shape { windows, more: Mechanism::ALL.map(in_all), whole, sides }
+        Shape { windows, more: Mechanism::ALL.map(in_all), for_each, sides }
     };
     let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
@@ -276,7 +276,8 @@ pub(super) fn ledgers(
                 ns: all.ns,
                 share: &all.share,
                 is_counted: counted.is_some(),
-                whole: Some(shape.whole),
+                is_whole: true,
+                for_each: shape.for_each,
             };
             predict(&spent, &sides, &nothing_moves, slow, difference_ns)
         });

@@ -93,16 +93,9 @@ pub(super) struct Spent<'a> {
     pub share: &'a Share,
     /// Whether the instructions that whole runs execute there were counted.
     pub is_counted: bool,
-    /// Of all user code as one place.
-    pub whole: Option<WholeRun>,
-}
-
-/// What single places add to what is asked of a whole run.
-#[derive(Clone, Copy, Default)]
-pub(super) struct WholeRun {
-    /// By mechanism: the cycles that the slow build has more because of it where as many instructions in each place are
-    /// taken for granted, over all places; absent where these are not most of the difference, or were not counted. A place
-    /// that executes more at the same rate has more of everything, and that does not show in the whole.
+    pub is_whole: bool,
+    /// Of all user code: [`more_for_each`] over single places, where they are most of the difference and were counted. One that
+    /// executes more at the same rate has more of everything, and that does not show in the whole.
     pub for_each: Option<ForEach>,
 }
 
@@ -116,7 +109,8 @@ impl<'a> Spent<'a> {
             ns: [row.before.value, row.after.value],
             share: &row.share_of_difference,
             is_counted: row.executed.is_some(),
-            whole: None,
+            is_whole: false,
+            for_each: None,
         }
     }
 }
@@ -186,8 +180,7 @@ pub(super) fn predict(
     // Where calls execute other amounts and nobody counted how many there are, a model that agrees does so by chance.
     let agrees = (spent.is_counted || is_alike(sides)) && (least..=most).contains(&agreement);
     let for_each = |mechanism: Mechanism| {
-        let of_places = spent.whole.and_then(|whole| whole.for_each);
-        let of_places = of_places.map_or(f64::INFINITY, |all| all[mechanism as usize]);
+        let of_places = spent.for_each.map_or(f64::INFINITY, |all| all[mechanism as usize]);
         more_for_each(sides, mechanism, slow).min(of_places)
     };
     let mut lines: Vec<LedgerLine> = Mechanism::ALL
@@ -228,7 +221,7 @@ pub(super) fn predict(
                 more(of_a_run(&|account| account.events_of(mechanism) as f64))
                     || more(of_a_run(&|account| account.weight_of(mechanism) as f64))
             }
-            false => is_slower && spent.whole.is_none(),
+            false => is_slower && !spent.is_whole,
         };
         // What runs beside a wait may take longer without it, in other places: events stay where they are.
         let here = had_more(sides, mechanism, slow);
@@ -269,7 +262,7 @@ pub(super) fn predict(
     };
     Some(Ledger {
         place: spent.place.to_owned(),
-        is_whole: spent.whole.is_some(),
+        is_whole: spent.is_whole,
         slow_arm: slow,
         cycles_per_instruction: [of_one(0), of_one(1)],
         predicted,
@@ -439,6 +432,21 @@ mod tests {
         assert!(!named(250, 10), "twice the instructions, 1.2 times the rate");
         assert!(!named(201, 8), "39 % beyond the fast build's rate");
         assert!(named(198, 8), "41 %");
+    }
+
+    #[test]
+    fn a_whole_run_is_named_no_mechanism_that_its_places_have_only_with_more_instructions() {
+        let branches = Mechanism::MispredictedBranches;
+        let named = |for_each: Option<f64>| {
+            let sides = [side(500, branches, 5, 1), side(1000, branches, 480, 30)];
+            let row = row([100.0, 200.0]);
+            let for_each = for_each.map(|cycles| [cycles; Mechanism::ALL.len()]);
+            let spent = Spent { is_whole: true, for_each, ..Spent::of(&row) };
+            let more = [[f64::MAX; 2]; Mechanism::ALL.len()];
+            predict(&spent, &sides, &more, Arm::B, 100e6).unwrap().named().is_some()
+        };
+        // 50 million cycles more in all.
+        assert!(named(None) && named(Some(20.1e6)) && !named(Some(19.9e6)));
     }
 
     #[test]
