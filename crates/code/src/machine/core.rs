@@ -210,11 +210,13 @@ pub struct CoreShape {
     pub fill_buffers: u32,
     /// Cycles between two lines that come out of the second level, the third, and memory.
     pub line_cycles: [u64; 3],
-    /// Cycles between two lines that come into the same of 1, 2, 4 … 64 groups of sets of the first level, told apart by
+    /// The same out of the second level where the line that leaves the first was written to, if that is more.
+    pub write_back_cycles: u64,
+    /// Cycles between two lines that come into the same of 2, 4 … 64 groups of sets of the first level, told apart by
     /// the lowest bits of the line.
     pub fill_cycles: [u8; SET_GROUPINGS],
     /// The same where the line that leaves was written to.
-    pub write_back_cycles: [u8; SET_GROUPINGS],
+    pub write_back_fill_cycles: [u8; SET_GROUPINGS],
     /// Bytes of a vector that its divider takes at once; wider ones take as many times longer.
     pub divider_bytes: u32,
     /// Size of the data caches of the three levels, in bytes.
@@ -426,8 +428,8 @@ const ZEN_5: [Execution; OpClass::COUNT] = {
 const KIB: u64 = 1024;
 /// Size of the widest vectors.
 const WIDE_BYTES: u32 = 64;
-/// The 64 sets of a first level as one group, two, four, and so on to one a set.
-pub const SET_GROUPINGS: usize = 7;
+/// The 64 sets of a first level as two groups, four, and so on to one a set.
+pub const SET_GROUPINGS: usize = 6;
 
 impl Design {
     /// Its back end: the table's, with the caches that the machine presents and what was measured of
@@ -529,8 +531,9 @@ impl Design {
             line_cycles: [2, 6, 14],
             // Measured on Redwood Cove, lines that are 1, 2, 4 … 64 apart: 1.5, 2.2, 3.1, 3.2, 3.1, 3.1, 2.7 cycles a load, and
             // 4.1, 5.1, 6.5, 7.0, 8.0, 9.5, 10.6 a store; in disorder 1.6 and 4.3.
-            fill_cycles: [0, 2, 3, 3, 3, 3, 3],
-            write_back_cycles: [4, 5, 6, 7, 8, 10, 11],
+            write_back_cycles: 4,
+            fill_cycles: [2, 3, 3, 3, 3, 3],
+            write_back_fill_cycles: [5, 6, 7, 8, 10, 11],
             divider_bytes: 16,
             cache_bytes: [48 * KIB, 1280 * KIB, 24 * KIB * KIB],
             second_level_sets: 1024,
@@ -633,8 +636,9 @@ impl Design {
                     fill_buffers: 24,
                     // Measured on Zen 4: 9.8 cycles where all lines go to one set, 7.2 where they go to two in turn. What was
                     // written is assumed to leave in the same time.
-                    fill_cycles: [0, 0, 0, 0, 0, 0, 12],
-                    write_back_cycles: [0, 0, 0, 0, 0, 0, 12],
+                    write_back_cycles: 0,
+                    fill_cycles: [0, 0, 0, 0, 0, 12],
+                    write_back_fill_cycles: [0, 0, 0, 0, 0, 12],
                     divider_bytes: if m <= M::ZenPlus { 16 } else { 32 },
                     wide_vectors: WideVectors::InHalves,
                     cache_bytes: [

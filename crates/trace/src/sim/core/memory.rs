@@ -74,6 +74,7 @@ pub(super) struct DataCaches {
     filling: [Vec<(u64, u64)>; SET_GROUPINGS],
     /// For how long a line takes its groups: where the one that leaves was only read, and where it was written to.
     taken_cycles: [[u8; SET_GROUPINGS]; 2],
+    write_back_cycles: u64,
     streams: Vec<(u64, u64, i64, u32)>,
     stream: usize,
     /// Lines in the first level that were fetched ahead: the first use of each leads the stream on.
@@ -111,8 +112,9 @@ impl DataCaches {
             seen_pages: (pages <= shape.tlb_pages[1].into()).then(FxHashSet::default),
             coming: std::array::from_fn(|_| Slots::new()),
             fills: vec![0; shape.fill_buffers.max(1) as usize],
-            filling: std::array::from_fn(|grouping| vec![(0, 0); 1 << grouping]),
-            taken_cycles: [shape.fill_cycles, shape.write_back_cycles],
+            filling: std::array::from_fn(|grouping| vec![(0, 0); 2 << grouping]),
+            taken_cycles: [shape.fill_cycles, shape.write_back_fill_cycles],
+            write_back_cycles: shape.write_back_cycles,
             streams: vec![(EMPTY, 0, 0, 0); STREAMS],
             stream: 0,
             ahead: FxHashSet::default(),
@@ -177,12 +179,14 @@ impl DataCaches {
         });
         let (there_at, level) = self.bring(line, start);
         let leaves = self.caches[0].insert(line, there_at);
-        let taken = self.taken_cycles[usize::from(leaves.is_written)];
-        // All sets share the way to the second level.
-        for _ in self.line_cycles[0]..taken[0].into() {
-            self.coming[0].take(1, start);
+        if leaves.is_written {
+            // All sets share the way to the second level.
+            for _ in self.line_cycles[0]..self.write_back_cycles {
+                self.coming[0].take(1, start);
+            }
         }
-        for (groups, cycles) in self.filling.iter_mut().zip(taken).skip(1) {
+        let taken = self.taken_cycles[usize::from(leaves.is_written)];
+        for (groups, cycles) in self.filling.iter_mut().zip(taken) {
             let group = line as usize % groups.len();
             let (from, until) = &mut groups[group];
             if start >= *until {

@@ -1,8 +1,8 @@
 //! What an instruction is to the core: operands, class, where it may go.
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic as I,
-    OpAccess, OpKind, Register,
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfo,
+    InstructionInfoFactory, Mnemonic as I, OpAccess, OpKind, Register,
 };
 
 use super::x87::StackUse;
@@ -128,7 +128,8 @@ impl Op {
             _ if only_moves && (touches_memory || is_renamed(&raw)) => OpClass::Renamed,
             class => class,
         };
-        let operands = operands(&raw, explicit, factory);
+        let info = factory.info(&raw);
+        let operands = operands(&raw, explicit, info);
         Self {
             class,
             flow: flow(&raw),
@@ -147,7 +148,7 @@ impl Op {
             halves: Halves::of(&raw),
             joins_load: touches_memory && changes(&raw),
             place: place(&raw),
-            stack: StackUse::of(&raw, factory),
+            stack: StackUse::of(&raw, info),
             base: bit(raw.memory_base()).trailing_zeros().min(63) as u8,
             repeated_bytes: match raw.has_rep_prefix() || raw.has_repne_prefix() {
                 true if raw.is_string_instruction() => raw.memory_size().size() as u8,
@@ -262,12 +263,7 @@ struct Operands {
     outputs: Registers,
 }
 
-fn operands(
-    raw: &Instruction,
-    explicit: Registers,
-    factory: &mut InstructionInfoFactory,
-) -> Operands {
-    let info = factory.info(raw);
+fn operands(raw: &Instruction, explicit: Registers, info: &InstructionInfo) -> Operands {
     let mut addresses = 0;
     for memory in info.used_memory() {
         addresses |= bit(memory.base()) | bit(memory.index());

@@ -3,7 +3,7 @@
 //! Every load pushes and most additions pop, so the register that `st(1)` names is another one from instruction to instruction.
 //! Taken for one register, independent sums of `long double` become one chain. `fxch` renames and waits for nothing.
 
-use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
+use iced_x86::{Instruction, InstructionInfo, Mnemonic, OpAccess};
 
 const REGISTERS: u8 = 8;
 
@@ -20,7 +20,7 @@ pub(super) struct StackUse {
 }
 
 impl StackUse {
-    pub(super) fn of(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Self {
+    pub(super) fn of(raw: &Instruction, info: &InstructionInfo) -> Self {
         let moves = raw.fpu_stack_increment_info().increment() as i8;
         let number = |n: u32| raw.op_register(n).number() as u8;
         if raw.mnemonic() == Mnemonic::Fxch {
@@ -29,7 +29,7 @@ impl StackUse {
         // What is read before a push lies one further from the top behind it; that the new top is written is not told.
         let pushed = u8::from(moves < 0);
         let mut stack = Self { moves, writes: pushed, ..Self::default() };
-        for used in factory.info(raw).used_registers() {
+        for used in info.used_registers() {
             if !used.register().is_st() {
                 continue;
             }
@@ -95,13 +95,13 @@ impl Stack {
 
 #[cfg(test)]
 mod tests {
-    use iced_x86::{Decoder, DecoderOptions};
+    use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
 
     use super::*;
 
     fn used(bytes: &[u8]) -> StackUse {
         let raw = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
-        StackUse::of(&raw, &mut InstructionInfoFactory::new())
+        StackUse::of(&raw, InstructionInfoFactory::new().info(&raw))
     }
 
     /// When each instruction can start, if each takes three cycles.

@@ -90,16 +90,12 @@ pub(super) fn compare(
     let present = [Present::of(copy.pid)?, Present::of(original.pid)?];
     // Below the stack pointer and its red zone lie remains that nobody may read, among them
     // signal frames with the kernel's notes about the last fault.
-    let excluded = Excluded {
-        is_stack: false,
-        alive: program.rsp.saturating_sub(128),
-        notes: original.processor_notes(),
-    };
+    let (alive, notes) = (program.rsp.saturating_sub(128), original.processor_notes());
     for line in maps::read(original.pid)? {
         if line.writable && line.readable && !line.shared {
             let range = line.mapping.start.0..line.mapping.end.0;
-            let excluded =
-                Excluded { is_stack: range.contains(&excluded.alive), ..excluded.clone() };
+            let is_stack = range.contains(&alive);
+            let excluded = Excluded { is_stack, alive, notes: notes.clone() };
             let parts = present.each_ref().map(|present| present.parts(range.clone()));
             let [Ok(ours), Ok(theirs)] = parts else {
                 found.left_out_bytes += range.end - range.start;
@@ -115,7 +111,6 @@ pub(super) fn compare(
 }
 
 /// What is left out of a comparison.
-#[derive(Clone)]
 struct Excluded {
     /// Whether it is about the stack.
     is_stack: bool,

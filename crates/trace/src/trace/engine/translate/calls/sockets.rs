@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::Verdict;
+use super::written::full_path;
 use crate::trace::engine::process::{Memories as _, Process};
 
 /// A socket concerns nobody before it is connected or bound; many programs ask a service that is not there who their user is.
@@ -35,8 +36,6 @@ fn is_to_nobody(copy: &Process, [_, at, length, ..]: [u64; 6]) -> bool {
     if family != (libc::AF_UNIX as libc::sa_family_t).to_ne_bytes() || name.is_empty() {
         return false;
     }
-    let name = Path::new(OsStr::from_bytes(name));
-    let from = format!("/proc/{}/{}", copy.pid, if name.is_absolute() { "root" } else { "cwd" });
-    let there = Path::new(&from).join(name.strip_prefix("/").unwrap_or(name));
+    let there = full_path(copy, libc::AT_FDCWD, Path::new(OsStr::from_bytes(name)));
     there.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }

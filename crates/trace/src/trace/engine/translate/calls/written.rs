@@ -93,13 +93,7 @@ impl Named {
         let length = bytes.get(..got)?.iter().position(|byte| *byte == 0).filter(|n| *n > 0)?;
         bytes.truncate(length);
         let named = PathBuf::from(OsString::from_vec(bytes));
-        let of_process = PathBuf::from(format!("/proc/{}", copy.pid));
-        let base = match folder as i32 {
-            _ if named.is_absolute() => of_process.join("root"),
-            libc::AT_FDCWD => of_process.join("cwd"),
-            fd => of_process.join(format!("fd/{fd}")),
-        };
-        let full = base.join(named.strip_prefix("/").unwrap_or(&named));
+        let full = full_path(copy, folder as i32, &named);
         let path = fs::canonicalize(&full).ok().or_else(|| {
             // What is to be created has a folder and no more.
             Some(fs::canonicalize(full.parent()?).ok()?.join(full.file_name()?))
@@ -116,6 +110,17 @@ impl Named {
     fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
+}
+
+/// Where we find what the copy names so, as seen from its open folder `folder`.
+pub(super) fn full_path(copy: &Process, folder: i32, named: &Path) -> PathBuf {
+    let of_process = PathBuf::from(format!("/proc/{}", copy.pid));
+    let base = match folder {
+        _ if named.is_absolute() => of_process.join("root"),
+        libc::AT_FDCWD => of_process.join("cwd"),
+        fd => of_process.join(format!("fd/{fd}")),
+    };
+    base.join(named.strip_prefix("/").unwrap_or(named))
 }
 
 impl Written {
