@@ -75,3 +75,49 @@ fn a_profile_that_cannot_be_used_is_named() {
     let message = String::from_utf8(newer.stderr).unwrap();
     assert!(message.contains("mine.json") && message.contains("99"), "{message}");
 }
+
+/// What `probe snippet` says of code.
+#[cfg(target_arch = "x86_64")]
+fn snippet(args: &[&str]) -> std::process::Output {
+    stallscope().args(["probe", "snippet"]).args(args).output().unwrap()
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn code_that_cannot_be_timed_is_refused_before_it_runs() {
+    for (code, why) in [
+        ("ret", "`ret` leaves the loop"),
+        ("inc r15", "`inc r15` uses r15, in which the loop counts"),
+        ("nonsense rax", "does not take `nonsense rax`"),
+        (" ", "the body has no instruction"),
+        ("mov rax, [elsewhere]", "names something outside of it"),
+    ] {
+        let output = snippet(&[code]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{code}: {said}");
+        assert!(said.contains(why), "{code}: {said}");
+    }
+    let output = snippet(&["nop", "--assembler", "/nowhere/as"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no assembler `/nowhere/as`"));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn code_that_crashes_takes_nothing_else_with_it() {
+    let output = snippet(&["mov rax, [rbx]", "--init", "xor ebx, ebx"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("SIGSEGV") && said.contains("rdi"), "{said}");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_snippet_is_timed_or_the_machine_is_too_restless() {
+    let output = snippet(&["imul rax, rax", "--json", "-"]);
+    assert!(output.status.success());
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = &document["result"];
+    assert_eq!((report["instructions"].as_u64(), report["bytes"].as_u64()), (Some(1), Some(4)));
+    let is_there = !report["cycles"].is_null();
+    assert!(is_there || report["conclusive"] == false, "{report}");
+}

@@ -7,6 +7,7 @@ mod front_end;
 mod memory;
 mod page;
 mod peer;
+mod snippet;
 mod string_copy;
 pub mod wide;
 
@@ -47,6 +48,8 @@ enum ProbeCommand {
         /// Second machine profile
         b: PathBuf,
     },
+    /// Time instructions of your own: what once around takes, in core cycles
+    Snippet(snippet::SnippetArgs),
 }
 
 #[derive(Serialize)]
@@ -70,8 +73,12 @@ struct Refused {
 
 pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    if let Some(ProbeCommand::Diff { a, b }) = &args.command {
-        return super::survey::show(&[a.clone(), b.clone()], false, "probe-diff", context);
+    match &args.command {
+        Some(ProbeCommand::Diff { a, b }) => {
+            return super::survey::show(&[a.clone(), b.clone()], false, "probe-diff", context);
+        }
+        Some(ProbeCommand::Snippet(args)) => return snippet::run(args, context),
+        None => {}
     }
     let chosen = choose(&args.names)?;
     let peers = peer::load(&args.peer)?;

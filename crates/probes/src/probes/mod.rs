@@ -21,6 +21,7 @@ pub mod protocol;
 pub mod published;
 mod rig;
 mod sampling;
+pub mod snippet;
 pub mod store_elimination;
 pub mod store_forwarding;
 pub mod string_copy;

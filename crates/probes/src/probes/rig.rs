@@ -84,6 +84,22 @@ impl KernelRig {
         let (per_pass, pages) = (shape.per_pass, writer.seal()?);
         Ok(Self { clock, pages, entries, buffers, per_pass, repetitions })
     }
+
+    /// With K of each case so that it takes about so many ticks, by a few runs of it.
+    pub fn calibrated(mut self, about_ticks: u64) -> Self {
+        for case in 0..self.repetitions.len() {
+            // Whatever is done for the first time only is done in the first turn.
+            for _ in 0..4 {
+                let begin = self.clock.now_ticks();
+                self.run_case(case, 0, self.repetitions(case));
+                let took = self.clock.now_ticks().saturating_sub(begin).max(1);
+                let times = (about_ticks as f64 / took as f64).clamp(0.25, 64.0);
+                let wanted = self.repetitions[case] as f64 * times;
+                self.repetitions[case] = (wanted as u64).max(self.per_pass);
+            }
+        }
+        self
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

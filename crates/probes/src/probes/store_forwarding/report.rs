@@ -246,7 +246,9 @@ fn verdict(report: &ForwardingReport) -> (bool, String) {
                 [] => String::new(),
                 open => format!("; too few decided of {}", open.join(", of ")),
             };
-            (true, format!("{rule}: {forwarded} cycles, otherwise {blocked}{free}{open}"))
+            // Prices are of what stays inside: the rest is in the table.
+            let of = "inside one line and registers of one kind";
+            (true, format!("{rule}: {forwarded} cycles, otherwise {blocked}, {of}{free}{open}"))
         }
         (Some(blocked), Some(forwarded), None) if report.rule.is_open() => {
             let rule = &report.rule.sentence;

@@ -1,0 +1,129 @@
+//! `stallscope probe snippet`: times instructions of the user's own.
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use object::{Object as _, ObjectSection as _};
+use stallscope::foreign::{from_json, plain_bytes};
+use stallscope::probes::snippet::{BUFFER_BYTES, Snippet, SnippetReport};
+use stallscope::probes::{self, ProbeError};
+
+use super::page::Page;
+use super::wide::{OwnProcess, digits_of};
+use crate::context::{Context, Outcome};
+use crate::{output, terminal};
+
+/// Arguments of `probe snippet`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The code may use every register but r15 and rsp; rdi points to 64 KiB of zeros.\n\n\
+        Examples:\n  \
+        stallscope probe snippet 'imul rax, rax'                       latency: it waits for the last one\n  \
+        stallscope probe snippet 'imul rax, rcx, 3'                    throughput: it does not\n  \
+        stallscope probe snippet 'mov [rdi], eax; mov rax, [rdi]'      a load that cannot be forwarded\n  \
+        stallscope probe snippet 'div rcx' --init 'mov ecx, 7; xor edx, edx'"
+)]
+pub struct SnippetArgs {
+    /// Instructions in Intel syntax, separated by semicolons
+    #[arg(value_name = "ASM")]
+    body: String,
+    /// Instructions that run once before the loop
+    #[arg(long, value_name = "ASM", default_value = "")]
+    init: String,
+    /// Assemble with this program, which takes the options of GNU as
+    #[arg(long, value_name = "AS", default_value = "as")]
+    assembler: OsString,
+}
+
+pub fn run(args: &SnippetArgs, context: &Context) -> anyhow::Result<Outcome> {
+    probes::check_architecture(std::env::consts::ARCH)?;
+    let folder = tempfile::tempdir().context("no temporary folder")?;
+    let code = |asm: &str| assembled(asm, &args.assembler, folder.path());
+    let [init, body] = [code(&args.init)?, code(&args.body)?];
+    Snippet::new(&init, &body)?;
+    let own = OwnProcess { interrupt: context.interrupt() };
+    let answer = own.answer("snippet", context.seed(), &[digits_of(&init), digits_of(&body)]);
+    if context.interrupt().load(std::sync::atomic::Ordering::Relaxed) {
+        return Err(ProbeError::Interrupted.into());
+    }
+    let answer = answer.map_err(|why| {
+        anyhow!(
+            "the process that ran the snippet {why}; registers begin with what they happen to hold \
+             (--init sets them), and memory is there from rdi to {} KiB behind it",
+            BUFFER_BYTES >> 10
+        )
+    })?;
+    let report: SnippetReport = from_json(&answer).context("the answer of the process")?;
+    if context.shows_screen() {
+        terminal::print(&screen(&args.body, &report))?;
+    }
+    output::result(context, "snippet", &report)?;
+    Ok(Outcome::Fine)
+}
+
+fn screen(asm: &str, report: &SnippetReport) -> String {
+    let mut page = Page::default();
+    page.head(&report.protocol);
+    page.line("code", &stallscope::foreign::plain(asm));
+    if let Some(m) = &report.cycles {
+        page.number("once around", m, 2);
+    }
+    let (instructions, bytes, copies) = (report.instructions, report.bytes, report.copies);
+    page.line(
+        "loop",
+        &format!("{instructions} instructions, {bytes} bytes, {copies} times in each pass"),
+    );
+    report.protocol.controls.iter().for_each(|control| page.control(control));
+    page.left_out(&report.protocol);
+    page.text
+}
+
+/// The machine code of instructions in Intel syntax.
+fn assembled(asm: &str, assembler: &OsString, folder: &Path) -> anyhow::Result<Vec<u8>> {
+    if asm.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let name = plain_bytes(assembler.as_encoded_bytes());
+    let object = folder.join("snippet.o");
+    let started = Command::new(assembler)
+        .args(["--64", "-msyntax=intel", "-mnaked-reg", "-o"])
+        .arg(&object)
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match started {
+        Ok(child) => child,
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!(
+            "there is no assembler `{name}`: install binutils (apt install binutils, dnf install \
+             binutils, pacman -S binutils), or name one with --assembler"
+        ),
+        Err(error) => return Err(error).with_context(|| format!("cannot run `{name}`")),
+    };
+    if let Some(mut input) = child.stdin.take() {
+        // One that ends early has a reason, which it says.
+        let _ = input.write_all(format!("{asm}\n").as_bytes());
+    }
+    let done = child.wait_with_output().with_context(|| format!("cannot run `{name}`"))?;
+    if !done.status.success() {
+        let said: Vec<String> = done.stderr.split(|byte| *byte == b'\n').map(plain_bytes).collect();
+        bail!(
+            "`{name}` does not take `{}`:\n{}",
+            stallscope::foreign::plain(asm),
+            said.join("\n").trim_end()
+        );
+    }
+    let bytes = std::fs::read(&object).with_context(|| format!("`{name}` left no object file"))?;
+    let file =
+        object::File::parse(&*bytes).with_context(|| format!("what `{name}` has written"))?;
+    let text = file.section_by_name(".text").context("no code was assembled")?;
+    if text.relocations().next().is_some() {
+        bail!("`{}` names something outside of it", stallscope::foreign::plain(asm));
+    }
+    Ok(text.data().context("the code that was assembled")?.to_vec())
+}
