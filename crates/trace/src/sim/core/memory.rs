@@ -5,7 +5,8 @@
 //!
 //! Lines and pages that a window touches for the first time have a place that nothing in the window tells. They are
 //! taken for being where all of the window together fit: a stretch of a run repeats what came before it more often
-//! than not. Literature: the makers' optimization manuals (prefetchers); Hennessy and
+//! than not. A non-temporal store takes its line out of all caches and writes it to memory, from where the next load of it
+//! has to bring it. Literature: the makers' optimization manuals (prefetchers); Hennessy and
 //! Patterson, "Computer Architecture", chapter 2.
 
 use rustc_hash::FxHashSet;
@@ -26,6 +27,8 @@ const STREAMS: usize = 32;
 const AHEAD_LINES: u64 = 12;
 /// Lines that are remembered as fetched ahead.
 const MOST_AHEAD: usize = 1024;
+/// Lines that are remembered as written past the caches.
+const MOST_PAST: usize = 1 << 20;
 /// An access starts at most so many cycles before one that was told earlier.
 const MOST_LATE_CYCLES: u64 = 4096;
 
@@ -80,6 +83,9 @@ pub(super) struct DataCaches {
     /// Lines in the first level that were fetched ahead: the first use of each leads the stream on.
     ahead: FxHashSet<u64>,
     last_page: u64,
+    /// Lines that were written past the caches, and the one that is being combined.
+    past: FxHashSet<u64>,
+    combined: u64,
 }
 
 impl DataCaches {
@@ -119,6 +125,8 @@ impl DataCaches {
             stream: 0,
             ahead: FxHashSet::default(),
             last_page: EMPTY,
+            past: FxHashSet::default(),
+            combined: EMPTY,
         }
     }
 
@@ -133,9 +141,7 @@ impl DataCaches {
             let there_at = there_at.max(at);
             return Fetched { there_at, level: Level::First, walked, evicted: EMPTY };
         }
-        // A buffer that is free first takes the fill.
-        let fills = self.fills.iter().copied().enumerate();
-        let (slot, free_at) = fills.min_by_key(|(_, free_at)| *free_at).unwrap_or_default();
+        let (slot, free_at) = self.free_first();
         let start = at.max(free_at);
         let (there_at, level, evicted) = self.fill(line, start);
         self.fills[slot] = there_at;
@@ -167,6 +173,41 @@ impl DataCaches {
     /// A store to the line.
     pub(super) fn write(&mut self, line: u64) {
         self.caches[0].write(line);
+    }
+
+    /// A store past the caches to the line: when it can leave the queue, and whether it is the first one to its line. Stores
+    /// to one line are combined in a buffer, which is free again when memory has the line.
+    pub(super) fn write_past(&mut self, line: u64, at: u64) -> (u64, bool) {
+        if std::mem::replace(&mut self.combined, line) == line {
+            return (at, false);
+        }
+        self.caches.iter_mut().for_each(|cache| cache.remove(line));
+        if self.past.len() >= MOST_PAST {
+            self.past.clear();
+        }
+        self.past.insert(line);
+        let (slot, free_at) = self.free_first();
+        let start = at.max(free_at);
+        self.fills[slot] = self.take_line(Level::Memory, start) + self.beyond_cycles[2];
+        (start, true)
+    }
+
+    /// The buffer that is free first, and when: it takes the next fill.
+    fn free_first(&self) -> (usize, u64) {
+        let fills = self.fills.iter().copied().enumerate();
+        fills.min_by_key(|(_, free_at)| *free_at).unwrap_or_default()
+    }
+
+    /// The cycle in which a line begins to come from, or go to, a level behind the first.
+    fn take_line(&mut self, level: Level, at: u64) -> u64 {
+        let behind = level as usize - 1;
+        let coming = &mut self.coming[behind];
+        coming.forget_before(at.saturating_sub(MOST_LATE_CYCLES));
+        let start = coming.take(1, at);
+        for _ in 1..self.line_cycles[behind] {
+            coming.take(1, start);
+        }
+        start
     }
 
     /// Brings a line into the first level: when it is there, from where, and which one leaves. Groups of sets take one line
@@ -202,21 +243,17 @@ impl DataCaches {
         let (there, level, is_new) = match (self.caches[1].find(line), self.caches[2].find(line)) {
             (Some(there), _) => (there, Level::Second, false),
             (None, Some(there)) => (there, Level::Third, false),
+            (None, None) if self.past.remove(&line) => (0, Level::Memory, true),
             (None, None) => (0, self.first_touch, true),
         };
-        let behind = level as usize - 1;
-        let coming = &mut self.coming[behind];
-        coming.forget_before(at.saturating_sub(MOST_LATE_CYCLES));
-        let start = coming.take(1, at);
-        for _ in 1..self.line_cycles[behind] {
-            coming.take(1, start);
-        }
+        let start = self.take_line(level, at);
         // One on its way already is there when it is there.
-        let there_at = (start + self.beyond_cycles[behind]).max(there);
+        let there_at = (start + self.beyond_cycles[level as usize - 1]).max(there);
         if is_new || level > Level::Second {
             self.caches[1].insert(line, there_at);
         }
         if level > Level::Second {
+            self.past.remove(&(line ^ 1));
             self.caches[1].insert_missing(line ^ 1, there_at);
         }
         if is_new {
@@ -310,6 +347,26 @@ mod tests {
             near.fetch(Avma(0x10_0000 + other * 4096), 1000 + other * 100);
         }
         assert_eq!(near.fetch(Avma(0x10_0000), 9000).level, Level::Second);
+    }
+
+    #[test]
+    fn a_store_past_the_caches_sends_its_line_to_memory() {
+        let mut near = caches(1000);
+        let line = 0x10_0000 / LINE_BYTES;
+        near.fetch(Avma(0x10_0000), 100);
+        assert_eq!(near.fetch(Avma(0x10_0000), 1000).level, Level::First);
+        assert_eq!(near.write_past(line, 2000), (2000, true));
+        assert_eq!(near.write_past(line, 2001), (2001, false), "combined with the one before");
+        let back = near.fetch(Avma(0x10_0000), 3000);
+        let beyond = near.beyond_cycles[2];
+        assert_eq!((back.level, back.there_at), (Level::Memory, 3000 + beyond));
+        assert_eq!(near.fetch(Avma(0x10_0000), 9000).level, Level::First, "once");
+        // As many as there are buffers leave at once, the next one when memory has the first.
+        let buffers = near.fills.len() as u64;
+        let leaves: Vec<u64> =
+            (1..=buffers + 1).map(|n| near.write_past(line + n, 20_000).0).collect();
+        assert!(leaves[..buffers as usize].iter().all(|at| *at == 20_000), "{leaves:?}");
+        assert!(leaves[buffers as usize] >= 20_000 + beyond, "{leaves:?}");
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub(super) struct Op {
     pub halves: Halves,
     /// Whether it loads what the same operation changes by a register, on cores that join the two.
     pub joins_load: bool,
+    /// Whether it stores past the caches.
+    pub non_temporal: bool,
     /// Bytes that it moves, stores or compares at a time, again and again; 0 where it does not repeat.
     pub repeated_bytes: u8,
     /// The place in memory as it is written: equal for equal base and displacement, 0 for all others.
@@ -100,6 +102,7 @@ impl Op {
             adds_constant: false,
             halves: Halves::default(),
             joins_load: false,
+            non_temporal: false,
             repeated_bytes: 0,
             place: 0,
             base: 0,
@@ -147,6 +150,7 @@ impl Op {
             adds_constant: adds_constant(&raw),
             halves: Halves::of(&raw),
             joins_load: touches_memory && changes(&raw),
+            non_temporal: is_non_temporal(&raw),
             place: place(&raw),
             stack: StackUse::of(&raw, info),
             base: bit(raw.memory_base()).trailing_zeros().min(63) as u8,
@@ -157,6 +161,21 @@ impl Op {
             ..base
         }
     }
+}
+
+/// Whether it stores past the caches. Loads that are called so read ordinary memory as all loads do.
+fn is_non_temporal(raw: &Instruction) -> bool {
+    matches!(
+        raw.mnemonic(),
+        I::Movnti
+            | I::Movntq
+            | I::Movntdq
+            | I::Movntps
+            | I::Movntpd
+            | I::Vmovntdq
+            | I::Vmovntps
+            | I::Vmovntpd
+    )
 }
 
 /// Half of what Redwood Cove makes one operation of.

@@ -68,6 +68,13 @@ impl Sets {
         }
     }
 
+    /// Takes it out, if it is there.
+    pub(super) fn remove(&mut self, number: u64) {
+        if let Some(entry) = self.row(number).iter_mut().find(|entry| entry.number == number) {
+            *entry = Entry::NONE;
+        }
+    }
+
     /// Puts it in unless it is there; whether it was missing.
     pub(super) fn insert_missing(&mut self, number: u64, there_at: u64) -> bool {
         let is_missing = self.find(number).is_none();
