@@ -8,6 +8,19 @@ use super::{ALPHA, POWER, normal_cdf};
 
 /// The fewest pairs with which a two-sided exact test can reach p < 0.05.
 pub const FEWEST_PAIRS: usize = 6;
+/// The fewest pairs with which a two-sided exact test can reach p < 0.05 in one of so many comparisons that
+/// are judged together: all signs alike have p = 2 / 2^pairs.
+///
+/// ```
+/// use stallscope_code::stats::power::{FEWEST_PAIRS, fewest_pairs};
+/// assert_eq!([1, 2, 9].map(fewest_pairs), [FEWEST_PAIRS, 7, 9]);
+/// ```
+#[must_use]
+pub fn fewest_pairs(comparisons: usize) -> usize {
+    let needed = 1.0 + (comparisons.max(1) as f64 / ALPHA).log2();
+    needed.floor() as usize + 1
+}
+
 /// More pairs the signed-rank test needs than the t-test.
 const SIGNED_RANK_SURCHARGE: f64 = 1.05;
 /// Counts above this are not worth a search: the noise has to go down instead.

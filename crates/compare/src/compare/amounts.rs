@@ -13,6 +13,8 @@ use crate::run::child::{Child, ChildError, Exit, Launch, Limits};
 use crate::run::counter::Counter;
 use crate::run::look::Seen;
 
+/// What a process touches at most between our look at its memory and its exec.
+const BEFORE_EXEC_SLACK_BYTES: u64 = 256 << 10;
 /// Between two chances to look at a run: libraries are mapped within the first millisecond.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -44,9 +46,13 @@ pub struct Amounts {
     /// Pages that it touched and the kernel had to provide, likewise.
     #[serde(default)]
     pub page_faults: u64,
-    /// The largest resident set, in bytes; never less than that of the program that measured.
+    /// The largest resident set, in bytes; never less than `memory_before_exec_bytes`.
     #[serde(default)]
     pub peak_memory_bytes: u64,
+    /// What the process held before it executed the program: the kernel counts that, too, so that a program
+    /// that needs less shows this.
+    #[serde(default)]
+    pub memory_before_exec_bytes: u64,
     /// What it printed, where the verdict is about that; less is better.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printed: Option<f64>,
@@ -113,6 +119,7 @@ pub(super) fn measured(
         involuntary_switches: exit.off_processor.involuntary_switches,
         page_faults: exit.page_faults,
         peak_memory_bytes: exit.peak_memory_bytes,
+        memory_before_exec_bytes: exit.memory_before_exec_bytes,
         ..Amounts::default()
     };
     if let Some(counter) = counter {
@@ -134,6 +141,11 @@ impl Amounts {
         let metric = Metric::for_verdict(measure);
         let amount = metric.of(self);
         if amount > 0.0 { Ok(amount) } else { Err(MeasureError::Absent(metric.absence())) }
+    }
+
+    /// Whether the largest resident set may be that of the copy of ourselves that became the program.
+    pub(super) fn hides_memory(&self) -> bool {
+        self.peak_memory_bytes <= self.memory_before_exec_bytes + BEFORE_EXEC_SLACK_BYTES
     }
 
     /// Without the times of something that was run along with it, such as a shell that started it.
@@ -176,6 +188,8 @@ impl Amounts {
                 *of(&mut sum) = of(&mut sum).zip(*of(&mut next)).map(|(a, b)| a + b);
             }
             sum.peak_memory_bytes = sum.peak_memory_bytes.max(next.peak_memory_bytes);
+            sum.memory_before_exec_bytes =
+                sum.memory_before_exec_bytes.max(next.memory_before_exec_bytes);
             operations += 1;
         }
         TOTALS.iter().for_each(|of| *of(&mut sum) /= operations);

@@ -17,6 +17,7 @@ use super::waiting::Waiting;
 use super::warning::Warning;
 use super::{MAX_PAIRS, Settings};
 use crate::model::{Measurement, Unit};
+use crate::stats::power::FEWEST_PAIRS;
 use crate::stats::robust::quartiles;
 use crate::stats::signed_rank::{self, Interval, SignedRank};
 use crate::stats::student::{PairedT, paired_t};
@@ -31,6 +32,10 @@ const ALARM_SPIKES: f64 = 0.05;
 const CONTENDED: f64 = 3.0;
 /// Runs shorter than this are mostly the start of a process.
 pub(super) const SHORT_NS: f64 = 1e6;
+
+/// Why no verdict about memory is given.
+const HIDDEN_MEMORY: &str = "both need less memory than the copy of stallscope that each of them begins as; \
+     the kernel counts that one, too, so that nothing is known of how they differ";
 
 /// A time that every run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -238,6 +243,10 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
         }
         chosen => chosen,
     };
+    let hidden = arms_with_hidden_memory(&pairs);
+    if metric == Metric::Memory && hidden.len() == 2 {
+        return Err(CompareError::Samples(HIDDEN_MEMORY.into()));
+    }
     let wanted = contrast(metric, &pairs);
     let wall =
         wanted.ratio.clone().ok_or_else(|| CompareError::Samples(metric.absence().into()))?;
@@ -260,6 +269,11 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     let mut warnings =
         statistical_warnings(&verdict, &wanted, &contrasts, &diagnostics, settings, &waiting);
     warnings.extend(program_warnings(&pairs));
+    if metric == Metric::Memory && !hidden.is_empty() {
+        let floor_bytes = samples.iter().map(|s| s.amounts.memory_before_exec_bytes).max();
+        warnings
+            .push(Warning::HiddenMemory { arms: hidden, floor_bytes: floor_bytes.unwrap_or(0) });
+    }
     warnings.push(Warning::OneBuildEach);
     if metric != Metric::Wall {
         contrasts.retain(|c| c.metric != metric);
@@ -414,15 +428,16 @@ fn statistical_warnings(
         return warnings;
     };
     let pairs = wall.a.n;
-    if pairs < crate::stats::power::FEWEST_PAIRS {
-        warnings.push(Warning::FewPairs { pairs: pairs as u32 });
+    if pairs < FEWEST_PAIRS {
+        warnings.push(Warning::FewPairs { pairs: pairs as u32, fewest: FEWEST_PAIRS as u32 });
     }
     let median_ns = wall.a.value.min(wall.b.value);
     if median_ns < SHORT_NS {
         warnings.push(Warning::TooShort { median_ns });
     }
     let cpu_share = (cpu.a.value + cpu.b.value) / (wall.a.value + wall.b.value);
-    if cpu_share < 0.5 {
+    let is_by_processor = settings.measure == Measure::Auto && judged.metric == Metric::Cpu;
+    if cpu_share < 0.5 && judged.metric == Metric::Wall {
         warnings.push(Warning::MostlyWaiting { cpu_share, waited_for: waiting.waited_for });
     }
     machine_warnings(found, of_verdict, &mut warnings);
@@ -434,7 +449,8 @@ fn statistical_warnings(
             t_p: t.p_value,
         });
     }
-    if let Some(cpu) = &cpu.ratio
+    if judged.metric == Metric::Wall
+        && let Some(cpu) = &cpu.ratio
         && witnesses_disagree(verdict.decision, cpu, settings.effect_log())
     {
         warnings.push(Warning::CpuTimeDisagrees {
@@ -442,7 +458,7 @@ fn statistical_warnings(
             cpu_log_ratio: cpu.log_ratio,
         });
     }
-    if settings.measure == Measure::Auto && judged.metric == Metric::Cpu {
+    if is_by_processor {
         warnings.push(Warning::JudgedByProcessorTime {
             waiting_share: waiting.share,
             wall_log: [ratio.log_ratio, ratio.low_log, ratio.high_log],
@@ -452,7 +468,7 @@ fn statistical_warnings(
     {
         warnings.extend(contention(ratio, cpu));
     }
-    if 10 * of_verdict.signed_rank.zeros as usize > pairs {
+    if Metric::ALL.contains(&judged.metric) && 10 * of_verdict.signed_rank.zeros as usize > pairs {
         warnings.push(Warning::CoarseTimer { zeros: of_verdict.signed_rank.zeros });
     }
     warnings
@@ -501,6 +517,12 @@ fn contention(wall: &Ratio, cpu: &Ratio) -> Option<Warning> {
         narrower: wide / narrow,
         cpu_log: [cpu.log_ratio, cpu.low_log, cpu.high_log],
     })
+}
+
+/// The arms of which some run may have needed less memory than the copy of ourselves that it began as.
+fn arms_with_hidden_memory(pairs: &[Pair<'_>]) -> Vec<Arm> {
+    let hidden = |arm: &Arm| pairs.iter().any(|p| p[arm.index()].amounts.hides_memory());
+    [Arm::A, Arm::B].into_iter().filter(hidden).collect()
 }
 
 fn program_warnings(pairs: &[Pair<'_>]) -> Vec<Warning> {

@@ -67,13 +67,14 @@ impl CommandLine {
         Self { program: program.into(), args, ..Self::default() }
     }
 
-    /// The words separated by blanks, for messages; the text that was typed where a shell runs it.
+    /// The words as they can be typed, for messages; the text that was typed where a shell runs it.
     #[must_use]
     pub fn display(&self) -> String {
         if let Some(typed) = self.args.last().filter(|_| self.by_shell) {
             return typed.to_string_lossy().into_owned();
         }
-        self.words().collect::<Vec<_>>().join(" ")
+        let words: Vec<String> = self.words().collect();
+        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
     }
 
     /// Program and arguments as text.
@@ -218,7 +219,7 @@ mod tests {
             line.display().replace(&script.display().to_string(), "SCRIPT")
         };
         assert_eq!(line("#!/bin/sh\necho"), "/bin/sh SCRIPT 7");
-        assert_eq!(line("#! /bin/sh -e -u \n"), "/bin/sh -e -u SCRIPT 7");
+        assert_eq!(line("#! /bin/sh -e -u \n"), "/bin/sh '-e -u' SCRIPT 7");
         assert_eq!(line("#!/usr/bin/env sh\n"), "sh SCRIPT 7");
         assert_eq!(line("#!/usr/bin/env -S sh -e\n"), "sh -e SCRIPT 7");
         // What `env` does beside looking for a program, we leave to it.

@@ -56,7 +56,9 @@ pub use neighbours::Disturbances;
 pub use pilot::PairPlan;
 pub use program::{ArmRecord, StepRecord};
 pub use ranking::{Ranked, Ranking, rank};
-pub use runner::{ProcessLimits, ProcessRunner, RunSample, Runner, allowed_cpus, default_cpu};
+pub use runner::{
+    AT_ONCE, ProcessLimits, ProcessRunner, RunSample, Runner, allowed_cpus, default_cpu,
+};
 pub use schedule::{Arm, Order, PlannedRun, Slot};
 pub use sequential::Until;
 pub use verdict::{Decision, Doubt, Verdict};
@@ -83,6 +85,10 @@ pub struct Settings {
     /// The logical processors all runs stay on; absent when the scheduler chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Cpus>,
+    /// Whether a program that keeps more than one processor busy gets as many as it has threads; in a result, whether
+    /// that was tried.
+    #[serde(default)]
+    pub spreads: bool,
     /// Count runs that fail, instead of giving up.
     pub ignore_failure: bool,
     /// Runs of each that are made before, unmeasured; one at least, for a look at what it maps.
@@ -118,6 +124,7 @@ impl Default for Settings {
             effect: 0.01,
             timeout_ms: None,
             cpus: None,
+            spreads: false,
             ignore_failure: false,
             warmup: 1,
             input: None,
@@ -190,7 +197,10 @@ impl Comparison {
         let mut analysis = analyse(&samples, &settings)?;
         let last = analysis.warnings.len().saturating_sub(1);
         let threads = arms.each_ref().map(|arm| arm.threads.unwrap_or(1));
-        if take_turns(settings.cpus.as_ref(), &threads) {
+        if settings.spreads && settings.cpus.as_ref().is_some_and(|cpus| cpus.single().is_none()) {
+            let cpus = settings.cpus.as_ref().map(ToString::to_string).unwrap_or_default();
+            analysis.warnings.insert(last, Warning::Spread { cpus });
+        } else if !settings.spreads && take_turns(settings.cpus.as_ref(), &threads) {
             analysis.warnings.insert(last, Warning::ThreadsOnOneProcessor { threads });
         }
         let libraries = different_libraries(&arms);
@@ -242,16 +252,17 @@ pub fn compare(
 ) -> Result<Comparison, CompareError> {
     settings.check()?;
     let schedule = schedule::plan(settings.pairs, settings.order, settings.seed);
-    let samples = run_all(runner, settings, &schedule, 2, progress)?;
+    let mut settings = settings.clone();
+    let samples = run_all(runner, &mut settings, &schedule, 2, progress)?;
     let [a, b] = <[ArmRecord; 2]>::try_from(runner.arms())
         .map_err(|arms| CompareError::Samples(format!("{} arms, not two", arms.len())))?;
-    Comparison::new([a, b], settings.clone(), samples)
+    Comparison::new([a, b], settings, samples)
 }
 
 /// Warms every arm up and runs the schedule, as far as time and what is known by then ask for it.
 fn run_all(
     runner: &mut dyn Runner,
-    settings: &Settings,
+    settings: &mut Settings,
     schedule: &[PlannedRun],
     arms: usize,
     progress: &mut dyn FnMut(Progress),
@@ -264,6 +275,11 @@ fn run_all(
             runner.run(plan)?;
         }
         warm_up_ns = warm_up_ns.saturating_add(runner.warm_up(plan)?.amounts.wall_ns);
+    }
+    if settings.spreads {
+        let found = runner.spread(&schedule[..arms.min(schedule.len())])?;
+        settings.spreads = found.is_some();
+        settings.cpus = found.or(settings.cpus.take());
     }
     let in_time = settings.budget_ms.map(|ms| ms.saturating_mul(1_000_000) / warm_up_ns.max(1));
     let pairs = in_time.unwrap_or(u64::MAX).clamp(1, u64::from(settings.pairs));

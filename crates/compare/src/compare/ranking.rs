@@ -19,6 +19,7 @@ use super::{
 use crate::model::Measurement;
 use crate::stats::ALPHA;
 use crate::stats::families::{Adjustment, adjust};
+use crate::stats::power::fewest_pairs;
 
 /// One command of a ranking.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,8 +79,9 @@ pub fn rank(
         return Err(CompareError::Settings(why.into()));
     }
     let schedule = schedule::rounds(settings.pairs, arms, settings.seed);
-    let samples = run_all(runner, settings, &schedule, arms, progress)?;
-    judge(runner.arms(), settings, samples)
+    let mut settings = settings.clone();
+    let samples = run_all(runner, &mut settings, &schedule, arms, progress)?;
+    judge(runner.arms(), &settings, samples)
 }
 
 /// Judges samples of whole rounds.
@@ -172,6 +174,7 @@ fn warnings(commands: &[Ranked], metric: Metric) -> Vec<Warning> {
                 | Warning::FailuresIgnored { .. }
                 | Warning::ThreadsOnOneProcessor { .. }
                 | Warning::OneBuildEach
+                | Warning::FewPairs { .. }
         )
     };
     let of_pairs = commands.iter().filter_map(|c| c.against_fastest.as_ref());
@@ -185,6 +188,11 @@ fn warnings(commands: &[Ranked], metric: Metric) -> Vec<Warning> {
         && alone.typical.value < SHORT_NS
     {
         found.push(Warning::TooShort { median_ns: alone.typical.value });
+    }
+    let compared = commands.iter().filter(|c| c.against_fastest.is_some()).count();
+    let (pairs, fewest) = (commands[0].runs.len(), fewest_pairs(compared));
+    if compared > 0 && pairs < fewest {
+        found.push(Warning::FewPairs { pairs: pairs as u32, fewest: fewest as u32 });
     }
     let named = || Arm::first(commands.len()).zip(commands);
     let shells = named().filter_map(|(arm, command)| {
@@ -240,6 +248,22 @@ mod tests {
         });
         assert_eq!(seen, rounds * effects.len() as u32);
         ranking.unwrap()
+    }
+
+    #[test]
+    fn rounds_that_are_too_few_for_so_many_commands_are_said() {
+        let few = |effects: &[f64], rounds: u32| {
+            let ranking = ranked(effects, rounds);
+            let fewest = |w: &Warning| match w {
+                Warning::FewPairs { fewest, .. } => Some(*fewest),
+                _ => None,
+            };
+            ranking.warnings.iter().find_map(fewest)
+        };
+        assert_eq!(few(&[0.0, 0.7, 0.7], 6), Some(7));
+        assert_eq!(few(&[0.0, 0.7, 0.7], 7), None);
+        assert_eq!(few(&[0.0, 0.7], 6), None);
+        assert_eq!(few(&[0.0], 2), None);
     }
 
     #[test]

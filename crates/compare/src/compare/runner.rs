@@ -81,6 +81,16 @@ pub trait Runner {
         self.run(plan)
     }
 
+    /// Behind the warm-up: where programs with threads keep more than one processor busy, all further runs get as many
+    /// as there are threads. The processors of further runs, a run of each in `trials` later; `None` where there was
+    /// nothing to try.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    fn spread(&mut self, _trials: &[PlannedRun]) -> Result<Option<Cpus>, CompareError> {
+        Ok(None)
+    }
+
     /// Whether everything that was run is still what it was at the beginning.
     ///
     /// # Errors
@@ -122,6 +132,9 @@ impl<'a> ProcessLimits<'a> {
         Limits { timeout: None, ..self.of_run() }
     }
 }
+
+/// What takes so many times its wall time on processors was on more than one.
+pub const AT_ONCE: f64 = 1.1;
 
 /// One command with what belongs to it.
 struct Command {
@@ -366,6 +379,26 @@ impl Runner for ProcessRunner<'_> {
         let threads = (seen.threads > 0).then_some(seen.threads);
         self.commands[plan.arm.index()].record.threads = threads;
         Ok(sample)
+    }
+
+    fn spread(&mut self, trials: &[PlannedRun]) -> Result<Option<Cpus>, CompareError> {
+        let threads = self.commands.iter().filter_map(|command| command.record.threads).max();
+        let allowed = allowed_cpus();
+        let several = threads.map_or(1, |threads| allowed.len().min(threads as usize));
+        let Some(cpus) = Cpus::last(several, &allowed).filter(|_| several > 1) else {
+            return Ok(None);
+        };
+        let one = self.limits.cpu.replace(cpus.clone());
+        for plan in trials {
+            let Amounts { cpu_ns, wall_ns, .. } = self.sample(plan, None)?.amounts;
+            if cpu_ns as f64 > AT_ONCE * wall_ns as f64 {
+                // It watches one processor.
+                self.guard = None;
+                return Ok(Some(cpus));
+            }
+        }
+        self.limits.cpu = one.clone();
+        Ok(one)
     }
 
     fn check_files(&self) -> Result<(), CompareError> {

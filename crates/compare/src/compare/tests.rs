@@ -107,6 +107,37 @@ fn one_program_over_two_libraries_is_no_identical_pair() {
 }
 
 #[test]
+fn processor_time_is_no_witness_about_what_a_program_prints() {
+    let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 2);
+    machine.effect_log = 0.5;
+    let Comparison { arms, mut settings, mut samples, .. } = on(&mut machine, 20);
+    settings.measure = Measure::Regex { pattern: "x (.*)".into(), higher_is_better: false };
+    samples.iter_mut().for_each(|s| s.amounts.printed = Some(7.0));
+    let result = Comparison::new(arms, settings, samples).unwrap();
+    assert_eq!(result.analysis.verdict.decision, Decision::Equivalent);
+    assert!(!has(&result, "cpu-time-disagrees") && !has(&result, "coarse-timer"));
+}
+
+#[test]
+fn memory_below_that_of_the_copy_of_ourselves_is_not_known() {
+    let Comparison { arms, mut settings, samples, .. } =
+        on(&mut SimulatedMachine::new(Noise::Quiet, 20, 1), 20);
+    settings.measure = Measure::PeakMemory;
+    let with = |bytes: [u64; 2]| {
+        let mut samples = samples.clone();
+        for sample in &mut samples {
+            sample.amounts.memory_before_exec_bytes = 9 << 20;
+            sample.amounts.peak_memory_bytes = bytes[sample.plan.arm.index()];
+        }
+        Comparison::new(arms.clone(), settings.clone(), samples)
+    };
+    let floor = 9 << 20 | 128 << 10;
+    assert!(with([floor, floor]).unwrap_err().to_string().contains("nothing is known"));
+    assert!(has(&with([30 << 20, floor]).unwrap(), "hidden-memory"));
+    assert!(!has(&with([30 << 20, 20 << 20]).unwrap(), "hidden-memory"));
+}
+
+#[test]
 fn output_and_failures_are_watched() {
     let Comparison { arms, settings, samples, .. } =
         on(&mut SimulatedMachine::new(Noise::Quiet, 20, 1), 20);
@@ -151,6 +182,47 @@ fn threads_that_take_turns_on_one_processor_are_warned_of() {
     assert!(said.contains("--cpus 4"), "{said}");
     assert!(!has(&with(None), "threads-on-one-processor"));
     assert!(!has(&with(Cpus::last(4, &[0, 1, 2, 3])), "threads-on-one-processor"));
+}
+
+/// A machine whose programs have two threads each, and what a trial on several processors finds.
+struct Threaded(SimulatedMachine, Option<Cpus>);
+
+impl Runner for Threaded {
+    fn arms(&self) -> Vec<ArmRecord> {
+        let two = |arm| ArmRecord { threads: Some(2), ..arm };
+        self.0.arms().into_iter().map(two).collect()
+    }
+
+    fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
+        self.0.run(plan)
+    }
+
+    fn spread(&mut self, trials: &[PlannedRun]) -> Result<Option<Cpus>, CompareError> {
+        assert_eq!(trials.len(), 2, "one of each");
+        Ok(self.1.clone())
+    }
+}
+
+#[test]
+fn programs_that_keep_several_processors_busy_get_them_unless_one_was_chosen() {
+    let compared = |spreads, found: Option<Cpus>| {
+        let settings = Settings { spreads, cpus: Some(Cpus::one(1)), ..settings(6, 1) };
+        let mut machine = Threaded(SimulatedMachine::new(Noise::Quiet, 20, 1), found);
+        compare(&mut machine, &settings, &mut |_| {}).unwrap()
+    };
+    let both = Cpus::last(2, &[0, 1]);
+    let result = compared(true, both.clone());
+    assert_eq!((result.settings.cpus.clone(), result.settings.spreads), (both.clone(), true));
+    assert!(has(&result, "spread") && !has(&result, "threads-on-one-processor"));
+    // A trial in which one was enough.
+    let result = compared(true, Some(Cpus::one(1)));
+    assert!(!has(&result, "spread") && !has(&result, "threads-on-one-processor"));
+    // None was possible, or the user chose.
+    for (spreads, found) in [(true, None), (false, both)] {
+        let result = compared(spreads, found);
+        assert_eq!(result.settings.cpus, Some(Cpus::one(1)));
+        assert!(!has(&result, "spread") && has(&result, "threads-on-one-processor"));
+    }
 }
 
 #[test]

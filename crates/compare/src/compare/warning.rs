@@ -33,6 +33,8 @@ pub enum Warning {
     FewPairs {
         /// Number of pairs that were measured.
         pairs: u32,
+        /// How many could.
+        fewest: u32,
     },
     /// The runs are so short that starting a process is most of them.
     TooShort {
@@ -103,12 +105,24 @@ pub enum Warning {
         /// Number of pairs without any difference.
         zeros: u32,
     },
+    /// A run may have needed less memory than the process had before it executed the program.
+    HiddenMemory {
+        /// The arms with such runs.
+        arms: Vec<Arm>,
+        /// What that process held, in bytes.
+        floor_bytes: u64,
+    },
     /// Both arms run the same bytes with the same arguments.
     IdenticalPrograms,
     /// A program with threads was held on one processor, where they take turns.
     ThreadsOnOneProcessor {
         /// The most threads that were seen at once, of A and of B.
         threads: [u32; 2],
+    },
+    /// Programs that keep more than one processor busy were given several.
+    Spread {
+        /// The processors that they were held on.
+        cpus: String,
     },
     /// The arms map libraries of one name that do not hold the same bytes.
     DifferentLibraries {
@@ -166,6 +180,7 @@ impl Warning {
             Self::ShellStart { share, .. } if *share < MOST_OF_SHELL => Severity::Note,
             Self::OneBuildEach
             | Self::IdenticalPrograms
+            | Self::Spread { .. }
             | Self::DifferentLibraries { .. }
             | Self::IdenticalCode(_)
             | Self::IdenticalHotCode(_)
@@ -307,6 +322,11 @@ impl Warning {
                 "both arms run the same bytes with the same arguments, so a difference is the \
                  machine's, or comes from the path or the name under which the program runs",
             ),
+            Self::Spread { cpus } => write!(
+                f,
+                "the programs keep more than one processor busy, so that all runs are on {cpus} and not on \
+                 one (--cpu or --cpus chooses)"
+            ),
             Self::OutputDiffers => f.write_str(
                 "the two arms print different output, each the same in every run: do they do the same work?",
             ),
@@ -377,6 +397,16 @@ impl Warning {
                 percent(*low),
                 percent(*high)
             ),
+            Self::HiddenMemory { arms, floor_bytes } => {
+                let names: Vec<String> = arms.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "{} may need less memory than is shown: the kernel counts the copy of stallscope that \
+                     a run begins as, {:.1} MiB, so that the difference is at least this",
+                    names.join(" and "),
+                    *floor_bytes as f64 / (1 << 20) as f64
+                )
+            }
             Self::CoarseTimer { zeros } => write!(
                 f,
                 "{zeros} pairs show no difference at all: the timer is too coarse for this \
@@ -389,9 +419,10 @@ impl Warning {
     /// Advice about the conclusion; empty for other warnings.
     fn say_about_conclusion(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::FewPairs { pairs } => write!(
+            Self::FewPairs { pairs, fewest } => write!(
                 f,
-                "{pairs} pairs cannot reach p < 0.05 in any exact test; use at least 6 (--pairs 20)"
+                "{pairs} pairs cannot reach p < 0.05 in any exact test of what is compared here; use at least \
+                 {fewest} (--pairs 20)"
             ),
             Self::TestsDisagree { signed_rank_p, t_p } => write!(
                 f,
@@ -418,7 +449,7 @@ mod tests {
     fn every_warning_has_advice() {
         let all = [
             Warning::OneBuildEach,
-            Warning::FewPairs { pairs: 3 },
+            Warning::FewPairs { pairs: 3, fewest: 6 },
             Warning::TooShort { median_ns: 5e5 },
             Warning::MostlyWaiting { cpu_share: 0.2, waited_for: WaitedFor::Blocked },
             Warning::Drift { change_log: 0.02, spearman: 0.9 },
@@ -430,8 +461,10 @@ mod tests {
             Warning::JudgedByProcessorTime { waiting_share: 0.4, wall_log: [0.1, 0.0, 0.2] },
             Warning::Contended { narrower: 9.0, cpu_log: [0.0, -0.01, 0.01] },
             Warning::CoarseTimer { zeros: 9 },
+            Warning::HiddenMemory { arms: vec![Arm::B], floor_bytes: 9 << 20 },
             Warning::IdenticalPrograms,
             Warning::ThreadsOnOneProcessor { threads: [1, 4] },
+            Warning::Spread { cpus: "CPUs 0-1".into() },
             Warning::ShellStart { arm: Arm::B, start_ns: 900_000, share: 0.5 },
             Warning::DifferentLibraries { names: vec!["libbz2.so".into()] },
             Warning::IdenticalCode(SameCode { functions: 9, moved: 2 }),

@@ -26,7 +26,7 @@ pub use budget::{
 pub use front_end::{FrontEnd, SpreadLoop, Straddler, front_end};
 pub use growth::{
     Build, CallChange, FunctionGrowth, FunctionSize, Growth, GrowthCounts, Reasons, SectionGrowth,
-    SizeDifference, StringChange, StringEffect,
+    SizeDifference, StringChange, StringEffect, callee,
 };
 pub use heat::{HotLine, LineHeat, Samples, function_index};
 pub use jumps::{BoundaryJump, JumpCounts, boundary_jumps};

@@ -6,7 +6,7 @@
 //! *run* is a stretch of functions that moved together; its cause is what stands before it and has
 //! another size.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -281,15 +281,20 @@ fn histogram(pairs: &[(&Function, &Function, Change)]) -> Vec<ShiftRow> {
 
 fn runs(pairs: &[(&Function, &Function, Change)], matches: &[FunctionMatch<'_>]) -> Vec<ShiftRun> {
     let unmatched = Unmatched::of(matches);
-    let mut previous: Option<(&Function, &Function)> = None;
+    let in_after: BTreeSet<Svma> = pairs.iter().map(|(_, after, _)| after.start).collect();
+    let mut previous: Option<(&Function, &Function, Change)> = None;
     pairs
         .chunk_by(|x, y| distance(x.0, x.1) == distance(y.0, y.1))
         .filter_map(|run| {
             let (first, last) = (run.first()?, run.last()?);
             let by_bytes = distance(first.0, first.1);
-            let cause = (previous.is_some() || by_bytes != 0)
-                .then(|| unmatched.cause(previous, (first.0, first.1)));
-            previous = Some((last.0, last.1));
+            let before_it = in_after.range(..first.1.start).next_back();
+            let is_reordered = before_it != previous.map(|(_, after, _)| after.start).as_ref();
+            let cause = (previous.is_some() || by_bytes != 0).then(|| match is_reordered {
+                true => ShiftCause::Order,
+                false => unmatched.cause(previous, (first.0, first.1)),
+            });
+            previous = Some(*last);
             Some(ShiftRun {
                 by_bytes,
                 functions: run.len(),
@@ -321,14 +326,13 @@ impl<'a> Unmatched<'a> {
     /// What stands between the last function of the run before and the first of this one.
     fn cause(
         &self,
-        previous: Option<(&Function, &Function)>,
+        previous: Option<(&Function, &Function, Change)>,
         first: (&Function, &Function),
     ) -> ShiftCause {
-        let from = previous.map_or((Svma(0), Svma(0)), |(b, a)| (b.start, a.start));
-        if from.1 > first.1.start {
-            return ShiftCause::Order;
-        }
-        let resized = previous.filter(|(b, a)| b.size_bytes != a.size_bytes).map(|(b, a)| {
+        let from = previous.map_or((Svma(0), Svma(0)), |(b, a, _)| (b.start, a.start));
+        // A function that no table gives a size reaches to the next one, padding included.
+        let resized = previous.filter(|(_, _, change)| *change == Change::Changed);
+        let resized = resized.filter(|(b, a, _)| b.size_bytes != a.size_bytes).map(|(b, a, _)| {
             (a, Change::Changed, (a.size_bytes as i64).wrapping_sub(b.size_bytes as i64))
         });
         let gone = self.gone.range(from.0..first.0.start).map(|(_, f)| *f);
@@ -413,6 +417,12 @@ mod tests {
         let two = image(&[("b", &code), ("a", &code)]);
         let map = ShiftMap::of(&one, &two).unwrap();
         assert_eq!(map.runs[1].cause, Some(ShiftCause::Order));
+        // Also of the one that went behind others.
+        let one = image(&[("m", &nops(40)), ("a", &code), ("b", &code)]);
+        let two = image(&[("a", &code), ("b", &code), ("m", &nops(40))]);
+        let map = ShiftMap::of(&one, &two).unwrap();
+        let causes: Vec<_> = map.runs.iter().map(|run| run.cause.clone()).collect();
+        assert_eq!(causes, [Some(ShiftCause::Order), Some(ShiftCause::Order)]);
     }
 
     #[test]

@@ -93,6 +93,15 @@ impl SystemFiles {
     fn number(&self, path: impl AsRef<Path>) -> Option<i64> {
         self.text(path)?.parse().ok()
     }
+
+    /// Whether `perf_event_paranoid` does not bind us: CAP_PERFMON, CAP_SYS_ADMIN.
+    fn may_look(&self) -> bool {
+        const RIGHTS: u64 = 1 << 38 | 1 << 21;
+        let status = self.text("proc/self/status").unwrap_or_default();
+        let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        held.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
+            .is_some_and(|held| held & RIGHTS != 0)
+    }
 }
 
 /// Looks at the settings that matter to runs on `cpus`.
@@ -362,6 +371,11 @@ fn counters(files: &SystemFiles) -> Setting {
     match files.number("proc/sys/kernel/perf_event_paranoid") {
         Some(level) if level <= 1 => {
             setting("counters", Fine, format!("perf_event_paranoid is {level}"), None)
+        }
+        // It binds only those without the right to look.
+        Some(level) if files.may_look() => {
+            let found = format!("perf_event_paranoid is {level}, which does not bind this user");
+            setting("counters", Fine, found, None)
         }
         Some(level) => {
             let lost = if level > 2 {

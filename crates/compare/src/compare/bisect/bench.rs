@@ -44,9 +44,7 @@ impl Bench for ProcessBench<'_> {
             other => BisectError::Child(other),
         })?;
         if !exit.status.success() {
-            let error = exit.stderr.tail.lines().find(|line| line.contains("error"));
-            let told = error.or_else(|| exit.stderr.last_line());
-            let told = plain(told.unwrap_or("it says nothing"));
+            let told = plain(exit.stderr.complaint().unwrap_or("it says nothing"));
             return Ok(Err(format!("{}: {told}", exit.status)));
         }
         Ok(match fs::metadata(&program) {

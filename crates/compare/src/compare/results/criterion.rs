@@ -65,6 +65,7 @@ pub(super) fn read(folder: &Path, shown: &str) -> Result<ResultFile, ResultError
         config: BTreeMap::new(),
         digest: 0,
         one_process: true,
+        interleaved: false,
     };
     for sample in folders {
         let (series, hash) = series(&file, folder, &sample)?;

@@ -10,6 +10,9 @@ use super::{Better, ResultError, ResultFile, Series, Summary};
 #[derive(Deserialize)]
 struct Document {
     results: Vec<Entry>,
+    /// Whether the commands took turns: hyperfine's do not, and it does not write this.
+    #[serde(default)]
+    interleaved: bool,
 }
 
 #[derive(Deserialize)]
@@ -27,6 +30,7 @@ struct Entry {
 
 pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
     let document: Document = file.document(text, "hyperfine JSON")?;
+    file.interleaved = document.interleaved;
     for entry in document.results {
         let mut values = Vec::with_capacity(entry.times.len());
         for time in &entry.times {

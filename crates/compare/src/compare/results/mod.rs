@@ -136,6 +136,8 @@ pub struct ResultFile {
     pub digest: u64,
     /// Whether its samples come from one process, or from too few to be told apart.
     pub one_process: bool,
+    /// Whether the runs of its series took turns, as ours do.
+    pub interleaved: bool,
 }
 
 /// Reads a file or folder of results.
@@ -176,6 +178,7 @@ pub fn parse(path: &str, text: &str) -> Result<ResultFile, ResultError> {
             format,
             Format::Go | Format::GoogleBenchmark | Format::PytestBenchmark
         ),
+        interleaved: false,
     };
     match format {
         Format::Go => go::read(&mut file, text)?,
@@ -229,7 +232,10 @@ pub fn looks_like_results(path: &Path) -> bool {
 }
 
 fn recognise(path: &str, text: &str) -> Result<Format, ResultError> {
-    let start = text.trim_start();
+    // perf heads a file that it appends to with the date, as a comment.
+    let told = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
+    let first = text.lines().find(told).map(str::trim);
+    let start = first.and_then(|line| text.find(line)).map_or("", |at| &text[at..]);
     if start.starts_with('{') {
         return recognise_json(path, start);
     }
@@ -242,7 +248,6 @@ fn recognise(path: &str, text: &str) -> Result<Format, ResultError> {
     if text.lines().any(go::is_result) {
         return Ok(Format::Go);
     }
-    let first = text.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#'));
     match first {
         Some(line) if perf_stat::is_line(line) => Ok(Format::PerfStat),
         Some(line) if columns::number(line).is_some() => Ok(Format::Numbers),

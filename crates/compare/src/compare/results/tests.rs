@@ -389,3 +389,27 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_file_that_perf_stat_has_appended_to_begins_with_a_date() {
+    let text = "# started on Thu Nov 26 09:00:00 2026\n\n\
+        {\"counter-value\" : \"123.5\", \"unit\" : \"msec\", \"event\" : \"task-clock\", \"pcnt-running\" : 100.0}\n\
+        # started on Thu Nov 26 09:00:01 2026\n\n\
+        {\"counter-value\" : \"125.5\", \"unit\" : \"msec\", \"event\" : \"task-clock\", \"pcnt-running\" : 100.0}\n";
+    let file = parse("f", text).unwrap();
+    assert_eq!(file.format, Format::PerfStat);
+    assert_eq!(file.series[0].values, [123.5, 125.5]);
+}
+
+#[test]
+fn only_runs_that_took_turns_are_free_of_the_threat_of_order() {
+    let two = |more: &str| {
+        let one = |name| format!(r#"{{"command":"{name}","times":[1,1.1,1.2,1,1.1,1.2]}}"#);
+        let text = format!(r#"{{"results":[{},{}]{more}}}"#, one("a"), one("b"));
+        let [old, new] = halves(parse("f", &text).unwrap()).unwrap();
+        let judged = judge(&old, &new, 0.01, Adjustment::Holm).unwrap();
+        judged.threats.iter().any(|t| matches!(t, Threat::SequentialOrder { .. }))
+    };
+    assert!(two(""));
+    assert!(!two(r#","interleaved":true"#));
+}

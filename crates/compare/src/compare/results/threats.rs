@@ -196,6 +196,11 @@ const CIRCUMSTANCES: [&str; 18] = [
     "RuntimeVersion",
 ];
 
+/// Whether both are of one file ([`super::halves`]) whose runs took turns.
+fn halves_that_took_turns(old: &ResultFile, new: &ResultFile) -> bool {
+    old.interleaved && new.interleaved && old.digest.abs_diff(new.digest) == 1
+}
+
 pub(super) fn of_files(old: &ResultFile, new: &ResultFile) -> Vec<Threat> {
     let mut threats = Vec::new();
     if old.digest == new.digest {
@@ -209,7 +214,9 @@ pub(super) fn of_files(old: &ResultFile, new: &ResultFile) -> Vec<Threat> {
             | Format::Jmh
             | Format::BenchmarkDotNet
     );
-    threats.push(Threat::SequentialOrder { certain });
+    if !halves_that_took_turns(old, new) {
+        threats.push(Threat::SequentialOrder { certain });
+    }
     threats.push(Threat::OneLayout);
     if old.one_process || new.one_process {
         threats.push(Threat::OneProcess);

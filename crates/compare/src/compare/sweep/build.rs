@@ -202,8 +202,8 @@ impl Builder {
         };
         let said = format!("$ {command}\n{}{}", exit.stdout.tail, exit.stderr.tail);
         let failure = (!exit.status.success()).then(|| {
-            let last = exit.stderr.last_line().unwrap_or_default();
-            format!("{}: {}", exit.status, last.replace(char::is_control, " "))
+            let told = exit.stderr.complaint().unwrap_or_default();
+            format!("{}: {}", exit.status, told.replace(char::is_control, " "))
         });
         Ok(Ended { failure, said, wall_ns: exit.wall_ns })
     }
@@ -211,7 +211,7 @@ impl Builder {
 
 /// How a build command ended.
 struct Ended {
-    /// Exit code or signal and the last line of standard error; `None` for success.
+    /// Exit code or signal and what standard error complains of; `None` for success.
     failure: Option<String>,
     /// The command and the end of its output.
     said: String,

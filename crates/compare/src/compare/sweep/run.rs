@@ -341,7 +341,11 @@ impl<'a> Plan<'a> {
     /// Placements that are all one file were no placements.
     fn check(&self, cells: &mut [CellRecord]) -> Result<(), SweepError> {
         if cells.iter().all(|c| c.failure.is_some()) {
-            let first = cells.iter().find_map(|c| c.failure.clone()).unwrap_or_default();
+            let failed = |c: &CellRecord| {
+                let log = c.log.as_ref().map(|log| format!(" (log: {})", log.display()));
+                Some(c.failure.clone()? + &log.unwrap_or_default())
+            };
+            let first = cells.iter().find_map(failed).unwrap_or_default();
             return Err(SweepError::NothingBuilt(first));
         }
         if self.settings.layouts == 0 || !self.settings.knob.rebuilds() {
@@ -424,8 +428,8 @@ impl<'a> Plan<'a> {
             NoAmounts::Unmeasured(what) => unmeasured(what),
         })?;
         if !exit.status.success() {
-            let last = exit.stderr.last_line().unwrap_or_default();
-            let what = format!("{}; {}", exit.status, last.replace(char::is_control, " "));
+            let told = exit.stderr.complaint().unwrap_or_default();
+            let what = format!("{}; {}", exit.status, told.replace(char::is_control, " "));
             return Err(self.explain_words(one, what.trim_end_matches("; ").into()));
         }
         amounts.judged(&self.settings.measure).map_err(unmeasured)?;

@@ -92,8 +92,14 @@ fn alignment_bytes(insns: &[Insn], function: &Function) -> u64 {
     sum
 }
 
-/// The name of what an instruction calls, or leaves the function for with a jump.
-fn callee(image: &Image, origins: &Origins, function: &Function, insn: &Insn) -> Option<String> {
+/// The name of what an instruction calls, or leaves the function for with a jump, where the program's tables tell.
+#[must_use]
+pub fn callee(
+    image: &Image,
+    origins: &Origins,
+    function: &Function,
+    insn: &Insn,
+) -> Option<String> {
     let leaves = |to: Svma| to < function.start || to >= function.end();
     match insn.flow {
         Flow::Jump(to) | Flow::Branch(to) if leaves(to) => origins.callee(image, to),

@@ -19,6 +19,7 @@ use rayon::prelude::*;
 
 use crate::code::{Function, Image, Origins, Section, sections};
 use compare::Outcome;
+pub use measure::callee;
 pub(in crate::layout) use pairing::stem;
 pub use report::{
     CallChange, FunctionGrowth, FunctionSize, Growth, GrowthCounts, Reasons, SectionGrowth,

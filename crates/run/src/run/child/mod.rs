@@ -102,9 +102,11 @@ pub struct Exit {
     pub user_ns: u64,
     /// Processor time in the kernel, likewise.
     pub system_ns: u64,
-    /// The largest resident set, in bytes; never less than our own at the time of the start,
-    /// because the kernel counts the child from the fork on.
+    /// The largest resident set, in bytes; never less than `memory_before_exec_bytes`, because the kernel
+    /// counts the child from the fork on.
     pub peak_memory_bytes: u64,
+    /// What was resident of the copy of ourselves that became the program; zero where the kernel does not say.
+    pub memory_before_exec_bytes: u64,
     /// Why it was not on the processor.
     pub off_processor: OffProcessor,
     /// Pages that it touched and the kernel had to provide, with the children it waited for.
@@ -134,6 +136,7 @@ impl Exit {
             user_ns: 0,
             system_ns: 0,
             peak_memory_bytes: 0,
+            memory_before_exec_bytes: 0,
             off_processor: OffProcessor::default(),
             page_faults: 0,
             status,
@@ -152,6 +155,7 @@ pub struct Child {
     exec_failure: File,
     stdout: Stream,
     stderr: Stream,
+    memory_before_exec_bytes: u64,
     started: Option<Instant>,
     reaped: bool,
     /// Absent once its background has been handed on.
@@ -243,6 +247,7 @@ impl Child {
             exec_failure: fail_read.into(),
             stdout: Stream::new(out_read),
             stderr: Stream::new(err_read),
+            memory_before_exec_bytes: 0,
             started: None,
             reaped: false,
             run: Some(leftovers::Run::begun(pid, mark)),
@@ -263,6 +268,7 @@ impl Child {
         let Some(mut go) = self.go.take() else {
             return Ok(());
         };
+        self.memory_before_exec_bytes = resident_bytes(self.pid);
         self.started = Some(Instant::now());
         go.write_all(b"g")
             .map_err(|cause| ChildError::System { action: "start the child", cause })?;
@@ -426,6 +432,7 @@ impl Child {
             user_ns: ns(usage.ru_utime),
             system_ns: ns(usage.ru_stime),
             peak_memory_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024),
+            memory_before_exec_bytes: self.memory_before_exec_bytes,
             page_faults: u64::try_from(usage.ru_minflt.saturating_add(usage.ru_majflt))
                 .unwrap_or(0),
             off_processor: OffProcessor {
@@ -479,6 +486,15 @@ pub fn schedule_ns(pid: libc::pid_t) -> Option<[u64; 2]> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
     Some([numbers.next()?, numbers.next()?])
+}
+
+/// What of a process is in memory now; zero where the kernel does not say.
+fn resident_bytes(pid: libc::pid_t) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
+    // SAFETY: a plain number.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.unwrap_or(0).saturating_mul(u64::try_from(page_bytes).unwrap_or(0))
 }
 
 fn kill_group(pid: libc::pid_t) {

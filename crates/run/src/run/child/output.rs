@@ -20,10 +20,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// The last line that says anything: what a program that failed complains of, more often than not.
+    /// What a program that failed complains of, more often than not: the first line that speaks of an error, or the
+    /// last one that says anything.
     #[must_use]
-    pub fn last_line(&self) -> Option<&str> {
-        self.tail.lines().rfind(|line| !line.trim().is_empty())
+    pub fn complaint(&self) -> Option<&str> {
+        let error = self.tail.lines().find(|line| line.contains("error"));
+        error.or_else(|| self.tail.lines().rfind(|line| !line.trim().is_empty()))
     }
 }
 
