@@ -119,7 +119,8 @@ fn counted<'a>(
     let mut all = Vec::new();
     for finding in &report.findings {
         let (svma, event) = asks_about(finding);
-        let Some(it) = happened.get(&svma).copied().filter(|it| it.executions > 0) else {
+        let often = |it: &&Happened| it.executions >= LEAST_EXECUTIONS;
+        let Some(it) = happened.get(&svma).copied().filter(often) else {
             folded.not_run += 1;
             continue;
         };
@@ -128,7 +129,6 @@ fn counted<'a>(
                 let (events, finding) = (it.executions, Some(finding));
                 all.push(Counted { svma, event, events, happened: it, finding });
             }
-            _ if it.executions < LEAST_EXECUTIONS => folded.not_run += 1,
             _ if !is_often(it, event) => folded.not_counted += 1,
             _ => drop(named.insert((svma, event), finding)),
         }

@@ -21,7 +21,7 @@ use super::removable::{REMOVABLE, Removable, Search, Target};
 use super::windows::BothArms;
 use super::{Bench, Cause, Explanation, FunctionRow, Share, Whole, work};
 use crate::code::{DebugInfo, Image};
-use crate::compare::{Arm, typical};
+use crate::compare::{AT_ONCE, Arm, typical};
 use crate::model::{Grade, Measurement, Site, Svma, Unit};
 use crate::sim::Sites;
 use crate::sim::core::Mechanism;
@@ -47,8 +47,6 @@ const NOT_RECOVERED: f64 = 25.0;
 const MOST_OVERHEAD: f64 = 10.0;
 /// A round in which a process takes longer than in most by this part of the difference was disturbed.
 const DISTURBED: f64 = 0.25;
-/// What takes so many times its wall time on processors was on more than one.
-const AT_ONCE: f64 = 1.1;
 /// The control may bring back, or cost, this part of what the cure brings back.
 const MOST_OF_CONTROL: f64 = 0.3;
 

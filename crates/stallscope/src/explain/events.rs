@@ -49,6 +49,12 @@ impl Counts {
         after - before
     }
 
+    /// How far runs of one arm are from the middle, over both arms.
+    pub(super) fn apart(&self) -> f64 {
+        let half = |[low, high]: [u64; 2]| high.saturating_sub(low) as f64 / 2.0;
+        half(self.before) + half(self.after)
+    }
+
     /// Whether no run of one arm has as few as any of the other.
     pub(super) fn is_apart(&self) -> bool {
         self.before[1] < self.after[0] || self.after[1] < self.before[0]

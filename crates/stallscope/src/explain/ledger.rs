@@ -21,7 +21,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::prediction::{
-    ForEach, LEAST_PART, More, Side, Spent, had_more, is_alike, more_for_each, predict,
+    ForEach, LEAST_PART, More, Side, Spent, had_more, is_alike, more_for_each, ns_per_cycle,
+    predict,
 };
 use super::windows::BothArms;
 use super::work::{MOST, UserCode, Work};
@@ -177,6 +178,8 @@ struct Shape<'a> {
     more: More,
     /// Over those that were counted, if they hold most of the difference.
     for_each: Option<ForEach>,
+    /// Over all of user code, where it was counted.
+    ns_per_cycle: Option<f64>,
 }
 
 /// The ledger by the shape that comes nearest to what was measured, and its windows: what is not known of the core is not
@@ -220,6 +223,9 @@ pub(super) fn ledgers(
             Side::of(instructions[arm.index()], both.arms[arm.index()].in_place(arm, &row.place))
         }))
     };
+    let instructions = counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
+    let whole_sides =
+        |both: &BothArms| [0, 1].map(|arm| Side::of(instructions[arm], both.arms[arm].in_all()));
     let shape = |windows| {
         let sides: Vec<_> = rows.iter().map(|row| sides(row, windows)).collect();
         let in_all = |it| {
@@ -234,14 +240,16 @@ pub(super) fn ledgers(
         let for_each = |it| known.iter().map(|(_, sides)| more_for_each(sides, it, slow)).sum();
         let holds_most = known.iter().map(|(part, _)| part).sum::<f64>() >= MOST;
         let for_each = holds_most.then(|| Mechanism::ALL.map(for_each));
-        Shape { windows, more: Mechanism::ALL.map(in_all), for_each, sides }
+        let ns_per_cycle = counted.and_then(|_| ns_per_cycle(all.ns, &whole_sides(windows)));
+        Shape { windows, more: Mechanism::ALL.map(in_all), for_each, ns_per_cycle, sides }
     };
     let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
     let of_row = |(n, row): (usize, &FunctionRow)| {
         let (mut ledger, both) = nearest(&shapes, |shape| {
             let sides = shape.sides[n].as_ref()?;
-            predict(&Spent::of(row), sides, &shape.more, slow, difference_ns)
+            let spent = Spent { ns_per_cycle: shape.ns_per_cycle, ..Spent::of(row) };
+            predict(&spent, sides, &shape.more, slow, difference_ns)
         })?;
         let arm = &both.arms[slow.index()];
         if let Some(function) = row.place.function(slow) {
@@ -265,12 +273,9 @@ pub(super) fn ledgers(
         && Together::of(&ledgers).is_none_or(|named| named.without < MOST)
         && (counted.is_some() || shapes.iter().all(calls_alike))
     {
-        let instructions =
-            counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
         let nothing_moves = [[f64::INFINITY; 2]; Mechanism::ALL.len()];
         let whole = nearest(&shapes, |shape| {
-            let arms = &shape.windows.arms;
-            let sides = [0, 1].map(|arm| Side::of(instructions[arm], arms[arm].in_all()));
+            let sides = whole_sides(shape.windows);
             let spent = Spent {
                 place: "all of user code",
                 ns: all.ns,
@@ -278,6 +283,7 @@ pub(super) fn ledgers(
                 is_counted: counted.is_some(),
                 is_whole: true,
                 for_each: shape.for_each,
+                ns_per_cycle: None,
             };
             predict(&spent, &sides, &nothing_moves, slow, difference_ns)
         });

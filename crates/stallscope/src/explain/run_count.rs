@@ -52,6 +52,8 @@ pub struct ByPlace {
     pub program: Vec<(FileOffset, Executed)>,
     /// In other files, by what [`library_name`] calls them.
     pub objects: HashMap<String, Executed>,
+    /// Instructions of the program's own file that call, and how often.
+    pub calls: Vec<(FileOffset, u64)>,
 }
 
 /// What one whole run executed in user code.
@@ -173,7 +175,12 @@ pub(super) fn of_run(
         // Calls of both kinds end their blocks.
         match insns.last() {
             _ if bytes.ends_with(&SYSCALL) => work.system_calls += runs,
-            Some(Insn { flow: Flow::Call, .. }) => work.calls += runs,
+            Some(Insn { flow: Flow::Call, svma, .. }) => {
+                work.calls += runs;
+                if mapping.path == program {
+                    work.executed.calls.push((FileOffset(start.0 + svma.0), runs));
+                }
+            }
             _ => {}
         }
         let accesses = || insns.iter().flat_map(|insn| [insn.load, insn.store]).flatten();

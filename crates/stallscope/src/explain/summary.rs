@@ -3,7 +3,7 @@
 use super::ledger::Together;
 use super::why_more::why_more;
 use super::{
-    Conclusion, Counts, Explanation, FunctionRow, OnlyInSlow, Removed, Share, Whole, Work,
+    Conclusion, Counts, Explanation, FunctionRow, OnlyInSlow, Place, Removed, Share, Whole, Work,
 };
 use crate::compare::Arm;
 use crate::model::Site;
@@ -85,8 +85,8 @@ pub(super) fn parts(explanation: &Explanation, slow: Arm) -> Vec<(&'static str, 
     let mut parts = Vec::new();
     let is_good = |share: &Share| share.percent.low >= LEAST_PART;
     if let Some(work) = &explanation.work {
-        let (more, slower) = (&work.more_instructions, &work.slower_instructions);
-        if is_good(more) {
+        let slower = &work.slower_instructions;
+        if let Some(more) = work.more().filter(|more| is_good(more)) {
             parts.push(("more work", format!("{}, {more}", executes(work, slow))));
         }
         if is_good(slower) {
@@ -145,10 +145,7 @@ fn executes(work: &Work, slow: Arm) -> String {
 
 fn more_work(explanation: &Explanation, slow: Arm) -> String {
     if let Some(work) = &explanation.work {
-        let place = most(explanation).map_or(String::new(), |row| {
-            let why = why_more(row, slow).map_or(String::new(), |why| format!(", {why}"));
-            format!(", most of all in {}{why}", row.place.where_words())
-        });
+        let place = most_of_it(explanation, slow);
         return format!("more work: {}, {}{place}", executes(work, slow), work.more_instructions);
     }
     let less = slow.other().build_name();
@@ -156,6 +153,17 @@ fn more_work(explanation: &Explanation, slow: Arm) -> String {
     only.map_or("more work".to_owned(), |OnlyInSlow { share, places }| {
         let most = places[..places.len().min(MOST_PLACES)].join(", ");
         format!("more work: {share} is in code that {less} hardly enters, most of all {most}")
+    })
+}
+
+/// Where most of what is executed more is, and why there is more of it.
+fn most_of_it(explanation: &Explanation, slow: Arm) -> String {
+    most(explanation).map_or(String::new(), |row| {
+        let work = explanation.work.as_ref().filter(|_| matches!(row.place, Place::Object { .. }));
+        let calls = work.and_then(|work| work.library_calls.as_ref());
+        let why = why_more(row, slow).into_iter().chain(calls.map(ToString::to_string));
+        let why: String = why.map(|why| format!(", {why}")).collect();
+        format!(", most of all in {}{why}", row.place.where_words())
     })
 }
 
@@ -262,8 +270,10 @@ fn beside(explanation: &Explanation, slow: Arm) -> String {
         Some(cure) => cure.recovered.percent.value,
         None => Together::of(&explanation.ledgers).map_or(0.0, |together| together.without),
     };
-    let work = explanation.work.as_ref().filter(|work| !work.is_the_same());
-    let part = work.filter(|work| work.more_instructions.percent.low >= LEAST_BESIDE);
+    let part = explanation
+        .work
+        .as_ref()
+        .filter(|work| work.more().is_some_and(|more| more.percent.low >= LEAST_BESIDE));
     part.map_or(String::new(), |work| {
         let (executes, more) = (executes(work, slow), &work.more_instructions);
         match 100.0 - told {
@@ -274,7 +284,8 @@ fn beside(explanation: &Explanation, slow: Arm) -> String {
             left if left >= LEAST_BESIDE => {
                 format!("; besides, {executes}, for which {left:.0} % are left")
             }
-            _ => String::new(),
+            // As often as what is executed more brings it along, it is more work, too.
+            _ => format!("; {executes}{}", most_of_it(explanation, slow)),
         }
     })
 }

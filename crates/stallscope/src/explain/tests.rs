@@ -188,6 +188,7 @@ fn work_that_explains_half_of_the_difference_is_told_with_the_other_half() {
     let e = scene.explain().unwrap();
     assert_eq!(e.conclusion, Conclusion::InParts, "{:?}", e.work);
     let said = e.summary.unwrap();
+    assert!(e.work.as_ref().unwrap().more().is_some());
     let both = "more work and slower work: AFTER executes 1.400 times the instructions of BEFORE, ";
     assert!(said.starts_with(both), "{said}");
     assert!(said.contains("; AFTER takes longer for its instructions, "), "{said}");

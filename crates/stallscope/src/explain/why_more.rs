@@ -4,7 +4,7 @@
 //! tells code that keeps its values in memory, as compilers write it that do not optimise. Counts alone; what the source
 //! says stays for whoever reads it.
 
-use super::{Executed, FunctionRow};
+use super::{Executed, FunctionRow, Place};
 use crate::compare::Arm;
 
 /// Ratios nearer to one than this are no difference that is told.
@@ -26,8 +26,13 @@ pub(super) fn why_more(row: &FunctionRow, slow: Arm) -> Option<String> {
     if times < LEAST_TIMES {
         return None;
     }
-    let said =
-        [calls([here, there], slow), vectors([here, there], slow), in_memory([here, there], slow)];
+    // What a library does is what was asked of it, however it was compiled.
+    let both = [here, there];
+    let of_memory = match row.place {
+        Place::Function { .. } => in_memory(both, slow),
+        Place::Object { .. } => moved(both, slow),
+    };
+    let said = [calls(both, slow), vectors(both, slow), of_memory];
     let said: Vec<String> = said.into_iter().flatten().collect();
     (!said.is_empty()).then(|| said.join("; "))
 }
@@ -57,6 +62,19 @@ fn vectors(both: [Executed; 2], slow: Arm) -> Option<String> {
     })
 }
 
+fn moved([here, there]: [Executed; 2], slow: Arm) -> Option<String> {
+    let times = ratio(here.accessed_bytes, there.accessed_bytes)?;
+    (times >= LEAST_TIMES).then(|| {
+        let gigabytes = |it: Executed| it.accessed_bytes as f64 / 1e9;
+        let fast = slow.other().build_name();
+        format!(
+            "its loads and stores move {:.3} GB, in {fast} {:.3}",
+            gigabytes(here),
+            gigabytes(there)
+        )
+    })
+}
+
 fn in_memory(both: [Executed; 2], slow: Arm) -> Option<String> {
     let [here, there] = both.map(|it| it.accesses as f64 / it.instructions.max(1) as f64);
     (here >= LEAST_IN_MEMORY && here >= LEAST_TIMES_IN_MEMORY * there).then(|| {
@@ -77,14 +95,31 @@ fn ratio(here: u64, there: u64) -> Option<f64> {
 mod tests {
     use super::super::work::tests::row;
     use super::*;
+    use crate::layout::Change;
 
     fn executed([instructions, entries, accesses, accessed_bytes]: [u64; 4]) -> Executed {
         Executed { instructions, entries, accesses, accessed_bytes, string_bytes: 0 }
     }
 
     fn said(before: [u64; 4], after: [u64; 4], slow: Arm) -> Option<String> {
-        let both = [before, after].map(executed);
-        why_more(&FunctionRow { executed: Some(both), ..row([1.0, 2.0], 100.0) }, slow)
+        why_more(
+            &at(
+                Place::Function {
+                    name: "f".into(),
+                    before: None,
+                    after: None,
+                    change: Change::Changed,
+                },
+                before,
+                after,
+            ),
+            slow,
+        )
+    }
+
+    fn at(place: Place, before: [u64; 4], after: [u64; 4]) -> FunctionRow {
+        let executed = Some([before, after].map(executed));
+        FunctionRow { executed, place, ..row([1.0, 2.0], 100.0) }
     }
 
     #[test]
@@ -133,5 +168,10 @@ mod tests {
         );
         assert_eq!(said([1000, 0, 450, 1800], [3000, 0, 1800, 7200], Arm::B), None);
         assert_eq!(said([1000, 0, 100, 400], [3000, 0, 1400, 5600], Arm::B), None);
+        // A library keeps no values: it moves what it is given.
+        let library = row([1.0, 2.0], 100.0).place;
+        let of_library = at(library, [1000, 0, 250, 1_000_000], [3000, 0, 1800, 7_200_000]);
+        let said = why_more(&of_library, Arm::B).unwrap();
+        assert_eq!(said, "its loads and stores move 0.007 GB, in BEFORE 0.001");
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::bench::or_why;
 use super::events::{Counts, are_as_many};
 use super::run_count::{Executed, InRun, WorkCount};
-use super::{Bench, FunctionRow, Share, is_most};
+use super::{Bench, FunctionRow, LibraryCalls, Share, is_most, library_calls};
 use crate::code::Image;
 use crate::compare::Arm;
 use crate::model::Measurement;
@@ -66,20 +66,24 @@ pub(super) struct UserCode {
 }
 
 impl UserCode {
-    /// What it takes longer as more instructions and as slower ones. Pairs of runs tell that better than samples
-    /// do, unless the kernel has a part in it.
-    fn split(&self, [a, b]: [f64; 2]) -> [Share; 2] {
+    /// What it takes longer as more instructions and as slower ones, by what each arm executes and how far runs of one
+    /// arm are apart in that. Pairs of runs tell it better than samples do, unless the kernel has a part in it.
+    fn split(&self, [a, b]: [f64; 2], apart: f64) -> [Share; 2] {
         let Share { percent: by_samples, of } = &self.share;
         if by_samples.low > 100.0 || by_samples.high < 100.0 {
-            return split(&self.share, self.ns, [a, b]);
+            return self.widened(split(&self.share, self.ns, [a, b]), [a, b], apart);
         }
-        let more_ns = (b - a) * mean_ns(self.ns, [a, b]);
-        let part = |longer_ns: f64| (100.0 * more_ns / longer_ns).clamp(0.0, 100.0);
-        let [x, value, y] = self.longer_ns.map(part);
+        let part = |more: f64, longer_ns: f64| {
+            (100.0 * more * mean_ns(self.ns, [a, b]) / longer_ns).clamp(0.0, 100.0)
+        };
+        let [least, likely, most] = self.longer_ns;
+        let value = part(b - a, likely);
+        let ends =
+            [b - a - apart, b - a + apart].map(|more| [least, most].map(|ns| part(more, ns)));
         let more = Measurement {
             value,
-            low: x.min(y),
-            high: x.max(y),
+            low: ends.into_iter().flatten().fold(value, f64::min),
+            high: ends.into_iter().flatten().fold(value, f64::max),
             how: "counted instructions x time of one, of what pairs of runs differ by".into(),
             ..by_samples.clone()
         };
@@ -90,6 +94,16 @@ impl UserCode {
             ..more.clone()
         };
         [more, slower].map(|percent| Share { percent, of: *of })
+    }
+
+    /// Parts with the uncertainty that comes from runs of one arm that do not execute the same.
+    fn widened(&self, parts: [Share; 2], executed: [f64; 2], apart: f64) -> [Share; 2] {
+        let longer_ns = self.longer_ns[1].abs().max(1.0);
+        let percent = 100.0 * apart * mean_ns(self.ns, executed) / longer_ns;
+        parts.map(|Share { percent: it, of }| Share {
+            percent: Measurement { low: it.low - percent, high: it.high + percent, ..it },
+            of,
+        })
     }
 }
 
@@ -114,6 +128,9 @@ pub struct Work {
     /// instructions alone are no answer.
     #[serde(default)]
     pub more_at_mean_percent: f64,
+    /// From where a library is called more often, where most of these calls are one function's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library_calls: Option<LibraryCalls>,
 }
 
 impl Work {
@@ -165,15 +182,22 @@ impl Work {
         bytes.iter().zip(instructions).any(|(bytes, n)| bytes / STEP_BYTES >= LEAST_IN_STRINGS * n)
     }
 
+    /// The part that more instructions make up, where the whole run of the slow build executes more: places alone
+    /// differ also where the same program executes now more, now less, or elsewhere.
+    pub(super) fn more(&self) -> Option<&Share> {
+        let is_more = self.more_at_mean_percent > 0.0 || self.is_in_strings();
+        (is_more && !self.is_the_same()).then_some(&self.more_instructions)
+    }
+
     /// Whether more instructions are most of the difference, with all of the interval.
     #[must_use]
     pub fn is_the_cause(&self) -> bool {
-        !self.is_the_same() && self.more_instructions.percent.low >= MOST
+        self.more().is_some_and(|part| part.percent.low >= MOST)
     }
 
     /// Whether more instructions are most of the difference, as far as can be told.
     pub(super) fn may_be_the_cause(&self) -> bool {
-        !self.is_the_same() && self.more_instructions.percent.value >= MOST
+        self.more().is_some_and(|part| part.percent.value >= MOST)
     }
 
     /// Whether instructions that take longer are most of the difference, with all of the interval.
@@ -185,9 +209,9 @@ impl Work {
     /// The larger of the two parts, where its interval does not decide whether it is most of the difference, and how
     /// many times as many pairs would: intervals get narrower with the root of their number.
     pub(super) fn undecided(&self) -> Option<(&Share, f64)> {
-        let parts = [&self.more_instructions, &self.slower_instructions];
+        let parts = [self.more(), Some(&self.slower_instructions)];
         let value = |share: &Share| share.percent.value;
-        let part = parts.into_iter().max_by(|a, b| value(a).total_cmp(&value(b)))?;
+        let part = parts.into_iter().flatten().max_by(|a, b| value(a).total_cmp(&value(b)))?;
         let (margin, spread) = (value(part) - MOST, value(part) - part.percent.low);
         (margin > 0.0 && spread > margin).then(|| (part, (spread / margin).powi(2)))
     }
@@ -277,8 +301,10 @@ pub(super) fn count(
     ) else {
         return Ok(Err("no place holds a part of the difference".into()));
     };
-    let of_all = all.split(steps(instructions.typical(), string_bytes.typical()));
-    let [more, slower] = by_place;
+    let executed = steps(instructions.typical(), string_bytes.typical());
+    let apart = instructions.apart() + string_bytes.apart() / STEP_BYTES;
+    let of_all = all.split(executed, apart);
+    let [more, slower] = all.widened(by_place, executed, apart);
     let mut work = Work {
         instructions,
         string_bytes,
@@ -287,6 +313,11 @@ pub(super) fn count(
         more_instructions: more,
         slower_instructions: slower,
         more_at_mean_percent: of_all[0].percent.value,
+        library_calls: {
+            let first = |arm: usize| runs[arm].first().map(|run| &run.executed);
+            let slow = if all.longer_ns[1] < 0.0 { Arm::A } else { Arm::B };
+            library_calls::most(images, [0, 1].map(first), slow)
+        },
     };
     // What `rep` moves takes other times than what else is executed: only places of their own tell.
     let told: f64 = rows.iter().map(|row| row.share_of_difference.percent.value).sum();
@@ -419,6 +450,7 @@ pub(super) mod tests {
             calls: counts([9, 9]),
             system_calls: counts([9, 9]),
             more_at_mean_percent: 100.0 - slower.percent.value,
+            library_calls: None,
             more_instructions: more,
             slower_instructions: slower,
         }
@@ -448,7 +480,8 @@ pub(super) mod tests {
     fn all_of_user_code_is_split_by_pairs_of_runs_unless_the_kernel_has_a_part() {
         let all = |low, high, longer_ns| {
             let share = within([low, 95.0, high]);
-            let parts = UserCode { share, ns: [98.0, 102.0], longer_ns }.split([0.99e6, 1.01e6]);
+            let parts =
+                UserCode { share, ns: [98.0, 102.0], longer_ns }.split([0.99e6, 1.01e6], 0.0);
             parts.map(|it| [it.percent.low, it.percent.value, it.percent.high].map(f64::round))
         };
         // 2 % more instructions where runs take 2.5 % longer, and 2 to 4 %.
@@ -456,6 +489,16 @@ pub(super) mod tests {
         // AFTER executes more and is faster.
         assert_eq!(all(40.0, 130.0, [-4.0, -3.0, -2.0]), [[0.0; 3], [100.0; 3]]);
         assert_eq!(all(40.0, 99.0, [2.0, 2.5, 4.0])[0], [20.0, 48.0, 50.0], "by samples");
+        // Runs of one arm are 1 % of its instructions apart.
+        let restless = |low, high| {
+            let share = within([low, 95.0, high]);
+            let longer_ns = [2.0, 2.5, 4.0];
+            let parts =
+                UserCode { share, ns: [98.0, 102.0], longer_ns }.split([0.99e6, 1.01e6], 1e4);
+            parts.map(|it| [it.percent.low, it.percent.value, it.percent.high].map(f64::round))
+        };
+        assert_eq!(restless(40.0, 130.0), [[25.0, 80.0, 100.0], [0.0, 20.0, 75.0]]);
+        assert_eq!(restless(40.0, 99.0), [[-20.0, 48.0, 90.0], [-20.0, 48.0, 90.0]]);
     }
 
     #[test]
@@ -491,6 +534,13 @@ pub(super) mod tests {
 
     #[test]
     fn more_work_and_slower_work_are_the_cause_with_all_of_their_intervals() {
+        // Places may differ where the whole does not.
+        let as_many = work([100_000, 100_100], [share(60.0), share(40.0)]);
+        assert!(as_many.more().is_none() && !as_many.is_the_cause());
+        assert!(as_many.undecided().is_none());
+        let fewer = work([100_000, 98_000], [share(99.0), share(1.0)]);
+        let fewer = Work { more_at_mean_percent: -20.0, ..fewer };
+        assert!(fewer.more().is_none() && !fewer.is_the_cause());
         let work = |more, slower| work([9, 900_000], [share(more), share(slower)]);
         assert!(work(60.0, 5.0).is_the_cause() && work(60.0, 5.0).leaves_less_than(10.0));
         let costlier = Work { more_at_mean_percent: 89.0, ..work(99.0, 0.0) };

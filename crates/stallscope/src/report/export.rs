@@ -85,8 +85,10 @@ pub fn json(commands: &[Exported]) -> Result<String, ReportError> {
     #[derive(Serialize)]
     struct Document<'a> {
         results: &'a [Exported],
+        /// Beside what hyperfine writes: its runs do not take turns, ours do.
+        interleaved: bool,
     }
-    let text = serde_json::to_string_pretty(&Document { results: commands })?;
+    let text = serde_json::to_string_pretty(&Document { results: commands, interleaved: true })?;
     Ok(escape_json(&text).into_owned() + "\n")
 }
 

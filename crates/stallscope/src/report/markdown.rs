@@ -135,7 +135,7 @@ fn verdict(comparison: &Comparison) -> String {
 }
 
 fn metrics(comparison: &Comparison, builds: [&str; 2]) -> String {
-    let [a, b] = comparison.arms.each_ref().map(|a| cell(&a.command.join(" ")));
+    let [a, b] = comparison.arms.each_ref().map(|a| cell(&a.display()));
     let [first, second] = builds;
     let mut out =
         format!("| | {first} `{a}` | {second} `{b}` | {second} vs {first} |\n|---|---|---|---|\n");

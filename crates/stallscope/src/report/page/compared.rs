@@ -62,7 +62,7 @@ impl Compared {
             pair_up(&comparison.samples).map_err(|e| PageError::Contradicts(e.to_string()))?;
         let judged = analysis.contrasts.first().map_or(Metric::Wall, |c| c.metric);
         let (sentence, how) = verdict(comparison, judged);
-        let commands = comparison.arms.each_ref().map(|arm| arm.command.join(" "));
+        let commands = comparison.arms.each_ref().map(|arm| arm.display());
         let shown = analysis.contrasts.iter().find(|c| c.metric == judged);
         let time = |arm: usize| {
             let of = format!("{} of {} ({})", noun(judged), names[arm], commands[arm]);
