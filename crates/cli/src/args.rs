@@ -65,6 +65,9 @@ pub struct CommonArgs {
     /// Write the result to FILE as one HTML page without scripts or network
     #[arg(long, value_name = "FILE", global = true)]
     pub html: Option<PathBuf>,
+    /// Show the page of --html with the program that $BROWSER names, or else the desktop's own
+    #[arg(long, global = true, requires = "html")]
+    pub open: bool,
     /// Print nothing but errors (and JSON, if asked for)
     #[arg(long, short, global = true)]
     pub quiet: bool,
@@ -126,7 +129,7 @@ pub enum Command {
     Man(ManArgs),
     /// Ask this processor what it charges
     Probe(ProbeArgs),
-    /// The 512-bit part of a probe, in a process of its own
+    /// The 512-bit part of a probe, or a snippet, in a process of its own
     #[command(hide = true)]
     ProbeWide(WideArgs),
     /// A loop that is sampled to learn where samples land

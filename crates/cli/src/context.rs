@@ -50,6 +50,7 @@ pub struct Context {
     json_dir: Option<PathBuf>,
     defaults: Option<Defaults>,
     html: Option<PathBuf>,
+    opens: bool,
     profile: Option<PathBuf>,
     design: Option<Microarchitecture>,
     quiet: bool,
@@ -68,6 +69,7 @@ impl Context {
             json_dir: common.json_dir.clone(),
             defaults: None,
             html: common.html.clone(),
+            opens: common.open,
             profile: common.profile.clone(),
             design: common.design,
             quiet: common.quiet,
@@ -120,6 +122,11 @@ impl Context {
     /// Where the result goes as a page.
     pub fn html(&self) -> Option<&Path> {
         self.html.as_deref()
+    }
+
+    /// Whether the page is shown, too.
+    pub fn opens(&self) -> bool {
+        self.opens
     }
 
     /// Whether arguments of programs stay out of the JSON.

@@ -1,6 +1,7 @@
 //! Where results go: JSON to a file or to standard output, and a page, checked before a long run begins.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
@@ -71,7 +72,7 @@ pub fn result(context: &Context, kind: &str, result: &impl Serialize) -> anyhow:
         None => {}
     }
     match context.html() {
-        Some(path) => page(path, &text).context("--html"),
+        Some(path) => page(context, path, &text).context("--html"),
         None => Ok(()),
     }
 }
@@ -80,8 +81,28 @@ pub fn result(context: &Context, kind: &str, result: &impl Serialize) -> anyhow:
 ///
 /// # Errors
 /// When there is no page of it, or the file cannot be written.
-pub fn page(path: &Path, document: &str) -> anyhow::Result<()> {
-    Ok(report::write_file(path, &report::page::page(document)?)?)
+pub fn page(context: &Context, path: &Path, document: &str) -> anyhow::Result<()> {
+    report::write_file(path, &report::page::page(document)?)?;
+    if context.opens() {
+        open(path);
+    }
+    Ok(())
+}
+
+/// Shows a page that was written. Where that cannot be, it is still there.
+fn open(path: &Path) {
+    let browser = std::env::var_os("BROWSER").filter(|name| !name.is_empty());
+    let browser = browser.unwrap_or_else(|| "xdg-open".into());
+    let name = stallscope::foreign::plain_bytes(browser.as_encoded_bytes());
+    let why = match Command::new(&browser).arg(path).stdin(Stdio::null()).status() {
+        Ok(status) if status.success() => return,
+        Ok(status) => format!("`{name}` ended with {status}"),
+        Err(error) => format!("`{name}` cannot be run: {error}"),
+    };
+    terminal::warning(&format!(
+        "--open: {why}; BROWSER names the program that shows pages, and this one is {}",
+        path.display()
+    ));
 }
 
 /// What stands for an argument that is left out.

@@ -75,3 +75,26 @@ fn what_cannot_be_drawn_has_its_sentence_and_leaves_the_old_page() {
     );
     assert_eq!(fs::read_dir(here).unwrap().count(), 8, "a file was left behind");
 }
+
+#[test]
+fn a_page_is_shown_by_the_browser_that_is_named_and_is_there_without_one() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let browser = here.join("browser");
+    fs::write(&browser, "#!/bin/sh\ncp \"$1\" seen.html\n").unwrap();
+    fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).unwrap();
+    let open = |browser: &Path| {
+        let args = ["list", "-q", "--html", "page.html", "--open"];
+        support::stallscope(here, &args).env("BROWSER", browser).output().unwrap()
+    };
+    assert!(open(&browser).status.success());
+    assert_eq!(
+        fs::read(here.join("seen.html")).unwrap(),
+        fs::read(here.join("page.html")).unwrap()
+    );
+    let output = open(Path::new("/nowhere/browser"));
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("BROWSER") && said.contains("page.html"), "{said}");
+}

@@ -13,10 +13,10 @@ enum CpuArg {
 
 #[derive(Debug, Args)]
 pub struct CpuArgs {
-    /// Run on this logical processor, or on any (`none`) [default: the last one allowed]
-    #[arg(long, value_name = "N|none", default_value = "last", hide_default_value = true,
-          value_parser = cpu)]
-    cpu: CpuArg,
+    /// Run on this logical processor, or on any (`none`) [default: the last one allowed, or as many
+    /// as it has threads where a program keeps more than one busy]
+    #[arg(long, value_name = "N|none", value_parser = cpu)]
+    cpu: Option<CpuArg>,
     /// Run on the last N logical processors, for programs with threads
     #[arg(long, value_name = "N", conflicts_with = "cpu", value_parser = several)]
     cpus: Option<Cpus>,
@@ -27,10 +27,15 @@ impl CpuArgs {
     pub fn cpus(&self) -> Option<Cpus> {
         match (&self.cpus, self.cpu) {
             (Some(cpus), _) => Some(cpus.clone()),
-            (None, CpuArg::Last) => default_cpu(),
-            (None, CpuArg::Number(cpu)) => Some(Cpus::one(cpu)),
-            (None, CpuArg::None) => None,
+            (None, None | Some(CpuArg::Last)) => default_cpu(),
+            (None, Some(CpuArg::Number(cpu))) => Some(Cpus::one(cpu)),
+            (None, Some(CpuArg::None)) => None,
         }
+    }
+
+    /// Whether nobody has chosen, so that programs with threads may get more than one.
+    pub fn is_left_open(&self) -> bool {
+        self.cpus.is_none() && self.cpu.is_none()
     }
 }
 

@@ -39,6 +39,6 @@ pub fn run(args: &RenderArgs, context: &Context) -> anyhow::Result<Outcome> {
         output::redact(&mut value);
         text = value.to_string();
     }
-    output::page(path, &text).with_context(name)?;
+    output::page(context, path, &text).with_context(name)?;
     Ok(Outcome::Fine)
 }

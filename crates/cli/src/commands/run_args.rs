@@ -97,6 +97,7 @@ impl PairArgs {
             effect: self.effect,
             timeout_ms: self.timeout.map(|t| t.as_millis().max(1) as u64),
             cpus: self.cpus.cpus(),
+            spreads: self.cpus.is_left_open(),
             ignore_failure: self.ignore_failure,
             input: match &self.input {
                 Some(input) if input.as_os_str() == "null" && !input.exists() => None,

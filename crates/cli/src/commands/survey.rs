@@ -84,13 +84,17 @@ fn screen(survey: &Survey) -> String {
     let [apart, alike, unknown] = [Relation::Apart, Relation::Alike, Relation::Unknown]
         .map(|relation| of(relation).collect::<Vec<&SurveyRow>>());
     let machines = survey.machines.len();
-    let sentence = format!(
-        "{}: of {machines} machines {} facts differ, {} are alike, {} are known of fewer than two",
-        if apart.is_empty() { "the same" } else { "apart" },
-        apart.len(),
-        alike.len(),
-        unknown.len()
-    );
+    let known = || format!("{} facts of one machine: nothing to compare", unknown.len());
+    let compared = || {
+        format!(
+            "{}: of {machines} machines {} facts differ, {} are alike, {} are known of fewer than two",
+            if apart.is_empty() { "the same" } else { "apart" },
+            apart.len(),
+            alike.len(),
+            unknown.len()
+        )
+    };
+    let sentence = if machines == 1 { known() } else { compared() };
     let mut text = wrap("survey   ", &sentence);
     text += &paint(
         FAINT,

@@ -7,6 +7,8 @@ mod ranked;
 mod remember;
 pub mod screen;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -169,13 +171,23 @@ impl CompareArgs {
     /// Every command with every combination of parameters.
     fn lines(&self, typed: &[OsString]) -> anyhow::Result<Vec<CommandLine>> {
         let mut lines = Vec::new();
-        for values in self.parameters.combinations()? {
-            let typed: Vec<OsString> =
-                typed.iter().map(|text| parameters::filled(text, &values)).collect();
-            let steps = |text: &OsStr| parameters::filled(text, &values);
+        let combinations = self.parameters.combinations()?;
+        let unused: RefCell<BTreeSet<String>> =
+            RefCell::new(combinations.iter().flatten().map(|(name, _)| name.clone()).collect());
+        for values in combinations {
+            let steps = |text: &OsStr| {
+                unused.borrow_mut().retain(|name| !parameters::names(text, name));
+                parameters::filled(text, &values)
+            };
+            let typed: Vec<OsString> = typed.iter().map(|text| steps(text)).collect();
             for line in self.run.arms.lines(&typed, &steps)? {
                 lines.push(CommandLine { parameters: values.clone(), ..line });
             }
+        }
+        for name in unused.into_inner() {
+            terminal::warning(&format!(
+                "no command has {{{name}}} in it: what it stands for makes no difference"
+            ));
         }
         if lines.len() > Arm::MOST {
             bail!("{} commands: {} can be ranked", lines.len(), Arm::MOST);

@@ -53,6 +53,11 @@ impl ParameterArgs {
     }
 }
 
+/// Whether `text` has `{name}` in it.
+pub fn names(text: &OsStr, name: &str) -> bool {
+    text.to_str().is_some_and(|text| text.contains(&format!("{{{name}}}")))
+}
+
 /// `text` with each `{NAME}` replaced by its value; other braces stay.
 pub fn filled(text: &OsStr, values: &Values) -> OsString {
     let Some(text) = text.to_str() else { return text.to_owned() };

@@ -3,7 +3,7 @@
 mod screen;
 
 use std::ffi::{OsStr, OsString};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -111,6 +111,9 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
+/// So many times the time given is worth a word.
+const LATE: f64 = 1.25;
+
 /// How much is tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extent {
@@ -132,6 +135,7 @@ pub fn explained(
     extent: Extent,
     context: &Context,
 ) -> anyhow::Result<(Explanation, SourceText)> {
+    let begin = Instant::now();
     let chosen = profile::load(context)?;
     let bar = context.progress(2 * u64::from(settings.pairs), "comparing");
     let mut bench =
@@ -153,8 +157,16 @@ pub fn explained(
         explain(programs, &mut bench, &chosen.design, &mut text, &mut |stage| show(&bar, stage));
     bar.finish_and_clear();
     let cleaned = bench.clean_up();
-    let explanation = result?;
+    let mut explanation = result?;
     cleaned?;
+    let took = begin.elapsed();
+    if let Some(budget) = extent.within.filter(|budget| took > budget.mul_f64(LATE)) {
+        explanation.unexplained.push(format!(
+            "it took {:.0} s, not {:.0} s (--budget): what had begun was not cut off",
+            took.as_secs_f64(),
+            budget.as_secs_f64()
+        ));
+    }
     chosen.announce(context)?;
     Ok((explanation, text))
 }

@@ -86,11 +86,12 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
 
 /// What was run, with its time.
 fn arms(comparison: &Comparison) -> String {
-    let contrast = comparison.analysis.contrasts.iter().find(|c| c.metric == Metric::Wall);
-    let Some(contrast) = contrast else { return String::new() };
+    // The first one is what the verdict is about.
+    let Some(contrast) = comparison.analysis.contrasts.first() else { return String::new() };
+    let clock = if contrast.metric == Metric::Cpu { " on the processor" } else { "" };
     let line = |name: &str, arm: usize, time: &Measurement| {
-        let command = comparison.arms[arm].command.join(" ");
-        wrap(name, &format!("{} {command}", milliseconds(time)))
+        let command = comparison.arms[arm].display();
+        wrap(name, &format!("{}{clock} {command}", milliseconds(time)))
     };
     line("BEFORE   ", 0, &contrast.a) + &line("AFTER    ", 1, &contrast.b)
 }

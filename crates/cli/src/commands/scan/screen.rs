@@ -43,7 +43,10 @@ pub fn screen(report: &ScanReport, show: &Show, text: &mut SourceText) -> String
     );
     out += &wrap("", &line);
     if report.function_source == FunctionSource::EhFrame {
-        out += &paint(CAUTION, "stripped: functions come from the unwind tables, without names\n");
+        out += &paint(
+            CAUTION,
+            "stripped: functions come from the unwind tables; only exported ones have names\n",
+        );
     }
     if let Some(found) = report.coverage.map(|c| c.unlisted_functions).filter(|found| *found > 0) {
         let line = format!(

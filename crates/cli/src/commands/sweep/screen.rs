@@ -162,10 +162,12 @@ pub fn sentence(split: &Split) -> String {
         let reach = observed.high_log - observed.log_ratio;
         parts.push(format!("run noise ±{:.1} %", percent(reach)));
     }
-    parts.push(format!(
-        "layout spread {:.1} % over {layouts} layouts",
-        percent(split.layout_sd_log)
-    ));
+    parts.push(match layouts {
+        1 => "one layout: what another would change is not known".to_owned(),
+        _ => {
+            format!("layout spread {:.1} % over {layouts} layouts", percent(split.layout_sd_log))
+        }
+    });
     if let Some(code) = split.code {
         parts.push(format!("code effect {}", interval(code)));
     }

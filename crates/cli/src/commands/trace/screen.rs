@@ -102,8 +102,11 @@ fn one_load(report: &TraceReport, load: &LoadSite, text: &mut SourceText) -> Str
     if let Some(first) = load.blockers.first() {
         let share = percent(first.count, load.blocked);
         out += &format!("    by what these stored ({share} of the time)\n");
-        for store in &first.stores {
-            out += &place(report, *store, text);
+        for same in first.stores.chunk_by(|a, b| a == b) {
+            out += &place(report, same[0], text);
+            if same.len() > 1 {
+                out += &format!("      {} times in a row\n", same.len());
+            }
         }
     }
     let reuse = &load.distances.reuse_iterations;
@@ -122,13 +125,14 @@ fn one_load(report: &TraceReport, load: &LoadSite, text: &mut SourceText) -> Str
         Some(price) => (price.sentence(), &price.cycles),
         None => ("a blocked load".to_owned(), &report.blocked_load_cycles),
     };
+    let [low, high] =
+        [price.low_cycles, price.high_cycles].map(|cycles| format!("{:.1}", cycles / share));
+    let ends = if low == high { low } else { format!("{low} to {high}") };
     out + &wrap(
         "    price  ",
         &format!(
-            "a loop of this takes at least {:.1} to {:.1} cycles an iteration, and no more than \
-             before if it takes that long anyway ({what}: {})",
-            price.low_cycles / share,
-            price.high_cycles / share,
+            "a loop of this takes at least {ends} cycles an iteration, and no more than before if it \
+             takes that long anyway ({what}: {})",
             price.sentence()
         ),
     )
