@@ -17,6 +17,9 @@ use super::wide::{OwnProcess, digits_of};
 use crate::context::{Context, Outcome};
 use crate::{output, terminal};
 
+/// More than the object file of the longest code that is timed.
+const MOST_OBJECT_BYTES: u64 = 1 << 20;
+
 /// Arguments of `probe snippet`.
 #[derive(Debug, Args)]
 #[command(
@@ -118,7 +121,8 @@ fn assembled(asm: &str, assembler: &OsString, folder: &Path) -> anyhow::Result<V
             said.join("\n").trim_end()
         );
     }
-    let bytes = std::fs::read(&object).with_context(|| format!("`{name}` left no object file"))?;
+    let bytes = stallscope::foreign::read(&object, MOST_OBJECT_BYTES)
+        .with_context(|| format!("`{name}` left no object file"))?;
     let file =
         object::File::parse(&*bytes).with_context(|| format!("what `{name}` has written"))?;
     let text = file.section_by_name(".text").context("no code was assembled")?;
