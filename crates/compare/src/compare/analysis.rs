@@ -33,10 +33,6 @@ const CONTENDED: f64 = 3.0;
 /// Runs shorter than this are mostly the start of a process.
 pub(super) const SHORT_NS: f64 = 1e6;
 
-/// Why no verdict about memory is given.
-const HIDDEN_MEMORY: &str = "both need less memory than the copy of stallscope that each of them begins as; \
-     the kernel counts that one, too, so that nothing is known of how they differ";
-
 /// A time that every run has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -244,9 +240,6 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
         chosen => chosen,
     };
     let hidden = arms_with_hidden_memory(&pairs);
-    if metric == Metric::Memory && hidden.len() == 2 {
-        return Err(CompareError::Samples(HIDDEN_MEMORY.into()));
-    }
     let wanted = contrast(metric, &pairs);
     let wall =
         wanted.ratio.clone().ok_or_else(|| CompareError::Samples(metric.absence().into()))?;
@@ -265,7 +258,10 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
         Some(_) => sequence.unwrap_or(nothing),
         None => fixed,
     };
-    let verdict = judge(&interval, pairs.len(), diagnostics.pair_sd_log, settings.effect_log());
+    let mut verdict = judge(&interval, pairs.len(), diagnostics.pair_sd_log, settings.effect_log());
+    if metric == Metric::Memory && hidden.len() == 2 {
+        verdict.doubt_memory();
+    }
     let mut warnings =
         statistical_warnings(&verdict, &wanted, &contrasts, &diagnostics, settings, &waiting);
     warnings.extend(program_warnings(&pairs));

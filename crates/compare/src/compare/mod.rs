@@ -277,7 +277,11 @@ fn run_all(
         warm_up_ns = warm_up_ns.saturating_add(runner.warm_up(plan)?.amounts.wall_ns);
     }
     if settings.spreads {
-        let found = runner.spread(&schedule[..arms.min(schedule.len())])?;
+        // What watches one processor for disturbances could not watch several.
+        let found = match settings.guard {
+            true => None,
+            false => runner.spread(&schedule[..arms.min(schedule.len())])?,
+        };
         settings.spreads = found.is_some();
         settings.cpus = found.or(settings.cpus.take());
     }

@@ -392,8 +392,6 @@ impl Runner for ProcessRunner<'_> {
         for plan in trials {
             let Amounts { cpu_ns, wall_ns, .. } = self.sample(plan, None)?.amounts;
             if cpu_ns as f64 > AT_ONCE * wall_ns as f64 {
-                // It watches one processor.
-                self.guard = None;
                 return Ok(Some(cpus));
             }
         }

@@ -55,6 +55,8 @@ pub enum Doubt {
     RealButSmall,
     /// Both arms ran the same bytes with the same arguments: whatever differs, it is not the program.
     IdenticalFiles,
+    /// Both need less memory than what is seen of it.
+    HiddenMemory,
 }
 
 /// The word with its reasons.
@@ -78,6 +80,12 @@ impl Verdict {
             self.decision = Decision::Inconclusive;
             self.doubt = Some(Doubt::TooNoisy);
         }
+    }
+
+    /// Takes back every word about memory that is not seen.
+    pub(super) fn doubt_memory(&mut self) {
+        (self.decision, self.doubt) = (Decision::Inconclusive, Some(Doubt::HiddenMemory));
+        (self.detectable_log, self.pairs_needed) = (None, None);
     }
 
     /// Takes back "slower" and "faster" where both arms are byte for byte the same.

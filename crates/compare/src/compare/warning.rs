@@ -402,7 +402,7 @@ impl Warning {
                 write!(
                     f,
                     "{} may need less memory than is shown: the kernel counts the copy of stallscope that \
-                     a run begins as, {:.1} MiB, so that the difference is at least this",
+                     a run begins as, {:.1} MiB",
                     names.join(" and "),
                     *floor_bytes as f64 / (1 << 20) as f64
                 )

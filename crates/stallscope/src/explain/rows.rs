@@ -48,6 +48,12 @@ pub enum Place {
     },
 }
 
+/// The place that has most of the difference.
+pub(super) fn most(rows: &[FunctionRow]) -> Option<&FunctionRow> {
+    let part = |row: &&FunctionRow| row.share_of_difference.percent.value;
+    rows.iter().max_by(|a, b| part(a).total_cmp(&part(b)))
+}
+
 impl Place {
     /// What it is called.
     #[must_use]

@@ -4,6 +4,7 @@ use super::ledger::Together;
 use super::why_more::why_more;
 use super::{
     Conclusion, Counts, Explanation, FunctionRow, OnlyInSlow, Place, Removed, Share, Whole, Work,
+    rows,
 };
 use crate::compare::Arm;
 use crate::model::Site;
@@ -71,9 +72,7 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
 
 /// The place that has most of the difference, if it has a part that is worth a word.
 fn most(explanation: &Explanation) -> Option<&FunctionRow> {
-    let part = |row: &&FunctionRow| row.share_of_difference.percent.value;
-    let most = explanation.rows.iter().max_by(|a, b| part(a).total_cmp(&part(b)));
-    most.filter(|row| part(row) >= LEAST_PART)
+    rows::most(&explanation.rows).filter(|row| row.share_of_difference.percent.value >= LEAST_PART)
 }
 
 fn place(explanation: &Explanation) -> Option<String> {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::bench::or_why;
 use super::events::{Counts, are_as_many};
 use super::run_count::{Executed, InRun, WorkCount};
-use super::{Bench, FunctionRow, LibraryCalls, Share, is_most, library_calls};
+use super::{Bench, FunctionRow, LibraryCalls, Place, Share, is_most, library_calls, rows};
 use crate::code::Image;
 use crate::compare::Arm;
 use crate::model::Measurement;
@@ -313,12 +313,13 @@ pub(super) fn count(
         more_instructions: more,
         slower_instructions: slower,
         more_at_mean_percent: of_all[0].percent.value,
-        library_calls: {
-            let first = |arm: usize| runs[arm].first().map(|run| &run.executed);
-            let slow = if all.longer_ns[1] < 0.0 { Arm::A } else { Arm::B };
-            library_calls::most(images, [0, 1].map(first), slow)
-        },
+        library_calls: None,
     };
+    if rows::most(rows).is_some_and(|row| matches!(row.place, Place::Object { .. })) {
+        let first = |arm: usize| runs[arm].first().map(|run| &run.executed);
+        let slow = if all.longer_ns[1] < 0.0 { Arm::A } else { Arm::B };
+        work.library_calls = library_calls::most(images, [0, 1].map(first), slow);
+    }
     // What `rep` moves takes other times than what else is executed: only places of their own tell.
     let told: f64 = rows.iter().map(|row| row.share_of_difference.percent.value).sum();
     let is_spread = (all.share.percent.value - told).abs() > MOST_ELSEWHERE;

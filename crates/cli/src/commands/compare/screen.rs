@@ -110,6 +110,11 @@ fn outlook(comparison: &Comparison) -> Vec<String> {
              the name or the environment: it is no difference between two programs"
                 .into(),
         ),
+        Some(Doubt::HiddenMemory) => lines.push(
+            "both may need less memory than the copy of stallscope that each run begins as, which the \
+             kernel counts, too: how they differ is not known"
+                .into(),
+        ),
         Some(Doubt::TooNoisy) => lines.push(more_pairs(comparison, &effect)),
         _ => {}
     }
