@@ -13,8 +13,8 @@ use crate::run::child::{Child, ChildError, Exit, Launch, Limits};
 use crate::run::counter::Counter;
 use crate::run::look::Seen;
 
-/// What a process touches at most between our look at its memory and its exec.
-const BEFORE_EXEC_SLACK_BYTES: u64 = 256 << 10;
+/// The kernel adds pages up in batches: so far may what it says of one process be apart.
+const BATCH_BYTES: u64 = 256 << 10;
 /// Between two chances to look at a run: libraries are mapped within the first millisecond.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -145,7 +145,7 @@ impl Amounts {
 
     /// Whether the largest resident set may be that of the copy of ourselves that became the program.
     pub(super) fn hides_memory(&self) -> bool {
-        self.peak_memory_bytes <= self.memory_before_exec_bytes + BEFORE_EXEC_SLACK_BYTES
+        self.peak_memory_bytes <= self.memory_before_exec_bytes + BATCH_BYTES
     }
 
     /// Without the times of something that was run along with it, such as a shell that started it.

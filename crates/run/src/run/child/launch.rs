@@ -238,6 +238,11 @@ pub(super) unsafe fn become_program(
         if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127);
         }
+        // The kernel goes on counting from here: what of the largest resident set is ours.
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        let resident_kib = usage.ru_maxrss.to_ne_bytes();
+        libc::write(fail, resident_kib.as_ptr().cast(), resident_kib.len());
         let moved = prepared.folder.as_ref().is_none_or(|folder| libc::chdir(folder.as_ptr()) == 0);
         if moved {
             libc::execve(prepared.path.as_ptr(), argv.as_ptr(), envp.as_ptr());

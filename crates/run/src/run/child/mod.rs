@@ -105,7 +105,7 @@ pub struct Exit {
     /// The largest resident set, in bytes; never less than `memory_before_exec_bytes`, because the kernel
     /// counts the child from the fork on.
     pub peak_memory_bytes: u64,
-    /// What was resident of the copy of ourselves that became the program; zero where the kernel does not say.
+    /// What was resident of the copy of ourselves that became the program.
     pub memory_before_exec_bytes: u64,
     /// Why it was not on the processor.
     pub off_processor: OffProcessor,
@@ -268,7 +268,6 @@ impl Child {
         let Some(mut go) = self.go.take() else {
             return Ok(());
         };
-        self.memory_before_exec_bytes = resident_bytes(self.pid);
         self.started = Some(Instant::now());
         go.write_all(b"g")
             .map_err(|cause| ChildError::System { action: "start the child", cause })?;
@@ -277,7 +276,13 @@ impl Child {
 
     /// Reports whether the exec itself failed. Blocks until the child has executed.
     pub(crate) fn check_exec(&mut self) -> Result<(), ChildError> {
-        let mut code = [0_u8; 4];
+        let (mut resident_kib, mut code) = ([0_u8; size_of::<libc::c_long>()], [0_u8; 4]);
+        // Nothing where it was killed before.
+        if self.exec_failure.read_exact(&mut resident_kib).is_err() {
+            return Ok(());
+        }
+        let resident_kib = u64::try_from(libc::c_long::from_ne_bytes(resident_kib)).unwrap_or(0);
+        self.memory_before_exec_bytes = resident_kib.saturating_mul(1024);
         match self.exec_failure.read_exact(&mut code) {
             Ok(()) => {
                 let errno = Errno::from_raw(i32::from_ne_bytes(code));
@@ -486,15 +491,6 @@ pub fn schedule_ns(pid: libc::pid_t) -> Option<[u64; 2]> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map_while(|word| word.parse().ok());
     Some([numbers.next()?, numbers.next()?])
-}
-
-/// What of a process is in memory now; zero where the kernel does not say.
-fn resident_bytes(pid: libc::pid_t) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    let pages = text.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
-    // SAFETY: a plain number.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    pages.unwrap_or(0).saturating_mul(u64::try_from(page_bytes).unwrap_or(0))
 }
 
 fn kill_group(pid: libc::pid_t) {
