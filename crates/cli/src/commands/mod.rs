@@ -26,5 +26,6 @@ mod stop_args;
 pub mod survey;
 pub mod sweep;
 mod target;
+mod tool;
 pub mod trace;
 mod words;

@@ -239,7 +239,10 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
         }
         chosen => chosen,
     };
-    let hidden = arms_with_hidden_memory(&pairs);
+    let hidden = match metric {
+        Metric::Memory => arms_with_hidden_memory(&pairs),
+        _ => Vec::new(),
+    };
     let wanted = contrast(metric, &pairs);
     let wall =
         wanted.ratio.clone().ok_or_else(|| CompareError::Samples(metric.absence().into()))?;
@@ -259,13 +262,13 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
         None => fixed,
     };
     let mut verdict = judge(&interval, pairs.len(), diagnostics.pair_sd_log, settings.effect_log());
-    if metric == Metric::Memory && hidden.len() == 2 {
+    if hidden.len() == 2 {
         verdict.doubt_memory();
     }
     let mut warnings =
         statistical_warnings(&verdict, &wanted, &contrasts, &diagnostics, settings, &waiting);
     warnings.extend(program_warnings(&pairs));
-    if metric == Metric::Memory && !hidden.is_empty() {
+    if !hidden.is_empty() {
         let floor_bytes = samples.iter().map(|s| s.amounts.memory_before_exec_bytes).max();
         warnings
             .push(Warning::HiddenMemory { arms: hidden, floor_bytes: floor_bytes.unwrap_or(0) });

@@ -61,6 +61,11 @@ pub struct CommandLine {
     pub parameters: Vec<(String, String)>,
 }
 
+/// Words as they can be typed.
+pub(super) fn as_typed(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+}
+
 impl CommandLine {
     /// A program and its arguments, with nothing around it.
     pub fn new(program: impl Into<OsString>, args: Vec<OsString>) -> Self {
@@ -73,8 +78,7 @@ impl CommandLine {
         if let Some(typed) = self.args.last().filter(|_| self.by_shell) {
             return typed.to_string_lossy().into_owned();
         }
-        let words: Vec<String> = self.words().collect();
-        shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+        as_typed(&self.words().collect::<Vec<_>>())
     }
 
     /// Program and arguments as text.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::command::{CommandLine, Step};
+use super::command::{CommandLine, Step, as_typed};
 use super::error::CompareError;
 use super::files::UsedFile;
 use super::fingerprint;
@@ -69,10 +69,7 @@ impl ArmRecord {
     #[must_use]
     pub fn display(&self) -> String {
         let typed = self.command.last().filter(|_| self.shell_start_ns.is_some());
-        typed.cloned().unwrap_or_else(|| {
-            let words = self.command.iter().map(String::as_str);
-            shlex::try_join(words).unwrap_or_else(|_| self.command.join(" "))
-        })
+        typed.cloned().unwrap_or_else(|| as_typed(&self.command))
     }
 }
 

@@ -197,6 +197,11 @@ impl Warning {
 /// A shell that takes more of a run is more than a correction.
 const MOST_OF_SHELL: f64 = 0.25;
 
+/// Arms by their letters.
+fn named(arms: &[Arm]) -> String {
+    arms.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
 /// A log ratio as a signed change in per cent.
 fn percent(log: f64) -> f64 {
     100.0 * log.exp_m1()
@@ -331,12 +336,11 @@ impl Warning {
                 "the two arms print different output, each the same in every run: do they do the same work?",
             ),
             Self::OutputVaries { arms } => {
-                let names: Vec<String> = arms.iter().map(ToString::to_string).collect();
                 write!(
                     f,
                     "the output of {} changes from run to run (it probably prints timings), so equal \
                      work could not be checked",
-                    names.join(" and ")
+                    named(arms)
                 )
             }
             Self::LeftBehind { runs, names } => write!(
@@ -398,12 +402,11 @@ impl Warning {
                 percent(*high)
             ),
             Self::HiddenMemory { arms, floor_bytes } => {
-                let names: Vec<String> = arms.iter().map(ToString::to_string).collect();
                 write!(
                     f,
                     "{} may need less memory than is shown: the kernel counts the copy of stallscope that \
                      a run begins as, {:.1} MiB",
-                    names.join(" and "),
+                    named(arms),
                     *floor_bytes as f64 / (1 << 20) as f64
                 )
             }

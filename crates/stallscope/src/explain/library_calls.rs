@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ByPlace;
-use crate::code::{Image, Origins, demangle, x86};
+use crate::code::{Image, LONGEST_INSN_BYTES, Origins, demangle};
 use crate::compare::Arm;
 use crate::layout::callee;
 
@@ -18,8 +18,6 @@ use crate::layout::callee;
 const LEAST_PART: f64 = 0.5;
 /// Fewer calls more are no reason for anything.
 const LEAST_CALLS: u64 = 1000;
-
-const LONGEST_INSN_BYTES: u64 = 15;
 
 /// Calls of one function of a library by one function of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -53,7 +51,8 @@ pub(super) fn most(
         for (at, times) in &run?.calls {
             let Some(svma) = image.svma_of(*at) else { continue };
             let Some(function) = image.function_at(svma) else { continue };
-            let insn = x86::decode(image.code_at(svma, LONGEST_INSN_BYTES), svma);
+            let code = image.code_at(svma, LONGEST_INSN_BYTES as u64);
+            let insn = image.architecture().decode(code, svma);
             let callee = insn.first().and_then(|insn| callee(image, &origins, function, insn));
             if let Some(callee) = callee.filter(|name| !own.contains(name.as_str())) {
                 all.entry((function.name(), demangle(&callee))).or_default()[arm] += times;

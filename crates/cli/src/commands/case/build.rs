@@ -1,16 +1,21 @@
 //! Makes the programs of a gallery case: its sources, out of this program, through a C compiler.
 
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use super::definition::{Case, Gallery, Pair};
 use super::judgement::Which;
-use stallscope::foreign::plain_bytes;
+use crate::commands::tool;
 use stallscope::report;
+
+/// What is missing where there is none, and what to do about it.
+const COMPILER: [&str; 2] = [
+    "C compiler",
+    "install gcc or clang (apt install gcc, dnf install gcc, pacman -S gcc), or name one with --cc",
+];
 
 /// Builds both arms of a pair in `folder`; what was there is replaced.
 ///
@@ -36,7 +41,8 @@ pub fn pair(
         let mut command = Command::new(compiler);
         command.current_dir(folder).args(&pairs.flags).args(own).arg(format!("-DAFTER={after}"));
         command.arg(&name).arg("-o").arg(fresh.path()).args(["-pthread", "-lm"]);
-        compile(command, compiler)?;
+        command.stdin(Stdio::null());
+        tool::run(command, COMPILER, "does not build it")?;
         fresh.persist(&*program).with_context(|| format!("cannot write {}", program.display()))?;
     }
     Ok(programs)
@@ -44,21 +50,4 @@ pub fn pair(
 
 fn own_flags(pair: &Pair, after: u8) -> &[String] {
     if after == 1 { &pair.after_flags } else { &pair.before_flags }
-}
-
-fn compile(mut command: Command, compiler: &OsStr) -> anyhow::Result<()> {
-    let name = plain_bytes(compiler.as_encoded_bytes());
-    let done = match command.stdin(Stdio::null()).output() {
-        Ok(done) => done,
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-            "there is no C compiler `{name}`: install gcc or clang (apt install gcc, dnf install \
-             gcc, pacman -S gcc), or name one with --cc"
-        ),
-        Err(error) => return Err(error).with_context(|| format!("cannot run `{name}`")),
-    };
-    if !done.status.success() {
-        let said: Vec<String> = done.stderr.split(|byte| *byte == b'\n').map(plain_bytes).collect();
-        bail!("`{name}` does not build it:\n{}", said.join("\n").trim_end());
-    }
-    Ok(())
 }

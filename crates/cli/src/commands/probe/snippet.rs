@@ -1,24 +1,32 @@
 //! `stallscope probe snippet`: times instructions of the user's own.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write as _};
+use std::io::{Seek as _, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use object::{Object as _, ObjectSection as _};
-use stallscope::foreign::{from_json, plain_bytes};
+use stallscope::foreign::{from_json, plain, plain_bytes};
 use stallscope::probes::snippet::{BUFFER_BYTES, Snippet, SnippetReport};
 use stallscope::probes::{self, ProbeError};
 
 use super::page::Page;
 use super::wide::{OwnProcess, digits_of};
+use crate::commands::tool;
 use crate::context::{Context, Outcome};
 use crate::{output, terminal};
 
 /// More than the object file of the longest code that is timed.
 const MOST_OBJECT_BYTES: u64 = 1 << 20;
+
+/// What is missing where there is none, and what to do about it.
+const ASSEMBLER: [&str; 2] = [
+    "assembler",
+    "install binutils (apt install binutils, dnf install binutils, pacman -S binutils), or name one with \
+     --assembler",
+];
 
 /// Arguments of `probe snippet`.
 #[derive(Debug, Args)]
@@ -71,7 +79,7 @@ pub fn run(args: &SnippetArgs, context: &Context) -> anyhow::Result<Outcome> {
 fn screen(asm: &str, report: &SnippetReport) -> String {
     let mut page = Page::default();
     page.head(&report.protocol);
-    page.line("code", &stallscope::foreign::plain(asm));
+    page.line("code", &plain(asm));
     if let Some(m) = &report.cycles {
         page.number("once around", m, 2);
     }
@@ -92,42 +100,23 @@ fn assembled(asm: &str, assembler: &OsString, folder: &Path) -> anyhow::Result<V
     }
     let name = plain_bytes(assembler.as_encoded_bytes());
     let object = folder.join("snippet.o");
-    let started = Command::new(assembler)
+    let mut input = tempfile::tempfile().context("no temporary file")?;
+    let written = input.write_all(format!("{asm}\n").as_bytes()).and_then(|()| input.rewind());
+    written.context("cannot write the temporary file")?;
+    let mut command = Command::new(assembler);
+    command
         .args(["--64", "-msyntax=intel", "-mnaked-reg", "-o"])
         .arg(&object)
         .arg("-")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = match started {
-        Ok(child) => child,
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-            "there is no assembler `{name}`: install binutils (apt install binutils, dnf install \
-             binutils, pacman -S binutils), or name one with --assembler"
-        ),
-        Err(error) => return Err(error).with_context(|| format!("cannot run `{name}`")),
-    };
-    if let Some(mut input) = child.stdin.take() {
-        // One that ends early has a reason, which it says.
-        let _ = input.write_all(format!("{asm}\n").as_bytes());
-    }
-    let done = child.wait_with_output().with_context(|| format!("cannot run `{name}`"))?;
-    if !done.status.success() {
-        let said: Vec<String> = done.stderr.split(|byte| *byte == b'\n').map(plain_bytes).collect();
-        bail!(
-            "`{name}` does not take `{}`:\n{}",
-            stallscope::foreign::plain(asm),
-            said.join("\n").trim_end()
-        );
-    }
+        .stdin(input);
+    tool::run(command, ASSEMBLER, &format!("does not take `{}`", plain(asm)))?;
     let bytes = stallscope::foreign::read(&object, MOST_OBJECT_BYTES)
         .with_context(|| format!("`{name}` left no object file"))?;
     let file =
         object::File::parse(&*bytes).with_context(|| format!("what `{name}` has written"))?;
     let text = file.section_by_name(".text").context("no code was assembled")?;
     if text.relocations().next().is_some() {
-        bail!("`{}` names something outside of it", stallscope::foreign::plain(asm));
+        bail!("`{}` names something outside of it", plain(asm));
     }
     Ok(text.data().context("the code that was assembled")?.to_vec())
 }

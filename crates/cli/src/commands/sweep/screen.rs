@@ -252,9 +252,8 @@ fn missing(report: &SweepReport) -> String {
         if said.contains(&(variant.clone(), why.clone())) {
             continue;
         }
-        let log =
-            cell.log.as_ref().map_or_else(String::new, |l| format!(" (log: {})", l.display()));
-        let text = format!("{variant}, layout {}: {why}{log}", cell.cell.layout);
+        let unbuilt = cell.why_unbuilt().unwrap_or_default();
+        let text = format!("{variant}, layout {}: {unbuilt}", cell.cell.layout);
         let _ = write!(out, "{}", paint(CAUTION, wrap("missing: ", &text).trim_end()));
         out.push('\n');
         said.push((variant, why));

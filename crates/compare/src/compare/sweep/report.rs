@@ -47,6 +47,13 @@ pub struct CellRecord {
 }
 
 impl CellRecord {
+    /// Why there is no program, and where it stands what the failed build said; `None` where there is one.
+    #[must_use]
+    pub fn why_unbuilt(&self) -> Option<String> {
+        let log = self.log.as_ref().map(|log| format!(" (log: {})", log.display()));
+        Some(self.failure.clone()? + &log.unwrap_or_default())
+    }
+
     pub(super) fn unbuilt(cell: Cell) -> Self {
         Self {
             cell,

@@ -341,11 +341,7 @@ impl<'a> Plan<'a> {
     /// Placements that are all one file were no placements.
     fn check(&self, cells: &mut [CellRecord]) -> Result<(), SweepError> {
         if cells.iter().all(|c| c.failure.is_some()) {
-            let failed = |c: &CellRecord| {
-                let log = c.log.as_ref().map(|log| format!(" (log: {})", log.display()));
-                Some(c.failure.clone()? + &log.unwrap_or_default())
-            };
-            let first = cells.iter().find_map(failed).unwrap_or_default();
+            let first = cells.iter().find_map(|c| c.why_unbuilt()).unwrap_or_default();
             return Err(SweepError::NothingBuilt(first));
         }
         if self.settings.layouts == 0 || !self.settings.knob.rebuilds() {
