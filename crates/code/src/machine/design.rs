@@ -221,6 +221,10 @@ pub struct Design {
     /// What a load pays for a page walk; absent where nobody measured it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_walk_cycles: Option<PriceRange>,
+    /// Core cycles from one page walk to the next, of loads that do not wait for one another; absent where nobody
+    /// measured it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_walk_apart_cycles: Option<Measurement>,
     /// Pages that the data TLBs hold at the most, where a probe found that to be less than the table says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_tlb_pages: Option<u32>,
@@ -389,6 +393,7 @@ impl Design {
             data_miss_cycles: None,
             data_line_cycles: None,
             page_walk_cycles: None,
+            page_walk_apart_cycles: None,
             data_tlb_pages: None,
             measured_core: None,
             measured_branches: None,

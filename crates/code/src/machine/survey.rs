@@ -199,6 +199,8 @@ pub fn rows(p: &Design) -> Vec<Row> {
     let learned = |of: fn(&MeasuredBranches) -> &Measurement| {
         p.measured_branches.as_ref().map(|all| measured(of(all), &all.origin))
     };
+    let walks_apart = p.page_walk_apart_cycles.as_ref().zip(p.page_walk_cycles.as_ref());
+    let walks_apart = walks_apart.map(|(apart, walk)| measured(apart, &walk.origin));
     let of_all = [
         ("machine.design", "", words(Some(p.microarchitecture.name().to_owned()))),
         ("machine.brand", "", words(environment.map(|e| e.brand.clone()))),
@@ -231,6 +233,7 @@ pub fn rows(p: &Design) -> Vec<Row> {
         ("data-caches.third-level", "cycles", miss(1)),
         ("data-caches.memory", "cycles", miss(2)),
         ("data-caches.page-walk", "cycles", p.page_walk_cycles.as_ref().map(price)),
+        ("data-caches.page-walks-apart", "cycles", walks_apart),
         ("branches.directions", "branches", learned(|m| &m.directions)),
         ("branches.targets", "branches", learned(|m| &m.targets)),
     ];

@@ -24,6 +24,7 @@ pub fn data_caches(report: &DataCacheReport) -> String {
             Chain::SecondInOrder => "second, in order",
             Chain::ThirdInOrder => "third, in order",
             Chain::MemoryInOrder => "behind, in order",
+            Chain::PagesAtOnce => "pages at once",
         };
         let cycles = cycles(chain.cycles.as_ref(), 6);
         page.text += &format!("{what:<17}{:>8}  {cycles}\n", size(chain.table_bytes));

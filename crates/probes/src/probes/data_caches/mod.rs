@@ -9,7 +9,8 @@
 //! before. *Negative control.* The first level takes what the tables of the clock allow: less than 12 cycles.
 //!
 //! What a guest is presented as its third level may be shared with neighbours that nobody inside sees: this
-//! measures what is left of it. Lines one behind the other, which prefetchers bring, tell how many come in what time.
+//! measures what is left of it. Lines one behind the other, which prefetchers bring, tell how many come in what time; so do loads from
+//! many pages whose addresses do not depend on each other, of walks.
 //! Huge pages would take the walks away: the kernel is asked for none there.
 //! *Literature.* L. McVoy and C. Staelin, "lmbench" (1996); the articles of Chips and Cheese on latency.
 
@@ -53,11 +54,13 @@ pub enum Chain {
     ThirdInOrder,
     /// The same behind all of them.
     MemoryInOrder,
+    /// No chain: the lines of [`Chain::OfPages`] in the same order, by addresses that no load has to find.
+    PagesAtOnce,
 }
 
 impl Chain {
     /// All of them, in the order of their cases.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::First,
         Self::Second,
         Self::Third,
@@ -67,6 +70,7 @@ impl Chain {
         Self::SecondInOrder,
         Self::ThirdInOrder,
         Self::MemoryInOrder,
+        Self::PagesAtOnce,
     ];
 
     /// The chain through the same table.
@@ -75,6 +79,7 @@ impl Chain {
             Self::SecondInOrder => Self::Second,
             Self::ThirdInOrder => Self::Third,
             Self::MemoryInOrder => Self::Memory,
+            Self::PagesAtOnce => Self::OfPages,
             chain => chain,
         }
     }
@@ -92,7 +97,7 @@ fn table_bytes(caches: Option<[u64; 3]>) -> [u64; Chain::ALL.len()] {
     let in_third = (4 * second).min(third / 2).max(2 * second);
     let far = 64 * KIB * KIB;
     let [of_pages, of_lines] = [PAGE_BYTES, LINE_BYTES].map(|bytes| PAGES * bytes);
-    [first / 2, in_second, in_third, of_pages, of_lines, far, in_second, in_third, far]
+    [first / 2, in_second, in_third, of_pages, of_lines, far, in_second, in_third, far, of_pages]
 }
 
 /// The probe.
@@ -123,7 +128,7 @@ mod tests {
     use crate::probes::{Protocol, UpdatesProfile};
 
     fn report(clock: FakeClock, chains: [f64; 6]) -> DataCacheReport {
-        let cycles = [&chains[..], &[2.0, 2.6, 15.0]].concat();
+        let cycles = [&chains[..], &[2.0, 2.6, 15.0, 21.0]].concat();
         let sampled = sampled(clock, Chain::ALL.len(), |case| cycles[case]);
         let machine = Machine::from_facts(&invented::cascade_lake_guest());
         DataCacheReport::new(table_bytes(None), &sampled, Protocol::new(machine, 1))
@@ -142,6 +147,7 @@ mod tests {
         let [second, third, memory] = core.miss_cycles;
         assert!(about(second, 14) && about(third, 70) && about(memory, 300), "{core:?}");
         assert!(about(core.tlb_cycles[1], 40), "{core:?}");
+        assert_eq!(core.walk_apart_cycles, 21);
         assert_eq!(core.line_cycles, [2, 5, 30], "lines from far away come in pairs");
     }
 

@@ -141,6 +141,7 @@ impl UpdatesProfile for DataCacheReport {
             let walks = least > LEAST_WALK_CYCLES;
             let most = (of_pages.high - lines.low).max(least);
             profile.page_walk_cycles = walks.then(|| price(least, most, None));
+            profile.page_walk_apart_cycles = of(Chain::PagesAtOnce).filter(|_| walks).cloned();
             // Where every step walks, the TLBs hold less than the table has pages.
             let pages = self.chains.iter().find(|c| c.chain == Chain::OfPages);
             profile.data_tlb_pages =

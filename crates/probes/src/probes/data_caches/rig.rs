@@ -20,6 +20,8 @@ pub(super) struct ChainRig {
     clock: HardwareClock,
     /// By chain: where each entry leads.
     tables: Vec<Vec<u32>>,
+    /// The entries of [`Chain::OfPages`] in its order.
+    of_pages: Vec<u32>,
     /// By case: where it stands.
     at: [u32; Chain::ALL.len()],
 }
@@ -47,7 +49,11 @@ impl ChainRig {
         };
         let chains =
             Chain::ALL.into_iter().zip(tables).filter(|(chain, _)| chain.table() == *chain);
-        Self { clock, tables: chains.map(table).collect(), at: [0; Chain::ALL.len()] }
+        let tables: Vec<Vec<u32>> = chains.map(table).collect();
+        let pages = &tables[Chain::OfPages as usize];
+        let next = |at: &u32| Some(pages[*at as usize]);
+        let of_pages = std::iter::successors(Some(0), next).take(PAGES as usize).collect();
+        Self { clock, tables, of_pages, at: [0; Chain::ALL.len()] }
     }
 }
 
@@ -91,7 +97,7 @@ impl Rig for ChainRig {
         match Chain::ALL[case] {
             Chain::First | Chain::Second => 32_768,
             Chain::Third | Chain::OfLines => 8192,
-            Chain::Memory | Chain::OfPages => 2048,
+            Chain::Memory | Chain::OfPages | Chain::PagesAtOnce => 2048,
             Chain::SecondInOrder | Chain::ThirdInOrder | Chain::MemoryInOrder => 16_384,
         }
     }
@@ -99,9 +105,10 @@ impl Rig for ChainRig {
     fn run_case(&mut self, case: usize, _placement: usize, repetitions: u64) {
         let chain = Chain::ALL[case];
         let (table, at) = (&self.tables[chain.table() as usize], &mut self.at[case]);
-        *at = match chain.table() == chain {
-            true => follow(table, *at, repetitions),
-            false => in_order(table, *at as usize, repetitions as usize) as u32,
+        *at = match chain {
+            Chain::PagesAtOnce => at_once(table, &self.of_pages, *at, repetitions),
+            _ if chain.table() == chain => follow(table, *at, repetitions),
+            _ => in_order(table, *at as usize, repetitions as usize) as u32,
         };
     }
 
@@ -111,7 +118,7 @@ impl Rig for ChainRig {
         let table = &self.tables[chain as usize];
         if chain == Chain::OfPages {
             // Its lines alone, and what tells where its pages are.
-            follow(table, self.at[case], PAGES);
+            follow(table, 0, PAGES);
         } else if chain != Chain::Memory {
             in_order(table, 0, table.len() / LINE);
         }
@@ -125,6 +132,14 @@ fn follow(table: &[u32], mut place: u32, steps: u64) -> u32 {
         place = table.get(place as usize).copied().unwrap_or(0);
     }
     black_box(place)
+}
+
+/// Reads so many entries, from the one at a position on and again from the first behind the last; the position then.
+fn at_once(table: &[u32], entries: &[u32], position: u32, repetitions: u64) -> u32 {
+    let from_there = entries.iter().cycle().skip(position as usize).take(repetitions as usize);
+    let entry = |at: &u32| table.get(*at as usize).copied().unwrap_or(0);
+    black_box(from_there.fold(0, |all, at| all ^ entry(at)));
+    ((u64::from(position) + repetitions) % entries.len().max(1) as u64) as u32
 }
 
 /// Asks the kernel for pages of the usual size, of memory that nothing was written to yet.

@@ -32,7 +32,11 @@ impl Core<'_> {
         let ports = ports(&LOAD_PORTS, of_a_cycle);
         let start = self.take(ports, ready);
         let latency = self.latency(latency);
-        let mut done = self.fetch(number, access, start) + latency;
+        let there_at = self.fetch(number, access, start);
+        if there_at > start {
+            self.take_load_slots(self.shape.late_load_slots, there_at);
+        }
+        let mut done = there_at + latency;
         if self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses) {
             self.event(number, Mechanism::SplitAccesses);
             let more = 1..self.shape.split_load_slots;
@@ -66,6 +70,9 @@ impl Core<'_> {
         for line in lines(access).take(if splits { MOST_LINES } else { 1 }) {
             let fetched = self.state.caches.fetch(Avma(line * LINE_BYTES), at);
             there_at = there_at.max(fetched.there_at);
+            if fetched.level > Level::First {
+                self.take_load_slots(self.shape.fill_load_slots, fetched.there_at);
+            }
             missed |= fetched.level > Level::First || fetched.walked;
             if access.kind == AccessKind::Store {
                 self.state.caches.write(line);
@@ -76,6 +83,12 @@ impl Core<'_> {
             self.event(number, Mechanism::DataCacheMisses);
         }
         there_at
+    }
+
+    fn take_load_slots(&mut self, slots: u32, at: u64) {
+        for _ in 0..slots {
+            self.take(ports(&LOAD_PORTS, self.shape.loads_per_cycle), at);
+        }
     }
 
     /// When a store past the caches can leave the queue.

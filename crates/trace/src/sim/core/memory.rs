@@ -64,6 +64,8 @@ pub(super) struct DataCaches {
     line_cycles: [u64; 3],
     /// When each of the walkers is free.
     walkers: Vec<u64>,
+    /// For how long a walk keeps its walker: longer than the load waits for it where the hypervisor's tables are walked, too.
+    walker_cycles: u64,
     /// Where lines come from that were never seen.
     first_touch: Level,
     /// Pages that were seen, where all fit into the second TLB: the first time each is there, too.
@@ -114,6 +116,9 @@ impl DataCaches {
             tlb_cycles: shape.tlb_cycles.map(u64::from),
             line_cycles: shape.line_cycles,
             walkers: vec![0; shape.page_walkers.max(1) as usize],
+            walker_cycles: (shape.walk_apart_cycles * shape.page_walkers)
+                .max(shape.tlb_cycles[1])
+                .into(),
             first_touch,
             seen_pages: (pages <= shape.tlb_pages[1].into()).then(FxHashSet::default),
             coming: std::array::from_fn(|_| Slots::new()),
@@ -163,11 +168,12 @@ impl DataCaches {
             return (at + self.tlb_cycles[0], false);
         }
         let walker = self.walkers.iter_mut().min_by_key(|free_at| **free_at);
-        let done = walker.map_or(at, |free_at| {
-            *free_at = at.max(*free_at) + self.tlb_cycles[1];
-            *free_at
+        let start = walker.map_or(at, |free_at| {
+            let start = at.max(*free_at);
+            *free_at = start + self.walker_cycles;
+            start
         });
-        (done, true)
+        (start + self.tlb_cycles[1], true)
     }
 
     /// A store to the line.
@@ -347,6 +353,21 @@ mod tests {
             near.fetch(Avma(0x10_0000 + other * 4096), 1000 + other * 100);
         }
         assert_eq!(near.fetch(Avma(0x10_0000), 9000).level, Level::Second);
+    }
+
+    #[test]
+    fn walks_follow_each_other_as_far_apart_as_was_measured() {
+        let mut shape = Design::of(Microarchitecture::GoldenCove).core().value;
+        (shape.tlb_cycles, shape.page_walkers) = ([7, 50], 4);
+        let mut of = |apart: u32| {
+            shape.walk_apart_cycles = apart;
+            let mut caches = DataCaches::new(&shape, 1000, 100_000);
+            let mut walk = |page: u64| caches.translate(page, 0).0;
+            (0..12).map(|n| walk(1000 + n)).collect::<Vec<_>>()
+        };
+        // Four at a time, each as long as the load waits, or longer.
+        assert_eq!(of(0), [[50; 4], [100; 4], [150; 4]].concat());
+        assert_eq!(of(24), [[50; 4], [146; 4], [242; 4]].concat());
     }
 
     #[test]

@@ -117,6 +117,27 @@ fn what_waits_for_misses_leaves_no_room_for_the_next_ones() {
 }
 
 #[test]
+fn loads_of_a_line_that_comes_take_their_slots_twice() {
+    // So many loads of each of many lines of the second level, in disorder.
+    let of = |loads: u32, design| {
+        let insns: Vec<&[u8]> =
+            [vec![&[0x48, 0x8b, 0x0e][..]; loads as usize], vec![DEC_EDX, JNE]].concat();
+        let accesses = |n: u64| {
+            let line = 0x10_0000 + n * 0x9e37 % 8192 * 64;
+            (0..loads).map(|k| load(k, line + u64::from(k) * 8, 8)).collect()
+        };
+        let change = |shape: &mut CoreShape| shape.line_cycles = [1; 3];
+        run_shaped(&Kernel { insns: &insns, accesses: &accesses }, None, design, change).0
+    };
+    // The line takes two slots of the three ports, and each load one and another one.
+    for (loads, slots) in [(1, 4.0), (2, 6.0), (4, 10.0), (6, 14.0)] {
+        let cycles = of(loads, Microarchitecture::GoldenCove);
+        assert!((cycles / (slots / 3.0) - 1.0).abs() < 0.06, "{loads}: {cycles}");
+    }
+    assert!(of(6, Microarchitecture::Zen4) < 2.2, "not known to do so");
+}
+
+#[test]
 fn a_blocked_load_across_pages_waits_longer_than_one_across_lines() {
     // mov [rdi], eax; mov [rdi+4], eax; mov rax, [rdi]. Measured on Redwood Cove: 6 cycles.
     let insns: &[&[u8]] = &[&[0x89, 0x07], &[0x89, 0x47, 0x04], &[0x48, 0x8b, 0x07], DEC_EDX, JNE];
@@ -459,9 +480,11 @@ fn single_bytes_are_repeated_faster_where_they_are_few_and_a_load_waits_for_them
     let (bytes, quads) = (of(STORE_BYTES), of(STORE_QUADS));
     assert!((8.0..11.0).contains(&bytes) && quads > 20.0, "{bytes} {quads}");
     let both = |_: u64| vec![store(0, 0x10_0000, 32), load(1, 0x10_0000, 8)];
-    let taken =
-        cycles(&Kernel { insns: &[STORE_BYTES, LOAD, DEC_EDX, JNE], accesses: &both }, None);
+    let kernel = Kernel { insns: &[STORE_BYTES, LOAD, DEC_EDX, JNE], accesses: &both };
+    let (taken, events) = run(&kernel, None);
     assert!((18.0..27.0).contains(&taken), "{taken}");
+    assert!(events[Mechanism::BlockedLoads as usize] >= 2900, "that is a blocked load");
+    assert!(cycles(&kernel, Some(Mechanism::BlockedLoads)) < taken - 5.0);
 }
 
 #[test]
