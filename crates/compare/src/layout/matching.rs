@@ -1,8 +1,9 @@
 //! The functions of two builds, side by side.
 //!
 //! By name first, then by name without the suffixes that compilers put on clones, then by
-//! normalised bytes (so that functions of stripped programs find each other), and what is nameless
-//! and changed by standing between the same neighbours. Equal names (static functions of different
+//! normalised bytes (so that functions of stripped programs find each other), then by readable name without the
+//! program's own crate (hashes and the names of files change where the source does not), and what is nameless and changed
+//! by standing between the same neighbours. Equal names (static functions of different
 //! files) are paired in the order of their addresses.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -67,6 +68,9 @@ pub fn match_functions<'a>(before: &'a Image, after: &'a Image) -> Vec<FunctionM
     pair_by(&mut left, &mut right, &mut pairs, named, named);
     pair_by(&mut left, &mut right, &mut pairs, stem, stem);
     pair_by(&mut left, &mut right, &mut pairs, |f| body(before, f), |f| body(after, f));
+    let names = [before, after].map(ReadableNames::of);
+    let readable = |of: usize, f: &Function| f.named.then(|| names[of].of_function(f));
+    pair_by(&mut left, &mut right, &mut pairs, |f| readable(0, f), |f| readable(1, f));
     let [gaps_before, gaps_after] = gaps(&left, &right, &pairs);
     let gap = |gaps: &BTreeMap<Svma, Gap>, f: &Function| gaps.get(&f.start).copied();
     pair_by(&mut left, &mut right, &mut pairs, |f| gap(&gaps_before, f), |f| gap(&gaps_after, f));
@@ -110,6 +114,50 @@ fn change(before: &Image, b: &Function, after: &Image, a: &Function) -> Change {
         Change::Same
     } else {
         Change::Moved { by_bytes: a.start.0.wrapping_sub(b.start.0) as i64 }
+    }
+}
+
+/// Names of functions as both builds have them: a Rust program that is built from another file is another crate.
+#[derive(Debug)]
+pub struct ReadableNames {
+    /// The program's own crate and what follows it in names, such as `decoder::`.
+    own: Option<String>,
+}
+
+impl ReadableNames {
+    /// Those of a program's functions.
+    #[must_use]
+    pub fn of(image: &Image) -> Self {
+        Self::without(image.functions().iter().filter(|f| f.named).map(Function::name))
+    }
+
+    fn without(mut names: impl Iterator<Item = String>) -> Self {
+        let own = names.find_map(|name| {
+            let own = name.strip_suffix("::main")?;
+            let is_crate = own.chars().all(|c| c.is_alphanumeric() || c == '_');
+            (is_crate && !own.is_empty()).then(|| format!("{own}::"))
+        });
+        Self { own }
+    }
+
+    /// The readable name without the program's own crate.
+    #[must_use]
+    pub fn of_function(&self, function: &Function) -> String {
+        self.stripped(&function.name())
+    }
+
+    fn stripped(&self, name: &str) -> String {
+        let Some(own) = &self.own else { return name.to_owned() };
+        let mut parts = name.split(own.as_str());
+        let mut kept = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            // `decoder::` of `index_decoder::` is no name of its own.
+            if kept.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') {
+                kept += own;
+            }
+            kept += part;
+        }
+        kept
     }
 }
 
@@ -206,6 +254,25 @@ mod tests {
         let extra = function(125);
         let [left, right] = gaps(&[&b[1]], &[&a[1], &extra], &pairs);
         assert_ne!(left[&Svma(20)], right[&Svma(120)], "two where there was one: no guess");
+    }
+
+    #[test]
+    fn the_crate_of_a_program_is_no_part_of_its_names() {
+        let names = |of: &[&str]| ReadableNames::without(of.iter().map(|name| name.to_string()));
+        let own = names(&["std::rt::lang_start", "before::Table::add", "before::main"]);
+        assert_eq!(own.stripped("before::Table::add"), "Table::add");
+        assert_eq!(
+            own.stripped("<before::Row as core::fmt::Debug>::fmt"),
+            "<Row as core::fmt::Debug>::fmt"
+        );
+        let other = "not_before::add<std::before::Row>";
+        assert_eq!(own.stripped(other), other);
+        // Go's and C's are as they are.
+        for program in
+            [&["main.main", "main.add"][..], &["main", "add"], &["a::b::main"], &["::main"]]
+        {
+            assert_eq!(names(program).stripped("main.add"), "main.add");
+        }
     }
 
     #[test]

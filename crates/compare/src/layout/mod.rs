@@ -30,7 +30,7 @@ pub use growth::{
 };
 pub use heat::{HotLine, LineHeat, Samples, function_index};
 pub use jumps::{BoundaryJump, JumpCounts, boundary_jumps};
-pub use matching::{Change, FunctionMatch, match_functions};
+pub use matching::{Change, FunctionMatch, ReadableNames, match_functions};
 pub use named::named_spots;
 pub use occupancy::{EvictedLine, Occupancy, OverfullSet, ResidentLine, occupancy};
 pub use report::{FocusError, HeatSummary, LayoutReport, SetReport, set_report};

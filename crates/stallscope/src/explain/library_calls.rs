@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::ByPlace;
 use crate::code::{Image, LONGEST_INSN_BYTES, Origins, demangle};
 use crate::compare::Arm;
-use crate::layout::callee;
+use crate::layout::{ReadableNames, callee};
 
 /// Of all calls of libraries that the slow build makes more, one function must make this part to be named.
 const LEAST_PART: f64 = 0.5;
@@ -43,9 +43,9 @@ pub(super) fn most(
     runs: [Option<&ByPlace>; 2],
     slow: Arm,
 ) -> Option<LibraryCalls> {
-    let mut all: BTreeMap<(String, String), [u64; 2]> = BTreeMap::new();
+    let mut all: BTreeMap<(String, Option<String>), [u64; 2]> = BTreeMap::new();
     for (arm, (image, run)) in images.iter().zip(runs).enumerate() {
-        let origins = Origins::of(image);
+        let (origins, names) = (Origins::of(image), ReadableNames::of(image));
         let own: HashSet<&str> =
             image.functions().iter().filter(|f| f.named).map(|f| f.symbol.as_str()).collect();
         for (at, times) in &run?.calls {
@@ -54,24 +54,24 @@ pub(super) fn most(
             let code = image.code_at(svma, LONGEST_INSN_BYTES as u64);
             let insn = image.architecture().decode(code, svma);
             let callee = insn.first().and_then(|insn| callee(image, &origins, function, insn));
-            if let Some(callee) = callee.filter(|name| !own.contains(name.as_str())) {
-                all.entry((function.name(), demangle(&callee))).or_default()[arm] += times;
+            let is_own = callee.as_ref().is_some_and(|name| own.contains(name.as_str()));
+            if !is_own {
+                // What a register leads to may be a library's, too.
+                let callee = callee.as_deref().map(demangle);
+                all.entry((names.of_function(function), callee)).or_default()[arm] += times;
             }
         }
     }
     chosen(all, slow)
 }
 
-fn chosen(all: BTreeMap<(String, String), [u64; 2]>, slow: Arm) -> Option<LibraryCalls> {
+fn chosen(all: BTreeMap<(String, Option<String>), [u64; 2]>, slow: Arm) -> Option<LibraryCalls> {
     let more = |calls: &[u64; 2]| calls[slow.index()].saturating_sub(calls[slow.other().index()]);
     let in_all: u64 = all.values().map(more).sum();
     let ((caller, callee), calls) = all.into_iter().max_by_key(|(_, calls)| more(calls))?;
     let most = more(&calls);
-    (most >= LEAST_CALLS && most as f64 >= LEAST_PART * in_all as f64).then_some(LibraryCalls {
-        caller,
-        callee,
-        calls,
-    })
+    let is_most = most >= LEAST_CALLS && most as f64 >= LEAST_PART * in_all as f64;
+    callee.filter(|_| is_most).map(|callee| LibraryCalls { caller, callee, calls })
 }
 
 #[cfg(test)]
@@ -79,7 +79,8 @@ mod tests {
     use super::*;
 
     fn of(calls: &[(&str, &str, [u64; 2])], slow: Arm) -> Option<String> {
-        let all = calls.iter().map(|(a, b, calls)| ((a.to_string(), b.to_string()), *calls));
+        let name = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+        let all = calls.iter().map(|(a, b, calls)| ((a.to_string(), name(b)), *calls));
         chosen(all.collect(), slow).map(|found| found.to_string())
     }
 
@@ -92,5 +93,7 @@ mod tests {
         assert_eq!(of(&[("walk", "memmove", [12, 1011])], Arm::B), None, "few");
         let spread = [("a", "f", [0, 2000]), ("b", "f", [0, 2000]), ("c", "f", [0, 1999])];
         assert_eq!(of(&spread, Arm::B), None, "a third");
+        let through_register = [("a", "f", [0, 2000]), ("a", "", [0, 2001])];
+        assert_eq!(of(&through_register, Arm::B), None, "nothing tells what that was");
     }
 }
