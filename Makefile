@@ -42,6 +42,12 @@ test-html: ## Pages in a headless Chromium, narrow and wide, light and dark; scr
 	STALLSCOPE_PAGES=$(CURDIR)/target/html $(CARGO) test --locked --quiet -p stallscope --lib report::page
 	scripts/test-html target/html
 
+.PHONY: book
+book: ## All pages as one book in target/book/book (needs mdbook)
+	$(CARGO) xtask book
+	@mdbook --version >/dev/null 2>&1 || { echo "mdbook is not installed (cargo install mdbook)" >&2; exit 2; }
+	mdbook build target/book
+
 .PHONY: build
 build: setup ## Build target/release/stallscope
 	$(CARGO) build --release --locked --package stallscope-cli

@@ -1,8 +1,9 @@
-//! Makes what is generated from one definition: JSON Schemas and the page of measured machines; and simulates what no desk has: a fleet.
+//! Makes what is generated from one definition: JSON Schemas, the page of measured machines, the book; and simulates what no desk has: a fleet.
 //!
 //! Schemas are committed, because other programs read them from the tree; `check` fails when they
 //! no longer match the types.
 
+mod book;
 mod fleet;
 mod machines;
 mod schemas;
@@ -26,8 +27,10 @@ struct Tasks {
 enum Task {
     /// Write the generated files that are kept in the tree
     Generate,
-    /// Fail when a generated file in the tree is not what `generate` would write
+    /// Fail when a generated file in the tree is not what `generate` would write, or a link in a page leads nowhere
     Check,
+    /// Put all pages together in target/book, for mdBook
+    Book,
     /// Count how often the store-forwarding probe is right, alone and beside busy loops
     ProbeTruth {
         /// The program, built for release
@@ -71,7 +74,13 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
                 say(&format!("xtask: out of date: {names}; run `cargo xtask generate`"));
                 return Ok(ExitCode::FAILURE);
             }
+            let broken = book::Pages::read(&root)?.broken(&root);
+            if !broken.is_empty() {
+                say(&format!("xtask: links that lead nowhere:\n  {}", broken.join("\n  ")));
+                return Ok(ExitCode::FAILURE);
+            }
         }
+        Task::Book => book::Pages::read(&root)?.assemble(&root)?,
         Task::SimulateFleet(size) => fleet::run(size)?,
         Task::CollectFleet { folder } => fleet::collected(folder)?,
         Task::ProbeTruth { stallscope, cpu } => truth::run(stallscope, cpu)?,
