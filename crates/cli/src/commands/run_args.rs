@@ -75,6 +75,11 @@ impl RunArgs {
         })
     }
 
+    /// Whether nothing was said about how many pairs are made.
+    pub fn leaves_pairs_open(&self) -> bool {
+        self.pairs.pairs.is_none() && !self.stop.is_open_end()
+    }
+
     /// The smallest effect of interest as a share.
     pub fn effect(&self) -> f64 {
         self.pairs.effect

@@ -38,6 +38,17 @@ pub struct NamedCalls {
     pub counts: Counts,
 }
 
+impl NamedCalls {
+    /// Their name, and what they stand for where no program makes them itself.
+    #[must_use]
+    pub fn words(&self) -> &str {
+        match self.name.as_str() {
+            "rt_sigreturn" => "rt_sigreturn (the end of each signal's handler)",
+            name => name,
+        }
+    }
+}
+
 /// What the builds ask of the kernel, where they differ in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {

@@ -183,7 +183,7 @@ fn events(explanation: &Explanation) -> String {
     let mut said = said.collect::<Vec<String>>();
     let named = explanation.kernel.most_of_calls.as_ref();
     if let (Some(first), Some(most)) = (said.first_mut(), named) {
-        *first += &format!(", most of all {}", most.name);
+        *first += &format!(", most of all {}", most.words());
     }
     said.join(", ")
 }

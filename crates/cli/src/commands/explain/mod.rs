@@ -5,10 +5,10 @@ mod screen;
 use std::ffi::{OsStr, OsString};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use stallscope::code::SourceText;
-use stallscope::compare::{CommandLine, Settings};
+use stallscope::compare::{CommandLine, Measure, Settings};
 use stallscope::explain::{Explanation, ProcessBench, Stage, explain};
 use stallscope::report;
 use stallscope::run::sample::SampleSettings;
@@ -23,6 +23,8 @@ use crate::{output, profile, terminal};
 
 /// What `--quick` takes.
 const QUICK: Duration = Duration::from_secs(20);
+/// The pairs that `--thorough` makes, and the places at which it runs hot functions.
+const THOROUGH: (u32, u32) = (60, 16);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,6 +47,26 @@ Examples:
 Exit codes: 0 done, 2 bad usage or a program that cannot be read or run,
 130 interrupted.";
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TimeArg {
+    /// Wall time, or processor time where the runs waited for the processor
+    Auto,
+    /// Wall time
+    Wall,
+    /// Processor time
+    Cpu,
+}
+
+impl From<TimeArg> for Measure {
+    fn from(time: TimeArg) -> Self {
+        match time {
+            TimeArg::Auto => Self::Auto,
+            TimeArg::Wall => Self::Wall,
+            TimeArg::Cpu => Self::Cpu,
+        }
+    }
+}
+
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -65,6 +87,9 @@ pub struct ExplainArgs {
     /// The same as --budget 20s
     #[arg(long, conflicts_with = "within")]
     quick: bool,
+    /// The same as --pairs 60 --placements: three times the pairs, and is it the code, or where it lies?
+    #[arg(long, conflicts_with_all = ["within", "quick"])]
+    thorough: bool,
     /// Run the hot functions of both builds at N random places as well: is it the code, or where it lies?
     #[arg(
         long,
@@ -76,6 +101,9 @@ pub struct ExplainArgs {
         conflicts_with = "no_cure"
     )]
     placements: Option<u32>,
+    /// What the verdict is about
+    #[arg(long, value_enum, value_name = "METRIC", default_value = "auto")]
+    metric: TimeArg,
     /// Print Markdown for a pull request instead of the screen
     #[arg(long)]
     markdown: bool,
@@ -98,7 +126,13 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     let mut settings = args.run.settings(context.seed())?;
     let compared_ms = within.map(|budget| (budget / 3).as_millis().max(1) as u64);
     settings.budget_ms = settings.budget_ms.or(compared_ms);
-    let placements = args.placements.unwrap_or(0);
+    settings.measure = args.metric.into();
+    let (pairs, places) = THOROUGH;
+    if args.thorough && args.run.leaves_pairs_open() {
+        settings.pairs = pairs;
+    }
+    let of_thorough = if args.thorough && !args.no_cure { places } else { 0 };
+    let placements = args.placements.unwrap_or(of_thorough);
     let extent = Extent { no_cure: args.no_cure, within, placements };
     let (explanation, mut text) = explained(lines, settings, extent, context)?;
     output::result(context, "explanation", &explanation)?;

@@ -146,7 +146,7 @@ fn kernel(explanation: &Explanation) -> String {
         .collect();
     let most = explanation.kernel.most_of_calls.as_ref();
     if let (Some(calls), Some(most)) = (lines.first_mut(), most) {
-        let words = format!("most of all {}: {}", most.name, counts_words(&most.counts));
+        let words = format!("most of all {}: {}", most.words(), counts_words(&most.counts));
         *calls += &wrap(NO_LABEL, &words);
     }
     lines.concat()
