@@ -109,7 +109,7 @@ pub enum Command {
     Bisect(Box<BisectArgs>),
     /// Build one of the famous questions about speed, explain it, and say whether this machine has it
     Case(CaseArgs),
-    /// Join what the machines of a planned sweep have sent back
+    /// Join what the machines of a plan have sent back
     Collect(CollectArgs),
     /// Say whether one of two programs or commands is slower, by how much and how sure
     Compare(Box<CompareArgs>),
@@ -141,7 +141,7 @@ pub enum Command {
     Rule(RuleArgs),
     /// Find hazards in the machine code of a program
     Scan(ScanArgs),
-    /// Hand the blocks of a planned sweep to Slurm, to machines by ssh, or to any other engine
+    /// Hand the blocks of a plan to Slurm, to machines by ssh, or to any other engine
     Submit(SubmitArgs),
     /// Put what machines charge side by side, from their profiles
     Survey(SurveyArgs),
@@ -149,6 +149,6 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Follow a stretch of a run and count which loads really failed to forward
     Trace(TraceArgs),
-    /// Run blocks of a planned sweep on this machine
+    /// Run blocks of a plan on this machine
     Worker(WorkerArgs),
 }

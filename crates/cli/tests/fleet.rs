@@ -143,3 +143,35 @@ fn what_is_no_plan_and_no_result_is_refused() {
     refused(here, &["collect", "nowhere"], &["nowhere"]);
     refused(here, &["collect", "--cancel", "."], &["no blocks were handed out"]);
 }
+
+#[test]
+fn a_comparison_that_is_planned_is_run_and_joined_as_a_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for (name, value) in [("before", 100), ("after", 110)] {
+        support::program(here, name, format!("#!/bin/sh\necho value {value}\n").as_bytes());
+    }
+    let compare = |more: &[&str]| {
+        let args = ["compare", "--metric", r"regex:value (\d+)", "--pairs", "12"];
+        run(here, &[&args, more, &["./before", "./after"]].concat())
+    };
+    let planned = compare(&["--plan", "plan.jsonl", "--per-block", "4", "--json", "block.json"]);
+    let text = said(&planned);
+    assert!(text.contains("3 blocks, each 4 rounds of 2 commands and about"), "{text}");
+    assert_eq!(result(&here.join("block.json"))["commands"]["arms"][1]["command"][0], "./after");
+    assert!(compare(&["--plan", "again.jsonl", "--per-block", "4"]).status.success());
+    for (block, plan) in [("0", "plan.jsonl"), ("1", "again.jsonl"), ("2", "plan.jsonl")] {
+        let args = ["worker", plan, "--block", block, "--out", "r", "--machine", block];
+        assert!(said(&run(here, &args)).contains(&format!("block {block}: 12 runs on {block}")));
+    }
+    let collected = run(here, &["collect", "r", "--json", "r.json", "--fail-if", "slower:2%"]);
+    let text = said(&collected);
+    assert!(text.contains("command=./after against command=./before"), "{text}");
+    assert!(text.contains("3 machines: +10.0 %") && text.contains("3 of 3 blocks"), "{text}");
+    let across = &result(&here.join("r.json"))["comparisons"][0]["levels"][0]["machines"];
+    assert_eq!(across["each"].as_array().unwrap().len(), 3);
+    refused(here, &["compare", "--plan", "p", "./before"], &["two commands or more"]);
+    refused(here, &["compare", "--plan", "p", "--gate", "./before", "./after"], &["--gate"]);
+    refused(here, &["compare", "--plan", "no/p", "./before", "./after"], &["--plan"]);
+    refused(here, &["compare", "--per-block", "2", "./before", "./after"], &["--plan"]);
+}

@@ -6,6 +6,7 @@
 //! no two programs at all.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -116,10 +117,13 @@ impl FileWatch {
         self.watched.push((arm, UsedFile { path: path.into(), role, bytes, fnv1a }, stamp));
     }
 
-    /// Watches the files that arguments name, alone or behind a `=`.
+    /// Watches the files that arguments name, alone or behind a `=`; those of a line for a shell are its words.
     pub fn add_arguments(&mut self, arm: Arm, line: &CommandLine) {
         let folder = line.folder.as_deref().unwrap_or(Path::new(""));
-        for arg in &line.args {
+        let typed = line.args.last().filter(|_| line.by_shell).and_then(|typed| typed.to_str());
+        let words = typed.and_then(shlex::split).unwrap_or_default();
+        let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+        for arg in line.args.iter().chain(&words) {
             let bytes = arg.as_bytes();
             let behind =
                 bytes.iter().position(|b| *b == b'=').map_or(&[][..], |at| &bytes[at + 1..]);

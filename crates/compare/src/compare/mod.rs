@@ -267,24 +267,7 @@ fn run_all(
     arms: usize,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<RunSample>, CompareError> {
-    let mut warm_up_ns = 0_u64;
-    // The first round of the plan serves as the warm-up's plan: it holds every arm.
-    for plan in schedule.iter().take(arms) {
-        progress(Progress::WarmingUp { arm: plan.arm });
-        for _ in 1..settings.warmup {
-            runner.run(plan)?;
-        }
-        warm_up_ns = warm_up_ns.saturating_add(runner.warm_up(plan)?.amounts.wall_ns);
-    }
-    if settings.spreads {
-        // What watches one processor for disturbances could not watch several.
-        let found = match settings.guard {
-            true => None,
-            false => runner.spread(&schedule[..arms.min(schedule.len())])?,
-        };
-        settings.spreads = found.is_some();
-        settings.cpus = found.or(settings.cpus.take());
-    }
+    let warm_up_ns = warmed_up(runner, settings, &schedule[..arms.min(schedule.len())], progress)?;
     let in_time = settings.budget_ms.map(|ms| ms.saturating_mul(1_000_000) / warm_up_ns.max(1));
     let pairs = in_time.unwrap_or(u64::MAX).clamp(1, u64::from(settings.pairs));
     let runs = arms as u64 * pairs;
@@ -307,6 +290,31 @@ fn run_all(
     }
     runner.check_files()?;
     Ok(samples)
+}
+
+/// Warms every arm up, by the runs of the first round: these hold every arm. How long the last of each took, in
+/// nanoseconds; `settings` say then on which processors they run.
+fn warmed_up(
+    runner: &mut dyn Runner,
+    settings: &mut Settings,
+    first: &[PlannedRun],
+    progress: &mut dyn FnMut(Progress),
+) -> Result<u64, CompareError> {
+    let mut warm_up_ns = 0_u64;
+    for plan in first {
+        progress(Progress::WarmingUp { arm: plan.arm });
+        for _ in 1..settings.warmup {
+            runner.run(plan)?;
+        }
+        warm_up_ns = warm_up_ns.saturating_add(runner.warm_up(plan)?.amounts.wall_ns);
+    }
+    if settings.spreads {
+        // What watches one processor for disturbances could not watch several.
+        let found = if settings.guard { None } else { runner.spread(first)? };
+        settings.spreads = found.is_some();
+        settings.cpus = found.or(settings.cpus.take());
+    }
+    Ok(warm_up_ns)
 }
 
 /// Whether to stop after a whole pair: the time is over, or what was asked for is known.

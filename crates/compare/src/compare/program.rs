@@ -71,6 +71,28 @@ impl ArmRecord {
         let typed = self.command.last().filter(|_| self.shell_start_ns.is_some());
         typed.cloned().unwrap_or_else(|| as_typed(&self.command))
     }
+
+    /// The command, to be run once more.
+    #[must_use]
+    pub fn line(&self) -> CommandLine {
+        let pair = |text: &String| text.split_once('=').map(|(n, v)| (n.into(), v.into()));
+        let here = CommandLine {
+            environment: self.environment.iter().filter_map(pair).collect(),
+            folder: self.folder.clone(),
+            ..CommandLine::default()
+        };
+        let of = |words: &[String]| {
+            let mut words = words.iter().map(OsString::from);
+            let program = words.next().unwrap_or_default();
+            CommandLine { program, args: words.collect(), ..here.clone() }
+        };
+        CommandLine {
+            by_shell: self.shell_start_ns.is_some(),
+            steps: self.steps.iter().map(|step| (step.step, of(&step.command))).collect(),
+            parameters: self.parameters.clone().into_iter().collect(),
+            ..of(&self.command)
+        }
+    }
 }
 
 /// Finds and fingerprints the program of `arm`.

@@ -248,6 +248,11 @@ impl<'a> ProcessRunner<'a> {
         &self.commands[arm.index()].path
     }
 
+    /// The commands as they are run, in the order of the arms.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &CommandLine> {
+        self.commands.iter().map(|command| &command.line)
+    }
+
     /// How one arm is started, with so many bytes more in its environment.
     fn launch(&self, arm: Arm, environment_padding_bytes: usize) -> Launch {
         let Command { line, path, .. } = &self.commands[arm.index()];

@@ -3,6 +3,7 @@
 mod export;
 mod judged;
 mod parameters;
+mod planned;
 mod ranked;
 mod remember;
 pub mod screen;
@@ -26,6 +27,7 @@ use stallscope::stats::families::Adjustment;
 
 use export::ExportArgs;
 use parameters::ParameterArgs;
+use planned::PlanArgs;
 use remember::HistoryArgs;
 
 use super::gate::Gate;
@@ -57,6 +59,10 @@ Examples:
     stallscope compare --aa ./before
   One verdict for each commit, against a reference that stays (see `stallscope history`)
     stallscope compare --history speed.jsonl --label 3f2a1c ./reference ./app
+  On a cluster: 200 pairs in blocks, each on one machine, and joined
+    stallscope compare --pairs 200 --plan plan.jsonl ./before ./after -- input.bin
+    stallscope submit plan.jsonl --out results --slurm
+    stallscope collect --follow results
   Results of other tools: go test -bench, google-benchmark, hyperfine, criterion, JMH,
   pytest-benchmark, pyperf, BenchmarkDotNet, perf stat, CSV, a column of numbers
     stallscope compare old.txt new.txt
@@ -130,12 +136,17 @@ pub struct CompareArgs {
     export: ExportArgs,
     #[command(flatten)]
     history: HistoryArgs,
+    #[command(flatten)]
+    plan: PlanArgs,
 }
 
 pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     args.export.check()?;
     let typed = args.run.arms.named().map_or_else(|| args.commands.clone(), Vec::from);
+    if let Some(path) = &args.plan.plan {
+        return planned::run(args, context, args.lines(&typed)?, path);
+    }
     if let ([old, new], false) = (&typed[..], args.aa) {
         let paths = [Path::new(old), Path::new(new)];
         let is_named = args.run.arms.a.is_some();

@@ -38,7 +38,7 @@ const MOST_LIST_BYTES: u64 = 1 << 20;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SubmitArgs {
-    /// A plan of `sweep --plan`
+    /// A plan of `sweep --plan` or `compare --plan`
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
     /// Where results go: a folder that all machines see, or into which they are brought

@@ -33,7 +33,7 @@ Exit codes: 0 all of them are there, 2 bad usage or a block that cannot be run,
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WorkerArgs {
-    /// A plan of `sweep --plan`, or some lines of one
+    /// A plan of `sweep --plan` or `compare --plan`, or some lines of one
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
     /// Lines of it, from 0: numbers and ranges, like 0-9,12 [default: all]

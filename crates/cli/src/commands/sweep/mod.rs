@@ -2,17 +2,14 @@
 
 pub mod screen;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, builder::PossibleValuesParser};
 use stallscope::compare::Decision;
-use stallscope::compare::fleet;
-use stallscope::compare::sweep::{
-    Axis, Folders, Knob, Planned, Stage, SweepSettings, plan_blocks, sweep,
-};
+use stallscope::compare::sweep::{Axis, Folders, Knob, Stage, SweepSettings, plan_blocks, sweep};
 
 use super::cpu_args::CpuArgs;
 use super::gate::Gate;
@@ -159,7 +156,7 @@ pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<Outcome> {
         if let Ok(bar) = bar.lock() {
             bar.finish_and_clear();
         }
-        return written(path, &planned?, context);
+        return super::fleet::written(path, &planned?, "builds", context);
     }
     let report = sweep(&settings, &folders, context.interrupt(), &progress);
     if let Ok(bar) = bar.lock() {
@@ -172,23 +169,6 @@ pub fn run(args: &SweepArgs, context: &Context) -> anyhow::Result<Outcome> {
     }
     let decisions: Vec<Decision> = report.comparisons.iter().map(|c| c.decision).collect();
     Ok(args.fail_if.map_or(Outcome::Fine, |gate| gate.outcome(&decisions)))
-}
-
-/// Writes the blocks of a plan.
-fn written(path: &Path, planned: &Planned, context: &Context) -> anyhow::Result<Outcome> {
-    fleet::Plan::write(path, planned.blocks())?;
-    let first = planned.first();
-    output::result(context, "block", first)?;
-    if context.shows_screen() {
-        let (blocks, builds, plan) = (first.blocks, first.seats().len(), &first.plan);
-        let (each, path) = (words::rough(first.cost_ns), path.display());
-        let text = format!(
-            "{blocks} blocks, each {} of {builds} builds and about {each}; plan {plan} in {path}",
-            if first.rounds == 1 { "1 round".into() } else { format!("{} rounds", first.rounds) }
-        );
-        terminal::print(&terminal::wrap("", &text))?;
-    }
-    Ok(Outcome::Fine)
 }
 
 fn show(bar: &Mutex<indicatif::ProgressBar>, stage: &Stage, says: bool) {

@@ -12,7 +12,7 @@ use stallscope::model::Unit;
 
 use crate::commands::cpu_args;
 use crate::commands::words::{change, percent, rough, signed, style_of};
-use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
+use crate::terminal::{CAUTION, FAINT, STRONG, clip, paint, wrap};
 
 /// The whole screen, styled; ends in a newline.
 pub fn screen(report: &SweepReport) -> String {
@@ -208,6 +208,9 @@ fn interval(part: Part) -> String {
     change([part.low_log, part.log_ratio, part.high_log], 1)
 }
 
+/// Columns that the name of a variant has in a table: whole command lines may be one.
+const MOST_LABEL: usize = 40;
+
 fn spreads(report: &SweepReport) -> String {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
@@ -217,7 +220,7 @@ fn spreads(report: &SweepReport) -> String {
         let amount = |value| amount(value, spread.unit);
         let dash = |text: String| if placed { text } else { "-".into() };
         table.add_row([
-            spread.variant.clone(),
+            clip(&spread.variant, MOST_LABEL),
             spread.as_built.map_or("-".into(), amount),
             dash(amount(spread.typical)),
             dash(signed(spread.best_log, 1)),

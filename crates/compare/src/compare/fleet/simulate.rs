@@ -108,6 +108,7 @@ impl SimulatedFleet {
             settings,
             identical: Vec::new(),
             notes: Vec::new(),
+            commands: None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! A block: rounds of a sweep that stay together on one machine, with all that it takes to run them anywhere.
+//! A block: rounds of a sweep, or of given commands, that stay together on one machine, with all that it takes to run them anywhere.
 //!
 //! All variants are in every block, next to each other in time, so that what the machine does cancels within it
 //! and a block that is lost takes nothing from one arm only. A block names its files with their bytes: what
@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::report::{CellRecord, SweepNote};
-use super::{Cell, SweepError, SweepRun, SweepSettings};
+use super::{Cell, Commands, SweepError, SweepRun, SweepSettings};
 use crate::compare::fingerprint;
 use crate::compare::neighbours::Disturbances;
 use crate::foreign;
@@ -68,6 +68,9 @@ pub struct Block {
     pub identical: Vec<[u32; 2]>,
     /// What was known before anything ran.
     pub notes: Vec<SweepNote>,
+    /// Commands that are run as they are given, in place of what the run template says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Commands>,
 }
 
 impl Block {
@@ -105,6 +108,14 @@ impl Block {
             || !self.identical.as_flattened().iter().all(|v| is_there(*v))
         {
             return wrong("it names a variant that its settings do not make".into());
+        }
+        let arms = self.commands.as_ref().map(|commands| &commands.arms);
+        if arms.is_some_and(|arms| {
+            arms.len() as u64 != variants
+                || each > 1
+                || arms.iter().any(|arm| arm.command.is_empty())
+        }) {
+            return wrong("its commands are not its builds".into());
         }
         let axes = self.settings.axes.iter();
         let typed = axes.flat_map(|axis| axis.values.iter().chain([&axis.name]).cloned());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::compare::MeasureError;
+use crate::compare::{CompareError, MeasureError};
 use crate::run::child::ChildError;
 
 /// Why a sweep has no result.
@@ -67,6 +67,9 @@ pub enum SweepError {
     Results(String),
     #[error("{0}")]
     Sources(String),
+    /// What a comparison of given commands fails with.
+    #[error(transparent)]
+    Compare(#[from] CompareError),
     #[error("interrupted")]
     Interrupted,
 }

@@ -4,13 +4,14 @@
 //! placements through the toolchain's own [`Knob`]; every build is a [`Cell`]. Builds run on all
 //! processors and are kept by content; runs go round by round over all cells in random order on one
 //! processor, guarded by a calibration chain, in [`Block`]s; those of the same builds are kept, and a later sweep of
-//! them adds to these. A plan hands blocks to other machines ([`super::fleet`]). The first axis is the question (its first value is the
+//! them adds to these. A plan hands blocks to other machines ([`super::fleet`]), of builds or of [`Commands`] as they are given. The first axis is the question (its first value is the
 //! base), the others are matched conditions.
 
 mod alike;
 mod axes;
 mod block;
 mod build;
+mod commands;
 mod error;
 mod journal;
 mod knob;
@@ -31,6 +32,7 @@ pub use axes::{Axis, Variant, fill, variants};
 pub(crate) use block::MOST_BLOCKS;
 pub use block::{Block, BlockFile, BlockResult, Host};
 pub use build::{BuildOutcome, Builder};
+pub use commands::{Commands, plan_commands};
 pub use error::SweepError;
 pub use journal::{Journal, Kept};
 pub use knob::Knob;

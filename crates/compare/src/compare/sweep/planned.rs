@@ -8,16 +8,17 @@ use super::block::{Block, BlockFile, BlockResult, Host, MOST_ROUNDS};
 use super::report::CellRecord;
 use super::rounds::Bench;
 use super::run::{Folders, Plan, Prepared, Stage, prepare};
-use super::{SweepError, SweepSettings};
+use super::{SweepError, SweepSettings, commands};
 use crate::clock::Cpus;
 use crate::compare::runner::allowed_cpus;
+use crate::foreign;
 
 /// Rounds where nothing else is asked for.
 const ROUNDS: u32 = 20;
 
 /// A sweep that is planned: its builds are there, its rounds are not.
 #[derive(Clone, Debug)]
-pub struct Planned(Block);
+pub struct Planned(pub(super) Block);
 
 impl Planned {
     /// Its blocks, in the order of their numbers.
@@ -50,7 +51,7 @@ pub fn plan_blocks(
     let rounds = settings.rounds.unwrap_or(ROUNDS);
     let per_block = rounds_per_block.clamp(1, MOST_ROUNDS);
     let said = |cell: CellRecord| CellRecord {
-        failure: cell.failure.map(|why| crate::foreign::plain(&why).into_owned()),
+        failure: cell.failure.map(|why| foreign::plain(&why).into_owned()),
         ..cell
     };
     let with_placebo_ns = round_ns.saturating_add(round_ns / (ready.len().max(1) as u64));
@@ -67,6 +68,7 @@ pub fn plan_blocks(
         cells: cells.into_iter().map(said).collect(),
         identical,
         notes: known,
+        commands: None,
     };
     first.check()?;
     Ok(Planned(first))
@@ -91,6 +93,42 @@ impl Site {
             _ => path.into(),
         }
     }
+
+    /// Holds files against what was planned.
+    ///
+    /// # Errors
+    /// [`SweepError::OtherFile`] with the first that is missing here, or has other bytes.
+    pub(super) fn check(&self, files: &[BlockFile]) -> Result<(), SweepError> {
+        let wanted = |file: &BlockFile| BlockFile { path: self.place(&file.path), ..file.clone() };
+        match files.iter().map(wanted).find(|f| BlockFile::of(&f.path) != *f) {
+            Some(other) => Err(SweepError::OtherFile(other.path)),
+            None => Ok(()),
+        }
+    }
+
+    /// An argument that names one of these files, alone or behind a `=`, as it is called here; others stay.
+    ///
+    /// # Errors
+    /// [`SweepError::Block`] where it names one by its whole path in another way, and that lies elsewhere here.
+    pub(super) fn moved(&self, arg: &str, files: &[BlockFile]) -> Result<String, SweepError> {
+        let named = |path: &str| {
+            let before = arg.strip_suffix(path);
+            before.is_some_and(|b| b.is_empty() || (b.ends_with('=') && !b.contains(' ')))
+        };
+        let paths = || files.iter().filter_map(|file| file.path.to_str());
+        let Some(path) = paths().filter(|path| named(path)).max_by_key(|path| path.len()) else {
+            return match paths().find(|path| self.root.is_some() && arg.contains(*path)) {
+                Some(path) => Err(SweepError::Block(format!(
+                    "`{}` names {path}, which was brought to another place: plan with a name that starts \
+                     in the folder of the plan",
+                    foreign::plain(arg)
+                ))),
+                None => Ok(arg.to_owned()),
+            };
+        };
+        let place = self.place(Path::new(path));
+        Ok(format!("{}{}", &arg[..arg.len() - path.len()], place.display()))
+    }
 }
 
 /// Runs a block here, in the folder that it names, where we stand already. `ran` is told of each run.
@@ -104,6 +142,9 @@ pub fn run_block(
     ran: &mut dyn FnMut(),
 ) -> Result<BlockResult, SweepError> {
     block.check()?;
+    if let Some(commands) = &block.commands {
+        return commands::run(block, commands, site, interrupt, ran);
+    }
     let settings = SweepSettings { cpus: cpus(block)?, ..block.settings.clone() };
     let variants = variants(&settings.axes)?;
     settings.measure.check()?;
@@ -113,9 +154,7 @@ pub fn run_block(
         ..record.clone()
     };
     let wanted = |file: &BlockFile| BlockFile { path: site.place(&file.path), ..file.clone() };
-    if let Some(other) = block.files.iter().map(wanted).find(|f| BlockFile::of(&f.path) != *f) {
-        return Err(SweepError::OtherFile(other.path));
-    }
+    site.check(&block.files)?;
     let cells: Vec<CellRecord> = block.cells.iter().map(here).collect();
     let mut ready = plan.ready(&cells)?;
     let moved = |path: &Path| block.files.iter().any(|f| f.path == path).then(|| site.place(path));
@@ -139,7 +178,7 @@ pub fn run_block(
 }
 
 /// As many processors as were asked for, of those that are ours here.
-fn cpus(block: &Block) -> Result<Option<Cpus>, SweepError> {
+pub(super) fn cpus(block: &Block) -> Result<Option<Cpus>, SweepError> {
     let Some(wanted) = &block.settings.cpus else { return Ok(None) };
     let allowed = allowed_cpus();
     let count = wanted.iter().count();

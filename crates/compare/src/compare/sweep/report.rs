@@ -264,7 +264,7 @@ impl std::fmt::Display for SweepNote {
             ),
             Self::OneLayoutEach => f.write_str(
                 "one placement of each variant: this is about these builds, and placement alone moves \
-                 programs by 1-3 %; add --layouts 12",
+                 programs by 1-3 %; `sweep --build … --layouts 12` tells the two apart",
             ),
             Self::JudgedByProcessorTime => f.write_str(
                 "the runs waited for the processor, so this is about time on it (--metric wall is about \

@@ -150,43 +150,16 @@ impl Plan<'_> {
         ran: &mut dyn FnMut(),
     ) -> Result<BlockResult, SweepError> {
         let before = bench.guard.as_ref().map(Guard::counts);
-        let start = Pace::now();
-        let (mut runs, mut placebos) = (Vec::new(), Vec::new());
-        for round in rounds {
-            // Every round has its own draw, so that a sweep that goes on, or a block that is run anew, has the
-            // same order; the placebo has another one and does not change it.
-            let seed = self.settings.seed ^ (u64::from(round) << 32);
-            let mut rng = Pcg64Mcg::seed_from_u64(seed);
-            let mut other = Pcg64Mcg::seed_from_u64(seed ^ 0x97ac);
-            let mut order: Vec<&Ready> = ready.iter().collect();
-            shuffle(&mut order, &mut rng);
-            let placebo = ready.first().filter(|_| has_placebo);
-            let at = other.next_u64() as usize % (order.len() + 1);
-            let mut one = |one, rng: &mut Pcg64Mcg| {
-                let padding = (rng.next_u64() % STACK_STEPS * 16) as usize;
-                let run = self.guarded(one, round, padding, &mut bench.guard, interrupt)?;
-                ran();
-                Ok::<SweepRun, SweepError>(run)
-            };
-            for slot in 0..=order.len() {
-                if let Some(placebo) = placebo.filter(|_| slot == at) {
-                    placebos.push(one(placebo, &mut other)?);
-                }
-                if let Some(next) = order.get(slot) {
-                    runs.push(one(next, &mut rng)?);
-                }
-            }
-        }
+        let (host, seed) = (bench.host.clone(), self.settings.seed);
+        let mut one = |seat: usize, round, padding| {
+            let run = self.guarded(&ready[seat], round, padding, &mut bench.guard, interrupt)?;
+            ran();
+            Ok(run)
+        };
+        let found = in_rounds(host, seed, rounds, ready.len(), has_placebo, &mut one)?;
         let after = bench.guard.as_ref().map(Guard::counts);
-        Ok(BlockResult {
-            plan: String::new(),
-            block: 0,
-            machine: bench.host.clone(),
-            clock_log: start.and_then(|start| Pace::now()?.log_since(&start)),
-            disturbances: after.map(|after| after.since(before.unwrap_or_default())),
-            placebos,
-            runs,
-        })
+        let disturbances = after.map(|after| after.since(before.unwrap_or_default()));
+        Ok(BlockResult { disturbances, ..found })
     }
 
     /// The files that are run, and that arguments name.
@@ -209,6 +182,50 @@ impl Plan<'_> {
         let question = self.settings.question();
         format!("{:016x}", builder.key(&format!("{question:?} {files:?} {rounds}"), &[]))
     }
+}
+
+/// Rounds of a run of each of `seats` in random order; `one` makes a run of a seat in a round, with so many bytes more in
+/// its environment. The result belongs to no plan yet, and says nothing of disturbances.
+pub(super) fn in_rounds(
+    host: Host,
+    seed: u64,
+    rounds: Range<u32>,
+    seats: usize,
+    has_placebo: bool,
+    one: &mut dyn FnMut(usize, u32, usize) -> Result<SweepRun, SweepError>,
+) -> Result<BlockResult, SweepError> {
+    let start = Pace::now();
+    let (mut runs, mut placebos) = (Vec::new(), Vec::new());
+    for round in rounds {
+        // Every round has its own draw, so that a sweep that goes on, or a block that is run anew, has the
+        // same order; the placebo has another one and does not change it.
+        let seed = seed ^ (u64::from(round) << 32);
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut other = Pcg64Mcg::seed_from_u64(seed ^ 0x97ac);
+        let mut order: Vec<usize> = (0..seats).collect();
+        shuffle(&mut order, &mut rng);
+        let at = other.next_u64() as usize % (order.len() + 1);
+        let mut drawn = |seat, rng: &mut Pcg64Mcg| {
+            one(seat, round, (rng.next_u64() % STACK_STEPS * 16) as usize)
+        };
+        for slot in 0..=order.len() {
+            if has_placebo && slot == at && seats > 0 {
+                placebos.push(drawn(0, &mut other)?);
+            }
+            if let Some(next) = order.get(slot) {
+                runs.push(drawn(*next, &mut rng)?);
+            }
+        }
+    }
+    Ok(BlockResult {
+        plan: String::new(),
+        block: 0,
+        machine: host,
+        clock_log: start.and_then(|start| Pace::now()?.log_since(&start)),
+        disturbances: None,
+        placebos,
+        runs,
+    })
 }
 
 /// The machine as it is run on: what has to stay over several blocks.
