@@ -175,3 +175,74 @@ fn a_comparison_that_is_planned_is_run_and_joined_as_a_sweep() {
     refused(here, &["compare", "--plan", "no/p", "./before", "./after"], &["--plan"]);
     refused(here, &["compare", "--per-block", "2", "./before", "./after"], &["--plan"]);
 }
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn machines_that_are_probed_come_back_as_a_survey() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let plan = ["probe", "clock", "--plan", "plan.jsonl", "--machines", "3"];
+    let planned = run(here, &[&plan[..], &["--json", "b.json"]].concat());
+    assert!(
+        said(&planned).contains("3 machines, a block each: clock, at the most"),
+        "{}",
+        said(&planned)
+    );
+    assert_eq!(result(&here.join("b.json"))["probes"][0], "clock");
+    for (block, name) in [("0", "a"), ("1", "a"), ("2", "b")] {
+        let args = ["worker", "plan.jsonl", "--block", block, "--out", "r", "--machine", name];
+        let worked = run(here, &args);
+        assert!(said(&worked).contains(&format!("block {block}: clock on {name}")));
+    }
+    let collected = run(here, &["collect", "r", "--profiles", "kept", "--json", "s.json"]);
+    let text = said(&collected);
+    assert!(text.contains("of 2 machines") && text.contains("once more: block 1"), "{text}");
+    let kept: Vec<_> =
+        fs::read_dir(here.join("kept")).unwrap().map(|f| f.unwrap().path()).collect();
+    assert_eq!(
+        (kept.len(), result(&here.join("s.json"))["machines"].as_array().unwrap().len()),
+        (2, 2)
+    );
+    // What was kept is what `survey` reads.
+    let kept: Vec<&str> = kept.iter().map(|path| path.to_str().unwrap()).collect();
+    let again = run(here, &[&["survey"], &kept[..]].concat());
+    assert!(said(&again).contains("of 2 machines"), "{}", said(&again));
+    refused(here, &["collect", "r", "--fail-if", "slower:2%"], &["--fail-if"]);
+    refused(here, &["probe", "nonsense", "--plan", "p"], &["nonsense"]);
+    refused(here, &["probe", "--machines", "2"], &["--plan"]);
+}
+
+#[test]
+fn each_kind_of_node_gets_its_share_and_nothing_is_left_at_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    // What Slurm would say: a number for each array, and nothing of nodes that there are none of.
+    let sbatch = "#!/bin/sh\ncat >/dev/null; echo \"$*\" >>calls\n\
+                  case $* in *none*) echo no such node >&2; exit 1;; esac\nwc -l <calls\n";
+    support::program(here, "sbatch", sbatch.as_bytes());
+    support::program(here, "scancel", b"#!/bin/sh\necho \"$*\" >taken-back\n");
+    let path = format!("{}:{}", here.display(), std::env::var("PATH").unwrap());
+    let slurm = |args: &[&str]| stallscope(here, args).env("PATH", &path).output().unwrap();
+    let plan = ["probe", "clock", "--plan", "plan.jsonl", "--machines", "5"];
+    assert!(run(here, &plan).status.success());
+    let submit = ["submit", "plan.jsonl", "--slurm=-Cone -pquiet", "--out"];
+    let handed = slurm(&[&submit[..], &["r", "--slurm=-Ctwo"]].concat());
+    assert!(said(&handed).contains("5 blocks handed out") && said(&handed).contains("jobs: 1 2"));
+    let calls = fs::read_to_string(here.join("calls")).unwrap();
+    let calls: Vec<&str> = calls.lines().collect();
+    assert!(calls[0].contains("--array=0-2") && calls[0].ends_with("-Cone -pquiet"), "{calls:?}");
+    assert!(calls[1].contains("--array=0-1") && calls[1].ends_with("-Ctwo"), "{calls:?}");
+    let mut lists: Vec<String> = fs::read_dir(here.join("r"))
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .filter(|file| file.extension().is_some_and(|end| end == "txt"))
+        .map(|file| fs::read_to_string(file).unwrap())
+        .collect();
+    lists.sort_unstable();
+    assert_eq!(lists, ["0\n2\n4\n", "1\n3\n"]);
+    let refused = slurm(&[&submit[..], &["n", "--slurm=-Cnone"]].concat());
+    assert!(said(&refused).contains("no such node"), "{}", said(&refused));
+    assert_eq!(refused.status.code(), Some(2));
+    // The first array was taken: nobody would know of it.
+    assert_eq!(fs::read_to_string(here.join("taken-back")).unwrap(), "3\n");
+}

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use clap::Args;
 use stallscope::compare::fleet::simulate::SimulatedFleet;
-use stallscope::compare::fleet::{ResultFolder, collect};
+use stallscope::compare::fleet::{Job, ResultFolder, collect};
 use stallscope::compare::sweep::{KindEffect, SetAside, SweepReport};
 
 use super::say;
@@ -77,7 +77,7 @@ fn large(size: &Size) -> anyhow::Result<()> {
 
 fn write(fleet: &SimulatedFleet, folder: &Path, per_block: bool) -> anyhow::Result<u64> {
     let results = ResultFolder::at(folder);
-    results.prepare(&fleet.plan())?;
+    results.prepare(&Job::Rounds(Box::new(fleet.plan())))?;
     let mut bytes = 0;
     for machine in 0..fleet.machines {
         let mut text = String::new();

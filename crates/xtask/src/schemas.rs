@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use schemars::Schema;
 use stallscope::clock::SystemReport;
 use stallscope::compare::bisect::Bisection;
-use stallscope::compare::fleet::Ticket;
+use stallscope::compare::fleet::{ProbeBlock, ProbeResult, Ticket};
 use stallscope::compare::history::{HistoryEntry, HistoryReport};
 use stallscope::compare::results::Judgement;
 use stallscope::compare::sweep::{Block, BlockResult, SweepReport};
@@ -44,7 +44,9 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "judgement", make: schema_of::<Judgement> },
     Entry { name: "layout-report", make: schema_of::<MeasuredLayout> },
     Entry { name: "machine-profile", make: schema_of::<Design> },
+    Entry { name: "probe-block", make: schema_of::<ProbeBlock> },
     Entry { name: "probe-report", make: schema_of::<ProbeReport> },
+    Entry { name: "probe-result", make: schema_of::<ProbeResult> },
     Entry { name: "ranking", make: schema_of::<Ranking> },
     Entry { name: "sample-run", make: schema_of::<SampleRun> },
     Entry { name: "scan-difference", make: schema_of::<ScanDifference> },

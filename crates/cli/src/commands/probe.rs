@@ -7,6 +7,7 @@ mod front_end;
 mod memory;
 mod page;
 mod peer;
+pub mod planned;
 mod snippet;
 mod string_copy;
 pub mod wide;
@@ -37,6 +38,8 @@ pub struct ProbeArgs {
     /// Show clamchowder's table of store forwarding beside ours (again for each pair of widths)
     #[arg(long, value_name = "STORE:LOAD=FILE")]
     peer: Vec<String>,
+    #[command(flatten)]
+    plan: planned::PlanArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -81,6 +84,9 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         None => {}
     }
     let chosen = choose(&args.names)?;
+    if let Some(path) = &args.plan.plan {
+        return planned::run(&args.plan, path, &chosen, context);
+    }
     let peers = peer::load(&args.peer)?;
     probes::check_architecture(std::env::consts::ARCH)?;
     // Before anything runs: a profile that must not be replaced should not cost the probes first.
@@ -96,40 +102,7 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         );
     }
     let seed = context.seed();
-    let own = wide::OwnProcess { interrupt: context.interrupt() };
-    let bar = context.progress(chosen.len() as u64, "probing");
-    let mut reports = Vec::with_capacity(chosen.len());
-    let (mut refused, is_one_of_many) = (Vec::new(), chosen.len() > 1);
-    for probe in chosen {
-        bar.set_message(probe.id);
-        let bench =
-            Bench { isolated: Some(&own), raw: args.raw, ..Bench::new(seed, context.interrupt()) };
-        let report = match (probe.run)(&bench) {
-            Ok(report) => report,
-            // One that is refused here (memory that may not be executed, a limit on files) costs itself alone.
-            Err(error) if is_one_of_many && !matches!(error, ProbeError::Interrupted) => {
-                let why = error.to_string();
-                bar.suspend(|| {
-                    terminal::warning(&format!("probe `{}` was left out: {why}", probe.id))
-                });
-                refused.push(Refused { probe: probe.id, why });
-                bar.inc(1);
-                continue;
-            }
-            Err(error) => return Err(error).with_context(|| format!("probe `{}`", probe.id)),
-        };
-        // At once: the first answer is there long before the last.
-        if context.shows_screen() {
-            let gap = if reports.is_empty() { "" } else { "\n" };
-            bar.suspend(|| terminal::print(&format!("{gap}{}", screen(&report))))?;
-        }
-        reports.push(report);
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    if reports.is_empty() {
-        bail!("every probe was refused here");
-    }
+    let (reports, refused) = ask(&chosen, args.raw, seed, context, context.shows_screen())?;
     let peers = peer::beside(peers, &reports)?;
     if context.shows_screen() {
         terminal::print(&peer::screen(&peers))?;
@@ -154,6 +127,51 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         }
     }
     Ok(Outcome::Fine)
+}
+
+/// Runs the probes one behind the other and shows each as it ends, if it `shows` them; those that are refused here cost
+/// themselves alone.
+fn ask(
+    chosen: &[&'static Probe],
+    raw: bool,
+    seed: u64,
+    context: &Context,
+    shows: bool,
+) -> anyhow::Result<(Vec<ProbeReport>, Vec<Refused>)> {
+    let own = wide::OwnProcess { interrupt: context.interrupt() };
+    let bar = context.progress(chosen.len() as u64, "probing");
+    let mut reports = Vec::with_capacity(chosen.len());
+    let (mut refused, is_one_of_many) = (Vec::new(), chosen.len() > 1);
+    for &probe in chosen {
+        bar.set_message(probe.id);
+        let bench = Bench { isolated: Some(&own), raw, ..Bench::new(seed, context.interrupt()) };
+        let report = match (probe.run)(&bench) {
+            Ok(report) => report,
+            // One that is refused here (memory that may not be executed, a limit on files) costs itself alone.
+            Err(error) if is_one_of_many && !matches!(error, ProbeError::Interrupted) => {
+                let why = error.to_string();
+                bar.suspend(|| {
+                    terminal::warning(&format!("probe `{}` was left out: {why}", probe.id))
+                });
+                refused.push(Refused { probe: probe.id, why });
+                bar.inc(1);
+                continue;
+            }
+            Err(error) => return Err(error).with_context(|| format!("probe `{}`", probe.id)),
+        };
+        // At once: the first answer is there long before the last.
+        if shows {
+            let gap = if reports.is_empty() { "" } else { "\n" };
+            bar.suspend(|| terminal::print(&format!("{gap}{}", screen(&report))))?;
+        }
+        reports.push(report);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if reports.is_empty() {
+        bail!("every probe was refused here");
+    }
+    Ok((reports, refused))
 }
 
 /// What the processor claims to be, and what speaks for and against it and its rivals.

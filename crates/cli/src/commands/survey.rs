@@ -55,14 +55,23 @@ pub fn show(
         profile::read(path)?.with_context(missing)
     };
     let designs = files.iter().map(load).collect::<anyhow::Result<Vec<_>>>()?;
-    let survey = Survey::of(names(files).into_iter().zip(&designs));
+    print(&Survey::of(names(files).into_iter().zip(&designs)), markdown, kind, context)
+}
+
+/// Shows the survey, and writes it where `--json` and `--html` say.
+pub fn print(
+    survey: &Survey,
+    markdown: bool,
+    kind: &str,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
     if context.shows_screen() {
         terminal::print(&match markdown {
-            true => report::markdown::survey(&survey),
-            false => screen(&survey),
+            true => report::markdown::survey(survey),
+            false => screen(survey),
         })?;
     }
-    output::result(context, kind, &survey)?;
+    output::result(context, kind, survey)?;
     Ok(Outcome::Fine)
 }
 

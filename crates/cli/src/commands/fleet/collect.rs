@@ -1,18 +1,22 @@
 //! `stallscope collect`: joins what has come back, waits for the rest, or takes it back.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
 use stallscope::compare::Decision;
-use stallscope::compare::fleet::{Alive, ResultFolder, Selection, collect};
+use stallscope::compare::fleet::{
+    Alive, Profiles, ResultFolder, Selection, collect, collect_profiles,
+};
+use stallscope::machine::survey::Survey;
 
 use super::come_back;
 use crate::commands::gate::Gate;
+use crate::commands::survey;
 use crate::commands::sweep::screen;
 use crate::context::{Context, Outcome};
-use crate::{output, terminal};
+use crate::{output, profile, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,6 +26,8 @@ Examples:
     stallscope collect --follow results --json result.json
   Of two clusters, as one result
     stallscope collect results-here results-there
+  Of a plan of `probe`: what each machine charges, side by side, and its profile as a file
+    stallscope collect profiles --profiles kept --html survey.html
   Take back what has not ended
     stallscope collect --cancel results
 
@@ -51,6 +57,9 @@ pub struct CollectArgs {
     /// Exit with 1 when a variant is slower by so much (slower:2%), with 3 when that is open
     #[arg(long, value_name = "GATE", value_parser = Gate::parse)]
     fail_if: Option<Gate>,
+    /// Keep the profile of each machine in DIR (of a plan of `probe`)
+    #[arg(long, value_name = "DIR", conflicts_with = "fail_if")]
+    profiles: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -65,20 +74,56 @@ pub fn run(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Interrupted);
         }
     }
+    if let Some(found) = collect_profiles(&args.folders)? {
+        return side_by_side(args, &found, context);
+    }
+    if args.profiles.is_some() {
+        bail!("--profiles: these folders hold runs, not profiles of machines");
+    }
     let collected = collect(&args.folders)?;
     let report = &collected.report;
     output::result(context, "sweep", report)?;
     if context.shows_screen() {
         terminal::print(&screen::screen(report))?;
-        if !collected.missing.is_empty() {
-            let missing = Selection::of(collected.missing).to_string();
-            let text =
-                format!("block {}; `submit` hands them out again", terminal::clip(&missing, 200));
-            terminal::print(&terminal::wrap("not back: ", &text))?;
-        }
+        not_back(collected.missing)?;
     }
     let decisions: Vec<Decision> = report.comparisons.iter().map(|c| c.decision).collect();
     Ok(args.fail_if.map_or(Outcome::Fine, |gate| gate.outcome(&decisions)))
+}
+
+/// Names the blocks that have not come back.
+fn not_back(missing: Vec<u32>) -> anyhow::Result<()> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = Selection::of(missing).to_string();
+    let text = format!("block {}; `submit` hands them out again", terminal::clip(&missing, 200));
+    Ok(terminal::print(&terminal::wrap("not back: ", &text))?)
+}
+
+/// The survey of machines that were probed.
+fn side_by_side(
+    args: &CollectArgs,
+    found: &Profiles,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
+    if args.fail_if.is_some() {
+        bail!("--fail-if goes with runs: these folders hold profiles of machines");
+    }
+    for (name, design) in found.machines.iter().filter(|_| args.profiles.is_some()) {
+        let folder = args.profiles.as_deref().unwrap_or(Path::new("."));
+        profile::write(&folder.join(format!("{name}.json")), design)?;
+    }
+    let machines = found.machines.iter().map(|(name, design)| (name.clone(), design));
+    survey::print(&Survey::of(machines), false, "survey", context)?;
+    if context.shows_screen() {
+        if !found.again.is_empty() {
+            let again = Selection::of(found.again.clone());
+            terminal::print(&format!("the same machine once more: block {again}\n"))?;
+        }
+        not_back(found.missing.clone())?;
+    }
+    Ok(Outcome::Fine)
 }
 
 fn cancel(args: &CollectArgs) -> anyhow::Result<Outcome> {
@@ -93,7 +138,7 @@ fn cancel(args: &CollectArgs) -> anyhow::Result<Outcome> {
 }
 
 /// Waits for the blocks of a folder; whether it was not interrupted.
-fn follow(path: &std::path::Path, context: &Context) -> anyhow::Result<bool> {
+fn follow(path: &Path, context: &Context) -> anyhow::Result<bool> {
     let folder = ResultFolder::at(path);
     let ticket = folder.ticket()?;
     let bar = context.progress(1, "blocks");

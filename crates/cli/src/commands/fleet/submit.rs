@@ -18,6 +18,8 @@ const EXAMPLES: &str = "\
 Examples:
   An array of Slurm jobs, at most 20 at once, on one kind of node
     stallscope submit plan.jsonl --out results --slurm='--constraint=zen4' --at-once 20
+  Each kind of node its share: profiles of two kinds, by `probe --plan`
+    stallscope submit probes.jsonl --out profiles --slurm=-Czen4 --slurm=-Cicelake
   A list of machines, to which plan, programs and inputs are brought
     stallscope submit plan.jsonl --out results --hosts hosts.txt --stage /tmp/stage
   Anything else: a command for each task
@@ -38,15 +40,16 @@ const MOST_LIST_BYTES: u64 = 1 << 20;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SubmitArgs {
-    /// A plan of `sweep --plan` or `compare --plan`
+    /// A plan of `sweep`, `compare` or `probe --plan`
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
     /// Where results go: a folder that all machines see, or into which they are brought
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// As an array of Slurm jobs, with more arguments for sbatch [default: run it here]
+    /// As an array of Slurm jobs, with more arguments for sbatch; given again, as another array with a share of the
+    /// blocks [default: run it here]
     #[arg(long, value_name = "ARGS", num_args = 0..=1, default_missing_value = "", require_equals = true, group = "engine")]
-    slurm: Option<String>,
+    slurm: Vec<String>,
     /// On the machines that FILE lists, one on each line, by ssh
     #[arg(long, value_name = "FILE", group = "engine")]
     hosts: Option<PathBuf>,
@@ -74,8 +77,9 @@ impl SubmitArgs {
         let words = |text: &str| {
             shlex::split(text).with_context(|| format!("`{text}` has a quote that is not closed"))
         };
-        if let Some(args) = &self.slurm {
-            return Ok(EngineKind::Slurm(Slurm { args: words(args)? }));
+        if !self.slurm.is_empty() {
+            let args = self.slurm.iter().map(|text| words(text)).collect::<Result<_, _>>()?;
+            return Ok(EngineKind::Slurm(Slurm { args }));
         }
         if let Some(template) = &self.template {
             return Ok(EngineKind::Template(Template { template: template.clone() }));
@@ -95,16 +99,17 @@ impl SubmitArgs {
 pub fn run(args: &SubmitArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
     let (plan, out) = (std::path::absolute(&args.plan)?, std::path::absolute(&args.out)?);
-    let (first, numbers) = Plan::at(&plan).listed()?;
+    let (job, numbers) = Plan::at(&plan).listed()?;
     let folder = ResultFolder::at(&out);
-    folder.prepare(&first)?;
+    folder.prepare(&job)?;
+    let first = job.head();
     if let Some(ticket) = folder.ticket()? {
         let alive = ticket.kind.engine().poll(&ticket.jobs, &out)?;
         if alive.is_some_and(|alive| !alive.is_over()) {
             bail!("blocks of {} are at work already; {}", out.display(), come_back(&args.out));
         }
     }
-    let is_missing = |line: &usize| !folder.has(&first.plan, numbers[*line]);
+    let is_missing = |line: &usize| !folder.has(first.plan, numbers[*line]);
     let blocks: Vec<u32> = (0..numbers.len()).filter(is_missing).map(|n| n as u32).collect();
     let count = blocks.len();
     let kind = args.engine()?;
@@ -112,8 +117,8 @@ pub fn run(args: &SubmitArgs, context: &Context) -> anyhow::Result<Outcome> {
         worker: std::env::current_exe().context("cannot tell where this program is")?,
         plan,
         out: out.clone(),
-        folder: first.folder,
-        files: first.files.into_iter().map(|file| file.path).collect(),
+        folder: first.folder.into(),
+        files: first.files.iter().map(|file| file.path.clone()).collect(),
         blocks: Selection::of(blocks),
         cost_ns: first.cost_ns,
         at_once: args.at_once,

@@ -7,9 +7,10 @@ use anyhow::Context as _;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stallscope::compare::fleet::{Plan, ResultFolder, Selection};
-use stallscope::compare::sweep::{Host, Site, run_block};
+use stallscope::compare::fleet::{Job, Plan, ProbeResult, ResultFolder, Selection};
+use stallscope::compare::sweep::{Block, Host, Site, run_block};
 
+use crate::commands::probe;
 use crate::commands::words::rough;
 use crate::context::{Context, Outcome};
 use crate::{output, terminal};
@@ -33,7 +34,7 @@ Exit codes: 0 all of them are there, 2 bad usage or a block that cannot be run,
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WorkerArgs {
-    /// A plan of `sweep --plan` or `compare --plan`, or some lines of one
+    /// A plan of `sweep`, `compare` or `probe --plan`, or some lines of one
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
     /// Lines of it, from 0: numbers and ranges, like 0-9,12 [default: all]
@@ -62,33 +63,35 @@ pub struct WorkerReport {
 /// Runs the command.
 pub fn run(args: &WorkerArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let blocks = Plan::at(&args.plan).read(args.block.as_ref())?;
+    let jobs = Plan::at(&args.plan).read(args.block.as_ref())?;
     let out = ResultFolder::at(std::path::absolute(&args.out)?);
     let root = args.root.as_ref().map(std::path::absolute).transpose()?;
     let site = Site { root, host: Host::here(args.machine.as_deref()) };
     let mut report = WorkerReport { done: Vec::new(), already: Vec::new() };
-    for block in &blocks {
-        if out.has(&block.plan, block.block) {
-            report.already.push(block.block);
+    for job in jobs {
+        let head = job.head();
+        let number = head.block;
+        if out.has(head.plan, number) {
+            report.already.push(number);
             continue;
         }
-        out.prepare(block)?;
-        let folder = site.place(&block.folder);
-        std::env::set_current_dir(&folder)
-            .with_context(|| format!("block {}: {}", block.block, folder.display()))?;
-        let runs = u64::from(block.rounds) * (block.seats().len() as u64 + 1);
-        let bar = context.progress(runs, &format!("block {}", block.block));
+        out.prepare(&job)?;
         let started = Instant::now();
-        let result = run_block(block, &site, context.interrupt(), &mut || bar.inc(1));
-        bar.finish_and_clear();
-        let result = result.with_context(|| format!("block {}", block.block))?;
-        out.keep(&result)?;
-        report.done.push(block.block);
+        let what = match job {
+            Job::Rounds(block) => rounds(&block, &site, &out, context),
+            Job::Probes(block) => probe::planned::work(&block, context).and_then(|profile| {
+                let (plan, machine) = (block.plan, site.host.clone());
+                out.keep_profile(&ProbeResult { plan, block: number, machine, profile })?;
+                Ok(block.probes.join(", "))
+            }),
+        };
+        let what = what.with_context(|| format!("block {number}"))?;
+        report.done.push(number);
         if context.shows_screen() {
             let took = rough(started.elapsed().as_nanos() as u64);
-            let runs = result.runs.len() + result.placebos.len();
-            let (block, machine) = (block.block, &result.machine.name);
-            terminal::print(&format!("block {block}: {runs} runs on {machine}, {took}\n"))?;
+            let machine = &site.host.name;
+            let text = format!("block {number}: {what} on {machine}, {took}");
+            terminal::print(&terminal::wrap("", &text))?;
         }
     }
     if context.shows_screen() && !report.already.is_empty() {
@@ -97,4 +100,22 @@ pub fn run(args: &WorkerArgs, context: &Context) -> anyhow::Result<Outcome> {
     }
     output::result(context, "worker", &report)?;
     Ok(Outcome::Fine)
+}
+
+/// Runs the rounds of a block and keeps them; how many runs that were.
+fn rounds(
+    block: &Block,
+    site: &Site,
+    out: &ResultFolder,
+    context: &Context,
+) -> anyhow::Result<String> {
+    let folder = site.place(&block.folder);
+    std::env::set_current_dir(&folder).with_context(|| folder.display().to_string())?;
+    let runs = u64::from(block.rounds) * (block.seats().len() as u64 + 1);
+    let bar = context.progress(runs, &format!("block {}", block.block));
+    let result = run_block(block, site, context.interrupt(), &mut || bar.inc(1));
+    bar.finish_and_clear();
+    let result = result?;
+    out.keep(&result)?;
+    Ok(format!("{} runs", result.runs.len() + result.placebos.len()))
 }

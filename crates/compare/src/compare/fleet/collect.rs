@@ -4,7 +4,7 @@
 //! order in which results come, and how often, changes nothing: blocks are taken by their number, the first in the
 //! order of the files' names counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::os::unix::fs::FileExt;
@@ -14,10 +14,12 @@ use rayon::prelude::*;
 use serde::Deserialize;
 
 use super::files::{FleetError, PLAN, failed, next_line};
+use super::job::Job;
 use crate::compare::sweep::{
     Asked, Block, BlockResult, Host, SweepError, SweepNote, SweepReport, Tally, join_by, variants,
 };
 use crate::foreign;
+use crate::machine::Design;
 
 /// Runs that a document can hold; with more of them they stay in the files.
 const MOST_RUNS: u64 = 1 << 20;
@@ -65,9 +67,11 @@ struct Contents {
 /// When they hold no plan, several, or nothing that came back, or when a file cannot be read.
 pub fn collect(folders: &[PathBuf]) -> Result<Collected, FleetError> {
     let (files, plans) = listed(folders)?;
-    let block = plan_of(folders, &plans)?;
-    let contents: Vec<Contents> =
-        files.par_iter().map(|path| look(path, &block)).collect::<Result<_, FleetError>>()?;
+    let block = plan_of(folders, &plans)?.rounds().ok_or(FleetError::Profiles)?;
+    let contents: Vec<Contents> = files
+        .par_iter()
+        .map(|path| look(path, &block.plan, block.blocks))
+        .collect::<Result<_, FleetError>>()?;
     let mut tally = Tally { of: block.blocks, ..Tally::default() };
     // Numbered in the order of their names, whatever came first.
     let mut hosts: BTreeMap<Host, u32> = BTreeMap::new();
@@ -149,34 +153,32 @@ fn listed(folders: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>), FleetErro
 }
 
 /// The plan that all of these results are of.
-fn plan_of(folders: &[PathBuf], plans: &[PathBuf]) -> Result<Block, FleetError> {
-    let mut found: Option<Block> = None;
+fn plan_of(folders: &[PathBuf], plans: &[PathBuf]) -> Result<Job, FleetError> {
+    let mut found: Option<Job> = None;
     for path in plans {
-        let block = super::Plan::at(path).read(None)?.into_iter().next();
-        let Some(block) = block else { continue };
-        match &found {
+        let job = super::Plan::at(path).read(None)?.into_iter().next();
+        let Some(job) = job else { continue };
+        match found.as_ref().map(|first| (first.head(), job.head())) {
             // One that was planned with more blocks later is the same sweep.
-            Some(first) if first.plan == block.plan && first.blocks >= block.blocks => {}
-            Some(first) if first.plan != block.plan => {
-                return Err(FleetError::SeveralPlans(first.plan.clone(), block.plan));
+            Some((first, other)) if first.plan == other.plan && first.blocks >= other.blocks => {}
+            Some((first, other)) if first.plan != other.plan => {
+                return Err(FleetError::SeveralPlans(first.plan.into(), other.plan.into()));
             }
-            _ => found = Some(block),
+            _ => found = Some(job),
         }
     }
     found.ok_or_else(|| FleetError::NoPlan(folders.first().cloned().unwrap_or_default()))
 }
 
 /// Goes through one file without keeping what it holds.
-fn look(path: &Path, plan: &Block) -> Result<Contents, FleetError> {
+fn look(path: &Path, plan: &str, blocks: u32) -> Result<Contents, FleetError> {
     let file = foreign::open(path).map_err(failed(path))?;
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let (mut found, mut offset) = (Contents::default(), 0);
     while let Some(line) = next_line(&mut reader).map_err(failed(path))? {
         let bytes = line.len() as u32;
         match std::str::from_utf8(&line).ok().and_then(|text| foreign::from_json(text).ok()) {
-            Some(Heading { plan: of, block, machine })
-                if of == plan.plan && block < plan.blocks =>
-            {
+            Some(Heading { plan: of, block, machine }) if of == plan && block < blocks => {
                 if found.hosts.last() != Some(&machine) {
                     found.hosts.push(machine);
                 }
@@ -211,6 +213,69 @@ fn read(files: &[PathBuf], places: &[Place], plan: &Block) -> Result<Vec<BlockRe
         found.extend(result.filter(|result| result.is_whole(span, &seats)));
     }
     Ok(found)
+}
+
+/// What machines said that were probed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profiles {
+    /// The profile of each machine under a name of its own: its kind, with a number where several are of one kind.
+    pub machines: Vec<(String, Design)>,
+    /// Numbers of the blocks that have not come back.
+    pub missing: Vec<u32>,
+    /// Blocks that came back from a machine that had another one.
+    pub again: Vec<u32>,
+}
+
+/// The profiles in these folders; `None` where they hold rounds. The order in which they came changes nothing.
+///
+/// # Errors
+/// As [`collect`], and when a profile is none that this program reads.
+pub fn collect_profiles(folders: &[PathBuf]) -> Result<Option<Profiles>, FleetError> {
+    let (files, plans) = listed(folders)?;
+    let Job::Probes(plan) = plan_of(folders, &plans)? else { return Ok(None) };
+    let mut found: BTreeMap<u32, (Host, Design)> = BTreeMap::new();
+    for path in &files {
+        for Place { block, offset, bytes, .. } in look(path, &plan.plan, plan.blocks)?.places {
+            let text = text_at(path, offset, bytes).map_err(failed(path))?;
+            let Ok(Probed { machine, profile }) = foreign::from_json(&text) else { continue };
+            let wrong = |cause| FleetError::Profile { path: path.clone(), cause };
+            let profile = Design::from_json(&profile.to_string()).map_err(wrong)?;
+            found.entry(block).or_insert((machine, profile));
+        }
+    }
+    if found.is_empty() {
+        return Err(FleetError::Nothing);
+    }
+    let missing = (0..plan.blocks).filter(|block| !found.contains_key(block)).collect();
+    let (mut seen, mut again) = (BTreeSet::new(), Vec::new());
+    let mut by_kind: BTreeMap<String, Vec<Design>> = BTreeMap::new();
+    for (block, (host, profile)) in found {
+        if seen.insert(host.id) {
+            by_kind.entry(host.kind).or_default().push(profile);
+        } else {
+            again.push(block);
+        }
+    }
+    let named = |(kind, profiles): (String, Vec<Design>)| {
+        (1..).zip(profiles).map(move |(number, profile)| match number {
+            1 => (kind.clone(), profile),
+            _ => (format!("{kind}-{number}"), profile),
+        })
+    };
+    Ok(Some(Profiles { machines: by_kind.into_iter().flat_map(named).collect(), missing, again }))
+}
+
+/// The parts of a [`super::ProbeResult`] that a survey needs; the profile is read as such once its version is known.
+#[derive(Deserialize)]
+struct Probed {
+    machine: Host,
+    profile: serde_json::Value,
+}
+
+fn text_at(path: &Path, offset: u64, bytes: u32) -> std::io::Result<String> {
+    let mut line = vec![0; bytes as usize];
+    foreign::open(path)?.read_exact_at(&mut line, offset)?;
+    Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
 fn missing(sorted: &[Place], of: u32) -> Vec<u32> {

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::files::Selection;
+use super::selection::Selection;
 use super::{Hosts, Slurm, Template};
 
 /// Why work could not be handed out, asked for or taken back.

@@ -1,16 +1,17 @@
 //! The files of a fleet: a plan with a block on each line, and a folder with a result for each block.
 
-use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use serde::Serialize;
 
 use super::engine::{EngineError, Ticket};
-use crate::compare::sweep::{Block, BlockResult, MOST_BLOCKS, SweepError};
+use super::job::{Job, ProbeResult};
+use super::selection::Selection;
+use crate::compare::sweep::{BlockResult, SweepError};
 use crate::foreign;
+use crate::machine::ProfileError;
 use crate::trace::whole_file::WholeFile;
 
 /// A block or a result with hundreds of builds has a megabyte.
@@ -37,6 +38,11 @@ pub enum FleetError {
     SeveralPlans(String, String),
     #[error("no block has come back yet")]
     Nothing,
+    /// Rounds were asked for.
+    #[error("these folders hold profiles of machines, and no rounds")]
+    Profiles,
+    #[error("the profile in {path} is none: {cause}")]
+    Profile { path: PathBuf, cause: ProfileError },
     #[error(transparent)]
     Sweep(#[from] SweepError),
     #[error(transparent)]
@@ -46,74 +52,6 @@ pub enum FleetError {
 pub(super) fn failed(path: &Path) -> impl FnOnce(io::Error) -> FleetError + use<> {
     let path = path.to_path_buf();
     move |cause| FleetError::File { path, cause }
-}
-
-/// Some blocks, ascending.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection(Vec<u32>);
-
-impl Selection {
-    /// These blocks.
-    #[must_use]
-    pub fn of(mut blocks: Vec<u32>) -> Self {
-        blocks.sort_unstable();
-        blocks.dedup();
-        Self(blocks)
-    }
-
-    /// Their numbers.
-    #[must_use]
-    pub fn blocks(&self) -> &[u32] {
-        &self.0
-    }
-
-    /// At most `most` parts with blocks that follow each other, as equal as may be.
-    #[must_use]
-    pub fn parts(&self, most: usize) -> Vec<Self> {
-        let each = self.0.len().div_ceil(most.max(1)).max(1);
-        self.0.chunks(each).map(|part| Self(part.to_vec())).collect()
-    }
-
-    /// One part for each of `count` takers, by turns.
-    #[must_use]
-    pub fn dealt(&self, count: usize) -> Vec<Self> {
-        let taken = |first| self.0.iter().skip(first).step_by(count.max(1)).copied().collect();
-        (0..count.min(self.0.len())).map(|first| Self(taken(first))).collect()
-    }
-}
-
-impl fmt::Display for Selection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut comma = "";
-        for run in self.0.chunk_by(|a, b| a + 1 == *b) {
-            match run {
-                [one] => write!(f, "{comma}{one}")?,
-                [first, .., last] => write!(f, "{comma}{first}-{last}")?,
-                [] => {}
-            }
-            comma = ",";
-        }
-        Ok(())
-    }
-}
-
-impl FromStr for Selection {
-    type Err = FleetError;
-
-    fn from_str(text: &str) -> Result<Self, FleetError> {
-        let wrong = || FleetError::Selection(text.into());
-        let number = |word: &str| word.trim().parse::<u32>().map_err(|_| wrong());
-        let mut blocks = Vec::new();
-        for part in text.split(',') {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let (first, last) = (number(first)?, number(last)?);
-            if first > last || last >= MOST_BLOCKS {
-                return Err(wrong());
-            }
-            blocks.extend(first..=last);
-        }
-        Ok(Self::of(blocks))
-    }
 }
 
 /// A file with a block on each line.
@@ -130,7 +68,10 @@ impl Plan {
     ///
     /// # Errors
     /// When the file cannot be written; then an older one is still there.
-    pub fn write(path: &Path, blocks: impl Iterator<Item = Block>) -> Result<(), FleetError> {
+    pub fn write(
+        path: &Path,
+        blocks: impl Iterator<Item = impl Serialize>,
+    ) -> Result<(), FleetError> {
         let write = || {
             let mut file = io::BufWriter::new(WholeFile::create(path)?);
             for block in blocks {
@@ -145,7 +86,7 @@ impl Plan {
     ///
     /// # Errors
     /// When the file cannot be read, a line is no block, or one of them is not there.
-    pub fn read(&self, wanted: Option<&Selection>) -> Result<Vec<Block>, FleetError> {
+    pub fn read(&self, wanted: Option<&Selection>) -> Result<Vec<Job>, FleetError> {
         let path = &self.0;
         let file = foreign::open(path).map_err(failed(path))?;
         let mut found = Vec::new();
@@ -157,10 +98,9 @@ impl Plan {
             if wanted.is_some_and(|w| w.blocks().binary_search(&number).is_err()) {
                 continue;
             }
-            // A template is run as it was typed; what is shown of it the check looks at.
-            let block: Block = self.parsed(number, &line, foreign::from_json_as_written)?;
-            block.check()?;
-            found.push(block);
+            let job = self.parsed(number, &line, Job::parse)?;
+            job.check()?;
+            found.push(job);
             if wanted.is_some_and(|w| w.blocks().len() == found.len()) {
                 return Ok(found);
             }
@@ -171,11 +111,11 @@ impl Plan {
         Ok(found)
     }
 
-    /// Its first block, and the numbers of the blocks on its lines.
+    /// What its first line asks for, and the numbers of the blocks on its lines.
     ///
     /// # Errors
     /// When the file cannot be read, or a line is no block.
-    pub fn listed(&self) -> Result<(Block, Vec<u32>), FleetError> {
+    pub fn listed(&self) -> Result<(Job, Vec<u32>), FleetError> {
         #[derive(serde::Deserialize)]
         struct Number {
             block: u32,
@@ -255,13 +195,13 @@ impl ResultFolder {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn prepare(&self, block: &Block) -> Result<(), FleetError> {
+    pub fn prepare(&self, job: &Job) -> Result<(), FleetError> {
         fs::create_dir_all(&self.0).map_err(failed(&self.0))?;
-        let path = self.0.join(format!("{PLAN}{}.json", block.plan));
+        let path = self.0.join(format!("{PLAN}{}.json", job.head().plan));
         if path.exists() {
             return Ok(());
         }
-        written(&path, block).and_then(WholeFile::keep).map_err(failed(&path))
+        written(&path, job).and_then(WholeFile::keep).map_err(failed(&path))
     }
 
     /// How many blocks have a result of their own here, and how many there are of the plan; `None` before a
@@ -278,12 +218,12 @@ impl ResultFolder {
         let Some(plan) = names.iter().find(|n| n.starts_with(PLAN) && n.ends_with(".json")) else {
             return Ok(None);
         };
-        let Some(block) = Plan::at(self.0.join(plan)).read(None)?.into_iter().next() else {
+        let Some(job) = Plan::at(self.0.join(plan)).read(None)?.into_iter().next() else {
             return Ok(None);
         };
-        let start = format!("{}-", block.plan);
+        let start = format!("{}-", job.head().plan);
         let done = names.iter().filter(|n| n.starts_with(&start)).count() as u32;
-        Ok(Some((done, block.blocks)))
+        Ok(Some((done, job.head().blocks)))
     }
 
     fn result(&self, plan: &str, block: u32) -> PathBuf {
@@ -301,7 +241,19 @@ impl ResultFolder {
     /// # Errors
     /// When it cannot be written.
     pub fn keep(&self, result: &BlockResult) -> Result<(), FleetError> {
-        let path = self.result(&result.plan, result.block);
+        self.keep_as(&result.plan, result.block, result)
+    }
+
+    /// The same of what a machine said that was probed.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_profile(&self, result: &ProbeResult) -> Result<(), FleetError> {
+        self.keep_as(&result.plan, result.block, result)
+    }
+
+    fn keep_as(&self, plan: &str, block: u32, result: &impl Serialize) -> Result<(), FleetError> {
+        let path = self.result(plan, block);
         match written(&path, result).and_then(WholeFile::keep_new) {
             // Another worker had the same block and was first.
             Err(_) if path.exists() => Ok(()),
@@ -331,25 +283,5 @@ impl ResultFolder {
         };
         let wrong = |e: serde_json::Error| FleetError::Line { path, line: 1, cause: e.to_string() };
         foreign::from_json(&text).map(Some).map_err(wrong)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn choices_of_blocks_are_read_as_they_are_written() {
-        let of = |text: &str| text.parse::<Selection>().unwrap();
-        assert_eq!(of("3,0-2,7").blocks(), [0, 1, 2, 3, 7]);
-        assert_eq!(of("7,3,1,2,2").to_string(), "1-3,7");
-        for wrong in ["", "x", "3-1", "1-", "-1", "0-99999999"] {
-            assert!(wrong.parse::<Selection>().is_err(), "{wrong}");
-        }
-        let words =
-            |parts: Vec<Selection>| parts.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(words(of("0-9").parts(4)), ["0-2", "3-5", "6-8", "9"]);
-        assert_eq!(words(of("0-4").dealt(2)), ["0,2,4", "1,3"]);
-        assert_eq!(words(of("0-1").dealt(4)), ["0", "1"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Blocks of a sweep on other machines, by what hands out work there already: files of blocks, engines that start
+//! Blocks of rounds or of probes on other machines, by what hands out work there already: files of blocks, engines that start
 //! workers, and the join of what comes back. There is no scheduler here and nothing that stays running.
 //!
 //! Truth is in the files. A worker writes a block's result when it is whole, under the block's number, so that a
@@ -9,14 +9,18 @@ mod collect;
 mod engine;
 mod files;
 mod hosts;
+mod job;
+mod selection;
 pub mod simulate;
 mod slurm;
 mod template;
 
-pub use collect::{Collected, collect};
+pub use collect::{Collected, Profiles, collect, collect_profiles};
 pub use engine::{Alive, Engine, EngineError, EngineKind, Local, Task, Ticket, Work};
-pub use files::{FleetError, Plan, ResultFolder, Selection};
+pub use files::{FleetError, Plan, ResultFolder};
 pub use hosts::Hosts;
+pub use job::{Head, Job, ProbeBlock, ProbeResult};
+pub use selection::Selection;
 pub use slurm::Slurm;
 pub use template::Template;
 

@@ -1,4 +1,4 @@
-//! Slurm: one array of jobs, each a worker with some blocks.
+//! Slurm: an array of jobs, each a worker with some blocks; one for each kind of node that is asked for.
 //!
 //! A job has its node for itself unless `args` say otherwise, a time limit by what the pilot took, and is put back into
 //! the queue when its node is lost or its worker is killed. Whether it has done its work the files say: accounting (`sacct`)
@@ -22,13 +22,18 @@ const FORGOTTEN: &str = "Invalid job id";
 /// The engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slurm {
-    /// More arguments for `sbatch`: partition, constraint, account.
-    pub args: Vec<String>,
+    /// More arguments for `sbatch`, partition, constraint, account, for an array each. The blocks are dealt out by
+    /// their numbers: one that is handed out once more goes to the same array.
+    pub args: Vec<Vec<String>>,
 }
 
 impl Slurm {
-    /// What is given to `sbatch`, its words and the script; the blocks of each task are in a file then.
-    fn job(&self, work: &Work) -> Result<(Vec<String>, String), EngineError> {
+    /// What is given to `sbatch` for one array, its words and the script; the blocks of each task are in a file then.
+    fn job(
+        work: &Work,
+        array: usize,
+        args: &[String],
+    ) -> Result<(Vec<String>, String), EngineError> {
         let tasks = work.tasks(MOST_TASKS);
         let limit_s = tasks.iter().map(|task| task.limit_s).max().unwrap_or_default();
         let at_once = work.at_once.map_or_else(String::new, |n| format!("%{n}"));
@@ -48,9 +53,9 @@ impl Slurm {
         words.push(format!("--time={}", limit_s.div_ceil(60)));
         words.push(format!("--chdir={}", word(&work.folder)?));
         words.push(format!("--output={out}/logs/%A_%a.txt"));
-        words.extend(self.args.iter().cloned());
+        words.extend(args.iter().cloned());
         let lines: String = tasks.iter().map(|task| task.blocks.to_string() + "\n").collect();
-        let list = work.out.join(format!("tasks-{}.txt", std::process::id()));
+        let list = work.out.join(format!("tasks-{}-{array}.txt", std::process::id()));
         let quoted = |path: &Path| shell_line(&[word(path)?]);
         let script = format!(
             "#!/bin/sh\n\
@@ -72,11 +77,10 @@ impl Slurm {
             .map_err(|cause| EngineError::File { path: list, cause })?;
         Ok((words, script))
     }
-}
 
-impl Engine for Slurm {
-    fn submit(&self, work: &Work) -> Result<Vec<String>, EngineError> {
-        let (words, script) = self.job(work)?;
+    /// Hands out one array; its number.
+    fn array(work: &Work, array: usize, args: &[String]) -> Result<String, EngineError> {
+        let (words, script) = Self::job(work, array, args)?;
         let answer = said(&words, &script)?;
         // Behind a semicolon stands the cluster.
         let id = answer.trim().split(';').next().unwrap_or_default().to_owned();
@@ -87,7 +91,28 @@ impl Engine for Slurm {
                 crate::foreign::plain(answer.trim())
             ))
         };
-        is_number.then(|| vec![id]).ok_or_else(refused)
+        is_number.then_some(id).ok_or_else(refused)
+    }
+}
+
+impl Engine for Slurm {
+    fn submit(&self, work: &Work) -> Result<Vec<String>, EngineError> {
+        let none = [Vec::new()];
+        let arrays = if self.args.is_empty() { &none[..] } else { &self.args };
+        let mut jobs = Vec::new();
+        for (array, args) in arrays.iter().enumerate() {
+            let blocks = work.blocks.every(arrays.len(), array);
+            if blocks.blocks().is_empty() {
+                continue;
+            }
+            match Self::array(&Work { blocks, ..work.clone() }, array, args) {
+                Ok(job) => jobs.push(job),
+                // Nobody would know of the others.
+                Err(error) if jobs.is_empty() => return Err(error),
+                Err(error) => return self.cancel(&jobs).and(Err(error)),
+            }
+        }
+        Ok(jobs)
     }
 
     fn poll(&self, jobs: &[String], _: &Path) -> Result<Option<Alive>, EngineError> {

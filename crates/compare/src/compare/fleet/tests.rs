@@ -18,7 +18,7 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 fn written(fleet: &SimulatedFleet, machines: impl Iterator<Item = u32>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let results = ResultFolder::at(folder.path());
-    results.prepare(&fleet.plan()).unwrap();
+    results.prepare(&Job::Rounds(Box::new(fleet.plan()))).unwrap();
     for result in machines.flat_map(|machine| fleet.results(machine)) {
         results.keep(&result).unwrap();
     }
@@ -236,15 +236,16 @@ fn blocks_that_are_run_elsewhere_are_the_sweep_here() {
     let planned = plan_blocks(&settings, &folders, 2, &NEVER, &|_| {}).unwrap();
     let path = place.path().join("plan.jsonl");
     Plan::write(&path, planned.blocks()).unwrap();
-    let blocks = Plan::at(&path).read(None).unwrap();
+    let jobs = Plan::at(&path).read(None).unwrap();
+    let blocks: Vec<Block> = jobs.iter().cloned().filter_map(Job::rounds).collect();
     assert_eq!((blocks.len(), blocks[2].span()), (3, 4..6));
     assert!(blocks[0].cost_ns > 0 && blocks[0].files.len() == 8);
     let results = ResultFolder::at(place.path().join("out"));
     let site = Site { root: None, host: Host::here(None) };
     // The last one first, and one twice.
     for block in [2, 0, 2, 1] {
+        results.prepare(&jobs[block]).unwrap();
         let block = &blocks[block];
-        results.prepare(block).unwrap();
         results.keep(&run_block(block, &site, &NEVER, &mut || {}).unwrap()).unwrap();
     }
     assert_eq!(results.progress().unwrap(), Some((3, 3)));

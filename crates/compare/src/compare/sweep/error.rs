@@ -69,7 +69,13 @@ pub enum SweepError {
     Sources(String),
     /// What a comparison of given commands fails with.
     #[error(transparent)]
-    Compare(#[from] CompareError),
+    Compare(Box<CompareError>),
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<CompareError> for SweepError {
+    fn from(cause: CompareError) -> Self {
+        Self::Compare(Box::new(cause))
+    }
 }

@@ -50,9 +50,10 @@ fn ran(planned: &Planned, folder: &Path) -> ResultFolder {
     let path = folder.join("plan.jsonl");
     Plan::write(&path, planned.blocks()).unwrap();
     let results = ResultFolder::at(folder.join("results"));
-    for block in Plan::at(&path).read(None).unwrap().iter().rev() {
-        results.prepare(block).unwrap();
-        let result = run_block(block, &site(None), &NEVER, &mut || {}).unwrap();
+    for job in Plan::at(&path).read(None).unwrap().into_iter().rev() {
+        results.prepare(&job).unwrap();
+        let block = job.rounds().unwrap();
+        let result = run_block(&block, &site(None), &NEVER, &mut || {}).unwrap();
         assert!(result.is_whole(block.span(), &block.seats()));
         assert_eq!(result.placebos.len(), block.rounds as usize);
         results.keep(&result).unwrap();
