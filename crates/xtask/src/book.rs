@@ -92,8 +92,7 @@ impl Pages {
 
     /// The pages in the order of reading, by parts; each once.
     fn parts(&self) -> Vec<(&'static str, Vec<&PathBuf>)> {
-        let named: BTreeSet<&Path> =
-            PARTS.iter().flat_map(|(_, of)| *of).map(|name| Path::new(name)).collect();
+        let named: BTreeSet<&Path> = PARTS.iter().flat_map(|(_, of)| *of).map(Path::new).collect();
         let pages = |name: &&str| -> Vec<&PathBuf> {
             let name = Path::new(name);
             let is_here = |page: &&PathBuf| match name.extension() {

@@ -248,16 +248,20 @@ pub fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
     Ok(unsafe { registers.assume_init() })
 }
 
-/// The number of the system call at which a thread is stopped; none of a 32-bit program, whose numbers are others.
+/// The number of the system call at which a thread is stopped, and whether it is about to enter the kernel; none of a
+/// 32-bit program, whose numbers are others.
 #[cfg(target_arch = "x86_64")]
-pub fn call_number(tid: i32) -> Option<u64> {
+pub fn call_number(tid: i32) -> Option<(u64, bool)> {
     const CODE_OF_64_BITS: u64 = 0x33;
-    registers(tid).ok().filter(|r| r.cs == CODE_OF_64_BITS).map(|r| r.orig_rax)
+    // What the kernel puts there before it knows of any result.
+    const NO_RESULT: u64 = (-libc::ENOSYS as i64).cast_unsigned();
+    let registers = registers(tid).ok().filter(|r| r.cs == CODE_OF_64_BITS)?;
+    Some((registers.orig_rax, registers.rax == NO_RESULT))
 }
 
 /// As above, which is asked for on x86-64 only so far.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn call_number(_tid: i32) -> Option<u64> {
+pub fn call_number(_tid: i32) -> Option<(u64, bool)> {
     None
 }
 

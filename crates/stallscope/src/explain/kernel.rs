@@ -5,7 +5,7 @@
 //! difference is measured. What the cheapest call costs here, times how many more there are, is the least
 //! that they can make up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use schemars::JsonSchema;
@@ -17,7 +17,7 @@ use super::work::MOST;
 use super::{Bench, FunctionRow, Share, Work, is_most};
 use crate::compare::{Arm, Comparison};
 use crate::run::child::ChildError;
-use crate::run::sample::SampleError;
+use crate::run::sample::{CallsOfNumber, SampleError, SystemCalls};
 
 /// Where places in user code hold this part of the difference, in per cent, no run is stopped at its calls.
 const USER_CODE_HOLDS: f64 = 80.0;
@@ -25,6 +25,9 @@ const USER_CODE_HOLDS: f64 = 80.0;
 const HUGE_PAGE_FAULTS: u64 = 511;
 /// A call is named where it is this part of what all calls differ by.
 const LEAST_OF_CALLS: f64 = 0.5;
+/// What starts a process or thread, as it is told; fewer than so many more of them are not.
+const STARTS: &str = "processes and threads started";
+const LEAST_STARTS: f64 = 10.0;
 /// Calls that are timed for the price of one, and how often.
 const TIMED_CALLS: u32 = 2000;
 const TIMED: usize = 5;
@@ -49,6 +52,25 @@ impl NamedCalls {
     }
 }
 
+/// System calls of one kind in which the slow build waits longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WaitingCalls {
+    /// Which.
+    pub calls: NamedCalls,
+    /// How long one run of each arm was in them, in nanoseconds, all threads and processes together. The runs were
+    /// stopped at every call, which makes each up to a millisecond longer.
+    pub inside_ns: [u64; 2],
+}
+
+impl std::fmt::Display for WaitingCalls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Counts { before: [before, _], after: [after, _], .. } = self.calls.counts;
+        let [before_ms, after_ms] = self.inside_ns.map(|ns| ns as f64 / 1e6);
+        let name = self.calls.words();
+        write!(f, "{name} ({before} -> {after} calls, {before_ms:.0} -> {after_ms:.0} ms in them)")
+    }
+}
+
 /// What the builds ask of the kernel, where they differ in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
@@ -60,6 +82,11 @@ pub struct Kernel {
     pub more_than_counted: bool,
     /// The system calls that differ most.
     pub most_of_calls: Option<NamedCalls>,
+    /// Processes and threads that one run of each arm starts, where that differs.
+    pub starts: Option<Counts>,
+    /// Where the difference is in waiting: the system calls in which the slow build waits.
+    #[serde(default)]
+    pub waits: Vec<WaitingCalls>,
     /// Page faults of the compared runs.
     pub page_faults: Option<Counts>,
     /// What the cheapest system call takes here, in nanoseconds.
@@ -101,6 +128,7 @@ impl Kernel {
         self.system_calls = Some(calls);
         self.more_than_counted =
             known.is_none() && counted.as_ref().is_some_and(|it| it.more_than_counted);
+        self.starts = counted.as_ref().and_then(|counted| counted.starts);
         self.most_of_calls = counted.and_then(|counted| counted.most);
         self.cheapest_call_ns = bench.system_call_ns();
         let part = |ns: f64| 100.0 * calls.change() * ns / difference_ns;
@@ -111,7 +139,9 @@ impl Kernel {
     /// What the builds differ in, by name, and whether the larger number is of a run not counted to its end.
     pub fn events(&self) -> impl Iterator<Item = (&'static str, Counts, bool)> {
         let calls = self.system_calls.map(|calls| ("system calls", calls, self.more_than_counted));
-        calls.into_iter().chain(self.page_faults.map(|faults| ("page faults", faults, false)))
+        let faults = self.page_faults.map(|faults| ("page faults", faults, false));
+        let starts = self.starts.map(|starts| (STARTS, starts, self.more_than_counted));
+        calls.into_iter().chain(starts).chain(faults)
     }
 
     /// Whether the slow build has so many more page faults that huge pages may save the fast one some.
@@ -142,38 +172,99 @@ struct Counted {
     more_than_counted: bool,
     /// The call whose numbers differ most.
     most: Option<NamedCalls>,
+    /// Processes and threads, where these differ.
+    starts: Option<Counts>,
 }
 
-/// None where they cannot be counted.
-fn counted(bench: &mut dyn Bench) -> Result<Option<Counted>, SampleError> {
+/// System calls of one run of each arm; none where they cannot be counted.
+fn calls_of_runs(bench: &mut dyn Bench) -> Result<Option<[SystemCalls; 2]>, SampleError> {
     let mut of_arm = |arm| match bench.system_calls(arm) {
         Err(SampleError::Child(ChildError::Interrupted)) => {
             Err(SampleError::Child(ChildError::Interrupted))
         }
         calls => Ok(calls.ok()),
     };
-    let calls = [of_arm(Arm::A)?, of_arm(Arm::B)?];
-    let [Some(before), Some(after)] = &calls else { return Ok(None) };
+    let (before, after) = (of_arm(Arm::A)?, of_arm(Arm::B)?);
+    Ok(before.zip(after).map(<[_; 2]>::from))
+}
+
+/// None where they cannot be counted.
+fn counted(bench: &mut dyn Bench) -> Result<Option<Counted>, SampleError> {
+    let Some([before, after]) = &calls_of_runs(bench)? else { return Ok(None) };
     let [fewer, more] = if before.count < after.count { [before, after] } else { [after, before] };
     // Of an arm that was not counted to its end it is not known that it makes fewer.
     let all = fewer.all.then(|| Counts::of([&[before.count], &[after.count]])).flatten();
     Ok(all.map(|all| {
-        let most = most([&before.by_number, &after.by_number], all.change());
-        Counted { all, more_than_counted: !more.all, most }
+        let by_number = [&before.by_number, &after.by_number];
+        let (most, starts) = (most(by_number, all.change()), starts(by_number));
+        Counted { all, more_than_counted: !more.all, most, starts }
     }))
 }
 
 /// The call whose numbers differ most, where it is half of the change of all.
-fn most(by_number: [&BTreeMap<u64, u64>; 2], change_of_all: f64) -> Option<NamedCalls> {
-    let of_number = |number: &u64| {
-        let [before, after] = by_number.map(|calls| calls.get(number).copied().unwrap_or(0));
-        let counts = Counts { before: [before; 2], after: [after; 2], runs: 1 };
-        Some(NamedCalls { name: Sysno::new(*number as usize)?.name().to_owned(), counts })
-    };
-    let named = by_number.into_iter().flat_map(BTreeMap::keys).filter_map(of_number);
-    named
+fn most(by_number: [&ByNumber; 2], change_of_all: f64) -> Option<NamedCalls> {
+    named(by_number)
+        .map(|(calls, _)| calls)
         .max_by(|a, b| a.counts.change().abs().total_cmp(&b.counts.change().abs()))
         .filter(|most| most.counts.change() / change_of_all >= LEAST_OF_CALLS)
+}
+
+/// Processes and threads that are started, where the builds differ in it.
+fn starts(by_number: [&ByNumber; 2]) -> Option<Counts> {
+    let of = |calls: &ByNumber| {
+        let of_number = |call: &Sysno| calls.get(&(*call as u64)).map_or(0, |calls| calls.count);
+        [Sysno::fork, Sysno::vfork, Sysno::clone, Sysno::clone3].iter().map(of_number).sum()
+    };
+    let [before, after] = by_number.map(of).map(|count| [count; 2]);
+    let counts = Counts { before, after, runs: 1 };
+    (counts.change().abs() >= LEAST_STARTS && !counts.is_the_same()).then_some(counts)
+}
+
+/// System calls by number.
+type ByNumber = BTreeMap<u64, CallsOfNumber>;
+
+/// The calls of both builds with a name, and how long a run of each was in them.
+fn named(by_number: [&ByNumber; 2]) -> impl Iterator<Item = (NamedCalls, [u64; 2])> {
+    let numbers: BTreeSet<u64> = by_number.iter().flat_map(|calls| calls.keys()).copied().collect();
+    numbers.into_iter().filter_map(move |number| {
+        let of = by_number.map(|calls| calls.get(&number).copied().unwrap_or_default());
+        let [before, after] = of.map(|calls| [calls.count; 2]);
+        let name = Sysno::new(number as usize)?.name().to_owned();
+        let counts = Counts { before, after, runs: 1 };
+        Some((NamedCalls { name, counts }, of.map(|calls| calls.inside_ns)))
+    })
+}
+
+/// The system calls in which the slow build waits so much longer that it is half of `waiting_ns`: one process may wait in a
+/// call for another that sleeps in one. First come those that it makes more often.
+/// None where runs cannot be stopped at their calls.
+///
+/// # Errors
+/// Only when the user wants an end.
+pub(super) fn waits(
+    bench: &mut dyn Bench,
+    slow: Arm,
+    waiting_ns: f64,
+) -> Result<Vec<WaitingCalls>, SampleError> {
+    let Some(calls) = calls_of_runs(bench)? else { return Ok(Vec::new()) };
+    Ok(waiting([&calls[0].by_number, &calls[1].by_number], slow, waiting_ns))
+}
+
+fn waiting(by_number: [&ByNumber; 2], slow: Arm, waiting_ns: f64) -> Vec<WaitingCalls> {
+    let longer = |inside_ns: &[u64; 2]| {
+        inside_ns[slow.index()] as f64 - inside_ns[slow.other().index()] as f64
+    };
+    let mut waits: Vec<_> = named(by_number)
+        .filter(|(_, inside_ns)| longer(inside_ns) >= LEAST_OF_CALLS * waiting_ns)
+        .map(|(calls, inside_ns)| WaitingCalls { calls, inside_ns })
+        .collect();
+    // In as many calls as before it waits for somebody; in more of them is why.
+    let is_as_many = |wait: &WaitingCalls| wait.calls.counts.is_the_same();
+    waits.sort_by(|a, b| {
+        let by_time = || longer(&b.inside_ns).total_cmp(&longer(&a.inside_ns));
+        is_as_many(a).cmp(&is_as_many(b)).then_with(by_time)
+    });
+    waits
 }
 
 /// Page faults of the compared runs, where they differ.
@@ -253,7 +344,8 @@ mod tests {
     fn a_call_is_named_where_it_is_most_of_what_all_differ_by() {
         let of = |before: &[(Sysno, u64)], after: &[(Sysno, u64)], change| {
             let calls = [before, after].map(|calls| {
-                calls.iter().map(|(call, n)| (*call as u64, *n)).collect::<BTreeMap<_, _>>()
+                let of = |n: u64| CallsOfNumber { count: n, inside_ns: 0 };
+                calls.iter().map(|(call, n)| (*call as u64, of(*n))).collect::<ByNumber>()
             });
             most(calls.each_ref(), change).map(|most| most.name)
         };
@@ -265,6 +357,45 @@ mod tests {
         assert_eq!(of(&[(writes, 800)], &[(reads, 700)], 200.0), None);
         assert_eq!(of(&[(reads, 1)], &[(reads, 100), (writes, 90)], 400.0), None);
         assert_eq!(of(&[], &[], 100.0), None);
+    }
+
+    #[test]
+    fn processes_that_are_started_are_told_where_they_are_ten_more() {
+        let of = |of: &[(Sysno, u64)]| -> ByNumber {
+            let call = |(call, count): &(Sysno, u64)| {
+                (*call as u64, CallsOfNumber { count: *count, inside_ns: 0 })
+            };
+            of.iter().map(call).collect()
+        };
+        let few = of(&[(Sysno::clone, 2), (Sysno::vfork, 1), (Sysno::execve, 1)]);
+        let more = of(&[(Sysno::clone, 2), (Sysno::clone3, 11), (Sysno::execve, 90)]);
+        let counts = starts([&few, &more]);
+        assert_eq!(counts.map(|c| (c.before, c.after)), Some(([3; 2], [13; 2])));
+        assert_eq!(starts([&of(&[(Sysno::clone, 4)]), &more]), None, "nine");
+        assert_eq!(starts([&more, &few]).map(|c| c.change()), Some(-10.0));
+    }
+
+    #[test]
+    fn the_calls_that_the_slow_build_waits_in_are_half_of_the_waiting_at_least() {
+        let of = |calls: &[(Sysno, u64, u64)]| -> ByNumber {
+            let call = |(call, count, ms): &(Sysno, u64, u64)| {
+                (*call as u64, CallsOfNumber { count: *count, inside_ns: ms * 1_000_000 })
+            };
+            calls.iter().map(call).collect()
+        };
+        let (sleeps, reads, locks) = (Sysno::nanosleep, Sysno::read, Sysno::futex);
+        let before = of(&[(reads, 5000, 60), (locks, 3, 900)]);
+        let after = of(&[(sleeps, 5000, 900), (reads, 5000, 980), (locks, 3, 700)]);
+        let said = |slow, waiting_ms: f64| {
+            let waits = waiting([&before, &after], slow, waiting_ms * 1e6);
+            waits.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let slept = "nanosleep (0 -> 5000 calls, 0 -> 900 ms in them)";
+        let waited = "read (5000 -> 5000 calls, 60 -> 980 ms in them)";
+        assert_eq!(said(Arm::B, 900.0), [slept, waited], "one waits for the other");
+        assert_eq!(said(Arm::B, 1810.0), [waited]);
+        assert!(said(Arm::B, 1841.0).is_empty());
+        assert_eq!(said(Arm::A, 400.0), ["futex (3 -> 3 calls, 900 -> 700 ms in them)"]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub use counts::{Counted, Tally};
 pub use cure::{Cure, CureVerdict, Removed};
 pub use events::Counts;
 pub use heat::{ArmHeat, Heat, ObjectHeat};
-pub use kernel::{Kernel, NamedCalls};
+pub use kernel::{Kernel, NamedCalls, WaitingCalls};
 pub use ledger::{Ledger, LedgerLine};
 pub use library_calls::LibraryCalls;
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
@@ -338,7 +338,12 @@ fn look(
 
     explanation.conclusion = Conclusion::NoMechanism;
     let time = ProcessorTime::of(&explanation.comparison);
-    if let Some((conclusion, why)) = time.why_not_located(slow) {
+    if let Some(blocked_ns) = time.blocked_ns(slow) {
+        let waits = kernel::waits(bench, slow, blocked_ns);
+        explanation.kernel.waits =
+            waits.map_err(|cause| ExplainError::Sample { arm: slow, cause })?;
+    }
+    if let Some((conclusion, why)) = time.why_not_located(slow, &explanation.kernel.waits) {
         // In waiting, or open: `why` is the answer.
         explanation.conclusion = conclusion;
         explanation.summary = Some(why.clone());

@@ -9,7 +9,7 @@ use crate::model::{Measurement, Unit};
 use crate::run::sample::Engine;
 
 use super::heat::{ArmHeat, Heat};
-use super::{Conclusion, Share, Whole};
+use super::{Conclusion, Share, WaitingCalls, Whole};
 
 /// The part of the difference in wall time that processor time may reach before it counts as involved.
 const NOT_INVOLVED: f64 = 0.5;
@@ -142,7 +142,11 @@ impl<'a> ProcessorTime<'a> {
     }
 
     /// Why nothing is located, where it is not, and what that comes to.
-    pub fn why_not_located(&self, slow: Arm) -> Option<(Conclusion, String)> {
+    pub fn why_not_located(
+        &self,
+        slow: Arm,
+        waits: &[WaitingCalls],
+    ) -> Option<(Conclusion, String)> {
         let changed = || match self.cpu.and_then(|c| c.ratio.as_ref()) {
             None => "a run took no processor time that the kernel could see".to_owned(),
             Some(r) => {
@@ -162,7 +166,7 @@ impl<'a> ProcessorTime<'a> {
                     milliseconds(wall_ns),
                     slow.build_name(),
                     milliseconds(self.difference_ns().abs()),
-                    self.what_was_waited_for(slow)
+                    self.what_was_waited_for(slow, waits)
                 );
                 Some((Conclusion::NotRunning, why))
             }
@@ -170,7 +174,7 @@ impl<'a> ProcessorTime<'a> {
                 let why = format!(
                     "not running: {}, too little for the difference in wall time, which is in waiting; {}",
                     changed(),
-                    self.what_was_waited_for(slow)
+                    self.what_was_waited_for(slow, waits)
                 );
                 Some((Conclusion::NotRunning, why))
             }
@@ -185,9 +189,31 @@ impl<'a> ProcessorTime<'a> {
         }
     }
 
-    fn what_was_waited_for(&self, slow: Arm) -> &'static str {
+    fn waited_for(&self, slow: Arm) -> WaitedFor {
         let of_arm = |s: &&RunSample| s.plan.arm == slow;
-        match waited_for(self.comparison.samples.iter().filter(of_arm).map(|s| &s.amounts)) {
+        waited_for(self.comparison.samples.iter().filter(of_arm).map(|s| &s.amounts))
+    }
+
+    /// How much longer the slow build waits for something other than the processor, in nanoseconds, where that is the
+    /// difference.
+    pub fn blocked_ns(&self, slow: Arm) -> Option<f64> {
+        let is_waiting = matches!(self.involved, Involved::No | Involved::Little);
+        if !is_waiting || matches!(self.waited_for(slow), WaitedFor::Processor { .. }) {
+            return None;
+        }
+        let wall = contrast(self.comparison, Metric::Wall)?;
+        Some((wall.b.value - wall.a.value - self.difference_ns()).abs())
+    }
+
+    fn what_was_waited_for(&self, slow: Arm, waits: &[WaitingCalls]) -> String {
+        if !waits.is_empty() {
+            let all: Vec<String> = waits.iter().map(ToString::to_string).collect();
+            return format!(
+                "the slower build is blocked in {}, by one run of each that was stopped at every system call",
+                all.join(" and ")
+            );
+        }
+        match self.waited_for(slow) {
             WaitedFor::Processor { .. } => {
                 "the slower build waited for the processor, on which others ran: choose an idle one \
                  (--cpu) or a quieter moment"
@@ -198,6 +224,7 @@ impl<'a> ProcessorTime<'a> {
             }
             WaitedFor::Unknown => "what for, the kernel does not tell here",
         }
+        .to_owned()
     }
 
     /// What is not in user code, where that was measured and is worth a sentence.
@@ -242,7 +269,7 @@ impl<'a> ProcessorTime<'a> {
                 said.push(format!(
                     "wall time changes by {} more than processor time does: that is waiting; {}",
                     milliseconds(waiting_ns.abs()),
-                    self.what_was_waited_for(slow)
+                    self.what_was_waited_for(slow, &[])
                 ));
             }
         }
@@ -315,7 +342,7 @@ mod tests {
         let comparison = Comparison::new(arms, settings, samples).unwrap();
         assert_eq!(comparison.analysis.verdict.decision, Decision::Slower);
         ProcessorTime::of(&comparison)
-            .why_not_located(Arm::B)
+            .why_not_located(Arm::B, &[])
             .map(|(_, why)| why)
             .unwrap_or_default()
     }

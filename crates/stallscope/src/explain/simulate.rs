@@ -15,7 +15,9 @@ use crate::compare::{Arm, CompareError, Comparison, Progress, Settings, compare}
 use crate::machine::{CoreShape, Design};
 use crate::model::{FileOffset, Measurement, Unit};
 use crate::run::child::{Exit, Status};
-use crate::run::sample::{Engine, ObjectSamples, SampleError, SampleRun, SystemCalls};
+use crate::run::sample::{
+    CallsOfNumber, Engine, ObjectSamples, SampleError, SampleRun, SystemCalls,
+};
 use crate::trace::engine::{Change, DenormalSite, EngineError};
 
 /// Runs nothing; answers from what it was given.
@@ -129,7 +131,10 @@ impl Bench for InventedBench {
         let calls = self.work[arm.index()].as_ref();
         let calls = calls.map(|work| SystemCalls {
             count: work.system_calls,
-            by_number: BTreeMap::from([(Sysno::write as u64, work.system_calls)]),
+            by_number: BTreeMap::from([(
+                Sysno::write as u64,
+                CallsOfNumber { count: work.system_calls, inside_ns: 0 },
+            )]),
             all: true,
         });
         calls.ok_or_else(|| SampleError::Unavailable {

@@ -214,13 +214,23 @@ pub fn sample(
     }
 }
 
+/// System calls of one number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallsOfNumber {
+    /// How many.
+    pub count: u64,
+    /// From where each was entered to where it returned, all threads and processes together, in nanoseconds: what it
+    /// waited for, and up to a millisecond for us.
+    pub inside_ns: u64,
+}
+
 /// How many system calls a run makes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SystemCalls {
     /// Those that were counted.
     pub count: u64,
-    /// How many of each number, as the kernel counts its calls for 64-bit programs of this processor.
-    pub by_number: BTreeMap<u64, u64>,
+    /// Those of each number, as the kernel counts its calls for 64-bit programs of this processor.
+    pub by_number: BTreeMap<u64, CallsOfNumber>,
     /// Whether that is the whole run's; it was ended early else, at the time limit.
     pub all: bool,
 }

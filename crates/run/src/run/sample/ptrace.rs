@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::space::{self, AddressSpace, Tally};
-use super::{Collected, Engine, SampleError, SystemCalls};
+use super::{CallsOfNumber, Collected, Engine, SampleError, SystemCalls};
 use crate::run::child::{Child, ChildError, Exit, Launch, Limits};
 use crate::run::tracee::{self, State};
 
@@ -49,6 +49,8 @@ struct Thread {
     stopped_by_job_control: bool,
     space: AddressSpace,
     looks_until_reading: u32,
+    /// The system call that it is in, and since when, where these are counted.
+    inside: Option<(u64, Instant)>,
 }
 
 impl Thread {
@@ -59,6 +61,7 @@ impl Thread {
             stopped_by_job_control: false,
             space: AddressSpace::default(),
             looks_until_reading: 0,
+            inside: None,
         }
     }
 }
@@ -75,8 +78,8 @@ pub(super) struct Sampler {
     rounds: u64,
     /// Entries into and returns from the kernel, where these are counted.
     call_stops: Option<u64>,
-    /// Of these, by the number of the call.
-    stops_of_calls: BTreeMap<u64, u64>,
+    /// Stops, and time inside, by the number of the call.
+    stops_of_calls: BTreeMap<u64, CallsOfNumber>,
 }
 
 impl Sampler {
@@ -129,7 +132,8 @@ impl Sampler {
             ended => ended.map(|_| true)?,
         };
         let count = self.call_stops.unwrap_or_default().div_ceil(2);
-        let by_number = self.stops_of_calls.into_iter().map(|(n, stops)| (n, stops.div_ceil(2)));
+        let called = |of: CallsOfNumber| CallsOfNumber { count: of.count.div_ceil(2), ..of };
+        let by_number = self.stops_of_calls.into_iter().map(|(n, stops)| (n, called(stops)));
         Ok(SystemCalls { count, by_number: by_number.collect(), all })
     }
 
@@ -231,8 +235,14 @@ impl Sampler {
         };
         if let (Some(stops), CALL_STOP, 0) = (&mut self.call_stops, signal, event) {
             *stops += 1;
-            if let Some(number) = tracee::call_number(tid) {
-                *self.stops_of_calls.entry(number).or_default() += 1;
+            if let Some((number, enters)) = tracee::call_number(tid) {
+                let calls = self.stops_of_calls.entry(number).or_default();
+                calls.count += 1;
+                let left = thread.inside.take().filter(|(entered, _)| *entered == number);
+                match left {
+                    Some((_, since)) => calls.inside_ns += since.elapsed().as_nanos() as u64,
+                    None => thread.inside = enters.then(|| (number, Instant::now())),
+                }
             }
             let _ = resume(tid, 0);
             return;

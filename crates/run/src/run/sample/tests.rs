@@ -96,6 +96,23 @@ fn system_calls_are_counted_to_the_last_one_also_those_of_children() {
 }
 
 #[test]
+fn what_a_system_call_waits_for_is_its_time_inside_also_in_children() {
+    let launch = Launch::shell("sleep 0.2; (sleep 0.1; exit 0); exit 0");
+    let counted = match count_system_calls(&launch, &limits(None)) {
+        Err(SampleError::Unavailable { .. }) => return,
+        counted => counted.unwrap(),
+    };
+    let inside_ns = |of: &[i64]| -> u64 {
+        let calls = of.iter().filter_map(|number| counted.by_number.get(&(*number as u64)));
+        calls.map(|calls| calls.inside_ns).sum()
+    };
+    let slept = inside_ns(&[libc::SYS_nanosleep, libc::SYS_clock_nanosleep]);
+    assert!(slept >= 300_000_000, "{slept}");
+    // Whoever waits for a child waits as long.
+    assert!(inside_ns(&[libc::SYS_wait4, libc::SYS_waitid]) >= 280_000_000, "{counted:?}");
+}
+
+#[test]
 fn system_calls_of_a_run_without_end_are_counted_to_the_time_limit() {
     let endless = Launch::shell("exec dd if=/dev/zero of=/dev/null bs=1 2>/dev/null");
     // On a busy machine the command has hardly begun after the shortest of these.
@@ -106,13 +123,16 @@ fn system_calls_of_a_run_without_end_are_counted_to_the_time_limit() {
             counted => counted.unwrap(),
         };
         assert!(!all, "{count}");
-        let of = |number: i64| by_number.get(&(number as u64)).copied().unwrap_or(0);
+        let of = |number: i64| by_number.get(&(number as u64)).map_or(0, |calls| calls.count);
         let (reads, writes) = (of(libc::SYS_read), of(libc::SYS_write));
         if writes < 40 {
             continue;
         }
         assert!(reads.abs_diff(writes) < 20, "{by_number:?}");
-        assert!(by_number.values().sum::<u64>().abs_diff(count) < 40, "{count} {by_number:?}");
+        assert!(
+            by_number.values().map(|calls| calls.count).sum::<u64>().abs_diff(count) < 40,
+            "{count} {by_number:?}"
+        );
         return;
     }
     panic!("hardly a call in half a minute");
