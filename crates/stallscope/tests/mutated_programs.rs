@@ -1,15 +1,19 @@
 //! Damaged programs give an error or fewer functions, never a panic: the whole static chain, from
-//! bytes to findings, on programs with bytes changed, cut off and filled with nonsense.
+//! bytes to findings and steps by unwind tables, on programs with bytes changed, cut off and filled with nonsense.
 
 use std::path::Path;
 
 use proptest::prelude::*;
-use stallscope::code::{DebugInfo, Image, fixture};
+use stallscope::code::{DebugInfo, Image, Registers, Scratch, UnwindTables, fixture};
 use stallscope::hazards::{ScanFilter, describe_sites, scan};
 use stallscope::machine::{Design, Microarchitecture};
 
 fn scan_bytes(bytes: Vec<u8>) {
     let profile = Design::of(Microarchitecture::Zen5);
+    if let Ok(tables) = UnwindTables::parse(Path::new("mutated"), bytes.clone()) {
+        let start = fixture::CODE_START.0;
+        let _ = tables.step(start, &Registers([start.0; 17]), &Some, &mut Scratch::default());
+    }
     if let Ok(image) = Image::parse(Path::new("mutated"), bytes) {
         let mut report = scan(&image, &ScanFilter::default(), &profile, None);
         describe_sites(&image, &DebugInfo::of(&image), &mut report.findings);

@@ -10,10 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cpp_demangle::{DemangleOptions, ParseOptions};
-use gimli::{CieOrFde, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +19,7 @@ use super::image::FunctionSource;
 use super::parts::ProgramFile;
 use super::pclntab::go_functions;
 use super::place::Placed;
+use super::unwind;
 use super::x86::gaps;
 use crate::foreign::{Budget, plain};
 use crate::model::Svma;
@@ -265,7 +264,8 @@ fn add_unwind_entries(file: &ProgramFile<'_>, starts: &mut Starts) {
     let mut bases = gimli::BaseAddresses::default();
     if let Some((data, address)) = section(".eh_frame") {
         bases = bases.set_eh_frame(address);
-        add_frames(&gimli::EhFrame::new(data, gimli::LittleEndian), &bases, &mut add);
+        let frames = gimli::EhFrame::new(data, gimli::LittleEndian);
+        unwind::each_entry(&frames, &bases, &mut |start, size_bytes, _| add(start, size_bytes));
     }
     // Where only its index is left, or it cannot be followed to its end.
     if let Some((data, address)) = section(".eh_frame_hdr") {
@@ -280,39 +280,8 @@ fn add_unwind_entries(file: &ProgramFile<'_>, starts: &mut Starts) {
     }
     if let Some((data, _)) = section(".debug_frame") {
         let frames = gimli::DebugFrame::new(data, gimli::LittleEndian);
-        add_frames(&frames, &gimli::BaseAddresses::default(), &mut add);
-    }
-}
-
-type Bytes<'d> = gimli::EndianSlice<'d, gimli::LittleEndian>;
-
-/// Tells `add` of the start and length of each entry of an unwind table.
-fn add_frames<'d, S: UnwindSection<Bytes<'d>>>(
-    frames: &S,
-    bases: &gimli::BaseAddresses,
-    add: &mut dyn FnMut(Svma, u64),
-) where
-    S::Offset: gimli::UnwindOffset<usize>,
-{
-    let mut entries = frames.entries(bases);
-    // Thousands of entries share a few headers.
-    let mut headers = FxHashMap::default();
-    while let Ok(Some(entry)) = entries.next() {
-        let CieOrFde::Fde(partial) = entry else {
-            continue;
-        };
-        let header = |_: &_, bases: &_, offset: S::Offset| {
-            let place = gimli::UnwindOffset::into(offset);
-            if let Some(known) = headers.get(&place) {
-                return Ok(gimli::CommonInformationEntry::clone(known));
-            }
-            let parsed = frames.cie_from_offset(bases, offset)?;
-            headers.insert(place, parsed.clone());
-            Ok(parsed)
-        };
-        if let Ok(fde) = partial.parse(header) {
-            add(Svma(fde.initial_address()), fde.len());
-        }
+        let bases = gimli::BaseAddresses::default();
+        unwind::each_entry(&frames, &bases, &mut |start, size_bytes, _| add(start, size_bytes));
     }
 }
 

@@ -65,7 +65,7 @@ impl Coverage {
 
 /// A stretch of the file that is mapped at an address.
 #[derive(Clone, Debug)]
-struct Segment {
+pub(super) struct Segment {
     svma: Svma,
     file_offset: u64,
     size_bytes: u64,
@@ -211,7 +211,7 @@ impl Image {
         let placed = (file.kind() == ObjectKind::Relocatable).then(|| Placed::of(&file));
         let segments = match placed {
             Some(_) => Vec::new(),
-            None => file.segments().filter_map(|s| mapping(s.address(), s.file_range())).collect(),
+            None => segments(&file),
         };
         let addresses = fixed_addresses(&file);
         let code = read_code(path, &file, &parts, placed.as_ref())?;
@@ -354,10 +354,7 @@ impl Image {
     /// The stated address of a position in the file, if it is mapped.
     #[must_use]
     pub fn svma_of(&self, offset: FileOffset) -> Option<Svma> {
-        self.segments.iter().find_map(|m| {
-            let skip = offset.0.checked_sub(m.file_offset).filter(|skip| *skip < m.size_bytes)?;
-            Some(m.svma.offset(skip as i64))
-        })
+        svma_of(&self.segments, offset)
     }
 
     /// The bytes of a function without what changes when it, its neighbours or data move: distances to what is outside of
@@ -424,6 +421,19 @@ fn fixed_addresses(file: &ProgramFile<'_>) -> Vec<Range<u64>> {
         .collect()
 }
 
+/// What of a program is mapped where.
+pub(super) fn segments(file: &ProgramFile<'_>) -> Vec<Segment> {
+    file.segments().filter_map(|s| mapping(s.address(), s.file_range())).collect()
+}
+
+/// The stated address of a position in the file, if it is mapped.
+pub(super) fn svma_of(segments: &[Segment], offset: FileOffset) -> Option<Svma> {
+    segments.iter().find_map(|m| {
+        let skip = offset.0.checked_sub(m.file_offset).filter(|skip| *skip < m.size_bytes)?;
+        Some(m.svma.offset(skip as i64))
+    })
+}
+
 fn mapping(address: u64, (file_offset, size_bytes): (u64, u64)) -> Option<Segment> {
     (size_bytes > 0).then_some(Segment { svma: Svma(address), file_offset, size_bytes })
 }
@@ -467,7 +477,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, b| text + &format!("{b:02x}"))
 }
 
-fn check_header(path: &Path, parts: &Parts) -> Result<(), CodeError> {
+pub(super) fn check_header(path: &Path, parts: &Parts) -> Result<(), CodeError> {
     let start = parts.copy(0, parts.length().min(1024)).unwrap_or_default();
     if start.starts_with(b"\x7fELF") {
         if start.len() < size_of::<object::elf::FileHeader64<object::Endianness>>() {
@@ -485,7 +495,10 @@ fn check_header(path: &Path, parts: &Parts) -> Result<(), CodeError> {
     }
 }
 
-fn check_architecture(path: &Path, file: &ProgramFile<'_>) -> Result<Architecture, CodeError> {
+pub(super) fn check_architecture(
+    path: &Path,
+    file: &ProgramFile<'_>,
+) -> Result<Architecture, CodeError> {
     let foreign = |architecture| CodeError::Foreign { path: path.into(), architecture };
     match file.architecture() {
         object::Architecture::X86_64 => Ok(Architecture::X86_64),

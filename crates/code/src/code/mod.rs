@@ -24,6 +24,7 @@ mod producer;
 mod sections;
 mod strings;
 mod symbolic;
+mod unwind;
 mod variables;
 pub mod x86;
 
@@ -44,3 +45,4 @@ pub use producer::{Producer, comments};
 pub use sections::{Section, SectionRole, sections};
 pub use strings::{StringKind, StringSite, may_hold_strings, string_sites};
 pub use symbolic::{Root, RootKind, SymbolicAddress};
+pub use unwind::{Registers, Scratch, Step, UnwindTables, step_by_frame_pointer};
