@@ -4,7 +4,7 @@
 //! * [`run`]: child processes, samples, memory maps
 //! * [`import`]: what other tools recorded
 
-use stallscope_code::{foreign, machine, model, stats};
+use stallscope_code::{code, foreign, machine, model, stats};
 
 // What measures and what follows a run is x86-64 machine code; elsewhere its frame is compiled and
 // never called.

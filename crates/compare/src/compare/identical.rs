@@ -226,6 +226,7 @@ mod tests {
             unmapped: 0,
             kernel: None,
             exit: Exit::of(Status::Code(0)),
+            stacks: None,
             notes: Vec::new(),
         };
         (Image::parse(Path::new("invented"), program(&code)).unwrap(), run)

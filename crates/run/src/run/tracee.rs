@@ -6,8 +6,10 @@ use std::io;
 use std::mem::MaybeUninit;
 
 use nix::errno::Errno;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
 
-use crate::model::Avma;
+use crate::model::{Avma, PAGE_BYTES};
 
 /// What a look at a thread without waiting found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,11 +254,32 @@ pub fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
 /// 32-bit program, whose numbers are others.
 #[cfg(target_arch = "x86_64")]
 pub fn call_number(tid: i32) -> Option<(u64, bool)> {
-    const CODE_OF_64_BITS: u64 = 0x33;
     // What the kernel puts there before it knows of any result.
     const NO_RESULT: u64 = (-libc::ENOSYS as i64).cast_unsigned();
-    let registers = registers(tid).ok().filter(|r| r.cs == CODE_OF_64_BITS)?;
-    Some((registers.orig_rax, registers.rax == NO_RESULT))
+    registers_of_64_bits(tid).map(|r| (r.orig_rax, r.rax == NO_RESULT))
+}
+
+/// The general registers of a stopped thread; none of a 32-bit program.
+#[cfg(target_arch = "x86_64")]
+pub fn registers_of_64_bits(tid: i32) -> Option<libc::user_regs_struct> {
+    const CODE_OF_64_BITS: u64 = 0x33;
+    registers(tid).ok().filter(|r| r.cs == CODE_OF_64_BITS)
+}
+
+/// Up to so many bytes of a stopped thread's memory, as far as they can be read without a gap.
+pub fn read_memory(tid: i32, start: Avma, most_bytes: usize) -> Vec<u8> {
+    let mut bytes = vec![0; most_bytes];
+    let (mut remote, mut at, mut left) = (Vec::new(), start.0, most_bytes);
+    // Page by page: of a part that is not all there the kernel may read nothing.
+    while left > 0 {
+        let len = left.min((PAGE_BYTES - at % PAGE_BYTES) as usize);
+        remote.push(RemoteIoVec { base: at as usize, len });
+        (at, left) = (at.wrapping_add(len as u64), left - len);
+    }
+    let local = &mut [io::IoSliceMut::new(&mut bytes)];
+    let read = process_vm_readv(Pid::from_raw(tid), local, &remote).unwrap_or(0);
+    bytes.truncate(read);
+    bytes
 }
 
 /// As above, which is asked for on x86-64 only so far.

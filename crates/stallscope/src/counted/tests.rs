@@ -51,6 +51,7 @@ impl Runs for Invented {
             unmapped: 0,
             kernel: Some(1000 - total),
             exit: Exit { user_ns: 200_000_000, ..Exit::of(Status::Code(0)) },
+            stacks: None,
             notes: Vec::new(),
         })
     }

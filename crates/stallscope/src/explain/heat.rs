@@ -10,7 +10,7 @@ use super::{Bench, ExplainError, Stage};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
 use crate::model::{FileOffset, Measurement, Svma};
-use crate::run::sample::{Engine, SampleRun, too_few};
+use crate::run::sample::{Engine, SampleRun, Stacks, too_few};
 use crate::stats::shares::share_of_samples;
 
 /// Enough to tell 1 % from 2 % of the time.
@@ -55,6 +55,8 @@ pub struct Heat {
     pub by_svma: BTreeMap<Svma, u64>,
     /// Samples in other files, by what [`library_name`] calls them.
     pub by_object: BTreeMap<String, ObjectHeat>,
+    /// Call stacks of each run, where they were taken.
+    pub stacks: Vec<Stacks>,
 }
 
 /// The samples of one arm in one file that is not the program.
@@ -105,11 +107,12 @@ impl Heat {
             },
             by_svma: BTreeMap::new(),
             by_object: BTreeMap::new(),
+            stacks: Vec::new(),
         }
     }
 
     /// Adds one run.
-    fn add(&mut self, image: &Image, run: &SampleRun) {
+    fn add(&mut self, image: &Image, run: SampleRun) {
         self.summary.runs += 1;
         self.summary.processor_ns += run.exit.processor_ns();
         self.summary.samples += run.total;
@@ -134,6 +137,7 @@ impl Heat {
         if run.unmapped > 0 {
             self.add_to_object(Path::new(""), run.unmapped);
         }
+        self.stacks.extend(run.stacks);
     }
 
     fn add_to_object(&mut self, path: &Path, hits: u64) -> &mut ObjectHeat {
@@ -175,7 +179,7 @@ fn take(bench: &mut dyn Bench, arm: Arm) -> Result<SampleRun, ExplainError> {
 fn first(image: &Image, bench: &mut dyn Bench, arm: Arm) -> Result<Heat, ExplainError> {
     let run = take(bench, arm)?;
     let mut heat = Heat::empty(&run);
-    heat.add(image, &run);
+    heat.add(image, run);
     Ok(heat)
 }
 
@@ -193,7 +197,7 @@ fn fill(
             break;
         }
         for (arm, (heat, image)) in [Arm::A, Arm::B].into_iter().zip(heats.iter_mut().zip(images)) {
-            heat.add(image, &take(bench, arm)?);
+            heat.add(image, take(bench, arm)?);
         }
     }
     for heat in heats {

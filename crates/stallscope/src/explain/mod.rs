@@ -13,6 +13,7 @@
 mod answer;
 mod bench;
 mod built;
+mod callers;
 mod cause;
 mod check;
 mod counts;
@@ -35,6 +36,7 @@ mod rows;
 mod run_count;
 mod share;
 pub mod simulate;
+mod stacks;
 mod summary;
 mod switch;
 mod why_more;
@@ -49,6 +51,7 @@ use serde::{Deserialize, Serialize};
 pub use answer::Answer;
 pub use bench::{Bench, ProcessBench, TimeLeft};
 pub use built::Built;
+pub use callers::{CalledFrom, Caller};
 pub use cause::{Cause, HotInstruction, LoopHeat};
 pub use check::{CheckedPlace, CheckedTrace, ModelCheck, STATED_ERROR, check};
 pub use counts::{Counted, Tally};
@@ -65,6 +68,7 @@ pub use placements::Placements;
 pub use rows::{FunctionRow, Place};
 pub use run_count::{ByPlace, Executed, WorkCount};
 pub use share::{Share, Whole};
+pub use stacks::{CallStacks, FoldedStack, StackFunction};
 pub use windows::{ObjectInsns, WindowCount};
 pub use work::Work;
 
@@ -161,6 +165,9 @@ pub struct Explanation {
     pub kernel: Kernel,
     /// Where the difference is, largest share first.
     pub rows: Vec<FunctionRow>,
+    /// Call stacks of both builds; absent where none could be taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<CallStacks>,
     /// What the model of the core predicts for the places that hold the difference.
     pub ledgers: Vec<Ledger>,
     /// Runs of the slow build without a mechanism; absent where there was nothing to remove.
@@ -324,6 +331,7 @@ fn look(
         only_in_slow: None,
         kernel: Kernel::of_compared_runs(&comparison),
         rows: Vec::new(),
+        stacks: None,
         ledgers: Vec::new(),
         cure: None,
         placements: None,
@@ -365,6 +373,15 @@ fn look(
     let outside = time.parts_outside(&in_user_code, in_kernel.as_ref());
     explanation.kernel.part = in_kernel.map(|(part, _)| part);
     explanation.rows = rows::rows(&matches, &heats, &in_user_code, time.difference_ns());
+    explanation.stacks = CallStacks::of(
+        &images,
+        &matches,
+        &heats,
+        &explanation.rows,
+        &in_user_code,
+        time.difference_ns(),
+    );
+    explanation.notes.extend(explanation.stacks.as_ref().and_then(CallStacks::note));
     explanation.unexplained.extend(outside);
     let counting = &mut |done, of| progress(Stage::Counting { done, of });
     let run_ns = time.of_runs_ns();

@@ -204,22 +204,24 @@ fn row(
     user: &[Measurement; 2],
     difference_ns: f64,
 ) -> FunctionRow {
-    let time = |arm: usize| {
-        let share = heats[arm].share(hits[arm]);
-        let of = |percent: f64| user[arm].value * percent / 100.0;
-        Measurement {
-            value: of(share.value),
-            unit: user[arm].unit,
-            low: of(share.low),
-            high: of(share.high),
-            n: share.n,
-            how: "time in user code x share of samples, Wilson 95 %".into(),
-        }
-    };
+    let time = |arm: usize| time_of(&heats[arm].share(hits[arm]), &user[arm]);
     let (before, after) = (time(0), time(1));
     let how = "time in user code by share of samples";
     let share_of_difference = share(&before, &after, difference_ns, how);
     FunctionRow { place, before, after, share_of_difference, executed: None }
+}
+
+/// A share of the samples as time.
+pub(super) fn time_of(share: &Measurement, user: &Measurement) -> Measurement {
+    let of = |percent: f64| user.value * percent / 100.0;
+    Measurement {
+        value: of(share.value),
+        unit: user.unit,
+        low: of(share.low),
+        high: of(share.high),
+        n: share.n,
+        how: "time in user code x share of samples, Wilson 95 %".into(),
+    }
 }
 
 #[cfg(test)]
@@ -247,6 +249,7 @@ mod tests {
             },
             by_svma,
             by_object: [].into(),
+            stacks: vec![],
         }
     }
 

@@ -16,7 +16,7 @@ use crate::machine::{CoreShape, Design};
 use crate::model::{FileOffset, Measurement, Unit};
 use crate::run::child::{Exit, Status};
 use crate::run::sample::{
-    CallsOfNumber, Engine, ObjectSamples, SampleError, SampleRun, SystemCalls,
+    CallsOfNumber, Engine, ObjectSamples, SampleError, SampleRun, Stacks, SystemCalls,
 };
 use crate::trace::engine::{Change, DenormalSite, EngineError};
 
@@ -28,6 +28,8 @@ pub struct InventedBench {
     pub settings: Settings,
     /// Per arm: where one run's samples fall in the program.
     pub hits: [Vec<(FileOffset, u64)>; 2],
+    /// Per arm: call stacks of one run.
+    pub stacks: [Option<Stacks>; 2],
     /// Per arm: samples of one run in the library.
     pub library_hits: [u64; 2],
     /// Per arm: samples of one run in the kernel; `None` where it does not tell of them.
@@ -182,6 +184,7 @@ impl Bench for InventedBench {
             unmapped: 0,
             kernel: self.kernel_samples.map(|of_arms| of_arms[arm.index()]),
             exit: exit(total * period_ns),
+            stacks: self.stacks[arm.index()].clone(),
             notes: self.notes.clone(),
         })
     }

@@ -7,6 +7,7 @@ use crate::compare::Settings;
 use crate::compare::simulate::{Noise, SimulatedMachine};
 use crate::machine::{MemoryRenaming, Microarchitecture};
 use crate::model::{FileOffset, Measurement, Svma};
+use crate::run::sample::{CallStack, Frame, Stacks};
 use crate::sim::core::{Account, Mechanism};
 use crate::trace::engine::DenormalSite;
 
@@ -46,6 +47,7 @@ impl Scene {
             machine,
             settings: Settings::default(),
             hits: [vec![], vec![]],
+            stacks: [None, None],
             library_hits: [0, 0],
             kernel_samples: None,
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
@@ -73,6 +75,32 @@ impl Scene {
             bench.hits[arm] = vec![(offset(behind), in_decoder), (offset(starts[1]), in_helper)];
         }
         Self { folder, bench }
+    }
+
+    /// Call stacks: the decoder is called by the helper and by a library; per arm for each, and cut off in the helper.
+    pub(crate) fn called_from_two(&mut self, counts: [[u64; 3]; 2]) {
+        let program: PathBuf = "/programs/invented".into();
+        for (arm, [by_helper, by_library, cut_off]) in counts.into_iter().enumerate() {
+            let [decoder, helper] =
+                [0, 1].map(|n| Frame { file: Some(0), at: self.bench.hits[arm][n].0 });
+            let library = Frame { file: Some(1), at: FileOffset(16) };
+            let stack =
+                |frames: &[Frame], is_whole| CallStack { frames: frames.to_vec(), is_whole };
+            let all = [
+                (stack(&[library, helper, decoder], true), by_helper),
+                (stack(&[library, decoder], true), by_library),
+                (stack(&[helper], false), cut_off),
+            ];
+            self.bench.stacks[arm] = Some(Stacks {
+                period_ns: 1_000_000,
+                files: vec![program.clone(), "/none/libother.so.2".into()],
+                main_program: Some(0),
+                counts: all.into_iter().collect(),
+                taken: by_helper + by_library + cut_off,
+                cut_off,
+                ..Stacks::default()
+            });
+        }
     }
 
     pub(crate) fn programs(&self) -> [PathBuf; 2] {
@@ -479,4 +507,34 @@ fn where_nothing_may_be_sampled_the_comparison_is_reported_with_what_would_help(
         assert!(open.contains(word), "{open}");
     }
     assert!(!open.contains("mechanism"), "nothing was looked for: {open}");
+}
+
+#[test]
+fn callers_of_what_takes_longer_have_their_parts() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    scene.called_from_two([[560, 240, 200], [1260, 540, 200]]);
+    let e = scene.explain().unwrap();
+    let stacks = e.stacks.as_ref().unwrap();
+    let from = stacks.called_from.as_ref().unwrap();
+    let callers = from.several().unwrap();
+    let names: Vec<String> = callers.iter().map(|caller| caller.function.to_string()).collect();
+    assert_eq!(
+        (from.place.as_str(), names),
+        ("decode", vec!["helper".into(), "libother.so".into()])
+    );
+    let parts: Vec<f64> =
+        callers.iter().map(|caller| caller.share_of_difference.percent.value).collect();
+    assert!((parts[0] / (parts[0] + parts[1]) - 0.7).abs() < 0.01, "{parts:?}");
+    // Both add up to what the place has by all samples.
+    let row = e.rows[0].share_of_difference.percent.value;
+    assert!((parts[0] + parts[1] - row).abs() < 1.0, "{parts:?} {row}");
+    assert!(e.notes.iter().any(|note| note.contains("do not reach where their thread started")));
+    let runs = u64::from(e.heat.as_ref().unwrap()[0].runs);
+    assert_eq!((stacks.samples, stacks.cut_off), ([1000 * runs, 2000 * runs], [200 * runs; 2]));
+}
+
+#[test]
+fn without_call_stacks_nothing_is_said_of_callers() {
+    let mut scene = Scene::new([false, true], 1.0, [(800, 200), (1800, 200)]);
+    assert_eq!(scene.explain().unwrap().stacks, None);
 }

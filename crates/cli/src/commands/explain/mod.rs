@@ -172,8 +172,8 @@ pub fn explained(
     let begin = Instant::now();
     let chosen = profile::load(context)?;
     let bar = context.progress(2 * u64::from(settings.pairs), "comparing");
-    let mut bench =
-        ProcessBench::new(lines, settings, SampleSettings::default(), context.interrupt())?;
+    let sampling = SampleSettings { stacks: true, ..SampleSettings::default() };
+    let mut bench = ProcessBench::new(lines, settings, sampling, context.interrupt())?;
     bench = bench.at_places(extent.placements);
     if extent.no_cure {
         bench = bench.without_cures();

@@ -59,6 +59,7 @@ pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
             out += &elsewhere(explanation.rows.iter().take(MOST_ROWS));
         }
     }
+    out += &callers(explanation);
     out += &explanation.cure.as_ref().map(cure).unwrap_or_default();
     out += &explanation.placements.as_ref().map(placements).unwrap_or_default();
     for ledger in &explanation.ledgers {
@@ -176,6 +177,30 @@ fn row_text(label: &str, row: &FunctionRow) -> String {
     format!("{label}{} ({})\n", paint(STRONG, name), row.place.change_words())
         + &wrap(NO_LABEL, &format!("user time {before} -> {after}"))
         + &wrap(NO_LABEL, &share.to_string())
+}
+
+/// From where the place with most of the difference is called, where that is from several places.
+fn callers(explanation: &Explanation) -> String {
+    let from = explanation.stacks.as_ref().and_then(|stacks| stacks.called_from.as_ref());
+    let Some((from, callers)) = from.and_then(|from| Some((from, from.several()?))) else {
+        return String::new();
+    };
+    let words: Vec<String> = callers
+        .iter()
+        .map(|caller| {
+            let Measurement { value, low, high, .. } = caller.share_of_difference.percent;
+            let name = site::clip(site::short_name(&caller.function.name), 56);
+            let file = caller.function.file.as_ref().map_or(String::new(), |f| format!(" ({f})"));
+            format!("{name}{file} {value:.1} % [{low:.1}, {high:.1}]")
+        })
+        .collect();
+    let text = format!(
+        "{} is called from: {} of {}",
+        site::clip(site::short_name(&from.place), 56),
+        words.join(", "),
+        Whole::DifferenceInProcessorTime
+    );
+    wrap("callers  ", &text)
 }
 
 /// What the listed places leave of the whole, so that what is listed adds up.
@@ -468,6 +493,7 @@ mod tests {
             settings: Settings { seed: 42, cpus: Some(Cpus::one(1)), ..Settings::default() },
             hits,
             kernel_samples: None,
+            stacks: [None, None],
             library_hits: [30, 30],
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             notes: vec!["sampled with ptrace: the kernel forbids perf events".into()],

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use super::ring::open_clock_event;
+use super::ring::{Wanted, open_clock_event};
 
 /// Nobody needs samples closer than this, whatever they cost; and farther apart they tell too little.
 const LEAST_PERIOD_NS: u64 = 20_000;
@@ -73,7 +73,7 @@ fn work() -> f64 {
 
 /// The same work with the clock ticking on this thread.
 fn ticking() -> io::Result<f64> {
-    let event = open_clock_event(0, -1, TRIAL_PERIOD_NS, false)?;
+    let event = open_clock_event(0, -1, TRIAL_PERIOD_NS, Wanted::User)?;
     // SAFETY: the descriptor is an event of ours, and the request takes no memory.
     if unsafe { perf_event_open_sys::ioctls::ENABLE(event.as_raw_fd(), 0) } < 0 {
         return Err(io::Error::last_os_error());

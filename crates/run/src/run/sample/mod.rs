@@ -6,6 +6,8 @@
 //! why, is part of the result. Addresses come back as positions in files, so that they can be
 //! joined with the code room whatever address space randomisation did.
 //!
+//! Where it is asked for, call stacks are taken of a share of the samples ([`Stacks`]).
+//!
 //! Cost: an interrupt takes 0.3 to 17 µs of the command's time (measured before the first run), a `ptrace`
 //! stop about 20 µs. So a sampled run shows *where* time goes; how much time a command takes is
 //! measured in runs without sampling.
@@ -17,6 +19,7 @@ pub mod records;
 mod ring;
 mod skid;
 mod space;
+mod stacks;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +34,8 @@ use crate::run::child::{Child, ChildError, Exit, Launch, Limits};
 pub use cost::period_for_overhead;
 pub use skid::{Landmarks, Skid, divide, skid_of};
 use space::Tally;
+pub use stacks::{CallStack, Frame, Snapshot, Stacks};
+use stacks::{STACK_PERIOD_NS, Unwinder};
 
 /// A stop and a look cost some ten microseconds; more often than this, they would be the run.
 const LEAST_PTRACE_PERIOD_NS: u64 = 1_000_000;
@@ -81,12 +86,14 @@ pub struct SampleSettings {
     pub period_ns: u64,
     /// The engine, or the choice of the best.
     pub engine: EngineChoice,
+    /// Whether call stacks are taken: one a millisecond of a thread's time, at the most.
+    pub stacks: bool,
 }
 
 impl Default for SampleSettings {
     /// 200 µs: a run of a third of a second gives some 1500 samples, for up to 8 % of its time.
     fn default() -> Self {
-        Self { period_ns: 200_000, engine: EngineChoice::Auto }
+        Self { period_ns: 200_000, engine: EngineChoice::Auto, stacks: false }
     }
 }
 
@@ -131,6 +138,9 @@ pub struct SampleRun {
     /// How the command ended. Its times include what the sampling cost.
     #[serde(skip)]
     pub exit: Exit,
+    /// Call stacks, where they were asked for and could be taken.
+    #[serde(skip)]
+    pub stacks: Option<Stacks>,
     /// What a reader of the numbers must know: a fallback and its cause, throttling, few samples.
     pub notes: Vec<String>,
 }
@@ -181,11 +191,12 @@ pub fn sample(
 ) -> Result<SampleRun, SampleError> {
     let child = Child::hold(launch)?;
     let mut notes = Vec::new();
+    let takes_stacks = settings.stacks && cfg!(target_arch = "x86_64");
     let perf_cause = match settings.engine {
         EngineChoice::Ptrace => None,
         EngineChoice::Auto | EngineChoice::PerfClock => {
             let period_ns = at_least(settings.period_ns, cost::least_period_ns(), &mut notes);
-            match perf::Sampler::attach(child.pid(), period_ns) {
+            match perf::Sampler::attach(child.pid(), period_ns, takes_stacks) {
                 Ok(sampler) => {
                     let (exit, collected) = sampler.run(child, limits)?;
                     return Ok(collected.into_run(launch, period_ns, exit, notes));
@@ -199,7 +210,7 @@ pub fn sample(
     }
     notes.clear();
     let period_ns = at_least(settings.period_ns, LEAST_PTRACE_PERIOD_NS, &mut notes);
-    match (ptrace::Sampler::attach(child.pid(), period_ns), perf_cause) {
+    match (ptrace::Sampler::attach(child.pid(), period_ns, takes_stacks), perf_cause) {
         (Ok(sampler), perf_cause) => {
             notes.extend(perf_cause.map(|cause| format!("sampled with ptrace: {cause}")));
             let (exit, collected) = sampler.run(child, launch, limits)?;
@@ -295,6 +306,7 @@ struct Collected {
     tally: Tally,
     lost: u64,
     kernel: Option<u64>,
+    unwinder: Option<Unwinder>,
     notes: Vec<String>,
 }
 
@@ -308,6 +320,7 @@ impl Collected {
     ) -> SampleRun {
         let main_program = launch.program.canonicalize().ok();
         let unmapped = self.tally.unmapped();
+        let stacks = self.unwinder.map(|it| it.into_stacks(&self.tally, main_program.as_deref()));
         let samples = self.tally.into_objects(main_program.as_deref());
         let total = unmapped + samples.iter().map(ObjectSamples::total).sum::<u64>();
         notes.extend(self.notes);
@@ -321,6 +334,7 @@ impl Collected {
             unmapped,
             kernel: self.kernel,
             exit,
+            stacks,
             notes,
         }
     }

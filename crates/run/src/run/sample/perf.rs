@@ -2,23 +2,27 @@
 //!
 //! A ring that children inherit must belong to one processor, so there is one event and one ring
 //! per processor. A process that moves leaves records in several rings; they are put in order of
-//! time before they are used, because a mapping must be known before the samples in it.
+//! time before they are used, because a mapping must be known before the samples in it. Call stacks
+//! come from a second event with rings of its own, so that many bytes of stack displace no sample.
 
 use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
 use super::records::{Record, Timed, records};
-use super::ring::Ring;
+use super::ring::{Ring, Wanted};
 use super::space::{AddressSpace, Tally};
-use super::{Collected, Engine, SampleError};
+use super::{Collected, Engine, STACK_PERIOD_NS, SampleError, Unwinder};
 use crate::run::child::{Child, Exit, Limits};
 
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+/// Before a ring is full of stacks.
+const DRAIN_INTERVAL_OF_STACKS: Duration = Duration::from_millis(7);
 
 /// Events on a held child, and what they have brought so far.
 pub(super) struct Sampler {
     rings: Vec<Ring>,
+    stack_rings: Vec<Ring>,
     bytes: Vec<u8>,
     pending: Vec<Timed>,
     /// Latest time seen in all rounds, and in all but the last.
@@ -28,37 +32,34 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// Puts one event on each processor that is there; it ticks in the kernel, too, where we may ask for that.
-    pub(super) fn attach(pid: i32, period_ns: u64) -> io::Result<Self> {
-        match Self::attach_with(pid, period_ns, true) {
+    /// Puts one event on each processor that is there; it ticks in the kernel, too, where we may ask for that. Stacks come from
+    /// a second event of its own period, where there can be one.
+    pub(super) fn attach(pid: i32, period_ns: u64, takes_stacks: bool) -> io::Result<Self> {
+        let (rings, has_kernel) = match open_rings(pid, period_ns, Wanted::UserAndKernel) {
             Err(cause) if matches!(cause.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
-                Self::attach_with(pid, period_ns, false)
+                (open_rings(pid, period_ns, Wanted::User)?, false)
             }
-            attached => attached,
-        }
-    }
-
-    fn attach_with(pid: i32, period_ns: u64, with_kernel: bool) -> io::Result<Self> {
-        let mut rings = Vec::new();
-        for cpu in online_processors() {
-            match Ring::open(pid, cpu, period_ns, with_kernel) {
-                Ok(ring) => rings.push(ring),
-                // It was switched off since we read the list.
-                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        if rings.is_empty() {
-            return Err(io::Error::from_raw_os_error(libc::ENODEV));
-        }
-        Ok(Self {
+            opened => (opened?, true),
+        };
+        let mut sampler = Self {
             rings,
+            stack_rings: Vec::new(),
             bytes: Vec::new(),
             pending: Vec::new(),
             latest_ns: 0,
             settled_ns: 0,
-            book: Book { kernel: with_kernel.then_some(0), ..Book::default() },
-        })
+            book: Book { kernel: has_kernel.then_some(0), ..Book::default() },
+        };
+        let period_ns = period_ns.max(STACK_PERIOD_NS);
+        match takes_stacks.then(|| open_rings(pid, period_ns, Wanted::Stacks)) {
+            Some(Ok(rings)) => {
+                sampler.stack_rings = rings;
+                sampler.book.unwinder = Some(Unwinder::new(period_ns));
+            }
+            Some(Err(cause)) => sampler.book.no_stacks = Some(cause),
+            None => {}
+        }
+        Ok(sampler)
     }
 
     pub(super) fn run(
@@ -66,11 +67,13 @@ impl Sampler {
         child: Child,
         limits: &Limits<'_>,
     ) -> Result<(Exit, Collected), SampleError> {
+        let has_stacks = self.book.unwinder.is_some();
+        let interval = if has_stacks { DRAIN_INTERVAL_OF_STACKS } else { DRAIN_INTERVAL };
         let tick = |_| {
             self.drain();
             Ok(())
         };
-        let exit = child.wait_with(limits, tick, DRAIN_INTERVAL)?;
+        let exit = child.wait_with(limits, tick, interval)?;
         self.drain();
         self.settle(u64::MAX);
         Ok((exit, self.book.into_collected()))
@@ -79,18 +82,21 @@ impl Sampler {
     /// Takes what is in the rings and uses what can no longer be overtaken: whatever is not later
     /// than all of the round before, since each ring has been looked at since.
     fn drain(&mut self) {
-        self.bytes.clear();
-        for ring in &mut self.rings {
-            ring.drain_into(&mut self.bytes);
-        }
         let settled_ns = std::mem::replace(&mut self.settled_ns, self.latest_ns);
-        for record in records(&self.bytes) {
-            match record {
-                Ok(timed) => {
-                    self.latest_ns = self.latest_ns.max(timed.time_ns);
-                    self.pending.push(timed);
+        for (rings, has_stacks) in [(&mut self.rings, false), (&mut self.stack_rings, true)] {
+            self.bytes.clear();
+            rings.iter_mut().for_each(|ring| ring.drain_into(&mut self.bytes));
+            for record in records(&self.bytes) {
+                match record {
+                    // A stack that was lost is no lost sample.
+                    Ok(Timed { record: Record::Lost { .. } | Record::Throttled, .. })
+                        if has_stacks => {}
+                    Ok(timed) => {
+                        self.latest_ns = self.latest_ns.max(timed.time_ns);
+                        self.pending.push(timed);
+                    }
+                    Err(_) => self.book.malformed += 1,
                 }
-                Err(_) => self.book.malformed += 1,
             }
         }
         self.settle(settled_ns);
@@ -106,6 +112,22 @@ impl Sampler {
     }
 }
 
+fn open_rings(pid: i32, period_ns: u64, wanted: Wanted) -> io::Result<Vec<Ring>> {
+    let mut rings = Vec::new();
+    for cpu in online_processors() {
+        match Ring::open(pid, cpu, period_ns, wanted) {
+            Ok(ring) => rings.push(ring),
+            // It was switched off since we read the list.
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    if rings.is_empty() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    Ok(rings)
+}
+
 /// What the records say, taken in order.
 #[derive(Default)]
 struct Book {
@@ -116,6 +138,9 @@ struct Book {
     lost: u64,
     throttled: u64,
     malformed: u64,
+    unwinder: Option<Unwinder>,
+    /// Why there is none, where there should be.
+    no_stacks: Option<io::Error>,
 }
 
 impl Book {
@@ -128,6 +153,12 @@ impl Book {
                 let space = self.spaces.get(&pid);
                 let place = space.and_then(|space| space.locate(address));
                 self.tally.count(place);
+            }
+            Record::Stack { pid, snapshot } => {
+                let parts = self.unwinder.as_mut().zip(self.spaces.get(&pid));
+                if let Some((unwinder, space)) = parts {
+                    unwinder.add(&snapshot, space, &self.tally);
+                }
             }
             Record::Map { pid, start, len, offset, path } => {
                 let (offset, object) = self.tally.object(&path, start, offset);
@@ -156,6 +187,9 @@ impl Book {
                 "the kernel paused the sampling {times} times (kernel.perf_cpu_time_max_percent)"
             ));
         }
+        if let Some(cause) = self.no_stacks {
+            notes.push(format!("call stacks were not taken: the kernel refuses them ({cause})"));
+        }
         if self.malformed > 0 {
             notes.push(format!("{} records of the kernel were not understood", self.malformed));
         }
@@ -164,6 +198,7 @@ impl Book {
             tally: self.tally,
             lost: self.lost,
             kernel: self.kernel,
+            unwinder: self.unwinder,
             notes,
         }
     }

@@ -14,7 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::space::{self, AddressSpace, Tally};
-use super::{CallsOfNumber, Collected, Engine, SampleError, SystemCalls};
+use super::stacks::STACK_BYTES;
+use super::{
+    CallsOfNumber, Collected, Engine, STACK_PERIOD_NS, SampleError, Snapshot, SystemCalls, Unwinder,
+};
+use crate::code::Registers;
+use crate::model::Avma;
 use crate::run::child::{Child, ChildError, Exit, Launch, Limits};
 use crate::run::tracee::{self, State};
 
@@ -80,12 +85,14 @@ pub(super) struct Sampler {
     call_stops: Option<u64>,
     /// Stops, and time inside, by the number of the call.
     stops_of_calls: BTreeMap<u64, CallsOfNumber>,
+    unwinder: Option<Unwinder>,
 }
 
 impl Sampler {
-    pub(super) fn attach(pid: i32, period_ns: u64) -> io::Result<Self> {
+    pub(super) fn attach(pid: i32, period_ns: u64, takes_stacks: bool) -> io::Result<Self> {
         tracee::seize(pid, OPTIONS)?;
-        Ok(Self::new(pid, period_ns))
+        let unwinder = takes_stacks.then(|| Unwinder::new(period_ns.max(STACK_PERIOD_NS)));
+        Ok(Self { unwinder, ..Self::new(pid, period_ns) })
     }
 
     /// One that counts system calls.
@@ -106,6 +113,7 @@ impl Sampler {
             rounds: 0,
             call_stops: None,
             stops_of_calls: BTreeMap::new(),
+            unwinder: None,
         }
     }
 
@@ -247,6 +255,7 @@ impl Sampler {
             let _ = resume(tid, 0);
             return;
         }
+        let mut snapshot = None;
         // A thread that was killed meanwhile refuses every answer, which is no error of ours.
         let _ = match event {
             0 => resume(tid, signal),
@@ -256,7 +265,7 @@ impl Sampler {
             }
             libc::PTRACE_EVENT_STOP => {
                 if asked {
-                    self.look_at(index);
+                    snapshot = self.look_at(index);
                 }
                 resume(tid, 0)
             }
@@ -273,6 +282,11 @@ impl Sampler {
             }
             _ => resume(tid, 0),
         };
+        // It runs while its stack is unwound.
+        let parts = self.unwinder.as_mut().zip(self.threads.get(index)).zip(snapshot);
+        if let Some(((unwinder, thread), snapshot)) = parts {
+            unwinder.add(&snapshot, &thread.space, &self.tally);
+        }
     }
 
     /// Enters the thread that `maker` has just made; we are attached to it already.
@@ -295,17 +309,16 @@ impl Sampler {
         }
     }
 
-    fn look_at(&mut self, index: usize) {
-        let Some(thread) = self.threads.get_mut(index) else {
-            return;
-        };
+    /// Books where a stopped thread is; what is needed to unwind its stack, where that is asked for.
+    fn look_at(&mut self, index: usize) -> Option<Snapshot> {
+        let thread = self.threads.get_mut(index)?;
         let Ok(position) = tracee::position(thread.tid) else {
             self.blind += 1;
-            return;
+            return None;
         };
         if position.in_kernel {
             self.kernel += 1;
-            return;
+            return None;
         }
         let mut place = thread.space.locate(position.address);
         if place.is_none() || thread.looks_until_reading == 0 {
@@ -315,6 +328,7 @@ impl Sampler {
         }
         thread.looks_until_reading -= 1;
         self.tally.count(place);
+        self.unwinder.is_some().then(|| snapshot(thread.tid)).flatten()
     }
 
     /// Collects what was killed and lets go of what lives on (a daemon that left the group). The
@@ -378,9 +392,27 @@ impl Sampler {
             tally: self.tally,
             lost: self.blind,
             kernel: Some(self.kernel),
+            unwinder: self.unwinder,
             notes,
         }
     }
+}
+
+/// A stopped thread's registers and the top of its stack; none of a 32-bit program.
+#[cfg(target_arch = "x86_64")]
+fn snapshot(tid: i32) -> Option<Snapshot> {
+    let r = tracee::registers_of_64_bits(tid)?;
+    let registers = Registers([
+        r.rax, r.rdx, r.rcx, r.rbx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,
+        r.r13, r.r14, r.r15, r.rip,
+    ]);
+    Some(Snapshot { registers, stack: tracee::read_memory(tid, Avma(r.rsp), STACK_BYTES) })
+}
+
+/// Not on this processor.
+#[cfg(not(target_arch = "x86_64"))]
+fn snapshot(_tid: i32) -> Option<Snapshot> {
+    None
 }
 
 fn over_limit(launch: &Launch, limits: &Limits<'_>, started: Instant) -> Option<ChildError> {

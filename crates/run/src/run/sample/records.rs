@@ -1,7 +1,7 @@
 //! The records that the kernel writes into a `perf_event_open` ring, read from plain bytes.
 //!
 //! Only what sampling needs, in the layout that `super::ring` asks for: samples of instruction
-//! pointer, process and time, and process and time behind every other record. Pure, and total: any
+//! pointer, process and time, behind them registers and stack where these are asked for, and process and time behind every other record. Pure, and total: any
 //! bytes give records, an error for each that makes no sense, and an end.
 
 use std::ffi::OsStr;
@@ -10,12 +10,34 @@ use std::path::PathBuf;
 
 use perf_event_open_sys::bindings as sys;
 
+use super::Snapshot;
+use crate::code::Registers;
 use crate::foreign::Bytes;
 use crate::model::{Avma, FileOffset};
 
 const HEADER_BYTES: usize = 8;
 /// Process, thread and time behind every record that is no sample.
 const TRAILER_BYTES: usize = 16;
+/// The registers that a sample brings, in its order: the kernel's number for each, and DWARF's.
+pub(super) const REGISTERS: [(u32, usize); 17] = [
+    (0, 0),
+    (1, 3),
+    (2, 2),
+    (3, 1),
+    (4, 4),
+    (5, 5),
+    (6, 6),
+    (7, 7),
+    (8, 16),
+    (16, 8),
+    (17, 9),
+    (18, 10),
+    (19, 11),
+    (20, 12),
+    (21, 13),
+    (22, 14),
+    (23, 15),
+];
 
 /// A record and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +60,13 @@ pub enum Record {
         address: Avma,
         /// Whether that is outside user code.
         in_kernel: bool,
+    },
+    /// A sample of a thread with its registers and the top of its stack.
+    Stack {
+        /// The process.
+        pid: u32,
+        /// The thread.
+        snapshot: Snapshot,
     },
     /// A process mapped code.
     Map {
@@ -161,9 +190,28 @@ fn parse_sample(header: Header, body: &[u8]) -> Option<Timed> {
     let mut fields = Bytes(body);
     let address = Avma(fields.u64()?);
     let (pid, _tid, time_ns) = (fields.u32()?, fields.u32()?, fields.u64()?);
-    let mode = header.misc & sys::PERF_RECORD_MISC_CPUMODE_MASK;
-    let record = Record::Sample { pid, address, in_kernel: mode != sys::PERF_RECORD_MISC_USER };
+    let in_kernel = header.misc & sys::PERF_RECORD_MISC_CPUMODE_MASK != sys::PERF_RECORD_MISC_USER;
+    let record = match fields.u64() {
+        None => Record::Sample { pid, address, in_kernel },
+        Some(abi) if abi == u64::from(sys::PERF_SAMPLE_REGS_ABI_64) && !in_kernel => {
+            Record::Stack { pid, snapshot: parse_snapshot(fields)? }
+        }
+        // Of a program of 32 bits.
+        Some(_) => Record::Other,
+    };
     Some(Timed { time_ns, record })
+}
+
+/// Registers in the order of [`REGISTERS`]; the room for the stack, and how much of it is filled behind that.
+fn parse_snapshot(mut fields: Bytes<'_>) -> Option<Snapshot> {
+    let mut registers = Registers::default();
+    for (_, number) in REGISTERS {
+        *registers.0.get_mut(number)? = fields.u64()?;
+    }
+    let room = usize::try_from(fields.u64()?).ok()?;
+    let stack = fields.take(room)?;
+    let filled = if room == 0 { 0 } else { usize::try_from(fields.u64()?).ok()? };
+    Some(Snapshot { registers, stack: stack.get(..filled)?.to_vec() })
 }
 
 fn parse_map(mut fields: Bytes<'_>, words_before_path: usize) -> Option<Record> {
@@ -247,6 +295,29 @@ mod tests {
             at(101, Record::Throttled),
         ];
         assert_eq!(read(&bytes), expected);
+    }
+
+    #[test]
+    fn a_stack_comes_with_its_registers_and_as_long_as_it_was_copied() {
+        let user = sys::PERF_RECORD_MISC_USER as u16;
+        let registers: Vec<u64> = (100..117).collect();
+        let of = |abi: u64, behind: &[u64]| {
+            let body = [&[0x1234, pair(7, 8), 100, abi], registers.as_slice(), behind].concat();
+            read(&record(sys::PERF_RECORD_SAMPLE, user, &body)).pop().unwrap()
+        };
+        let Ok(Timed { record: Record::Stack { pid: 7, snapshot }, .. }) =
+            of(2, &[24, 11, 12, 13, 16])
+        else {
+            panic!("no stack");
+        };
+        // rsp and rip, the eighth and the ninth of the kernel's.
+        assert_eq!((snapshot.registers.stack(), snapshot.registers.instruction()), (107, 108));
+        assert_eq!(snapshot.registers.0[..6], [100, 103, 102, 101, 104, 105]);
+        assert_eq!(snapshot.stack, [11_u64.to_ne_bytes(), 12_u64.to_ne_bytes()].concat());
+        assert!(matches!(of(2, &[0]), Ok(Timed { record: Record::Stack { .. }, .. })), "none");
+        assert!(matches!(of(1, &[0]), Ok(Timed { record: Record::Other, .. })), "32 bits");
+        assert!(of(2, &[24, 11, 12, 13, 32]).is_err(), "more than there is");
+        assert!(of(2, &[u64::MAX, 1]).is_err());
     }
 
     #[test]

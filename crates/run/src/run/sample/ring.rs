@@ -9,12 +9,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as sys;
 
-/// A power of two of pages. At 10 kHz a sample's 32 bytes fill it in 0.8 s; an ordinary user may
-/// lock 512 KiB per processor.
-const DATA_BYTES: usize = 256 << 10;
+use super::records::REGISTERS;
+use super::stacks::STACK_BYTES;
 
-/// Opens a `cpu-clock` event for a process and all it will start, counting from its next exec; `with_kernel`, which not
-/// everybody may ask for, it ticks in the kernel, too. `cpu` -1 means any, which cannot be combined with a ring.
+/// A power of two of pages. At 10 kHz a sample's 32 bytes fill it in 0.4 s; an ordinary user may
+/// lock 512 KiB per processor, this and what stacks need together.
+const DATA_BYTES: usize = 128 << 10;
+/// Fifteen stacks: one comes in a millisecond.
+const STACK_DATA_BYTES: usize = 256 << 10;
+
+/// What a clock brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Samples in user code, and what happens to the process.
+    User,
+    /// Samples in the kernel as well, which not everybody may ask for.
+    UserAndKernel,
+    /// Samples in user code with registers and stack, and nothing else.
+    Stacks,
+}
+
+/// Opens a `cpu-clock` event for a process and all it will start, counting from its next exec. `cpu` -1 means any, which cannot
+/// be combined with a ring.
 ///
 /// # Errors
 /// The kernel's refusal.
@@ -22,8 +38,9 @@ pub(super) fn open_clock_event(
     pid: i32,
     cpu: i32,
     period_ns: u64,
-    with_kernel: bool,
+    wanted: Wanted,
 ) -> io::Result<File> {
+    let has_stacks = wanted == Wanted::Stacks;
     let mut attr = sys::perf_event_attr {
         size: size_of::<sys::perf_event_attr>() as u32,
         type_: sys::PERF_TYPE_SOFTWARE,
@@ -35,13 +52,22 @@ pub(super) fn open_clock_event(
     attr.set_disabled(1);
     attr.set_enable_on_exec(1);
     attr.set_inherit(1);
-    attr.set_exclude_kernel((!with_kernel).into());
+    attr.set_exclude_kernel((wanted != Wanted::UserAndKernel).into());
     attr.set_exclude_hv(1);
-    attr.set_mmap(1);
-    attr.set_mmap2(1);
-    attr.set_comm(1);
-    attr.set_comm_exec(1);
-    attr.set_task(1);
+    for set in [
+        sys::perf_event_attr::set_mmap,
+        sys::perf_event_attr::set_mmap2,
+        sys::perf_event_attr::set_comm,
+        sys::perf_event_attr::set_comm_exec,
+        sys::perf_event_attr::set_task,
+    ] {
+        set(&mut attr, (!has_stacks).into());
+    }
+    if has_stacks {
+        attr.sample_type |= u64::from(sys::PERF_SAMPLE_REGS_USER | sys::PERF_SAMPLE_STACK_USER);
+        attr.sample_regs_user = REGISTERS.iter().map(|(bit, _)| 1 << bit).sum();
+        attr.sample_stack_user = STACK_BYTES as u32;
+    }
     attr.set_sample_id_all(1);
     let flags = sys::PERF_FLAG_FD_CLOEXEC.into();
     // SAFETY: the attribute is a local that outlives the call, and states its own size.
@@ -58,6 +84,7 @@ pub(super) struct Ring {
     _event: File,
     page: NonNull<sys::perf_event_mmap_page>,
     page_bytes: usize,
+    data_bytes: usize,
 }
 
 impl Ring {
@@ -65,8 +92,9 @@ impl Ring {
     ///
     /// # Errors
     /// The kernel's refusal of either.
-    pub(super) fn open(pid: i32, cpu: i32, period_ns: u64, with_kernel: bool) -> io::Result<Self> {
-        let event = open_clock_event(pid, cpu, period_ns, with_kernel)?;
+    pub(super) fn open(pid: i32, cpu: i32, period_ns: u64, wanted: Wanted) -> io::Result<Self> {
+        let event = open_clock_event(pid, cpu, period_ns, wanted)?;
+        let data_bytes = if wanted == Wanted::Stacks { STACK_DATA_BYTES } else { DATA_BYTES };
         // SAFETY: no memory involved.
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page_bytes = usize::try_from(page_bytes).map_err(|_| io::Error::last_os_error())?;
@@ -74,7 +102,7 @@ impl Ring {
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                page_bytes + DATA_BYTES,
+                page_bytes + data_bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 event.as_raw_fd(),
@@ -85,7 +113,7 @@ impl Ring {
             return Err(io::Error::last_os_error());
         }
         let page = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { _event: event, page, page_bytes })
+        Ok(Self { _event: event, page, page_bytes, data_bytes })
     }
 
     /// Moves all published records to the end of `out` and gives their room back to the kernel.
@@ -101,10 +129,10 @@ impl Ring {
         };
         let end = head.load(Ordering::Acquire);
         let start = tail.load(Ordering::Relaxed);
-        let len = (end.wrapping_sub(start) as usize).min(DATA_BYTES);
-        let from = start as usize % DATA_BYTES;
-        let before_wrap = len.min(DATA_BYTES - from);
-        // SAFETY: the data follow the first page and are `DATA_BYTES` long; both pieces lie within,
+        let len = (end.wrapping_sub(start) as usize).min(self.data_bytes);
+        let from = start as usize % self.data_bytes;
+        let before_wrap = len.min(self.data_bytes - from);
+        // SAFETY: the data follow the first page and are `data_bytes` long; both pieces lie within,
         // and the kernel does not write between tail and head.
         unsafe {
             let data = self.page.as_ptr().cast::<u8>().add(self.page_bytes);
@@ -118,6 +146,6 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping that `open` made, and nothing borrows from it.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), self.page_bytes + DATA_BYTES) };
+        unsafe { libc::munmap(self.page.as_ptr().cast(), self.page_bytes + self.data_bytes) };
     }
 }

@@ -8,8 +8,15 @@ use crate::model::{Avma, FileOffset};
 use crate::run::maps;
 
 /// A file among those seen so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ObjectId(usize);
+
+impl ObjectId {
+    /// Its place in [`Tally::paths`].
+    pub(super) fn index(self) -> u32 {
+        self.0 as u32
+    }
+}
 
 /// Where an address lies: in a file at a position, in memory that no file backs (`None`), or in no
 /// mapping that we know of.
@@ -71,6 +78,19 @@ impl Tally {
             Some((hits, offset)) => *hits.entry(offset).or_default() += 1,
             None => self.unmapped += 1,
         }
+    }
+
+    /// The file, or the name that the kernel has for it.
+    pub(super) fn path(&self, id: ObjectId) -> Option<&Path> {
+        self.ids.iter().find(|(_, other)| **other == id).map(|(path, _)| path.as_path())
+    }
+
+    /// All files seen, each at its number.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<(usize, &PathBuf)> =
+            self.ids.iter().map(|(path, id)| (id.0, path)).collect();
+        paths.sort_unstable();
+        paths.into_iter().map(|(_, path)| path.clone()).collect()
     }
 
     pub(super) fn unmapped(&self) -> u64 {

@@ -198,6 +198,66 @@ fn a_program_that_cannot_run_is_an_error_of_the_child() {
     });
 }
 
+/// Does nothing when run with the other tests; `stacks_lead_to_where_threads_start` runs it by name.
+#[test]
+fn helper_that_spins_deep_down() {
+    if let Some(spin_ms) = std::env::var(SPIN_MS).ok().and_then(|ms| ms.parse().ok()) {
+        outer_of_two(Duration::from_millis(spin_ms));
+    }
+}
+
+#[inline(never)]
+fn outer_of_two(spin: Duration) {
+    std::hint::black_box(inner_of_two as fn(Duration))(spin);
+    std::hint::black_box(());
+}
+
+#[inline(never)]
+fn inner_of_two(spin: Duration) {
+    while own_cpu_time() < spin {
+        (0..1000).for_each(|_| std::hint::spin_loop());
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn stacks_lead_to_where_threads_start() {
+    let program = std::env::current_exe().unwrap().canonicalize().unwrap();
+    let image = crate::code::Image::open(&program).unwrap();
+    on_each_engine(|settings| {
+        let run = sample_enough(&SampleSettings { stacks: true, ..*settings }, |times| Launch {
+            program: program.clone(),
+            args: vec!["--exact".into(), "run::sample::tests::helper_that_spins_deep_down".into()],
+            environment: vec![(SPIN_MS.into(), (200 * times).to_string().into())],
+            ..Launch::shell("")
+        });
+        let stacks = run.stacks.as_ref().unwrap();
+        assert!(stacks.taken >= 5 && stacks.period_ns >= 1_000_000, "{}", brief(&run));
+        assert!(stacks.cut_off * 10 <= stacks.taken, "{} of {}", stacks.cut_off, stacks.taken);
+        assert_eq!(stacks.counts.values().sum::<u64>() + stacks.left_out, stacks.taken);
+        let names = |stack: &CallStack| -> Vec<String> {
+            let own = stack.frames.iter().filter(|f| f.file == stacks.main_program);
+            let at = |frame: &Frame| image.function_at(image.svma_of(frame.at)?);
+            own.filter_map(at).map(crate::code::Function::name).collect()
+        };
+        let is_nested = |stack: &CallStack| {
+            let names = names(stack);
+            let at = |part: &str| names.iter().position(|name| name.contains(part));
+            at("outer_of_two").is_some_and(|outer| at("inner_of_two") == Some(outer + 1))
+        };
+        let nested: u64 =
+            stacks.counts.iter().filter(|(stack, _)| is_nested(stack)).map(|(_, n)| n).sum();
+        assert!(nested * 2 > stacks.taken, "{nested} of {}", stacks.taken);
+    });
+}
+
+#[test]
+fn stacks_are_taken_where_they_are_asked_for() {
+    on_each_engine(|settings| {
+        assert_eq!(sample(&Launch::shell("exit 0"), settings, &limits(None)).unwrap().stacks, None);
+    });
+}
+
 /// Processor time of this thread.
 fn own_cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -273,6 +333,7 @@ fn a_run_is_json_without_its_exit() {
         unmapped: 0,
         kernel: Some(0),
         exit: Child::hold(&Launch::shell("exit 0")).and_then(|c| c.wait(&limits(None))).unwrap(),
+        stacks: None,
         notes: vec![],
     };
     let json = serde_json::to_value(&run).unwrap();
