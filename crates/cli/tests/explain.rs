@@ -69,3 +69,86 @@ fn a_script_is_explained_by_what_executes_it() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(!text.contains("byte-identical"), "{text}");
 }
+
+/// A library function that is called for 70 and for 30 parts of its work, and that is built without optimisation in AFTER.
+const CALLED_FROM_TWO_PLACES: &str = r"
+cat > work.c <<'END'
+unsigned work(unsigned n) {
+    unsigned s = 1;
+    for (unsigned i = 0; i < n; i++) s += (i * 31) ^ (i >> 3);
+    return s;
+}
+END
+cat > main.c <<'END'
+unsigned work(unsigned);
+__attribute__((noinline)) static unsigned parse(unsigned n) { return work(7 * n) + 1; }
+__attribute__((noinline)) static unsigned flush(unsigned n) { return work(3 * n) + 2; }
+int main(void) {
+    unsigned s = 0;
+    for (unsigned i = 0; i < 4000; i++) s += parse(700 + i % 3) ^ flush(700 + i % 3);
+    return s == 7;
+}
+END
+mkdir before after
+gcc -O1 -shared -fPIC work.c -Wl,-soname,libwork.so.1 -o before/libwork.so.1
+gcc -O0 -shared -fPIC work.c -Wl,-soname,libwork.so.1 -o after/libwork.so.1
+gcc -O2 main.c -Lbefore -l:libwork.so.1 -Wl,-rpath,'$ORIGIN' -o before/main
+cp before/main after/main
+";
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn both_callers_of_a_library_are_told_with_their_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    shell(here, CALLED_FROM_TWO_PLACES);
+    let args =
+        ["explain", "--no-cure", "--pairs", "6", "--json", "why.json", "before/main", "after/main"];
+    let output = support::run(here, &args);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("libwork.so.1 is called from: parse "), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(here.join("why.json")).unwrap()).unwrap();
+    let stacks = &json["result"]["stacks"];
+    let parts: Vec<(&str, f64)> = stacks["called_from"]["callers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|caller| {
+            let part = &caller["share_of_difference"]["percent"]["value"];
+            (caller["function"]["name"].as_str().unwrap(), part.as_f64().unwrap())
+        })
+        .collect();
+    let [("parse", parse), ("flush", flush), ..] = parts[..] else { panic!("{parts:?}") };
+    let share = parse / (parse + flush);
+    assert!((0.62..0.78).contains(&share), "{parts:?}");
+    // The way from the start: `main` has inlined neither.
+    let names: Vec<&str> = stacks["functions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| f["name"].as_str().unwrap())
+        .collect();
+    let heaviest: Vec<&str> = stacks["stacks"][0]["frames"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| names[n.as_u64().unwrap() as usize])
+        .collect();
+    assert!(heaviest.ends_with(&["main", "parse", "work"]), "{heaviest:?}");
+
+    for args in [
+        &["render", "why.json", "--html", "why.html"][..],
+        &["render", "why.json", "--svg", "why.svg"],
+    ] {
+        let output = support::run(here, args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let read = |name: &str| std::fs::read_to_string(here.join(name)).unwrap();
+    assert!(read("why.svg").starts_with("<svg xmlns="));
+    for drawn in [read("why.svg"), read("why.html")] {
+        assert!(drawn.contains("<title>parse: ") && drawn.contains("<title>flush: "));
+    }
+    assert!(read("why.html").contains("libwork.so.1</span> is called from"));
+}

@@ -28,6 +28,21 @@ fn a_kept_result_gives_the_page_that_the_command_wrote() {
         fine(here, &["render", "r.json", "--html", "b.html"]);
         assert_eq!(read("a.html"), read("b.html"), "{command:?}");
         assert!(read("a.html").starts_with("<!DOCTYPE html>"));
+        let drawing = ["render", "r.json", "--svg", "a.svg"];
+        if command == ["list"] {
+            refused(here, &drawing, &["a result of the kind `list` has no chart", "it has none"]);
+        } else {
+            fine(here, &drawing);
+            fine(here, &["render", "r.json", "--svg", "runs.svg", "--chart", "runs"]);
+            assert!(
+                read("a.svg").contains("pairs: ") && read("runs.svg").contains("runs in order")
+            );
+            refused(
+                here,
+                &["render", "r.json", "--svg", "b.svg", "--chart", "flame"],
+                &["has no chart `flame`; it has pairs and runs"],
+            );
+        }
     }
     fine(
         here,
@@ -68,6 +83,9 @@ fn what_cannot_be_drawn_has_its_sentence_and_leaves_the_old_page() {
     }
     refused(here, &["render", "foreign.json"], &["--html FILE"]);
     refused(here, &["render", "foreign.json", "--html", "-"], &["name one"]);
+    refused(here, &["render", "foreign.json", "--svg", "-"], &["name one"]);
+    refused(here, &["render", "foreign.json", "--svg", "no/such.svg"], &["--svg", "no directory"]);
+    refused(here, &["render", "foreign.json", "--chart", "runs"], &["--svg"]);
     refused(
         here,
         &["compare", "true", "true", "--html", "no/such/x.html"],

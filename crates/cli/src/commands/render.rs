@@ -1,12 +1,13 @@
-//! `stallscope render`: a result that was kept as JSON, drawn as a page.
+//! `stallscope render`: a result that was kept as JSON, drawn as a page, or one of its charts as a picture.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 use stallscope::foreign;
-use stallscope::report::page::MOST_DOCUMENT_BYTES;
+use stallscope::report;
+use stallscope::report::page::{self, MOST_DOCUMENT_BYTES};
 
 use crate::context::{Context, Outcome};
 use crate::output;
@@ -16,6 +17,8 @@ Examples:
   Look at a result
     stallscope explain --json why.json ./before ./after -- input.bin
     stallscope render why.json --html why.html
+  The flame graph of the difference as a picture
+    stallscope render why.json --svg why.svg --chart flame
 
 Exit codes: 0 drawn, 2 bad usage, or no result that can be drawn.";
 
@@ -26,12 +29,46 @@ pub struct RenderArgs {
     /// A result that `--json` of any command has written
     #[arg(value_name = "RESULT.json")]
     result: PathBuf,
+    /// Write one chart as an SVG file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Which chart; without it the flame graph, or the pairs where there is none
+    #[arg(long, value_name = "NAME", requires = "svg")]
+    chart: Option<ChartName>,
+}
+
+/// The charts of results.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ChartName {
+    /// Flame graph of the difference, of an explanation
+    Flame,
+    /// Every pair in order of time
+    Pairs,
+    /// Every run in order of time
+    Runs,
+}
+
+impl From<ChartName> for page::Chart {
+    fn from(name: ChartName) -> Self {
+        match name {
+            ChartName::Flame => Self::Flame,
+            ChartName::Pairs => Self::Pairs,
+            ChartName::Runs => Self::Runs,
+        }
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &RenderArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    let Some(path) = context.html() else { bail!("say where the page goes: --html FILE") };
+    match &args.svg {
+        None if context.html().is_none() => {
+            bail!("say where the page goes: --html FILE, or a chart of it: --svg FILE")
+        }
+        Some(path) if path == Path::new("-") => bail!("--svg -: a chart goes to a file; name one"),
+        Some(path) => output::check_target(path).context("--svg")?,
+        None => {}
+    }
     let name = || format!("cannot draw {}", args.result.display());
     let mut text = foreign::read_text(&args.result, MOST_DOCUMENT_BYTES).with_context(name)?;
     if context.redacts_args() {
@@ -39,6 +76,12 @@ pub fn run(args: &RenderArgs, context: &Context) -> anyhow::Result<Outcome> {
         output::redact(&mut value);
         text = value.to_string();
     }
-    output::page(context, path, &text).with_context(name)?;
+    if let Some(path) = &args.svg {
+        let svg = page::svg(&text, args.chart.map(page::Chart::from)).with_context(name)?;
+        report::write_file(path, &svg)?;
+    }
+    if let Some(path) = context.html() {
+        output::page(context, path, &text).with_context(name)?;
+    }
     Ok(Outcome::Fine)
 }

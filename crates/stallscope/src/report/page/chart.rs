@@ -11,6 +11,8 @@ use crate::stats::student::mean_and_sd;
 
 /// Height of the field with the dots, in pixels.
 const HEIGHT: f64 = 220.0;
+/// Room for what is written below, in pixels.
+const BELOW: f64 = 48.0;
 /// Points of a density curve.
 const CURVE_POINTS: usize = 80;
 
@@ -70,7 +72,7 @@ impl Scale {
     }
 }
 
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     (100.0 * value).round() / 100.0
 }
 
@@ -126,6 +128,13 @@ pub(super) struct Scatter {
 }
 
 impl HtmlSafe for Scatter {}
+
+impl Scatter {
+    /// With what is written below, in pixels.
+    pub fn full_height(&self) -> f64 {
+        self.height + BELOW
+    }
+}
 
 impl Plot {
     pub fn draw(self) -> Scatter {

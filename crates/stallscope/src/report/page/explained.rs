@@ -6,6 +6,7 @@ use askama::Template;
 use super::PageError;
 use super::chart::{Bar, Scale};
 use super::compared::Compared;
+use super::flame::FlameView;
 use super::listing::Listing;
 use super::number::Number;
 use super::steps::{Waterfall, waterfalls};
@@ -33,6 +34,7 @@ pub(super) struct ExplanationPage {
     waterfalls: Vec<Waterfall>,
     places: Vec<PlaceRow>,
     more_places: usize,
+    flame: Option<FlameView>,
     work: Vec<(&'static str, [Number; 2])>,
     listings: Vec<Listing>,
     ledgers: Vec<LedgerView>,
@@ -99,6 +101,7 @@ impl ExplanationPage {
             waterfalls: waterfalls(explanation),
             places,
             more_places,
+            flame: FlameView::of(explanation)?,
             work: work_rows(explanation),
             listings: explanation.causes.iter().take(3).map(Listing::of).collect(),
             ledgers: explanation.ledgers.iter().map(ledger_view).collect(),

@@ -9,24 +9,33 @@ mod chart;
 mod compared;
 mod explained;
 mod fields;
+mod flame;
 mod listing;
 mod number;
 mod steps;
 
+use std::fmt;
+
 use askama::Template;
+use askama::filters::HtmlSafe;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use self::compared::{Compared, ComparisonPage};
 use self::explained::ExplanationPage;
 use self::fields::FieldsPage;
+use self::flame::FlameView;
 use super::Document;
+use crate::explain::Explanation;
 use crate::foreign::from_json;
 
 /// Larger documents are not read: a result of 2000 pairs has 2 MB.
 pub const MOST_DOCUMENT_BYTES: u64 = 8 << 20;
 /// Larger pages are not written.
 const MOST_PAGE_BYTES: usize = 2_000_000;
+
+/// What an SVG file says that it is; nothing is fetched from there.
+const SVG: &str = "http://www.w3.org/2000/svg";
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +61,16 @@ pub enum PageError {
     /// Parts of the result do not belong together.
     #[error("its parts do not belong together: {0}")]
     Contradicts(String),
+    /// It has no such chart.
+    #[error("a result of the kind `{kind}` has no chart `{chart}`; it has {has}")]
+    NoChart {
+        /// What was asked for.
+        chart: Chart,
+        /// What the result is.
+        kind: String,
+        /// The charts that it has, in words.
+        has: String,
+    },
     /// The page would be too large to be of use.
     #[error("its page would be larger than 2 MB")]
     TooLarge,
@@ -65,16 +84,7 @@ pub enum PageError {
 /// # Errors
 /// See [`PageError`].
 pub fn page(text: &str) -> Result<String, PageError> {
-    let value: Value = from_json(text).map_err(PageError::NotJson)?;
-    let document: Document<Value> =
-        serde_json::from_value(value).map_err(|_| PageError::NotOurs)?;
-    if !document.is_ours() {
-        return Err(PageError::NotOurs);
-    }
-    if let Some(version) = document.newer() {
-        return Err(PageError::Newer(version));
-    }
-    let Document { kind, tool_version, result, .. } = document;
+    let Document { kind, tool_version, result, .. } = document(text)?;
     let page = match kind.as_str() {
         "comparison" => {
             let compared = Compared::of(&typed(&kind, result)?, ["A", "B"])?;
@@ -89,6 +99,82 @@ pub fn page(text: &str) -> Result<String, PageError> {
         _ => FieldsPage::of(kind, tool_version, &result).render()?,
     };
     if page.len() > MOST_PAGE_BYTES { Err(PageError::TooLarge) } else { Ok(page) }
+}
+
+/// A chart of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chart {
+    /// The flame graph of the difference.
+    Flame,
+    /// Every pair in order of time.
+    Pairs,
+    /// Every run in order of time.
+    Runs,
+}
+
+impl fmt::Display for Chart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flame => "flame",
+            Self::Pairs => "pairs",
+            Self::Runs => "runs",
+        })
+    }
+}
+
+/// A chart as an SVG file of its own.
+#[derive(Template)]
+#[template(path = "chart.html")]
+struct ChartFile<C: Template + HtmlSafe> {
+    height: f64,
+    chart: C,
+}
+
+/// One chart of a result, whose whole document is `text`, as an SVG file that needs nothing else; the first that there is, where
+/// `chosen` is none.
+///
+/// # Errors
+/// See [`PageError`].
+pub fn svg(text: &str, chosen: Option<Chart>) -> Result<String, PageError> {
+    let Document { kind, result, .. } = document(text)?;
+    let (compared, flame) = match kind.as_str() {
+        "comparison" => (Some(Compared::of(&typed(&kind, result)?, ["A", "B"])?), None),
+        "explanation" => {
+            let explanation: Explanation = typed(&kind, result)?;
+            let compared = Compared::of(&explanation.comparison, ["BEFORE", "AFTER"])?;
+            (Some(compared), FlameView::of(&explanation)?)
+        }
+        _ => (None, None),
+    };
+    let first = if flame.is_some() { Chart::Flame } else { Chart::Pairs };
+    let chart = chosen.unwrap_or(first);
+    let svg = match (chart, flame, compared) {
+        (Chart::Flame, Some(FlameView { graph, .. }), _) => {
+            ChartFile { height: graph.height, chart: graph }.render()?
+        }
+        (Chart::Pairs, _, Some(Compared { pairs, .. })) => {
+            ChartFile { height: pairs.full_height(), chart: pairs }.render()?
+        }
+        (Chart::Runs, _, Some(Compared { runs, .. })) => {
+            ChartFile { height: runs.full_height(), chart: runs }.render()?
+        }
+        (_, _, compared) => {
+            let has = if compared.is_some() { "pairs and runs" } else { "none" }.to_owned();
+            return Err(PageError::NoChart { chart, kind, has });
+        }
+    };
+    if svg.len() > MOST_PAGE_BYTES { Err(PageError::TooLarge) } else { Ok(svg) }
+}
+
+fn document(text: &str) -> Result<Document<Value>, PageError> {
+    let value: Value = from_json(text).map_err(PageError::NotJson)?;
+    let document: Document<Value> =
+        serde_json::from_value(value).map_err(|_| PageError::NotOurs)?;
+    match document.newer() {
+        _ if !document.is_ours() => Err(PageError::NotOurs),
+        Some(version) => Err(PageError::Newer(version)),
+        None => Ok(document),
+    }
 }
 
 fn typed<T: DeserializeOwned>(kind: &str, result: Value) -> Result<T, PageError> {

@@ -21,6 +21,7 @@ fn explanation() -> Value {
     scene.bench.settings.seed = 42;
     scene.bench.patched_ns = Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]);
     scene.bench.work = executes([1_000_000_000, 1_040_000_000]);
+    scene.called_from_two([[560, 240, 200], [1260, 540, 200]]);
     let mut document = document("explanation", &scene.explain().unwrap());
     document["result"]["programs"] = json!(["before", "after"]);
     document["result"]["ledgers"] =
@@ -81,6 +82,36 @@ fn an_explanation() {
 }
 
 #[test]
+fn charts_of_their_own() {
+    let document = explanation().to_string();
+    let drawn = |chart| svg(&document, chart).unwrap();
+    let without_style = |svg: String| {
+        let (head, rest) = svg.split_once("<style>").unwrap();
+        head.to_owned() + rest.split_once("</style>").unwrap().1
+    };
+    insta::assert_snapshot!(without_style(drawn(None)));
+    assert_eq!(drawn(None), drawn(Some(Chart::Flame)));
+    for chart in [Chart::Flame, Chart::Pairs, Chart::Runs] {
+        let svg = drawn(Some(chart));
+        assert!(
+            svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>")
+        );
+        assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
+        for forbidden in ["https:", "url(", "@import", "href=", "<script"] {
+            assert!(!svg.contains(forbidden), "{forbidden}");
+        }
+    }
+    let refused = |text: &str, chart| svg(text, Some(chart)).unwrap_err().to_string();
+    let comparison = self::document("comparison", &comparison(0.3, 8)).to_string();
+    assert!(svg(&comparison, None).unwrap().contains("class=\"dot pair\""));
+    assert!(
+        refused(&comparison, Chart::Flame).contains("has no chart `flame`; it has pairs and runs")
+    );
+    let other = self::document("probe", &json!([1])).to_string();
+    assert!(refused(&other, Chart::Pairs).contains("it has none"));
+}
+
+#[test]
 fn what_has_no_picture_is_laid_out_field_by_field() {
     let measurement = json!({"value": 12.5, "low": 12.0, "high": 13.0, "unit": "cycles", "n": 9, "how": "median"});
     let result = json!({
@@ -116,6 +147,9 @@ fn the_figures_are_those_of_the_json() {
         figures += 1;
     }
     assert!(figures >= 8, "{figures}");
+    for caller in result["stacks"]["called_from"]["callers"].as_array().unwrap() {
+        assert!(page.contains(&format!(">{}<", share(&caller["share_of_difference"]))), "{caller}");
+    }
     assert!(page.contains(&escaped(result["summary"].as_str().unwrap())));
     let samples = result["comparison"]["samples"].as_array().unwrap();
     assert_eq!(page.matches("class=\"dot ").count(), samples.len() + samples.len() / 2);
