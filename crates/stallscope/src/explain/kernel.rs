@@ -15,12 +15,15 @@ use syscalls::Sysno;
 use super::events::Counts;
 use super::work::MOST;
 use super::{Bench, FunctionRow, Share, Work, is_most};
+use crate::code::Image;
 use crate::compare::{Arm, Comparison};
 use crate::run::child::ChildError;
-use crate::run::sample::{CallsOfNumber, SampleError, SystemCalls};
+use crate::run::sample::{Callers, CallsOfNumber, Frame, SampleError, SystemCalls};
 
 /// Where places in user code hold this part of the difference, in per cent, no run is stopped at its calls.
 const USER_CODE_HOLDS: f64 = 80.0;
+/// A part of the difference in the kernel that is worth a run, in per cent.
+const LEAST_PART: f64 = 10.0;
 /// Page faults that one huge page saves.
 const HUGE_PAGE_FAULTS: u64 = 511;
 /// A call is named where it is this part of what all calls differ by.
@@ -28,6 +31,8 @@ const LEAST_OF_CALLS: f64 = 0.5;
 /// What starts a process or thread, as it is told; fewer than so many more of them are not.
 const STARTS: &str = "processes and threads started";
 const LEAST_STARTS: f64 = 10.0;
+/// Fewer call stacks say nothing of where most calls come from.
+const LEAST_STACKS: u64 = 4;
 /// Calls that are timed for the price of one, and how often.
 const TIMED_CALLS: u32 = 2000;
 const TIMED: usize = 5;
@@ -39,17 +44,44 @@ pub struct NamedCalls {
     pub name: String,
     /// Of one run of each arm; it may not have been counted to its end.
     pub counts: Counts,
+    /// The function of the program from which most of them are made, in the build that makes more.
+    pub called_from: Option<String>,
 }
 
 impl NamedCalls {
-    /// Their name, and what they stand for where no program makes them itself.
+    /// With the function that makes most of them in the build that makes more.
+    fn with_caller(self, images: &[Image; 2], calls: &[SystemCalls; 2]) -> Self {
+        let arm = usize::from(self.counts.change() >= 0.0);
+        let number = self.name.parse::<Sysno>().ok().map(|call| call as u64);
+        let called_from = number.and_then(|n| caller(&images[arm], &calls[arm].callers, n));
+        Self { called_from, ..self }
+    }
+
+    /// Their name, what they stand for where no program makes them itself, and from where they are made.
     #[must_use]
-    pub fn words(&self) -> &str {
-        match self.name.as_str() {
-            "rt_sigreturn" => "rt_sigreturn (the end of each signal's handler)",
-            name => name,
+    pub fn words(&self) -> String {
+        match (self.name.as_str(), &self.called_from) {
+            ("rt_sigreturn", _) => "rt_sigreturn (the end of each signal's handler)".to_owned(),
+            (name, Some(caller)) => format!("{name} in {caller}"),
+            (name, None) => name.to_owned(),
         }
     }
+}
+
+/// The function of the program from which half of the calls at least are made whose stacks were looked at.
+fn caller(image: &Image, callers: &Callers, number: u64) -> Option<String> {
+    let (mut all, mut by_name) = (0, BTreeMap::<String, u64>::new());
+    for ((_, stack), count) in callers.counts.iter().filter(|((of, _), _)| *of == number) {
+        all += count;
+        let is_own = |frame: &&Frame| frame.file.is_some() && frame.file == callers.main_program;
+        let own = stack.frames.iter().rev().find(is_own);
+        let function = own.and_then(|own| image.function_at(image.svma_of(own.at)?));
+        if let Some(function) = function.filter(|function| function.named) {
+            *by_name.entry(function.name()).or_default() += count;
+        }
+    }
+    let (name, most) = by_name.into_iter().max_by_key(|(_, count)| *count)?;
+    (all >= LEAST_STACKS && most as f64 >= LEAST_OF_CALLS * all as f64).then_some(name)
 }
 
 /// System calls of one kind in which the slow build waits longer.
@@ -108,20 +140,23 @@ impl Kernel {
     pub(super) fn add_system_calls(
         &mut self,
         bench: &mut dyn Bench,
+        images: &[Image; 2],
         work: Option<&Work>,
         rows: &[FunctionRow],
         difference_ns: f64,
     ) -> Result<(), SampleError> {
         let in_user_code = rows.iter().map(|row| row.share_of_difference.percent.low).sum::<f64>();
         let known = work.map(|work| work.system_calls);
+        let in_kernel = self.part.as_ref().map_or(0.0, |part| part.percent.low);
+        let is_in_kernel = in_kernel >= LEAST_PART;
         let is_worth_a_run = match &known {
             Some(known) => known.shows_events(),
-            None => in_user_code < USER_CODE_HOLDS,
+            None => in_user_code < USER_CODE_HOLDS || is_in_kernel,
         };
         if !is_worth_a_run {
             return Ok(());
         }
-        let counted = counted(bench)?;
+        let counted = counted(bench, images)?;
         // Runs that are followed are counted twice and to their end.
         let calls = known.or(counted.as_ref().map(|counted| counted.all));
         let Some(calls) = calls.filter(Counts::shows_events) else { return Ok(()) };
@@ -189,14 +224,16 @@ fn calls_of_runs(bench: &mut dyn Bench) -> Result<Option<[SystemCalls; 2]>, Samp
 }
 
 /// None where they cannot be counted.
-fn counted(bench: &mut dyn Bench) -> Result<Option<Counted>, SampleError> {
-    let Some([before, after]) = &calls_of_runs(bench)? else { return Ok(None) };
+fn counted(bench: &mut dyn Bench, images: &[Image; 2]) -> Result<Option<Counted>, SampleError> {
+    let Some(calls) = calls_of_runs(bench)? else { return Ok(None) };
+    let [before, after] = &calls;
     let [fewer, more] = if before.count < after.count { [before, after] } else { [after, before] };
     // Of an arm that was not counted to its end it is not known that it makes fewer.
     let all = fewer.all.then(|| Counts::of([&[before.count], &[after.count]])).flatten();
     Ok(all.map(|all| {
         let by_number = [&before.by_number, &after.by_number];
-        let (most, starts) = (most(by_number, all.change()), starts(by_number));
+        let most = most(by_number, all.change()).map(|most| most.with_caller(images, &calls));
+        let starts = starts(by_number);
         Counted { all, more_than_counted: !more.all, most, starts }
     }))
 }
@@ -231,7 +268,8 @@ fn named(by_number: [&ByNumber; 2]) -> impl Iterator<Item = (NamedCalls, [u64; 2
         let [before, after] = of.map(|calls| [calls.count; 2]);
         let name = Sysno::new(number as usize)?.name().to_owned();
         let counts = Counts { before, after, runs: 1 };
-        Some((NamedCalls { name, counts }, of.map(|calls| calls.inside_ns)))
+        let calls = NamedCalls { name, counts, called_from: None };
+        Some((calls, of.map(|calls| calls.inside_ns)))
     })
 }
 
@@ -243,11 +281,16 @@ fn named(by_number: [&ByNumber; 2]) -> impl Iterator<Item = (NamedCalls, [u64; 2
 /// Only when the user wants an end.
 pub(super) fn waits(
     bench: &mut dyn Bench,
+    images: &[Image; 2],
     slow: Arm,
     waiting_ns: f64,
 ) -> Result<Vec<WaitingCalls>, SampleError> {
     let Some(calls) = calls_of_runs(bench)? else { return Ok(Vec::new()) };
-    Ok(waiting([&calls[0].by_number, &calls[1].by_number], slow, waiting_ns))
+    let mut waits = waiting([&calls[0].by_number, &calls[1].by_number], slow, waiting_ns);
+    for wait in &mut waits {
+        wait.calls = wait.calls.clone().with_caller(images, &calls);
+    }
+    Ok(waits)
 }
 
 fn waiting(by_number: [&ByNumber; 2], slow: Arm, waiting_ns: f64) -> Vec<WaitingCalls> {
@@ -300,8 +343,12 @@ pub(super) fn cheapest_call_ns() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    use crate::code::fixture;
     use crate::explain::{ObjectCode, Place, Whole};
-    use crate::model::{Measurement, Unit};
+    use crate::model::{FileOffset, Measurement, Unit};
+    use crate::run::sample::CallStack;
 
     fn rows(percent: f64) -> Vec<FunctionRow> {
         let measured = |value: f64, unit| {
@@ -357,6 +404,30 @@ mod tests {
         assert_eq!(of(&[(writes, 800)], &[(reads, 700)], 200.0), None);
         assert_eq!(of(&[(reads, 1)], &[(reads, 100), (writes, 90)], 400.0), None);
         assert_eq!(of(&[], &[], 100.0), None);
+    }
+
+    #[test]
+    fn the_function_that_makes_half_of_the_calls_is_told_with_them() {
+        let code: [(&str, &[u8]); 2] = [("settle", &[0x90, 0xc3]), ("other", &[0x90, 0xc3])];
+        let image = Image::parse(Path::new("p"), fixture::program(&code)).unwrap();
+        let of = |name: &str| {
+            let function = image.functions().iter().find(|f| f.symbol == name).unwrap();
+            Frame { file: Some(1), at: image.offset_of(function.start).unwrap() }
+        };
+        let in_library = Frame { file: Some(0), at: FileOffset(16) };
+        let from = |counts: &[(&[Frame], u64)]| {
+            let stack = |frames: &[Frame]| CallStack { frames: frames.to_vec(), is_whole: true };
+            let of = |(frames, count): &(&[Frame], u64)| ((35, stack(frames)), *count);
+            let mut callers = Callers { main_program: Some(1), ..Callers::default() };
+            callers.counts = counts.iter().map(of).collect();
+            caller(&image, &callers, 35)
+        };
+        // The innermost one of the program, whatever libraries stand between.
+        let settles = [of("other"), of("settle"), in_library];
+        let others = [of("other"), in_library];
+        assert_eq!(from(&[(&settles, 5), (&others, 5)]).as_deref(), Some("settle"));
+        assert_eq!(from(&[(&settles, 5), (&[in_library], 6)]), None, "less than half");
+        assert_eq!(from(&[(&settles, 3)]), None, "few");
     }
 
     #[test]

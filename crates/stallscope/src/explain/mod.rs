@@ -347,7 +347,7 @@ fn look(
     explanation.conclusion = Conclusion::NoMechanism;
     let time = ProcessorTime::of(&explanation.comparison);
     if let Some(blocked_ns) = time.blocked_ns(slow) {
-        let waits = kernel::waits(bench, slow, blocked_ns);
+        let waits = kernel::waits(bench, &images, slow, blocked_ns);
         explanation.kernel.waits =
             waits.map_err(|cause| ExplainError::Sample { arm: slow, cause })?;
     }
@@ -401,7 +401,7 @@ fn look(
     let (work, rows) = (explanation.work.as_ref(), &explanation.rows);
     explanation
         .kernel
-        .add_system_calls(bench, work, rows, time.difference_ns())
+        .add_system_calls(bench, &images, work, rows, time.difference_ns())
         .map_err(|cause| ExplainError::Sample { arm: slow, cause })?;
     let mut design = profile.clone();
     let debug = images.each_ref().map(DebugInfo::of);

@@ -138,6 +138,7 @@ impl Bench for InventedBench {
                 CallsOfNumber { count: work.system_calls, inside_ns: 0 },
             )]),
             all: true,
+            ..SystemCalls::default()
         });
         calls.ok_or_else(|| SampleError::Unavailable {
             engine: Engine::Ptrace,

@@ -26,6 +26,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -244,6 +245,19 @@ pub struct SystemCalls {
     pub by_number: BTreeMap<u64, CallsOfNumber>,
     /// Whether that is the whole run's; it was ended early else, at the time limit.
     pub all: bool,
+    /// From where one in eight of them was made.
+    pub callers: Callers,
+}
+
+/// Call stacks of system calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Callers {
+    /// The files in which the frames are.
+    pub files: Vec<PathBuf>,
+    /// Which of them is the program that was launched.
+    pub main_program: Option<u32>,
+    /// How often each was seen, by the number of the call.
+    pub counts: FxHashMap<(u64, CallStack), u64>,
 }
 
 /// Runs a command to its end or to the time limit and counts the system calls of all its threads and children: each

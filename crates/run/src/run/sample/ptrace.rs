@@ -13,10 +13,13 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashMap;
+
 use super::space::{self, AddressSpace, Tally};
 use super::stacks::STACK_BYTES;
 use super::{
-    CallsOfNumber, Collected, Engine, STACK_PERIOD_NS, SampleError, Snapshot, SystemCalls, Unwinder,
+    CallStack, Callers, CallsOfNumber, Collected, Engine, STACK_PERIOD_NS, SampleError, Snapshot,
+    SystemCalls, Unwinder,
 };
 use crate::code::Registers;
 use crate::model::Avma;
@@ -34,6 +37,9 @@ const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
 const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 /// While system calls are counted, stops are answered without a pause for as long as they come, so long at once.
 const ANSWERING: Duration = Duration::from_millis(20);
+/// Of so many calls of a number, the first one's stack is looked at; and so many different ones are kept.
+const CALLS_BETWEEN_STACKS: u64 = 8;
+const MOST_CALLERS: usize = 4096;
 /// How often the wait calls back; the poll behind it knows only milliseconds.
 const TICK: Duration = Duration::from_millis(1);
 /// How long threads that were asked to stop are awaited at once: a running one needs a few
@@ -85,6 +91,7 @@ pub(super) struct Sampler {
     call_stops: Option<u64>,
     /// Stops, and time inside, by the number of the call.
     stops_of_calls: BTreeMap<u64, CallsOfNumber>,
+    callers: FxHashMap<(u64, CallStack), u64>,
     unwinder: Option<Unwinder>,
 }
 
@@ -98,7 +105,8 @@ impl Sampler {
     /// One that counts system calls.
     pub(super) fn attach_to_calls(pid: i32) -> io::Result<Self> {
         tracee::seize(pid, OPTIONS | libc::PTRACE_O_TRACESYSGOOD)?;
-        Ok(Self { call_stops: Some(0), ..Self::new(pid, 0) })
+        let unwinder = Some(Unwinder::new(0));
+        Ok(Self { call_stops: Some(0), unwinder, ..Self::new(pid, 0) })
     }
 
     fn new(pid: i32, period_ns: u64) -> Self {
@@ -113,6 +121,7 @@ impl Sampler {
             rounds: 0,
             call_stops: None,
             stops_of_calls: BTreeMap::new(),
+            callers: FxHashMap::default(),
             unwinder: None,
         }
     }
@@ -142,7 +151,12 @@ impl Sampler {
         let count = self.call_stops.unwrap_or_default().div_ceil(2);
         let called = |of: CallsOfNumber| CallsOfNumber { count: of.count.div_ceil(2), ..of };
         let by_number = self.stops_of_calls.into_iter().map(|(n, stops)| (n, called(stops)));
-        Ok(SystemCalls { count, by_number: by_number.collect(), all })
+        let main_program = launch.program.canonicalize().ok();
+        let files = self.tally.paths();
+        let main = files.iter().position(|path| Some(path) == main_program.as_ref());
+        let main_program = main.map(|index| index as u32);
+        let callers = Callers { files, main_program, counts: self.callers };
+        Ok(SystemCalls { count, by_number: by_number.collect(), all, callers })
     }
 
     fn follow(
@@ -246,10 +260,14 @@ impl Sampler {
             if let Some((number, enters)) = tracee::call_number(tid) {
                 let calls = self.stops_of_calls.entry(number).or_default();
                 calls.count += 1;
+                let is_looked_at = (calls.count / 2).is_multiple_of(CALLS_BETWEEN_STACKS);
                 let left = thread.inside.take().filter(|(entered, _)| *entered == number);
                 match left {
                     Some((_, since)) => calls.inside_ns += since.elapsed().as_nanos() as u64,
                     None => thread.inside = enters.then(|| (number, Instant::now())),
+                }
+                if enters && is_looked_at {
+                    self.look_at_caller(index, number);
                 }
             }
             let _ = resume(tid, 0);
@@ -310,6 +328,23 @@ impl Sampler {
     }
 
     /// Books where a stopped thread is; what is needed to unwind its stack, where that is asked for.
+    /// Keeps from where a thread makes the call that it is about to enter.
+    fn look_at_caller(&mut self, index: usize, number: u64) {
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        let Some(snapshot) = snapshot(thread.tid) else { return };
+        let at = Avma(snapshot.registers.instruction());
+        if thread.space.locate(at).is_none() || thread.looks_until_reading == 0 {
+            thread.space = space::read(thread.tid, &mut self.tally);
+            thread.looks_until_reading = LOOKS_PER_READING;
+        }
+        thread.looks_until_reading -= 1;
+        let Some(unwinder) = &mut self.unwinder else { return };
+        let key = (number, unwinder.unwind(&snapshot, &thread.space, &self.tally).0);
+        if self.callers.len() < MOST_CALLERS || self.callers.contains_key(&key) {
+            *self.callers.entry(key).or_default() += 1;
+        }
+    }
+
     fn look_at(&mut self, index: usize) -> Option<Snapshot> {
         let thread = self.threads.get_mut(index)?;
         let Ok(position) = tracee::position(thread.tid) else {

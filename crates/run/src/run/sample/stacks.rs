@@ -94,6 +94,20 @@ impl Unwinder {
 
     /// Unwinds one and counts it. `tally` knows the files of the thread's `space`.
     pub fn add(&mut self, snapshot: &Snapshot, space: &AddressSpace, tally: &Tally) {
+        let (stack, by_frame_pointers) = self.unwind(snapshot, space, tally);
+        self.stacks.taken += 1;
+        self.stacks.cut_off += u64::from(!stack.is_whole);
+        self.stacks.by_frame_pointers += u64::from(by_frame_pointers);
+        self.count(stack);
+    }
+
+    /// Unwinds one, and says whether frame pointers had a part in that.
+    pub fn unwind(
+        &mut self,
+        snapshot: &Snapshot,
+        space: &AddressSpace,
+        tally: &Tally,
+    ) -> (CallStack, bool) {
         let mut by_frame_pointers = false;
         let stack = unwound(snapshot, space, |object, offset, registers, memory| {
             let tables = object.and_then(|id| {
@@ -110,10 +124,7 @@ impl Unwinder {
             by_frame_pointers = true;
             step_by_frame_pointer(registers, memory)
         });
-        self.stacks.taken += 1;
-        self.stacks.cut_off += u64::from(!stack.is_whole);
-        self.stacks.by_frame_pointers += u64::from(by_frame_pointers);
-        self.count(stack);
+        (stack, by_frame_pointers)
     }
 
     fn count(&mut self, stack: CallStack) {
