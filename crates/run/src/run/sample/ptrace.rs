@@ -89,8 +89,8 @@ pub(super) struct Sampler {
     rounds: u64,
     /// Entries into and returns from the kernel, where these are counted.
     call_stops: Option<u64>,
-    /// Stops, and time inside, by the number of the call.
-    stops_of_calls: BTreeMap<u64, CallsOfNumber>,
+    /// System calls by their number.
+    calls: BTreeMap<u64, CallsOfNumber>,
     callers: FxHashMap<(u64, CallStack), u64>,
     unwinder: Option<Unwinder>,
 }
@@ -120,7 +120,7 @@ impl Sampler {
             due: Instant::now(),
             rounds: 0,
             call_stops: None,
-            stops_of_calls: BTreeMap::new(),
+            calls: BTreeMap::new(),
             callers: FxHashMap::default(),
             unwinder: None,
         }
@@ -149,14 +149,12 @@ impl Sampler {
             ended => ended.map(|_| true)?,
         };
         let count = self.call_stops.unwrap_or_default().div_ceil(2);
-        let called = |of: CallsOfNumber| CallsOfNumber { count: of.count.div_ceil(2), ..of };
-        let by_number = self.stops_of_calls.into_iter().map(|(n, stops)| (n, called(stops)));
         let main_program = launch.program.canonicalize().ok();
         let files = self.tally.paths();
         let main = files.iter().position(|path| Some(path) == main_program.as_ref());
         let main_program = main.map(|index| index as u32);
         let callers = Callers { files, main_program, counts: self.callers };
-        Ok(SystemCalls { count, by_number: by_number.collect(), all, callers })
+        Ok(SystemCalls { count, by_number: self.calls, all, callers })
     }
 
     fn follow(
@@ -258,16 +256,16 @@ impl Sampler {
         if let (Some(stops), CALL_STOP, 0) = (&mut self.call_stops, signal, event) {
             *stops += 1;
             if let Some((number, enters)) = tracee::call_number(tid) {
-                let calls = self.stops_of_calls.entry(number).or_default();
-                calls.count += 1;
-                let is_looked_at = (calls.count / 2).is_multiple_of(CALLS_BETWEEN_STACKS);
+                let calls = self.calls.entry(number).or_default();
                 let left = thread.inside.take().filter(|(entered, _)| *entered == number);
-                match left {
-                    Some((_, since)) => calls.inside_ns += since.elapsed().as_nanos() as u64,
-                    None => thread.inside = enters.then(|| (number, Instant::now())),
-                }
-                if enters && is_looked_at {
-                    self.look_at_caller(index, number);
+                if let Some((_, since)) = left {
+                    calls.inside_ns += since.elapsed().as_nanos() as u64;
+                } else if enters {
+                    thread.inside = Some((number, Instant::now()));
+                    calls.count += 1;
+                    if (calls.count - 1).is_multiple_of(CALLS_BETWEEN_STACKS) {
+                        self.look_at_caller(index, number);
+                    }
                 }
             }
             let _ = resume(tid, 0);
