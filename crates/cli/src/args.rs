@@ -135,7 +135,7 @@ pub enum Command {
     /// A loop that is sampled to learn where samples land
     #[command(hide = true)]
     SampleLoop(SampleLoopArgs),
-    /// Draw a result that --json has kept as an HTML page
+    /// Draw a result that --json has kept: a page, or one of its charts as a picture
     Render(RenderArgs),
     /// Show one card about a hazard rule
     Rule(RuleArgs),
