@@ -115,7 +115,8 @@ impl Pages {
         if source.exists() {
             fs::remove_dir_all(&source).context("cannot make the book anew")?;
         }
-        let settings = "[book]\ntitle = \"stallscope\"\nsrc = \"src\"\n";
+        // Nothing is preprocessed: a README would be renamed under the links that lead to it.
+        let settings = "[book]\ntitle = \"stallscope\"\nsrc = \"src\"\n\n[build]\nuse-default-preprocessors = false\n";
         write(&book.join("book.toml"), settings)?;
         write(&source.join("SUMMARY.md"), &self.summary())?;
         for (page, text) in &self.0 {
