@@ -61,7 +61,11 @@ impl NamedCalls {
     #[must_use]
     pub fn words(&self) -> String {
         match (self.name.as_str(), &self.called_from) {
-            ("rt_sigreturn", _) => "rt_sigreturn (the end of each signal's handler)".to_owned(),
+            ("rt_sigreturn", _) => {
+                "rt_sigreturn (the end of each signal's handler; where a timer sends \
+                                    them, a run that is stopped at its calls has more)"
+                    .to_owned()
+            }
             (name, Some(caller)) => format!("{name} in {caller}"),
             (name, None) => name.to_owned(),
         }
