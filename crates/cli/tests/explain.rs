@@ -5,12 +5,8 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-fn shell(folder: &Path, script: &str) {
-    let status = Command::new("sh").arg("-ec").arg(script).current_dir(folder).status().unwrap();
-    assert!(status.success(), "{script}");
-}
-
-/// The same program twice, over a library that was built with optimisation and without.
+/// A program twice, over a library of one function that is built with `-O0` in AFTER: `$1` is the library's level of
+/// optimisation in BEFORE, `$2` that of the program.
 const OVER_TWO_LIBRARIES: &str = r"
 cat > work.c <<'END'
 unsigned work(unsigned n) {
@@ -19,22 +15,26 @@ unsigned work(unsigned n) {
     return s;
 }
 END
-cat > main.c <<'END'
-unsigned work(unsigned);
-int main(void) { return work(20000000) == 7; }
-END
 mkdir before after
-gcc -O2 -shared -fPIC work.c -Wl,-soname,libwork.so.1 -o before/libwork.so.1
+gcc $1 -shared -fPIC work.c -Wl,-soname,libwork.so.1 -o before/libwork.so.1
 gcc -O0 -shared -fPIC work.c -Wl,-soname,libwork.so.1 -o after/libwork.so.1
-gcc -O1 main.c -Lbefore -l:libwork.so.1 -Wl,-rpath,'$ORIGIN' -o before/main
+gcc $2 main.c -Lbefore -l:libwork.so.1 -Wl,-rpath,'$ORIGIN' -o before/main
 cp before/main after/main
 ";
+
+fn build_over_two_libraries(folder: &Path, main: &str, [library, program]: [&str; 2]) {
+    std::fs::write(folder.join("main.c"), main).unwrap();
+    let mut sh = Command::new("sh");
+    sh.args(["-ec", OVER_TWO_LIBRARIES, "sh", library, program]).current_dir(folder);
+    assert!(sh.status().unwrap().success());
+}
 
 #[test]
 fn a_library_that_differs_is_named_and_placement_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    shell(here, OVER_TWO_LIBRARIES);
+    let main = "unsigned work(unsigned);\nint main(void) { return work(20000000) == 7; }\n";
+    build_over_two_libraries(here, main, ["-O2", "-O1"]);
     let output = support::run(here, &["explain", "--pairs", "8", "before/main", "after/main"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -70,16 +70,9 @@ fn a_script_is_explained_by_what_executes_it() {
     assert!(!text.contains("byte-identical"), "{text}");
 }
 
-/// A library function that is called for 70 and for 30 parts of its work, and that is built without optimisation in AFTER.
+/// A library function that is called for 70 and for 30 parts of its work.
+#[cfg(target_arch = "x86_64")]
 const CALLED_FROM_TWO_PLACES: &str = r"
-cat > work.c <<'END'
-unsigned work(unsigned n) {
-    unsigned s = 1;
-    for (unsigned i = 0; i < n; i++) s += (i * 31) ^ (i >> 3);
-    return s;
-}
-END
-cat > main.c <<'END'
 unsigned work(unsigned);
 __attribute__((noinline)) static unsigned parse(unsigned n) { return work(7 * n) + 1; }
 __attribute__((noinline)) static unsigned flush(unsigned n) { return work(3 * n) + 2; }
@@ -88,12 +81,6 @@ int main(void) {
     for (unsigned i = 0; i < 4000; i++) s += parse(700 + i % 3) ^ flush(700 + i % 3);
     return s == 7;
 }
-END
-mkdir before after
-gcc -O1 -shared -fPIC work.c -Wl,-soname,libwork.so.1 -o before/libwork.so.1
-gcc -O0 -shared -fPIC work.c -Wl,-soname,libwork.so.1 -o after/libwork.so.1
-gcc -O2 main.c -Lbefore -l:libwork.so.1 -Wl,-rpath,'$ORIGIN' -o before/main
-cp before/main after/main
 ";
 
 #[test]
@@ -101,7 +88,7 @@ cp before/main after/main
 fn both_callers_of_a_library_are_told_with_their_part() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    shell(here, CALLED_FROM_TWO_PLACES);
+    build_over_two_libraries(here, CALLED_FROM_TWO_PLACES, ["-O1", "-O2"]);
     let args =
         ["explain", "--no-cure", "--pairs", "6", "--json", "why.json", "before/main", "after/main"];
     let output = support::run(here, &args);

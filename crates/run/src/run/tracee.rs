@@ -259,6 +259,12 @@ pub fn call_number(tid: i32) -> Option<(u64, bool)> {
     registers_of_64_bits(tid).map(|r| (r.orig_rax, r.rax == NO_RESULT))
 }
 
+/// As above, which is asked for on x86-64 only so far.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn call_number(_tid: i32) -> Option<(u64, bool)> {
+    None
+}
+
 /// The general registers of a stopped thread; none of a 32-bit program.
 #[cfg(target_arch = "x86_64")]
 pub fn registers_of_64_bits(tid: i32) -> Option<libc::user_regs_struct> {
@@ -280,12 +286,6 @@ pub fn read_memory(tid: i32, start: Avma, most_bytes: usize) -> Vec<u8> {
     let read = process_vm_readv(Pid::from_raw(tid), local, &remote).unwrap_or(0);
     bytes.truncate(read);
     bytes
-}
-
-/// As above, which is asked for on x86-64 only so far.
-#[cfg(not(target_arch = "x86_64"))]
-pub fn call_number(_tid: i32) -> Option<(u64, bool)> {
-    None
 }
 
 /// Sets the general registers of a stopped thread.

@@ -6,6 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::processor::LEAST_PART;
 use super::rows::{self, Place};
 use super::stacks::CUT_OFF;
 use super::{FoldedStack, Share, StackFunction, processor};
@@ -15,8 +16,6 @@ use crate::stats::shares::share_of_samples;
 
 /// Callers that are kept.
 const MOST_CALLERS: usize = 12;
-/// A caller with less of the difference is not worth a word, in per cent.
-const LEAST_PART: f64 = 10.0;
 
 /// A function that calls the place with most of the difference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use syscalls::Sysno;
 
 use super::events::Counts;
+use super::processor::LEAST_PART;
 use super::work::MOST;
 use super::{Bench, FunctionRow, Share, Work, is_most};
 use crate::code::Image;
@@ -22,8 +23,6 @@ use crate::run::sample::{Callers, CallsOfNumber, Frame, SampleError, SystemCalls
 
 /// Where places in user code hold this part of the difference, in per cent, no run is stopped at its calls.
 const USER_CODE_HOLDS: f64 = 80.0;
-/// A part of the difference in the kernel that is worth a run, in per cent.
-const LEAST_PART: f64 = 10.0;
 /// Page faults that one huge page saves.
 const HUGE_PAGE_FAULTS: u64 = 511;
 /// A call is named where it is this part of what all calls differ by.
@@ -49,12 +48,11 @@ pub struct NamedCalls {
 }
 
 impl NamedCalls {
-    /// With the function that makes most of them in the build that makes more.
-    fn with_caller(self, images: &[Image; 2], calls: &[SystemCalls; 2]) -> Self {
+    /// Looks for the function that makes most of them in the build that makes more.
+    fn find_caller(&mut self, images: &[Image; 2], calls: &[SystemCalls; 2]) {
         let arm = usize::from(self.counts.change() >= 0.0);
         let number = self.name.parse::<Sysno>().ok().map(|call| call as u64);
-        let called_from = number.and_then(|n| caller(&images[arm], &calls[arm].callers, n));
-        Self { called_from, ..self }
+        self.called_from = number.and_then(|n| caller(&images[arm], &calls[arm].callers, n));
     }
 
     /// Their name, what they stand for where no program makes them itself, and from where they are made.
@@ -236,7 +234,8 @@ fn counted(bench: &mut dyn Bench, images: &[Image; 2]) -> Result<Option<Counted>
     let all = fewer.all.then(|| Counts::of([&[before.count], &[after.count]])).flatten();
     Ok(all.map(|all| {
         let by_number = [&before.by_number, &after.by_number];
-        let most = most(by_number, all.change()).map(|most| most.with_caller(images, &calls));
+        let mut most = most(by_number, all.change());
+        most.iter_mut().for_each(|most| most.find_caller(images, &calls));
         let starts = starts(by_number);
         Counted { all, more_than_counted: !more.all, most, starts }
     }))
@@ -291,9 +290,7 @@ pub(super) fn waits(
 ) -> Result<Vec<WaitingCalls>, SampleError> {
     let Some(calls) = calls_of_runs(bench)? else { return Ok(Vec::new()) };
     let mut waits = waiting([&calls[0].by_number, &calls[1].by_number], slow, waiting_ns);
-    for wait in &mut waits {
-        wait.calls = wait.calls.clone().with_caller(images, &calls);
-    }
+    waits.iter_mut().for_each(|wait| wait.calls.find_caller(images, &calls));
     Ok(waits)
 }
 

@@ -13,8 +13,8 @@ use super::{Conclusion, Share, WaitingCalls, Whole};
 
 /// The part of the difference in wall time that processor time may reach before it counts as involved.
 const NOT_INVOLVED: f64 = 0.5;
-/// A part of the difference that is worth a sentence, in per cent.
-const LEAST_PART: f64 = 10.0;
+/// A part of the difference that is worth a word, in per cent.
+pub(super) const LEAST_PART: f64 = 10.0;
 
 /// Where the difference is, as far as clocks can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The answer in one sentence, to be pasted into a review.
 
 use super::ledger::Together;
+use super::processor::LEAST_PART;
 use super::why_more::why_more;
 use super::{
     Conclusion, Counts, Explanation, FunctionRow, OnlyInSlow, Place, Removed, Share, Whole, Work,
@@ -10,8 +11,6 @@ use crate::compare::Arm;
 use crate::model::Site;
 use crate::sim::core::Mechanism;
 
-/// A part of the difference that is worth a word, in per cent.
-const LEAST_PART: f64 = 10.0;
 /// More work beside a mechanism, or one beside more work, is told from this part of the difference on, in per cent.
 pub(super) const LEAST_BESIDE: f64 = 25.0;
 /// More than so many times the pairs are no advice.

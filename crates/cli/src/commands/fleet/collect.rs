@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Args;
 use stallscope::compare::Decision;
 use stallscope::compare::fleet::{
-    Alive, Profiles, ResultFolder, Selection, collect, collect_profiles,
+    Alive, FleetError, Profiles, ResultFolder, Selection, collect, collect_profiles,
 };
 use stallscope::machine::survey::Survey;
 
@@ -74,13 +74,16 @@ pub fn run(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Interrupted);
         }
     }
-    if let Some(found) = collect_profiles(&args.folders)? {
-        return side_by_side(args, &found, context);
-    }
+    let collected = match collect(&args.folders) {
+        Err(error @ FleetError::Profiles) => {
+            let found = collect_profiles(&args.folders)?.ok_or(error)?;
+            return side_by_side(args, &found, context);
+        }
+        collected => collected?,
+    };
     if args.profiles.is_some() {
         bail!("--profiles: these folders hold runs, not profiles of machines");
     }
-    let collected = collect(&args.folders)?;
     let report = &collected.report;
     output::result(context, "sweep", report)?;
     if context.shows_screen() {

@@ -94,13 +94,17 @@ impl Site {
         }
     }
 
+    /// A file of the plan as it has to be here.
+    fn wanted(&self, file: &BlockFile) -> BlockFile {
+        BlockFile { path: self.place(&file.path), ..file.clone() }
+    }
+
     /// Holds files against what was planned.
     ///
     /// # Errors
     /// [`SweepError::OtherFile`] with the first that is missing here, or has other bytes.
     pub(super) fn check(&self, files: &[BlockFile]) -> Result<(), SweepError> {
-        let wanted = |file: &BlockFile| BlockFile { path: self.place(&file.path), ..file.clone() };
-        match files.iter().map(wanted).find(|f| BlockFile::of(&f.path) != *f) {
+        match files.iter().map(|file| self.wanted(file)).find(|f| BlockFile::of(&f.path) != *f) {
             Some(other) => Err(SweepError::OtherFile(other.path)),
             None => Ok(()),
         }
@@ -153,7 +157,6 @@ pub fn run_block(
         program: record.program.as_deref().map(|program| site.place(program)),
         ..record.clone()
     };
-    let wanted = |file: &BlockFile| BlockFile { path: site.place(&file.path), ..file.clone() };
     site.check(&block.files)?;
     let cells: Vec<CellRecord> = block.cells.iter().map(here).collect();
     let mut ready = plan.ready(&cells)?;
@@ -168,7 +171,7 @@ pub fn run_block(
     }
     // What is run and read here is what was planned, and nothing beside it.
     let more =
-        plan.files(&ready).into_iter().find(|f| !block.files.iter().any(|b| wanted(b) == *f));
+        plan.files(&ready).into_iter().find(|f| !block.files.iter().any(|b| site.wanted(b) == *f));
     if let Some(more) = more {
         return Err(SweepError::OtherFile(more.path));
     }

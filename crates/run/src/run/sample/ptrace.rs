@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
-use super::space::{self, AddressSpace, Tally};
+use super::space::{self, AddressSpace, Located, Tally};
 use super::stacks::STACK_BYTES;
 use super::{
     CallStack, Callers, CallsOfNumber, Collected, Engine, STACK_PERIOD_NS, SampleError, Snapshot,
@@ -74,6 +74,18 @@ impl Thread {
             looks_until_reading: 0,
             inside: None,
         }
+    }
+
+    /// Where an address lies; what the thread has mapped is read where that is not known, and now and then.
+    fn locate(&mut self, at: Avma, tally: &mut Tally) -> Located {
+        let mut place = self.space.locate(at);
+        if place.is_none() || self.looks_until_reading == 0 {
+            self.space = space::read(self.tid, tally);
+            self.looks_until_reading = LOOKS_PER_READING;
+            place = self.space.locate(at);
+        }
+        self.looks_until_reading -= 1;
+        place
     }
 }
 
@@ -150,9 +162,7 @@ impl Sampler {
         };
         let count = self.call_stops.unwrap_or_default().div_ceil(2);
         let main_program = launch.program.canonicalize().ok();
-        let files = self.tally.paths();
-        let main = files.iter().position(|path| Some(path) == main_program.as_ref());
-        let main_program = main.map(|index| index as u32);
+        let (files, main_program) = self.tally.files(main_program.as_deref());
         let callers = Callers { files, main_program, counts: self.callers };
         Ok(SystemCalls { count, by_number: self.calls, all, callers })
     }
@@ -325,17 +335,11 @@ impl Sampler {
         }
     }
 
-    /// Books where a stopped thread is; what is needed to unwind its stack, where that is asked for.
     /// Keeps from where a thread makes the call that it is about to enter.
     fn look_at_caller(&mut self, index: usize, number: u64) {
         let Some(thread) = self.threads.get_mut(index) else { return };
         let Some(snapshot) = snapshot(thread.tid) else { return };
-        let at = Avma(snapshot.registers.instruction());
-        if thread.space.locate(at).is_none() || thread.looks_until_reading == 0 {
-            thread.space = space::read(thread.tid, &mut self.tally);
-            thread.looks_until_reading = LOOKS_PER_READING;
-        }
-        thread.looks_until_reading -= 1;
+        thread.locate(Avma(snapshot.registers.instruction()), &mut self.tally);
         let Some(unwinder) = &mut self.unwinder else { return };
         let key = (number, unwinder.unwind(&snapshot, &thread.space, &self.tally).0);
         if self.callers.len() < MOST_CALLERS || self.callers.contains_key(&key) {
@@ -343,6 +347,7 @@ impl Sampler {
         }
     }
 
+    /// Books where a stopped thread is; what is needed to unwind its stack, where that is asked for.
     fn look_at(&mut self, index: usize) -> Option<Snapshot> {
         let thread = self.threads.get_mut(index)?;
         let Ok(position) = tracee::position(thread.tid) else {
@@ -353,13 +358,7 @@ impl Sampler {
             self.kernel += 1;
             return None;
         }
-        let mut place = thread.space.locate(position.address);
-        if place.is_none() || thread.looks_until_reading == 0 {
-            thread.space = space::read(thread.tid, &mut self.tally);
-            thread.looks_until_reading = LOOKS_PER_READING;
-            place = thread.space.locate(position.address);
-        }
-        thread.looks_until_reading -= 1;
+        let place = thread.locate(position.address, &mut self.tally);
         self.tally.count(place);
         self.unwinder.is_some().then(|| snapshot(thread.tid)).flatten()
     }

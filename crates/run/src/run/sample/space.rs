@@ -12,7 +12,7 @@ use crate::run::maps;
 pub(super) struct ObjectId(usize);
 
 impl ObjectId {
-    /// Its place in [`Tally::paths`].
+    /// Its place in [`Tally::files`].
     pub(super) fn index(self) -> u32 {
         self.0 as u32
     }
@@ -85,12 +85,14 @@ impl Tally {
         self.ids.iter().find(|(_, other)| **other == id).map(|(path, _)| path.as_path())
     }
 
-    /// All files seen, each at its number.
-    pub(super) fn paths(&self) -> Vec<PathBuf> {
-        let mut paths: Vec<(usize, &PathBuf)> =
-            self.ids.iter().map(|(path, id)| (id.0, path)).collect();
-        paths.sort_unstable();
-        paths.into_iter().map(|(_, path)| path.clone()).collect()
+    /// All files seen, each at its number, and the number of the main program among them.
+    pub(super) fn files(&self, main_program: Option<&Path>) -> (Vec<PathBuf>, Option<u32>) {
+        let mut paths: Vec<(ObjectId, &PathBuf)> =
+            self.ids.iter().map(|(path, id)| (*id, path)).collect();
+        paths.sort_unstable_by_key(|(id, _)| id.0);
+        let main = paths.iter().find(|(_, path)| Some(path.as_path()) == main_program);
+        let main = main.map(|(id, _)| id.index());
+        (paths.into_iter().map(|(_, path)| path.clone()).collect(), main)
     }
 
     pub(super) fn unmapped(&self) -> u64 {

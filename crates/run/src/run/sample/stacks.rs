@@ -139,9 +139,8 @@ impl Unwinder {
     }
 
     pub fn into_stacks(self, tally: &Tally, main_program: Option<&Path>) -> Stacks {
-        let files = tally.paths();
-        let main = files.iter().position(|path| Some(path.as_path()) == main_program);
-        Stacks { main_program: main.map(|index| index as u32), files, ..self.stacks }
+        let (files, main_program) = tally.files(main_program);
+        Stacks { files, main_program, ..self.stacks }
     }
 }
 
