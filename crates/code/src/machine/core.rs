@@ -125,6 +125,22 @@ pub struct WrittenCode {
     pub clears: bool,
 }
 
+/// What instructions of SSE that write vector registers pay while the upper halves of these registers are in use, which
+/// they keep: between an instruction of AVX that writes 32 bytes and `vzeroupper`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpperHalves {
+    /// Nothing.
+    Free,
+    /// Each waits for what its register held.
+    Merged,
+    /// The halves are put away before the first one, and brought back before the next instruction of AVX.
+    Moved {
+        /// Either takes this long, with nothing beside it.
+        cycles: u8,
+    },
+}
+
 /// What operations on vectors of 64 bytes do otherwise than others. A store of one takes the slots of two everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -162,6 +178,8 @@ pub struct CoreShape {
     pub stores_per_cycle: u32,
     /// Operations on vectors of 64 bytes.
     pub wide_vectors: WideVectors,
+    /// Instructions of SSE beside those of AVX.
+    pub upper_halves: UpperHalves,
     /// Stores that reach the cache in a cycle.
     pub commits_per_cycle: u32,
     /// From address to value, into a general register, out of the first data cache.
@@ -198,6 +216,8 @@ pub struct CoreShape {
     pub known_branches: u32,
     /// What the fetch of the target waits for where that is not remembered.
     pub unknown_branch_cycles: u8,
+    /// Cycles in which one indirect jump or call, or one return, is followed, where one branch to a fixed place takes one.
+    pub indirect_branch_cycles: u8,
     /// Branches that can be taken one a cycle.
     pub near_branches: u32,
     /// What each of more of them takes longer.
@@ -504,6 +524,9 @@ impl Design {
             vector_loads_per_cycle: 2,
             stores_per_cycle: 2,
             wide_vectors: WideVectors::JoinPorts,
+            // Measured on Redwood Cove: 400 cycles there and back, whatever the halves hold; on Golden Cove as much. Other cores
+            // behind Skylake are assumed to be alike.
+            upper_halves: UpperHalves::Moved { cycles: 200 },
             commits_per_cycle: 1,
             load_cycles: 5,
             vector_load_cycles: 6,
@@ -525,6 +548,7 @@ impl Design {
             // Measured on Redwood Cove, rings of jumps 16 bytes apart: 2.0 cycles each of 6,000, 3.7 of 12,000, 10 of 24,000.
             known_branches: 12_288,
             unknown_branch_cycles: 10,
+            indirect_branch_cycles: 1,
             near_branches: 12_288,
             far_branch_cycles: 0,
             // Measured on Redwood Cove: after a million branches, of 2,000 random directions all are learned, of 3,600 half, of
@@ -578,6 +602,9 @@ impl Design {
                     // Measured on Redwood Cove, rings of jumps 16, 32 and 64 bytes apart: less than 1 cycle each of 256, 1.5 to 1.9
                     // of 512, 2.0 of 1000 and more.
                     near_branches: 512,
+                    // Measured on Redwood Cove, chains of 16 and 64: 2.0 cycles each, 3.0 with a direct jump between, 4.0 with two;
+                    // a call and its return 3.5. One jump with up to 32 targets and direct jumps back to it: 3.5 to 3.9.
+                    indirect_branch_cycles: 2,
                     far_branch_cycles: 1,
                     mispredict_cycles: 16,
                     page_walkers: 4,
@@ -603,6 +630,11 @@ impl Design {
                     load_queue: 72,
                     stores_per_cycle: 1,
                     vector_load_cycles: 6,
+                    // Intel's optimization manual, 11.3, and A. Fog, "The microarchitecture of Intel, AMD and VIA CPUs".
+                    upper_halves: match m {
+                        M::Haswell | M::Broadwell => UpperHalves::Moved { cycles: 70 },
+                        _ => UpperHalves::Merged,
+                    },
                     mispredict_cycles: 16,
                     cache_bytes: [32 * KIB, 1024 * KIB, 24 * KIB * KIB],
                     miss_cycles: [14, 60, 250],
@@ -657,6 +689,9 @@ impl Design {
                     write_back_fill_cycles: [0, 0, 0, 0, 0, 12],
                     divider_bytes: if m <= M::ZenPlus { 16 } else { 32 },
                     wide_vectors: WideVectors::InHalves,
+                    // Measured on Zen 4: each turn of a loop pays, not each transition. AMD's guide for family 17h, 2.11.6, has 100
+                    // cycles for a transition. Others are assumed to be like Zen 4.
+                    upper_halves: UpperHalves::Merged,
                     cache_bytes: [
                         32 * KIB,
                         if m >= M::Zen4 { 1024 } else { 512 } * KIB,

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::core::{CoreShape, Execution, MemoryRenaming, OpClass};
+use super::core::{CoreShape, Execution, MemoryRenaming, OpClass, UpperHalves};
 use super::design::PriceOrigin;
 use crate::model::Measurement;
 
@@ -48,6 +48,8 @@ pub enum CoreCost {
     SameName,
     /// The same where they name it by different registers.
     SameStore,
+    /// What moving the upper halves of vector registers takes, one way: see [`UpperHalves::Moved`].
+    UpperHalves,
     /// From the resolution of a mispredicted branch to the dispatch of what is right.
     Misprediction,
 }
@@ -95,6 +97,8 @@ const MOST_CYCLES: f64 = 250.0;
 const MOST_PER_CYCLE: f64 = 16.0;
 /// Loads that wait for an atomic operation wait for longer.
 const LEAST_WAIT_CYCLES: f64 = 5.0;
+/// Upper halves that are moved take longer.
+const LEAST_MOVED_CYCLES: f64 = 20.0;
 /// A value that goes through memory in less is handed on while renaming.
 const MOST_RENAMED_CYCLES: f64 = 2.5;
 /// An interval below is that of several units, above of one that is taken for longer.
@@ -134,6 +138,15 @@ impl MeasuredCore {
                 CoreCost::LockedApart => shape.locked_apart_cycles = whole,
                 CoreCost::AddConstant => {
                     shape.renames_additions = cycles.value < ONE_UNIT_CYCLES;
+                }
+                CoreCost::UpperHalves => {
+                    shape.upper_halves = match shape.upper_halves {
+                        _ if cycles.value >= LEAST_MOVED_CYCLES => {
+                            UpperHalves::Moved { cycles: whole }
+                        }
+                        UpperHalves::Merged => UpperHalves::Merged,
+                        _ => UpperHalves::Free,
+                    };
                 }
                 CoreCost::SplitStore => shape.split_store_cycles[0] = whole,
                 CoreCost::PageSplitStore => shape.split_store_cycles[1] = whole,
@@ -192,6 +205,10 @@ impl CoreShape {
             CoreCost::AddConstant => match self.renames_additions {
                 true => self.cycles_of(CoreCost::Dispatch),
                 false => self.cycles_of(CoreCost::Latency(OpClass::Integer)),
+            },
+            CoreCost::UpperHalves => match self.upper_halves {
+                UpperHalves::Moved { cycles } => f64::from(cycles),
+                UpperHalves::Merged | UpperHalves::Free => 0.0,
             },
             CoreCost::SplitStore => f64::from(self.split_store_cycles[0]),
             CoreCost::PageSplitStore => f64::from(self.split_store_cycles[1]),
@@ -316,6 +333,18 @@ mod tests {
         assert_eq!(of(Microarchitecture::Zen5), MemoryRenaming::SameStore);
         let tabled = core(Vec::new()).renames_memory;
         assert_eq!([renames(None, Some(5.0)), renames(Some(1.0), None)], [tabled; 2]);
+    }
+
+    #[test]
+    fn upper_halves_are_moved_where_that_takes_long() {
+        let of = |design, cycles| {
+            core_of(design, vec![measured(CoreCost::UpperHalves, cycles)]).upper_halves
+        };
+        use Microarchitecture::{CascadeLake, RedwoodCove};
+        assert_eq!(of(RedwoodCove, 203.0), UpperHalves::Moved { cycles: 203 });
+        assert_eq!(of(RedwoodCove, 19.0), UpperHalves::Free);
+        assert_eq!(of(CascadeLake, 1.0), UpperHalves::Merged, "that costs nothing in this probe");
+        assert_eq!(of(CascadeLake, 20.0), UpperHalves::Moved { cycles: 20 });
     }
 
     #[test]

@@ -30,7 +30,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::core::{
-    CoreShape, Execution, MemoryRenaming, OpClass, SET_GROUPINGS, WideVectors, WrittenCode,
+    CoreShape, Execution, MemoryRenaming, OpClass, SET_GROUPINGS, UpperHalves, WideVectors,
+    WrittenCode,
 };
 pub use branches::{BranchHistory, LearnedBranches, MeasuredBranches};
 pub use caches::{Cache, CacheKind, Origin};

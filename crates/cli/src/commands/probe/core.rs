@@ -38,6 +38,7 @@ pub fn screen(report: &CoreReport) -> String {
         ("atomic operation, of a chain through later loads", CoreCost::LockedWait),
         ("the same to the next, 40 additions between", CoreCost::LockedApart),
         ("addition of a constant, 64 bits, in a chain", CoreCost::AddConstant),
+        ("upper halves of vectors, put away or brought back", CoreCost::UpperHalves),
         ("mispredicted branch, resolved to dispatched", CoreCost::Misprediction),
     ];
     for (words, cost) in others {

@@ -2,7 +2,7 @@
 //!
 //! `rdi` is the buffer, `rsi` counts. What is asked for its latency goes round in `rax` or `xmm0`; what is asked for its
 //! interval writes to registers in turn, from operands that do not change, so that nothing waits. Only instructions of
-//! the base set are used.
+//! the base set are used, and those of AVX to move upper halves where the processor has them.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
@@ -66,6 +66,12 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
                 }
                 a.lock().add(qword_ptr(rdi), rcx)?;
             }
+            // Without AVX there is nothing to move, and it takes nothing.
+            CoreCost::UpperHalves if is_x86_feature_detected!("avx") => {
+                a.vperm2f128(ymm15, ymm14, ymm14, 0)?;
+                a.paddd(xmm0, xmm14)?;
+            }
+            CoreCost::UpperHalves => {}
             CoreCost::AddConstant => a.add(rax, 1)?,
             CoreCost::SplitLoad => a.mov(GENERAL[n % GENERAL.len()], qword_ptr(rdi + LINE_END))?,
             CoreCost::SplitStore => a.mov(qword_ptr(rdi + LINE_END), rax)?,
@@ -75,10 +81,11 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
     }
     a.dec(rsi)?;
     a.jnz(top)?;
-    if case.cost == CoreCost::Misprediction {
-        a.mov(qword_ptr(rdi + RANDOM), rax)?;
+    match case.cost {
+        CoreCost::Misprediction => a.mov(qword_ptr(rdi + RANDOM), rax),
+        CoreCost::UpperHalves if is_x86_feature_detected!("avx") => a.vzeroupper(),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Operands that do not change.

@@ -54,7 +54,7 @@ pub const CLASSES: [OpClass; 20] = [
 pub const FENCES: [OpClass; 3] = [OpClass::Fence, OpClass::LoadFence, OpClass::StoreFence];
 
 /// Of some cases, one in so many repetitions is more than nothing: cores learn of few stores which load they serve (Zen 4: of 10,
-/// not of 32), and an atomic operation stands beside many others.
+/// not of 32), an atomic operation stands beside many others, and upper halves take hundreds of cycles.
 const ONE_IN: usize = 8;
 
 /// One question.
@@ -69,7 +69,7 @@ pub struct Case {
 impl Case {
     /// Whether only one in [`ONE_IN`] repetitions is more than nothing.
     fn is_rare(self) -> bool {
-        matches!(self.cost, CoreCost::SameStore | CoreCost::LockedApart)
+        matches!(self.cost, CoreCost::SameStore | CoreCost::LockedApart | CoreCost::UpperHalves)
     }
 }
 
@@ -93,6 +93,7 @@ pub fn all_cases() -> Vec<Case> {
         CoreCost::LockedWait,
         CoreCost::LockedApart,
         CoreCost::AddConstant,
+        CoreCost::UpperHalves,
         CoreCost::Misprediction,
     ];
     let latencies = CLASSES.into_iter().map(CoreCost::Latency);
@@ -125,7 +126,7 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     };
     let repetitions = vec![2048; cases.len()];
     // SAFETY: the kernels touch BUFFER_BYTES of memory and registers that they may change (a test decodes each), and use
-    // instructions of the base set alone.
+    // instructions of the base set, and of AVX where the processor has them.
     let rig = |clock, _: &_| unsafe {
         KernelRig::new(clock, shape, repetitions, |case, _, a| kernel::assemble(cases[case], a))
     };

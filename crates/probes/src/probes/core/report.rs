@@ -69,6 +69,8 @@ impl CoreReport {
                 CoreCost::SameStore | CoreCost::LockedApart => {
                     Some(scaled(m, |cycles| cycles * ONE_IN as f64))
                 }
+                // There and back.
+                CoreCost::UpperHalves => Some(scaled(m, |cycles| cycles * ONE_IN as f64 / 2.0)),
                 CoreCost::LockedWait => {
                     Some(less(m, raw(Case { cost, is_plain: true })?, 1.0, 0.0))
                 }
@@ -152,7 +154,7 @@ impl UpdatesProfile for CoreReport {
 mod tests {
     use super::*;
     use crate::clock::FakeClock;
-    use crate::machine::{Machine, Microarchitecture, invented};
+    use crate::machine::{Machine, Microarchitecture, UpperHalves, invented};
     use crate::probes::fake::{quiet, sampled};
 
     fn report(clock: FakeClock, cycles: impl Fn(Case) -> f64) -> CoreReport {
@@ -173,6 +175,7 @@ mod tests {
             (CoreCost::Interval(OpClass::Integer) | CoreCost::Dispatch, _) => 0.25,
             (CoreCost::LockedApart, _) => 24.0 / 8.0,
             (CoreCost::AddConstant, _) => 0.17,
+            (CoreCost::UpperHalves, _) => 300.0 / 8.0,
             (CoreCost::Misprediction, false) => 18.0,
             (CoreCost::Misprediction, true) => 7.0,
             _ => 3.0,
@@ -194,6 +197,7 @@ mod tests {
         assert_eq!(core.mispredict_cycles, 19);
         assert_eq!(core.dispatch_width, 4);
         assert_eq!((core.locked_apart_cycles, core.renames_additions), (24, true));
+        assert_eq!(core.upper_halves, UpperHalves::Moved { cycles: 150 }, "half of there and back");
         assert_eq!(core.execution(OpClass::Integer).ports.count_ones(), 4);
     }
 

@@ -23,7 +23,7 @@ pub struct ChainLatency {
     pub chain: Chain,
     /// Size of its table, in bytes.
     pub table_bytes: u64,
-    /// Core cycles of one load; absent where too few samples were clean.
+    /// Core cycles of one load, without what the second TLB adds where the first does not hold the pages; absent where too few samples were clean.
     pub cycles: Option<Measurement>,
 }
 
@@ -43,11 +43,20 @@ impl DataCacheReport {
     pub fn new(tables: [u64; Chain::ALL.len()], sampled: &Sampled, mut protocol: Protocol) -> Self {
         protocol.count(sampled);
         let cells = sampled.cells.iter().map(|cell| cell.cycles.clone());
+        let translation = Design::of_machine(&protocol.machine).core().value.tlb_cycles[0];
+        let less = |m: Measurement, cycles: f64| {
+            let [value, low, high] = [m.value, m.low, m.high].map(|m| m - cycles);
+            Measurement { value, low, high, ..m }
+        };
         let chains: Vec<ChainLatency> = Chain::ALL
             .into_iter()
             .zip(tables)
             .zip(cells)
-            .map(|((chain, table_bytes), cycles)| ChainLatency { chain, table_bytes, cycles })
+            .map(|((chain, table_bytes), cycles)| {
+                let translated = if chain.is_far() { f64::from(translation) } else { 0.0 };
+                let cycles = cycles.map(|m| less(m, translated));
+                ChainLatency { chain, table_bytes, cycles }
+            })
             .collect();
         let mut report = Self { protocol, chains };
         let of = |chain| report.latency(chain);

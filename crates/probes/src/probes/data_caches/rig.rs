@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
-use super::{Chain, PAGES};
+use super::{Chain, FAR_PAGES_TOGETHER, PAGES};
 use crate::clock::{HardwareClock, HoldsClock};
 use crate::model::{LINE_BYTES, PAGE_BYTES};
 use crate::probes::rig::Rig;
@@ -67,13 +67,16 @@ fn apart(chain: Chain) -> u64 {
     }
 }
 
-/// Pages within which the order of lines is drawn: the smallest first TLB holds them. Inside one page, a prefetcher that
-/// knows it brings the lines (Zen 5: 10 cycles out of the second level, where 14 are true).
-const PAGES_TOGETHER: u64 = 32;
+/// Pages within which the order of lines is drawn: the smallest first TLB holds them, or, behind the second level, the
+/// smallest second one. Inside one page, a prefetcher that knows it brings the lines (Zen 5: 10 cycles out of the second
+/// level, where 14 are true), behind the second level inside 32 pages, too (Redwood Cove: 64 cycles, where 120 are true).
+fn pages_together(chain: Chain) -> u64 {
+    if chain.is_far() { FAR_PAGES_TOGETHER } else { 32 }
+}
 
 /// All lines once: by chance inside some pages, which come one behind the other, or all over the table.
 fn order(chain: Chain, lines: usize, random: &mut Pcg64Mcg) -> Vec<usize> {
-    let together = (PAGES_TOGETHER * PAGE_BYTES / LINE_BYTES / apart(chain)) as usize;
+    let together = (pages_together(chain) * PAGE_BYTES / LINE_BYTES / apart(chain)) as usize;
     let mut order: Vec<usize> = (0..lines).collect();
     if matches!(chain, Chain::OfPages | Chain::OfLines) {
         order.shuffle(random);
@@ -121,6 +124,11 @@ impl Rig for ChainRig {
             follow(table, 0, PAGES);
         } else if chain != Chain::Memory {
             in_order(table, 0, table.len() / LINE);
+            if chain == Chain::Third {
+                // Its end would be in the second level, of which it is four times the size.
+                let others = &self.tables[Chain::Memory as usize];
+                in_order(others, 0, table.len() / LINE / 2);
+            }
         }
     }
 }

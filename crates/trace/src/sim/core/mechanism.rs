@@ -26,9 +26,13 @@ pub enum Mechanism {
     LockedOperations,
     /// String instructions and others that microcode executes.
     Microcode,
+    /// Instructions of SSE while the upper halves of vector registers are in use.
+    VectorTransitions,
     /// Lines of code that are not in the first cache, and taken branches that nothing remembers any more: both come with much
     /// code.
     CodeCacheMisses,
+    /// Taken branches that what follows waits for: the front end follows one in a cycle, or in several.
+    TakenBranches,
     /// Stores to lines of code that was executed just before.
     WrittenCode,
     /// Results that the next instruction has to wait for, apart from all of the above.
@@ -39,7 +43,7 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All of them, in the order in which a tie is decided.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::BlockedLoads,
         Self::MispredictedBranches,
         Self::DataCacheMisses,
@@ -47,7 +51,9 @@ impl Mechanism {
         Self::Divisions,
         Self::LockedOperations,
         Self::Microcode,
+        Self::VectorTransitions,
         Self::CodeCacheMisses,
+        Self::TakenBranches,
         Self::WrittenCode,
         Self::LongChains,
         Self::BusyPorts,
@@ -81,7 +87,9 @@ impl fmt::Display for Mechanism {
             Self::Divisions => "divisions and roots",
             Self::LockedOperations => "atomic operations and fences",
             Self::Microcode => "microcoded instructions",
+            Self::VectorTransitions => "transitions between AVX and SSE",
             Self::CodeCacheMisses => "instruction cache misses",
+            Self::TakenBranches => "taken branches",
             Self::WrittenCode => "stores to code that was just executed",
             Self::LongChains => "longer dependency chains",
             Self::BusyPorts => "busy execution units",

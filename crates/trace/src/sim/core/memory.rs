@@ -11,6 +11,8 @@
 
 use rustc_hash::FxHashSet;
 
+use super::predictor::hash;
+use super::program::PAGE_LINES;
 use super::sets::{EMPTY, Sets};
 use super::slots::Slots;
 use crate::machine::{CoreShape, SET_GROUPINGS};
@@ -20,7 +22,9 @@ use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
 const FIRST_SETS: u64 = 64;
 /// Ways of the third level, whose sets are slices and an unpublished function of the address.
 const THIRD_WAYS: u64 = 12;
-const TLB_WAYS: u64 = 8;
+/// The first TLB goes by the lowest bits of the page: measured on Redwood Cove, 64 pages fit, and not if they are 2 apart.
+const FIRST_TLB_SETS: u64 = 16;
+const SECOND_TLB_WAYS: u64 = 16;
 /// Pages in which a stream of lines is followed.
 const STREAMS: usize = 32;
 /// Lines that are fetched ahead of a stream.
@@ -53,6 +57,17 @@ pub(super) struct Fetched {
     pub evicted: u64,
 }
 
+/// What the second TLB goes by: 512 pages fit that are any of up to 256 apart (measured on Redwood Cove; B. Gras and others,
+/// "Translation Leak-aside Buffer", 2018, found two groups of 7 or 8 bits on other cores of Intel).
+fn second_tlb_index(page: u64) -> u64 {
+    page ^ page >> 7 ^ page >> 14
+}
+
+/// What the second level goes by: the place in memory, of which the bits within a page are known, and the others are anything.
+fn second_level_index(line: u64) -> u64 {
+    hash(line / PAGE_LINES).wrapping_mul(PAGE_LINES) | (line % PAGE_LINES)
+}
+
 /// Which lines and pages are near.
 pub(super) struct DataCaches {
     caches: [Sets; 3],
@@ -68,6 +83,8 @@ pub(super) struct DataCaches {
     walker_cycles: u64,
     /// Where lines come from that were never seen.
     first_touch: Level,
+    /// Lines that were: the third level does not have them any more.
+    seen: FxHashSet<u64>,
     /// Pages that were seen, where all fit into the second TLB: the first time each is there, too.
     seen_pages: Option<FxHashSet<u64>>,
     /// The cycles in which lines come from each level behind the first: accesses are not told in the order in which they
@@ -100,17 +117,19 @@ impl DataCaches {
             _ => Level::Memory,
         };
         let beyond = |cycles: u32| u64::from(cycles.saturating_sub(u32::from(shape.load_cycles)));
-        // No more of the third level than the window can fill.
-        let third = third.min(lines.next_power_of_two().max(1024));
+        // No more of the third level than the window can fill, with room for sets that more lines than others go to.
+        let third = third.min((2 * lines).next_power_of_two().max(1024));
         Self {
             caches: [
                 Sets::new(first, FIRST_SETS),
-                Sets::new(second, u64::from(shape.second_level_sets)),
-                Sets::new(third, third / THIRD_WAYS),
+                Sets::new(second, shape.second_level_sets.into()).indexed_by(second_level_index),
+                Sets::new(third, third / THIRD_WAYS).indexed_by(hash),
             ],
-            tlbs: shape
-                .tlb_pages
-                .map(|pages| Sets::new(u64::from(pages), u64::from(pages) / TLB_WAYS)),
+            tlbs: {
+                let [first, second] = shape.tlb_pages.map(u64::from);
+                let second = Sets::new(second, second / SECOND_TLB_WAYS);
+                [Sets::new(first, FIRST_TLB_SETS), second.indexed_by(second_tlb_index)]
+            },
             beyond_cycles: shape.miss_cycles.map(beyond),
             first_cycles: shape.load_cycles.into(),
             tlb_cycles: shape.tlb_cycles.map(u64::from),
@@ -120,6 +139,7 @@ impl DataCaches {
                 .max(shape.tlb_cycles[1])
                 .into(),
             first_touch,
+            seen: FxHashSet::default(),
             seen_pages: (pages <= shape.tlb_pages[1].into()).then(FxHashSet::default),
             coming: std::array::from_fn(|_| Slots::new()),
             fills: vec![0; shape.fill_buffers.max(1) as usize],
@@ -160,10 +180,9 @@ impl DataCaches {
             return (at, false);
         }
         self.tlbs[0].insert(page, 0);
-        if self.tlbs[1].find(page).is_some() {
+        if !self.tlbs[1].insert_missing(page, 0) {
             return (at + self.tlb_cycles[0], false);
         }
-        self.tlbs[1].insert(page, 0);
         if self.seen_pages.as_mut().is_some_and(|seen| seen.insert(page)) {
             return (at + self.tlb_cycles[0], false);
         }
@@ -250,7 +269,8 @@ impl DataCaches {
             (Some(there), _) => (there, Level::Second, false),
             (None, Some(there)) => (there, Level::Third, false),
             (None, None) if self.past.remove(&line) => (0, Level::Memory, true),
-            (None, None) => (0, self.first_touch, true),
+            (None, None) if self.seen.insert(line) => (0, self.first_touch, true),
+            (None, None) => (0, Level::Memory, true),
         };
         let start = self.take_line(level, at);
         // One on its way already is there when it is there.
@@ -371,6 +391,24 @@ mod tests {
     }
 
     #[test]
+    fn the_second_tlb_holds_pages_that_stand_far_apart_and_the_first_does_not() {
+        let mut shape = Design::of(Microarchitecture::GoldenCove).core().value;
+        shape.tlb_pages = [96, 2048];
+        let pays = |count: u64, apart: u64| {
+            let mut caches = DataCaches::new(&shape, 1000, 100_000);
+            (0..count).for_each(|n| _ = caches.translate(n * apart, 0));
+            let late = (0..count).map(|n| caches.translate(n * apart, 1 << 40));
+            let all: Vec<(u64, bool)> = late.map(|(at, walked)| (at - (1 << 40), walked)).collect();
+            (all.iter().any(|it| it.0 > 0), all.iter().any(|it| it.1))
+        };
+        assert_eq!(pays(64, 1), (false, false));
+        assert_eq!(pays(64, 2), (true, false));
+        assert_eq!(pays(512, 8), (true, false));
+        assert_eq!(pays(512, 256), (true, false));
+        assert_eq!(pays(4096, 1), (true, true));
+    }
+
+    #[test]
     fn a_store_past_the_caches_sends_its_line_to_memory() {
         let mut near = caches(1000);
         let line = 0x10_0000 / LINE_BYTES;
@@ -392,18 +430,26 @@ mod tests {
 
     #[test]
     fn lines_of_one_set_push_each_other_out() {
-        // 20 lines again and again: in one set of the first level 4 KiB apart, in one of the second 128 KiB.
-        let missed = |bytes: u64, level: Level| {
-            let mut caches = caches(1000);
+        // Lines again and again, so far apart.
+        let missed = |lines: u64, bytes: u64, level: Level| {
+            let mut caches = caches(lines);
             let mut again = |_| {
-                let lines = (0..20).map(|n| caches.fetch(Avma(n * bytes), 0).level);
+                let lines = (0..lines).map(|n| caches.fetch(Avma(n * bytes), 0).level);
                 lines.filter(|got| *got >= level).count()
             };
             (0..5).map(&mut again).last().unwrap_or(0)
         };
-        assert_eq!(missed(4096 + 64, Level::Second), 0);
-        assert_eq!((missed(4096, Level::Second), missed(4096, Level::Third)), (20, 0));
-        assert_eq!(missed(128 << 10, Level::Third), 20);
+        assert_eq!(missed(20, 4096 + 64, Level::Second), 0);
+        // In the second level they are in 32 sets of 16: which page is where in memory is chance.
+        for bytes in [4096, 128 << 10] {
+            assert_eq!(
+                (missed(20, bytes, Level::Second), missed(20, bytes, Level::Third)),
+                (20, 0)
+            );
+            assert!(missed(1400, bytes, Level::Third) > 1300);
+            assert_eq!(missed(1400, bytes, Level::Memory), 0, "they are in the third level");
+        }
+        assert_eq!(missed(1400, 4096 + 64, Level::Third), 0);
     }
 
     #[test]

@@ -14,6 +14,9 @@
 //! A store to a line of code that was executed since it was last written clears everything in flight, and each one behind
 //! it does so again for what was fetched ahead.
 //!
+//! Instructions of SSE that find the upper halves of vector registers in use have them put away first, and the next one of
+//! AVX has them brought back; on Skylake's kind they wait for what they keep instead.
+//!
 //! A branch that was not taken for so long that nothing remembers where it goes is found out when it is decoded.
 //!
 //! Left out: windows of decoded code, memory that other cores write, assists
@@ -46,13 +49,13 @@ use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 pub use training::Training;
 
-use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
+use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts, UpperHalves};
 use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
-use ops::{Flow, Op, REGISTERS};
+use ops::{Flow, Op, REGISTERS, UpperUse, VECTORS};
 use predictor::{Predictor, hash};
 use scheduler::Scheduler;
-use state::State;
+use state::{State, UpperState};
 
 /// Wider accesses are made of many and are not forwarded.
 const WIDEST_BYTES: u32 = 64;
@@ -162,9 +165,24 @@ impl<'a> Core<'a> {
         } else if taken {
             // One taken branch a cycle, or less often, and not more than the queue in front of dispatch ahead of it.
             let ahead = self.state.dispatch.0.saturating_sub(FETCHED_AHEAD_CYCLES);
-            let cycles = 1 + self.far_branch(number);
-            self.state.fetch = (self.state.fetch + cycles).max(ahead) + self.unknown_branch(number);
+            let cycles = self.taken_branch(number) + self.far_branch(number);
+            let followed = (self.state.fetch + cycles).max(ahead);
+            if followed > self.state.dispatch.0 {
+                self.event(number, Mechanism::TakenBranches);
+            }
+            self.state.fetch = followed + self.unknown_branch(number);
             self.state.hold_dispatch(self.state.fetch);
+        }
+    }
+
+    /// Cycles in which one branch of its kind is followed.
+    fn taken_branch(&self, number: u32) -> u64 {
+        match self.program.ops[number as usize].flow {
+            _ if !self.has(Mechanism::TakenBranches) => 0,
+            Flow::IndirectJump | Flow::IndirectCall | Flow::Return => {
+                self.shape.indirect_branch_cycles.into()
+            }
+            Flow::On | Flow::Either | Flow::Jump | Flow::Call => 1,
         }
     }
 
@@ -182,12 +200,13 @@ impl<'a> Core<'a> {
     /// What the fetch of a target waits for, of a branch that was taken: nothing where the branch is known.
     fn unknown_branch(&mut self, number: u32) -> u64 {
         let op = &self.program.ops[number as usize];
-        let is_direct = matches!(op.flow, Flow::Either | Flow::Jump | Flow::Call);
         // Not by its lowest bits: branches stand some bytes apart.
         let branch = hash(op.address.0);
-        let known = self.state.known_branches.as_mut().filter(|_| is_direct);
+        let known = self.state.known_branches.as_mut();
         let is_unknown = known.is_some_and(|known| known.insert_missing(branch, 0));
-        if !is_unknown || !self.has(Mechanism::CodeCacheMisses) {
+        // Where an indirect one goes is for the predictor to know.
+        let is_indirect = matches!(op.flow, Flow::IndirectJump | Flow::IndirectCall);
+        if !is_unknown || is_indirect || !self.has(Mechanism::CodeCacheMisses) {
             return 0;
         }
         self.event(number, Mechanism::CodeCacheMisses);
@@ -213,6 +232,7 @@ impl<'a> Core<'a> {
             let room_at = self.scheduler(op.class).room_at(dispatch);
             self.state.hold_dispatch(room_at);
         }
+        let keeps_upper = self.upper_halves(number, op.upper_halves);
         let dispatched = self.state.dispatch(&self.shape, operations);
         let ready = |registers: &[u64; REGISTERS], mut set: u64| {
             let mut at = dispatched + 1;
@@ -232,6 +252,7 @@ impl<'a> Core<'a> {
         if !op.stack.is_none() {
             inputs = inputs.max(self.state.x87.ready(&op.stack));
         }
+        let kept = if keeps_upper { ready(&self.state.registers, op.outputs & VECTORS) } else { 0 };
         let is_locked = op.class == OpClass::Locked;
         let fences = match op.class {
             _ if !self.has(Mechanism::LockedOperations) => Fences::default(),
@@ -261,7 +282,10 @@ impl<'a> Core<'a> {
             }
         }
         let ready = inputs.max(loaded);
-        let done = self.compute(number, op, dispatched, ready);
+        let mut done = self.compute(number, op, dispatched, ready);
+        if keeps_upper {
+            done = done.max(1 + kept);
+        }
         if fences.younger {
             self.state.hold_dispatch(done);
         } else if fences.older {
@@ -295,6 +319,36 @@ impl<'a> Core<'a> {
         if op.flow != Flow::On {
             self.state.branch = Some((number, done));
         }
+    }
+
+    /// Follows the upper halves of the vector registers; whether the instruction waits for the one that it keeps.
+    fn upper_halves(&mut self, number: u32, does: UpperUse) -> bool {
+        use UpperState::{Clean, InUse, Moved};
+        let before = self.state.upper_halves;
+        let moved_cycles = match self.shape.upper_halves {
+            UpperHalves::Moved { cycles } => Some(u64::from(cycles)),
+            UpperHalves::Free | UpperHalves::Merged => None,
+        };
+        let after = match (does, before) {
+            (UpperUse::None, _) => return false,
+            (UpperUse::Cleared, _) => Clean,
+            (UpperUse::Written, _) | (UpperUse::Other, Moved) => InUse,
+            (UpperUse::Kept, InUse) if moved_cycles.is_some() => Moved,
+            (UpperUse::Kept | UpperUse::Other, same) => same,
+        };
+        self.state.upper_halves = after;
+        let are_moved = (before == Moved) != (after == Moved);
+        let are_merged = self.shape.upper_halves == UpperHalves::Merged
+            && (does, before) == (UpperUse::Kept, InUse);
+        if !are_moved && !are_merged {
+            return false;
+        }
+        self.event(number, Mechanism::VectorTransitions);
+        let pays = self.has(Mechanism::VectorTransitions);
+        if let Some(cycles) = moved_cycles.filter(|_| pays && are_moved) {
+            self.state.hold_dispatch(self.state.retire.0 + cycles);
+        }
+        pays && are_merged
     }
 
     fn fetch_code(&mut self, number: u32, line: u64) {

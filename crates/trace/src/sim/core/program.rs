@@ -27,7 +27,7 @@ struct Footprint {
 }
 
 const RECENT_LINES: usize = 1024;
-const PAGE_LINES: u64 = PAGE_BYTES / LINE_BYTES;
+pub(super) const PAGE_LINES: u64 = PAGE_BYTES / LINE_BYTES;
 /// So many lines must have been touched once before anything is said of those that were not touched, and so many twice
 /// before their number says it.
 const LEAST_ONCE: u64 = 2048;

@@ -21,6 +21,8 @@ impl Entry {
 pub(super) struct Sets {
     entries: Vec<Entry>,
     sets: u64,
+    /// The set of a number, modulo the sets.
+    index: fn(u64) -> u64,
     ways: usize,
     now: u32,
 }
@@ -30,11 +32,16 @@ impl Sets {
         let sets = sets.clamp(1, entries.max(1));
         let ways = (entries / sets).max(1) as usize;
         let entries = vec![Entry::NONE; sets as usize * ways];
-        Self { entries, sets, ways, now: 0 }
+        Self { entries, sets, index: |number| number, ways, now: 0 }
+    }
+
+    /// The same where another number than its own says which set something goes to.
+    pub(super) fn indexed_by(self, index: fn(u64) -> u64) -> Self {
+        Self { index, ..self }
     }
 
     fn row(&mut self, number: u64) -> &mut [Entry] {
-        let first = (number % self.sets) as usize * self.ways;
+        let first = ((self.index)(number) % self.sets) as usize * self.ways;
         &mut self.entries[first..first + self.ways]
     }
 

@@ -41,11 +41,21 @@ pub(super) enum Served {
     At(u64),
 }
 
+/// Where the upper halves of the vector registers are. A window begins with clean ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UpperState {
+    Clean,
+    InUse,
+    /// They were put away.
+    Moved,
+}
+
 pub(super) struct State {
     pub registers: [u64; REGISTERS],
     /// How often each was written.
     pub writes: [u64; REGISTERS],
     pub x87: Stack,
+    pub upper_halves: UpperState,
     /// The cycle of dispatch, and how many were dispatched in it.
     pub dispatch: (u64, u32),
     /// When the latest block was fetched.
@@ -105,6 +115,7 @@ impl State {
             registers: [0; REGISTERS],
             writes: [0; REGISTERS],
             x87: Stack::default(),
+            upper_halves: UpperState::Clean,
             dispatch: (0, 0),
             fetch: 0,
             retire: (0, 0),

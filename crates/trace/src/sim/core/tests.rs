@@ -1,6 +1,8 @@
 //! Loops of a few instructions, whose cycles an iteration can be told by hand.
 
+mod branches;
 mod fences;
+mod upper_halves;
 
 use super::*;
 use crate::machine::{Fusion, Microarchitecture};
