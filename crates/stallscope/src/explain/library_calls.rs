@@ -1,7 +1,7 @@
 //! From where a library is called that takes more time: which function of the program calls which of its functions more
 //! often in the slow build.
 //!
-//! What a library executes is what was asked of it. The calls of whole runs are counted instruction by instruction; the
+//! What a library executes is what was asked of it, memory most of all, whose calls are counted wherever they are made. The calls of whole runs are counted instruction by instruction; the
 //! program's tables name what each of them reaches through the linker's stubs.
 
 use std::collections::{BTreeMap, HashSet};
@@ -10,9 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ByPlace;
-use crate::code::{Image, LONGEST_INSN_BYTES, Origins, demangle};
+use crate::code::{Function, Image, LONGEST_INSN_BYTES, Origins, demangle};
 use crate::compare::Arm;
 use crate::layout::{ReadableNames, callee};
+use crate::model::FileOffset;
 
 /// Of all calls of libraries that the slow build makes more, one function must make this part to be named.
 const LEAST_PART: f64 = 0.5;
@@ -37,32 +38,66 @@ impl std::fmt::Display for LibraryCalls {
     }
 }
 
-/// The calls of libraries of which the slow build makes most more, if that is most of what it makes more of all.
-pub(super) fn most(
+/// A call that a whole run makes.
+struct Call<'a> {
+    caller: &'a Function,
+    /// The symbol that it reaches, where the program's tables tell.
+    callee: Option<String>,
+    times: u64,
+}
+
+/// What the program's own file calls.
+fn made<'a>(image: &'a Image, run: &ByPlace) -> Vec<Call<'a>> {
+    let origins = Origins::of(image);
+    let call = |(at, times): &(FileOffset, u64)| {
+        let svma = image.svma_of(*at)?;
+        let caller = image.function_at(svma)?;
+        let code = image.code_at(svma, LONGEST_INSN_BYTES as u64);
+        let insn = image.architecture().decode(code, svma);
+        let callee = insn.first().and_then(|insn| callee(image, &origins, caller, insn));
+        Some(Call { caller, callee, times: *times })
+    };
+    run.calls.iter().filter_map(call).collect()
+}
+
+/// The calls of libraries of which the slow build makes most more, if that is most of what it makes more of all; and how
+/// often each build's own code asks for memory.
+pub(super) fn of_runs(
     images: &[Image; 2],
     runs: [Option<&ByPlace>; 2],
     slow: Arm,
-) -> Option<LibraryCalls> {
+) -> (Option<LibraryCalls>, Option<[u64; 2]>) {
+    let [Some(before), Some(after)] = runs else { return (None, None) };
     let mut all: BTreeMap<(String, Option<String>), [u64; 2]> = BTreeMap::new();
-    for (arm, (image, run)) in images.iter().zip(runs).enumerate() {
-        let (origins, names) = (Origins::of(image), ReadableNames::of(image));
+    let mut allocations = [0; 2];
+    for (arm, (image, run)) in images.iter().zip([before, after]).enumerate() {
+        let names = ReadableNames::of(image);
         let own: HashSet<&str> =
             image.functions().iter().filter(|f| f.named).map(|f| f.symbol.as_str()).collect();
-        for (at, times) in &run?.calls {
-            let Some(svma) = image.svma_of(*at) else { continue };
-            let Some(function) = image.function_at(svma) else { continue };
-            let code = image.code_at(svma, LONGEST_INSN_BYTES as u64);
-            let insn = image.architecture().decode(code, svma);
-            let callee = insn.first().and_then(|insn| callee(image, &origins, function, insn));
-            let is_own = callee.as_ref().is_some_and(|name| own.contains(name.as_str()));
-            if !is_own {
+        for Call { caller, callee, times } in made(image, run) {
+            let symbol = callee.as_deref();
+            if symbol.is_some_and(allocates) && !allocates(&caller.symbol) {
+                allocations[arm] += times;
+            }
+            if !symbol.is_some_and(|symbol| own.contains(symbol)) {
                 // What a register leads to may be a library's, too.
-                let callee = callee.as_deref().map(demangle);
-                all.entry((names.of_function(function), callee)).or_default()[arm] += times;
+                let callee = symbol.map(demangle);
+                all.entry((names.of_function(caller), callee)).or_default()[arm] += times;
             }
         }
     }
-    chosen(all, slow)
+    (chosen(all, slow), Some(allocations))
+}
+
+/// Whether a function of this symbol gives memory: of C, C++, Rust and Go.
+fn allocates(symbol: &str) -> bool {
+    const OF_C: [&str; 6] =
+        ["malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "memalign"];
+    const OF_RUST: [&str; 5] =
+        ["__rust_alloc", "__rust_alloc_zeroed", "__rust_realloc", "__rdl_alloc", "__rdl_realloc"];
+    OF_C.contains(&symbol)
+        || ["_Znw", "_Zna", "runtime.mallocgc"].iter().any(|start| symbol.starts_with(start))
+        || OF_RUST.iter().any(|end| symbol.ends_with(end))
 }
 
 fn chosen(all: BTreeMap<(String, Option<String>), [u64; 2]>, slow: Arm) -> Option<LibraryCalls> {
@@ -82,6 +117,23 @@ mod tests {
         let name = |name: &str| (!name.is_empty()).then(|| name.to_owned());
         let all = calls.iter().map(|(a, b, calls)| ((a.to_string(), name(b)), *calls));
         chosen(all.collect(), slow).map(|found| found.to_string())
+    }
+
+    #[test]
+    fn functions_that_give_memory_are_known_by_their_symbols() {
+        for symbol in [
+            "malloc",
+            "_Znwm",
+            "_ZnamRKSt9nothrow_t",
+            "runtime.mallocgcSmallNoscan",
+            "__rust_alloc",
+        ] {
+            assert!(allocates(symbol), "{symbol}");
+        }
+        assert!(allocates("_RNvCsfLfy6EI15iL_7___rustc12___rust_alloc"));
+        for symbol in ["free", "_ZdlPv", "my_malloc", "malloc_usable_size", "runtime.newobject"] {
+            assert!(!allocates(symbol), "{symbol}");
+        }
     }
 
     #[test]

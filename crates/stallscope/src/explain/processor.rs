@@ -40,6 +40,12 @@ fn contrast(comparison: &Comparison, metric: Metric) -> Option<&Contrast> {
     comparison.analysis.contrasts.iter().find(|c| c.metric == metric)
 }
 
+/// What the runs of one build waited for.
+fn what_waits(comparison: &Comparison, arm: Arm) -> WaitedFor {
+    let of_arm = |s: &&RunSample| s.plan.arm == arm;
+    waited_for(comparison.samples.iter().filter(of_arm).map(|s| &s.amounts))
+}
+
 /// Whether the most that processor time can have changed by is less than half of the least of wall time, where the verdict
 /// is about that.
 fn is_little(comparison: &Comparison, cpu: Option<&Contrast>) -> bool {
@@ -84,7 +90,13 @@ impl<'a> ProcessorTime<'a> {
                 if r.excludes_zero()
                     && [r.log_ratio, change].iter().all(|x| x * wall_log > 0.0) =>
             {
-                if is_little(comparison, cpu) { Involved::Little } else { Involved::Yes }
+                // What others keep from the processor is no part of what the builds differ in.
+                let slow = if wall_log < 0.0 { Arm::A } else { Arm::B };
+                let is_queued = matches!(what_waits(comparison, slow), WaitedFor::Processor { .. });
+                match is_little(comparison, cpu) && !is_queued {
+                    true => Involved::Little,
+                    false => Involved::Yes,
+                }
             }
             Some(r) if most_towards(r, wall_log) <= NOT_INVOLVED * wall_log.abs() => Involved::No,
             _ => Involved::Open,
@@ -190,8 +202,7 @@ impl<'a> ProcessorTime<'a> {
     }
 
     fn waited_for(&self, slow: Arm) -> WaitedFor {
-        let of_arm = |s: &&RunSample| s.plan.arm == slow;
-        waited_for(self.comparison.samples.iter().filter(of_arm).map(|s| &s.amounts))
+        what_waits(self.comparison, slow)
     }
 
     /// How much longer the slow build waits for something other than the processor, in nanoseconds, where that is the
@@ -400,5 +411,11 @@ mod tests {
         );
         assert!(little.contains("was blocked"), "{little}");
         assert_eq!(part(800_000), "", "it is located");
+        // What others kept from the processor is not what the builds differ in, however little is left.
+        let queued = said_about(
+            |pair, arm| 10_000_000 + u64::from(pair) + if arm == Arm::B { 300_000 } else { 0 },
+            |a| (a.run_queue_ns, a.involuntary_switches) = (Some(a.wall_ns), 9),
+        );
+        assert_eq!(queued, "", "it is located");
     }
 }

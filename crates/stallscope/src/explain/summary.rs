@@ -17,6 +17,10 @@ pub(super) const LEAST_BESIDE: f64 = 25.0;
 const MOST_TIMES_AS_MANY: f64 = 30.0;
 /// Places that are named in the sentence.
 const MOST_PLACES: usize = 3;
+/// What memory that is asked for and given back takes at the least, in instructions.
+const ALLOCATION: f64 = 40.0;
+/// That part of what is executed more must be memory that is asked for before it is told.
+const LEAST_ALLOCATING: f64 = 0.1;
 
 /// The cause in one sentence without final stop; `None` where there is nothing to explain.
 pub(super) fn summary(explanation: &Explanation) -> Option<String> {
@@ -144,7 +148,9 @@ fn executes(work: &Work, slow: Arm) -> String {
 fn more_work(explanation: &Explanation, slow: Arm) -> String {
     if let Some(work) = &explanation.work {
         let place = most_of_it(explanation, slow);
-        return format!("more work: {}, {}{place}", executes(work, slow), work.more_instructions);
+        let memory = allocations(work, slow);
+        let share = &work.more_instructions;
+        return format!("more work: {}, {share}{place}{memory}", executes(work, slow));
     }
     let less = slow.other().build_name();
     let only = explanation.only_in_slow.as_ref();
@@ -152,6 +158,18 @@ fn more_work(explanation: &Explanation, slow: Arm) -> String {
         let most = places[..places.len().min(MOST_PLACES)].join(", ");
         format!("more work: {share} is in code that {less} hardly enters, most of all {most}")
     })
+}
+
+/// That the slow build asks for memory more often, where that is a part of what it executes more.
+fn allocations(work: &Work, slow: Arm) -> String {
+    let Some(both) = work.allocations else { return String::new() };
+    let [here, there] = [slow, slow.other()].map(|arm| both[arm.index()]);
+    let [a, b] = work.instructions.typical();
+    let of_more = here.saturating_sub(there) as f64 * ALLOCATION / (a - b).abs();
+    if here < there.saturating_mul(2) || of_more < LEAST_ALLOCATING {
+        return String::new();
+    }
+    format!("; its own code asks for memory {here} times, in {} {there}", slow.other().build_name())
 }
 
 /// Where most of what is executed more is, and why there is more of it.

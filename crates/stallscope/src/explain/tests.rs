@@ -402,6 +402,23 @@ fn code_that_the_fast_build_hardly_enters_is_more_work_without_any_count() {
 }
 
 #[test]
+fn memory_that_is_asked_for_more_often_is_told_where_it_is_a_part_of_the_work() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
+    scene.bench.work = executes([1_000_000_000, 2_000_000_000]);
+    let mut e = scene.explain().unwrap();
+    let mut said = |allocations: [u64; 2]| {
+        e.work.as_mut().unwrap().allocations = Some(allocations);
+        assert_eq!(e.conclusion, Conclusion::MoreWork);
+        summary::summary(&e).unwrap()
+    };
+    let most = said([12, 2_500_012]);
+    assert!(most.ends_with("asks for memory 2500012 times, in BEFORE 12"), "{most}");
+    for few in [[12, 2_499_000], [2_500_000, 4_999_999], [5_000_000, 12]] {
+        assert!(!said(few).contains("memory"), "{few:?}");
+    }
+}
+
+#[test]
 fn a_library_of_another_build_is_named_and_no_placement_is_spoken_of() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (1000, 0)]);
     scene.bench.library_hits = [1000, 3000];

@@ -28,11 +28,12 @@ pub(super) fn why_more(row: &FunctionRow, slow: Arm) -> Option<String> {
     }
     // What a library does is what was asked of it, however it was compiled.
     let both = [here, there];
-    let of_memory = match row.place {
-        Place::Function { .. } => in_memory(both, slow),
-        Place::Object { .. } => moved(both, slow),
+    let said = match row.place {
+        Place::Function { .. } => {
+            vec![calls(both, slow), vectors(both, slow), in_memory(both, slow)]
+        }
+        Place::Object { .. } => vec![moved(both, slow)],
     };
-    let said = [calls(both, slow), vectors(both, slow), of_memory];
     let said: Vec<String> = said.into_iter().flatten().collect();
     (!said.is_empty()).then(|| said.join("; "))
 }

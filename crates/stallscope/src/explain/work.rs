@@ -131,6 +131,10 @@ pub struct Work {
     /// From where a library is called more often, where most of these calls are one function's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library_calls: Option<LibraryCalls>,
+    /// How often the program's own code asks for memory in a whole run of each build (`malloc`, `operator new`,
+    /// `__rust_alloc`, `runtime.mallocgc` and their kind).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocations: Option<[u64; 2]>,
 }
 
 impl Work {
@@ -314,11 +318,14 @@ pub(super) fn count(
         slower_instructions: slower,
         more_at_mean_percent: of_all[0].percent.value,
         library_calls: None,
+        allocations: None,
     };
+    let first = |arm: usize| runs[arm].first().map(|run| &run.executed);
+    let slow = if all.longer_ns[1] < 0.0 { Arm::A } else { Arm::B };
+    let (calls, allocations) = library_calls::of_runs(images, [0, 1].map(first), slow);
+    work.allocations = allocations;
     if rows::most(rows).is_some_and(|row| matches!(row.place, Place::Object { .. })) {
-        let first = |arm: usize| runs[arm].first().map(|run| &run.executed);
-        let slow = if all.longer_ns[1] < 0.0 { Arm::A } else { Arm::B };
-        work.library_calls = library_calls::most(images, [0, 1].map(first), slow);
+        work.library_calls = calls;
     }
     // What `rep` moves takes other times than what else is executed: only places of their own tell.
     let told: f64 = rows.iter().map(|row| row.share_of_difference.percent.value).sum();
@@ -452,6 +459,7 @@ pub(super) mod tests {
             system_calls: counts([9, 9]),
             more_at_mean_percent: 100.0 - slower.percent.value,
             library_calls: None,
+            allocations: None,
             more_instructions: more,
             slower_instructions: slower,
         }
