@@ -216,6 +216,18 @@ impl Analysis {
             None => [self.wall.low_log, self.wall.log_ratio, self.wall.high_log],
         }
     }
+
+    /// What the verdict is about, as far as that is a time.
+    #[must_use]
+    pub fn metric(&self) -> Metric {
+        self.contrasts.first().map_or(Metric::Wall, |contrast| contrast.metric)
+    }
+
+    /// Both arms in one metric, where that was measured.
+    #[must_use]
+    pub fn contrast(&self, metric: Metric) -> Option<&Contrast> {
+        self.contrasts.iter().find(|contrast| contrast.metric == metric)
+    }
 }
 
 /// Judges raw samples. Deterministic, so it can be repeated from the JSON.

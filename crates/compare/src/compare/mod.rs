@@ -211,7 +211,7 @@ impl Comparison {
         } else if !libraries.is_empty() {
             analysis.warnings.insert(last, Warning::DifferentLibraries { names: libraries });
         }
-        let shells = Warning::of_shells(&arms, analysis.contrasts.iter());
+        let shells = Warning::of_shells(&arms, &analysis);
         analysis.warnings.splice(last..last, shells);
         Ok(Self { settings, arms, analysis, samples })
     }

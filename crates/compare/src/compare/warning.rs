@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::analysis::{Contrast, Metric};
+use super::analysis::{Analysis, Metric};
 use super::identical::{COUNTS_NOT_COMPARED, SameCode, SameHotCode};
 use super::neighbours::Disturbances;
 use super::program::ArmRecord;
@@ -261,12 +261,8 @@ fn say_failures(failed: &[u32], f: &mut std::fmt::Formatter<'_>) -> std::fmt::Re
 
 impl Warning {
     /// What shells took, by what the runs of every arm took without them.
-    pub(super) fn of_shells<'a>(
-        arms: &[ArmRecord; 2],
-        mut contrasts: impl Iterator<Item = &'a Contrast>,
-    ) -> Vec<Self> {
-        let wall = contrasts.find(|contrast| contrast.metric == Metric::Wall);
-        let Some(wall) = wall else { return Vec::new() };
+    pub(super) fn of_shells(arms: &[ArmRecord; 2], analysis: &Analysis) -> Vec<Self> {
+        let Some(wall) = analysis.contrast(Metric::Wall) else { return Vec::new() };
         let took = [(Arm::A, &wall.a), (Arm::B, &wall.b)].into_iter().zip(arms);
         took.filter_map(|((arm, took), record)| Self::of_shell(arm, record, took.value)).collect()
     }

@@ -36,10 +36,6 @@ pub(super) struct ProcessorTime<'a> {
     involved: Involved,
 }
 
-fn contrast(comparison: &Comparison, metric: Metric) -> Option<&Contrast> {
-    comparison.analysis.contrasts.iter().find(|c| c.metric == metric)
-}
-
 /// What the runs of one build waited for.
 fn what_waits(comparison: &Comparison, arm: Arm) -> WaitedFor {
     let of_arm = |s: &&RunSample| s.plan.arm == arm;
@@ -81,7 +77,7 @@ fn milliseconds(ns: f64) -> String {
 
 impl<'a> ProcessorTime<'a> {
     pub fn of(comparison: &'a Comparison) -> Self {
-        let cpu = contrast(comparison, Metric::Cpu);
+        let cpu = comparison.analysis.contrast(Metric::Cpu);
         let wall_log = comparison.analysis.wall.log_ratio;
         let ratio = cpu.and_then(|c| c.ratio.as_ref());
         let change = cpu.map_or(0.0, |c| c.b.value - c.a.value);
@@ -122,7 +118,7 @@ impl<'a> ProcessorTime<'a> {
     /// Time in user code of one run of each arm. Without a kernel that measures it, the samples do: each
     /// stands for the time between two.
     pub fn in_user_code(&self, heats: &[Heat; 2]) -> [Measurement; 2] {
-        if let Some(user) = contrast(self.comparison, Metric::User) {
+        if let Some(user) = self.comparison.analysis.contrast(Metric::User) {
             return [user.a.clone(), user.b.clone()];
         }
         [0, 1].map(|arm| {
@@ -140,7 +136,7 @@ impl<'a> ProcessorTime<'a> {
     /// is sampled.
     pub fn in_kernel(&self, heats: &[Heat; 2]) -> Option<(Share, [f64; 2])> {
         let whole = self.difference_ns();
-        if let Some(system) = contrast(self.comparison, Metric::System) {
+        if let Some(system) = self.comparison.analysis.contrast(Metric::System) {
             let part = share(&system.a, &system.b, whole, "medians and quartiles");
             let real = system.ratio.as_ref().is_some_and(Ratio::excludes_zero);
             return real.then_some((part, [system.a.value, system.b.value]));
@@ -170,7 +166,7 @@ impl<'a> ProcessorTime<'a> {
         match self.involved {
             Involved::Yes => None,
             Involved::Little => {
-                let wall = contrast(self.comparison, Metric::Wall);
+                let wall = self.comparison.analysis.contrast(Metric::Wall);
                 let wall_ns = wall.map_or(0.0, |wall| (wall.b.value - wall.a.value).abs());
                 let why = format!(
                     "not running: of {} that {} takes longer, {} are on the processor, and the rest is in \
@@ -212,7 +208,7 @@ impl<'a> ProcessorTime<'a> {
         if !is_waiting || matches!(self.waited_for(slow), WaitedFor::Processor { .. }) {
             return None;
         }
-        let wall = contrast(self.comparison, Metric::Wall)?;
+        let wall = self.comparison.analysis.contrast(Metric::Wall)?;
         Some((wall.b.value - wall.a.value - self.difference_ns()).abs())
     }
 
@@ -246,7 +242,7 @@ impl<'a> ProcessorTime<'a> {
     ) -> Vec<String> {
         let mut said = Vec::new();
         let whole = self.difference_ns();
-        let is_split = contrast(self.comparison, Metric::System).is_some();
+        let is_split = self.comparison.analysis.contrast(Metric::System).is_some();
         match in_kernel {
             Some((part, [before, after])) => {
                 if part.percent.value >= LEAST_PART && part.percent.low > 0.0 {
@@ -272,7 +268,7 @@ impl<'a> ProcessorTime<'a> {
                 }
             }
         }
-        if let Some(wall) = contrast(self.comparison, Metric::Wall) {
+        if let Some(wall) = self.comparison.analysis.contrast(Metric::Wall) {
             let wall_ns = wall.b.value - wall.a.value;
             let waiting_ns = wall_ns - whole;
             if waiting_ns * wall_ns > 0.0 && 100.0 * waiting_ns / wall_ns >= LEAST_PART {

@@ -49,8 +49,8 @@ pub fn verdict(comparison: &Comparison) -> String {
     let word = analysis.verdict.decision;
     let signed = change(analysis.judged(), 0);
     let effect = share(comparison.settings.effect);
-    let by_processor = comparison.settings.measure == Measure::Auto
-        && analysis.contrasts.first().is_some_and(|c| c.metric == Metric::Cpu);
+    let by_processor =
+        comparison.settings.measure == Measure::Auto && analysis.metric() == Metric::Cpu;
     let what = if by_processor { Measure::Cpu } else { comparison.settings.measure.clone() }.noun();
     let in_what = if by_processor { ", in processor time" } else { "" };
     let (style, rest) = match word {

@@ -27,8 +27,7 @@ pub struct Difference {
 impl Difference {
     /// What was measured here.
     pub fn of(comparison: &Comparison) -> Self {
-        let wall = comparison.analysis.contrasts.iter().find(|c| c.metric == Metric::Wall);
-        let before_ns = wall.map(|contrast| contrast.a.value);
+        let before_ns = comparison.analysis.contrast(Metric::Wall).map(|wall| wall.a.value);
         Self { found: measured_difference(comparison, 0.0), before_ns }
     }
 }

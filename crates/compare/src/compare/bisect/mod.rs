@@ -330,8 +330,7 @@ impl Search<'_> {
             if span.side(self.threshold_log) == Some(Word::Bad) {
                 // One measure for all, whatever disturbs later.
                 if self.settings.measure == Measure::Auto {
-                    let judged = comparison.analysis.contrasts.first().map(|c| c.metric);
-                    let is_cpu = judged == Some(Metric::Cpu);
+                    let is_cpu = comparison.analysis.metric() == Metric::Cpu;
                     self.settings.measure = if is_cpu { Measure::Cpu } else { Measure::Wall };
                 }
                 for (commit, word) in [(good, Word::Good), (bad, Word::Bad)] {

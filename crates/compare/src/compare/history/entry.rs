@@ -79,7 +79,7 @@ impl HistoryEntry {
                 machine: machine.into(),
             },
             program_fnv1a: b.program_fnv1a.clone(),
-            metric: analysis.contrasts.first().map_or(Metric::Wall, |c| c.metric),
+            metric: analysis.metric(),
             decision: analysis.verdict.decision,
             log_ratio,
             low_log,

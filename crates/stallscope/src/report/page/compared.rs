@@ -60,10 +60,10 @@ impl Compared {
         let analysis = &comparison.analysis;
         let pairs =
             pair_up(&comparison.samples).map_err(|e| PageError::Contradicts(e.to_string()))?;
-        let judged = analysis.contrasts.first().map_or(Metric::Wall, |c| c.metric);
+        let judged = analysis.metric();
         let (sentence, how) = verdict(comparison, judged);
         let commands = comparison.arms.each_ref().map(|arm| arm.display());
-        let shown = analysis.contrasts.iter().find(|c| c.metric == judged);
+        let shown = analysis.contrast(judged);
         let time = |arm: usize| {
             let of = format!("{} of {} ({})", noun(judged), names[arm], commands[arm]);
             shown.map_or_else(Number::default, |c| Number::of([&c.a, &c.b][arm], &of))

@@ -83,8 +83,7 @@ impl FlameView {
     /// None where no stacks were taken.
     pub fn of(explanation: &Explanation) -> Result<Option<Self>, PageError> {
         let Some(stacks) = &explanation.stacks else { return Ok(None) };
-        let contrasts = &explanation.comparison.analysis.contrasts;
-        let cpu = contrasts.iter().find(|contrast| contrast.metric == Metric::Cpu);
+        let cpu = explanation.comparison.analysis.contrast(Metric::Cpu);
         let difference_ns = cpu.map_or(0.0, |cpu| cpu.b.value - cpu.a.value);
         let called_from = stacks.called_from.as_ref();
         Ok(Some(Self {

@@ -117,7 +117,7 @@ fn fall(
     mut parts: Vec<Part>,
     rest_names: [&str; 2],
 ) -> Option<Waterfall> {
-    let cpu = comparison.analysis.contrasts.iter().find(|c| c.metric == Metric::Cpu)?;
+    let cpu = comparison.analysis.contrast(Metric::Cpu)?;
     let rest = 100.0 - parts.iter().map(|part| part.percent[1]).sum::<f64>();
     if rest.abs() >= LEAST_STEP {
         let name = rest_names[usize::from(rest < 0.0)].to_owned();
@@ -146,8 +146,8 @@ fn fall(
 
 /// Wall time as time on the processor and time off it.
 fn waiting(comparison: &Comparison) -> Option<Waterfall> {
-    let of = |metric| comparison.analysis.contrasts.iter().find(|c| c.metric == metric);
-    let (wall, cpu) = (of(Metric::Wall)?, of(Metric::Cpu)?);
+    let analysis = &comparison.analysis;
+    let (wall, cpu) = (analysis.contrast(Metric::Wall)?, analysis.contrast(Metric::Cpu)?);
     let on = cpu.b.value - cpu.a.value;
     let off = wall.b.value - wall.a.value - on;
     let step = |name: &str, ns: f64| {
