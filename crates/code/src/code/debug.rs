@@ -18,11 +18,11 @@ use object::{Object, ObjectSection};
 use rustc_hash::FxHashMap;
 
 use super::functions::demangle;
-use super::image::{Image, hex};
+use super::image::Image;
 use super::parts::{Parts, ProgramFile};
 use super::place::Placed;
 use super::variables::Variables;
-use crate::foreign::plain;
+use crate::foreign::{hex, plain};
 use crate::model::{SourceLine, Svma};
 
 pub(super) type Reader = EndianArcSlice<LittleEndian>;

@@ -21,7 +21,7 @@ use super::insn::LONGEST_INSN_BYTES;
 use super::parts::{Parts, ProgramFile};
 use super::place::Placed;
 use super::x86::gaps;
-use crate::foreign::{plain, plain_bytes};
+use crate::foreign::{hex, plain, plain_bytes};
 use crate::model::{FileOffset, Svma};
 
 /// More machine code than this is in no program; the largest browsers have a quarter of it.
@@ -471,10 +471,6 @@ fn read_code(
         return Err(CodeError::Empty { path: path.into(), what: "machine code" });
     }
     Ok(code)
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, b| text + &format!("{b:02x}"))
 }
 
 pub(super) fn check_header(path: &Path, parts: &Parts) -> Result<(), CodeError> {

@@ -38,6 +38,11 @@ impl<'a> Bytes<'a> {
     }
 }
 
+/// Hexadecimal digits of bytes, in their order.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn until_zero(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     &bytes[..end]

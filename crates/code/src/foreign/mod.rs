@@ -13,7 +13,7 @@ mod source;
 mod text;
 
 pub use budget::Budget;
-pub use bytes::{Bytes, u32_at, u64_at};
+pub use bytes::{Bytes, hex, u32_at, u64_at};
 pub use file::{open, open_within, read, read_text};
 pub use json::{escape_json, from_json, from_json_as_written};
 pub use process::{Status, children, has_filter};

@@ -8,12 +8,12 @@ use std::process::Command;
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use object::{Object as _, ObjectSection as _};
-use stallscope::foreign::{from_json, plain, plain_bytes};
+use stallscope::foreign::{from_json, hex, plain, plain_bytes};
 use stallscope::probes::snippet::{BUFFER_BYTES, Snippet, SnippetReport};
 use stallscope::probes::{self, ProbeError};
 
 use super::page::Page;
-use super::wide::{OwnProcess, digits_of};
+use super::wide::OwnProcess;
 use crate::commands::tool;
 use crate::context::{Context, Outcome};
 use crate::{output, terminal};
@@ -57,7 +57,7 @@ pub fn run(args: &SnippetArgs, context: &Context) -> anyhow::Result<Outcome> {
     let [init, body] = [code(&args.init)?, code(&args.body)?];
     Snippet::new(&init, &body)?;
     let own = OwnProcess { interrupt: context.interrupt() };
-    let answer = own.answer("snippet", context.seed(), &[digits_of(&init), digits_of(&body)]);
+    let answer = own.answer("snippet", context.seed(), &[hex(&init), hex(&body)]);
     if context.interrupt().load(std::sync::atomic::Ordering::Relaxed) {
         return Err(ProbeError::Interrupted.into());
     }

@@ -40,11 +40,6 @@ pub fn run(args: &WideArgs, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Hexadecimal digits of bytes.
-pub fn digits_of(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits.as_bytes().chunks(2);
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::PerfDataError;
 use super::event::Attr;
-use crate::foreign::Bytes;
-use crate::foreign::{self, plain_bytes};
+use crate::foreign::{self, Bytes, hex, plain_bytes};
 
 const MAGIC: &[u8; 8] = b"PERFILE2";
 const PIPE_HEADER_BYTES: u64 = 16;
@@ -274,8 +273,4 @@ pub(super) fn text(bytes: &[u8]) -> String {
 pub(super) fn path_of(bytes: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     std::ffi::OsStr::from_bytes(bytes).into()
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

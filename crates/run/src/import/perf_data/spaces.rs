@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use super::file::{hex, path_of};
+use super::file::path_of;
 use super::walk::Record;
-use crate::foreign::Bytes;
+use crate::foreign::{Bytes, hex};
 use crate::model::{Avma, FileOffset};
 use crate::run::maps::AddressSpace;
 
