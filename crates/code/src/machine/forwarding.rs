@@ -110,6 +110,16 @@ impl PriceOrigin {
         matches!(self, Self::Probed { .. })
     }
 
+    /// Where a price comes from, in a word.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Probed { .. } => "probed",
+            Self::Documented { .. } => "documented",
+            Self::Assumed => "assumed",
+        }
+    }
+
     /// The origin of something about the machine at hand, as a clause.
     #[must_use]
     pub fn sentence(&self) -> String {

@@ -9,7 +9,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::machine::{PriceOrigin, PriceRange};
+use crate::machine::PriceRange;
 
 /// An effect that cannot pay for this share of the difference is not named as its cause.
 const NAMED_FROM: f64 = 0.5;
@@ -187,16 +187,6 @@ fn ends(values: impl Iterator<Item = f64>) -> [f64; 2] {
     values
         .map(|v| v + 0.0)
         .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], v| [low.min(v), high.max(v)])
-}
-
-/// Where a price comes from, in a word.
-#[must_use]
-pub fn origin_word(origin: &PriceOrigin) -> &'static str {
-    match origin {
-        PriceOrigin::Probed { .. } => "probed",
-        PriceOrigin::Documented { .. } => "documented",
-        PriceOrigin::Assumed => "assumed",
-    }
 }
 
 #[cfg(test)]

@@ -20,9 +20,7 @@ mod uop_cache;
 mod what_if;
 mod window;
 
-pub use budget::{
-    Budget, Effect, EffectKind, EventCount, MeasuredDifference, Payment, origin_word,
-};
+pub use budget::{Budget, Effect, EffectKind, EventCount, MeasuredDifference, Payment};
 pub use front_end::{FrontEnd, SpreadLoop, Straddler, front_end};
 pub use growth::{
     Build, CallChange, FunctionGrowth, FunctionSize, Growth, GrowthCounts, Reasons, SectionGrowth,

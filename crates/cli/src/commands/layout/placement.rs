@@ -2,7 +2,7 @@
 
 use stallscope::layout::{
     Arrangement, Budget, Effect, EffectKind, FrontEnd, LayoutReport, MeasuredDifference, Occupancy,
-    OverfullSet, Payment, Suggestions, origin_word,
+    OverfullSet, Payment, Suggestions,
 };
 
 use crate::commands::site::{clip, short_name};
@@ -257,7 +257,7 @@ fn row(effect: &Effect) -> String {
                 + "more than was measured even at its least; something hides it"
         }
     };
-    let origin = origin_word(&count.each.origin);
+    let origin = count.each.origin.word();
     let (low, high) = (count.each.low_cycles, count.each.high_cycles);
     let text = format!("{verdict} ({low} to {high} cycles each, {origin})");
     out += &paint(FAINT, wrap("    ", &text));

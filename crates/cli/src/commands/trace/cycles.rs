@@ -1,7 +1,7 @@
 //! `trace --cycles`: what the model of the core says of the window, and its screen.
 
 use stallscope::code::SourceText;
-use stallscope::machine::{Design, PriceOrigin};
+use stallscope::machine::Design;
 use stallscope::model::Avma;
 use stallscope::sim::TraceReport;
 use stallscope::sim::core::{Accounts, CycleReport, RecordedWindow, Wait};
@@ -122,20 +122,12 @@ fn function(report: &TraceReport, address: Avma) -> String {
 /// What was probed, what is documented and what is assumed.
 fn origins(cycles: &CycleReport) -> String {
     let of = |kind: &str| {
-        let inputs = cycles.inputs.iter().filter(|input| word(&input.origin) == kind);
+        let inputs = cycles.inputs.iter().filter(|input| input.origin.word() == kind);
         let whats: Vec<&str> = inputs.map(|input| input.what.as_str()).collect();
         (!whats.is_empty()).then(|| format!("{kind}: {}", whats.join(", ")))
     };
     let kinds = ["probed", "documented", "assumed"];
     kinds.into_iter().filter_map(of).collect::<Vec<_>>().join("; ")
-}
-
-fn word(origin: &PriceOrigin) -> &'static str {
-    match origin {
-        PriceOrigin::Probed { .. } => "probed",
-        PriceOrigin::Documented { .. } => "documented",
-        PriceOrigin::Assumed => "assumed",
-    }
 }
 
 #[cfg(test)]
