@@ -3,14 +3,10 @@
 use stallscope::compare::PairPlan;
 use stallscope::compare::sweep::LayoutPlan;
 
-use super::words::{percent, rough};
+use super::words::{percent, rough, share_words};
 
 /// Runs shorter than this are over before a plan can be read.
 const LONG_NS: u64 = 5_000_000_000;
-
-fn share(effect: f64) -> String {
-    format!("{} %", (effect * 1e6).round() / 1e4)
-}
 
 /// The plan of a comparison; `None` when it is short anyway.
 pub fn of_pairs(plan: &PairPlan, open_end: bool) -> Option<String> {
@@ -18,7 +14,7 @@ pub fn of_pairs(plan: &PairPlan, open_end: bool) -> Option<String> {
     if longest < LONG_NS {
         return None;
     }
-    let effect = share(plan.effect);
+    let effect = share_words(plan.effect);
     let mut text = match (plan.pairs_needed, plan.needed_ns()) {
         (Some(pairs), Some(ns)) => {
             format!("to see {effect} here: {pairs} pairs, about {}", rough(ns))
@@ -44,7 +40,7 @@ pub fn of_layouts(plan: &LayoutPlan) -> Option<String> {
     if plan.left_ns.max(plan.needed_ns.unwrap_or(u64::MAX)) < LONG_NS {
         return None;
     }
-    let effect = share(plan.effect);
+    let effect = share_words(plan.effect);
     let time = plan.needed_ns.map_or("very long".into(), |ns| format!("about {}", rough(ns)));
     let left = rough(plan.left_ns);
     let run = percent(plan.run_sd_log);

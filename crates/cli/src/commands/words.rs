@@ -7,6 +7,7 @@ use std::time::Duration;
 use anstyle::Style;
 use anyhow::{Context as _, bail};
 use stallscope::compare::Decision;
+use stallscope::compare::layouts::Part;
 pub use stallscope::report::words::{change, decimals, grouped, percent};
 use stallscope::run::child::resolve_program;
 
@@ -101,6 +102,12 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A share as [`share`] reads it, in its shortest form: `1 %`, `0.5 %`.
+pub fn share_words(share: f64) -> String {
+    // The rounding hides that 0.01 * 100 is not always 1.
+    format!("{} %", (share * 1e6).round() / 1e4)
+}
+
 /// A duration with its unit: `500ms`, `10s`, `1.5m`, `1h`.
 ///
 /// # Errors
@@ -137,6 +144,11 @@ pub fn rough(ns: u64) -> String {
 /// A log ratio as a signed change in per cent.
 pub fn signed(log: f64, decimals: usize) -> String {
     format!("{:+.decimals$} %", percent(log))
+}
+
+/// A part of a difference with its interval.
+pub fn part_words(part: Part) -> String {
+    change([part.low_log, part.log_ratio, part.high_log], 1)
 }
 
 /// How a word is painted.

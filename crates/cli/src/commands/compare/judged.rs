@@ -14,7 +14,7 @@ use stallscope::report;
 use super::CompareArgs;
 use crate::commands::words::{change, percent, style_of};
 use crate::context::{Context, Outcome};
-use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
+use crate::terminal::{CAUTION, FAINT, STRONG, clip, paint, wrap};
 use crate::{output, terminal};
 
 /// Threats of single rows that are shown; the rest is counted, and all are in the JSON.
@@ -110,7 +110,7 @@ fn table(judgement: &Judgement) -> String {
 }
 
 fn line(row: &Row, width: usize) -> String {
-    let name = clipped(&row.name, width);
+    let name = clip(&row.name, width);
     let [old, new] = [row.old, row.new].map(amount);
     let logs = row.change.as_ref().map(|c| [c.low_log, c.log_ratio, c.high_log]);
     let change = logs.map_or("-".into(), |logs| change(logs, 1));
@@ -168,13 +168,6 @@ fn middle(value: f64) -> String {
         v if v.abs() >= 0.001 => format!("{v:.5}"),
         v => format!("{v:.3e}"),
     }
-}
-
-fn clipped(name: &str, width: usize) -> String {
-    if name.chars().count() <= width {
-        return name.into();
-    }
-    name.chars().take(width - 1).chain(['…']).collect()
 }
 
 fn threats(judgement: &Judgement) -> String {

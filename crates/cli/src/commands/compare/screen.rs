@@ -9,8 +9,8 @@ use stallscope::compare::{
 };
 
 use crate::commands::cpu_args;
-use crate::commands::words::{change, decimals, percent, rough};
-use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint, wrap};
+use crate::commands::words::{change, decimals, percent, rough, share_words};
+use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, clip, paint, wrap};
 
 /// The whole screen, styled; ends in a newline.
 pub fn screen(comparison: &Comparison) -> String {
@@ -48,7 +48,7 @@ pub fn verdict(comparison: &Comparison) -> String {
     let d = decimals(low, high);
     let word = analysis.verdict.decision;
     let signed = change(analysis.judged(), 0);
-    let effect = share(comparison.settings.effect);
+    let effect = share_words(comparison.settings.effect);
     let by_processor =
         comparison.settings.measure == Measure::Auto && analysis.metric() == Metric::Cpu;
     let what = if by_processor { Measure::Cpu } else { comparison.settings.measure.clone() }.noun();
@@ -87,7 +87,7 @@ pub fn verdict(comparison: &Comparison) -> String {
 /// What could have been seen, and what to do next.
 fn outlook(comparison: &Comparison) -> Vec<String> {
     let verdict = &comparison.analysis.verdict;
-    let effect = share(comparison.settings.effect);
+    let effect = share_words(comparison.settings.effect);
     let mut lines = Vec::new();
     if let (Some(log), Decision::Inconclusive | Decision::Equivalent) =
         (verdict.detectable_log, verdict.decision)
@@ -139,21 +139,12 @@ fn more_pairs(comparison: &Comparison, effect: &str) -> String {
     }
 }
 
-fn share(effect: f64) -> String {
-    // Shortest form: 1 %, 0.5 %; the rounding hides that 0.01 * 100 is not always 1.
-    format!("{} %", (effect * 1e6).round() / 1e4)
-}
-
 fn p_value(p: f64) -> String {
     if p < 0.0001 { format!("{p:.0e}") } else { format!("{p:.4}") }
 }
 
 pub fn shortened(arm: &ArmRecord) -> String {
-    let line: String = arm.display().replace(char::is_control, " ");
-    if line.chars().count() <= WIDTH - 2 {
-        return line;
-    }
-    line.chars().take(WIDTH - 3).chain(['…']).collect()
+    clip(&arm.display().replace(char::is_control, " "), WIDTH - 2)
 }
 
 fn table(analysis: &Analysis) -> String {

@@ -1,10 +1,9 @@
 //! The screen of `history`: for each series where it steps, the picture, and what could be seen.
 
 use stallscope::compare::history::{HistoryReport, HistorySeries, HistoryStep, StepWord};
-use stallscope::compare::layouts::Part;
 
 use super::chart::chart;
-use crate::commands::words::{change, percent};
+use crate::commands::words::{part_words, percent};
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, paint, wrap};
 
 /// Lines that are not believed and are shown; the rest is counted.
@@ -64,7 +63,7 @@ fn sentence(step: &HistoryStep) -> String {
         _ => ("no step", CAUTION),
     };
     let numbers =
-        format!("since {}: {}, p = {:.4}", step.label, interval(step.change), step.p_value);
+        format!("since {}: {}, p = {:.4}", step.label, part_words(step.change), step.p_value);
     let rest = match (step.word, step.layout_reach_log) {
         (StepWord::WithinLayoutSpread, Some(reach)) => format!(
             "; placements of the same code differ by up to {:.1} %, so this can be where the code sits: \
@@ -103,10 +102,6 @@ fn without_step(series: &HistorySeries, effect: f64) -> String {
         100.0 * effect,
         percent(series.commit_sd_log)
     )
-}
-
-fn interval(part: Part) -> String {
-    change([part.low_log, part.log_ratio, part.high_log], 1)
 }
 
 #[cfg(test)]

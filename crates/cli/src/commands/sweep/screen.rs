@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::Table;
-use stallscope::compare::layouts::{Agreement, Part, Source, Split};
+use stallscope::compare::layouts::{Agreement, Source, Split};
 use stallscope::compare::sweep::{
     AcrossMachines, LevelResult, SetAside, SweepComparison, SweepReport, SweepRun,
 };
@@ -11,7 +11,7 @@ use stallscope::compare::{Decision, Measure};
 use stallscope::model::Unit;
 
 use crate::commands::cpu_args;
-use crate::commands::words::{change, percent, rough, signed, style_of};
+use crate::commands::words::{part_words, percent, rough, signed, style_of};
 use crate::terminal::{CAUTION, FAINT, STRONG, clip, paint, wrap};
 
 /// The whole screen, styled; ends in a newline.
@@ -68,14 +68,14 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
         (None, Some(part)) => {
             let what = report.settings.measure.noun();
             let of = if level.machines.is_some() { "machines" } else { "pairs of runs" };
-            format!("{what} changes by {} ({of}, one build each)", interval(part))
+            format!("{what} changes by {} ({of}, one build each)", part_words(part))
         }
         (None, None) => "fewer than six runs of each: nothing can be said".into(),
     };
     let mut out = wrap(&first, &text);
     if let Some(split) = &level.split {
         if let Some(part) = split.placement.filter(|_| split.source == Source::Placement) {
-            let text = format!("placement of the builds as they come {} (99 %)", interval(part));
+            let text = format!("placement of the builds as they come {} (99 %)", part_words(part));
             out += &wrap("  ", &text);
         }
         out += &outlook(report, split);
@@ -95,8 +95,8 @@ fn across(report: &SweepReport, machines: &AcrossMachines) -> String {
     for kind in &machines.kinds {
         let count = kind.machines;
         let mut text = match count {
-            1 => format!("one machine, which tells of itself alone: {}", interval(kind.effect)),
-            _ => format!("{count} machines: {}", interval(kind.effect)),
+            1 => format!("one machine, which tells of itself alone: {}", part_words(kind.effect)),
+            _ => format!("{count} machines: {}", part_words(kind.effect)),
         };
         if count > 1 {
             let _ = write!(text, "; machine spread {:.1} %", percent(kind.machine_sd_log));
@@ -112,7 +112,7 @@ fn across(report: &SweepReport, machines: &AcrossMachines) -> String {
     }
     for one in &machines.each {
         let name = report.machines.get(one.machine as usize).map_or("", |m| &m.host.name);
-        let text = one.alone.map_or_else(|| signed(one.log_ratio, 1), interval);
+        let text = one.alone.map_or_else(|| signed(one.log_ratio, 1), part_words);
         out += &wrap("    ", &format!("{name} {text}"));
     }
     out
@@ -169,7 +169,7 @@ pub fn sentence(split: &Split) -> String {
         }
     });
     if let Some(code) = split.code {
-        parts.push(format!("code effect {}", interval(code)));
+        parts.push(format!("code effect {}", part_words(code)));
     }
     let from = match (split.source, split.decision) {
         (Source::Code, _) => "the code",
@@ -202,10 +202,6 @@ fn outlook(report: &SweepReport, split: &Split) -> String {
             wrap("  ", &text)
         }),
     }
-}
-
-fn interval(part: Part) -> String {
-    change([part.low_log, part.log_ratio, part.high_log], 1)
 }
 
 /// Columns that the name of a variant has in a table: whole command lines may be one.
