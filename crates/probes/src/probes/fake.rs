@@ -43,9 +43,7 @@ impl<F: Fn(usize) -> f64> Rig for FakeRig<F> {
 }
 
 impl<F> HoldsClock for FakeRig<F> {
-    type Held = FakeClock;
-
-    fn held_clock(&mut self) -> &mut FakeClock {
+    fn held_clock(&mut self) -> &mut impl Clock {
         &mut self.clock
     }
 }

@@ -125,9 +125,7 @@ impl Rig for KernelRig {
 
 #[cfg(target_arch = "x86_64")]
 impl HoldsClock for KernelRig {
-    type Held = HardwareClock;
-
-    fn held_clock(&mut self) -> &mut HardwareClock {
+    fn held_clock(&mut self) -> &mut impl Clock {
         &mut self.clock
     }
 }

@@ -96,11 +96,8 @@ pub trait Clock {
 
 /// Something built around a clock, which is thereby a clock itself.
 pub trait HoldsClock {
-    /// The type of that clock.
-    type Held: Clock;
-
     /// The wrapped clock.
-    fn held_clock(&mut self) -> &mut Self::Held;
+    fn held_clock(&mut self) -> &mut impl Clock;
 }
 
 impl<T: HoldsClock> Clock for T {

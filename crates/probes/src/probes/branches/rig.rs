@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::{Case, Drawn};
-use crate::clock::{HardwareClock, HoldsClock};
+use crate::clock::{Clock, HardwareClock, HoldsClock};
 use crate::probes::emit::{CodePages, CodeWriter, EmitError, Entry};
 use crate::probes::rig::Rig;
 
@@ -108,9 +108,7 @@ impl Rig for BranchRig {
 }
 
 impl HoldsClock for BranchRig {
-    type Held = HardwareClock;
-
-    fn held_clock(&mut self) -> &mut HardwareClock {
+    fn held_clock(&mut self) -> &mut impl Clock {
         &mut self.clock
     }
 }

@@ -7,7 +7,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
 use super::{Chain, FAR_PAGES_TOGETHER, PAGES};
-use crate::clock::{HardwareClock, HoldsClock};
+use crate::clock::{Clock, HardwareClock, HoldsClock};
 use crate::model::{LINE_BYTES, PAGE_BYTES};
 use crate::probes::rig::Rig;
 
@@ -178,9 +178,7 @@ fn in_order(table: &[u32], mut place: usize, mut lines: usize) -> usize {
 }
 
 impl HoldsClock for ChainRig {
-    type Held = HardwareClock;
-
-    fn held_clock(&mut self) -> &mut HardwareClock {
+    fn held_clock(&mut self) -> &mut impl Clock {
         &mut self.clock
     }
 }

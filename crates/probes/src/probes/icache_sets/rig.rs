@@ -8,7 +8,7 @@ use iced_x86::code_asm::*;
 use iced_x86::{BlockEncoderOptions, IcedError};
 
 use super::{Case, Layout, MOST_BLOCKS, all_layouts};
-use crate::clock::{HardwareClock, HoldsClock};
+use crate::clock::{Clock, HardwareClock, HoldsClock};
 use crate::probes::emit::{CodePages, CodeWriter, EmitError, Entry};
 use crate::probes::rig::Rig;
 
@@ -138,9 +138,7 @@ impl Rig for DispatchRig {
 }
 
 impl HoldsClock for DispatchRig {
-    type Held = HardwareClock;
-
-    fn held_clock(&mut self) -> &mut HardwareClock {
+    fn held_clock(&mut self) -> &mut impl Clock {
         &mut self.clock
     }
 }

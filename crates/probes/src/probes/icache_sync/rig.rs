@@ -6,7 +6,7 @@ use iced_x86::code_asm::*;
 use super::sampling::Rig;
 use super::twin::TwinPages;
 use super::{Method, SIZES};
-use crate::clock::{HardwareClock, HoldsClock};
+use crate::clock::{Clock, HardwareClock, HoldsClock};
 use crate::probes::emit::{CodePages, CodeWriter, EmitError, Entry};
 
 pub struct HardwareRig {
@@ -152,9 +152,7 @@ impl Rig for HardwareRig {
 }
 
 impl HoldsClock for HardwareRig {
-    type Held = HardwareClock;
-
-    fn held_clock(&mut self) -> &mut HardwareClock {
+    fn held_clock(&mut self) -> &mut impl Clock {
         &mut self.clock
     }
 }

@@ -66,9 +66,7 @@ impl Rig for FakeRig {
 }
 
 impl HoldsClock for FakeRig {
-    type Held = FakeClock;
-
-    fn held_clock(&mut self) -> &mut FakeClock {
+    fn held_clock(&mut self) -> &mut impl Clock {
         &mut self.clock
     }
 }

@@ -8,7 +8,7 @@ use iced_x86::code_asm::*;
 
 use super::Fill;
 use super::sampling::Filler;
-use crate::clock::{HardwareClock, HoldsClock};
+use crate::clock::{Clock, HardwareClock, HoldsClock};
 use crate::probes::emit::{CodePages, CodeWriter, EmitError, Entry};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,9 +157,7 @@ impl Filler for HardwareFiller {
 }
 
 impl HoldsClock for HardwareFiller {
-    type Held = HardwareClock;
-
-    fn held_clock(&mut self) -> &mut HardwareClock {
+    fn held_clock(&mut self) -> &mut impl Clock {
         &mut self.clock
     }
 }

@@ -80,9 +80,7 @@ impl Filler for FakeFiller {
 }
 
 impl HoldsClock for FakeFiller {
-    type Held = FakeClock;
-
-    fn held_clock(&mut self) -> &mut FakeClock {
+    fn held_clock(&mut self) -> &mut impl Clock {
         &mut self.clock
     }
 }

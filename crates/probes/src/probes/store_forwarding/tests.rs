@@ -177,9 +177,7 @@ impl FakeRig {
 }
 
 impl HoldsClock for FakeRig {
-    type Held = FakeClock;
-
-    fn held_clock(&mut self) -> &mut FakeClock {
+    fn held_clock(&mut self) -> &mut impl Clock {
         &mut self.clock
     }
 }
