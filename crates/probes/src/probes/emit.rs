@@ -104,20 +104,11 @@ impl CodeWriter {
         body(&mut asm)?;
         asm.ret()?;
         let at = self.used_bytes.next_multiple_of(PLACEMENT_BYTES) + start_bytes % PLACEMENT_BYTES;
-        let address = self.mapping.base.as_ptr() as u64 + at as u64;
-        let code = asm.assemble(address)?;
-        let end = at + code.len();
-        if end > self.capacity_bytes {
-            return Err(EmitError::Full { capacity_bytes: self.capacity_bytes });
-        }
-        // SAFETY: `at..end` lies inside the writable part of this value's own mapping, and `code`
-        // is another allocation.
-        unsafe {
-            let target = self.mapping.base.as_ptr().cast::<u8>().add(at);
-            std::ptr::copy_nonoverlapping(code.as_ptr(), target, code.len());
-        }
-        self.used_bytes = end;
-        Ok(Entry(at))
+        let entry = Entry(at);
+        let code = asm.assemble(self.address(entry, 0))?;
+        self.put(entry, 0, &code)?;
+        self.used_bytes = at + code.len();
+        Ok(entry)
     }
 
     /// Puts aside `bytes` of code from a page boundary on, zeroed; where they start.
