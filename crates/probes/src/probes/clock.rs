@@ -14,11 +14,11 @@ use std::sync::atomic::Ordering;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, Probe, ProbeError, ProbeReport, UpdatesProfile};
+use super::protocol::PinnedCore;
+use super::{Bench, Probe, ProbeError, ProbeReport, Protocol, UpdatesProfile};
 use crate::clock::environment::Moments;
 use crate::clock::{
-    Clock, Environment, HardwareClock, Level, LinuxPerf, Pin, Pmu, Reading, Summary, Surroundings,
-    SurveyPlan, allowed_cpus, choose_cpu, survey,
+    Clock, Environment, Level, LinuxPerf, Pmu, Reading, Summary, Surroundings, SurveyPlan, survey,
 };
 use crate::machine::{ClockLevel, Design, Machine, ProfileClock};
 use crate::model::{Measurement, Unit};
@@ -80,24 +80,16 @@ pub const PROBE: Probe = Probe {
 };
 
 fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
-    let mut clock = HardwareClock::new()?;
-    let cpus = allowed_cpus()?;
-    let mut pin = Pin::to(*cpus.first().unwrap_or(&0))?;
-    let cpu = choose_cpu(&mut clock, &cpus, |cpu| pin.move_to(cpu))?;
-    // Only now: on a hybrid part the answer depends on the core that gives it.
-    let machine = Machine::detect();
-    let pmu = Pmu::detect(&mut LinuxPerf, &machine);
+    let mut core = PinnedCore::take(bench)?;
+    let pmu = Pmu::detect(&mut LinuxPerf, &core.machine);
+    let before = Moments::now(core.cpu, core.clock.now_raw_ns());
+    let seen = survey(&mut core.clock, &SurveyPlan::default());
+    let around = before.until(&Moments::now(core.cpu, core.clock.now_raw_ns()));
     if bench.interrupt.load(Ordering::Relaxed) {
         return Err(ProbeError::Interrupted);
     }
-    let before = Moments::now(cpu, clock.now_raw_ns());
-    let seen = survey(&mut clock, &SurveyPlan::default());
-    let around = before.until(&Moments::now(cpu, clock.now_raw_ns()));
-    if bench.interrupt.load(Ordering::Relaxed) {
-        return Err(ProbeError::Interrupted);
-    }
-    let place = CpuChoice { cpu, cpus_allowed: cpus.len() };
-    let report = ClockReport::new(machine, place, pmu, &seen.summary(), &around);
+    let place = CpuChoice { cpu: core.cpu, cpus_allowed: core.cpus_allowed };
+    let report = ClockReport::new(core.machine, place, pmu, &seen.summary(), &around);
     Ok(ProbeReport::Clock(Box::new(report)))
 }
 
@@ -150,13 +142,13 @@ impl ClockReport {
 }
 
 impl UpdatesProfile for ClockReport {
-    fn verdict(&self) -> Option<&str> {
+    fn protocol(&self) -> Option<&Protocol> {
         None
     }
 
     /// Notes beside prices how the core clock behaved meanwhile. Prices of another run keep their
     /// own note, and a profile without any has no place for one.
-    fn apply_to(&self, profile: &mut Design) {
+    fn put_into(&self, profile: &mut Design) {
         let Some(environment) = &mut profile.environment else { return };
         let core_rate = match &self.core_rate {
             Reading::Measured(rate) => Some(rate.clone()),

@@ -117,11 +117,18 @@ pub struct Probe {
 
 /// What a probe found, as the machine profile sees it.
 pub trait UpdatesProfile {
-    /// The answer, or why there is none; nothing of a probe that asks no single question.
-    fn verdict(&self) -> Option<&str>;
+    /// Where, with which checks and how well it was measured; nothing of a probe that asks no single question.
+    fn protocol(&self) -> Option<&Protocol>;
+
+    /// Puts what was found into a profile. Only conclusive reports are asked to; of some probes no rule asks for it.
+    fn put_into(&self, _profile: &mut Design) {}
 
     /// Puts what was found into a profile. An inconclusive report changes nothing.
-    fn apply_to(&self, profile: &mut Design);
+    fn apply_to(&self, profile: &mut Design) {
+        if self.protocol().is_none_or(|protocol| protocol.conclusive) {
+            self.put_into(profile);
+        }
+    }
 }
 
 /// Those of [`PROBES`] that exist on an architecture, as Rust names it: kernels are x86-64 machine
@@ -194,7 +201,7 @@ impl ProbeReport {
     /// The answer, or why there is none, as a sentence; nothing of a probe that asks no single question.
     #[must_use]
     pub fn verdict(&self) -> Option<&str> {
-        self.parts().1.verdict()
+        self.parts().1.protocol().map(|protocol| protocol.verdict.as_str())
     }
 
     /// Whether it has anything to say to a machine profile that knows nothing.

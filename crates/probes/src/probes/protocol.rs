@@ -44,6 +44,18 @@ impl Control {
         };
         Self { kind: kind.to_owned(), passed, words }
     }
+
+    /// The same measured twice: the values differ by less than a `share`, or the intervals meet.
+    pub(super) fn placebo(
+        what: &str,
+        a: Option<&Measurement>,
+        b: Option<&Measurement>,
+        share: f64,
+    ) -> Self {
+        Self::compare("placebo", what, a, b, |a, b| {
+            (a.value - b.value).abs() < share * a.value || (a.low <= b.high && b.low <= a.high)
+        })
+    }
 }
 
 /// Where, with which checks and how well it was measured.
@@ -139,6 +151,8 @@ pub(super) struct PinnedCore {
     pub clock: HardwareClock,
     pub machine: Machine,
     pub cpu: usize,
+    /// How many processors this thread may use.
+    pub cpus_allowed: usize,
     pub start: Instant,
     _pin: Pin,
 }
@@ -155,7 +169,7 @@ impl PinnedCore {
         }
         // Only now: on a hybrid part the answer depends on the core that gives it.
         let machine = Machine::detect();
-        Ok(Self { clock, machine, cpu, start, _pin: pin })
+        Ok(Self { clock, machine, cpu, cpus_allowed: cpus.len(), start, _pin: pin })
     }
 }
 

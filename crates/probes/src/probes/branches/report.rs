@@ -136,13 +136,12 @@ fn half_of(points: &[(u32, f64)]) -> Option<f64> {
 }
 
 impl UpdatesProfile for BranchReport {
-    fn verdict(&self) -> Option<&str> {
-        Some(&self.protocol.verdict)
+    fn protocol(&self) -> Option<&Protocol> {
+        Some(&self.protocol)
     }
 
-    fn apply_to(&self, profile: &mut Design) {
-        let (true, Some(directions), Some(targets)) =
-            (self.protocol.conclusive, self.directions.clone(), self.targets.clone())
+    fn put_into(&self, profile: &mut Design) {
+        let (Some(directions), Some(targets)) = (self.directions.clone(), self.targets.clone())
         else {
             return;
         };

@@ -68,15 +68,11 @@ impl AlignmentReport {
 }
 
 impl UpdatesProfile for AlignmentReport {
-    fn verdict(&self) -> Option<&str> {
-        Some(&self.protocol.verdict)
+    fn protocol(&self) -> Option<&Protocol> {
+        Some(&self.protocol)
     }
 
-    /// Puts what was found into a profile. An inconclusive report changes nothing.
-    fn apply_to(&self, profile: &mut Design) {
-        if !self.protocol.conclusive {
-            return;
-        }
+    fn put_into(&self, profile: &mut Design) {
         let windows = self.loops.iter().filter_map(|l| {
             let e = l.explanation?;
             match e.model {
@@ -141,14 +137,11 @@ fn controls(look: impl Fn(Case) -> Option<Measurement>) -> Vec<Control> {
             high,
             |a, b| b.value < 1.03 * a.value,
         ),
-        Control::compare(
-            "placebo",
+        Control::placebo(
             "the 29-byte loop at offset 5, twice",
             look(TWICE).as_ref(),
             again.as_ref(),
-            |a, b| {
-                (a.value - b.value).abs() < 0.05 * a.value || (a.low <= b.high && b.low <= a.high)
-            },
+            0.05,
         ),
     ]
 }

@@ -131,17 +131,17 @@ fn less(a: &Measurement, b: &Measurement, times: f64, fixed: f64) -> Measurement
 }
 
 impl UpdatesProfile for CoreReport {
-    fn verdict(&self) -> Option<&str> {
-        Some(&self.protocol.verdict)
+    fn protocol(&self) -> Option<&Protocol> {
+        Some(&self.protocol)
     }
 
-    fn apply_to(&self, profile: &mut Design) {
+    fn put_into(&self, profile: &mut Design) {
         let costs: Vec<CoreCycles> = self
             .rows
             .iter()
             .filter_map(|row| Some(CoreCycles { cost: row.cost, cycles: row.cycles.clone()? }))
             .collect();
-        if !self.protocol.conclusive || costs.is_empty() {
+        if costs.is_empty() {
             return;
         }
         let origin = PriceOrigin::Probed { probe: ID.to_owned() };

@@ -106,20 +106,17 @@ impl DataCacheReport {
 }
 
 impl UpdatesProfile for DataCacheReport {
-    fn verdict(&self) -> Option<&str> {
-        Some(&self.protocol.verdict)
+    fn protocol(&self) -> Option<&Protocol> {
+        Some(&self.protocol)
     }
 
-    fn apply_to(&self, profile: &mut Design) {
+    fn put_into(&self, profile: &mut Design) {
         let of = |chain| self.latency(chain);
         let (Some(first), Some(second), Some(memory)) =
             (of(Chain::First), of(Chain::Second), of(Chain::Memory))
         else {
             return;
         };
-        if !self.protocol.conclusive {
-            return;
-        }
         let price = |low: f64, high: f64, measured: Option<Measurement>| PriceRange {
             low_cycles: low,
             high_cycles: high,

@@ -206,22 +206,19 @@ impl IcacheReport {
 }
 
 impl UpdatesProfile for IcacheReport {
-    fn verdict(&self) -> Option<&str> {
-        Some(&self.protocol.verdict)
+    fn protocol(&self) -> Option<&Protocol> {
+        Some(&self.protocol)
     }
 
-    /// Puts what was found into a profile. An inconclusive report changes nothing.
-    fn apply_to(&self, profile: &mut Design) {
+    fn put_into(&self, profile: &mut Design) {
         let (Some(ways), Some(sets), Some(line_bytes)) = (&self.ways, &self.sets, self.line_bytes)
         else {
             return;
         };
-        if self.protocol.conclusive {
-            let (ways, sets) = (ways.value as u32, sets.value as u32);
-            profile.code_cache = Some(CacheGeometry { sets, ways, line_bytes });
-            profile.code_cache_origin = Some(PriceOrigin::Probed { probe: super::ID.to_owned() });
-            profile.environment = Some(ProfileEnvironment::of(&self.protocol.machine));
-        }
+        let (ways, sets) = (ways.value as u32, sets.value as u32);
+        profile.code_cache = Some(CacheGeometry { sets, ways, line_bytes });
+        profile.code_cache_origin = Some(PriceOrigin::Probed { probe: super::ID.to_owned() });
+        profile.environment = Some(ProfileEnvironment::of(&self.protocol.machine));
     }
 }
 

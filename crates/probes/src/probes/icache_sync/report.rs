@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::sampling::Sampled;
 use super::{Method, SIZES};
-use crate::machine::Design;
 use crate::model::{Measurement, Unit};
 use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::{UpdatesProfile, published};
@@ -144,15 +143,11 @@ impl SyncReport {
                 |a, b| b.low > 2.0 * a.high,
             ),
             Control { kind: "negative".to_owned(), passed: stale, words },
-            Control::compare(
-                "placebo",
+            Control::placebo(
                 "first execution of 4 KiB after nothing, twice",
                 sum(Method::None),
                 sum(Method::NoneAgain),
-                |a, b| {
-                    (a.low <= b.high && b.low <= a.high)
-                        || (a.value - b.value).abs() < 0.1 * a.value
-                },
+                0.1,
             ),
         ]
     }
@@ -188,12 +183,9 @@ impl SyncReport {
 }
 
 impl UpdatesProfile for SyncReport {
-    fn verdict(&self) -> Option<&str> {
-        Some(&self.protocol.verdict)
+    fn protocol(&self) -> Option<&Protocol> {
+        Some(&self.protocol)
     }
-
-    /// No rule asks for it.
-    fn apply_to(&self, _profile: &mut Design) {}
 }
 
 fn break_even(cells: &[SyncCell]) -> Vec<BreakEven> {

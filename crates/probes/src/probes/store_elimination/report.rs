@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::counted::CountedEvent;
 use super::sampling::Region;
 use super::{Fill, WIDE_SIZES};
-use crate::machine::{CacheKind, Design, Machine};
+use crate::machine::{CacheKind, Machine};
 use crate::model::Measurement;
 use crate::probes::protocol::{Answer, Control, Protocol};
 use crate::probes::{Cell, UpdatesProfile, published};
@@ -148,12 +148,9 @@ impl EliminationReport {
 }
 
 impl UpdatesProfile for EliminationReport {
-    fn verdict(&self) -> Option<&str> {
-        Some(&self.protocol.verdict)
+    fn protocol(&self) -> Option<&Protocol> {
+        Some(&self.protocol)
     }
-
-    /// No rule asks for it.
-    fn apply_to(&self, _profile: &mut Design) {}
 }
 
 fn one(region: &Region, machine: &Machine) -> RegionReport {

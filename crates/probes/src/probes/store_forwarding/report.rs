@@ -117,15 +117,11 @@ impl ForwardingReport {
 }
 
 impl UpdatesProfile for ForwardingReport {
-    fn verdict(&self) -> Option<&str> {
-        Some(&self.protocol.verdict)
+    fn protocol(&self) -> Option<&Protocol> {
+        Some(&self.protocol)
     }
 
-    /// Puts what was found into a profile. An inconclusive report changes nothing.
-    fn apply_to(&self, profile: &mut Design) {
-        if !self.protocol.conclusive {
-            return;
-        }
+    fn put_into(&self, profile: &mut Design) {
         if let Some(blocked) = &self.blocked {
             profile.store_forward_blocked_cycles = blocked.clone();
             profile.store_forward_blocked_pairs = pairs::prices(&self.cells);

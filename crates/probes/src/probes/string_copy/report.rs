@@ -122,15 +122,11 @@ impl StringReport {
 }
 
 impl UpdatesProfile for StringReport {
-    fn verdict(&self) -> Option<&str> {
-        Some(&self.protocol.verdict)
+    fn protocol(&self) -> Option<&Protocol> {
+        Some(&self.protocol)
     }
 
-    /// Puts what was found into a profile. An inconclusive report changes nothing.
-    fn apply_to(&self, profile: &mut Design) {
-        if !self.protocol.conclusive {
-            return;
-        }
+    fn put_into(&self, profile: &mut Design) {
         for (of_profile, job, rep) in [
             (&mut profile.rep_moves, Job::Copy, Method::RepQuads),
             (&mut profile.rep_stores, Job::Fill, Method::RepQuads),
@@ -164,14 +160,11 @@ fn controls(cells: &Vec<StringCell>) -> Vec<Control> {
             cells.cycles(&small),
             |a, b| (b.value - a.value).abs() < 2.0,
         ),
-        Control::compare(
-            "placebo",
+        Control::placebo(
             "256 bytes by 8-byte moves, twice",
             cells.cycles(&TWICE),
             cells.cycles(&TWICE.in_form(Form::Placebo)),
-            |a, b| {
-                (a.value - b.value).abs() < 0.05 * a.value || (a.low <= b.high && b.low <= a.high)
-            },
+            0.05,
         ),
     ]
 }
