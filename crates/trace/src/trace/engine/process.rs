@@ -367,21 +367,11 @@ impl Process {
         &mut self,
         number: i64,
         arguments: [u64; 6],
-        mut on_event: impl FnMut(&Self) -> io::Result<()>,
+        on_event: impl FnMut(&Self) -> io::Result<()>,
     ) -> io::Result<i64> {
         let mut before = self.registers()?;
         let registers = self.prepare_call(&before, number, arguments)?;
-        loop {
-            match self.step_into_kernel(&registers)? {
-                Stopped::Event(libc::PTRACE_EVENT_STOP) => {}
-                Stopped::Event(_) => on_event(self)?,
-                Stopped::Signal(libc::SIGTRAP) => break,
-                Stopped::Signal(signal) => self.held.push(signal),
-                Stopped::Exited(_) | Stopped::Killed(_) => {
-                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
-                }
-            }
-        }
+        self.through_kernel(&registers, on_event)?;
         let after = self.registers()?;
         (before.fs_base, before.gs_base) = (after.fs_base, after.gs_base);
         self.set_registers(&before)?;
@@ -463,11 +453,22 @@ impl Process {
         registers.rip = self.gadget;
         registers.rax = libc::SYS_rt_sigreturn as u64;
         self.set_registers(&registers)?;
+        self.through_kernel(&registers, |_| Ok(()))?;
+        self.registers()
+    }
+
+    /// Lets it make a prepared call, until it stops behind that; signals that come meanwhile are held.
+    fn through_kernel(
+        &mut self,
+        registers: &Registers,
+        mut on_event: impl FnMut(&Self) -> io::Result<()>,
+    ) -> io::Result<()> {
         loop {
-            match self.step_into_kernel(&registers)? {
-                Stopped::Signal(libc::SIGTRAP) => return self.registers(),
+            match self.step_into_kernel(registers)? {
+                Stopped::Event(libc::PTRACE_EVENT_STOP) => {}
+                Stopped::Event(_) => on_event(self)?,
+                Stopped::Signal(libc::SIGTRAP) => return Ok(()),
                 Stopped::Signal(signal) => self.held.push(signal),
-                Stopped::Event(_) => {}
                 Stopped::Exited(_) | Stopped::Killed(_) => {
                     return Err(io::Error::from_raw_os_error(libc::ESRCH));
                 }

@@ -150,12 +150,8 @@ impl Translator {
         if self.targets.insert(target) {
             self.enter(target);
             if let Some(at) = self.known.get(&target).copied() {
-                let base = self.region.base;
-                let used = self.used;
-                let mut emitter = Emitter::new(self.region.code_mut(), base, used);
-                let site = emitter.jump();
-                emitter.patch_distance(site, at as usize);
-                self.used = emitter.used();
+                let site = self.jump();
+                self.patch(&[site], at);
             }
         }
         Ok(address)
@@ -187,8 +183,7 @@ impl Translator {
         self.region.set_entry(target, here);
         let slots = JUMP_REGISTERS.map(|r| (r, self.region.slot_address(Slot::Saved(r))));
         let base = self.region.base;
-        let used = self.used;
-        let mut e = Emitter::new(self.region.code_mut(), base, used);
+        let mut e = self.emitter();
         e.constant(Gpr::CX, target.wrapping_neg());
         let sum = Address {
             base: Some(Gpr::CX),
@@ -210,8 +205,7 @@ impl Translator {
 
     fn stub(&mut self, why: Stop) -> u32 {
         let at = self.used as u32;
-        let base = self.region.base;
-        let mut emitter = Emitter::new(self.region.code_mut(), base, at as usize);
+        let mut emitter = self.emitter();
         emitter.stop();
         self.used = emitter.used();
         self.stops.insert(at, why);
@@ -259,10 +253,22 @@ impl Translator {
         }
     }
 
-    fn patch(&mut self, sites: &[u32], target: u32) {
+    /// Writes behind what is written already.
+    fn emitter(&mut self) -> Emitter<'_> {
         let base = self.region.base;
-        let used = self.used;
-        let mut emitter = Emitter::new(self.region.code_mut(), base, used);
+        Emitter::new(self.region.code_mut(), base, self.used)
+    }
+
+    /// Writes a jump to nowhere yet; where its distance stands.
+    fn jump(&mut self) -> u32 {
+        let mut emitter = self.emitter();
+        let site = emitter.jump();
+        self.used = emitter.used();
+        site as u32
+    }
+
+    fn patch(&mut self, sites: &[u32], target: u32) {
+        let mut emitter = self.emitter();
         for site in sites {
             emitter.patch_distance(*site as usize, target as usize);
         }
@@ -308,11 +314,7 @@ impl Translator {
         match exits.runs_into {
             // A jump is needed when the next block is elsewhere, or will be.
             Some(target) if !room || self.known.contains_key(&target) => {
-                let base = self.region.base;
-                let used = self.used;
-                let mut emitter = Emitter::new(self.region.code_mut(), base, used);
-                let site = emitter.jump() as u32;
-                self.used = emitter.used();
+                let site = self.jump();
                 self.link(target, site);
                 None
             }
