@@ -191,8 +191,7 @@ pub fn decoded_use(
 
 /// What windows need if their executed instructions stand in them one behind the other.
 fn packed_needs(fused: &FxHashSet<Svma>, traced: &TracedWindow, shape: DecodedCache) -> Needs {
-    let ran = traced.blocks.iter().zip(&traced.counts).filter(|(_, n)| **n > 0);
-    let insns: FxHashSet<WindowInsn> = ran.flat_map(|(block, _)| block).copied().collect();
+    let insns: FxHashSet<WindowInsn> = traced.ran().copied().collect();
     let mut operations: FxHashMap<u64, u32> = FxHashMap::default();
     for insn in insns {
         let is_own = !insn.svma.is_some_and(|at| fused.contains(&at));
@@ -221,9 +220,8 @@ fn split_needs(order: &[u32], blocks: &[Vec<Stay>], shape: DecodedCache) -> Need
 /// Jumps of the program's own code that are one operation with the compare in front of them, in
 /// functions that ran. What libraries ran is not looked into.
 fn fused_jumps(image: &Image, traced: &TracedWindow, fusion: Fusion) -> FxHashSet<Svma> {
-    let ran = traced.blocks.iter().zip(&traced.counts).filter(|(_, n)| **n > 0);
     let functions: BTreeSet<usize> =
-        ran.flat_map(|(block, _)| block).filter_map(|i| function_index(image, i.svma?)).collect();
+        traced.ran().filter_map(|i| function_index(image, i.svma?)).collect();
     let functions = functions.into_iter().filter_map(|index| image.functions().get(index));
     functions
         .flat_map(|f| x86::jumps(image.function_bytes(f), f.start, fusion))

@@ -29,12 +29,8 @@ pub struct WindowLog {
 
 impl Sink for WindowLog {
     fn describe(&mut self, id: BlockId, block: &Block) {
-        let index = id.0 as usize;
-        if self.blocks.len() <= index {
-            self.blocks.resize(index + 1, Block::default());
-            self.counts.resize(index + 1, 0);
-        }
-        self.blocks[index] = block.clone();
+        id.put(block.clone(), &mut self.blocks);
+        self.counts.resize(self.blocks.len(), 0);
     }
 
     fn restart(&mut self) {
@@ -157,8 +153,13 @@ impl TracedWindow {
             .filter_map(code)
             .find(|code| STACK_CHECKS.iter().any(|check| check == code))?;
         let behind = last.avma.offset(i64::from(last.size_bytes));
+        self.ran().find(|insn| insn.avma == behind).map(|insn| insn.avma)
+    }
+
+    /// The instructions that ran, those of several blocks several times.
+    pub(super) fn ran(&self) -> impl Iterator<Item = &WindowInsn> {
         let ran = self.blocks.iter().zip(&self.counts).filter(|(_, n)| **n > 0);
-        ran.flat_map(|(block, _)| block).find(|insn| insn.avma == behind).map(|insn| insn.avma)
+        ran.flat_map(|(block, _)| block)
     }
 
     /// How often each block begins an operation.

@@ -96,11 +96,7 @@ fn merge(sites: &mut Vec<ErratumJump>) {
 
 impl Sink for BlockCounts {
     fn describe(&mut self, id: BlockId, block: &Block) {
-        let index = id.0 as usize;
-        if self.blocks.len() <= index {
-            self.blocks.resize(index + 1, (Block::default(), 0));
-        }
-        self.blocks[index] = (block.clone(), 0);
+        id.put((block.clone(), 0), &mut self.blocks);
     }
 
     fn restart(&mut self) {

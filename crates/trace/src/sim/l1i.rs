@@ -275,11 +275,7 @@ impl Sink for InstructionCache {
                 }
             }
         }
-        let index = id.0 as usize;
-        if self.blocks.len() <= index {
-            self.blocks.resize(index + 1, Vec::new());
-        }
-        self.blocks[index] = lines;
+        id.put(lines, &mut self.blocks);
     }
 
     fn restart(&mut self) {

@@ -27,11 +27,7 @@ impl Splits {
 
 impl Sink for Splits {
     fn describe(&mut self, id: BlockId, block: &Block) {
-        let index = id.0 as usize;
-        if self.blocks.len() <= index {
-            self.blocks.resize(index + 1, Vec::new());
-        }
-        self.blocks[index] = block.insns.iter().map(|insn| insn.address).collect();
+        id.put(block.insns.iter().map(|insn| insn.address).collect(), &mut self.blocks);
     }
 
     fn restart(&mut self) {

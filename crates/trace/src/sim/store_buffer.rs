@@ -350,11 +350,7 @@ fn overlaps_in_page(address: u64, size_bytes: u32, store: &Entry) -> bool {
 impl Sink for StoreBuffer {
     fn describe(&mut self, id: BlockId, block: &Block) {
         let sites = block.insns.iter().map(|insn| self.number(insn.address)).collect();
-        let index = id.0 as usize;
-        if self.blocks.len() <= index {
-            self.blocks.resize(index + 1, Vec::new());
-        }
-        self.blocks[index] = sites;
+        id.put(sites, &mut self.blocks);
     }
 
     fn restart(&mut self) {

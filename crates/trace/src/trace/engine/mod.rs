@@ -59,6 +59,17 @@ pub use denormals::denormals;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
+impl BlockId {
+    /// Puts what is kept of this block to its place in a list by number.
+    pub fn put<T: Default>(self, kept: T, blocks: &mut Vec<T>) {
+        let index = self.0 as usize;
+        if blocks.len() <= index {
+            blocks.resize_with(index + 1, T::default);
+        }
+        blocks[index] = kept;
+    }
+}
+
 /// One instruction of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockInsn {
