@@ -70,36 +70,25 @@ impl Knob {
     /// linker script of [`Knob::GnuLd`]. The toolchain's alignment is never touched.
     #[must_use]
     pub fn flags(self, seed: Option<u64>, order: Option<&str>) -> String {
-        let flags: &[String] = &match (self, seed) {
-            (Self::Go, Some(seed)) => vec![format!("-ldflags=-randlayout={seed}")],
-            (Self::Lld, None) => vec!["-ffunction-sections -fuse-ld=lld".into()],
-            (Self::Lld, Some(seed)) => {
-                vec![format!(
-                    "-ffunction-sections -fuse-ld=lld -Wl,--shuffle-sections=.text*={seed}"
-                )]
-            }
-            (Self::LldPadding, None) => vec!["-ffunction-sections -fuse-ld=lld".into()],
-            (Self::LldPadding, Some(seed)) => vec![format!(
-                "-ffunction-sections -fuse-ld=lld -Wl,--randomize-section-padding={seed}"
-            )],
-            (Self::Mold, None) => vec!["-ffunction-sections -fuse-ld=mold".into()],
-            (Self::Mold, Some(seed)) => {
-                vec![format!("-ffunction-sections -fuse-ld=mold -Wl,--shuffle-sections={seed}")]
-            }
-            (Self::GnuLd, _) => {
-                let mut flags = vec!["-ffunction-sections".to_owned()];
-                flags.extend(order.map(|script| format!("-Wl,-T,{script}")));
-                flags
-            }
-            (Self::Rust, seed) => {
-                let mut flags = vec!["-C link-arg=-fuse-ld=lld".to_owned()];
-                flags
-                    .extend(seed.map(|s| format!("-C link-arg=-Wl,--shuffle-sections=.text*={s}")));
-                flags
-            }
-            (Self::Go, None) | (Self::Environment, _) => Vec::new(),
+        let always = match self {
+            Self::Lld | Self::LldPadding => "-ffunction-sections -fuse-ld=lld",
+            Self::Mold => "-ffunction-sections -fuse-ld=mold",
+            Self::GnuLd => "-ffunction-sections",
+            Self::Rust => "-C link-arg=-fuse-ld=lld",
+            Self::Go | Self::Environment => "",
         };
-        flags.join(" ")
+        let placed = match (self, seed, order) {
+            (Self::Go, Some(seed), _) => format!("-ldflags=-randlayout={seed}"),
+            (Self::Lld, Some(seed), _) => format!("-Wl,--shuffle-sections=.text*={seed}"),
+            (Self::LldPadding, Some(seed), _) => format!("-Wl,--randomize-section-padding={seed}"),
+            (Self::Mold, Some(seed), _) => format!("-Wl,--shuffle-sections={seed}"),
+            (Self::Rust, Some(seed), _) => {
+                format!("-C link-arg=-Wl,--shuffle-sections=.text*={seed}")
+            }
+            (Self::GnuLd, _, Some(script)) => format!("-Wl,-T,{script}"),
+            _ => String::new(),
+        };
+        format!("{always} {placed}").trim().to_owned()
     }
 
     /// Flags that align every function to `bytes`, for `{layout}`.
