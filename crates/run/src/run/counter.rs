@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::FromRawFd;
 
+use nix::errno::Errno;
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as sys;
 use schemars::JsonSchema;
@@ -114,10 +115,8 @@ impl Counter {
         attr.set_exclude_hv(1);
         let flags = sys::PERF_FLAG_FD_CLOEXEC.into();
         // SAFETY: the attribute is a local that outlives the call, and states its own size.
-        let fd = unsafe { perf::perf_event_open(&raw mut attr, pid, -1, -1, flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd =
+            Errno::result(unsafe { perf::perf_event_open(&raw mut attr, pid, -1, -1, flags) })?;
         // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
         Ok(Self { file: unsafe { File::from_raw_fd(fd) }, event })
     }

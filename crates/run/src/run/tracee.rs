@@ -36,10 +36,7 @@ pub type Request = libc::c_uint;
 
 fn request(what: Request, tid: i32, data: usize) -> io::Result<()> {
     // SAFETY: none of the requests made through here reads or writes our memory.
-    let result = unsafe { libc::ptrace(what, tid, 0_usize, data) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    Errno::result(unsafe { libc::ptrace(what, tid, 0_usize, data) })?;
     Ok(())
 }
 
@@ -95,10 +92,9 @@ pub fn detach(tid: i32, signal: i32) -> io::Result<()> {
 pub fn event_message(tid: i32) -> io::Result<i32> {
     let mut message: libc::c_ulong = 0;
     // SAFETY: the kernel writes one word to a local that outlives the call.
-    let result = unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, 0_usize, &raw mut message) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    Errno::result(unsafe {
+        libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, 0_usize, &raw mut message)
+    })?;
     i32::try_from(message).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))
 }
 
@@ -121,10 +117,9 @@ pub fn position(tid: i32) -> io::Result<Position> {
         iov_len: size_of::<libc::user_regs_struct>(),
     };
     // SAFETY: the kernel writes at most `iov_len` bytes to a local that outlives the call.
-    let result = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut window) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    Errno::result(unsafe {
+        libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, &raw mut window)
+    })?;
     // SAFETY: plain integers, all of which were zero before the kernel filled them.
     let registers = unsafe { registers.assume_init() };
     #[cfg(target_arch = "x86_64")]
@@ -241,11 +236,9 @@ pub fn await_stop(tid: i32) {
 pub fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
     let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
     // SAFETY: the kernel fills exactly this structure, which outlives the call.
-    let result =
-        unsafe { libc::ptrace(libc::PTRACE_GETREGS, tid, 0_usize, registers.as_mut_ptr()) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    Errno::result(unsafe {
+        libc::ptrace(libc::PTRACE_GETREGS, tid, 0_usize, registers.as_mut_ptr())
+    })?;
     // SAFETY: plain integers, all of which were zero before the kernel filled them.
     Ok(unsafe { registers.assume_init() })
 }
@@ -292,10 +285,9 @@ pub fn read_memory(tid: i32, start: Avma, most_bytes: usize) -> Vec<u8> {
 #[cfg(target_arch = "x86_64")]
 pub fn set_registers(tid: i32, registers: &libc::user_regs_struct) -> io::Result<()> {
     // SAFETY: the kernel reads exactly this structure, which outlives the call.
-    let result = unsafe { libc::ptrace(libc::PTRACE_SETREGS, tid, 0_usize, &raw const *registers) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    Errno::result(unsafe {
+        libc::ptrace(libc::PTRACE_SETREGS, tid, 0_usize, &raw const *registers)
+    })?;
     Ok(())
 }
 
@@ -306,11 +298,9 @@ pub fn extended_state(tid: i32, area: &mut [u8]) -> io::Result<usize> {
     const NT_X86_XSTATE: usize = 0x202;
     let mut window = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
     // SAFETY: the kernel writes at most `iov_len` bytes to a slice that outlives the call.
-    let result =
-        unsafe { libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut window) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    Errno::result(unsafe {
+        libc::ptrace(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, &raw mut window)
+    })?;
     Ok(window.iov_len)
 }
 
@@ -319,8 +309,10 @@ pub fn signal_mask(tid: i32) -> io::Result<u64> {
     const PTRACE_GETSIGMASK: Request = 0x420a;
     let mut mask = 0_u64;
     // SAFETY: the kernel writes one word to a local that outlives the call.
-    let result = unsafe { libc::ptrace(PTRACE_GETSIGMASK, tid, size_of::<u64>(), &raw mut mask) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(mask) }
+    Errno::result(unsafe {
+        libc::ptrace(PTRACE_GETSIGMASK, tid, size_of::<u64>(), &raw mut mask)
+    })?;
+    Ok(mask)
 }
 
 /// The bit of `SIGTRAP` among blocked signals.
@@ -349,8 +341,10 @@ pub fn block_all_but_traps(tid: i32) -> io::Result<u64> {
 pub fn set_signal_mask(tid: i32, mask: u64) -> io::Result<()> {
     const PTRACE_SETSIGMASK: Request = 0x420b;
     // SAFETY: the kernel reads one word from a local that outlives the call.
-    let result = unsafe { libc::ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw const mask) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    Errno::result(unsafe {
+        libc::ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw const mask)
+    })?;
+    Ok(())
 }
 
 /// Whether `SIGTRAP` is blocked behind a system call that the program makes; `blocked` says whether
@@ -384,10 +378,9 @@ pub fn blocks_traps_behind(
 pub fn signal_code(tid: i32) -> io::Result<i32> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: the kernel fills exactly this structure, which outlives the call.
-    let result = unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, 0_usize, info.as_mut_ptr()) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    Errno::result(unsafe {
+        libc::ptrace(libc::PTRACE_GETSIGINFO, tid, 0_usize, info.as_mut_ptr())
+    })?;
     // SAFETY: plain integers, all of which were zero before the kernel filled them.
     Ok(unsafe { info.assume_init() }.si_code)
 }
@@ -439,9 +432,9 @@ pub fn set_breakpoint(tid: i32, slot: Slot, address: Option<Avma>) -> io::Result
     let register = |index: usize| std::mem::offset_of!(libc::user, u_debugreg) + index * 8;
     let poke = |index: usize, value: u64| {
         // SAFETY: changes a debug register of the stopped thread, no memory of ours.
-        let result =
-            unsafe { libc::ptrace(libc::PTRACE_POKEUSER, tid, register(index), value as usize) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        Errno::result(unsafe {
+            libc::ptrace(libc::PTRACE_POKEUSER, tid, register(index), value as usize)
+        })
     };
     Errno::clear();
     // SAFETY: reads a debug register of the stopped thread, no memory of ours.

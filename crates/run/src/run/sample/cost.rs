@@ -10,6 +10,8 @@ use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use nix::errno::Errno;
+
 use super::ring::{Wanted, open_clock_event};
 
 /// Nobody needs samples closer than this, whatever they cost; and farther apart they tell too little.
@@ -75,9 +77,7 @@ fn work() -> f64 {
 fn ticking() -> io::Result<f64> {
     let event = open_clock_event(0, -1, TRIAL_PERIOD_NS, Wanted::User)?;
     // SAFETY: the descriptor is an event of ours, and the request takes no memory.
-    if unsafe { perf_event_open_sys::ioctls::ENABLE(event.as_raw_fd(), 0) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    Errno::result(unsafe { perf_event_open_sys::ioctls::ENABLE(event.as_raw_fd(), 0) })?;
     Ok(work())
 }
 

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nix::errno::Errno;
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as sys;
 
@@ -71,10 +72,7 @@ pub(super) fn open_clock_event(
     attr.set_sample_id_all(1);
     let flags = sys::PERF_FLAG_FD_CLOEXEC.into();
     // SAFETY: the attribute is a local that outlives the call, and states its own size.
-    let fd = unsafe { perf::perf_event_open(&raw mut attr, pid, cpu, -1, flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let fd = Errno::result(unsafe { perf::perf_event_open(&raw mut attr, pid, cpu, -1, flags) })?;
     // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
@@ -109,9 +107,7 @@ impl Ring {
                 0,
             )
         };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        Errno::result(start)?;
         let page = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
         Ok(Self { _event: event, page, page_bytes, data_bytes })
     }

@@ -82,8 +82,8 @@ fn open_memory(pid: i32) -> io::Result<File> {
 pub(super) fn request(what: Request, pid: i32, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: the requests made through here read or write our memory only where a caller's
     // pointer to a live local says so.
-    let result = unsafe { libc::ptrace(what, pid, address, data) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    Errno::result(unsafe { libc::ptrace(what, pid, address, data) })?;
+    Ok(())
 }
 
 /// Waits for the next stop or end of this one process.

@@ -13,6 +13,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nix::errno::Errno;
+
 use crate::model::{Avma, FileOffset};
 use crate::trace::engine::Mapping;
 
@@ -57,10 +59,9 @@ impl Channel {
     pub(super) fn new(skip: u64, memory: bool) -> io::Result<Self> {
         let bytes = (CONTROL_WORDS + RING_WORDS) * 8;
         // SAFETY: the name is a C string; the call returns a new descriptor or -1.
-        let fd = unsafe { libc::memfd_create(c"stallscope-trace".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd = Errno::result(unsafe {
+            libc::memfd_create(c"stallscope-trace".as_ptr(), libc::MFD_CLOEXEC)
+        })?;
         // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(bytes as u64)?;
