@@ -6,6 +6,8 @@ use std::fmt::Write;
 use askama::Template;
 use askama::filters::HtmlSafe;
 
+use crate::explain::Share;
+use crate::model::Measurement;
 use crate::stats::robust::quartiles;
 use crate::stats::student::mean_and_sd;
 
@@ -24,6 +26,12 @@ pub(super) struct Scale {
 }
 
 impl Scale {
+    /// From nothing to the whole at the least, with all of these.
+    pub fn of_shares<'a>(shares: impl Iterator<Item = &'a Share>) -> Self {
+        let ends = shares.flat_map(|share| [share.percent.low, share.percent.high]);
+        Self::over(ends.chain([0.0, 100.0]))
+    }
+
     /// From the least to the most of `values`; room for one where all are the same.
     pub fn over(values: impl IntoIterator<Item = f64>) -> Self {
         let finite = values.into_iter().filter(|value| value.is_finite());
@@ -212,6 +220,11 @@ pub(super) struct Bar {
 impl HtmlSafe for Bar {}
 
 impl Bar {
+    /// From nothing to a measured amount, with its interval.
+    pub fn of(scale: Scale, m: &Measurement, class: &'static str) -> Self {
+        Self::between(scale, [0.0, m.value], Some([m.low, m.high]), class)
+    }
+
     /// From one amount to another, with the interval of the latter.
     pub fn between(
         scale: Scale,

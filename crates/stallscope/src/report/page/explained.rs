@@ -115,15 +115,12 @@ impl ExplanationPage {
 
 fn place_rows(rows: &[FunctionRow]) -> Vec<PlaceRow> {
     let times = Scale::over(rows.iter().flat_map(|row| [row.before.high, row.after.high, 0.0]));
-    let ends = |row: &FunctionRow| {
-        [row.share_of_difference.percent.low, row.share_of_difference.percent.high]
-    };
-    let shares = Scale::over(rows.iter().flat_map(ends).chain([0.0, 100.0]));
+    let shares = Scale::of_shares(rows.iter().map(|row| &row.share_of_difference));
     let row = |row: &FunctionRow| {
         let name = row.place.name().to_owned();
         let time = |m: &Measurement, build: &str, class| {
             let number = Number::of(m, &format!("user time of a run of {build} in {name}"));
-            (number, Bar::between(times, [0.0, m.value], Some([m.low, m.high]), class))
+            (number, Bar::of(times, m, class))
         };
         let share = &row.share_of_difference;
         let class = if share.percent.value < 0.0 { "less" } else { "more" };
@@ -138,7 +135,7 @@ fn place_rows(rows: &[FunctionRow]) -> Vec<PlaceRow> {
             change: row.place.change_words(),
             times: [time(&row.before, "BEFORE", "a"), time(&row.after, "AFTER", "b")],
             share: Number::share(share, &name),
-            bar: Bar::between(shares, [0.0, share.percent.value], Some(ends(row)), class),
+            bar: Bar::of(shares, &share.percent, class),
             instructions,
             name,
         }
@@ -173,10 +170,8 @@ fn work_rows(explanation: &Explanation) -> Vec<(&'static str, [Number; 2])> {
 fn ledger_view(ledger: &Ledger) -> LedgerView {
     let shares = [&ledger.predicted, &ledger.measured].into_iter();
     let shares = shares.chain(ledger.lines.iter().map(|line| &line.part));
-    let scale =
-        Scale::over(shares.flat_map(|s| [s.percent.low, s.percent.high]).chain([0.0, 100.0]));
-    let bar =
-        |m: &Measurement, class| Bar::between(scale, [0.0, m.value], Some([m.low, m.high]), class);
+    let scale = Scale::of_shares(shares);
+    let bar = |m: &Measurement, class| Bar::of(scale, m, class);
     let plain = |name: &str, share: &crate::explain::Share, class| LedgerRow {
         name: name.into(),
         is_named: false,
@@ -244,8 +239,8 @@ fn cure_view(cure: &Cure) -> CureView {
         ("cure: without it", "named"),
     ];
     let runs = names.into_iter().zip(&cure.times).map(|((name, class), m)| {
-        let bar = Bar::between(scale, [0.0, m.value], Some([m.low, m.high]), class);
-        (name, Number::of(m, &format!("processor time of a run, {name}")), bar)
+        let time = Number::of(m, &format!("processor time of a run, {name}"));
+        (name, time, Bar::of(scale, m, class))
     });
     CureView {
         verdict: match cure.verdict {

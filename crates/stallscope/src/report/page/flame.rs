@@ -223,16 +223,12 @@ fn about(stacks: &CallStacks) -> String {
 
 fn caller_rows(callers: &[Caller]) -> Vec<CallerRow> {
     let times = Scale::over(callers.iter().flat_map(|c| [c.before.high, c.after.high, 0.0]));
-    let ends = |caller: &Caller| {
-        let percent = &caller.share_of_difference.percent;
-        [percent.low, percent.high]
-    };
-    let shares = Scale::over(callers.iter().flat_map(ends).chain([0.0, 100.0]));
+    let shares = Scale::of_shares(callers.iter().map(|caller| &caller.share_of_difference));
     let row = |caller: &Caller| {
         let name = caller.function.to_string();
         let time = |m: &Measurement, build: &str, class| {
             let number = Number::of(m, &format!("user time of a run of {build} there for {name}"));
-            (number, Bar::between(times, [0.0, m.value], Some([m.low, m.high]), class))
+            (number, Bar::of(times, m, class))
         };
         let share = &caller.share_of_difference;
         let class = if share.percent.value < 0.0 { "less" } else { "more" };
@@ -244,7 +240,7 @@ fn caller_rows(callers: &[Caller]) -> Vec<CallerRow> {
             ),
             times: [time(&caller.before, "BEFORE", "a"), time(&caller.after, "AFTER", "b")],
             share: Number::share(share, &name),
-            bar: Bar::between(shares, [0.0, share.percent.value], Some(ends(caller)), class),
+            bar: Bar::of(shares, &share.percent, class),
             name,
         }
     };

@@ -186,7 +186,7 @@ fn rows(
         name: name.into(),
         time: Number::of(m, &format!("{what} of {name}")),
         part: Number::default(),
-        bar: Bar::between(scale, [0.0, m.value], Some([m.low, m.high]), class),
+        bar: Bar::of(scale, m, class),
     };
     let mut rows = vec![end("BEFORE", before, "a")];
     for ((name, [low, value, high], part), place) in steps.into_iter().zip(places) {
