@@ -76,10 +76,7 @@ pub struct Verdict {
 impl Verdict {
     /// Takes back "slower" and "faster" where many questions were asked, and this answer may be chance.
     pub(super) fn doubt_noise(&mut self) {
-        if matches!(self.decision, Decision::Slower | Decision::Faster) {
-            self.decision = Decision::Inconclusive;
-            self.doubt = Some(Doubt::TooNoisy);
-        }
+        self.doubt_difference(Doubt::TooNoisy);
     }
 
     /// Takes back every word about memory that is not seen.
@@ -90,9 +87,12 @@ impl Verdict {
 
     /// Takes back "slower" and "faster" where both arms are byte for byte the same.
     pub(super) fn doubt_identical_files(&mut self) {
+        self.doubt_difference(Doubt::IdenticalFiles);
+    }
+
+    fn doubt_difference(&mut self, doubt: Doubt) {
         if matches!(self.decision, Decision::Slower | Decision::Faster) {
-            self.decision = Decision::Inconclusive;
-            self.doubt = Some(Doubt::IdenticalFiles);
+            (self.decision, self.doubt) = (Decision::Inconclusive, Some(doubt));
         }
     }
 }
