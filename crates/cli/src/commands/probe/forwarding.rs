@@ -231,7 +231,7 @@ fn trust(page: &mut Page, report: &ForwardingReport) {
         page.line("", &format!("against it: {name}"));
     }
     report.protocol.controls.iter().for_each(|c| page.control(c));
-    references(page, report);
+    page.published(&report.protocol, |low, high| range(low, high, 1));
     if let Some(check) = &report.counter {
         let words = event(check, ["a blocked load", "a forwarded one"], |counts| {
             format!("counts what it says: {counts}")
@@ -241,25 +241,6 @@ fn trust(page: &mut Page, report: &ForwardingReport) {
     page.left_out(&report.protocol);
     if let Some(n) = report.cells.iter().filter_map(|c| c.cycles.as_ref()).map(|m| m.n).min() {
         page.line("", &format!("values: median of placements [lowest, highest], n >= {n}"));
-    }
-}
-
-fn references(page: &mut Page, report: &ForwardingReport) {
-    if report.protocol.published.is_empty() {
-        page.line("published", "unknown core: no published figures to compare with");
-    }
-    for r in &report.protocol.published {
-        let word = match r.agrees {
-            Some(true) => "agrees",
-            Some(false) => "disagrees",
-            None => "not measured",
-        };
-        let here = r.measured.as_ref().map_or(String::new(), |m| format!("{:.1} here, ", m.value));
-        let published = range(r.low, r.high, 1);
-        page.line(
-            "published",
-            &format!("{word}: {}: {here}{published} in {}", r.quantity, r.source),
-        );
     }
 }
 

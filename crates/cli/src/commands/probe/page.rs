@@ -3,7 +3,7 @@
 use stallscope::clock::Reading;
 use stallscope::clock::counters::{CounterCheck, CounterState};
 use stallscope::model::Measurement;
-use stallscope::probes::{Control, Protocol, Published};
+use stallscope::probes::{Control, Protocol};
 
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, break_at_spaces, paint};
 
@@ -69,10 +69,10 @@ impl Page {
     /// were.
     pub fn trust(&mut self, protocol: &Protocol) {
         protocol.controls.iter().for_each(|c| self.control(c));
-        if protocol.published.is_empty() {
-            self.line("published", "unknown core: no published figures to compare with");
-        }
-        protocol.published.iter().for_each(|p| self.published(p));
+        self.published(protocol, |low, high| match low == high {
+            true => low.to_string(),
+            false => format!("{low}-{high}"),
+        });
         self.left_out(protocol);
     }
 
@@ -107,17 +107,23 @@ impl Page {
         }
     }
 
-    fn published(&mut self, p: &Published) {
-        let word = match p.agrees {
-            Some(true) => "agrees",
-            Some(false) => "disagrees",
-            None => "not measured",
-        };
-        let here = p.measured.as_ref().map_or(String::new(), |m| format!("{:.1} here, ", m.value));
-        let range =
-            if p.low == p.high { format!("{}", p.low) } else { format!("{}-{}", p.low, p.high) };
-        let words = format!("{word}: {}: {here}{range} in {}", p.quantity, p.source);
-        self.line("published", &words);
+    /// What others found, each as `range` words it, beside what was measured here.
+    pub fn published(&mut self, protocol: &Protocol, range: impl Fn(f64, f64) -> String) {
+        if protocol.published.is_empty() {
+            self.line("published", "unknown core: no published figures to compare with");
+        }
+        for p in &protocol.published {
+            let word = match p.agrees {
+                Some(true) => "agrees",
+                Some(false) => "disagrees",
+                None => "not measured",
+            };
+            let here =
+                p.measured.as_ref().map_or(String::new(), |m| format!("{:.1} here, ", m.value));
+            let range = range(p.low, p.high);
+            let words = format!("{word}: {}: {here}{range} in {}", p.quantity, p.source);
+            self.line("published", &words);
+        }
     }
 }
 
