@@ -23,8 +23,10 @@ use crate::{output, profile, terminal};
 
 /// What `--quick` takes.
 const QUICK: Duration = Duration::from_secs(20);
-/// The pairs that `--thorough` makes, and the places at which it runs hot functions.
-const THOROUGH: (u32, u32) = (60, 16);
+/// The pairs that `--thorough` makes.
+const THOROUGH_PAIRS: u32 = 60;
+/// The places at which `--placements` runs hot functions.
+const PLACES: u32 = 16;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,11 +98,10 @@ pub struct ExplainArgs {
         value_name = "N",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "16",
         value_parser = clap::value_parser!(u32).range(3..=64),
         conflicts_with = "no_cure"
     )]
-    placements: Option<u32>,
+    placements: Option<Option<u32>>,
     /// What the verdict is about
     #[arg(long, value_enum, value_name = "METRIC", default_value = "auto")]
     metric: TimeArg,
@@ -127,12 +128,11 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     let compared_ms = within.map(|budget| (budget / 3).as_millis().max(1) as u64);
     settings.budget_ms = settings.budget_ms.or(compared_ms);
     settings.measure = args.metric.into();
-    let (pairs, places) = THOROUGH;
     if args.thorough && args.run.leaves_pairs_open() {
-        settings.pairs = pairs;
+        settings.pairs = THOROUGH_PAIRS;
     }
-    let of_thorough = if args.thorough && !args.no_cure { places } else { 0 };
-    let placements = args.placements.unwrap_or(of_thorough);
+    let of_thorough = (args.thorough && !args.no_cure).then_some(None);
+    let placements = args.placements.or(of_thorough).map_or(0, |places| places.unwrap_or(PLACES));
     let extent = Extent { no_cure: args.no_cure, within, placements };
     let (explanation, mut text) = explained(lines, settings, extent, context)?;
     output::result(context, "explanation", &explanation)?;
