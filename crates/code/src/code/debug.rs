@@ -146,12 +146,7 @@ impl Debug {
             name.push(".dwp");
             let parts = Parts::open(name.as_ref()).ok()?;
             let file = object::File::parse(&parts).ok()?;
-            let section = |id: SectionId| {
-                Ok::<_, gimli::Error>(
-                    section_named(&parts, &file, None, id.dwo_name()).unwrap_or_else(nothing),
-                )
-            };
-            gimli::DwarfPackage::load(section, nothing()).ok()
+            gimli::DwarfPackage::load(split_sections(&parts, &file), nothing()).ok()
         });
         if let Some(package) = package
             && let Ok(Some(unit)) = package.find_cu(load.dwo_id, &load.parent)
@@ -165,12 +160,7 @@ impl Debug {
         let path = text(&load.comp_dir).unwrap_or_default().join(text(&load.path)?);
         let parts = Parts::open(&path).ok()?;
         let file = object::File::parse(&parts).ok()?;
-        let section = |id: SectionId| {
-            Ok::<_, gimli::Error>(
-                section_named(&parts, &file, None, id.dwo_name()).unwrap_or_else(nothing),
-            )
-        };
-        let mut dwarf = Dwarf::load(section).ok()?;
+        let mut dwarf = Dwarf::load(split_sections(&parts, &file)).ok()?;
         dwarf.make_dwo(&load.parent);
         // A rebuild that failed half-way leaves the split file of another build under this name.
         if holds_unit(&dwarf, load.dwo_id) {
@@ -288,6 +278,14 @@ fn open_form(path: &Path) -> Option<Form> {
 }
 
 /// A section's bytes, decompressed, its holes filled if the file was placed.
+/// The sections of a split file, by the names that they have there; nothing for one that is not there.
+fn split_sections(
+    parts: &Parts,
+    file: &ProgramFile<'_>,
+) -> impl Fn(SectionId) -> Result<Reader, gimli::Error> {
+    |id| Ok(section_named(parts, file, None, id.dwo_name()).unwrap_or_else(nothing))
+}
+
 fn section_named(
     parts: &Parts,
     file: &ProgramFile<'_>,

@@ -110,11 +110,7 @@ pub fn shift(x: &[f64], y: &[f64]) -> Option<Interval> {
     } else {
         (cut as usize, 1.0 - 2.0 * normal_cdf((cut + 0.5 - nx * ny / 2.0) / sd))
     };
-    let count = differences.len();
-    let mut nth = |k: usize| *differences.select_nth_unstable_by(k, f64::total_cmp).1;
-    let (low, high) = (nth(cut.min(count - 1)), nth(count - 1 - cut.min(count - 1)));
-    let centre = 0.5 * (nth((count - 1) / 2) + nth(count / 2));
-    Some(Interval { centre, low, high, confidence })
+    Interval::of_all(&mut differences, cut, confidence)
 }
 
 fn shift_of_medians(x: &[f64], y: &[f64]) -> Option<Interval> {

@@ -132,14 +132,18 @@ pub fn interval(differences: &[f64]) -> Option<Interval> {
         means.extend(differences[i..].iter().map(|b| 0.5 * (a + b)));
     }
     let (cut, confidence) = outside(differences.len());
-    let count = means.len();
-    if count == 0 {
-        return None;
+    Interval::of_all(&mut means, cut, confidence)
+}
+
+impl Interval {
+    /// The median of values with what is left between the ends when so many are cut off at each; `None` without values.
+    pub(super) fn of_all(values: &mut [f64], cut: usize, confidence: f64) -> Option<Self> {
+        let last = values.len().checked_sub(1)?;
+        let mut nth = |k: usize| *values.select_nth_unstable_by(k, f64::total_cmp).1;
+        let (low, high) = (nth(cut.min(last)), nth(last - cut.min(last)));
+        let centre = 0.5 * (nth(last / 2) + nth(last.div_ceil(2)));
+        Some(Self { centre, low, high, confidence })
     }
-    let mut nth = |k: usize| *means.select_nth_unstable_by(k.min(count - 1), f64::total_cmp).1;
-    let (low, high) = (nth(cut), nth(count - 1 - cut.min(count - 1)));
-    let centre = 0.5 * (nth((count - 1) / 2) + nth(count / 2));
-    Some(Interval { centre, low, high, confidence })
 }
 
 #[cfg(test)]
