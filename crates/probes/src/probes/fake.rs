@@ -3,9 +3,11 @@
 
 use std::sync::atomic::AtomicBool;
 
+use super::UpdatesProfile;
 use super::rig::Rig;
 use super::sampling::{Plan, Sampled, Sampler};
 use crate::clock::{Clock, FakeClock, HoldsClock};
+use crate::machine::Design;
 
 pub struct FakeRig<F> {
     clock: FakeClock,
@@ -50,10 +52,27 @@ impl<F> HoldsClock for FakeRig<F> {
 
 /// Samples of so many cases on an invented machine.
 pub fn sampled(clock: FakeClock, count: usize, cycles: impl Fn(usize) -> f64) -> Sampled {
-    let mut rig = FakeRig::new(clock, cycles);
-    let mut sampler = Sampler::new(&mut rig, count, Plan::new(3));
-    assert!(sampler.all(&mut rig, &AtomicBool::new(false)).is_ok());
+    sampled_by(&mut FakeRig::new(clock, cycles), count, Plan::new(3))
+}
+
+/// The same with noise, and as many rounds as it takes.
+pub fn sampled_long(mut rig: FakeRig<impl Fn(usize) -> f64>, count: usize) -> Sampled {
+    let plan = Plan { rounds: 3, more_rounds: 8, limit_ns: u64::MAX / 4, ..Plan::new(1) };
+    sampled_by(&mut rig, count, plan)
+}
+
+pub fn sampled_by(rig: &mut impl Rig, count: usize, plan: Plan) -> Sampled {
+    let mut sampler = Sampler::new(rig, count, plan);
+    assert!(sampler.all(rig, &AtomicBool::new(false)).is_ok());
     sampler.sampled()
+}
+
+/// Whether a report has nothing to say to the profile of its machine.
+pub fn changes_nothing(report: &impl UpdatesProfile) -> bool {
+    let before = Design::of_machine(&report.protocol().unwrap().machine);
+    let mut profile = before.clone();
+    report.apply_to(&mut profile);
+    profile == before
 }
 
 pub fn quiet() -> FakeClock {

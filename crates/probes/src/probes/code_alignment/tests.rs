@@ -1,14 +1,11 @@
 //! Invented front ends with a known window.
 
-use std::sync::atomic::AtomicBool;
-
 use super::*;
 use crate::clock::FakeClock;
 use crate::machine::{Design, Machine, invented};
 use crate::probes::UpdatesProfile as _;
-use crate::probes::fake::{FakeRig, disturbed, quiet};
+use crate::probes::fake::{FakeRig, disturbed, quiet, sampled_long};
 use crate::probes::protocol::Protocol;
-use crate::probes::sampling::{Plan, Sampler};
 
 fn report_of(clock: FakeClock, model: Option<Model>, noise: f64) -> AlignmentReport {
     let cases = all_cases();
@@ -22,12 +19,9 @@ fn report_of(clock: FakeClock, model: Option<Model>, noise: f64) -> AlignmentRep
             }
         }
     };
-    let mut rig = FakeRig::new(clock, cost).noisy(noise);
-    let plan = Plan { rounds: 3, more_rounds: 8, limit_ns: u64::MAX / 4, ..Plan::new(1) };
-    let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
-    sampler.all(&mut rig, &AtomicBool::new(false)).unwrap();
+    let sampled = sampled_long(FakeRig::new(clock, cost).noisy(noise), cases.len());
     let machine = Machine::from_facts(&invented::cascade_lake_guest());
-    AlignmentReport::new(&cases, &sampler.sampled(), Protocol::new(machine, 0))
+    AlignmentReport::new(&cases, &sampled, Protocol::new(machine, 0))
 }
 
 fn models_found(report: &AlignmentReport) -> Vec<Model> {

@@ -1,15 +1,13 @@
 //! Invented instruction caches with known ways, sets and lines.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::clock::FakeClock;
 use crate::machine::{CacheGeometry, CacheKind, Design, Machine, invented};
 use crate::probes::UpdatesProfile as _;
-use crate::probes::fake::{FakeRig, disturbed, quiet};
+use crate::probes::fake::{FakeRig, changes_nothing, disturbed, quiet, sampled_long};
 use crate::probes::protocol::Protocol;
-use crate::probes::sampling::{Plan, Sampler};
 
 /// What a dispatch costs: of a set with more lines than ways, ways are found.
 fn cost(case: &Case, cache: CacheGeometry) -> f64 {
@@ -50,11 +48,8 @@ fn report_on(
     noise: f64,
 ) -> IcacheReport {
     let cases = all_cases();
-    let mut rig = FakeRig::new(clock, |i| cost(&cases[i])).noisy(noise);
-    let plan = Plan { rounds: 3, more_rounds: 8, limit_ns: u64::MAX / 4, ..Plan::new(1) };
-    let mut sampler = Sampler::new(&mut rig, cases.len(), plan);
-    sampler.all(&mut rig, &AtomicBool::new(false)).unwrap();
-    IcacheReport::new(&cases, &sampler.sampled(), Protocol::new(machine, 0))
+    let rig = FakeRig::new(clock, |i| cost(&cases[i])).noisy(noise);
+    IcacheReport::new(&cases, &sampled_long(rig, cases.len()), Protocol::new(machine, 0))
 }
 
 const SMALL: CacheGeometry = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };
@@ -94,10 +89,7 @@ fn a_curve_against_the_processors_own_word_is_inconclusive() {
     let report = report_on(machine, quiet(), |case| cost(case, LARGE), 0.0);
     let verdict = &report.protocol.verdict;
     assert!(verdict.contains("4 ways of 256 sets") && verdict.contains("8 of 64"), "{verdict}");
-    let mut profile = Design::of_machine(&report.protocol.machine);
-    let before = profile.clone();
-    report.apply_to(&mut profile);
-    assert_eq!(profile, before);
+    assert!(changes_nothing(&report));
 }
 
 #[test]
@@ -121,8 +113,5 @@ fn a_cache_that_shows_nothing_is_inconclusive() {
     let free = CacheGeometry { ways: 64, ..SMALL };
     let report = report_of(quiet(), free, 0.0);
     assert!(report.protocol.verdict.starts_with("inconclusive"), "{}", report.protocol.verdict);
-    let mut profile = Design::of_machine(&report.protocol.machine);
-    let before = profile.clone();
-    report.apply_to(&mut profile);
-    assert_eq!(profile, before);
+    assert!(changes_nothing(&report));
 }
