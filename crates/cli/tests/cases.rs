@@ -30,8 +30,7 @@ fn findings(program: &Path, function: &str) -> Vec<serde_json::Value> {
     let args = [&["scan", "--json", "-", "--function", function, program][..], &rule].concat();
     let output = support::run(folder.path(), &args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    document["result"][0]["findings"].as_array().unwrap().clone()
+    support::result_in(&output.stdout)[0]["findings"].as_array().unwrap().clone()
 }
 
 #[test]

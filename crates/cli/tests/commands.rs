@@ -17,8 +17,7 @@ fn compare(folder: &Path, args: &[&str]) -> Output {
 fn result(folder: &Path, args: &[&str]) -> Value {
     let output = compare(folder, args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = fs::read(folder.join("r.json")).unwrap();
-    serde_json::from_slice::<Value>(&text).unwrap()["result"].take()
+    support::result_in(&fs::read(folder.join("r.json")).unwrap())
 }
 
 /// What has to fail by exit code 2, and what it says.

@@ -55,9 +55,8 @@ fn a_script_is_explained_by_what_executes_it() {
     let args = ["explain", "--pairs", "6", "--json", "why.json", "./before", "./after"];
     let output = support::run(here, &args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let json: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(here.join("why.json")).unwrap()).unwrap();
-    let arms = &json["result"]["comparison"]["arms"];
+    let arms =
+        &support::result_in(&std::fs::read(here.join("why.json")).unwrap())["comparison"]["arms"];
     let shell = std::path::Path::new("/bin/sh").canonicalize().unwrap();
     for (arm, script) in [(0, "./before"), (1, "./after")] {
         let command = arms[arm]["command"].as_array().unwrap();
@@ -95,9 +94,7 @@ fn both_callers_of_a_library_are_told_with_their_part() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("libwork.so.1 is called from: parse "), "{text}");
-    let json: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(here.join("why.json")).unwrap()).unwrap();
-    let stacks = &json["result"]["stacks"];
+    let stacks = &support::result_in(&std::fs::read(here.join("why.json")).unwrap())["stacks"];
     let parts: Vec<(&str, f64)> = stacks["called_from"]["callers"]
         .as_array()
         .unwrap()

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{refused, stallscope};
+use support::{refused, result_in, said, stallscope};
 
 const BUILD: &str = "printf '%s\\n' '#!/bin/sh' ': {layout}' \
     'echo value $(( {seed} % 23 + ${#STALLSCOPE_PADDING} / 16 % 11 + {n} ))' > {out} && chmod +x {out}";
@@ -43,15 +43,8 @@ fn sweep(here: &Path, more: &[&str]) -> Output {
     run(here, &[&args, more].concat())
 }
 
-fn said(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 fn result(path: &Path) -> Value {
-    let text = fs::read_to_string(path).unwrap();
-    serde_json::from_str::<Value>(&text).unwrap()["result"].take()
+    result_in(&fs::read(path).unwrap())
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use stallscope::code::Image;
-use support::stallscope;
+use support::{result_in, stallscope};
 
 /// Functions of every program here: what moves.
 const FUNCTIONS: usize = 12;
@@ -91,8 +91,7 @@ fn sweep(here: &Path, args: &[&str]) -> (Vec<Built>, serde_json::Value) {
     }
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = fs::read_to_string(here.join("r.json")).unwrap();
-    let result = serde_json::from_str::<serde_json::Value>(&text).unwrap()["result"].clone();
+    let result = result_in(&fs::read(here.join("r.json")).unwrap());
     let built = result["cells"].as_array().unwrap().iter().map(|cell| Built {
         variant: cell["variant"].as_u64().unwrap(),
         layout: cell["layout"].as_u64().unwrap(),

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{refused, run, stallscope};
+use support::{refused, result_in, run, stallscope};
 
 /// `before` and `after`: the second has a function more in front of `work`.
 fn two_builds(folder: &Path) {
@@ -47,8 +47,7 @@ int main(int argc, char **argv) {
 fn result(folder: &Path, args: &[&str]) -> serde_json::Value {
     let output = run(folder, &[&["layout", "--json", "-"], args].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    document["result"].clone()
+    result_in(&output.stdout)
 }
 
 #[test]

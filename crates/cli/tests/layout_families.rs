@@ -75,8 +75,7 @@ fn measure(folder: &Path, functions: u64, stride: u64) -> (Family, u64) {
     let args = ["layout", "--json", "-", "--l1i", CACHE, "--samples", &counts, &program];
     let output = support::run(folder, &args);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let sets = &document["result"]["sets"];
+    let sets = &support::result_in(&output.stdout)["sets"];
     let rows = sets["sets"].as_array().unwrap();
     // A set without lines has no misses to speak of.
     let number = |row: &serde_json::Value, key: &str| row["before"][key].as_u64().unwrap_or(0);
@@ -135,8 +134,7 @@ fn named(folder: &Path, (before, after): (u64, u64), round_ns: f64, slower: f64)
         ],
     );
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    document["result"]["budget"]["named"].as_str().map(str::to_owned)
+    support::result_in(&output.stdout)["budget"]["named"].as_str().map(str::to_owned)
 }
 
 /// Who is slower, and whether the instruction cache can be why.

@@ -33,8 +33,8 @@ fn scan(flags: &[&str]) -> serde_json::Value {
     assert!(compiled.unwrap().success());
     let output = support::run(here, &["scan", "--json", "-", "ring"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let findings = document["result"][0]["findings"].as_array().unwrap();
+    let result = support::result_in(&output.stdout);
+    let findings = result[0]["findings"].as_array().unwrap();
     let in_main =
         |f: &&serde_json::Value| f["site"]["variable"] == "ring" && f["rule"] == "store-forward";
     findings.iter().find(in_main).unwrap_or_else(|| panic!("{findings:#?}")).clone()
@@ -113,8 +113,7 @@ fn a_profile_is_read_or_refused() {
     fs::write(folder.path().join("p.txt"), script).unwrap();
     let args = ["scan", "--json", "-", "--profile-data", "p.txt", "--rule", "rep-string", "s"];
     let output = support::run(folder.path(), &args);
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let first = &document["result"][0]["findings"][0];
+    let first = &support::result_in(&output.stdout)[0]["findings"][0];
     assert_eq!(first["site"]["function"], "clear");
     assert_eq!(first["heat_share"], 0.9);
     fs::write(folder.path().join("p.txt"), "nothing\n").unwrap();
@@ -174,8 +173,7 @@ fn two_builds_of_anything_are_compared() {
         let args = ["scan", "--diff", "--rule", "rep-string", "--json", "-", old, new];
         let output = support::run(here, &args);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let size = &document["result"]["size"];
+        let size = &support::result_in(&output.stdout)["size"];
         let functions = size["functions"].as_array().unwrap();
         let both = functions.iter().find(|f| f["name"] == "both").unwrap();
         assert_eq!(both["growth"], "grew", "{old}: {both:#}");
@@ -255,8 +253,7 @@ fn a_stripped_program_without_unwind_tables_is_scanned_all_the_same() {
     assert!(compiled.unwrap().success());
     let output = support::run(here, &["scan", "--json", "-", "bare"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let result = &document["result"][0];
+    let result = &support::result_in(&output.stdout)[0];
     assert!(result["coverage"]["unlisted_functions"].as_u64().unwrap() >= 3, "{result:#}");
     let findings = result["findings"].as_array().unwrap();
     assert!(findings.iter().any(|f| f["rule"] == "rep-string"), "{findings:#?}");

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use support::{refused, run, stallscope};
+use support::{refused, result_in, run, said, stallscope};
 
 const SOURCE: &str = "#include <stdio.h>
 __attribute__((noinline)) int f0(int x) { return x * 3 + 0; }
@@ -25,13 +25,6 @@ fn sweep(folder: &Path, args: &[&str]) -> Output {
         .env("XDG_CACHE_HOME", folder.join(".cache"))
         .output()
         .unwrap()
-}
-
-fn said(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned()
-        + &String::from_utf8_lossy(&output.stderr);
-    // Screens are folded; what is looked for may not be.
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -276,8 +269,7 @@ fn a_sweep_is_about_what_a_comparison_is_about() {
         let fixed = ["-L", "n", "100,150", "--runs", "6", "--keep-disturbed", "--json", "r.json"];
         let output = sweep(here, &[&fixed[..], args].concat());
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        let text = fs::read_to_string(here.join("r.json")).unwrap();
-        (said(&output), serde_json::from_str::<serde_json::Value>(&text).unwrap()["result"].clone())
+        (said(&output), result_in(&fs::read(here.join("r.json")).unwrap()))
     };
     let (text, result) = at(&["--metric", "regex:work (.*)", "--run", "echo work {n}"]);
     assert!(text.contains("slower") && text.contains("+50"), "{text}");

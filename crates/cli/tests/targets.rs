@@ -43,8 +43,7 @@ fn tool(here: &Path, program: &str, args: &[&str]) -> bool {
 
 fn result(output: &Output) -> serde_json::Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    document["result"].clone()
+    support::result_in(&output.stdout)
 }
 
 fn screen(output: &Output) -> String {

@@ -20,6 +20,18 @@ pub fn run(folder: &Path, args: &[&str]) -> Output {
     stallscope(folder, args).output().unwrap()
 }
 
+/// All that it said, in words: screens are folded, and what is looked for may not be.
+pub fn said(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The result in a JSON document.
+pub fn result_in(document: &[u8]) -> serde_json::Value {
+    serde_json::from_slice::<serde_json::Value>(document).unwrap()["result"].take()
+}
+
 /// Exit code 2, nothing on standard output, and a complaint that holds all of `parts`.
 pub fn refused(folder: &Path, args: &[&str], parts: &[&str]) {
     let output = run(folder, args);
