@@ -133,6 +133,12 @@ pub(super) fn measured(
 }
 
 impl Amounts {
+    /// The time that the whole run took, also when it was many operations.
+    #[must_use]
+    pub fn time_ns(&self) -> u64 {
+        self.wall_ns.saturating_mul(self.operations.unwrap_or(1))
+    }
+
     /// The amount that a verdict about `measure` needs, or why there is none above zero.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ pub fn plan(samples: &[RunSample], settings: &Settings, pairs_planned: u64) -> O
     // The noise as it is judged at the end, whatever decides when that is.
     let fixed = Settings { until: None, ..settings.clone() };
     let verdict = analyse(samples, &fixed).ok()?.verdict;
-    let wall_ns: u64 = samples.iter().map(|s| s.time_ns()).sum();
+    let wall_ns: u64 = samples.iter().map(|s| s.amounts.time_ns()).sum();
     Some(PairPlan {
         effect: settings.effect,
         pairs_needed: verdict.pairs_needed,

@@ -60,12 +60,6 @@ impl RunSample {
             Some(how) => how.strip_prefix(Status::CODE)?.parse().ok(),
         }
     }
-
-    /// The time that the whole run took, also when it was many operations.
-    #[must_use]
-    pub fn time_ns(&self) -> u64 {
-        self.amounts.wall_ns.saturating_mul(self.amounts.operations.unwrap_or(1))
-    }
 }
 
 /// Something that can run every arm.

@@ -1,7 +1,6 @@
 //! Results as JSON: one envelope for all kinds, files that are either whole or not there.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -113,12 +112,7 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
     if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
         return std::fs::write(path, text).map_err(failed);
     }
-    let write = || {
-        let mut file = WholeFile::create(path)?;
-        file.write_all(text.as_bytes())?;
-        file.keep()
-    };
-    write().map_err(failed)
+    WholeFile::write(path, text.as_bytes()).map_err(failed)
 }
 
 #[cfg(test)]

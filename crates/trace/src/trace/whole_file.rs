@@ -48,6 +48,16 @@ impl WholeFile {
         Ok(Self { file, name, target })
     }
 
+    /// Writes these bytes to a file at `path`.
+    ///
+    /// # Errors
+    /// Whatever fails; then an older file is still there.
+    pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = Self::create(path)?;
+        file.write_all(bytes)?;
+        file.keep()
+    }
+
     /// Puts the file in its place, with the permissions of the one that it replaces, else those of an
     /// ordinary new file.
     ///

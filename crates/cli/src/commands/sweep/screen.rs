@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::Table;
 use stallscope::compare::layouts::{Agreement, Source, Split};
 use stallscope::compare::sweep::{
-    AcrossMachines, LevelResult, SetAside, SweepComparison, SweepReport, SweepRun,
+    AcrossMachines, LevelResult, SetAside, SweepComparison, SweepReport,
 };
 use stallscope::compare::{Decision, Measure};
 use stallscope::model::Unit;
@@ -187,7 +187,7 @@ fn outlook(report: &SweepReport, split: &Split) -> String {
     let effect = percent(report.settings.effect.ln_1p());
     match split.layouts_needed {
         Some(n) if n > u64::from(report.settings.layouts) => {
-            let per_layout: u64 = report.runs.iter().map(SweepRun::time_ns).sum::<u64>()
+            let per_layout: u64 = report.runs.iter().map(|run| run.amounts.time_ns()).sum::<u64>()
                 + report.cells.iter().map(|c| c.build_ns).sum::<u64>();
             let each = per_layout / (report.cells.len().max(1) as u64);
             let time =

@@ -16,6 +16,7 @@ use super::SweepError;
 use super::tools::{Tools, environment};
 use crate::compare::fingerprint;
 use crate::run::child::{Child, ChildError, Launch, Limits};
+use crate::trace::whole_file::WholeFile;
 
 /// The note beside a build holds a length, a fingerprint and a time.
 const MOST_NOTE_BYTES: u64 = 256;
@@ -87,11 +88,11 @@ impl Builder {
     pub fn keep(&self, name: &str, text: &str) -> Result<PathBuf, SweepError> {
         let hash = fingerprint::of(text.as_bytes());
         let path = self.folder.join(format!("{hash:016x}-{name}"));
-        let failed = |cause| SweepError::File { path: path.clone(), cause };
         // Never half there: a build beside this one may be reading it.
-        let part = self.folder.join(format!("{hash:016x}-{name}.{}", std::process::id()));
-        fs::write(&part, text).and_then(|()| fs::rename(&part, &path)).map_err(failed)?;
-        Ok(path)
+        match WholeFile::write(&path, text.as_bytes()) {
+            Ok(()) => Ok(path),
+            Err(cause) => Err(SweepError::File { path, cause }),
+        }
     }
 
     /// The key of a template with everything filled in but `{out}`.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{BlockResult, Cell, SweepError};
 use crate::foreign;
+use crate::trace::whole_file::WholeFile;
 
 /// Above it no more is added: rounds of months.
 const MOST_BYTES: u64 = 64 << 20;
@@ -65,8 +66,7 @@ impl Journal {
             Err(cause) => return Err(SweepError::Journal { path, cause }),
         };
         let kept = read(text.lines(), plan, seats);
-        // Written anew, so that half a line is gone from the file as well; beside it first, so that a kill
-        // leaves what there was.
+        // Written anew, so that half a line is gone from the file as well.
         let mut whole = String::new();
         for (number, block) in (1..).zip(&kept.blocks) {
             whole += &line(block);
@@ -74,8 +74,7 @@ impl Journal {
                 whole += &line(&Finished { finished_rounds: number });
             }
         }
-        let part = folder.join(format!("{name}.{}", std::process::id()));
-        fs::write(&part, whole).and_then(|()| fs::rename(&part, &path)).map_err(failed(&path))?;
+        WholeFile::write(&path, whole.as_bytes()).map_err(failed(&path))?;
         let file = OpenOptions::new().append(true).open(&path).map_err(failed(&path))?;
         Ok((Self { path, file }, kept))
     }

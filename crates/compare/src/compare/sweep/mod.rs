@@ -156,13 +156,5 @@ fn is_first(number: &u32) -> bool {
     *number == 0
 }
 
-impl SweepRun {
-    /// The time that the whole run took, also when it was many operations.
-    #[must_use]
-    pub fn time_ns(&self) -> u64 {
-        self.amounts.wall_ns.saturating_mul(self.amounts.operations.unwrap_or(1))
-    }
-}
-
 #[cfg(test)]
 mod tests;

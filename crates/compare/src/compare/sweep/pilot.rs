@@ -58,7 +58,7 @@ pub(super) fn plan(
         run_sd_log,
         layout_sd_log,
         build_ns: mean(cells.iter().map(|c| c.build_ns as f64).collect()),
-        run_ns: mean(runs.iter().map(|r| r.time_ns() as f64).collect()),
+        run_ns: mean(runs.iter().map(|r| r.amounts.time_ns() as f64).collect()),
     };
     let effect_log = settings.effect.ln_1p();
     let ready = cells.iter().filter(|c| c.failure.is_none()).count() as f64;
