@@ -6,6 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 
 use nix::errno::Errno;
+use nix::sys::ptrace;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
@@ -90,11 +91,7 @@ pub fn detach(tid: i32, signal: i32) -> io::Result<()> {
 
 /// The number that comes with an event: the new thread, or the former one.
 pub fn event_message(tid: i32) -> io::Result<i32> {
-    let mut message: libc::c_ulong = 0;
-    // SAFETY: the kernel writes one word to a local that outlives the call.
-    Errno::result(unsafe {
-        libc::ptrace(libc::PTRACE_GETEVENTMSG, tid, 0_usize, &raw mut message)
-    })?;
+    let message = ptrace::getevent(Pid::from_raw(tid))?;
     i32::try_from(message).map_err(|_| io::Error::from_raw_os_error(libc::ERANGE))
 }
 
@@ -234,13 +231,7 @@ pub fn await_stop(tid: i32) {
 /// The general registers of a stopped thread.
 #[cfg(target_arch = "x86_64")]
 pub fn registers(tid: i32) -> io::Result<libc::user_regs_struct> {
-    let mut registers = MaybeUninit::<libc::user_regs_struct>::zeroed();
-    // SAFETY: the kernel fills exactly this structure, which outlives the call.
-    Errno::result(unsafe {
-        libc::ptrace(libc::PTRACE_GETREGS, tid, 0_usize, registers.as_mut_ptr())
-    })?;
-    // SAFETY: plain integers, all of which were zero before the kernel filled them.
-    Ok(unsafe { registers.assume_init() })
+    Ok(ptrace::getregs(Pid::from_raw(tid))?)
 }
 
 /// The number of the system call at which a thread is stopped, and whether it is about to enter the kernel; none of a
@@ -284,11 +275,7 @@ pub fn read_memory(tid: i32, start: Avma, most_bytes: usize) -> Vec<u8> {
 /// Sets the general registers of a stopped thread.
 #[cfg(target_arch = "x86_64")]
 pub fn set_registers(tid: i32, registers: &libc::user_regs_struct) -> io::Result<()> {
-    // SAFETY: the kernel reads exactly this structure, which outlives the call.
-    Errno::result(unsafe {
-        libc::ptrace(libc::PTRACE_SETREGS, tid, 0_usize, &raw const *registers)
-    })?;
-    Ok(())
+    Ok(ptrace::setregs(Pid::from_raw(tid), *registers)?)
 }
 
 /// The vector and mask registers of a stopped thread, in the standard layout of `XSAVE`; fills
@@ -376,13 +363,7 @@ pub fn blocks_traps_behind(
 /// The `si_code` of the signal that a thread is stopped by: a `TRAP_` number for a trap of the
 /// processor, `SIGTRAP` for a stop that the kernel made for us.
 pub fn signal_code(tid: i32) -> io::Result<i32> {
-    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    // SAFETY: the kernel fills exactly this structure, which outlives the call.
-    Errno::result(unsafe {
-        libc::ptrace(libc::PTRACE_GETSIGINFO, tid, 0_usize, info.as_mut_ptr())
-    })?;
-    // SAFETY: plain integers, all of which were zero before the kernel filled them.
-    Ok(unsafe { info.assume_init() }.si_code)
+    Ok(ptrace::getsiginfo(Pid::from_raw(tid))?.si_code)
 }
 
 /// `si_code` of a processor's breakpoint.
@@ -395,11 +376,8 @@ pub const TRAP_HWBKPT: i32 = 4;
 pub fn is_own_trap(tid: i32) -> bool {
     let (Ok(code), Ok(registers)) = (signal_code(tid), registers(tid)) else { return false };
     own_trap(code, registers.eflags, || {
-        Errno::clear();
-        let at = registers.rip.wrapping_sub(1) as usize;
-        // SAFETY: reads a word of the stopped thread, no memory of ours.
-        let word = unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, tid, at, 0_usize) };
-        (Errno::last_raw() == 0).then_some(word as u8)
+        let at = registers.rip.wrapping_sub(1) as *mut libc::c_void;
+        ptrace::read(Pid::from_raw(tid), at).ok().map(|word| word as u8)
     })
 }
 
@@ -429,19 +407,12 @@ pub struct Slot(pub usize);
 /// The program's memory is not touched, and no other thread notices.
 #[cfg(target_arch = "x86_64")]
 pub fn set_breakpoint(tid: i32, slot: Slot, address: Option<Avma>) -> io::Result<()> {
-    let register = |index: usize| std::mem::offset_of!(libc::user, u_debugreg) + index * 8;
-    let poke = |index: usize, value: u64| {
-        // SAFETY: changes a debug register of the stopped thread, no memory of ours.
-        Errno::result(unsafe {
-            libc::ptrace(libc::PTRACE_POKEUSER, tid, register(index), value as usize)
-        })
+    let thread = Pid::from_raw(tid);
+    let register = |index: usize| {
+        (std::mem::offset_of!(libc::user, u_debugreg) + index * 8) as *mut libc::c_void
     };
-    Errno::clear();
-    // SAFETY: reads a debug register of the stopped thread, no memory of ours.
-    let control = unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, tid, register(7), 0_usize) };
-    if control == -1 && Errno::last_raw() != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let poke = |index, value: u64| ptrace::write_user(thread, register(index), value.cast_signed());
+    let control = ptrace::read_user(thread, register(7))?;
     let enabled = 1_u64 << (2 * slot.0);
     let others = control.cast_unsigned() & !(0b11 << (2 * slot.0)) & !(0xf << (16 + 4 * slot.0));
     poke(7, others)?;
