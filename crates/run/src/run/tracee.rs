@@ -144,19 +144,11 @@ pub fn look(tid: i32, collect_end: bool) -> State {
     };
     let ends = if collect_end { libc::WEXITED } else { 0 };
     let options = libc::WSTOPPED | libc::WNOHANG | libc::__WALL | ends;
-    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    // SAFETY: the kernel writes one siginfo to a local that outlives the call.
-    let result = unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) };
-    if result < 0 {
-        // ECHILD: gone, or never ours. EINTR does not happen with WNOHANG.
-        return State::Gone;
-    }
-    // SAFETY: plain integers, all zero unless the kernel filled them, which says nothing happened.
-    let (pid, code, status) = unsafe {
-        let info = info.assume_init();
-        (info.si_pid(), info.si_code, info.si_status())
-    };
-    match code {
+    // ECHILD: gone, or never ours. EINTR does not happen with WNOHANG.
+    let Ok(info) = waited(libc::P_PID, id, options) else { return State::Gone };
+    // SAFETY: plain integers.
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    match info.si_code {
         _ if pid == 0 => State::Running,
         libc::CLD_TRAPPED | libc::CLD_STOPPED => {
             State::Stopped { signal: status & 0xff, event: status >> 8 }
@@ -194,15 +186,22 @@ pub fn first_news(options: libc::c_int) -> Result<(i32, i32), Errno> {
     // Without `__WNOTHREAD` we would take away what other threads of ours wait for.
     let options =
         options | libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+    let info = waited(libc::P_ALL, 0, options)?;
+    // SAFETY: a plain integer.
+    Ok((unsafe { info.si_pid() }, info.si_code))
+}
+
+/// What `waitid` tells; all zero where nothing has happened.
+fn waited(
+    whom: libc::idtype_t,
+    id: libc::id_t,
+    options: libc::c_int,
+) -> Result<libc::siginfo_t, Errno> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: the kernel writes one siginfo to a local that outlives the call.
-    let result = unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) };
-    Errno::result(result)?;
-    // SAFETY: plain integers, all zero unless the kernel filled them, which says nothing happened.
-    unsafe {
-        let info = info.assume_init();
-        Ok((info.si_pid(), info.si_code))
-    }
+    Errno::result(unsafe { libc::waitid(whom, id, info.as_mut_ptr(), options) })?;
+    // SAFETY: plain integers, all of which were zero before the kernel filled them.
+    Ok(unsafe { info.assume_init() })
 }
 
 /// Looks for news without waiting. The end of `leader` is left to be collected.
@@ -223,9 +222,7 @@ pub fn news(leader: i32) -> News {
 pub fn await_stop(tid: i32) {
     let Ok(id) = libc::id_t::try_from(tid) else { return };
     let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WALL;
-    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-    // SAFETY: the kernel writes one siginfo to a local that outlives the call.
-    unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), options) };
+    let _ = waited(libc::P_PID, id, options);
 }
 
 /// The general registers of a stopped thread.

@@ -7,6 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use super::guardian;
 use crate::foreign::{children, plain};
 
@@ -37,8 +41,8 @@ pub(super) fn next_mark() -> String {
 
 /// Makes orphans of our children our own.
 pub(super) fn adopt_orphans() {
-    // SAFETY: plain integers; it fails on no kernel that has what else we need.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    // It fails on no kernel that has what else we need.
+    let _ = set_child_subreaper(true);
 }
 
 impl Run {
@@ -63,8 +67,8 @@ impl Run {
             let orphans = self.orphans();
             let are_new = !orphans.is_empty();
             for orphan in orphans {
-                // SAFETY: plain integers. It is our child and not collected, so that the number is its own.
-                unsafe { libc::kill(orphan.pid, libc::SIGKILL) };
+                // It is our child and not collected, so that the number is its own.
+                let _ = kill(Pid::from_raw(orphan.pid), Signal::SIGKILL);
                 killed.insert(orphan.pid);
             }
             // SAFETY: plain integers and a null pointer, of children of ours that nobody else collects.

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::pipe2;
+use nix::unistd::{Pid, pipe2, setpgid};
 
 pub use addresses::FixedAddresses;
 pub use error::ChildError;
@@ -238,8 +238,8 @@ impl Child {
             return Err(system("start a process")(Errno::last()));
         }
         // Also from this side, so that the group exists whoever runs first.
-        // SAFETY: no memory involved; a failure (the child has already done it) is harmless.
-        unsafe { libc::setpgid(pid, pid) };
+        // A failure (the child has already done it) is harmless.
+        let _ = setpgid(Pid::from_raw(pid), Pid::from_raw(pid));
         Ok(Self {
             pid,
             path: launch.program.clone(),

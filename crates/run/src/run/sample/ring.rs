@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::num::NonZeroUsize;
+use std::os::fd::FromRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as sys;
 
@@ -96,20 +98,11 @@ impl Ring {
         // SAFETY: no memory involved.
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         let page_bytes = usize::try_from(page_bytes).map_err(|_| io::Error::last_os_error())?;
-        // SAFETY: a fresh mapping of a descriptor that we own; the result is checked.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                page_bytes + data_bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                event.as_raw_fd(),
-                0,
-            )
-        };
-        Errno::result(start)?;
-        let page = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { _event: event, page, page_bytes, data_bytes })
+        let bytes = NonZeroUsize::new(page_bytes + data_bytes).unwrap_or(NonZeroUsize::MIN);
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a fresh mapping, at an address of the kernel's choice, of a descriptor that we own.
+        let start = unsafe { mmap(None, bytes, rights, MapFlags::MAP_SHARED, &event, 0) }?;
+        Ok(Self { _event: event, page: start.cast(), page_bytes, data_bytes })
     }
 
     /// Moves all published records to the end of `out` and gives their room back to the kernel.
@@ -142,6 +135,6 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping that `open` made, and nothing borrows from it.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), self.page_bytes + self.data_bytes) };
+        let _ = unsafe { munmap(self.page.cast(), self.page_bytes + self.data_bytes) };
     }
 }

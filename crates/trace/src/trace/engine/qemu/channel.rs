@@ -8,12 +8,14 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::num::NonZeroUsize;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nix::errno::Errno;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::model::{Avma, FileOffset};
 use crate::trace::engine::Mapping;
@@ -22,6 +24,8 @@ use crate::trace::engine::Mapping;
 const RING_WORDS: usize = 1 << 22;
 /// Words of the control page; `plugin.c` has the same list.
 const CONTROL_WORDS: usize = 1024;
+/// Both, as they are mapped.
+const BYTES: NonZeroUsize = NonZeroUsize::new((CONTROL_WORDS + RING_WORDS) * 8).unwrap();
 const MAGIC: u64 = 0x3176_6e6f_7375_6d65;
 
 /// Places in the control page.
@@ -57,21 +61,12 @@ pub(super) struct Channel {
 impl Channel {
     /// Makes one for a window that starts at the arrival behind `skip` others.
     pub(super) fn new(skip: u64, memory: bool) -> io::Result<Self> {
-        let bytes = (CONTROL_WORDS + RING_WORDS) * 8;
-        // SAFETY: the name is a C string; the call returns a new descriptor or -1.
-        let fd = Errno::result(unsafe {
-            libc::memfd_create(c"stallscope-trace".as_ptr(), libc::MFD_CLOEXEC)
-        })?;
-        // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
-        let file = unsafe { File::from_raw_fd(fd) };
-        file.set_len(bytes as u64)?;
+        let file = File::from(memfd_create(c"stallscope-trace", MFdFlags::MFD_CLOEXEC)?);
+        file.set_len(BYTES.get() as u64)?;
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice, of a file that is as long.
-        let start = unsafe {
-            let rights = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), bytes, rights, libc::MAP_SHARED, fd, 0)
-        };
-        let words = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED);
-        let channel = Self { file, words: words.ok_or_else(io::Error::last_os_error)?, tail: 0 };
+        let start = unsafe { mmap(None, BYTES, rights, MapFlags::MAP_SHARED, &file, 0) }?;
+        let channel = Self { file, words: start.cast(), tail: 0 };
         channel.set(at::RING_WORDS, RING_WORDS as u64);
         channel.set(at::WANTS_MEMORY, memory.into());
         channel.set(at::SKIP, skip);
@@ -166,7 +161,7 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and whole; nobody borrows from it any more.
-        unsafe { libc::munmap(self.words.as_ptr().cast(), (CONTROL_WORDS + RING_WORDS) * 8) };
+        let _ = unsafe { munmap(self.words.cast(), BYTES.get()) };
     }
 }
 

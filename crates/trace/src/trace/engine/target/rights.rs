@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use nix::unistd::{getegid, geteuid};
+
 use super::OPTIONS;
 use crate::model::Capability;
 use crate::run::child::{Child, Launch};
@@ -12,8 +14,7 @@ use crate::run::tracee;
 pub(super) fn loses_rights(program: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let file = program.metadata().ok()?;
-    // SAFETY: plain integers.
-    let us = unsafe { (libc::geteuid(), libc::getegid()) };
+    let us = (geteuid().as_raw(), getegid().as_raw());
     lost_rights(file.mode(), (file.uid(), file.gid()), us).then(|| {
         format!(
             "{} runs with its owner's rights (set-uid or set-gid), which the kernel takes from it \
