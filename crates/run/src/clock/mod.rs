@@ -23,7 +23,7 @@ pub mod environment;
 mod fake;
 mod levels;
 mod pace;
-mod perf;
+pub(crate) mod perf;
 pub mod pin;
 pub mod pmu;
 mod sample;

@@ -3,12 +3,14 @@
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use nix::errno::Errno;
 use perf_event_open_sys as sys;
 use sys::bindings::perf_event_attr;
 
 use super::chains::HardwareClock;
 use super::counters::EventCounter;
 use super::{Clock, PerfEvent, PerfKernel};
+use crate::foreign::u64_at;
 
 /// Additions run under an event: some 30 us, enough for a clock event to be above zero.
 const WORK_ADDS: u64 = 100_000;
@@ -48,10 +50,6 @@ impl PerfKernel for LinuxPerf {
     }
 }
 
-fn last_errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
 /// Counts over `run`: enabled just before, disabled just behind it.
 fn count(kind: u32, config: u64, run: &mut dyn FnMut()) -> Result<u64, i32> {
     count_all(&[open(kind, config, Whose::ThisThread)?], run)
@@ -65,15 +63,9 @@ fn count_all(events: &[OwnedFd], run: &mut dyn FnMut()) -> Result<u64, i32> {
 }
 
 fn value(event: &OwnedFd) -> Result<u64, i32> {
-    let mut answer = [0u8; 24];
-    nix::unistd::read(event, &mut answer).map_err(|e| e as i32)?;
-    let word = |i: usize| {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&answer[8 * i..8 * i + 8]);
-        u64::from_ne_bytes(bytes)
-    };
+    let [count, enabled, running] = read_counter(event).map_err(|e| e as i32)?;
     // An event that took turns with others on one counter is an estimate, not a count.
-    if word(1) == word(2) { Ok(word(0)) } else { Err(nix::errno::Errno::EBUSY as i32) }
+    if enabled == running { Ok(count) } else { Err(Errno::EBUSY as i32) }
 }
 
 /// Units outside the cores, all of one kind: they count for the whole machine.
@@ -90,7 +82,7 @@ impl EventCounter for UncorePerf {
             .map(|(kind, cpu)| open(kind, config, Whose::Everybodys { cpu }))
             .collect::<Result<Vec<_>, _>>()?;
         if events.is_empty() {
-            return Err(nix::errno::Errno::ENODEV as i32);
+            return Err(Errno::ENODEV as i32);
         }
         count_all(&events, run)
     }
@@ -129,16 +121,8 @@ enum Whose {
 }
 
 fn open(kind: u32, config: u64, whose: Whose) -> Result<OwnedFd, i32> {
-    let mut attr = perf_event_attr {
-        size: std::mem::size_of::<perf_event_attr>() as u32,
-        type_: kind,
-        config,
-        read_format: u64::from(
-            sys::bindings::PERF_FORMAT_TOTAL_TIME_ENABLED
-                | sys::bindings::PERF_FORMAT_TOTAL_TIME_RUNNING,
-        ),
-        ..perf_event_attr::default()
-    };
+    let mut attr =
+        perf_event_attr { type_: kind, config, read_format: WITH_TIMES, ..Default::default() };
     attr.set_disabled(1);
     let (thread, cpu) = match whose {
         Whose::ThisThread => {
@@ -148,27 +132,46 @@ fn open(kind: u32, config: u64, whose: Whose) -> Result<OwnedFd, i32> {
         }
         Whose::Everybodys { cpu } => (-1, cpu),
     };
-    let close_on_exec = sys::bindings::PERF_FLAG_FD_CLOEXEC as std::os::raw::c_ulong;
-    // SAFETY: `attr` is initialised, states its own size and outlives the call; the event is
-    // counted and writes nowhere.
-    let fd = unsafe { sys::perf_event_open(&raw mut attr, thread, cpu, -1, close_on_exec) };
-    if fd < 0 {
-        return Err(last_errno());
-    }
+    open_event(&mut attr, thread, cpu).map_err(|e| e as i32)
+}
+
+/// What [`read_counter`] reads.
+pub(crate) const WITH_TIMES: u64 = (sys::bindings::PERF_FORMAT_TOTAL_TIME_ENABLED
+    | sys::bindings::PERF_FORMAT_TOTAL_TIME_RUNNING) as u64;
+
+/// Opens an event of a thread on a processor; -1 stands for all.
+pub(crate) fn open_event(
+    attr: &mut perf_event_attr,
+    thread: i32,
+    cpu: i32,
+) -> Result<OwnedFd, Errno> {
+    attr.size = size_of::<perf_event_attr>() as u32;
+    let flags = sys::bindings::PERF_FLAG_FD_CLOEXEC.into();
+    // SAFETY: `attr` is initialised, states its own size and outlives the call.
+    let fd = Errno::result(unsafe { sys::perf_event_open(attr, thread, cpu, -1, flags) })?;
     // SAFETY: the kernel has just returned this descriptor and nobody else holds it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// The count of an event, how long it was enabled, and how much of that it counted.
+pub(crate) fn read_counter(event: &OwnedFd) -> Result<[u64; 3], Errno> {
+    let mut bytes = [0; 24];
+    if nix::unistd::read(event, &mut bytes)? < bytes.len() {
+        return Err(Errno::ENODATA);
+    }
+    Ok([0, 8, 16].map(|at| u64_at(&bytes, at).unwrap_or_default()))
+}
+
 fn enable(fd: &OwnedFd) -> Result<(), i32> {
     // SAFETY: a perf descriptor that this function borrows; the request takes no pointer.
-    let rc = unsafe { sys::ioctls::ENABLE(fd.as_raw_fd(), 0) };
-    if rc < 0 { Err(last_errno()) } else { Ok(()) }
+    let told = unsafe { sys::ioctls::ENABLE(fd.as_raw_fd(), 0) };
+    Errno::result(told).map(drop).map_err(|e| e as i32)
 }
 
 fn disable(fd: &OwnedFd) -> Result<(), i32> {
     // SAFETY: as above.
-    let rc = unsafe { sys::ioctls::DISABLE(fd.as_raw_fd(), 0) };
-    if rc < 0 { Err(last_errno()) } else { Ok(()) }
+    let told = unsafe { sys::ioctls::DISABLE(fd.as_raw_fd(), 0) };
+    Errno::result(told).map(drop).map_err(|e| e as i32)
 }
 
 #[cfg(test)]
@@ -186,6 +189,6 @@ mod tests {
         }
         let _ = (kernel.paranoid(), kernel.pmu_names(), kernel.is_filtered());
         let nowhere = UncorePerf { units: "no_such_unit_" }.count(0x04, &mut || ());
-        assert_eq!(nowhere, Err(nix::errno::Errno::ENODEV as i32));
+        assert_eq!(nowhere, Err(Errno::ENODEV as i32));
     }
 }

@@ -4,15 +4,15 @@
 //! to be made up. A counter that had to share all the same is refused, not scaled.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::FromRawFd;
+use std::io;
+use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
-use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as sys;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::clock::perf::{WITH_TIMES, open_event, read_counter};
 
 /// Why there is no count of a run.
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +88,7 @@ impl fmt::Display for CounterEvent {
 /// A counter that waits for the exec of a held child.
 #[derive(Debug)]
 pub struct Counter {
-    file: File,
+    counted: OwnedFd,
     event: CounterEvent,
 }
 
@@ -100,12 +100,9 @@ impl Counter {
     pub fn attach(pid: i32, event: CounterEvent) -> io::Result<Self> {
         let (type_, config) = event.type_and_config();
         let mut attr = sys::perf_event_attr {
-            size: size_of::<sys::perf_event_attr>() as u32,
             type_,
             config: config.into(),
-            read_format: (sys::PERF_FORMAT_TOTAL_TIME_ENABLED
-                | sys::PERF_FORMAT_TOTAL_TIME_RUNNING)
-                .into(),
+            read_format: WITH_TIMES,
             ..Default::default()
         };
         attr.set_disabled(1);
@@ -113,27 +110,16 @@ impl Counter {
         attr.set_inherit(1);
         attr.set_exclude_kernel(1);
         attr.set_exclude_hv(1);
-        let flags = sys::PERF_FLAG_FD_CLOEXEC.into();
-        // SAFETY: the attribute is a local that outlives the call, and states its own size.
-        let fd =
-            Errno::result(unsafe { perf::perf_event_open(&raw mut attr, pid, -1, -1, flags) })?;
-        // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
-        Ok(Self { file: unsafe { File::from_raw_fd(fd) }, event })
+        Ok(Self { counted: open_event(&mut attr, pid, -1)?, event })
     }
 
     /// The count after the process has ended.
     ///
     /// # Errors
     /// When the counter cannot be read or did not see the whole run.
-    pub fn read(mut self) -> Result<u64, CounterError> {
-        let mut bytes = [0_u8; 24];
-        self.file
-            .read_exact(&mut bytes)
-            .map_err(|cause| CounterError::Unreadable(self.event, cause))?;
-        let word = |i: usize| {
-            bytes[8 * i..8 * i + 8].iter().rev().fold(0, |n: u64, b| n << 8 | u64::from(*b))
-        };
-        let [count, enabled, running] = [word(0), word(1), word(2)];
+    pub fn read(self) -> Result<u64, CounterError> {
+        let unreadable = |cause: Errno| CounterError::Unreadable(self.event, cause.into());
+        let [count, enabled, running] = read_counter(&self.counted).map_err(unreadable)?;
         if running < enabled {
             let percent = 100.0 * running as f64 / enabled as f64;
             return Err(CounterError::Shared(self.event, percent));

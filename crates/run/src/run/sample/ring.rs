@@ -1,19 +1,17 @@
 //! One clock event on one processor and the memory in which the kernel leaves its records.
 
-use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as sys;
 
 use super::records::REGISTERS;
 use super::stacks::STACK_BYTES;
+use crate::clock::perf::open_event;
 
 /// A power of two of pages. At 10 kHz a sample's 32 bytes fill it in 0.4 s; an ordinary user may
 /// lock 512 KiB per processor, this and what stacks need together.
@@ -42,10 +40,9 @@ pub(super) fn open_clock_event(
     cpu: i32,
     period_ns: u64,
     wanted: Wanted,
-) -> io::Result<File> {
+) -> io::Result<OwnedFd> {
     let has_stacks = wanted == Wanted::Stacks;
     let mut attr = sys::perf_event_attr {
-        size: size_of::<sys::perf_event_attr>() as u32,
         type_: sys::PERF_TYPE_SOFTWARE,
         config: sys::PERF_COUNT_SW_CPU_CLOCK.into(),
         sample_type: (sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME).into(),
@@ -72,16 +69,12 @@ pub(super) fn open_clock_event(
         attr.sample_stack_user = STACK_BYTES as u32;
     }
     attr.set_sample_id_all(1);
-    let flags = sys::PERF_FLAG_FD_CLOEXEC.into();
-    // SAFETY: the attribute is a local that outlives the call, and states its own size.
-    let fd = Errno::result(unsafe { perf::perf_event_open(&raw mut attr, pid, cpu, -1, flags) })?;
-    // SAFETY: the kernel has just given us this descriptor, nobody else owns it.
-    Ok(unsafe { File::from_raw_fd(fd) })
+    Ok(open_event(&mut attr, pid, cpu)?)
 }
 
 /// The ring of one event. Records are published by the kernel whole and in order.
 pub(super) struct Ring {
-    _event: File,
+    _event: OwnedFd,
     page: NonNull<sys::perf_event_mmap_page>,
     page_bytes: usize,
     data_bytes: usize,
