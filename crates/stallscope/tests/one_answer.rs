@@ -1,8 +1,6 @@
 //! One loop, one answer: the static rule, the layout and the model of a run agree on which jumps touch
 //! a 32-byte boundary, because all of them ask one design.
 
-use std::path::Path;
-
 use proptest::prelude::*;
 use stallscope::code::{Image, fixture};
 use stallscope::hazards::{FunctionView, Hazard, LOOP_ALIGNMENT};
@@ -72,7 +70,7 @@ fn small(nops: usize, pieces: &[Piece], last: (usize, u8)) -> Small {
     put(&mut code, &jump, true);
     blocks.retain(|block| !block.is_empty());
     code.push(0xc3);
-    let image = Image::parse(Path::new("f"), fixture::program(&[("f", &code)])).unwrap();
+    let image = fixture::image(&[("f", &code)]).unwrap();
     Small { image, blocks }
 }
 

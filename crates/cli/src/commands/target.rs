@@ -63,16 +63,13 @@ fn names(is_aarch64: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use stallscope::code::fixture;
 
     use super::*;
 
     #[test]
     fn this_machine_judges_what_it_can_run_and_a_named_design_what_it_is_named_for() {
-        let program = fixture::program(&[("main", &[0xc3])]);
-        let image = Image::parse(Path::new("p"), program).unwrap();
+        let image = fixture::image(&[("main", &[0xc3])]).unwrap();
         let chosen = |named, name| Chosen { design: Design::of(name), named, file: None };
         let here = chosen(false, Microarchitecture::Zen5);
         if Architecture::HOST == Some(Architecture::X86_64) {

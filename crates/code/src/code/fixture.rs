@@ -3,6 +3,9 @@
 //! Just enough of a linked x86-64 program to be read by [`super::Image`]: one segment, `.text`, a
 //! symbol table. Nothing can run them.
 
+use std::path::Path;
+
+use super::{CodeError, Image};
 use crate::model::{FileOffset, Svma};
 
 /// Where the code of an invented program starts in memory, and in the file.
@@ -63,6 +66,14 @@ pub fn program(functions: &[(&str, &[u8])]) -> Vec<u8> {
         names.push(0);
     }
     assemble(&text, &symbols.0, &names)
+}
+
+/// That program as it is read from a file `p`.
+///
+/// # Errors
+/// None that tests know of.
+pub fn image(functions: &[(&str, &[u8])]) -> Result<Image, CodeError> {
+    Image::parse(Path::new("p"), program(functions))
 }
 
 fn assemble(text: &[u8], symbols: &[u8], names: &[u8]) -> Vec<u8> {

@@ -188,8 +188,6 @@ impl<'a> CallGraph<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::code::fixture;
 
@@ -197,8 +195,7 @@ mod tests {
     fn calls_in_loops_are_followed_to_their_functions() {
         // (loop:) call +11 (the second function, 16 bytes on); dec edi; jnz loop; ret
         let caller = [0xe8, 11, 0, 0, 0, 0xff, 0xcf, 0x75, 0xf7, 0xc3];
-        let program = fixture::program(&[("caller", &caller), ("callee", &[0xc3])]);
-        let image = Image::parse(Path::new("p"), program).unwrap();
+        let image = fixture::image(&[("caller", &caller), ("callee", &[0xc3])]).unwrap();
         let calls = Calls::of(&FunctionView::of(&image, &image.functions()[0])).unwrap();
         assert_eq!((calls.loops.len(), calls.loops[0].depth), (1, 1));
         assert!(Calls::of(&FunctionView::of(&image, &image.functions()[1])).is_none());

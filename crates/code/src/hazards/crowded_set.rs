@@ -215,10 +215,8 @@ fn names(functions: &[&Function], wanted: &BTreeSet<Svma>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::code::{Image, fixture};
+    use crate::code::fixture;
     use crate::hazards::calls::Calls;
     use crate::machine::Microarchitecture;
 
@@ -244,7 +242,7 @@ mod tests {
                 functions.push(("filler", &filler[..filler.len() - 1]));
             }
         }
-        let image = Image::parse(Path::new("p"), fixture::program(&functions)).unwrap();
+        let image = fixture::image(&functions).unwrap();
         let views = image.functions().iter().map(|f| FunctionView::of(&image, f));
         let calls = views.filter_map(|v| Calls::of(&v)).map(|c| (c.function, c)).collect();
         let design = Design::of(Microarchitecture::Zen5);

@@ -154,17 +154,15 @@ fn ranked(unmatched: Vec<Unmatched<'_>>) -> Vec<PlacedFinding> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use proptest::prelude::*;
 
     use super::*;
-    use crate::code::{Image, fixture};
+    use crate::code::fixture;
     use crate::hazards::{ScanFilter, scan};
     use crate::machine::{Design, Microarchitecture};
 
     fn report(functions: &[(&str, &[u8])]) -> ScanReport {
-        let image = Image::parse(Path::new("p"), fixture::program(functions)).unwrap();
+        let image = fixture::image(functions).unwrap();
         let profile = Design::of(Microarchitecture::Zen5);
         let filter =
             ScanFilter { rules: vec![&crate::hazards::STORE_FORWARD], ..ScanFilter::default() };

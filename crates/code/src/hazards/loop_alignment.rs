@@ -205,17 +205,15 @@ fn touches_boundary(view: &FunctionView<'_>, index: usize, fusion: Fusion) -> bo
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::code::{Image, fixture};
+    use crate::code::fixture;
     use crate::machine::Microarchitecture;
 
     /// `filler` bytes of nops, then a loop of `body` more: nops; dec edi; jnz; ret.
     fn found(filler: usize, body: usize, design: Microarchitecture) -> Vec<Candidate> {
         let mut code = vec![0x90; filler + body];
         code.extend([0xff, 0xcf, 0x75, (-(body as i8) - 4) as u8, 0xc3]);
-        let image = Image::parse(Path::new("p"), fixture::program(&[("f", &code)])).unwrap();
+        let image = fixture::image(&[("f", &code)]).unwrap();
         let view = FunctionView::of(&image, &image.functions()[0]);
         LOOP_ALIGNMENT.look(&view, &Design::of(design))
     }

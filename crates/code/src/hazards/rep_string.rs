@@ -139,15 +139,12 @@ fn price(design: &Design) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::code::{Image, fixture};
+    use crate::code::fixture;
     use crate::machine::Microarchitecture;
 
     fn found(code: &[u8], design: Microarchitecture) -> Vec<Candidate> {
-        let program = fixture::program(&[("f", code)]);
-        let image = Image::parse(Path::new("p"), program).unwrap();
+        let image = fixture::image(&[("f", code)]).unwrap();
         let view = FunctionView::of(&image, &image.functions()[0]);
         REP_STRING.look(&view, &Design::of(design))
     }

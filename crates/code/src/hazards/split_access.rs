@@ -169,15 +169,12 @@ fn candidate(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::code::{Image, fixture};
+    use crate::code::fixture;
     use crate::machine::Microarchitecture;
 
     fn found(code: &[u8]) -> Vec<Candidate> {
-        let program = fixture::program(&[("f", code)]);
-        let image = Image::parse(Path::new("p"), program).unwrap();
+        let image = fixture::image(&[("f", code)]).unwrap();
         let view = FunctionView::of(&image, &image.functions()[0]);
         SPLIT_ACCESS.look(&view, &Design::of(Microarchitecture::Zen5))
     }

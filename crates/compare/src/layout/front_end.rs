@@ -173,8 +173,6 @@ fn straddler(function: &Function, samples: &Samples) -> Option<Straddler> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::super::window::tests::window;
     use super::*;
     use crate::code::fixture;
@@ -184,7 +182,7 @@ mod tests {
     fn program(before: usize) -> Image {
         let mut code = vec![0x90_u8; before + 20];
         code.extend([0xff, 0xcf, 0x75, 0xe8, 0xc3]);
-        Image::parse(Path::new("f"), fixture::program(&[("f", &code)])).unwrap()
+        fixture::image(&[("f", &code)]).unwrap()
     }
 
     fn look(before: usize, design: Microarchitecture) -> FrontEnd {
@@ -233,7 +231,7 @@ mod tests {
     #[test]
     fn a_function_over_two_pages_needs_samples_on_both() {
         let functions: [(&str, &[u8]); 2] = [("a", &[0x90; 4000]), ("b", &[0x90; 200])];
-        let image = Image::parse(Path::new("f"), fixture::program(&functions)).unwrap();
+        let image = fixture::image(&functions).unwrap();
         let b = image.functions()[1].start;
         let straddlers = |offsets: &[i64]| {
             let hits = offsets.iter().map(|o| (b.offset(*o), 7)).collect();

@@ -148,16 +148,13 @@ pub fn function_index(image: &Image, svma: Svma) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::code::fixture;
 
     #[test]
     fn samples_are_booked_on_lines_and_functions() {
         let code = [0x90_u8; 100];
-        let bytes = fixture::program(&[("a", &code), ("b", &code)]);
-        let image = Image::parse(Path::new("invented"), bytes).unwrap();
+        let image = fixture::image(&[("a", &code), ("b", &code)]).unwrap();
         let l1i = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };
         let at = |bytes: u64| FileOffset(fixture::CODE_START.1.0 + bytes);
         // `b` starts 112 bytes in; its first 16 bytes share a line with the end of `a`.
@@ -179,7 +176,7 @@ mod tests {
         // 60 nops, then mov rax, imm64 (10 bytes), then a return.
         let mut code = vec![0x90_u8; 60];
         code.extend([0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8, 0xc3]);
-        let image = Image::parse(Path::new("f"), fixture::program(&[("f", &code)])).unwrap();
+        let image = fixture::image(&[("f", &code)]).unwrap();
         let start = fixture::CODE_START.0;
         let mut samples = Samples {
             hits: [(start.offset(60), 7)].into(),

@@ -123,8 +123,6 @@ fn add(x: Option<u64>, y: Option<u64>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::code::fixture;
 
@@ -134,7 +132,7 @@ mod tests {
         let program = |nops: usize| {
             let mut code = vec![0x90_u8; nops];
             code.extend([0x39, 0xd8, 0x74, 0x00, 0xc3]);
-            Image::parse(Path::new("f"), fixture::program(&[("f", &code)])).unwrap()
+            fixture::image(&[("f", &code)]).unwrap()
         };
         let start = fixture::CODE_START.0;
         let counts = |nops: usize, is_complete: bool| {

@@ -252,8 +252,6 @@ fn resident(lines: &Lines<'_>, simulated: &Simulated, line: Avma) -> ResidentLin
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::super::window::tests::window;
     use super::*;
     use crate::code::fixture;
@@ -264,7 +262,7 @@ mod tests {
         let body = vec![0x90_u8; 4095];
         let names: Vec<String> = (0..9).map(|i| format!("f{i}")).collect();
         let functions: Vec<(&str, &[u8])> = names.iter().map(|n| (n.as_str(), &body[..])).collect();
-        let image = Image::parse(Path::new("f"), fixture::program(&functions)).unwrap();
+        let image = fixture::image(&functions).unwrap();
         let l1i = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };
         let blocks: Vec<(u64, usize)> = (0..9).map(|i| (4096 * i, 16)).collect();
         let order: Vec<u32> = (0..18).map(|i| i % 9).collect();

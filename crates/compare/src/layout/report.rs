@@ -215,8 +215,6 @@ fn focus(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::super::sets::SetChange;
     use super::*;
     use crate::code::fixture;
@@ -227,8 +225,7 @@ mod tests {
         let nops = |size: usize| vec![0x90_u8; size];
         let build = |pad: usize| {
             let (peer, pad, hot) = (nops(200), nops(pad), nops(200));
-            let bytes = fixture::program(&[("peer", &peer), ("pad", &pad), ("hot", &hot)]);
-            Image::parse(Path::new("invented"), bytes).unwrap()
+            fixture::image(&[("peer", &peer), ("pad", &pad), ("hot", &hot)]).unwrap()
         };
         let (before, after) = (build(2031), build(4096 - 209));
         let samples = |image: &Image| {

@@ -355,13 +355,11 @@ impl<'a> Unmatched<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::code::fixture;
 
     fn image(functions: &[(&str, &[u8])]) -> Image {
-        Image::parse(Path::new("invented"), fixture::program(functions)).unwrap()
+        fixture::image(functions).unwrap()
     }
 
     /// `size` bytes of `nop` and a return.

@@ -38,8 +38,6 @@ impl Samples {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::code::fixture;
 
@@ -47,7 +45,7 @@ mod tests {
     fn a_late_sample_goes_to_the_instruction_in_front() {
         // nop; div ecx; nop; jmp +0; nop; ret
         let code = [0x90, 0xf7, 0xf1, 0x90, 0xeb, 0x00, 0x90, 0xc3];
-        let image = Image::parse(Path::new("f"), fixture::program(&[("f", &code)])).unwrap();
+        let image = fixture::image(&[("f", &code)]).unwrap();
         let start = fixture::CODE_START.0;
         let hits = [(0, 1), (1, 2), (3, 90), (6, 4), (7, 8), (100, 16)];
         let hits = hits.into_iter().map(|(at, n)| (start.offset(at), n)).collect();

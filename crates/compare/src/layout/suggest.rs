@@ -253,8 +253,6 @@ fn first_use(image: &Image, window: &TracedWindow) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::super::window::tests::window;
     use super::*;
     use crate::code::fixture;
@@ -269,7 +267,7 @@ mod tests {
             .iter()
             .flat_map(|(h, c)| [(h.as_str(), &hot[..]), (c.as_str(), &cold[..])])
             .collect();
-        let image = Image::parse(Path::new("f"), fixture::program(&functions)).unwrap();
+        let image = fixture::image(&functions).unwrap();
         let blocks: Vec<(u64, usize)> = (0..9).map(|i| (4096 * i, 12)).collect();
         let order: Vec<u32> = (0..18).map(|i| i % 9).collect();
         let window = window(&blocks, &order);

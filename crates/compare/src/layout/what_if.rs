@@ -159,8 +159,6 @@ fn shifted(pieces: &BTreeSet<Svma>, geometry: CacheGeometry, point: Svma, by: u6
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::super::window::tests::window;
     use super::*;
     use crate::code::fixture;
@@ -180,8 +178,7 @@ mod tests {
     #[test]
     fn a_shift_that_brings_two_functions_into_one_set_is_seen() {
         let code = vec![0x90_u8; 63];
-        let bytes = fixture::program(&[("a", &code), ("b", &code)]);
-        let image = Image::parse(Path::new("f"), bytes).unwrap();
+        let image = fixture::image(&[("a", &code), ("b", &code)]).unwrap();
         let cache = CacheGeometry { sets: 2, ways: 1, line_bytes: 64 };
         let hits = image.functions().iter().map(|f| (f.start, 5)).collect();
         let samples = Samples { hits, is_complete: true, ..Samples::default() };

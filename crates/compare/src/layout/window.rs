@@ -256,7 +256,7 @@ pub(super) mod tests {
     fn a_go_function_that_is_begun_again_is_one_operation() {
         let code = [0x49, 0x3b, 0x66, 0x10, 0x76, 0x02, 0x90, 0xc3, 0x90, 0xeb, 0xf5];
         let of = |code: &[u8]| {
-            let image = Image::parse(Path::new("f"), fixture::program(&[("f", code)])).unwrap();
+            let image = fixture::image(&[("f", code)]).unwrap();
             let start = image.functions()[0].start;
             let insn = |(at, size_bytes): &(i64, u8)| {
                 let svma = start.offset(*at);

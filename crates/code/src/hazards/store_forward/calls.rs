@@ -290,8 +290,6 @@ fn describe(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::code::fixture;
     use crate::hazards::{Hazard as _, STORE_FORWARD};
@@ -313,10 +311,8 @@ mod tests {
         callee: &[u8],
         look: impl Fn(&FunctionView<'_>, &Design) -> Vec<Candidate>,
     ) -> Vec<Candidate> {
-        let parse = |caller: &[u8]| {
-            let program = fixture::program(&[("caller", caller), ("callee", callee)]);
-            Image::parse(Path::new("p"), program).unwrap()
-        };
+        let parse =
+            |caller: &[u8]| fixture::image(&[("caller", caller), ("callee", callee)]).unwrap();
         let image = parse(caller);
         let starts: Vec<u64> = image.functions().iter().map(|f| f.start.0).collect();
         let mut caller = caller.to_vec();

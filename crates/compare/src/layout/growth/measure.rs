@@ -131,13 +131,11 @@ fn call_target(architecture: Architecture, bytes: &[u8], insn: &Insn) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::code::fixture;
 
     fn measured(functions: &[(&str, &[u8])]) -> Measured {
-        let image = Image::parse(Path::new("p"), fixture::program(functions)).unwrap();
+        let image = fixture::image(functions).unwrap();
         Measured::of(&image, &Origins::of(&image), &image.functions()[0])
     }
 

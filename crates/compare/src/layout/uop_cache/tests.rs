@@ -1,7 +1,5 @@
 //! The models against invented windows and against naive ones that share no code with them.
 
-use std::path::Path;
-
 use proptest::prelude::*;
 
 use super::super::window::tests::window;
@@ -15,7 +13,7 @@ fn lake() -> DecodedCache {
 }
 
 fn program(code: &[u8]) -> Image {
-    Image::parse(Path::new("f"), fixture::program(&[("f", code)])).unwrap()
+    fixture::image(&[("f", code)]).unwrap()
 }
 
 /// Nothing in it is fused.
