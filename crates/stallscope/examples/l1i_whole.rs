@@ -8,7 +8,6 @@
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 
 use object::Object;
 use object::read::elf::{ElfFile64, ProgramHeader};
@@ -34,7 +33,6 @@ fn first_instruction(program: &PathBuf) -> Result<Start, Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    static NEVER: AtomicBool = AtomicBool::new(false);
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [program, rest @ ..] = &args[..] else { return Err("no command to run".into()) };
     let program = resolve_program(program.as_ref())?;
@@ -48,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let launch =
         Launch { program, args: rest.iter().map(Into::into).collect(), ..Launch::default() };
     let mut cache = InstructionCache::new(L1I, Replacement::Lru).ok_or("no such cache")?;
-    let limits = Limits { timeout: None, interrupt: &NEVER };
+    let limits = Limits::default();
     let engine = engine("qemu").ok_or("no engine qemu for this processor")?;
     let recording = engine.record(&launch, &window, limits, &mut cache)?;
     if !recording.exit.status.success() {

@@ -6,7 +6,6 @@
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
-use std::sync::atomic::AtomicBool;
 
 use stallscope::model::Svma;
 use stallscope::run::child::{Launch, Limits};
@@ -40,7 +39,6 @@ impl Sink for Counting {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    static NEVER: AtomicBool = AtomicBool::new(false);
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [engine, mode, object, address, skip, length, program, rest @ ..] = &args[..] else {
         return Err("see the first lines of this file for the arguments".into());
@@ -66,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..Launch::default()
     };
     let mut counted = Counting::default();
-    let limits = Limits { timeout: None, interrupt: &NEVER };
+    let limits = Limits::default();
     let recording = engine.record(&launch, &window, limits, &mut counted)?;
     println!(
         "{:>7.1} M/s  {} instructions in {:.3} s, {} blocks described, {} run, {} loads, {} stores, {}, {:?}",

@@ -493,8 +493,7 @@ pub fn default_cpu() -> Option<Cpus> {
 mod tests {
     use super::*;
     use crate::compare::schedule::{Order, plan};
-
-    static NEVER: AtomicBool = AtomicBool::new(false);
+    use crate::run::child::NEVER;
 
     fn runner(
         a: &str,

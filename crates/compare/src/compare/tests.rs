@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::simulate::{Noise, SimulatedMachine};
 use super::*;
+use crate::run::child::NEVER;
 
 fn settings(pairs: u32, seed: u64) -> Settings {
     Settings { pairs, seed, ..Settings::default() }
@@ -317,7 +318,6 @@ fn settings_that_make_no_sense_are_refused_before_anything_runs() {
 
 #[test]
 fn real_processes_are_run_as_planned() {
-    static NEVER: AtomicBool = AtomicBool::new(false);
     let line = |word: &str| CommandLine::new("echo", vec![word.into()]);
     let settings = Settings { pairs: 3, cpus: default_cpu(), ..Settings::default() };
     let mut runner = ProcessRunner::new([line("x"), line("y")], settings.limits(&NEVER)).unwrap();

@@ -131,19 +131,16 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::sync::atomic::AtomicBool;
 
     use super::*;
     use crate::run::child::{Child, Launch, Limits};
-
-    static NEVER: AtomicBool = AtomicBool::new(false);
 
     #[test]
     fn a_run_with_children_has_more_page_faults_than_one_without() {
         let count = |script: &str| -> io::Result<u64> {
             let child = Child::hold(&Launch::shell(script)).unwrap();
             let counter = Counter::attach(child.pid(), CounterEvent::PageFaults)?;
-            child.wait(&Limits { timeout: None, interrupt: &NEVER }).unwrap();
+            child.wait(&Limits::default()).unwrap();
             Ok(counter.read().unwrap())
         };
         match (count(":"), count("/bin/sh -c :; /bin/sh -c :")) {

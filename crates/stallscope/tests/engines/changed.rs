@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use super::programs::{COMPILED, Program};
 use stallscope::code::x86::{Patch, place_functions, split_loads, string_loops};
@@ -11,11 +10,9 @@ use stallscope::model::Svma;
 use stallscope::run::child::{Launch, Limits};
 use stallscope::trace::engine::{Change, EngineError, run_changed};
 
-static NEVER: AtomicBool = AtomicBool::new(false);
-
 fn run(path: &Path, change: Change<'_>) -> Result<String, EngineError> {
     let launch = Launch { program: path.into(), ..Launch::default() };
-    let exit = run_changed(&launch, change, Limits { timeout: None, interrupt: &NEVER })?;
+    let exit = run_changed(&launch, change, Limits::default())?;
     Ok(format!("{}{}", exit.stdout.tail, exit.status))
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use stallscope::code::{FunctionCode, Image};
 use stallscope::machine::{Design, ForwardingRule, Machine, Microarchitecture};
@@ -90,7 +89,6 @@ pub fn triangles(path: &Path, start: Svma, visits: &Visits) -> u64 {
 
 /// Blocked loads per triangle under each of the subjects.
 fn blocked(path: &Path, mesh: &str) -> Vec<f64> {
-    static NEVER: AtomicBool = AtomicBool::new(false);
     let start = crate::recorder::function(path, FUNCTION);
     // The rare triangles are not spread evenly over a mesh.
     let engine = *engines().first().expect("an engine works here");
@@ -111,7 +109,7 @@ fn blocked(path: &Path, mesh: &str) -> Vec<f64> {
     let mut visits = Visits::default();
     let [lake, here] = &mut models;
     let mut fan = Fan(vec![&mut visits, lake, here]);
-    let limits = Limits { timeout: None, interrupt: &NEVER };
+    let limits = Limits::default();
     engine.record(&launch, &window, limits, &mut fan).unwrap();
     let triangles = triangles(path, start, &visits);
     assert!(triangles > 500, "only {triangles} triangles in the window");

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 
 use stallscope::machine::{Design, Microarchitecture};
 use stallscope::model::Capability;
@@ -105,7 +104,6 @@ fn compiled_programs_enter_their_functions_as_often_as_they_should() {
 #[test]
 #[expect(clippy::print_stderr, reason = "the figures are worth reading")]
 fn the_merged_load_is_blocked_on_neoverse_too() {
-    static NEVER: AtomicBool = AtomicBool::new(false);
     let Some(qemu) = emulating() else { return };
     let folder = tempfile::tempdir().unwrap();
     let main = Program::named("decoder", "aarch64_decoder.c").source_path();
@@ -130,7 +128,7 @@ fn the_merged_load_is_blocked_on_neoverse_too() {
         let shape = StoreBufferShape::of(&profile);
         let mut model = StoreBuffer::new(profile.forwarding_rule, shape);
         let mut visits = Visits::default();
-        let limits = Limits { timeout: None, interrupt: &NEVER };
+        let limits = Limits::default();
         let mut fan = Fan(vec![&mut visits, &mut model]);
         let recording = qemu.record(&launch(&path), &window, limits, &mut fan).unwrap();
         assert_eq!(recording.ended, Ended::Length);

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use stallscope::code::Image;
@@ -85,8 +84,7 @@ pub fn record(
     program: &Path,
     window: &Window,
 ) -> Result<(Recording, Vec<Step>), EngineError> {
-    static NEVER: AtomicBool = AtomicBool::new(false);
-    let limits = Limits { timeout: Some(Duration::from_secs(120)), interrupt: &NEVER };
+    let limits = Limits { timeout: Some(Duration::from_secs(120)), ..Limits::default() };
     let mut recorder = Recorder::default();
     let recording = engine.record(&launch(program), window, limits, &mut recorder)?;
     assert_eq!(recording.instructions, recorder.steps.len() as u64);

@@ -1,7 +1,6 @@
 //! Invented fleets through real files: what is joined, what counts once, who is set aside.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use super::simulate::SimulatedFleet;
 use super::*;
@@ -12,8 +11,7 @@ use crate::compare::sweep::{
     SweepNote, SweepReport, SweepSettings, plan_blocks, run_block, sweep,
 };
 use crate::compare::verdict::Decision;
-
-static NEVER: AtomicBool = AtomicBool::new(false);
+use crate::run::child::NEVER;
 
 fn written(fleet: &SimulatedFleet, machines: impl Iterator<Item = u32>) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

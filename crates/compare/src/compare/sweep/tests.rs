@@ -4,8 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::*;
-
-static NEVER: AtomicBool = AtomicBool::new(false);
+use crate::run::child::NEVER;
 
 fn settings(build: Option<&str>, run: &str) -> SweepSettings {
     SweepSettings {

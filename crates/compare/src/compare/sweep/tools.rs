@@ -9,7 +9,6 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -125,7 +124,6 @@ fn program(word: &str) -> Option<PathBuf> {
 
 /// What a compiler says of itself: the driver's own bytes need not change with its libraries.
 fn version(typed: &str) -> String {
-    static NEVER: AtomicBool = AtomicBool::new(false);
     let name = Path::new(typed).file_name().unwrap_or_default().to_string_lossy();
     let arg =
         match name.split(['-', '.']).find(|part| *part == "go" || TELLS_VERSION.contains(part)) {
@@ -135,7 +133,7 @@ fn version(typed: &str) -> String {
         };
     let Ok(program) = resolve_program(typed.as_ref()) else { return String::new() };
     let launch = Launch { program, args: vec![arg.into()], ..Launch::default() };
-    let limits = Limits { timeout: Some(PATIENCE), interrupt: &NEVER };
+    let limits = Limits { timeout: Some(PATIENCE), ..Limits::default() };
     let said = Child::hold(&launch).and_then(|child| child.wait(&limits));
     said.map(|exit| exit.stdout.tail).unwrap_or_default()
 }

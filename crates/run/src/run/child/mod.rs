@@ -50,6 +50,16 @@ pub struct Limits<'a> {
     pub interrupt: &'a AtomicBool,
 }
 
+/// An interrupt that does not come.
+pub static NEVER: AtomicBool = AtomicBool::new(false);
+
+impl Default for Limits<'_> {
+    /// Waits for ever.
+    fn default() -> Self {
+        Self { timeout: None, interrupt: &NEVER }
+    }
+}
+
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {

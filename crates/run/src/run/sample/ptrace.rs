@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
@@ -175,8 +175,7 @@ impl Sampler {
     ) -> Result<Exit, SampleError> {
         // The limits are kept here and not by the child: before it can be collected, we must have
         // collected its threads, which are ours as long as we are attached.
-        static NEVER: AtomicBool = AtomicBool::new(false);
-        let endless = Limits { timeout: None, interrupt: &NEVER };
+        let endless = Limits::default();
         let started = Instant::now();
         let tick = |pid: i32| {
             if let Some(error) = over_limit(launch, limits, started) {

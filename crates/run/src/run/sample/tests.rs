@@ -1,12 +1,9 @@
 //! Both engines on real programs. Structure only: where a sample falls is up to the machine.
 
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::run::child::Status;
-
-static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn busy(times: u32) -> Launch {
     Launch::shell(format!("i=0; while [ $i -lt {} ]; do i=$((i+1)); done", 400_000 * times))
@@ -26,7 +23,7 @@ fn sample_enough(settings: &SampleSettings, launch: impl Fn(u32) -> Launch) -> S
 }
 
 fn limits(timeout: Option<Duration>) -> Limits<'static> {
-    Limits { timeout, interrupt: &NEVER }
+    Limits { timeout, ..Limits::default() }
 }
 
 fn with(engine: EngineChoice) -> SampleSettings {

@@ -9,8 +9,7 @@ use super::*;
 use crate::compare::fleet::{Plan, ResultFolder, collect};
 use crate::compare::sweep::{Host, run_block};
 use crate::compare::{Decision, Measure, ProcessLimits, Step};
-
-static NEVER: AtomicBool = AtomicBool::new(false);
+use crate::run::child::NEVER;
 
 fn site(root: Option<PathBuf>) -> Site {
     Site { root, host: Host::here(Some("here")) }

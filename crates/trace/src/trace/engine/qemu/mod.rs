@@ -23,7 +23,6 @@ mod shape;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::{Ended, Engine, EngineError, Mapping, Recording, SelfCheck, Sink, Window};
@@ -69,8 +68,7 @@ impl Engine for Qemu {
                 "there is no C compiler (cc) to build the emulator's plugin with",
             );
         }
-        static NEVER: AtomicBool = AtomicBool::new(false);
-        let limits = Limits { timeout: Some(PATIENCE), interrupt: &NEVER };
+        let limits = Limits { timeout: Some(PATIENCE), ..Limits::default() };
         match build::run(&emulator, vec!["-h".into()], &limits) {
             Ok((_, text)) if text.contains("-plugin") => Capability::Present,
             Ok(_) => Capability::absent(format!(

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use object::{Object, ObjectSymbol};
@@ -15,8 +14,6 @@ use crate::trace::engine::step::Step;
 use crate::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, Ended, Length, MemoryAccess, SelfCheck, Start,
 };
-
-static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Address, size, which way.
 type Touched = (u64, u32, AccessKind);
@@ -93,13 +90,13 @@ fn fix_addresses() {
 }
 
 fn untraced(launch: &Launch) -> (Status, Output) {
-    let limits = Limits { timeout: None, interrupt: &NEVER };
+    let limits = Limits::default();
     let exit = Child::hold(launch).and_then(|c| c.wait(&limits)).unwrap();
     (exit.status, exit.stdout)
 }
 
 fn record(launch: &Launch, window: &Window, step: bool) -> (Events, Recording) {
-    let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
+    let limits = Limits { timeout: Some(Duration::from_secs(60)), ..Limits::default() };
     let mut events = Events::default();
     let engine: &dyn Engine = if step { &Step } else { &Translate };
     let recording = engine.record(launch, window, limits, &mut events).unwrap();
@@ -170,7 +167,7 @@ fn a_window_that_starts_in_the_midst_of_a_run() {
     assert_eq!(recording.exit.status, Status::Code(0));
     // No run takes so long: it ends as it is, and that is said.
     let program = built("integer.c", "gcc", &[]);
-    let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
+    let limits = Limits { timeout: Some(Duration::from_secs(60)), ..Limits::default() };
     let error = Translate
         .record(&launch(&program, &[]), &after(600_000), limits, &mut Events::default())
         .unwrap_err();
@@ -325,7 +322,7 @@ fn a_window_ends_where_waiting_begins() {
 #[test]
 fn signals_that_come_while_copies_are_made_wait_for_the_original() {
     let launch = launch(Path::new("/bin/sleep"), &["1000"]);
-    let limits = Limits { timeout: None, interrupt: &NEVER };
+    let limits = Limits::default();
     let mut target = target::Target::start(&launch, limits).unwrap();
     let tid = target.run_to(&Start::Entry, 0).unwrap();
     let mut original = crate::trace::engine::process::Process::borrowed_for_calls(tid).unwrap();
@@ -418,7 +415,7 @@ fn executed_in_window(program: &Path, launch: &Launch) -> BTreeMap<u64, u64> {
     }
     let window =
         Window { start: Start::Entry, skip: 0, length: Length::ToEnd, memory: false, budget: None };
-    let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
+    let limits = Limits { timeout: Some(Duration::from_secs(60)), ..Limits::default() };
     let mut counts = Counts::default();
     let native = untraced(launch);
     let recording = Translate.record(launch, &window, limits, &mut counts).unwrap();
@@ -481,7 +478,7 @@ fn a_loop_that_is_counted_ends_with_its_budget() {
         memory: false,
         budget: Some(Duration::from_millis(300)),
     };
-    let limits = Limits { timeout: Some(Duration::from_secs(60)), interrupt: &NEVER };
+    let limits = Limits { timeout: Some(Duration::from_secs(60)), ..Limits::default() };
     let error = Translate.record(&forever, &window, limits, &mut Deaf).unwrap_err();
     assert!(matches!(error, EngineError::OutOfTime { .. }), "{error}");
 }
