@@ -9,11 +9,12 @@ enum { SIZE = 4096, LINE = 64 };
 typedef uint32_t (*Constant)(void);
 
 __attribute__((noinline)) static void finish(uint8_t *code) {
+    for (int at = 0; at < SIZE; at += LINE)
 #if AFTER
-    for (int at = 0; at < SIZE; at += LINE) __asm__ volatile("clflush (%0)" : : "r"(code + at) : "memory");
+        __asm__ volatile("clflush (%0)" : : "r"(code + at) : "memory");
     __asm__ volatile("mfence" ::: "memory");
 #else
-    (void)code;
+        __asm__ volatile("nop" : : "r"(code + at) : "memory");
 #endif
 }
 

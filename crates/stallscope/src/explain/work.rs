@@ -131,8 +131,7 @@ pub struct Work {
     /// From where a library is called more often, where most of these calls are one function's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library_calls: Option<LibraryCalls>,
-    /// How often the program's own code asks for memory in a whole run of each build (`malloc`, `operator new`,
-    /// `__rust_alloc`, `runtime.mallocgc` and their kind).
+    /// How often the program's own code asks for memory (`malloc` and its kind) in a whole run of each build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocations: Option<[u64; 2]>,
 }
@@ -324,9 +323,8 @@ pub(super) fn count(
     let slow = if all.longer_ns[1] < 0.0 { Arm::A } else { Arm::B };
     let (calls, allocations) = library_calls::of_runs(images, [0, 1].map(first), slow);
     work.allocations = allocations;
-    if rows::most(rows).is_some_and(|row| matches!(row.place, Place::Object { .. })) {
-        work.library_calls = calls;
-    }
+    let most = rows::most(rows).filter(|row| matches!(row.place, Place::Object { .. }));
+    work.library_calls = most.and(calls);
     // What `rep` moves takes other times than what else is executed: only places of their own tell.
     let told: f64 = rows.iter().map(|row| row.share_of_difference.percent.value).sum();
     let is_spread = (all.share.percent.value - told).abs() > MOST_ELSEWHERE;

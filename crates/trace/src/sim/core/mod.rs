@@ -41,6 +41,7 @@ mod sets;
 mod slots;
 mod state;
 mod training;
+mod upper_halves;
 mod x87;
 
 pub use account::{Account, Accounts, RecordedWindow};
@@ -49,13 +50,13 @@ use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 pub use training::Training;
 
-use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts, UpperHalves};
+use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
 use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
-use ops::{Flow, Op, REGISTERS, UpperUse, VECTORS};
+use ops::{Flow, Op, REGISTERS, VECTORS};
 use predictor::{Predictor, hash};
 use scheduler::Scheduler;
-use state::{State, UpperState};
+use state::State;
 
 /// Wider accesses are made of many and are not forwarded.
 const WIDEST_BYTES: u32 = 64;
@@ -319,36 +320,6 @@ impl<'a> Core<'a> {
         if op.flow != Flow::On {
             self.state.branch = Some((number, done));
         }
-    }
-
-    /// Follows the upper halves of the vector registers; whether the instruction waits for the one that it keeps.
-    fn upper_halves(&mut self, number: u32, does: UpperUse) -> bool {
-        use UpperState::{Clean, InUse, Moved};
-        let before = self.state.upper_halves;
-        let moved_cycles = match self.shape.upper_halves {
-            UpperHalves::Moved { cycles } => Some(u64::from(cycles)),
-            UpperHalves::Free | UpperHalves::Merged => None,
-        };
-        let after = match (does, before) {
-            (UpperUse::None, _) => return false,
-            (UpperUse::Cleared, _) => Clean,
-            (UpperUse::Written, _) | (UpperUse::Other, Moved) => InUse,
-            (UpperUse::Kept, InUse) if moved_cycles.is_some() => Moved,
-            (UpperUse::Kept | UpperUse::Other, same) => same,
-        };
-        self.state.upper_halves = after;
-        let are_moved = (before == Moved) != (after == Moved);
-        let are_merged = self.shape.upper_halves == UpperHalves::Merged
-            && (does, before) == (UpperUse::Kept, InUse);
-        if !are_moved && !are_merged {
-            return false;
-        }
-        self.event(number, Mechanism::VectorTransitions);
-        let pays = self.has(Mechanism::VectorTransitions);
-        if let Some(cycles) = moved_cycles.filter(|_| pays && are_moved) {
-            self.state.hold_dispatch(self.state.retire.0 + cycles);
-        }
-        pays && are_merged
     }
 
     fn fetch_code(&mut self, number: u32, line: u64) {

@@ -1,10 +1,11 @@
 //! What an instruction is to the core: operands, class, where it may go.
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, InstructionInfo,
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfo,
     InstructionInfoFactory, Mnemonic as I, OpAccess, OpKind, Register,
 };
 
+use super::upper_halves::UpperUse;
 use super::x87::StackUse;
 use crate::code::x86::is_prefetch;
 use crate::machine::OpClass;
@@ -34,41 +35,6 @@ pub(super) enum Flow {
     IndirectCall,
     /// To where the call came from.
     Return,
-}
-
-/// What an instruction does with the upper halves of vector registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UpperUse {
-    /// It has nothing to do with them.
-    None,
-    /// It writes one.
-    Written,
-    /// It clears all.
-    Cleared,
-    /// It writes the lower half of a register and keeps the upper one, as all of SSE do.
-    Kept,
-    /// Another instruction of AVX.
-    Other,
-}
-
-impl UpperUse {
-    fn of(raw: &Instruction, explicit: Registers, info: &InstructionInfo) -> Self {
-        if matches!(raw.mnemonic(), I::Vzeroupper | I::Vzeroall) {
-            return Self::Cleared;
-        }
-        if explicit & VECTORS == 0 {
-            return Self::None;
-        }
-        let to = raw.op0_register();
-        let writes = to.is_vector_register() && info.op0_access() != OpAccess::Read;
-        match raw.encoding() {
-            EncodingKind::Legacy if writes => Self::Kept,
-            EncodingKind::Legacy => Self::None,
-            // The other sixteen do not count (measured on Redwood Cove).
-            _ if writes && to.size() > 16 && to.number() < 16 => Self::Written,
-            _ => Self::Other,
-        }
-    }
 }
 
 /// One instruction.

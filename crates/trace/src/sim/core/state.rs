@@ -11,6 +11,7 @@ use super::program::Program;
 use super::scheduler::Scheduler;
 use super::sets::{EMPTY, Sets};
 use super::slots::Slots;
+use super::upper_halves::UpperState;
 use super::x87::Stack;
 use crate::machine::CoreShape;
 use crate::model::LINE_BYTES;
@@ -39,15 +40,6 @@ pub(super) enum Served {
     Renamed(u64),
     /// It cannot be there before.
     At(u64),
-}
-
-/// Where the upper halves of the vector registers are. A window begins with clean ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UpperState {
-    Clean,
-    InUse,
-    /// They were put away.
-    Moved,
 }
 
 pub(super) struct State {
