@@ -29,6 +29,7 @@
 mod accesses;
 mod account;
 mod code_lines;
+mod followed;
 mod forwarding;
 mod mechanism;
 mod memory;
@@ -158,15 +159,18 @@ impl<'a> Core<'a> {
         let op = &self.program.ops[number as usize];
         let right = self.state.predictor.branch(op, to);
         let taken = to != op.next;
+        let is_indirect = matches!(op.flow, Flow::IndirectJump | Flow::IndirectCall);
+        let is_far = taken && self.state.followed.is_far(op.address, to, is_indirect);
         if !right && self.has(Mechanism::MispredictedBranches) {
             self.event(number, Mechanism::MispredictedBranches);
+            self.state.followed.mispredicted();
             self.state.hold_dispatch(known_at + u64::from(self.shape.mispredict_cycles));
             self.state.fetch = self.state.dispatch.0;
             self.state.code.redirect(self.state.dispatch.0);
         } else if taken {
             // One taken branch a cycle, or less often, and not more than the queue in front of dispatch ahead of it.
             let ahead = self.state.dispatch.0.saturating_sub(FETCHED_AHEAD_CYCLES);
-            let cycles = self.taken_branch(number) + self.far_branch(number);
+            let cycles = self.taken_branch(number, is_far);
             let followed = (self.state.fetch + cycles).max(ahead);
             if followed > self.state.dispatch.0 {
                 self.event(number, Mechanism::TakenBranches);
@@ -177,25 +181,18 @@ impl<'a> Core<'a> {
     }
 
     /// Cycles in which one branch of its kind is followed.
-    fn taken_branch(&self, number: u32) -> u64 {
-        match self.program.ops[number as usize].flow {
-            _ if !self.has(Mechanism::TakenBranches) => 0,
+    fn taken_branch(&self, number: u32, is_far: bool) -> u64 {
+        if !self.has(Mechanism::TakenBranches) {
+            return 0;
+        }
+        let far_cycles = if is_far { self.shape.far_branch_cycles } else { 0 };
+        let own_cycles = match self.program.ops[number as usize].flow {
             Flow::IndirectJump | Flow::IndirectCall | Flow::Return => {
-                self.shape.indirect_branch_cycles.into()
+                self.shape.indirect_branch_cycles
             }
             Flow::On | Flow::Either | Flow::Jump | Flow::Call => 1,
-        }
-    }
-
-    /// What a branch that is taken takes longer because more of them are than can be one a cycle.
-    fn far_branch(&mut self, number: u32) -> u64 {
-        let branch = hash(self.program.ops[number as usize].address.0);
-        let near = self.state.near_branches.as_mut();
-        let is_far = near.is_some_and(|near| near.insert_missing(branch, 0));
-        match is_far && self.has(Mechanism::CodeCacheMisses) {
-            true => self.shape.far_branch_cycles.into(),
-            false => 0,
-        }
+        };
+        own_cycles.max(1 + far_cycles).into()
     }
 
     /// What the fetch of a target waits for, of a branch that was taken: nothing where the branch is known.

@@ -4,6 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::STORE_LINES;
 use super::code_lines::CodeLines;
+use super::followed::Followed;
 use super::memory::DataCaches;
 use super::ops::{Flow, REGISTERS};
 use super::predictor::Predictor;
@@ -85,8 +86,7 @@ pub(super) struct State {
     pub predictor: Predictor,
     /// Branches of which it is known where they go; absent where there is room for all of the window.
     pub known_branches: Option<Sets>,
-    /// The same of branches that can be taken one a cycle.
-    pub near_branches: Option<Sets>,
+    pub followed: Followed,
     /// The last instruction, if it may have gone elsewhere, and when that is known.
     pub branch: Option<(u32, u64)>,
 }
@@ -134,7 +134,7 @@ impl State {
             code: CodeLines::new(shape.code_cache, program.code_lines.iter().copied()),
             predictor,
             known_branches: branches(shape.known_branches, program),
-            near_branches: branches(shape.near_branches, program),
+            followed: Followed::new(shape),
             branch: None,
         }
     }
