@@ -10,7 +10,7 @@ use super::sets::Sets;
 use crate::machine::CoreShape;
 use crate::model::Avma;
 
-const WAYS: u64 = 8;
+const WAYS: u64 = 16;
 /// Bits of a taken branch in the way: each one later moves them up by one, so that 40 are seen of it.
 const OF_A_BRANCH: u64 = 0xff_ffff;
 /// Indirect branches of which the last target is remembered; a power of two.
