@@ -509,38 +509,6 @@ fn small_constants_are_added_while_renaming_where_the_core_does_that() {
 }
 
 #[test]
-fn more_branches_than_are_remembered_cost_what_decoding_finds_out() {
-    // A ring of jumps 16 bytes apart, all of whose lines are in the second level. As measured on Zen 4: 12 cycles a jump of
-    // more than 9,000.
-    let on = |design, jumps: u64, without: Option<Mechanism>| {
-        let (mut code, mut bytes) = (WindowCode::default(), std::collections::HashMap::new());
-        for n in 0..jumps {
-            let at = 0x1000 + 16 * n;
-            let back = if n + 1 < jumps { 16 - 5 } else { -(16 * (jumps as i32 - 1)) - 5 };
-            bytes.insert(at, [&[0xe9][..], &back.to_le_bytes()].concat());
-            let insns = vec![BlockInsn { address: Avma(at), size_bytes: 5 }];
-            code.describe(BlockId(n as u32), &Block { insns });
-        }
-        let program = code.decode(Fusion::SandyBridge, |at, _| bytes[&at.0].clone());
-        let design = Design::of(design);
-        let shape = design.core().value;
-        let trained = Predictor::new(shape.learned);
-        let mut core = Core::new(&design, &shape, &program, &trained, without, 2 * jumps);
-        for _ in 0..4 {
-            (0..jumps).for_each(|n| core.run(BlockId(n as u32), &[]));
-        }
-        core.cycles() as f64 / (2 * jumps) as f64
-    };
-    let of = |jumps, without| on(Microarchitecture::Zen4, jumps, without);
-    assert!(of(1500, None) < 1.1, "{}", of(1500, None));
-    // And on Redwood Cove: 1 cycle or less of 256, 2 of 1000.
-    let [few, several] = [256, 1000].map(|n| on(Microarchitecture::RedwoodCove, n, None));
-    assert!(few < 1.1 && (1.8..2.2).contains(&several), "{few} {several}");
-    let (many, lines) = (of(12_000, None), of(12_000, Some(Mechanism::CodeCacheMisses)));
-    assert!((10.0..14.0).contains(&many) && lines < 2.0, "{many} {lines}");
-}
-
-#[test]
 fn the_upper_half_of_a_product_is_there_a_cycle_later() {
     const MUL_RSI: &[u8] = &[0x48, 0xf7, 0xe6]; // mul rsi
     const MOV_RAX_RDX: &[u8] = &[0x48, 0x89, 0xd0]; // mov rax, rdx
