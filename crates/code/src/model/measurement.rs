@@ -74,6 +74,24 @@ pub struct Measurement {
     pub how: String,
 }
 
+impl Measurement {
+    /// The same with another value and other ends, each by a function that does not change their order.
+    ///
+    /// ```
+    /// use stallscope_code::model::{Measurement, Unit};
+    /// let how = String::new();
+    /// let both_ways =
+    ///     Measurement { value: 4.0, unit: Unit::Cycles, low: 3.0, high: 6.0, n: 9, how };
+    /// let one_way = both_ways.map(|cycles| cycles / 2.0);
+    /// assert_eq!([one_way.low, one_way.value, one_way.high], [1.5, 2.0, 3.0]);
+    /// ```
+    #[must_use]
+    pub fn map(&self, change: impl Fn(f64) -> f64) -> Self {
+        let [value, low, high] = [self.value, self.low, self.high].map(change);
+        Self { value, low, high, ..self.clone() }
+    }
+}
+
 impl fmt::Display for Measurement {
     /// `16.0 cycles [15.9, 16.1] (n = 20, median, quartiles)`; the precision applies to all three numbers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -344,8 +344,6 @@ pub(super) fn cheapest_call_ns() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
-
     use crate::code::fixture;
     use crate::explain::{ObjectCode, Place, Whole};
     use crate::model::{FileOffset, Measurement, Unit};
@@ -410,7 +408,7 @@ mod tests {
     #[test]
     fn the_function_that_makes_half_of_the_calls_is_told_with_them() {
         let code: [(&str, &[u8]); 2] = [("settle", &[0x90, 0xc3]), ("other", &[0x90, 0xc3])];
-        let image = Image::parse(Path::new("p"), fixture::program(&code)).unwrap();
+        let image = fixture::image(&code).unwrap();
         let of = |name: &str| {
             let function = image.functions().iter().find(|f| f.symbol == name).unwrap();
             Frame { file: Some(1), at: image.offset_of(function.start).unwrap() }

@@ -1,8 +1,9 @@
 //! From where a library is called that takes more time: which function of the program calls which of its functions more
 //! often in the slow build.
 //!
-//! What a library executes is what was asked of it, memory most of all, whose calls are counted wherever they are made. The calls of whole runs are counted instruction by instruction; the
-//! program's tables name what each of them reaches through the linker's stubs.
+//! What a library executes is what was asked of it, memory most of all, which is counted wherever it is asked for. The calls of
+//! whole runs are counted instruction by instruction; the program's tables name what each of them reaches through the linker's
+//! stubs.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -39,54 +40,62 @@ impl std::fmt::Display for LibraryCalls {
 }
 
 /// A call that a whole run makes.
-struct Call<'a> {
+pub(super) struct Call<'a> {
     caller: &'a Function,
     /// The symbol that it reaches, where the program's tables tell.
     callee: Option<String>,
     times: u64,
 }
 
-/// What the program's own file calls.
-fn made<'a>(image: &'a Image, run: &ByPlace) -> Vec<Call<'a>> {
-    let origins = Origins::of(image);
-    let call = |(at, times): &(FileOffset, u64)| {
-        let svma = image.svma_of(*at)?;
-        let caller = image.function_at(svma)?;
-        let code = image.code_at(svma, LONGEST_INSN_BYTES as u64);
-        let insn = image.architecture().decode(code, svma);
-        let callee = insn.first().and_then(|insn| callee(image, &origins, caller, insn));
-        Some(Call { caller, callee, times: *times })
+/// What the program's own file calls in a run of each build.
+pub(super) fn made<'a>(
+    images: &'a [Image; 2],
+    runs: [Option<&ByPlace>; 2],
+) -> Option<[Vec<Call<'a>>; 2]> {
+    let of = |image: &'a Image, run: &ByPlace| {
+        let origins = Origins::of(image);
+        let call = |(at, times): &(FileOffset, u64)| {
+            let svma = image.svma_of(*at)?;
+            let caller = image.function_at(svma)?;
+            let code = image.code_at(svma, LONGEST_INSN_BYTES as u64);
+            let insn = image.architecture().decode(code, svma);
+            let callee = insn.first().and_then(|insn| callee(image, &origins, caller, insn));
+            Some(Call { caller, callee, times: *times })
+        };
+        run.calls.iter().filter_map(call).collect()
     };
-    run.calls.iter().filter_map(call).collect()
+    let [before, after] = runs;
+    Some([of(&images[0], before?), of(&images[1], after?)])
 }
 
-/// The calls of libraries of which the slow build makes most more, if that is most of what it makes more of all; and how
-/// often each build's own code asks for memory.
-pub(super) fn of_runs(
+/// The calls of libraries of which the slow build makes most more, if that is most of what it makes more of all.
+pub(super) fn most(
     images: &[Image; 2],
-    runs: [Option<&ByPlace>; 2],
+    made: &[Vec<Call<'_>>; 2],
     slow: Arm,
-) -> (Option<LibraryCalls>, Option<[u64; 2]>) {
-    let [Some(before), Some(after)] = runs else { return (None, None) };
+) -> Option<LibraryCalls> {
     let mut all: BTreeMap<(String, Option<String>), [u64; 2]> = BTreeMap::new();
-    let mut allocations = [0; 2];
-    for (arm, (image, run)) in images.iter().zip([before, after]).enumerate() {
+    for (arm, (image, calls)) in images.iter().zip(made).enumerate() {
         let names = ReadableNames::of(image);
         let own: HashSet<&str> =
             image.functions().iter().filter(|f| f.named).map(|f| f.symbol.as_str()).collect();
-        for Call { caller, callee, times } in made(image, run) {
-            let symbol = callee.as_deref();
-            if symbol.is_some_and(allocates) && !allocates(&caller.symbol) {
-                allocations[arm] += times;
-            }
-            if !symbol.is_some_and(|symbol| own.contains(symbol)) {
+        for Call { caller, callee, times } in calls {
+            if !callee.as_deref().is_some_and(|symbol| own.contains(symbol)) {
                 // What a register leads to may be a library's, too.
-                let callee = symbol.map(demangle);
+                let callee = callee.as_deref().map(demangle);
                 all.entry((names.of_function(caller), callee)).or_default()[arm] += times;
             }
         }
     }
-    (chosen(all, slow), Some(allocations))
+    chosen(all, slow)
+}
+
+/// How often each build's own code asks for memory. What gives memory may ask another one for it.
+pub(super) fn allocations(made: &[Vec<Call<'_>>; 2]) -> [u64; 2] {
+    let asks = |call: &&Call<'_>| {
+        call.callee.as_deref().is_some_and(allocates) && !allocates(&call.caller.symbol)
+    };
+    made.each_ref().map(|calls| calls.iter().filter(asks).map(|call| call.times).sum())
 }
 
 /// Whether a function of this symbol gives memory: of C, C++, Rust and Go.

@@ -37,7 +37,7 @@ pub(super) struct ProcessorTime<'a> {
 }
 
 /// What the runs of one build waited for.
-fn what_waits(comparison: &Comparison, arm: Arm) -> WaitedFor {
+fn waited_for_in(comparison: &Comparison, arm: Arm) -> WaitedFor {
     let of_arm = |s: &&RunSample| s.plan.arm == arm;
     waited_for(comparison.samples.iter().filter(of_arm).map(|s| &s.amounts))
 }
@@ -88,7 +88,8 @@ impl<'a> ProcessorTime<'a> {
             {
                 // What others keep from the processor is no part of what the builds differ in.
                 let slow = if wall_log < 0.0 { Arm::A } else { Arm::B };
-                let is_queued = matches!(what_waits(comparison, slow), WaitedFor::Processor { .. });
+                let is_queued =
+                    matches!(waited_for_in(comparison, slow), WaitedFor::Processor { .. });
                 match is_little(comparison, cpu) && !is_queued {
                     true => Involved::Little,
                     false => Involved::Yes,
@@ -197,15 +198,13 @@ impl<'a> ProcessorTime<'a> {
         }
     }
 
-    fn waited_for(&self, slow: Arm) -> WaitedFor {
-        what_waits(self.comparison, slow)
-    }
-
     /// How much longer the slow build waits for something other than the processor, in nanoseconds, where that is the
     /// difference.
     pub fn blocked_ns(&self, slow: Arm) -> Option<f64> {
         let is_waiting = matches!(self.involved, Involved::No | Involved::Little);
-        if !is_waiting || matches!(self.waited_for(slow), WaitedFor::Processor { .. }) {
+        if !is_waiting
+            || matches!(waited_for_in(self.comparison, slow), WaitedFor::Processor { .. })
+        {
             return None;
         }
         let wall = self.comparison.analysis.contrast(Metric::Wall)?;
@@ -220,7 +219,7 @@ impl<'a> ProcessorTime<'a> {
                 all.join(" and ")
             );
         }
-        match self.waited_for(slow) {
+        match waited_for_in(self.comparison, slow) {
             WaitedFor::Processor { .. } => {
                 "the slower build waited for the processor, on which others ran: choose an idle one \
                  (--cpu) or a quieter moment"

@@ -272,7 +272,7 @@ mod tests {
         let names = [("first", before.as_slice())].into_iter();
         let code: Vec<(&str, &[u8])> =
             names.chain(FUNCTIONS.map(|f| (f, &[0x90, 0xc3][..]))).collect();
-        Image::parse(Path::new("invented"), fixture::program(&code)).unwrap()
+        fixture::image(&code).unwrap()
     }
 
     /// A stack of functions of the program, or, by other names, of files that cannot be read.

@@ -321,10 +321,10 @@ pub(super) fn count(
     };
     let first = |arm: usize| runs[arm].first().map(|run| &run.executed);
     let slow = if all.longer_ns[1] < 0.0 { Arm::A } else { Arm::B };
-    let (calls, allocations) = library_calls::of_runs(images, [0, 1].map(first), slow);
-    work.allocations = allocations;
+    let calls = library_calls::made(images, [0, 1].map(first));
+    work.allocations = calls.as_ref().map(library_calls::allocations);
     let most = rows::most(rows).filter(|row| matches!(row.place, Place::Object { .. }));
-    work.library_calls = most.and(calls);
+    work.library_calls = most.and_then(|_| library_calls::most(images, &calls?, slow));
     // What `rep` moves takes other times than what else is executed: only places of their own tell.
     let told: f64 = rows.iter().map(|row| row.share_of_difference.percent.value).sum();
     let is_spread = (all.share.percent.value - told).abs() > MOST_ELSEWHERE;

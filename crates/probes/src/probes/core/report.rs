@@ -64,13 +64,13 @@ impl CoreReport {
                 }
                 // There and back.
                 CoreCost::Latency(OpClass::Convert | OpClass::ConvertAcross | OpClass::Cross) => {
-                    Some(scaled(m, |cycles| cycles / 2.0))
+                    Some(m.map(|cycles| cycles / 2.0))
                 }
                 CoreCost::SameStore | CoreCost::LockedApart => {
-                    Some(scaled(m, |cycles| cycles * ONE_IN as f64))
+                    Some(m.map(|cycles| cycles * ONE_IN as f64))
                 }
                 // There and back.
-                CoreCost::UpperHalves => Some(scaled(m, |cycles| cycles * ONE_IN as f64 / 2.0)),
+                CoreCost::UpperHalves => Some(m.map(|cycles| cycles * ONE_IN as f64 / 2.0)),
                 CoreCost::LockedWait => {
                     Some(less(m, raw(Case { cost, is_plain: true })?, 1.0, 0.0))
                 }
@@ -112,10 +112,6 @@ impl CoreReport {
         protocol.conclude(answer);
         Self { protocol, rows }
     }
-}
-
-fn scaled(m: &Measurement, by: impl Fn(f64) -> f64) -> Measurement {
-    Measurement { value: by(m.value), low: by(m.low), high: by(m.high), ..m.clone() }
 }
 
 /// `a` without `b`, so many times, and without a fixed amount; never less than nothing.

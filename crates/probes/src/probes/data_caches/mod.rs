@@ -92,8 +92,6 @@ impl Chain {
 }
 
 const KIB: u64 = 1024;
-/// Pages within which the order of lines behind the second level is drawn: the second TLB holds them, not the first.
-const FAR_PAGES_TOGETHER: u64 = 512;
 /// More pages than any second TLB holds; a line of each is in the second level of most.
 const PAGES: u64 = 6144;
 

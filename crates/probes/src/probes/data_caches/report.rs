@@ -23,7 +23,8 @@ pub struct ChainLatency {
     pub chain: Chain,
     /// Size of its table, in bytes.
     pub table_bytes: u64,
-    /// Core cycles of one load, without what the second TLB adds where the first does not hold the pages; absent where too few samples were clean.
+    /// Core cycles of one load, without what the second TLB adds where the first does not hold the pages; absent where too
+    /// few samples were clean.
     pub cycles: Option<Measurement>,
 }
 
@@ -43,18 +44,14 @@ impl DataCacheReport {
     pub fn new(tables: [u64; Chain::ALL.len()], sampled: &Sampled, mut protocol: Protocol) -> Self {
         protocol.count(sampled);
         let cells = sampled.cells.iter().map(|cell| cell.cycles.clone());
-        let translation = Design::of_machine(&protocol.machine).core().value.tlb_cycles[0];
-        let less = |m: Measurement, cycles: f64| {
-            let [value, low, high] = [m.value, m.low, m.high].map(|m| m - cycles);
-            Measurement { value, low, high, ..m }
-        };
+        let tabled = Design::of_machine(&protocol.machine).core().value;
         let chains: Vec<ChainLatency> = Chain::ALL
             .into_iter()
             .zip(tables)
             .zip(cells)
             .map(|((chain, table_bytes), cycles)| {
-                let translated = if chain.is_far() { f64::from(translation) } else { 0.0 };
-                let cycles = cycles.map(|m| less(m, translated));
+                let translated = if chain.is_far() { tabled.tlb_cycles[0] } else { 0 };
+                let cycles = cycles.map(|m| m.map(|cycles| cycles - f64::from(translated)));
                 ChainLatency { chain, table_bytes, cycles }
             })
             .collect();
@@ -127,8 +124,8 @@ impl UpdatesProfile for DataCacheReport {
         let tabled = profile.core();
         let arithmetic = (first.value - f64::from(tabled.value.load_cycles)).max(0.0);
         let of_level = |m: &Measurement| {
-            let [low, value, high] = [m.low, m.value, m.high].map(|cycles| cycles - arithmetic);
-            price(low, high, Some(Measurement { low, value, high, ..m.clone() }))
+            let alone = m.map(|cycles| cycles - arithmetic);
+            price(alone.low, alone.high, Some(alone))
         };
         let third = of(Chain::Third).map_or_else(
             || {

@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 
-use super::{Chain, FAR_PAGES_TOGETHER, PAGES};
+use super::{Chain, PAGES};
 use crate::clock::{Clock, HardwareClock, HoldsClock};
 use crate::model::{LINE_BYTES, PAGE_BYTES};
 use crate::probes::rig::Rig;
@@ -71,7 +71,7 @@ fn apart(chain: Chain) -> u64 {
 /// smallest second one. Inside one page, a prefetcher that knows it brings the lines (Zen 5: 10 cycles out of the second
 /// level, where 14 are true), behind the second level inside 32 pages, too (Redwood Cove: 64 cycles, where 120 are true).
 fn pages_together(chain: Chain) -> u64 {
-    if chain.is_far() { FAR_PAGES_TOGETHER } else { 32 }
+    if chain.is_far() { 512 } else { 32 }
 }
 
 /// All lines once: by chance inside some pages, which come one behind the other, or all over the table.

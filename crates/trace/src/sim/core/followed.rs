@@ -1,9 +1,9 @@
 //! Which taken branches the front end follows in a cycle each: those that were taken on the same way shortly before.
 //!
 //! A predictor that answers in the same cycle is small. Where it does not know the way, and for some branches behind one that was
-//! mispredicted or an indirect one that went elsewhere than the last time, the larger one answers, a cycle later. *Sign*: a loop whose branches are all predicted takes two cycles a taken
-//! branch where their order is long or changes, and one where it is short. *Literature*: D. Jimenez, S. Keckler and C. Lin, "The
-//! impact of delay on the design of branch predictors" (2000).
+//! mispredicted or an indirect one that went elsewhere than the last time, the larger one answers, a cycle later. *Sign*: a loop
+//! whose branches are all predicted takes two cycles a taken branch where their order is long or changes, and one where it is
+//! short. *Literature*: D. Jimenez, S. Keckler and C. Lin, "The impact of delay on the design of branch predictors" (2000).
 
 use super::predictor::hash;
 use super::sets::Sets;

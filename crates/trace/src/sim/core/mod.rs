@@ -159,8 +159,7 @@ impl<'a> Core<'a> {
         let op = &self.program.ops[number as usize];
         let right = self.state.predictor.branch(op, to);
         let taken = to != op.next;
-        let is_indirect = matches!(op.flow, Flow::IndirectJump | Flow::IndirectCall);
-        let is_far = taken && self.state.followed.is_far(op.address, to, is_indirect);
+        let is_far = taken && self.state.followed.is_far(op.address, to, op.flow.is_indirect());
         if !right && self.has(Mechanism::MispredictedBranches) {
             self.event(number, Mechanism::MispredictedBranches);
             self.state.followed.mispredicted();
@@ -203,8 +202,7 @@ impl<'a> Core<'a> {
         let known = self.state.known_branches.as_mut();
         let is_unknown = known.is_some_and(|known| known.insert_missing(branch, 0));
         // Where an indirect one goes is for the predictor to know.
-        let is_indirect = matches!(op.flow, Flow::IndirectJump | Flow::IndirectCall);
-        if !is_unknown || is_indirect || !self.has(Mechanism::CodeCacheMisses) {
+        if !is_unknown || op.flow.is_indirect() || !self.has(Mechanism::CodeCacheMisses) {
             return 0;
         }
         self.event(number, Mechanism::CodeCacheMisses);
@@ -250,7 +248,10 @@ impl<'a> Core<'a> {
         if !op.stack.is_none() {
             inputs = inputs.max(self.state.x87.ready(&op.stack));
         }
-        let kept = if keeps_upper { ready(&self.state.registers, op.outputs & VECTORS) } else { 0 };
+        let merged = match keeps_upper {
+            true => ready(&self.state.registers, op.outputs & VECTORS) + 1,
+            false => 0,
+        };
         let is_locked = op.class == OpClass::Locked;
         let fences = match op.class {
             _ if !self.has(Mechanism::LockedOperations) => Fences::default(),
@@ -280,10 +281,7 @@ impl<'a> Core<'a> {
             }
         }
         let ready = inputs.max(loaded);
-        let mut done = self.compute(number, op, dispatched, ready);
-        if keeps_upper {
-            done = done.max(1 + kept);
-        }
+        let done = self.compute(number, op, dispatched, ready).max(merged);
         if fences.younger {
             self.state.hold_dispatch(done);
         } else if fences.older {

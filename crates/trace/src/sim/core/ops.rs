@@ -37,6 +37,13 @@ pub(super) enum Flow {
     Return,
 }
 
+impl Flow {
+    /// Whether it leads to a place that was computed.
+    pub(super) fn is_indirect(self) -> bool {
+        matches!(self, Self::IndirectJump | Self::IndirectCall)
+    }
+}
+
 /// One instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Op {

@@ -103,12 +103,8 @@ pub(super) struct Program {
 
 impl Sink for WindowCode {
     fn describe(&mut self, id: BlockId, block: &Block) {
-        let index = id.0 as usize;
-        if self.blocks.len() <= index {
-            self.blocks.resize(index + 1, Block::default());
-            self.runs.resize(index + 1, 0);
-        }
-        self.blocks[index] = block.clone();
+        id.put(block.clone(), &mut self.blocks);
+        self.runs.resize(self.blocks.len(), 0);
     }
 
     fn restart(&mut self) {

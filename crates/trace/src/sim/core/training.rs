@@ -33,8 +33,7 @@ impl<'a> Training<'a> {
 
 impl Sink for Training<'_> {
     fn describe(&mut self, id: BlockId, block: &Block) {
-        self.lengths.resize(self.lengths.len().max(id.0 as usize + 1), 0);
-        self.lengths[id.0 as usize] = block.insns.len() as u64;
+        id.put(block.insns.len() as u64, &mut self.lengths);
         self.window.describe(id, block);
     }
 
