@@ -6,6 +6,7 @@
 //! their operands: an index that wraps at 2^32 in the middle of an array is not code that anybody
 //! times.
 
+mod carried;
 mod control;
 mod effects;
 mod frame;
@@ -15,15 +16,18 @@ mod jumps;
 mod patch;
 mod placed;
 mod quick;
+mod renewed;
 mod split;
 mod string_loop;
 mod survey;
 mod width;
 
+pub use carried::{CarriedDependency, carried_dependencies};
 pub use control::without_control_loads;
 pub use fused::{Jump, jumps};
 pub use patch::{EncodedPatch, Patch, PatchError};
 pub use placed::{place_functions, place_in_page};
+pub use renewed::without_false_dependencies;
 pub use split::split_loads;
 pub use string_loop::string_loops;
 pub use survey::Survey;

@@ -8,6 +8,7 @@ mod calls;
 mod card;
 mod crowded_set;
 mod difference;
+mod false_dependency;
 mod finding;
 mod heat;
 mod loop_alignment;
@@ -22,6 +23,7 @@ pub use calls::{CallGraph, CallingLoop, Calls, DirectCall, direct_target};
 pub use card::RuleCard;
 pub use crowded_set::CROWDED_SET;
 pub use difference::{FindingsDifference, MovedFinding, PlacedFinding};
+pub use false_dependency::FALSE_DEPENDENCY;
 pub use heat::Heat;
 pub use loop_alignment::LOOP_ALIGNMENT;
 pub use loop_alignment::Spread;
@@ -112,7 +114,7 @@ pub fn loop_weight(depth: u32) -> f64 {
 
 /// All rules, by id.
 pub static HAZARDS: &[&dyn Hazard] =
-    &[&CROWDED_SET, &LOOP_ALIGNMENT, &REP_STRING, &SPLIT_ACCESS, &STORE_FORWARD];
+    &[&CROWDED_SET, &FALSE_DEPENDENCY, &LOOP_ALIGNMENT, &REP_STRING, &SPLIT_ACCESS, &STORE_FORWARD];
 
 /// The rule with this id.
 #[must_use]

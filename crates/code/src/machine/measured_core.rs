@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::core::{CoreShape, Execution, MemoryRenaming, OpClass, UpperHalves};
 use super::design::PriceOrigin;
+use super::false_dependency::FalseDependency;
 use crate::model::Measurement;
 
 /// Something that a core takes cycles for.
@@ -50,6 +51,9 @@ pub enum CoreCost {
     SameStore,
     /// What moving the upper halves of vector registers takes, one way: see [`UpperHalves::Moved`].
     UpperHalves,
+    /// From one instruction to the next that writes the same register and reads others: what it waits for where that is
+    /// longer than what one takes from the other otherwise.
+    SameDestination(FalseDependency),
     /// From the resolution of a mispredicted branch to the dispatch of what is right.
     Misprediction,
 }
@@ -99,6 +103,8 @@ const MOST_PER_CYCLE: f64 = 16.0;
 const LEAST_WAIT_CYCLES: f64 = 5.0;
 /// Upper halves that are moved take longer.
 const LEAST_MOVED_CYCLES: f64 = 20.0;
+/// Instructions that wait for what their destination held take longer from one to the next.
+const LEAST_HELD_CYCLES: f64 = 1.75;
 /// A value that goes through memory in less is handed on while renaming.
 const MOST_RENAMED_CYCLES: f64 = 2.5;
 /// An interval below is that of several units, above of one that is taken for longer.
@@ -147,6 +153,10 @@ impl MeasuredCore {
                         UpperHalves::Merged => UpperHalves::Merged,
                         _ => UpperHalves::Free,
                     };
+                }
+                CoreCost::SameDestination(kind) => {
+                    let waits = cycles.value >= LEAST_HELD_CYCLES;
+                    shape.false_dependency_cycles[*kind as usize] = if waits { whole } else { 0 };
                 }
                 CoreCost::SplitStore => shape.split_store_cycles[0] = whole,
                 CoreCost::PageSplitStore => shape.split_store_cycles[1] = whole,
@@ -210,6 +220,9 @@ impl CoreShape {
                 UpperHalves::Moved { cycles } => f64::from(cycles),
                 UpperHalves::Merged | UpperHalves::Free => 0.0,
             },
+            CoreCost::SameDestination(kind) => {
+                f64::from(self.false_dependency_cycles(kind)).max(1.0)
+            }
             CoreCost::SplitStore => f64::from(self.split_store_cycles[0]),
             CoreCost::PageSplitStore => f64::from(self.split_store_cycles[1]),
             CoreCost::LoadLatency => f64::from(self.load_cycles),
@@ -345,6 +358,18 @@ mod tests {
         assert_eq!(of(RedwoodCove, 19.0), UpperHalves::Free);
         assert_eq!(of(CascadeLake, 1.0), UpperHalves::Merged, "that costs nothing in this probe");
         assert_eq!(of(CascadeLake, 20.0), UpperHalves::Moved { cycles: 20 });
+    }
+
+    #[test]
+    fn a_destination_is_waited_for_where_one_instruction_holds_up_the_next() {
+        let of = |design, kind, cycles| {
+            let cost = CoreCost::SameDestination(kind);
+            core_of(design, vec![measured(cost, cycles)]).false_dependency_cycles(kind)
+        };
+        use Microarchitecture::{CascadeLake, RedwoodCove};
+        assert_eq!(of(RedwoodCove, FalseDependency::BitCount, 2.9), 3);
+        assert_eq!(of(CascadeLake, FalseDependency::BitCount, 1.7), 0, "whatever the table says");
+        assert_eq!(of(RedwoodCove, FalseDependency::Root, 12.6), 13);
     }
 
     #[test]

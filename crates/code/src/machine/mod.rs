@@ -11,6 +11,7 @@ mod caches;
 mod core;
 mod design;
 mod facts;
+mod false_dependency;
 mod features;
 mod forwarding;
 mod front_end;
@@ -40,6 +41,7 @@ pub use design::{
     ProfileError,
 };
 pub use facts::{Facts, SysfsCache};
+pub use false_dependency::FalseDependency;
 pub use features::{CounterLeaf, Features};
 pub use front_end::{DecodedCache, JUMP_BOUNDARY_BYTES, Sourced};
 pub use fusion::Fusion;

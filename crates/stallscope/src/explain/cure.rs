@@ -1,10 +1,11 @@
-//! The proof: a run of the slow build without its blocked loads, without its string instructions, or with its
+//! The proof: a run of the slow build without its blocked loads, string instructions or false dependencies, or with its
 //! functions where the fast build has them.
 //!
 //! Each load that the windows of the slow build found blocked, and those of the fast one did not, is replaced
 //! in the running process by the same load in pieces that the stores can serve
 //! ([`split_loads`](crate::code::x86::split_loads)), each string instruction by a loop
-//! ([`string_loops`](crate::code::x86::string_loops)): the *cure*. The *control* takes the same detours and does
+//! ([`string_loops`](crate::code::x86::string_loops)), each instruction that waited for what its destination held gets it anew
+//! ([`without_false_dependencies`](crate::code::x86::without_false_dependencies)): the *cure*. The *control* takes the same detours and does
 //! as before. Both, and both builds held and let go in the same way, run interleaved. What the cure brings back
 //! and the control does not is what they cost, whatever any model says; and where the cure of blocked loads
 //! brings back nothing, they are not the cause. Neither source nor compiler is needed, and no file is written.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::FunctionRow;
 use super::prediction::LEAST_RATIO;
 use super::windows::BothArms;
-use crate::code::x86::{Patch, PatchError, split_loads, string_loops};
+use crate::code::x86::{Patch, PatchError, split_loads, string_loops, without_false_dependencies};
 use crate::code::{Architecture, Image};
 use crate::compare::Arm;
 use crate::counted::RARE_PART;
@@ -34,7 +34,7 @@ pub(super) struct Removable {
 }
 
 /// All that can be.
-pub(super) const REMOVABLE: [Removable; 2] = [
+pub(super) const REMOVABLE: [Removable; 3] = [
     Removable {
         mechanism: Mechanism::BlockedLoads,
         most_cycles: 40.0,
@@ -49,6 +49,15 @@ pub(super) const REMOVABLE: [Removable; 2] = [
         free_pieces: 0,
         build: |image, targets| {
             string_loops(image, &targets.iter().map(|it| it.svma).collect::<Vec<_>>())
+        },
+    },
+    Removable {
+        mechanism: Mechanism::FalseDependencies,
+        most_cycles: 20.0,
+        free_pieces: 1,
+        build: |image, targets| {
+            let sites: Vec<_> = targets.iter().map(|it| it.svma).collect();
+            without_false_dependencies(image, &sites)
         },
     },
 ];

@@ -1,6 +1,6 @@
 //! The screen of the probe `core`.
 
-use stallscope::machine::{CoreCost, OpClass};
+use stallscope::machine::{CoreCost, FalseDependency, OpClass};
 use stallscope::probes::CoreReport;
 use stallscope::probes::core::{CLASSES, CoreRow, FENCES};
 
@@ -22,6 +22,7 @@ pub fn screen(report: &CoreReport) -> String {
             &format!("{:<26}{:>27}{:>27}\n", class_words(class), cell(latency), cell(interval));
     }
     page.blank();
+    let held = CoreCost::SameDestination;
     let others = [
         ("one operation to the next, while renaming", CoreCost::Dispatch),
         ("one load to the next", CoreCost::Load),
@@ -39,6 +40,12 @@ pub fn screen(report: &CoreReport) -> String {
         ("the same to the next, 40 additions between", CoreCost::LockedApart),
         ("addition of a constant, 64 bits, in a chain", CoreCost::AddConstant),
         ("upper halves of vectors, put away or brought back", CoreCost::UpperHalves),
+        ("conversions to one register, one to the next", held(FalseDependency::Conversion)),
+        ("roundings to one register", held(FalseDependency::Rounding)),
+        ("square roots to one register", held(FalseDependency::Root)),
+        ("popcnt to one register", held(FalseDependency::BitCount)),
+        ("tzcnt to one register", held(FalseDependency::ZeroCount)),
+        ("vpermd to one register", held(FalseDependency::Permutation)),
         ("mispredicted branch, resolved to dispatched", CoreCost::Misprediction),
     ];
     for (words, cost) in others {

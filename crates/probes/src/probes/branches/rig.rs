@@ -26,8 +26,9 @@ const LEAST_BRANCHES: u64 = 4096;
 const FRESH: u64 = 8192;
 const FRESH_BRANCHES: usize = 6 * FRESH as usize;
 /// Branches that are run before a sequence is timed: some come hundreds of times, the longest six. Zen 4 mispredicts 25 % of
-/// 40,000 directions in the sixth pass and none in the end; Redwood Cove half of 2,800 in the thirtieth.
-const TRAINING: u64 = 1_000_000;
+/// 40,000 directions in the sixth pass and none in the end; Redwood Cove half of 2,800 in the thirtieth, of 5,700 two thirds after a
+/// million branches and half after eight millions.
+const TRAINING: u64 = 4_000_000;
 
 /// The loops on this processor.
 pub(super) struct BranchRig {

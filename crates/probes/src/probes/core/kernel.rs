@@ -2,13 +2,13 @@
 //!
 //! `rdi` is the buffer, `rsi` counts. What is asked for its latency goes round in `rax` or `xmm0`; what is asked for its
 //! interval writes to registers in turn, from operands that do not change, so that nothing waits. Only instructions of
-//! the base set are used, and those of AVX to move upper halves where the processor has them.
+//! the base set are used, and newer ones that are themselves asked about, where the processor has them.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 
 use super::{Case, ONE_IN};
-use crate::machine::{BESIDE_LOCKED, CoreCost, OpClass};
+use crate::machine::{BESIDE_LOCKED, CoreCost, FalseDependency, OpClass};
 
 /// Repetitions of a case in one pass of its loop.
 pub const PER_PASS: u64 = 32;
@@ -72,6 +72,7 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
                 a.paddd(xmm0, xmm14)?;
             }
             CoreCost::UpperHalves => {}
+            CoreCost::SameDestination(kind) => same_destination(kind, a)?,
             CoreCost::AddConstant => a.add(rax, 1)?,
             CoreCost::SplitLoad => a.mov(GENERAL[n % GENERAL.len()], qword_ptr(rdi + LINE_END))?,
             CoreCost::SplitStore => a.mov(qword_ptr(rdi + LINE_END), rax)?,
@@ -83,7 +84,11 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
     a.jnz(top)?;
     match case.cost {
         CoreCost::Misprediction => a.mov(qword_ptr(rdi + RANDOM), rax),
-        CoreCost::UpperHalves if is_x86_feature_detected!("avx") => a.vzeroupper(),
+        CoreCost::UpperHalves | CoreCost::SameDestination(FalseDependency::Permutation)
+            if is_x86_feature_detected!("avx") =>
+        {
+            a.vzeroupper()
+        }
         _ => Ok(()),
     }
 }
@@ -227,6 +232,21 @@ fn interval(class: OpClass, n: usize, a: &mut CodeAssembler) -> Result<(), IcedE
         OpClass::LoadFence => a.lfence(),
         OpClass::StoreFence => a.sfence(),
         OpClass::Renamed | OpClass::Branch | OpClass::Microcode => Ok(()),
+    }
+}
+
+/// An instruction that writes the register that the one before wrote, and reads others. Without the features that it is part of
+/// there is nothing to wait for.
+fn same_destination(kind: FalseDependency, a: &mut CodeAssembler) -> Result<(), IcedError> {
+    use FalseDependency as F;
+    match kind {
+        F::Conversion => a.cvtsi2sd(xmm0, rcx),
+        F::Root => a.sqrtsd(xmm0, xmm14),
+        F::Rounding if is_x86_feature_detected!("sse4.1") => a.roundsd(xmm0, xmm14, 1),
+        F::BitCount if is_x86_feature_detected!("popcnt") => a.popcnt(rax, rcx),
+        F::ZeroCount if is_x86_feature_detected!("bmi1") => a.tzcnt(rax, rcx),
+        F::Permutation if is_x86_feature_detected!("avx2") => a.vpermd(ymm0, ymm13, ymm14),
+        F::Rounding | F::BitCount | F::ZeroCount | F::Permutation => Ok(()),
     }
 }
 

@@ -20,7 +20,7 @@ pub use report::{CoreReport, CoreRow};
 #[cfg(not(target_arch = "x86_64"))]
 use super::elsewhere as run;
 use super::{Bench, Probe, ProbeError, ProbeReport};
-use crate::machine::{CoreCost, OpClass};
+use crate::machine::{CoreCost, FalseDependency, OpClass};
 
 /// Its id, and the origin of its prices.
 pub const ID: &str = "core";
@@ -98,7 +98,9 @@ pub fn all_cases() -> Vec<Case> {
     ];
     let latencies = CLASSES.into_iter().map(CoreCost::Latency);
     let intervals = CLASSES.into_iter().chain(FENCES).map(CoreCost::Interval);
-    let mut cases: Vec<Case> = latencies.chain(intervals).chain(others).map(of).collect();
+    let held = FalseDependency::ALL.into_iter().map(CoreCost::SameDestination);
+    let asked = latencies.chain(intervals).chain(others).chain(held);
+    let mut cases: Vec<Case> = asked.map(of).collect();
     let plain = |cost| Case { cost, is_plain: true };
     cases.extend([CoreCost::LockedWait, CoreCost::Misprediction].map(plain));
     cases

@@ -28,6 +28,8 @@ pub enum Mechanism {
     Microcode,
     /// Instructions of SSE while the upper halves of vector registers are in use.
     VectorTransitions,
+    /// Instructions that wait for what their destination held, though their result does not need it.
+    FalseDependencies,
     /// Lines of code that are not in the first cache, and taken branches that nothing remembers any more: both come with much
     /// code.
     CodeCacheMisses,
@@ -43,7 +45,7 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All of them, in the order in which a tie is decided.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::BlockedLoads,
         Self::MispredictedBranches,
         Self::DataCacheMisses,
@@ -52,6 +54,7 @@ impl Mechanism {
         Self::LockedOperations,
         Self::Microcode,
         Self::VectorTransitions,
+        Self::FalseDependencies,
         Self::CodeCacheMisses,
         Self::TakenBranches,
         Self::WrittenCode,
@@ -88,6 +91,7 @@ impl fmt::Display for Mechanism {
             Self::LockedOperations => "atomic operations and fences",
             Self::Microcode => "microcoded instructions",
             Self::VectorTransitions => "transitions between AVX and SSE",
+            Self::FalseDependencies => "false dependencies on destinations",
             Self::CodeCacheMisses => "instruction cache misses",
             Self::TakenBranches => "taken branches",
             Self::WrittenCode => "stores to code that was just executed",

@@ -238,6 +238,16 @@ impl DataCaches {
     /// Brings a line into the first level: when it is there, from where, and which one leaves. Groups of sets take one line
     /// behind the other.
     pub(super) fn fill(&mut self, line: u64, at: u64) -> (u64, Level, u64) {
+        self.fill_first(line, at, false)
+    }
+
+    /// Brings a line back that left before a store to it was made: when it is there. That is long behind what starts next, which
+    /// finds its groups of sets taken for longer all the same.
+    pub(super) fn bring_back(&mut self, line: u64, at: u64) -> u64 {
+        self.fill_first(line, at, true).0
+    }
+
+    fn fill_first(&mut self, line: u64, at: u64, is_ahead: bool) -> (u64, Level, u64) {
         // Accesses are not told in the order in which they start.
         let start = self.filling.iter().fold(at, |start, groups| {
             let (from, until) = groups[line as usize % groups.len()];
@@ -255,7 +265,9 @@ impl DataCaches {
         for (groups, cycles) in self.filling.iter_mut().zip(taken) {
             let group = line as usize % groups.len();
             let (from, until) = &mut groups[group];
-            if start >= *until {
+            if is_ahead && start > *until {
+                *until += u64::from(cycles);
+            } else if start >= *until {
                 *from = if start == *until { *from } else { start };
                 *until = start + u64::from(cycles);
             }

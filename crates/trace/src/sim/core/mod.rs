@@ -17,6 +17,9 @@
 //! Instructions of SSE that find the upper halves of vector registers in use have them put away first, and the next one of
 //! AVX has them brought back; on Skylake's kind they wait for what they keep instead.
 //!
+//! A conversion, a root or a bit count that keeps a part of its destination, or that its core lets wait for it, waits for what
+//! that register held.
+//!
 //! A branch that was not taken for so long that nothing remembers where it goes is found out when it is decoded.
 //!
 //! Left out: windows of decoded code, memory that other cores write, assists
@@ -29,8 +32,10 @@
 mod accesses;
 mod account;
 mod code_lines;
+mod false_dependencies;
 mod followed;
 mod forwarding;
+mod halves;
 mod mechanism;
 mod memory;
 mod ops;
@@ -159,7 +164,10 @@ impl<'a> Core<'a> {
         let op = &self.program.ops[number as usize];
         let right = self.state.predictor.branch(op, to);
         let taken = to != op.next;
-        let is_far = taken && self.state.followed.is_far(op.address, to, op.flow.is_indirect());
+        let follow_cycles = match taken {
+            true => self.state.followed.cycles(op.address, to, op.flow.is_indirect()),
+            false => 0,
+        };
         if !right && self.has(Mechanism::MispredictedBranches) {
             self.event(number, Mechanism::MispredictedBranches);
             self.state.followed.mispredicted();
@@ -169,7 +177,7 @@ impl<'a> Core<'a> {
         } else if taken {
             // One taken branch a cycle, or less often, and not more than the queue in front of dispatch ahead of it.
             let ahead = self.state.dispatch.0.saturating_sub(FETCHED_AHEAD_CYCLES);
-            let cycles = self.taken_branch(number, is_far);
+            let cycles = self.taken_branch(number, follow_cycles);
             let followed = (self.state.fetch + cycles).max(ahead);
             if followed > self.state.dispatch.0 {
                 self.event(number, Mechanism::TakenBranches);
@@ -180,18 +188,16 @@ impl<'a> Core<'a> {
     }
 
     /// Cycles in which one branch of its kind is followed.
-    fn taken_branch(&self, number: u32, is_far: bool) -> u64 {
+    fn taken_branch(&self, number: u32, follow_cycles: u64) -> u64 {
         if !self.has(Mechanism::TakenBranches) {
             return 0;
         }
-        let far_cycles = if is_far { self.shape.far_branch_cycles } else { 0 };
-        let own_cycles = match self.program.ops[number as usize].flow {
+        match self.program.ops[number as usize].flow {
             Flow::IndirectJump | Flow::IndirectCall | Flow::Return => {
-                self.shape.indirect_branch_cycles
+                follow_cycles.max(self.shape.indirect_branch_cycles.into())
             }
-            Flow::On | Flow::Either | Flow::Jump | Flow::Call => 1,
-        };
-        own_cycles.max(1 + far_cycles).into()
+            Flow::On | Flow::Either | Flow::Jump | Flow::Call => follow_cycles,
+        }
     }
 
     /// What the fetch of a target waits for, of a branch that was taken: nothing where the branch is known.
@@ -245,6 +251,11 @@ impl<'a> Core<'a> {
         }
         let addresses = ready(&self.state.registers, op.addresses);
         let mut inputs = ready(&self.state.registers, op.inputs);
+        let sums = op.inputs & self.state.sums;
+        if sums != 0 && op.class != OpClass::FloatAdd && !op.only_moves {
+            let cycles = self.latency(self.shape.sum_elsewhere_cycles);
+            inputs = inputs.max(ready(&self.state.registers, sums) + cycles);
+        }
         if !op.stack.is_none() {
             inputs = inputs.max(self.state.x87.ready(&op.stack));
         }
@@ -282,11 +293,17 @@ impl<'a> Core<'a> {
         }
         let ready = inputs.max(loaded);
         let done = self.compute(number, op, dispatched, ready).max(merged);
+        let done = self.wait_for_held(number, op, done);
         if fences.younger {
             self.state.hold_dispatch(done);
         } else if fences.older {
             self.state.barrier = done;
         }
+        let is_sum = op.class == OpClass::FloatAdd || op.only_moves && sums != 0;
+        self.state.sums = match is_sum {
+            true => self.state.sums | op.outputs & VECTORS,
+            false => self.state.sums & !op.outputs,
+        };
         let mut set = op.outputs;
         while set != 0 {
             let late = if op.late & set & set.wrapping_neg() != 0 { self.latency(1) } else { 0 };
@@ -363,7 +380,10 @@ impl<'a> Core<'a> {
         if op.in_jump || op.adds_constant && self.shape.renames_additions {
             return ready;
         }
-        let row = self.shape.execution(op.class);
+        let mut row = self.shape.execution(op.class);
+        if let Some(cycles) = op.microcode_cycles {
+            (row.latency_cycles, row.busy_cycles) = (cycles, cycles);
+        }
         let slow = match op.class {
             OpClass::Renamed => return ready,
             OpClass::Divide32
@@ -383,7 +403,9 @@ impl<'a> Core<'a> {
                 }
                 let start = self.take(ports, ready);
                 self.starts(op.class, dispatched, start);
-                return start + self.latency(row.latency_cycles);
+                let adds = op.multiplies_and_adds;
+                let more = if adds { self.shape.multiply_add_cycles } else { 0 };
+                return start + self.latency(row.latency_cycles + more);
             }
         };
         self.event(number, slow);

@@ -5,10 +5,11 @@ use iced_x86::{
     InstructionInfoFactory, Mnemonic as I, OpAccess, OpKind, Register,
 };
 
+use super::halves::{Halves, changes};
 use super::upper_halves::UpperUse;
 use super::x87::StackUse;
 use crate::code::x86::is_prefetch;
-use crate::machine::OpClass;
+use crate::machine::{FalseDependency, OpClass};
 use crate::model::Avma;
 
 /// A set of registers, a bit each.
@@ -65,6 +66,12 @@ pub(super) struct Op {
     /// Bytes of the vector register that it writes; 0 where it writes none.
     pub vector_bytes: u8,
     pub upper_halves: UpperUse,
+    /// The register that it writes and may wait for, though its result does not need what that held.
+    pub held: Option<(FalseDependency, u8)>,
+    /// What microcode takes for it that is no tens of cycles.
+    pub microcode_cycles: Option<u8>,
+    /// Whether it multiplies and adds.
+    pub multiplies_and_adds: bool,
     /// Whether the result is the loaded value itself, or the stored value the operand itself.
     pub only_moves: bool,
     /// Whether the result depends on nothing.
@@ -105,6 +112,9 @@ impl Op {
             uses_vector: false,
             vector_bytes: 0,
             upper_halves: UpperUse::None,
+            held: None,
+            microcode_cycles: None,
+            multiplies_and_adds: false,
             only_moves: false,
             zeroes: false,
             joined: false,
@@ -143,10 +153,12 @@ impl Op {
         };
         let info = factory.info(&raw);
         let operands = operands(&raw, explicit, info);
+        let held = FalseDependency::of(&raw).map(|(kind, register)| (kind, bit(register)));
+        let not_needed = held.map_or(0, |(_, register)| register);
         Self {
             class,
             flow: flow(&raw),
-            inputs: if zeroes { 0 } else { operands.inputs },
+            inputs: if zeroes { 0 } else { operands.inputs & !not_needed },
             addresses: operands.addresses,
             outputs: operands.outputs,
             late: upper_half(&raw),
@@ -156,6 +168,9 @@ impl Op {
                 _ => 0,
             },
             upper_halves: UpperUse::of(&raw, explicit, info),
+            microcode_cycles: microcode_cycles(&raw),
+            multiplies_and_adds: class == OpClass::FloatMultiply && is_fused_multiply(raw.code()),
+            held: held.map(|(kind, register)| (kind, register.trailing_zeros() as u8)),
             only_moves,
             zeroes,
             adds_constant: adds_constant(&raw),
@@ -187,46 +202,6 @@ fn is_non_temporal(raw: &Instruction) -> bool {
             | I::Vmovntps
             | I::Vmovntpd
     )
-}
-
-/// Half of what Redwood Cove makes one operation of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Halves {
-    /// The register that a load writes whole.
-    loaded: Registers,
-    /// The register that an operation changes by another one.
-    changed: Registers,
-    bytes: usize,
-}
-
-impl Halves {
-    fn of(raw: &Instruction) -> Self {
-        let loads = matches!(raw.code(), Code::Mov_r32_rm32 | Code::Mov_r64_rm64);
-        let (to, loads) = (raw.op0_register(), loads && raw.op1_kind() == OpKind::Memory);
-        let changes = raw.op0_kind() == OpKind::Register && changes(raw);
-        Self {
-            loaded: if loads { bit(to) } else { 0 },
-            changed: if changes { bit(to) } else { 0 },
-            bytes: to.size(),
-        }
-    }
-
-    /// Whether the next operation changes what this one loads.
-    pub(super) fn is_joined_with(self, next: Self) -> bool {
-        self.loaded != 0 && self.loaded == next.changed && self.bytes == next.bytes
-    }
-}
-
-/// Whether it changes its first operand, of 32 or 64 bits, by a register that is another one.
-fn changes(raw: &Instruction) -> bool {
-    match raw.mnemonic() {
-        I::Neg => raw.op0_kind() == OpKind::Register && raw.op0_register().size() >= 4,
-        I::Add | I::Sub | I::And | I::Or | I::Xor => {
-            let by = raw.op1_register();
-            raw.op1_kind() == OpKind::Register && by.size() >= 4 && by != raw.op0_register()
-        }
-        _ => false,
-    }
 }
 
 /// Constants that are added while renaming are smaller: measured on Redwood Cove, 1000 takes half a cycle, 2000 a whole one.
@@ -269,7 +244,7 @@ fn place(raw: &Instruction) -> u64 {
 pub(super) const VECTORS: Registers = 0xffff_ffff << 16;
 const GENERAL: Registers = 0xffff;
 
-fn bit(register: Register) -> Registers {
+pub(super) fn bit(register: Register) -> Registers {
     let full = register.full_register();
     let number = full.number() as u32;
     match full {
@@ -452,6 +427,9 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
     if raw.has_lock_prefix() || (raw.mnemonic() == Xchg && raw.op0_kind() == OpKind::Memory) {
         return C::Locked;
     }
+    if microcode_cycles(raw).is_some() {
+        return C::Microcode;
+    }
     match raw.mnemonic() {
         Mfence => C::Fence,
         Lfence => C::LoadFence,
@@ -515,6 +493,19 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
         _ if vector && is_fused_multiply(raw.code()) => C::FloatMultiply,
         _ if vector => C::Vector,
         _ => C::Integer,
+    }
+}
+
+/// Measured on Redwood Cove, one behind the other; others are alike (uops.info). A bit that a register numbers may be far from where
+/// the address points.
+fn microcode_cycles(raw: &Instruction) -> Option<u8> {
+    let in_memory = raw.op0_kind() == OpKind::Memory && raw.op1_kind() == OpKind::Register;
+    match raw.mnemonic() {
+        I::Bt if in_memory => Some(5),
+        I::Bts | I::Btr | I::Btc if in_memory => Some(8),
+        I::Rcl | I::Rcr if raw.op1_register() == Register::CL => Some(7),
+        I::Cld | I::Std => Some(4),
+        _ => None,
     }
 }
 
@@ -587,6 +578,9 @@ mod tests {
         assert_eq!(op(&[0x75, 0x00]).flow, Flow::Either);
         assert_eq!(op(&[0xff, 0xe0]).flow, Flow::IndirectJump);
         assert_eq!(op(&[0x0f, 0x05]).class, OpClass::Microcode); // syscall
+        let bit = op(&[0x48, 0x0f, 0xa3, 0x0f]); // bt [rdi], rcx
+        assert_eq!((bit.class, bit.microcode_cycles), (OpClass::Microcode, Some(5)));
+        assert_eq!(op(&[0x48, 0x0f, 0xba, 0x27, 3]).class, OpClass::Shift); // bt [rdi], 3
         assert_eq!(op(&[]).class, OpClass::Integer);
     }
 }

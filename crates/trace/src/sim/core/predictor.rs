@@ -17,14 +17,17 @@ use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 const TABLES: usize = 7;
 /// Branches that they see where all are kept, and where only those that are taken.
 const OUTCOMES: [u32; TABLES] = [4, 8, 16, 32, 64, 96, 127];
-const TAKEN: [u32; TABLES] = [2, 4, 8, 14, 22, 32, 44];
+/// The longer ones hold most of what is learned of a random sequence: where they are few, less is learned than cores do (measured on
+/// Redwood Cove: of 8,000 directions, a quarter taken, nine tenths).
+const TAKEN: [u32; TABLES] = [3, 8, 16, 28, 34, 40, 44];
 /// Branches that are remembered, a power of two that no table sees all of.
 const REMEMBERED: usize = 128;
 /// Branches whose last outcomes are remembered whatever the history; a power of two.
 const PLAIN_ENTRIES: usize = 1 << 14;
 /// Random directions or targets that come again and again, for each entry of one table, where half are learned; so the
-/// tables below behave, whatever their size.
+/// tables below behave, whatever their size; more directions where the history is of taken branches.
 const LEARNED_AN_ENTRY: u32 = 9;
+const LEARNED_OF_TAKEN: u32 = 12;
 /// Branches of which it is known apart whether new entries are to be trusted; a power of two.
 const TRUSTED: usize = 1 << 10;
 /// Tables that get an entry for a branch that was wrong, at the most.
@@ -209,10 +212,14 @@ pub(super) struct Predictor {
 impl Predictor {
     /// With the tables of this shape.
     pub(super) fn new(learned: LearnedBranches) -> Self {
-        let entries = |learned: u32| (learned / LEARNED_AN_ENTRY) as usize;
+        let directions = match learned.history {
+            BranchHistory::Outcomes => learned.directions / LEARNED_AN_ENTRY,
+            BranchHistory::TakenBranches => learned.directions / LEARNED_OF_TAKEN,
+        };
+        let targets = learned.targets / LEARNED_AN_ENTRY;
         Self {
-            directions: Tagged::new(entries(learned.directions), true),
-            targets: Tagged::new(entries(learned.targets), 0),
+            directions: Tagged::new(directions as usize, true),
+            targets: Tagged::new(targets as usize, 0),
             returns: Vec::with_capacity(RETURNS + 1),
             history: History::new(learned.history),
         }

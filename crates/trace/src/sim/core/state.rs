@@ -6,7 +6,7 @@ use super::STORE_LINES;
 use super::code_lines::CodeLines;
 use super::followed::Followed;
 use super::memory::DataCaches;
-use super::ops::{Flow, REGISTERS};
+use super::ops::{Flow, REGISTERS, Registers};
 use super::predictor::Predictor;
 use super::program::Program;
 use super::scheduler::Scheduler;
@@ -48,6 +48,8 @@ pub(super) struct State {
     /// How often each was written.
     pub writes: [u64; REGISTERS],
     pub x87: Stack,
+    /// Vector registers that hold the result of a floating-point addition.
+    pub sums: Registers,
     pub upper_halves: UpperState,
     /// The cycle of dispatch, and how many were dispatched in it.
     pub dispatch: (u64, u32),
@@ -107,6 +109,7 @@ impl State {
             registers: [0; REGISTERS],
             writes: [0; REGISTERS],
             x87: Stack::default(),
+            sums: 0,
             upper_halves: UpperState::Clean,
             dispatch: (0, 0),
             fetch: 0,
@@ -177,7 +180,7 @@ impl State {
         let is_to_line = |store: &Store| store.address / LINE_BYTES == line && store.commit > cycle;
         let mut in_flight = self.stored.saturating_sub(entries)..self.stored;
         let Some(first) = in_flight.find(|n| is_to_line(&self.stores[slot(*n)])) else { return };
-        let there_at = self.caches.fill(line, self.stores[slot(first)].commit).0;
+        let there_at = self.caches.bring_back(line, self.stores[slot(first)].commit);
         self.caches.write(line);
         self.stores[slot(first)].commit = there_at;
         for n in in_flight {

@@ -27,10 +27,10 @@ fn ring(design: Microarchitecture, jumps: &[&[u8]], turns: u64, without: Option<
 }
 
 #[test]
-fn indirect_jumps_are_followed_one_in_two_cycles_and_others_one_in_one() {
+fn indirect_jumps_are_followed_one_in_two_cycles_and_others_two_in_one() {
     let on = |jumps, without| ring(Microarchitecture::RedwoodCove, jumps, ITERATIONS, without);
     for (jumps, cycles) in [
-        (&[JMP, JMP, JMP][..], 3.0),
+        (&[JMP, JMP, JMP][..], 1.5),
         (&[JMP_RAX, JMP_RAX, JMP_RAX], 6.0),
         (&[JMP_RAX, JMP, JMP_RAX], 5.0),
     ] {
@@ -45,12 +45,12 @@ fn indirect_jumps_are_followed_one_in_two_cycles_and_others_one_in_one() {
 fn more_branches_than_are_remembered_cost_what_decoding_finds_out() {
     // All of their lines are in the second level. As measured on Zen 4: 12 cycles a jump of more than 9,000.
     let on =
-        |design, jumps: usize, without| ring(design, &vec![JMP; jumps], 4, without) / jumps as f64;
+        |design, jumps: usize, without| ring(design, &vec![JMP; jumps], 8, without) / jumps as f64;
     let of = |jumps, without| on(Microarchitecture::Zen4, jumps, without);
     assert!(of(1500, None) < 1.1, "{}", of(1500, None));
     // And on Redwood Cove: 1 cycle or less of 256, 2 of 1000.
     let [few, several] = [256, 1000].map(|n| on(Microarchitecture::RedwoodCove, n, None));
-    assert!(few < 1.1 && (1.8..2.2).contains(&several), "{few} {several}");
+    assert!(few < 0.6 && (1.8..2.2).contains(&several), "{few} {several}");
     let (many, lines) = (of(12_000, None), of(12_000, Some(Mechanism::CodeCacheMisses)));
     assert!((10.0..14.0).contains(&many) && lines < 2.0, "{many} {lines}");
 }
