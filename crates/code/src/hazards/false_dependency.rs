@@ -10,6 +10,8 @@
 //!
 //! **Literature.** Intel errata HSD146 and SKL029; A. Abel and J. Reineke, "uops.info".
 
+use std::cell::LazyCell;
+
 use crate::code::x86::{CarriedDependency, carried_dependencies};
 use crate::machine::{CoreCost, Design, FalseDependency, PriceOrigin};
 use crate::model::{Certainty, CyclesLost, Grade};
@@ -68,7 +70,8 @@ impl Hazard for FalseDependencies {
     }
 
     fn look(&self, view: &FunctionView<'_>, design: &Design) -> Vec<Candidate> {
-        let core = design.core().value;
+        // Few functions have such an instruction.
+        let core = LazyCell::new(|| design.core().value);
         let waits = |kind| core.false_dependency_cycles(kind) > 0;
         let found = carried_dependencies(view.code(), |insn| view.bytes_of(insn), waits);
         let candidate = |CarriedDependency { insn, kind, is_certain }| {

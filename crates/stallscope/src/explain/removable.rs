@@ -47,18 +47,13 @@ pub(super) const REMOVABLE: [Removable; 3] = [
         mechanism: Mechanism::Microcode,
         most_cycles: 200.0,
         free_pieces: 0,
-        build: |image, targets| {
-            string_loops(image, &targets.iter().map(|it| it.svma).collect::<Vec<_>>())
-        },
+        build: |image, targets| string_loops(image, &sites(targets)),
     },
     Removable {
         mechanism: Mechanism::FalseDependencies,
         most_cycles: 20.0,
         free_pieces: 1,
-        build: |image, targets| {
-            let sites: Vec<_> = targets.iter().map(|it| it.svma).collect();
-            without_false_dependencies(image, &sites)
-        },
+        build: |image, targets| without_false_dependencies(image, &sites(targets)),
     },
 ];
 
@@ -72,6 +67,10 @@ pub(super) struct Target {
     piece_bytes: u32,
     /// Pieces between these edges.
     pieces: u32,
+}
+
+fn sites(targets: &[Target]) -> Vec<Svma> {
+    targets.iter().map(|target| target.svma).collect()
 }
 
 impl Removable {

@@ -7,6 +7,7 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use crate::code::{Flow, FunctionCode, Insn, Loop};
 use crate::machine::FalseDependency;
@@ -33,7 +34,8 @@ pub fn carried_dependencies<'a>(
     bytes: impl Fn(&Insn) -> &'a [u8],
     waits: impl Fn(FalseDependency) -> bool,
 ) -> Vec<CarriedDependency> {
-    let mut reader = Reader { code, decoded: FxHashMap::default(), bytes };
+    let factory = InstructionInfoFactory::new();
+    let mut reader = Reader { code, renewed: FxHashMap::default(), factory, bytes };
     let mut found = Vec::new();
     for (number, block) in code.blocks.iter().enumerate() {
         let Some(inside) = code.innermost_loop(number) else { continue };
@@ -41,14 +43,11 @@ pub fn carried_dependencies<'a>(
             if !may_wait((reader.bytes)(&code.insns[insn])) {
                 continue;
             }
-            let Some((kind, held)) = reader.read(insn).held.filter(|(kind, _)| waits(*kind)) else {
-                continue;
-            };
-            match reader.way_back(inside, (number, insn), held) {
-                [false, _] => {}
-                [true, breaks] => {
-                    found.push(CarriedDependency { insn, kind, is_certain: !breaks });
-                }
+            let held = FalseDependency::of(&reader.decode(insn));
+            let Some((kind, held)) = held.filter(|(kind, _)| waits(*kind)) else { continue };
+            let [comes_back, breaks] = reader.way_back(inside, (number, insn), held);
+            if comes_back {
+                found.push(CarriedDependency { insn, kind, is_certain: !breaks });
             }
         }
     }
@@ -60,29 +59,45 @@ fn may_wait(bytes: &[u8]) -> bool {
     matches!(bytes.first(), Some(0x66 | 0xf2 | 0xf3 | 0xc4 | 0xc5 | 0x62))
 }
 
-/// What an instruction does with registers.
-#[derive(Clone, Debug, Default)]
-struct Uses {
-    held: Option<(FalseDependency, Register)>,
-    /// All of a register that is written whatever it held, or by a called function.
-    renewed: Vec<Register>,
-    is_call: bool,
+/// The registers that an instruction writes whole whatever they held; a call may write all.
+#[derive(Clone, Debug)]
+enum Renewed {
+    All,
+    These(SmallVec<[Register; 2]>),
+}
+
+impl Renewed {
+    fn has(&self, register: Register) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(registers) => registers.contains(&register),
+        }
+    }
 }
 
 struct Reader<'c, B> {
     code: &'c FunctionCode,
-    decoded: FxHashMap<usize, Uses>,
+    /// By instruction that a way back came to.
+    renewed: FxHashMap<usize, Renewed>,
+    factory: InstructionInfoFactory,
     bytes: B,
 }
 
 impl<'a, B: Fn(&Insn) -> &'a [u8]> Reader<'_, B> {
-    fn read(&mut self, insn: usize) -> &Uses {
-        let Self { code, decoded, bytes } = self;
-        decoded.entry(insn).or_insert_with(|| {
-            let insn = &code.insns[insn];
-            let mut decoder = Decoder::with_ip(64, bytes(insn), insn.svma.0, DecoderOptions::NONE);
-            uses(&decoder.decode(), insn.flow == Flow::Call)
-        })
+    fn decode(&self, insn: usize) -> Instruction {
+        let insn = &self.code.insns[insn];
+        Decoder::with_ip(64, (self.bytes)(insn), insn.svma.0, DecoderOptions::NONE).decode()
+    }
+
+    fn renews(&mut self, insn: usize, register: Register) -> bool {
+        if !self.renewed.contains_key(&insn) {
+            let renewed = match self.code.insns[insn].flow {
+                Flow::Call => Renewed::All,
+                _ => renewed(&self.decode(insn), &mut self.factory),
+            };
+            self.renewed.insert(insn, renewed);
+        }
+        self.renewed[&insn].has(register)
     }
 
     /// Goes back from an instruction, inside a loop: whether it comes to the instruction itself, and whether what `held` holds
@@ -101,9 +116,8 @@ impl<'a, B: Fn(&Insn) -> &'a [u8]> Reader<'_, B> {
         while let Some((block, end)) = open.pop() {
             let first = self.code.blocks[block].first;
             let stops = (first..end).rev().find(|other| {
-                let uses = self.read(*other);
                 left = left.saturating_sub(1);
-                left == 0 || *other == insn || uses.is_call || uses.renewed.contains(&held)
+                left == 0 || *other == insn || self.renews(*other, held)
             });
             match stops {
                 Some(other) if other == insn => comes_back = true,
@@ -121,24 +135,21 @@ impl<'a, B: Fn(&Insn) -> &'a [u8]> Reader<'_, B> {
     }
 }
 
-fn uses(raw: &Instruction, is_call: bool) -> Uses {
-    let held = FalseDependency::of(raw);
-    let mut factory = InstructionInfoFactory::new();
-    let info = factory.info(raw);
-    let of = |wanted: fn(OpAccess) -> bool| {
-        let used = info.used_registers().iter().filter(move |used| wanted(used.access()));
-        used.map(|used| used.register()).collect::<Vec<_>>()
+fn renewed(raw: &Instruction, factory: &mut InstructionInfoFactory) -> Renewed {
+    if raw.flow_control() == FlowControl::Call {
+        return Renewed::All;
+    }
+    let held = FalseDependency::of(raw).map(|(_, held)| held);
+    let used = factory.info(raw).used_registers();
+    let reads = |register: Register| {
+        let reads = |access| !matches!(access, OpAccess::Write | OpAccess::NoMemAccess);
+        used.iter().any(|it| reads(it.access()) && it.register().full_register() == register)
     };
-    let read = of(|access| !matches!(access, OpAccess::Write | OpAccess::NoMemAccess));
-    let is_whole = |register: &Register| !register.is_gpr() || register.size() >= 4;
-    let waits = |register: Register| held.is_some_and(|(_, held)| held == register);
-    let mut renewed = of(|access| access == OpAccess::Write);
-    renewed.retain(is_whole);
-    renewed.iter_mut().for_each(|register| *register = register.full_register());
-    renewed.retain(|register| {
-        !waits(*register) && !read.iter().any(|other| other.full_register() == *register)
-    });
-    Uses { held, renewed, is_call: is_call || raw.flow_control() == FlowControl::Call }
+    let is_whole = |register: Register| !register.is_gpr() || register.size() >= 4;
+    let written = used.iter().filter(|it| it.access() == OpAccess::Write);
+    let whole = written.map(|it| it.register()).filter(|register| is_whole(*register));
+    let whole = whole.map(Register::full_register);
+    Renewed::These(whole.filter(|it| held != Some(*it) && !reads(*it)).collect())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use iced_x86::{Code, Decoder, DecoderOptions, EncodingKind, Instruction, OpKind, Register};
 
-use super::super::Image;
+use super::super::{Image, LONGEST_INSN_BYTES};
 use super::patch::{Patch, PatchError};
 use crate::machine::FalseDependency;
 use crate::model::Svma;
@@ -20,8 +20,9 @@ pub fn without_false_dependencies(
     image: &Image,
     sites: &[Svma],
 ) -> Result<[Patch; 2], (Svma, PatchError)> {
+    let mut asked = None;
     for site in sites {
-        check(image, *site).map_err(|error| (*site, error))?;
+        check(image, *site, &mut asked).map_err(|error| (*site, error))?;
     }
     let control = Patch::of(image, sites, &|insn| {
         // As long as most zeroings.
@@ -55,19 +56,25 @@ fn renewal(insn: &Instruction) -> Result<Instruction, PatchError> {
     built.map_err(|_| PatchError::TooFar)
 }
 
-fn check(image: &Image, site: Svma) -> Result<(), PatchError> {
+/// Whether the instruction at a site can be cured. `asked` is the function of the site before, and whether that works on more than
+/// the lowest lanes: a large one takes long to read.
+fn check(image: &Image, site: Svma, asked: &mut Option<(Svma, bool)>) -> Result<(), PatchError> {
     let function = image.function_at(site).ok_or(PatchError::NoInstruction)?;
-    let code = image.function_bytes(function);
-    let mut keeps_lanes = false;
-    let mut all_lanes = false;
-    for insn in Decoder::with_ip(64, code, function.start.0, DecoderOptions::NONE).iter() {
-        if insn.ip() == site.0 {
-            renewal(&insn)?;
-            keeps_lanes = FalseDependency::of(&insn).is_some_and(|(kind, _)| kind.keeps_lanes());
-        }
-        all_lanes |= moves_other_lanes(&insn);
+    let decoder = |svma: Svma, code| Decoder::with_ip(64, code, svma.0, DecoderOptions::NONE);
+    let insn = decoder(site, image.code_at(site, LONGEST_INSN_BYTES as u64)).decode();
+    renewal(&insn)?;
+    if !FalseDependency::of(&insn).is_some_and(|(kind, _)| kind.keeps_lanes()) {
+        return Ok(());
     }
-    match keeps_lanes && all_lanes {
+    let all_lanes = match *asked {
+        Some((start, all_lanes)) if start == function.start => all_lanes,
+        _ => {
+            let code = image.function_bytes(function);
+            decoder(function.start, code).iter().any(|insn| moves_other_lanes(&insn))
+        }
+    };
+    *asked = Some((function.start, all_lanes));
+    match all_lanes {
         true => Err(PatchError::NoOtherWay("its function works on more than the lowest lanes")),
         false => Ok(()),
     }

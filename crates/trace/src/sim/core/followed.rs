@@ -32,10 +32,16 @@ const SLOW: u64 = 2;
 const ACROSS_LINES: u64 = 4;
 const CORRECTED: u64 = 6;
 
+/// The way through taken branches; empty where all of them take the same time.
+pub(super) struct Followed(Option<Small>);
+
 /// The small predictor.
-pub(super) struct Followed {
-    /// Absent where all taken branches take the same time.
-    small: Option<Small>,
+struct Small {
+    near: Sets,
+    far_cycles: u64,
+    way: u64,
+    /// By way: what came next the last time.
+    answers: Vec<u64>,
     /// By indirect branch: where it went the last time.
     targets: Vec<Avma>,
     /// Branches for which the larger one answers.
@@ -46,53 +52,51 @@ pub(super) struct Followed {
     from: Avma,
 }
 
-struct Small {
-    near: Sets,
-    way: u64,
-    /// By way: what came next the last time.
-    answers: Vec<u64>,
-    far_cycles: u64,
-}
-
 impl Followed {
     pub(super) fn new(shape: &CoreShape) -> Self {
         let entries = u64::from(shape.near_branches);
-        let small = (shape.far_branch_cycles > 0).then(|| Small {
+        Self((shape.far_branch_cycles > 0).then(|| Small {
             near: Sets::new(entries, entries / WAYS),
+            far_cycles: shape.far_branch_cycles.into(),
             way: 0,
             answers: vec![0; ANSWERS],
-            far_cycles: shape.far_branch_cycles.into(),
-        });
-        Self { small, targets: vec![Avma(0); TARGETS], slow: 0, half: 0, from: Avma(0) }
+            targets: vec![Avma(0); TARGETS],
+            slow: 0,
+            half: 0,
+            from: Avma(0),
+        }))
     }
 
     /// A branch was mispredicted.
     pub(super) fn mispredicted(&mut self) {
-        self.slow = SLOW_BRANCHES;
+        if let Some(small) = &mut self.0 {
+            small.slow = SLOW_BRANCHES;
+        }
     }
 
     /// A branch is taken to a place: cycles until what is there follows it.
     pub(super) fn cycles(&mut self, branch: Avma, to: Avma, is_indirect: bool) -> u64 {
-        let from = std::mem::replace(&mut self.from, to);
-        let Some(small) = &mut self.small else { return 1 };
+        self.0.as_mut().map_or(1, |small| small.cycles(branch, to, is_indirect))
+    }
+}
+
+impl Small {
+    fn cycles(&mut self, branch: Avma, to: Avma, is_indirect: bool) -> u64 {
         let now = hash(branch.0 ^ to.0.rotate_left(32));
-        let is_far = small.near.insert_missing(hash(now ^ small.way), 0);
-        let answer = &mut small.answers[hash(small.way) as usize % ANSWERS];
+        let is_far = self.near.insert_missing(hash(now ^ self.way), 0);
+        let answer = &mut self.answers[hash(self.way) as usize % ANSWERS];
         let is_wrong = std::mem::replace(answer, now) != now;
-        small.way = small.way << OF_A_BRANCH ^ (now & ((1 << OF_A_BRANCH) - 1));
-        let is_slow = self.slow > 0;
-        self.slow = self.slow.saturating_sub(1);
+        self.way = self.way << OF_A_BRANCH ^ (now & ((1 << OF_A_BRANCH) - 1));
+        let from = std::mem::replace(&mut self.from, to);
         let lies_across = from.0 / LINE_BYTES != branch.0 / LINE_BYTES;
-        let took = match (is_far, is_wrong, is_slow) {
-            (true, ..) => SLOW * (1 + small.far_cycles),
+        let took = match (is_far, is_wrong, self.slow > 0) {
+            (true, ..) => SLOW * (1 + self.far_cycles),
             (false, true, _) => CORRECTED,
             (false, false, true) if lies_across => ACROSS_LINES,
             (false, false, true) => SLOW,
             (false, false, false) => FAST,
         };
-        if is_wrong {
-            self.slow = SLOW_BRANCHES;
-        }
+        self.slow = if is_wrong { SLOW_BRANCHES } else { self.slow.saturating_sub(1) };
         if is_indirect {
             let last = &mut self.targets[hash(branch.0) as usize % TARGETS];
             let elsewhere = std::mem::replace(last, to) != to;

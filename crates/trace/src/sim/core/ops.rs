@@ -141,7 +141,9 @@ impl Op {
         let zeroes = is_zeroing(&raw);
         let only_moves = is_plain_move(&raw);
         let touches_memory = (0..raw.op_count()).any(|o| raw.op_kind(o) == OpKind::Memory);
+        let microcode_cycles = microcode_cycles(&raw);
         let class = match class(&raw, explicit) {
+            _ if microcode_cycles.is_some() => OpClass::Microcode,
             _ if matches!(raw.mnemonic(), I::Nop | I::Fxch)
                 || is_prefetch(raw.mnemonic())
                 || zeroes =>
@@ -153,8 +155,9 @@ impl Op {
         };
         let info = factory.info(&raw);
         let operands = operands(&raw, explicit, info);
-        let held = FalseDependency::of(&raw).map(|(kind, register)| (kind, bit(register)));
-        let not_needed = held.map_or(0, |(_, register)| register);
+        let held = FalseDependency::of(&raw)
+            .map(|(kind, register)| (kind, bit(register).trailing_zeros() as u8));
+        let not_needed = held.map_or(0, |(_, register)| 1 << register);
         Self {
             class,
             flow: flow(&raw),
@@ -168,9 +171,9 @@ impl Op {
                 _ => 0,
             },
             upper_halves: UpperUse::of(&raw, explicit, info),
-            microcode_cycles: microcode_cycles(&raw),
+            microcode_cycles,
             multiplies_and_adds: class == OpClass::FloatMultiply && is_fused_multiply(raw.code()),
-            held: held.map(|(kind, register)| (kind, register.trailing_zeros() as u8)),
+            held,
             only_moves,
             zeroes,
             adds_constant: adds_constant(&raw),
@@ -426,9 +429,6 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
     let is_wide = raw.op0_register().size() == 8 || raw.memory_size().size() == 8;
     if raw.has_lock_prefix() || (raw.mnemonic() == Xchg && raw.op0_kind() == OpKind::Memory) {
         return C::Locked;
-    }
-    if microcode_cycles(raw).is_some() {
-        return C::Microcode;
     }
     match raw.mnemonic() {
         Mfence => C::Fence,
