@@ -206,6 +206,35 @@ fn machines_that_are_probed_come_back_as_a_survey() {
 }
 
 #[test]
+fn machines_that_explain_come_back_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let explain = |more: &[&str]| {
+        let args = ["explain", "--pairs", "6", "/bin/true", "/bin/true"];
+        run(here, &[&args, more].concat())
+    };
+    let planned = explain(&["--plan", "plan.jsonl", "--machines", "4", "--json", "b.json"]);
+    let text = said(&planned);
+    assert!(text.contains("4 blocks, an explanation each, at the most about"), "{text}");
+    assert_eq!(result(&here.join("b.json"))["explained"][1]["command"][0], "/bin/true");
+    for (block, name) in [("0", "a"), ("1", "a"), ("2", "b")] {
+        let args = ["worker", "plan.jsonl", "--block", block, "--out", "r", "--machine", name];
+        let worked = run(here, &args);
+        let text = said(&worked);
+        assert!(text.contains(&format!("block {block}: explained, nothing on {name}")), "{text}");
+    }
+    let collected = run(here, &["collect", "r", "--json", "r.json"]);
+    let text = said(&collected);
+    assert!(text.contains("nothing in 3 of 3 explanations, 2 machines"), "{text}");
+    assert!(text.contains("not back: block 3"), "{text}");
+    let many = result(&here.join("r.json"));
+    assert_eq!(many["difference"]["kinds"][0]["machines"], 2);
+    assert_eq!(many["code"], Value::Null);
+    refused(here, &["collect", "r", "--fail-if", "slower:2%"], &["explanations"]);
+    refused(here, &["explain", "--machines", "2", "/bin/true", "/bin/true"], &["--plan"]);
+}
+
+#[test]
 fn each_kind_of_node_gets_its_share_and_nothing_is_left_at_work() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

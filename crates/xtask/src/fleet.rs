@@ -83,7 +83,7 @@ fn write(fleet: &SimulatedFleet, folder: &Path, per_block: bool) -> anyhow::Resu
         let mut text = String::new();
         for result in fleet.results(machine) {
             if per_block {
-                results.keep(&result)?;
+                results.keep(&result.plan, result.block, &result)?;
             }
             let line = serde_json::to_string(&result)? + "\n";
             bytes += line.len() as u64;

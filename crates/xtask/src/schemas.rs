@@ -8,13 +8,15 @@ use anyhow::Context as _;
 use schemars::Schema;
 use stallscope::clock::SystemReport;
 use stallscope::compare::bisect::Bisection;
-use stallscope::compare::fleet::{ProbeBlock, ProbeResult, Ticket};
+use stallscope::compare::fleet::{ExplainBlock, ProbeBlock, ProbeResult, Ticket};
 use stallscope::compare::history::{HistoryEntry, HistoryReport};
 use stallscope::compare::results::Judgement;
 use stallscope::compare::sweep::{Block, BlockResult, SweepReport};
 use stallscope::compare::{Comparison, Ranking};
 use stallscope::counted::CountedScan;
-use stallscope::explain::{CheckedTrace, Explanation, MeasuredLayout};
+use stallscope::explain::{
+    CheckedTrace, ExplainResult, Explanation, ManyExplained, MeasuredLayout,
+};
 use stallscope::hazards::ScanReport;
 use stallscope::machine::Design;
 use stallscope::machine::survey::Survey;
@@ -37,6 +39,8 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "case-report", make: schema_of::<CaseReport> },
     Entry { name: "comparison", make: schema_of::<Comparison> },
     Entry { name: "counted-scan", make: schema_of::<CountedScan> },
+    Entry { name: "explain-block", make: schema_of::<ExplainBlock> },
+    Entry { name: "explain-result", make: schema_of::<ExplainResult> },
     Entry { name: "explanation", make: schema_of::<Explanation> },
     Entry { name: "finding", make: schema_of::<Finding> },
     Entry { name: "history-entry", make: schema_of::<HistoryEntry> },
@@ -44,6 +48,7 @@ static SCHEMAS: &[Entry] = &[
     Entry { name: "judgement", make: schema_of::<Judgement> },
     Entry { name: "layout-report", make: schema_of::<MeasuredLayout> },
     Entry { name: "machine-profile", make: schema_of::<Design> },
+    Entry { name: "many-explained", make: schema_of::<ManyExplained> },
     Entry { name: "probe-block", make: schema_of::<ProbeBlock> },
     Entry { name: "probe-report", make: schema_of::<ProbeReport> },
     Entry { name: "probe-result", make: schema_of::<ProbeResult> },

@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use anyhow::Context as _;
 use clap::Args;
 use stallscope::clock::Cpus;
+use stallscope::compare::fleet::Extent;
 use stallscope::compare::{CommandLine, MAX_PAIRS, Settings, allowed_cpus, default_cpu};
 
 pub use definition::all;
@@ -113,7 +114,7 @@ fn pair(
     let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
     let lines = programs.map(|program| CommandLine::new(program, arguments.clone()));
     let (explanation, mut text) =
-        explain::explained(lines.into(), settings, explain::Extent::default(), context)?;
+        explain::explained(lines.into(), settings, Extent::default(), context)?;
     let shown = explain::screen(&explanation, &mut text);
     let report = CaseReport::of(case.id, (pairs, which), explanation);
     output::result(context, "case", &report)?;

@@ -1,5 +1,6 @@
 //! `stallscope explain`: the main job. What was typed, the work, one screen.
 
+pub mod planned;
 mod screen;
 
 use std::ffi::{OsStr, OsString};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use stallscope::code::SourceText;
+use stallscope::compare::fleet::Extent;
 use stallscope::compare::{CommandLine, Measure, Settings};
 use stallscope::explain::{Explanation, ProcessBench, Stage, explain};
 use stallscope::report;
@@ -43,6 +45,8 @@ Examples:
     stallscope explain --json why.json ./before ./after -- input.bin
   A comment for a pull request
     stallscope explain --markdown ./before ./after -- input.bin > comment.md
+  The same on eight machines, each with random places of its own (submit, worker, collect)
+    stallscope explain --placements --plan plan.jsonl --machines 8 ./before ./after -- input.bin
   A small difference on a noisy machine: as many pairs as it needs, for 5 minutes at the most
     stallscope explain --until verdict --for 5m --effect 0.5% ./before ./after
 
@@ -108,6 +112,9 @@ pub struct ExplainArgs {
     /// Print Markdown for a pull request instead of the screen
     #[arg(long)]
     markdown: bool,
+    /// The same on other machines.
+    #[command(flatten)]
+    plan: planned::PlanArgs,
     /// How they are run.
     #[command(flatten)]
     run: RunArgs,
@@ -124,16 +131,21 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     // What executes a script is what there is to look at.
     let lines = lines.into_iter().map(CommandLine::interpreted).collect();
     let within = args.quick.then_some(QUICK).or(args.within);
-    let mut settings = args.run.settings(context.seed())?;
-    let compared_ms = within.map(|budget| (budget / 3).as_millis().max(1) as u64);
-    settings.budget_ms = settings.budget_ms.or(compared_ms);
+    let within_ms = within.map(|budget| budget.as_millis().max(1) as u64);
+    // A plan has a fixed seed unless one is given: the same command is the same plan.
+    let drawn = || if args.plan.plan.is_some() { 1 } else { context.seed() };
+    let mut settings = args.run.settings(context.given_seed().unwrap_or_else(drawn))?;
+    settings.budget_ms = settings.budget_ms.or(within_ms.map(|ms| (ms / 3).max(1)));
     settings.measure = args.metric.into();
     if args.thorough && args.run.leaves_pairs_open() {
         settings.pairs = THOROUGH_PAIRS;
     }
     let of_thorough = (args.thorough && !args.no_cure).then_some(None);
     let placements = args.placements.or(of_thorough).map_or(0, |places| places.unwrap_or(PLACES));
-    let extent = Extent { no_cure: args.no_cure, within, placements };
+    let extent = Extent { no_cure: args.no_cure, within_ms, placements };
+    if let Some(path) = &args.plan.plan {
+        return planned::run(&args.plan, path, (lines, &settings, extent), context);
+    }
     let (explanation, mut text) = explained(lines, settings, extent, context)?;
     output::result(context, "explanation", &explanation)?;
     if context.shows_screen() {
@@ -147,17 +159,6 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
 
 /// So many times the time given is worth a word.
 const LATE: f64 = 1.25;
-
-/// How much is tried.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Extent {
-    /// Never run programs with some of their instructions replaced.
-    no_cure: bool,
-    /// How long all of it should take.
-    within: Option<Duration>,
-    /// At how many random places hot functions are run.
-    placements: u32,
-}
 
 /// Explains two command lines, and says by which machine profile.
 ///
@@ -178,7 +179,8 @@ pub fn explained(
     if extent.no_cure {
         bench = bench.without_cures();
     }
-    if let Some(budget) = extent.within {
+    let within = extent.within_ms.map(Duration::from_millis);
+    if let Some(budget) = within {
         bench = bench.within(budget);
     }
     // A design or a profile that the user names is what the answer shall be about.
@@ -194,7 +196,7 @@ pub fn explained(
     let mut explanation = result?;
     cleaned?;
     let took = begin.elapsed();
-    if let Some(budget) = extent.within.filter(|budget| took > budget.mul_f64(LATE)) {
+    if let Some(budget) = within.filter(|budget| took > budget.mul_f64(LATE)) {
         explanation.unexplained.push(format!(
             "it took {:.0} s, not {:.0} s (--budget): what had begun was not cut off",
             took.as_secs_f64(),

@@ -7,14 +7,16 @@ use anyhow::bail;
 use clap::Args;
 use stallscope::compare::Decision;
 use stallscope::compare::fleet::{
-    Alive, FleetError, Profiles, ResultFolder, Selection, collect, collect_profiles,
+    Alive, FleetError, Job, ResultFolder, Selection, asked, collect, collect_each, collect_profiles,
 };
+use stallscope::explain::{ExplainResult, Joining};
+use stallscope::foreign;
 use stallscope::machine::survey::Survey;
 
 use super::come_back;
 use crate::commands::gate::Gate;
-use crate::commands::survey;
 use crate::commands::sweep::screen;
+use crate::commands::{explain, survey};
 use crate::context::{Context, Outcome};
 use crate::{output, profile, terminal};
 
@@ -74,16 +76,15 @@ pub fn run(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Interrupted);
         }
     }
-    let collected = match collect(&args.folders) {
-        Err(error @ FleetError::Profiles) => {
-            let found = collect_profiles(&args.folders)?.ok_or(error)?;
-            return side_by_side(args, &found, context);
-        }
-        collected => collected?,
-    };
+    match asked(&args.folders)? {
+        Job::Rounds(_) => {}
+        Job::Probes(_) => return side_by_side(args, context),
+        Job::Explanation(_) => return explanations(args, context),
+    }
     if args.profiles.is_some() {
         bail!("--profiles: these folders hold runs, not profiles of machines");
     }
+    let collected = collect(&args.folders)?;
     let report = &collected.report;
     output::result(context, "sweep", report)?;
     if context.shows_screen() {
@@ -105,14 +106,11 @@ fn not_back(missing: Vec<u32>) -> anyhow::Result<()> {
 }
 
 /// The survey of machines that were probed.
-fn side_by_side(
-    args: &CollectArgs,
-    found: &Profiles,
-    context: &Context,
-) -> anyhow::Result<Outcome> {
+fn side_by_side(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome> {
     if args.fail_if.is_some() {
         bail!("--fail-if goes with runs: these folders hold profiles of machines");
     }
+    let found = collect_profiles(&args.folders)?;
     for (name, design) in found.machines.iter().filter(|_| args.profiles.is_some()) {
         let folder = args.profiles.as_deref().unwrap_or(Path::new("."));
         profile::write(&folder.join(format!("{name}.json")), design)?;
@@ -125,6 +123,27 @@ fn side_by_side(
             terminal::print(&format!("the same machine once more: block {again}\n"))?;
         }
         not_back(found.missing.clone())?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// What machines say that explained.
+fn explanations(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome> {
+    if args.fail_if.is_some() || args.profiles.is_some() {
+        bail!("--fail-if goes with runs, --profiles with probes: these folders hold explanations");
+    }
+    // Each is looked at where it is read: with its samples it has megabytes.
+    let mut joining = Joining::default();
+    let look = |_: &Path, text: &str| {
+        let result: Option<ExplainResult> = foreign::from_json(text).ok();
+        Ok(result.map(|result| joining.add(&result)))
+    };
+    let missing = collect_each(&args.folders, look)?.missing;
+    let Some(many) = joining.joined() else { return Err(FleetError::Nothing.into()) };
+    output::result(context, "many-explained", &many)?;
+    if context.shows_screen() {
+        terminal::print(&explain::planned::screen(&many))?;
+        not_back(missing)?;
     }
     Ok(Outcome::Fine)
 }

@@ -1,6 +1,6 @@
 //! `stallscope worker`: runs blocks of a plan here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context as _;
@@ -9,9 +9,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stallscope::compare::fleet::{Job, Plan, ProbeResult, ResultFolder, Selection};
 use stallscope::compare::sweep::{Block, Host, Site, run_block};
+use stallscope::explain::ExplainResult;
 
-use crate::commands::probe;
 use crate::commands::words::rough;
+use crate::commands::{explain, probe};
 use crate::context::{Context, Outcome};
 use crate::{output, terminal};
 
@@ -34,7 +35,7 @@ Exit codes: 0 all of them are there, 2 bad usage or a block that cannot be run,
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WorkerArgs {
-    /// A plan of `sweep`, `compare` or `probe --plan`, or some lines of one
+    /// A plan of `sweep`, `compare`, `explain` or `probe --plan`, or some lines of one
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
     /// Lines of it, from 0: numbers and ranges, like 0-9,12 [default: all]
@@ -77,12 +78,23 @@ pub fn run(args: &WorkerArgs, context: &Context) -> anyhow::Result<Outcome> {
         }
         out.prepare(&job)?;
         let started = Instant::now();
-        let what = match job {
-            Job::Rounds(block) => rounds(&block, &site, &out, context),
-            Job::Probes(block) => probe::planned::work(&block, context).and_then(|profile| {
-                let (plan, machine) = (block.plan, site.host.clone());
-                out.keep_profile(&ProbeResult { plan, block: number, machine, profile })?;
+        let what = match &job {
+            Job::Rounds(block) => rounds(block, &site, &out, context),
+            Job::Probes(block) => probe::planned::work(block, context).and_then(|profile| {
+                let (plan, machine) = (block.plan.clone(), site.host.clone());
+                out.keep(
+                    head.plan,
+                    number,
+                    &ProbeResult { plan, block: number, machine, profile },
+                )?;
                 Ok(block.probes.join(", "))
+            }),
+            Job::Explanation(block) => stand_in(&site.place(&block.folder)).and_then(|()| {
+                let explanation = explain::planned::work(block, &site, context)?.into();
+                let (plan, machine) = (block.plan.clone(), site.host.clone());
+                let result = ExplainResult { plan, block: number, machine, explanation };
+                out.keep(head.plan, number, &result)?;
+                Ok(format!("explained, {}", result.explanation.answer))
             }),
         };
         let what = what.with_context(|| format!("block {number}"))?;
@@ -102,6 +114,10 @@ pub fn run(args: &WorkerArgs, context: &Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
+fn stand_in(folder: &Path) -> anyhow::Result<()> {
+    std::env::set_current_dir(folder).with_context(|| folder.display().to_string())
+}
+
 /// Runs the rounds of a block and keeps them; how many runs that were.
 fn rounds(
     block: &Block,
@@ -109,13 +125,12 @@ fn rounds(
     out: &ResultFolder,
     context: &Context,
 ) -> anyhow::Result<String> {
-    let folder = site.place(&block.folder);
-    std::env::set_current_dir(&folder).with_context(|| folder.display().to_string())?;
+    stand_in(&site.place(&block.folder))?;
     let runs = u64::from(block.rounds) * (block.seats().len() as u64 + 1);
     let bar = context.progress(runs, &format!("block {}", block.block));
     let result = run_block(block, site, context.interrupt(), &mut || bar.inc(1));
     bar.finish_and_clear();
     let result = result?;
-    out.keep(&result)?;
+    out.keep(&result.plan, result.block, &result)?;
     Ok(format!("{} runs", result.runs.len() + result.placebos.len()))
 }

@@ -81,7 +81,8 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
         out += &outlook(report, split);
     }
     if let Some(machines) = &level.machines {
-        out += &across(report, machines);
+        let name = |n: u32| report.machines.get(n as usize).map_or("", |m| m.host.name.as_str());
+        out += &across(&name, machines);
     }
     out
 }
@@ -89,8 +90,9 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
 /// Machines that are listed one by one.
 const MOST_LISTED: usize = 12;
 
-/// "amd-25-97-2, 12 machines: +1.2 % [+0.9, +1.5], spread 0.4 %, one more [+0.2, +2.1] -> slower".
-fn across(report: &SweepReport, machines: &AcrossMachines) -> String {
+/// "amd-25-97-2, 12 machines: +1.2 % [+0.9, +1.5], spread 0.4 %, one more [+0.2, +2.1] -> slower"; `name` knows what a machine
+/// is called.
+pub fn across<'a>(name: &dyn Fn(u32) -> &'a str, machines: &AcrossMachines) -> String {
     let mut out = String::new();
     for kind in &machines.kinds {
         let count = kind.machines;
@@ -111,7 +113,7 @@ fn across(report: &SweepReport, machines: &AcrossMachines) -> String {
         return out;
     }
     for one in &machines.each {
-        let name = report.machines.get(one.machine as usize).map_or("", |m| &m.host.name);
+        let name = name(one.machine);
         let text = one.alone.map_or_else(|| signed(one.log_ratio, 1), part_words);
         out += &wrap("    ", &format!("{name} {text}"));
     }

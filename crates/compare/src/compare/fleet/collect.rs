@@ -4,6 +4,7 @@
 //! order in which results come, and how often, changes nothing: blocks are taken by their number, the first in the
 //! order of the files' names counts.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
@@ -61,13 +62,24 @@ struct Contents {
     unusable: u64,
 }
 
-/// Joins the results in these folders.
+/// What the results in these folders were asked for.
+///
+/// # Errors
+/// When they hold no plan, or several.
+pub fn asked(folders: &[PathBuf]) -> Result<Job, FleetError> {
+    plan_of(folders, &listed(folders)?.1)
+}
+
+/// Joins the rounds in these folders.
 ///
 /// # Errors
 /// When they hold no plan, several, or nothing that came back, or when a file cannot be read.
 pub fn collect(folders: &[PathBuf]) -> Result<Collected, FleetError> {
     let (files, plans) = listed(folders)?;
-    let block = plan_of(folders, &plans)?.rounds().ok_or(FleetError::Profiles)?;
+    let block = match plan_of(folders, &plans)? {
+        Job::Rounds(block) => *block,
+        other => return Err(FleetError::Otherwise(other.what())),
+    };
     let contents: Vec<Contents> = files
         .par_iter()
         .map(|path| look(path, &block.plan, block.blocks))
@@ -226,27 +238,56 @@ pub struct Profiles {
     pub again: Vec<u32>,
 }
 
-/// The profiles in these folders; `None` where they hold rounds. The order in which they came changes nothing.
+/// What came back of each block, once: the first file that has it counts, in the order of their names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Back<T> {
+    /// By number of the block.
+    pub found: BTreeMap<u32, T>,
+    /// Numbers of the blocks that have not come back.
+    pub missing: Vec<u32>,
+}
+
+/// Reads results in these folders that are joined whole, by `parse`, which is given the file and what it says, and has `None` for
+/// what is no result.
 ///
 /// # Errors
-/// As [`collect`], and when a profile is none that this program reads.
-pub fn collect_profiles(folders: &[PathBuf]) -> Result<Option<Profiles>, FleetError> {
+/// As [`collect`], and with what `parse` refuses.
+pub fn collect_each<T>(
+    folders: &[PathBuf],
+    mut parse: impl FnMut(&Path, &str) -> Result<Option<T>, FleetError>,
+) -> Result<Back<T>, FleetError> {
     let (files, plans) = listed(folders)?;
-    let Job::Probes(plan) = plan_of(folders, &plans)? else { return Ok(None) };
-    let mut found: BTreeMap<u32, (Host, Design)> = BTreeMap::new();
+    let job = plan_of(folders, &plans)?;
+    let plan = job.head();
+    let mut found = BTreeMap::new();
     for path in &files {
-        for Place { block, offset, bytes, .. } in look(path, &plan.plan, plan.blocks)?.places {
+        for Place { block, offset, bytes, .. } in look(path, plan.plan, plan.blocks)?.places {
+            let Entry::Vacant(free) = found.entry(block) else { continue };
             let text = text_at(path, offset, bytes).map_err(failed(path))?;
-            let Ok(Probed { machine, profile }) = foreign::from_json(&text) else { continue };
-            let wrong = |cause| FleetError::Profile { path: path.clone(), cause };
-            let profile = Design::from_json(&profile.to_string()).map_err(wrong)?;
-            found.entry(block).or_insert((machine, profile));
+            if let Some(result) = parse(path, &text)? {
+                free.insert(result);
+            }
         }
     }
     if found.is_empty() {
         return Err(FleetError::Nothing);
     }
     let missing = (0..plan.blocks).filter(|block| !found.contains_key(block)).collect();
+    Ok(Back { found, missing })
+}
+
+/// The profiles in these folders. The order in which they came changes nothing.
+///
+/// # Errors
+/// As [`collect`], and when a profile is none that this program reads.
+pub fn collect_profiles(folders: &[PathBuf]) -> Result<Profiles, FleetError> {
+    let parse = |path: &Path, text: &str| {
+        let Ok(Probed { machine, profile }) = foreign::from_json(text) else { return Ok(None) };
+        let wrong = |cause| FleetError::Profile { path: path.to_owned(), cause };
+        let profile = Design::from_json(&profile.to_string()).map_err(wrong)?;
+        Ok(Some((machine, profile)))
+    };
+    let Back { found, missing } = collect_each::<(Host, Design)>(folders, parse)?;
     let (mut seen, mut again) = (BTreeSet::new(), Vec::new());
     let mut by_kind: BTreeMap<String, Vec<Design>> = BTreeMap::new();
     for (block, (host, profile)) in found {
@@ -262,7 +303,7 @@ pub fn collect_profiles(folders: &[PathBuf]) -> Result<Option<Profiles>, FleetEr
             _ => (format!("{kind}-{number}"), profile),
         })
     };
-    Ok(Some(Profiles { machines: by_kind.into_iter().flat_map(named).collect(), missing, again }))
+    Ok(Profiles { machines: by_kind.into_iter().flat_map(named).collect(), missing, again })
 }
 
 /// The parts of a [`super::ProbeResult`] that a survey needs; the profile is read as such once its version is known.

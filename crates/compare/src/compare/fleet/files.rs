@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::engine::{EngineError, Ticket};
-use super::job::{Job, ProbeResult};
+use super::job::Job;
 use super::selection::Selection;
-use crate::compare::sweep::{BlockResult, SweepError};
+use crate::compare::sweep::SweepError;
 use crate::foreign;
 use crate::machine::ProfileError;
 use crate::trace::whole_file::WholeFile;
@@ -38,9 +38,8 @@ pub enum FleetError {
     SeveralPlans(String, String),
     #[error("no block has come back yet")]
     Nothing,
-    /// Rounds were asked for.
-    #[error("these folders hold profiles of machines, and no rounds")]
-    Profiles,
+    #[error("these folders hold {0}")]
+    Otherwise(&'static str),
     #[error("the profile in {path} is none: {cause}")]
     Profile { path: PathBuf, cause: ProfileError },
     #[error(transparent)]
@@ -236,23 +235,11 @@ impl ResultFolder {
         self.result(plan, block).exists()
     }
 
-    /// Keeps a result, unless one is there already.
+    /// Keeps the result of a block, unless one is there already.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn keep(&self, result: &BlockResult) -> Result<(), FleetError> {
-        self.keep_as(&result.plan, result.block, result)
-    }
-
-    /// The same of what a machine said that was probed.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn keep_profile(&self, result: &ProbeResult) -> Result<(), FleetError> {
-        self.keep_as(&result.plan, result.block, result)
-    }
-
-    fn keep_as(&self, plan: &str, block: u32, result: &impl Serialize) -> Result<(), FleetError> {
+    pub fn keep(&self, plan: &str, block: u32, result: &impl Serialize) -> Result<(), FleetError> {
         let path = self.result(plan, block);
         match written(&path, result).and_then(WholeFile::keep_new) {
             // Another worker had the same block and was first.

@@ -1,4 +1,4 @@
-//! What a line of a plan asks for: rounds of builds or commands, or what one machine charges.
+//! What a line of a plan asks for: rounds of builds or commands, what one machine charges, or why two commands differ.
 
 use std::path::{Path, PathBuf};
 
@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use super::ExplainBlock;
 use crate::compare::fingerprint;
 use crate::compare::sweep::{Block, BlockFile, Host, SweepError};
 use crate::foreign;
@@ -59,6 +60,8 @@ pub enum Job {
     Rounds(Box<Block>),
     /// The probes of one machine.
     Probes(ProbeBlock),
+    /// An explanation by one machine.
+    Explanation(Box<ExplainBlock>),
 }
 
 /// What every line has, whatever it asks for.
@@ -85,11 +88,13 @@ impl Job {
         #[derive(Deserialize)]
         struct Kind {
             probes: Option<IgnoredAny>,
+            explained: Option<IgnoredAny>,
         }
-        let Kind { probes } = foreign::from_json(line)?;
-        match probes {
-            Some(IgnoredAny) => foreign::from_json(line).map(Self::Probes),
-            None => foreign::from_json_as_written(line).map(Self::Rounds),
+        let Kind { probes, explained } = foreign::from_json(line)?;
+        match (probes, explained) {
+            (Some(IgnoredAny), _) => foreign::from_json(line).map(Self::Probes),
+            (None, Some(IgnoredAny)) => foreign::from_json_as_written(line).map(Self::Explanation),
+            (None, None) => foreign::from_json_as_written(line).map(Self::Rounds),
         }
     }
 
@@ -102,6 +107,7 @@ impl Job {
             Self::Rounds(block) => block.check(),
             Self::Probes(ProbeBlock { block, blocks, .. }) if block < blocks => Ok(()),
             Self::Probes(_) => Err(SweepError::Block("its number is none of its plan".into())),
+            Self::Explanation(block) => block.check(),
         }
     }
 
@@ -125,15 +131,23 @@ impl Job {
                 folder: &job.folder,
                 files: &[],
             },
+            Self::Explanation(job) => Head {
+                plan: &job.plan,
+                block: job.block,
+                blocks: job.blocks,
+                cost_ns: job.cost_ns,
+                folder: &job.folder,
+                files: &job.files,
+            },
         }
     }
 
-    /// The rounds; `None` where it is about something else.
-    #[must_use]
-    pub fn rounds(self) -> Option<Block> {
+    /// What comes back of it.
+    pub(super) fn what(&self) -> &'static str {
         match self {
-            Self::Rounds(block) => Some(*block),
-            Self::Probes(_) => None,
+            Self::Rounds(_) => "rounds",
+            Self::Probes(_) => "profiles of machines",
+            Self::Explanation(_) => "explanations",
         }
     }
 }
@@ -161,7 +175,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let folder = ResultFolder::at(place.path());
         folder.prepare(&Job::Probes(block(0))).unwrap();
-        results.iter().for_each(|result| folder.keep_profile(result).unwrap());
+        results.iter().for_each(|result| folder.keep(&result.plan, result.block, result).unwrap());
         place
     }
 
@@ -192,7 +206,7 @@ mod tests {
             result(4, "c", Zen4),
         ];
         let first = folder(&results);
-        let found = collect_profiles(&[first.path().into()]).unwrap().unwrap();
+        let found = collect_profiles(&[first.path().into()]).unwrap();
         let names: Vec<&str> = found.machines.iter().map(|(name, _)| name.as_str()).collect();
         let zen = Zen4.slug();
         let mut wanted = [CascadeLake.slug(), zen.clone(), format!("{zen}-2")];
@@ -203,9 +217,9 @@ mod tests {
         results.reverse();
         let second = folder(&results);
         let both = [second.path().to_path_buf(), first.path().to_path_buf()];
-        assert_eq!(collect_profiles(&both).unwrap().unwrap(), found);
+        assert_eq!(collect_profiles(&both).unwrap(), found);
         // Rounds are not looked for among them.
-        assert!(matches!(collect(&both), Err(FleetError::Profiles)));
+        assert!(matches!(collect(&both), Err(FleetError::Otherwise(_))));
     }
 
     #[test]

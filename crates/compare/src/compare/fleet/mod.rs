@@ -1,4 +1,4 @@
-//! Blocks of rounds or of probes on other machines, by what hands out work there already: files of blocks, engines that start
+//! Blocks of rounds, of probes or of explanations on other machines, by what hands out work there already: files of blocks, engines that start
 //! workers, and the join of what comes back. There is no scheduler here and nothing that stays running.
 //!
 //! Truth is in the files. A worker writes a block's result when it is whole, under the block's number, so that a
@@ -7,6 +7,7 @@
 
 mod collect;
 mod engine;
+mod explained;
 mod files;
 mod hosts;
 mod job;
@@ -15,8 +16,9 @@ pub mod simulate;
 mod slurm;
 mod template;
 
-pub use collect::{Collected, Profiles, collect, collect_profiles};
+pub use collect::{Back, Collected, Profiles, asked, collect, collect_each, collect_profiles};
 pub use engine::{Alive, Engine, EngineError, EngineKind, Local, Task, Ticket, Work};
+pub use explained::{ExplainBlock, Extent, plan_explanations};
 pub use files::{FleetError, Plan, ResultFolder};
 pub use hosts::Hosts;
 pub use job::{Head, Job, ProbeBlock, ProbeResult};

@@ -18,7 +18,7 @@ fn written(fleet: &SimulatedFleet, machines: impl Iterator<Item = u32>) -> tempf
     let results = ResultFolder::at(folder.path());
     results.prepare(&Job::Rounds(Box::new(fleet.plan()))).unwrap();
     for result in machines.flat_map(|machine| fleet.results(machine)) {
-        results.keep(&result).unwrap();
+        results.keep(&result.plan, result.block, &result).unwrap();
     }
     folder
 }
@@ -154,7 +154,7 @@ fn a_placebo_that_shows_something_counts_against_the_machine() {
         for placebo in &mut result.placebos {
             placebo.amounts.wall_ns = placebo.amounts.wall_ns * 11 / 10;
         }
-        results.keep(&result).unwrap();
+        results.keep(&result.plan, result.block, &result).unwrap();
     }
     let report = collect(&[folder.path().into()]).unwrap().report;
     let aside: Vec<bool> = report
@@ -178,7 +178,7 @@ fn kinds_of_machine_stay_apart() {
     let results = ResultFolder::at(folder.path());
     for mut result in (5..8).flat_map(|machine| equal.results(machine)) {
         result.machine.kind = "intel-6-143-8".into();
-        results.keep(&result).unwrap();
+        results.keep(&result.plan, result.block, &result).unwrap();
     }
     let report = collect(&[folder.path().into()]).unwrap().report;
     let across = level(&report).machines.as_ref().unwrap();
@@ -235,7 +235,11 @@ fn blocks_that_are_run_elsewhere_are_the_sweep_here() {
     let path = place.path().join("plan.jsonl");
     Plan::write(&path, planned.blocks()).unwrap();
     let jobs = Plan::at(&path).read(None).unwrap();
-    let blocks: Vec<Block> = jobs.iter().cloned().filter_map(Job::rounds).collect();
+    let of = |job: &Job| match job {
+        Job::Rounds(block) => Block::clone(block),
+        other => panic!("{other:?}"),
+    };
+    let blocks: Vec<Block> = jobs.iter().map(of).collect();
     assert_eq!((blocks.len(), blocks[2].span()), (3, 4..6));
     assert!(blocks[0].cost_ns > 0 && blocks[0].files.len() == 8);
     let results = ResultFolder::at(place.path().join("out"));
@@ -244,7 +248,8 @@ fn blocks_that_are_run_elsewhere_are_the_sweep_here() {
     for block in [2, 0, 2, 1] {
         results.prepare(&jobs[block]).unwrap();
         let block = &blocks[block];
-        results.keep(&run_block(block, &site, &NEVER, &mut || {}).unwrap()).unwrap();
+        let result = run_block(block, &site, &NEVER, &mut || {}).unwrap();
+        results.keep(&result.plan, result.block, &result).unwrap();
     }
     assert_eq!(results.progress().unwrap(), Some((3, 3)));
     let there = collect(&[results.path().into()]).unwrap().report;

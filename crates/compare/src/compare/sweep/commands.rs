@@ -48,30 +48,14 @@ pub fn plan_commands(
     rounds_per_block: u32,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Planned, SweepError> {
-    settings.check()?;
-    let lines: Vec<CommandLine> = runner.lines().cloned().collect();
-    if !(2..=Arm::MOST).contains(&lines.len()) {
-        let why = format!("{} commands: between 2 and {} can be planned", lines.len(), Arm::MOST);
-        return Err(CompareError::Settings(why).into());
-    }
-    if let Some(line) = lines.iter().find(|line| !is_text(line)) {
-        let why = format!("`{}` is no UTF-8: a plan is text, and cannot hold it", line.display());
-        return Err(CompareError::Settings(why).into());
-    }
     let mut settings = settings.clone();
-    let first = schedule::rounds(1, lines.len(), settings.seed);
-    let round_ns = warmed_up(runner, &mut settings, &first, progress)?;
-    runner.check_files()?;
-    let arms: Vec<ArmRecord> = runner.arms().into_iter().map(whole_path).collect();
-    let files = files(&arms, settings.input.as_deref());
+    let Tried { arms, files, folder, input, identity, round_ns } =
+        tried(runner, &mut settings, progress)?;
     let per_block = rounds_per_block.clamp(1, MOST_ROUNDS);
     let axis = Axis { name: AXIS.into(), values: titles(&arms) };
     let question = question(&settings, axis);
-    let folder =
-        std::env::current_dir().map_err(|cause| SweepError::File { path: ".".into(), cause })?;
-    let input = settings.input.as_deref().map(absolute);
-    let key = format!("{lines:?} {input:?} {:?} {files:?} {folder:?}", question.question());
-    let (warmup, count) = (settings.warmup.max(1), lines.len() as u64);
+    let key = format!("{identity} {:?}", question.question());
+    let (warmup, count) = (settings.warmup.max(1), arms.len() as u64);
     let runs = (u64::from(warmup) + u64::from(per_block)) * count + u64::from(per_block);
     let block = Block {
         plan: format!("{:016x}", fingerprint::of(format!("{key} {warmup} {per_block}").as_bytes())),
@@ -89,6 +73,53 @@ pub fn plan_commands(
     };
     block.check()?;
     Ok(Planned(block))
+}
+
+/// Commands that were tried where they are planned.
+pub(in crate::compare) struct Tried {
+    /// Their programs by their whole paths.
+    pub arms: Vec<ArmRecord>,
+    /// What has to be there.
+    pub files: BTreeSet<BlockFile>,
+    /// Where relative names start.
+    pub folder: PathBuf,
+    /// The whole path of the standard input.
+    pub input: Option<PathBuf>,
+    /// The same for the same commands on the same files, whatever was seen of a run.
+    pub identity: String,
+    /// What one run of each takes, in nanoseconds.
+    pub round_ns: u64,
+}
+
+/// Warms the commands of `runner` up, as a comparison here does.
+///
+/// # Errors
+/// As [`plan_commands`].
+pub(in crate::compare) fn tried(
+    runner: &mut ProcessRunner<'_>,
+    settings: &mut Settings,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Tried, SweepError> {
+    settings.check()?;
+    let lines: Vec<CommandLine> = runner.lines().cloned().collect();
+    if !(2..=Arm::MOST).contains(&lines.len()) {
+        let why = format!("{} commands: between 2 and {} can be planned", lines.len(), Arm::MOST);
+        return Err(CompareError::Settings(why).into());
+    }
+    if let Some(line) = lines.iter().find(|line| !is_text(line)) {
+        let why = format!("`{}` is no UTF-8: a plan is text, and cannot hold it", line.display());
+        return Err(CompareError::Settings(why).into());
+    }
+    let first = schedule::rounds(1, lines.len(), settings.seed);
+    let round_ns = warmed_up(runner, settings, &first, progress)?;
+    runner.check_files()?;
+    let arms: Vec<ArmRecord> = runner.arms().into_iter().map(whole_path).collect();
+    let files = files(&arms, settings.input.as_deref());
+    let folder =
+        std::env::current_dir().map_err(|cause| SweepError::File { path: ".".into(), cause })?;
+    let input = settings.input.as_deref().map(absolute);
+    let identity = format!("{lines:?} {input:?} {files:?} {folder:?}");
+    Ok(Tried { arms, files, folder, input, identity, round_ns })
 }
 
 /// The same as a sweep has it.
@@ -116,7 +147,7 @@ fn whole_path(arm: ArmRecord) -> ArmRecord {
 }
 
 /// Without what stands in the block already, or belongs to this machine.
-fn bare(arm: ArmRecord) -> ArmRecord {
+pub(in crate::compare) fn bare(arm: ArmRecord) -> ArmRecord {
     ArmRecord { files: Vec::new(), ..arm }
 }
 
@@ -226,7 +257,7 @@ pub(super) fn run(
         pairs: block.rounds,
         seed: asked.seed,
         timeout_ms: asked.timeout_ms,
-        cpus: cpus(block)?,
+        cpus: cpus(asked.cpus.as_ref())?,
         input: commands.input.as_deref().map(|input| site.place(input)),
         warmup: commands.warmup,
         measure: asked.measure.clone(),
@@ -234,7 +265,7 @@ pub(super) fn run(
         guard: asked.guard,
         ..Settings::default()
     };
-    let lines = commands.arms.iter().map(|arm| placed(arm, block, site));
+    let lines = commands.arms.iter().map(|arm| placed(arm, &block.files, site));
     let lines: Vec<CommandLine> = lines.collect::<Result<_, _>>()?;
     let mut runner = ProcessRunner::new(lines, settings.limits(interrupt))?.measuring(&settings)?;
     // Behind the set-up, which may be what writes them.
@@ -278,11 +309,15 @@ fn measured(
 }
 
 /// A command where its files are here.
-fn placed(arm: &ArmRecord, block: &Block, site: &Site) -> Result<CommandLine, SweepError> {
+pub(in crate::compare) fn placed(
+    arm: &ArmRecord,
+    files: &[BlockFile],
+    site: &Site,
+) -> Result<CommandLine, SweepError> {
     let line = arm.line();
     let mut args = Vec::new();
     for arg in &arm.command[1..] {
-        args.push(site.moved(arg, &block.files)?.into());
+        args.push(site.moved(arg, files)?.into());
     }
     let program = site.place(Path::new(&arm.program)).into();
     let folder = line.folder.as_deref().map(|folder| site.place(folder));

@@ -30,11 +30,11 @@ use crate::compare::neighbours::Disturbances;
 use crate::compare::sequential::Looks;
 use crate::compare::verdict::Decision;
 use crate::compare::{Measure, Metric};
-use crate::stats::ALPHA;
 use crate::stats::power::FEWEST_PAIRS;
 use crate::stats::random_effects::{far_off, random_effects};
 use crate::stats::robust::median;
 use crate::stats::student::{mean_and_sd, paired_t, t_quantile};
+use crate::stats::{ALPHA, Z};
 
 /// Chance that a machine without any fault has a placebo that counts against it.
 const PLACEBO_ALPHA: f64 = 0.001;
@@ -118,6 +118,65 @@ pub struct AcrossMachines {
     pub agreement: Agreement,
     /// Every machine that has both.
     pub each: Vec<MachineEffect>,
+}
+
+impl KindEffect {
+    /// A machine that tells of itself alone.
+    fn of_one(kind: &str, effect: Part, decision: Decision) -> Self {
+        let kind = kind.to_owned();
+        Self { kind, machines: 1, effect, machine_sd_log: 0.0, another: None, decision }
+    }
+
+    /// Joins effects with the variance of their noise; `None` for fewer than two. `of_layouts` is how far the interval reaches for
+    /// placements that all machines share.
+    fn joined(
+        kind: &str,
+        effects: &[(f64, f64)],
+        of_layouts: f64,
+        judge: &dyn Fn(Part) -> Decision,
+    ) -> Option<Self> {
+        let joint = random_effects(effects)?;
+        let reach = reach_of(joint.standard_error, joint.freedom).hypot(of_layouts);
+        let effect = Part::around(joint.mean, reach);
+        Some(Self {
+            machines: effects.len() as u32,
+            machine_sd_log: joint.between_sd,
+            another: joint.reach_of_another(reach).map(|reach| Part::around(joint.mean, reach)),
+            ..Self::of_one(kind, effect, judge(effect))
+        })
+    }
+}
+
+impl AcrossMachines {
+    /// Joins what machines say for themselves, each once, in the order of their numbers; `delta_log` is the smallest effect of
+    /// interest. `None` where no machine says anything.
+    #[must_use]
+    pub fn of(machines: &[(&Host, u32, Part)], delta_log: f64) -> Option<Self> {
+        let mut by_kind: BTreeMap<&str, Vec<Part>> = BTreeMap::new();
+        for (host, _, effect) in machines {
+            by_kind.entry(&host.kind).or_default().push(*effect);
+        }
+        let judge = |effect| word(effect, delta_log);
+        let variance = |effect: &Part| ((effect.high_log - effect.low_log) / (2.0 * Z)).powi(2);
+        let of_kind = |(kind, effects): (&str, Vec<Part>)| {
+            let noised: Vec<(f64, f64)> =
+                effects.iter().map(|e| (e.log_ratio, variance(e))).collect();
+            let alone = || KindEffect::of_one(kind, effects[0], judge(effects[0]));
+            KindEffect::joined(kind, &noised, 0.0, &judge).unwrap_or_else(alone)
+        };
+        let kinds: Vec<KindEffect> = by_kind.into_iter().map(of_kind).collect();
+        let each = machines.iter().map(|(_, machine, effect)| MachineEffect {
+            machine: *machine,
+            log_ratio: effect.log_ratio,
+            alone: Some(*effect),
+        });
+        Some(Self { agreement: agreement(&kinds)?, each: each.collect(), kinds })
+    }
+}
+
+fn agreement(kinds: &[KindEffect]) -> Option<Agreement> {
+    let of = |kind: &KindEffect| LevelEffect { level: kind.kind.clone(), effect: kind.effect };
+    Some(agree(kinds.iter().map(of).collect())?.agreement)
 }
 
 /// What came back of a plan.
@@ -427,15 +486,11 @@ fn of_kind(
         false => Decision::Inconclusive,
     };
     let effects = noised(members, pair);
-    let Some(joint) = random_effects(&effects) else {
+    if effects.len() < 2 {
         // A single machine speaks for itself.
         let effect = members.iter().find_map(|m| m.effects.get(&pair)?.1)?;
-        let decision = judge(effect);
-        let kind = kind.to_owned();
-        let one =
-            KindEffect { kind, machines: 1, effect, machine_sd_log: 0.0, another: None, decision };
-        return Some((one, None));
-    };
+        return Some((KindEffect::of_one(kind, effect, judge(effect)), None));
+    }
     // Machines and layouts vary for themselves and are few: each with the t of its own freedom, which is never too
     // narrow, where Satterthwaite's joint freedom is with two machines.
     let of_layouts = split.as_ref().map_or(0.0, |split| {
@@ -443,18 +498,9 @@ fn of_kind(
         let freedom = placed.iter().map(|n| n.saturating_sub(1)).sum::<usize>().max(1);
         reach_of(split.layout_sd_log * share.sqrt(), freedom as f64)
     });
-    let reach = reach_of(joint.standard_error, joint.freedom).hypot(of_layouts);
-    let effect = Part::around(joint.mean, reach);
-    let found = KindEffect {
-        kind: kind.to_owned(),
-        machines: effects.len() as u32,
-        effect,
-        machine_sd_log: joint.between_sd,
-        another: joint.reach_of_another(reach).map(|reach| Part::around(joint.mean, reach)),
-        decision: judge(effect),
-    };
+    let found = KindEffect::joined(kind, &effects, of_layouts, &judge)?;
     let split = split.map(|split| Split {
-        code: Some(effect),
+        code: Some(found.effect),
         placement: None,
         decision: found.decision,
         source: match found.decision {
@@ -475,19 +521,13 @@ fn at_level_of_many(
 ) -> Option<LevelResult> {
     let first = found.first()?.0.decision;
     let agreed = found.iter().all(|(kind, _)| kind.decision == first);
-    let by_kind =
-        found.iter().map(|(kind, _)| LevelEffect { level: kind.kind.clone(), effect: kind.effect });
-    let agreement = agree(by_kind.collect())?.agreement;
     let only = (found.len() == 1).then(|| found[0].clone());
+    let kinds: Vec<KindEffect> = found.into_iter().map(|(kind, _)| kind).collect();
     Some(LevelResult {
         level: variant.level(),
         by_rounds: only.as_ref().filter(|_| settings.layouts == 0).map(|(kind, _)| kind.effect),
         split: only.and_then(|(_, split)| split),
         decision: if agreed { first } else { Decision::Inconclusive },
-        machines: Some(AcrossMachines {
-            kinds: found.into_iter().map(|(kind, _)| kind).collect(),
-            agreement,
-            each,
-        }),
+        machines: Some(AcrossMachines { agreement: agreement(&kinds)?, kinds, each }),
     })
 }

@@ -103,7 +103,7 @@ impl Site {
     ///
     /// # Errors
     /// [`SweepError::OtherFile`] with the first that is missing here, or has other bytes.
-    pub(super) fn check(&self, files: &[BlockFile]) -> Result<(), SweepError> {
+    pub(in crate::compare) fn check(&self, files: &[BlockFile]) -> Result<(), SweepError> {
         match files.iter().map(|file| self.wanted(file)).find(|f| BlockFile::of(&f.path) != *f) {
             Some(other) => Err(SweepError::OtherFile(other.path)),
             None => Ok(()),
@@ -149,7 +149,8 @@ pub fn run_block(
     if let Some(commands) = &block.commands {
         return commands::run(block, commands, site, interrupt, ran);
     }
-    let settings = SweepSettings { cpus: cpus(block)?, ..block.settings.clone() };
+    let settings =
+        SweepSettings { cpus: cpus(block.settings.cpus.as_ref())?, ..block.settings.clone() };
     let variants = variants(&settings.axes)?;
     settings.measure.check()?;
     let plan = Plan::new(&settings, &variants)?;
@@ -181,8 +182,8 @@ pub fn run_block(
 }
 
 /// As many processors as were asked for, of those that are ours here.
-pub(super) fn cpus(block: &Block) -> Result<Option<Cpus>, SweepError> {
-    let Some(wanted) = &block.settings.cpus else { return Ok(None) };
+pub(in crate::compare) fn cpus(wanted: Option<&Cpus>) -> Result<Option<Cpus>, SweepError> {
+    let Some(wanted) = wanted else { return Ok(None) };
     let allowed = allowed_cpus();
     let count = wanted.iter().count();
     let found = Cpus::last(count, &allowed);

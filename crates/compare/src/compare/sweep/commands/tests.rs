@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use proptest::prelude::*;
 
 use super::*;
-use crate::compare::fleet::{Plan, ResultFolder, collect};
+use crate::compare::fleet::{Job, Plan, ResultFolder, collect};
 use crate::compare::sweep::{Host, run_block};
 use crate::compare::{Decision, Measure, ProcessLimits, Step};
 use crate::run::child::NEVER;
@@ -51,11 +51,11 @@ fn ran(planned: &Planned, folder: &Path) -> ResultFolder {
     let results = ResultFolder::at(folder.join("results"));
     for job in Plan::at(&path).read(None).unwrap().into_iter().rev() {
         results.prepare(&job).unwrap();
-        let block = job.rounds().unwrap();
+        let Job::Rounds(block) = job else { panic!("these are no rounds") };
         let result = run_block(&block, &site(None), &NEVER, &mut || {}).unwrap();
         assert!(result.is_whole(block.span(), &block.seats()));
         assert_eq!(result.placebos.len(), block.rounds as usize);
-        results.keep(&result).unwrap();
+        results.keep(&result.plan, result.block, &result).unwrap();
     }
     results
 }
