@@ -32,8 +32,8 @@ impl Core<'_> {
         let ports = ports(&LOAD_PORTS, of_a_cycle);
         let start = self.take(ports, ready);
         let latency = self.latency(latency);
-        let there_at = self.fetch(number, access, start);
-        if there_at > start {
+        let (there_at, is_fresh) = self.fetch(number, access, start);
+        if is_fresh {
             self.take_load_slots(self.shape.late_load_slots, there_at);
         }
         let mut done = there_at + latency;
@@ -58,21 +58,20 @@ impl Core<'_> {
         access.address.0 % bytes + u64::from(access.size_bytes) > bytes
     }
 
-    /// When all lines of an access are in the first cache.
-    pub(super) fn fetch(&mut self, number: u32, access: &MemoryAccess, at: u64) -> u64 {
+    /// When all lines of an access are in the first cache, and whether one of them is fresh.
+    pub(super) fn fetch(&mut self, number: u32, access: &MemoryAccess, at: u64) -> (u64, bool) {
         if !self.has(Mechanism::DataCacheMisses) {
-            return at;
+            return (at, false);
         }
         // Without them, an access is to its first line alone.
         let splits = access.size_bytes > WIDEST_BYTES || self.has(Mechanism::SplitAccesses);
         let mut there_at = at;
-        let mut missed = false;
+        let (mut missed, mut is_fresh) = (false, false);
         for line in lines(access).take(if splits { MOST_LINES } else { 1 }) {
             let fetched = self.state.caches.fetch(Avma(line * LINE_BYTES), at);
             there_at = there_at.max(fetched.there_at);
-            if fetched.level > Level::First {
-                self.take_load_slots(self.shape.fill_load_slots, fetched.there_at);
-            }
+            is_fresh |= fetched.is_fresh;
+            self.take_load_slots(fetched.filled * self.shape.fill_load_slots, fetched.there_at);
             missed |= fetched.level > Level::First || fetched.walked;
             if access.kind == AccessKind::Store {
                 self.state.caches.write(line);
@@ -82,7 +81,7 @@ impl Core<'_> {
         if missed {
             self.event(number, Mechanism::DataCacheMisses);
         }
-        there_at
+        (there_at, is_fresh)
     }
 
     fn take_load_slots(&mut self, slots: u32, at: u64) {
@@ -126,7 +125,7 @@ impl Core<'_> {
     pub(super) fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {
         let there_at = match self.program.ops[number as usize].non_temporal {
             true => self.write_past(number, access, data),
-            false => self.fetch(number, access, data),
+            false => self.fetch(number, access, data).0,
         };
         let mut commit =
             self.state.next_commit(&self.shape).max(self.state.retire.0 + 2).max(there_at);
@@ -221,7 +220,7 @@ impl Core<'_> {
         self.event(number, Mechanism::Microcode);
         let mut done = start + cycles;
         for access in accesses {
-            done = done.max(self.fetch(number, access, start));
+            done = done.max(self.fetch(number, access, start).0);
             if access.kind == AccessKind::Store {
                 self.write_code(number, access, done);
             }

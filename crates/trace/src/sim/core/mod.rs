@@ -284,7 +284,7 @@ impl<'a> Core<'a> {
             match access.kind {
                 // What an atomic operation takes holds its load, from wherever in the core that comes.
                 AccessKind::Load if is_locked && !self.shape.locked_is_fence => {
-                    loaded = loaded.max(self.fetch(number, access, addresses));
+                    loaded = loaded.max(self.fetch(number, access, addresses).0);
                 }
                 AccessKind::Load => loaded = loaded.max(self.load(number, op, access, addresses)),
                 AccessKind::Prefetch => self.prefetch(access, addresses),

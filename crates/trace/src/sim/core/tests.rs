@@ -121,12 +121,12 @@ fn what_waits_for_misses_leaves_no_room_for_the_next_ones() {
 
 #[test]
 fn loads_of_a_line_that_comes_take_their_slots_twice() {
-    // So many loads of each of many lines of the second level, in disorder.
-    let of = |loads: u32, design| {
+    // So many loads of each of many lines of the second level, in disorder or one line behind the other.
+    let of = |loads: u32, step: u64, design| {
         let insns: Vec<&[u8]> =
             [vec![&[0x48, 0x8b, 0x0e][..]; loads as usize], vec![DEC_EDX, JNE]].concat();
         let accesses = |n: u64| {
-            let line = 0x10_0000 + n * 0x9e37 % 8192 * 64;
+            let line = 0x10_0000 + n * step % 8192 * 64;
             (0..loads).map(|k| load(k, line + u64::from(k) * 8, 8)).collect()
         };
         let change = |shape: &mut CoreShape| shape.line_cycles = [1; 3];
@@ -134,10 +134,14 @@ fn loads_of_a_line_that_comes_take_their_slots_twice() {
     };
     // The line takes two slots of the three ports, and each load one and another one.
     for (loads, slots) in [(1, 4.0), (2, 6.0), (4, 10.0), (6, 14.0)] {
-        let cycles = of(loads, Microarchitecture::GoldenCove);
+        let cycles = of(loads, 0x9e37, Microarchitecture::GoldenCove);
         assert!((cycles / (slots / 3.0) - 1.0).abs() < 0.06, "{loads}: {cycles}");
+        // In order, groups of sets take a line in two cycles.
+        let in_order = of(loads, 1, Microarchitecture::GoldenCove);
+        let wanted = (slots / 3.0).max(2.0);
+        assert!((in_order / wanted - 1.0).abs() < 0.06, "{loads} in order: {in_order}");
     }
-    assert!(of(6, Microarchitecture::Zen4) < 2.2, "not known to do so");
+    assert!(of(6, 0x9e37, Microarchitecture::Zen4) < 2.2, "not known to do so");
 }
 
 #[test]
