@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use comfy_table::Table;
-use stallscope::compare::layouts::{Agreement, Source, Split};
+use stallscope::compare::layouts::{Source, Split};
 use stallscope::compare::sweep::{
     AcrossMachines, LevelResult, SetAside, SweepComparison, SweepReport,
 };
@@ -46,13 +46,7 @@ fn answer(report: &SweepReport, comparison: &SweepComparison) -> String {
         out += &at_level(report, level);
     }
     if let Some(matched) = &comparison.matched {
-        let word = match matched.agreement {
-            Agreement::Holds => "the difference holds at every level",
-            Agreement::ChangesSign => "the difference changes its sign between levels",
-            Agreement::Partly => "the difference shows at some levels only, and against none",
-            Agreement::Nowhere => "no level shows a difference beyond its noise",
-        };
-        out += &wrap("  all levels  ", word);
+        out += &wrap("  all levels  ", matched.agreement.words());
     }
     out
 }
@@ -173,13 +167,7 @@ pub fn sentence(split: &Split) -> String {
     if let Some(code) = split.code {
         parts.push(format!("code effect {}", part_words(code)));
     }
-    let from = match (split.source, split.decision) {
-        (Source::Code, _) => "the code",
-        (Source::Placement, _) => "where the code sits",
-        (Source::Nothing, _) => "no difference that matters",
-        (_, _) => "open",
-    };
-    format!("{} -> {from}", parts.join("; "))
+    format!("{} -> {}", parts.join("; "), split.source.words())
 }
 
 fn outlook(report: &SweepReport, split: &Split) -> String {

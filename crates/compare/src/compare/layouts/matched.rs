@@ -39,6 +39,19 @@ pub enum Agreement {
     Nowhere,
 }
 
+impl Agreement {
+    /// As a reader is told.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "the difference holds at every level",
+            Self::ChangesSign => "the difference changes its sign between levels",
+            Self::Partly => "the difference shows at some levels only, and against none",
+            Self::Nowhere => "no level shows a difference beyond its noise",
+        }
+    }
+}
+
 /// The effect at each level of a condition, and over all levels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matched {

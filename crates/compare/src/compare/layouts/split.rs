@@ -70,6 +70,19 @@ pub enum Source {
     Open,
 }
 
+impl Source {
+    /// As a reader is told.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Code => "the code",
+            Self::Placement => "where the code sits",
+            Self::Nothing => "no difference that matters",
+            Self::Open => "open",
+        }
+    }
+}
+
 /// The difference between two programs, taken apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Split {
