@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::LineHeat;
 use crate::code::{Function, Image};
@@ -25,7 +25,7 @@ const LEAST_CLUSTER: usize = 4;
 const CLUSTER_EXCESS: f64 = 2.0;
 
 /// Samples in one set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SetHeat {
     /// Samples of the function in question.
     pub function: u64,
@@ -38,7 +38,9 @@ pub struct SetHeat {
 }
 
 /// What became of a set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum SetChange {
     /// Function and peers were not both hot here and are now.
@@ -54,7 +56,7 @@ pub enum SetChange {
 }
 
 /// One line that occupies a set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Occupant {
     /// Address of the line.
     pub line: Svma,
@@ -69,7 +71,7 @@ pub struct Occupant {
 }
 
 /// One set, in both builds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SetRow {
     /// Number of the set.
     pub set: u32,

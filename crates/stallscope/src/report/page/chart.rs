@@ -1,13 +1,13 @@
-//! Pictures as SVG: dots along an axis, and bars in the cells of tables. Across, everything is in per cent of the width,
-//! so that a picture fits every screen and its text keeps its size.
+//! Pictures as SVG: dots over an axis, alone or joined, with what else is known as lines and bands. Across, everything is in
+//! per cent of the width, so that a picture fits every screen and its text keeps its size.
 
 use std::fmt::Write;
 
 use askama::Template;
 use askama::filters::HtmlSafe;
 
-use crate::explain::Share;
-use crate::model::Measurement;
+use super::scale::{Scale, Steps, rounded};
+use crate::model::Unit;
 use crate::stats::robust::quartiles;
 use crate::stats::student::mean_and_sd;
 
@@ -18,77 +18,12 @@ const BELOW: f64 = 48.0;
 /// Points of a density curve.
 const CURVE_POINTS: usize = 80;
 
-/// Where amounts are on an axis.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
-    low: f64,
-    high: f64,
-}
-
-impl Scale {
-    /// From nothing to the whole at the least, with all of these.
-    pub fn of_shares<'a>(shares: impl Iterator<Item = &'a Share>) -> Self {
-        let ends = shares.flat_map(|share| [share.percent.low, share.percent.high]);
-        Self::over(ends.chain([0.0, 100.0]))
-    }
-
-    /// From the least to the most of `values`; room for one where all are the same.
-    pub fn over(values: impl IntoIterator<Item = f64>) -> Self {
-        let finite = values.into_iter().filter(|value| value.is_finite());
-        let ends = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
-        let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), ends);
-        match high - low {
-            width if width > 0.0 => Self { low, high },
-            _ if low.is_finite() => Self { low: low - 0.5, high: high + 0.5 },
-            _ => Self { low: 0.0, high: 1.0 },
-        }
-    }
-
-    /// The same with a part of it more at both ends.
-    pub fn wider(self, part: f64) -> Self {
-        let more = part * (self.high - self.low);
-        Self { low: self.low - more, high: self.high + more }
-    }
-
-    pub fn has(self, value: f64) -> bool {
-        (self.low..=self.high).contains(&value)
-    }
-
-    /// How far outside a value is, in widths of the scale.
-    pub fn distance(self, value: f64) -> f64 {
-        (self.low - value).max(value - self.high) / (self.high - self.low)
-    }
-
-    /// Per cent of the way, within the picture.
-    pub fn at(self, value: f64) -> f64 {
-        rounded(100.0 * ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0))
-    }
-
-    /// Pixels from the top.
-    fn down(self, value: f64) -> f64 {
-        rounded(HEIGHT * (1.0 - self.at(value) / 100.0))
-    }
-
-    /// Round numbers along it, about `count`.
-    fn ticks(self, count: f64) -> Vec<f64> {
-        let raw = (self.high - self.low) / count;
-        let power = 10_f64.powf(raw.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|n| n * power).into_iter().find(|s| *s >= raw);
-        let step = step.unwrap_or(raw);
-        let first = (self.low / step).ceil();
-        (0..20).map(|n| (first + f64::from(n)) * step).take_while(|at| *at <= self.high).collect()
-    }
-}
-
-pub(super) fn rounded(value: f64) -> f64 {
-    (100.0 * value).round() / 100.0
-}
-
-/// One dot: where it is along and up, how it is drawn, what it says.
-#[derive(Debug)]
+/// One dot: where it is along and up, the ends of its interval, how it is drawn, what it says.
+#[derive(Debug, Default)]
 pub(super) struct Dot {
     pub x: f64,
     pub y: f64,
+    pub interval: Option<[f64; 2]>,
     pub class: &'static str,
     pub title: String,
 }
@@ -108,14 +43,20 @@ impl Mark {
 }
 
 /// What is drawn as dots.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Plot {
     pub title: String,
     pub unit: &'static str,
-    /// What is along the axis below.
+    /// What is along the axis below, in which steps and unit.
     pub along: &'static str,
+    pub along_steps: Steps,
+    pub along_unit: Option<Unit>,
     pub dots: Vec<Dot>,
+    /// Whether the dots of a class are joined, in their order.
+    pub is_joined: bool,
     pub marks: Vec<Mark>,
+    /// Lines from top to bottom, with what they are.
+    pub limits: Vec<(f64, String)>,
     pub scale: Scale,
     pub signed: bool,
     /// Whether their density is drawn beside them.
@@ -131,6 +72,10 @@ pub(super) struct Scatter {
     height: f64,
     dots: Vec<Dot>,
     bands: Vec<Mark>,
+    /// Each where it is, whether its words stand to the left of it, and the words.
+    limits: Vec<(f64, bool, String)>,
+    /// What joins the dots of a class.
+    paths: Vec<(&'static str, String)>,
     ticks: [Vec<(f64, String)>; 2],
     curve: Option<String>,
 }
@@ -147,7 +92,8 @@ impl Scatter {
 impl Plot {
     pub fn draw(self) -> Scatter {
         let Self { scale, unit, signed, .. } = self;
-        let own = Scale::over(self.dots.iter().map(|dot| dot.x));
+        let down = |value: f64| rounded(HEIGHT * (1.0 - scale.at(value) / 100.0));
+        let own = Scale::in_steps(self.along_steps, self.dots.iter().map(|dot| dot.x));
         let along = own.wider(0.03);
         let values: Vec<f64> = self.dots.iter().map(|dot| dot.y).collect();
         let up = scale.ticks(5.0);
@@ -158,28 +104,53 @@ impl Plot {
             _ => format!("{at:.d$} {unit}"),
         };
         let whole = own.ticks(6.0).into_iter().filter(|at| at.fract() == 0.0);
+        let below = |at: f64| scale.label(at, self.along_unit.unwrap_or(Unit::Count));
         let place = |mark: Mark| {
-            let [low, high] = mark.ends.map(|end| scale.down(end));
+            let [low, high] = mark.ends.map(down);
             Mark { ends: [high, rounded(low - high)], ..mark }
         };
         let in_sight = |mark: &Mark| mark.ends.iter().any(|end| scale.has(*end));
+        let dots: Vec<Dot> = self
+            .dots
+            .into_iter()
+            .map(|dot| Dot {
+                x: along.at(dot.x),
+                y: down(dot.y),
+                interval: dot.interval.map(|ends| ends.map(down)),
+                ..dot
+            })
+            .collect();
+        let limits = self.limits.into_iter().filter(|(at, _)| along.has(*at)).map(|(at, words)| {
+            let at = along.at(at);
+            (at, at > 60.0, words)
+        });
         Scatter {
             ticks: [
-                whole.map(|at| (along.at(at), format!("{at:.0}"))).collect(),
-                up.into_iter().map(|at| (scale.down(at), label(at))).collect(),
+                whole.map(|at| (along.at(at), below(at))).collect(),
+                up.into_iter().map(|at| (down(at), label(at))).collect(),
             ],
             curve: self.has_density.then(|| density(&values, scale)).flatten(),
             bands: self.marks.into_iter().filter(in_sight).map(place).collect(),
-            dots: self
-                .dots
-                .into_iter()
-                .map(|dot| Dot { x: along.at(dot.x), y: scale.down(dot.y), ..dot })
-                .collect(),
+            limits: limits.collect(),
+            paths: if self.is_joined { paths(&dots) } else { Vec::new() },
+            dots,
             title: self.title,
             along: self.along,
             height: HEIGHT,
         }
     }
+}
+
+/// A line through the dots of each class, 100 wide.
+fn paths(dots: &[Dot]) -> Vec<(&'static str, String)> {
+    let mut paths: Vec<(&str, String)> = Vec::new();
+    for Dot { x, y, class, .. } in dots {
+        match paths.iter_mut().find(|(of, _)| of == class) {
+            Some((_, path)) => drop(write!(path, "L{x} {y}")),
+            None => paths.push((class, format!("M{x} {y}"))),
+        }
+    }
+    paths
 }
 
 /// The density of `values` as a path 100 wide, by a Gaussian kernel with Silverman's width.
@@ -195,66 +166,21 @@ fn density(values: &[f64], scale: Scale) -> Option<String> {
     if !(width.is_finite() && width > 0.0) {
         return None;
     }
-    let at = |i: usize| scale.low + (scale.high - scale.low) * i as f64 / CURVE_POINTS as f64;
+    let at = |i: usize| scale.value_at(i as f64 / CURVE_POINTS as f64);
+    let down = |value: f64| rounded(HEIGHT * (1.0 - scale.at(value) / 100.0));
     let of = |y: f64| values.iter().map(|v| (-0.5 * ((y - v) / width).powi(2)).exp()).sum::<f64>();
     let points: Vec<(f64, f64)> = (0..=CURVE_POINTS).map(|i| (at(i), of(at(i)))).collect();
     let most = points.iter().map(|(_, d)| *d).fold(f64::MIN_POSITIVE, f64::max);
-    let mut path = format!("M0 {}", scale.down(scale.low));
+    let mut path = format!("M0 {HEIGHT}");
     for (y, d) in points {
-        let _ = write!(path, "L{} {}", rounded(100.0 * d / most), scale.down(y));
+        let _ = write!(path, "L{} {}", rounded(100.0 * d / most), down(y));
     }
     Some(path + "L0 0Z")
-}
-
-/// A bar in a cell, in per cent of its width, with its interval.
-#[derive(Clone, Debug, Template)]
-#[template(path = "bar.html")]
-pub(super) struct Bar {
-    x: f64,
-    width: f64,
-    zero: Option<f64>,
-    whisker: Option<[f64; 2]>,
-    class: &'static str,
-}
-
-impl HtmlSafe for Bar {}
-
-impl Bar {
-    /// From nothing to a measured amount, with its interval.
-    pub fn of(scale: Scale, m: &Measurement, class: &'static str) -> Self {
-        Self::between(scale, [0.0, m.value], Some([m.low, m.high]), class)
-    }
-
-    /// From one amount to another, with the interval of the latter.
-    pub fn between(
-        scale: Scale,
-        [from, to]: [f64; 2],
-        interval: Option<[f64; 2]>,
-        class: &'static str,
-    ) -> Self {
-        let [from, to] = [from, to].map(|v| scale.at(v));
-        Self {
-            x: from.min(to),
-            width: rounded((to - from).abs()).max(0.3),
-            zero: (scale.low < 0.0 && scale.has(0.0)).then(|| scale.at(0.0)),
-            whisker: interval.map(|ends| ends.map(|v| scale.at(v))),
-            class,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ticks_are_round_and_within_the_scale() {
-        let scale = Scale::over([143.2, 149.9]);
-        assert_eq!(scale.ticks(5.0), [144.0, 146.0, 148.0]);
-        assert_eq!((scale.at(143.2), scale.at(149.9), scale.at(1e9)), (0.0, 100.0, 100.0));
-        assert!(Scale::over([]).ticks(5.0).len() > 2 && Scale::over([7.0]).has(7.0));
-        assert!(Scale::over([f64::NAN, 1.0, 3.0]).has(2.0));
-    }
 
     #[test]
     fn values_without_spread_have_no_density() {

@@ -3,8 +3,9 @@
 use askama::Template;
 
 use super::PageError;
-use super::chart::{Dot, Mark, Plot, Scale, Scatter};
+use super::chart::{Dot, Mark, Plot, Scatter};
 use super::number::{Number, amount, scale};
+use super::scale::Scale;
 use crate::compare::{
     Comparison, Contrast, Decision, Measure, Metric, RunSample, Severity, Slot, Warning, pair_up,
 };
@@ -181,7 +182,7 @@ fn pairs_plot(
                 "pair {number}, {} first: {} {a}, {} {b}, {y:+.2} %",
                 names[first], names[0], names[1]
             );
-            Dot { x: f64::from(number), y, class: "pair", title }
+            Dot { x: f64::from(number), y, class: "pair", title, ..Dot::default() }
         })
         .collect();
     let own = Scale::over(dots.iter().map(|dot| dot.y).chain([low, high]));
@@ -213,6 +214,7 @@ fn pairs_plot(
         scale: if is_far { own } else { all }.wider(0.06),
         signed: true,
         has_density: true,
+        ..Plot::default()
     };
     let zero = if is_far {
         "no difference, 0 %, is outside this picture."
@@ -237,7 +239,13 @@ fn runs_plot(samples: &[RunSample], metric: Metric, names: [&str; 2]) -> Plot {
                 names[arm],
                 amount(value, metric.unit())
             );
-            Dot { x: f64::from(order), y: value / divisor, class: ["a", "b"][arm], title }
+            Dot {
+                x: f64::from(order),
+                y: value / divisor,
+                class: ["a", "b"][arm],
+                title,
+                ..Dot::default()
+            }
         })
         .collect();
     Plot {
@@ -246,9 +254,7 @@ fn runs_plot(samples: &[RunSample], metric: Metric, names: [&str; 2]) -> Plot {
         along: "run, in order of time",
         scale: Scale::over(dots.iter().map(|dot| dot.y)).wider(0.06),
         dots,
-        marks: Vec::new(),
-        signed: false,
-        has_density: false,
+        ..Plot::default()
     }
 }
 

@@ -4,11 +4,13 @@
 use askama::Template;
 
 use super::PageError;
-use super::chart::{Bar, Scale};
+use super::bar::Bar;
 use super::compared::Compared;
 use super::flame::FlameView;
 use super::listing::Listing;
 use super::number::Number;
+use super::scale::Scale;
+use super::series::SERIES;
 use super::steps::{Waterfall, waterfalls};
 use crate::explain::{
     ArmHeat, Counts, Cure, CureVerdict, Explanation, FunctionRow, Ledger, LedgerLine, Removed,
@@ -58,7 +60,10 @@ struct PlaceRow {
 #[derive(Debug)]
 struct LedgerView {
     place: String,
-    cycles: [Number; 2],
+    /// Cycles of an instruction in both builds, by cause.
+    cycles: [(&'static str, Number, Bar); 2],
+    /// The causes in these bars, with what each takes in both builds.
+    causes: Vec<(&'static str, String, Number)>,
     rows: Vec<LedgerRow>,
     verdict: &'static str,
 }
@@ -202,10 +207,8 @@ fn ledger_view(ledger: &Ledger) -> LedgerView {
         [plain("measured", &ledger.measured, "b"), plain("predicted", &ledger.predicted, "a")];
     LedgerView {
         place: ledger.place.clone(),
-        cycles: [0, 1].map(|arm| {
-            let of = format!("cycles of an instruction of {}", ["BEFORE", "AFTER"][arm]);
-            Number::of(&ledger.cycles_per_instruction[arm], &of)
-        }),
+        cycles: by_cause(ledger),
+        causes: SERIES.into_iter().cycle().zip(&ledger.lines).map(cause_key).collect(),
         rows: ends.into_iter().chain(ledger.lines.iter().map(line)).collect(),
         verdict: match (ledger.agrees, ledger.counted) {
             (true, true) => "The model agrees with the clock.",
@@ -215,6 +218,37 @@ fn ledger_view(ledger: &Ledger) -> LedgerView {
             (false, _) => "The model does not agree with the clock: no cause is named by it.",
         },
     }
+}
+
+/// Cycles of an instruction of both builds as bars of what is gone without each mechanism alone, and the rest.
+fn by_cause(ledger: &Ledger) -> [(&'static str, Number, Bar); 2] {
+    let whole = |arm: usize| ledger.cycles_per_instruction[arm].value;
+    let gone = |arm: usize| {
+        SERIES.into_iter().cycle().zip(&ledger.lines).map(move |(class, line)| {
+            let cycles = line.cycles_per_instruction[arm].max(0.0);
+            (cycles, class, format!("{}: {cycles:.3} cycles", line.mechanism))
+        })
+    };
+    let sum = |arm: usize| gone(arm).map(|part| part.0).sum::<f64>();
+    let ends = [0, 1].map(|arm| whole(arm).max(sum(arm)));
+    let scale = Scale::over(ends.into_iter().chain([0.0]));
+    [(0, "BEFORE"), (1, "AFTER")].map(|(arm, name)| {
+        let rest = (whole(arm) - sum(arm)).max(0.0);
+        let rest = (rest, "part", format!("everything else: {rest:.3} cycles"));
+        let number = Number::of(
+            &ledger.cycles_per_instruction[arm],
+            &format!("cycles of an instruction of {name}"),
+        );
+        (name, number, Bar::stacked(scale, gone(arm).chain([rest]), whole(arm)))
+    })
+}
+
+fn cause_key((class, line): (&'static str, &LedgerLine)) -> (&'static str, String, Number) {
+    let [before, after] = line.cycles_per_instruction;
+    let from =
+        "cycles of an instruction that are gone without it, in BEFORE and in AFTER, by the model";
+    let number = Number::new(format!("{before:.2} → {after:.2}"), from);
+    (class, line.mechanism.to_string(), number)
 }
 
 fn cure_view(cure: &Cure) -> CureView {

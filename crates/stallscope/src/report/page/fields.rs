@@ -1,4 +1,4 @@
-//! Any result, field by field: what has no picture of its own yet. Lists of flat objects are tables, what is
+//! Any result, field by field, below its pictures where it has some. Lists of flat objects are tables, what is
 //! not flat is unfolded part by part, what is deep or long is cut and says so.
 
 use askama::Template;
@@ -6,6 +6,7 @@ use askama::filters::HtmlSafe;
 use serde_json::{Map, Value};
 
 use super::number::{Number, amount};
+use super::parts::Part;
 use crate::machine::survey::{Entry, Survey, SurveyRow};
 use crate::model::{Measurement, Unit};
 use crate::report::words::grouped;
@@ -14,6 +15,8 @@ use crate::report::words::grouped;
 const MOST_ITEMS: usize = 100;
 /// Fields that are shown in all: the page stays small whatever the document holds.
 const MOST_FIELDS: usize = 6000;
+/// The same where pictures stand above them.
+const MOST_FIELDS_BELOW: usize = 3000;
 /// Columns of a table; wider objects are shown one by one.
 const MOST_COLUMNS: usize = 9;
 /// Levels that are shown.
@@ -38,6 +41,7 @@ pub(super) struct FieldsPage {
     pub title: String,
     pub kind: String,
     pub tool_version: String,
+    parts: Vec<Part>,
     result: Node,
 }
 
@@ -47,26 +51,27 @@ pub(super) struct FieldsPage {
 enum Node {
     One(Number),
     Measured(Number),
-    Object { fields: Vec<(String, Node)>, parts: Vec<Part> },
+    Object { fields: Vec<(String, Node)>, parts: Vec<Fold> },
     Table { head: Vec<String>, rows: Vec<Vec<Node>>, left_out: usize },
-    List { parts: Vec<Part>, left_out: usize },
+    List { parts: Vec<Fold>, left_out: usize },
 }
 
 impl HtmlSafe for Node {}
 
 /// A part of a value that is unfolded by itself.
 #[derive(Debug)]
-struct Part {
+struct Fold {
     name: String,
     node: Node,
     is_open: bool,
 }
 
 impl FieldsPage {
-    pub fn of(kind: String, tool_version: String, result: &Value) -> Self {
-        let mut left = MOST_FIELDS;
+    /// The pictures first, where there are some.
+    pub fn of(kind: String, tool_version: String, parts: Vec<Part>, result: &Value) -> Self {
+        let mut left = if parts.is_empty() { MOST_FIELDS } else { MOST_FIELDS_BELOW };
         let result = node(result, "result", 0, &mut left);
-        Self { title: kind.clone(), kind, tool_version, result }
+        Self { title: kind.clone(), kind, tool_version, parts, result }
     }
 
     /// Machines side by side: a row for each fact.
@@ -88,6 +93,7 @@ impl FieldsPage {
             title: kind.clone(),
             kind,
             tool_version,
+            parts: Vec::new(),
             result: Node::Table { head, rows, left_out: 0 },
         }
     }
@@ -126,7 +132,7 @@ fn object(fields: &Map<String, Value>, path: &str, depth: usize, left: &mut usiz
     let parts = parts.into_iter().map(child);
     let part = |(name, node)| {
         let is_open = depth < OPEN_DEPTH || matches!(node, Node::Table { .. });
-        Part { name, node, is_open }
+        Fold { name, node, is_open }
     };
     Node::Object { fields, parts: parts.map(part).collect() }
 }
@@ -146,7 +152,7 @@ fn list(items: &[Value], path: &str, depth: usize, left: &mut usize) -> Node {
         && objects.iter().flat_map(|object| object.values()).all(is_leaf)
         && !shown.iter().all(is_leaf);
     if !is_table {
-        let mut part = |(n, item): (usize, &Value)| Part {
+        let mut part = |(n, item): (usize, &Value)| Fold {
             name: named(item).unwrap_or_else(|| format!("{}", n + 1)),
             node: node(item, &format!("{path}[{n}]"), depth + 1, left),
             is_open: shown.len() == 1 || is_leaf(item),
@@ -222,7 +228,7 @@ fn scalar(value: &Value, path: &str) -> Number {
 }
 
 /// A field's name as words.
-fn words(name: &str) -> String {
+pub(super) fn words(name: &str) -> String {
     let name = clipped(name, MOST_OF_A_NAME);
     name.trim_end_matches("_ns").trim_end_matches("_bytes").replace('_', " ")
 }

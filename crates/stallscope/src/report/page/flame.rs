@@ -9,8 +9,9 @@ use askama::Template;
 use askama::filters::HtmlSafe;
 
 use super::PageError;
-use super::chart::{Bar, Scale, rounded};
+use super::bar::Bar;
 use super::number::{Number, amount};
+use super::scale::{Scale, rounded};
 use crate::compare::Metric;
 use crate::explain::{CallStacks, Caller, Explanation};
 use crate::model::{Measurement, Unit};

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::chart::{Bar, Scale};
+use super::bar::Bar;
 use super::number::Number;
+use super::scale::Scale;
 use crate::explain::Cause;
 use crate::model::{Grade, Site, SourceLine, Svma};
 

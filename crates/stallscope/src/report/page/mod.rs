@@ -5,19 +5,28 @@
 //! (`templates/`) escape them. A page has no script and fetches nothing. Only this room's own types are drawn as such;
 //! what has no picture yet is laid out field by field.
 
+mod bar;
 mod chart;
 mod compared;
 mod explained;
 mod fields;
 mod flame;
+mod grid;
 mod listing;
 mod number;
+mod parts;
+mod probed;
+mod scale;
+mod series;
+mod sets;
 mod steps;
+mod swept;
 
 use std::fmt;
 
 use askama::Template;
 use askama::filters::HtmlSafe;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -25,7 +34,9 @@ use self::compared::{Compared, ComparisonPage};
 use self::explained::ExplanationPage;
 use self::fields::FieldsPage;
 use self::flame::FlameView;
+use self::parts::Part;
 use super::Document;
+use crate::compare::sweep::SweepReport;
 use crate::explain::Explanation;
 use crate::foreign::from_json;
 
@@ -96,9 +107,23 @@ pub fn page(text: &str) -> Result<String, PageError> {
             let survey = typed(&kind, result)?;
             FieldsPage::of_survey(kind, tool_version, &survey).render()?
         }
-        _ => FieldsPage::of(kind, tool_version, &result).render()?,
+        _ => {
+            let parts = pictures(&kind, &result);
+            FieldsPage::of(kind, tool_version, parts, &result).render()?
+        }
     };
     if page.len() > MOST_PAGE_BYTES { Err(PageError::TooLarge) } else { Ok(page) }
+}
+
+/// What is drawn above the fields of a result; nothing of kinds that have no pictures, nor of a document of another shape.
+fn pictures(kind: &str, result: &Value) -> Vec<Part> {
+    let parts = match kind {
+        "sweep" => SweepReport::deserialize(result).map(|report| swept::parts(&report)),
+        "probe" => probed::Probed::deserialize(result).map(|probed| probed::parts(&probed)),
+        "layout" => sets::Sets::deserialize(result).map(|layout| sets::parts(&layout)),
+        _ => return Vec::new(),
+    };
+    parts.unwrap_or_default()
 }
 
 /// A chart of a result.

@@ -12,18 +12,30 @@ use crate::report::words::change;
 #[derive(Clone, Debug, Default, Template)]
 #[template(
     ext = "html",
-    source = r#"<span class="n" tabindex="0" title="{{ from }}">{{ text }}</span>"#
+    source = r#"<span class="n" tabindex="0" title="{{ from }}"{% if let Some(value) = value %} data-value="{{ value }}"{% endif %}>{{ text }}</span>"#
 )]
 pub(super) struct Number {
     pub text: String,
     pub from: String,
+    /// As the document has it, where that has it: `make test-html` holds both against each other.
+    pub value: Option<f64>,
 }
 
 impl HtmlSafe for Number {}
 
 impl Number {
     pub fn new(text: impl Into<String>, from: impl Into<String>) -> Self {
-        Self { text: text.into(), from: from.into() }
+        Self { text: text.into(), from: from.into(), value: None }
+    }
+
+    /// One that is in the document as it stands.
+    pub fn told(text: impl Into<String>, from: impl Into<String>, value: f64) -> Self {
+        Self { value: Some(value), ..Self::new(text, from) }
+    }
+
+    /// An amount that the document has without an interval.
+    pub fn plain(value: f64, unit: Unit, from: impl Into<String>) -> Self {
+        Self::told(amount(value, unit), from, value)
     }
 
     /// A measurement with its interval; `of` says what was measured.
@@ -31,19 +43,19 @@ impl Number {
         let (scale, unit) = scale(m.unit, m.value.abs().max(m.high.abs()));
         let [value, low, high] = [m.value, m.low, m.high].map(|amount| digits(amount / scale));
         let text = format!("{value} {unit} [{low}, {high}]");
-        Self::new(text.replace("  ", " "), format!("{of}: {}, n = {}", m.how, m.n))
+        Self::told(text.replace("  ", " "), format!("{of}: {}, n = {}", m.how, m.n), m.value)
     }
 
     /// A part in per cent.
     pub fn share(share: &Share, of: &str) -> Self {
         let Measurement { value, low, high, ref how, n, .. } = share.percent;
         let text = format!("{value:.1} % [{low:.1}, {high:.1}]");
-        Self::new(text, format!("{of}: share of {}; {how}, n = {n}", share.of))
+        Self::told(text, format!("{of}: share of {}; {how}, n = {n}", share.of), value)
     }
 
     /// A log ratio with its interval as a change.
     pub fn change(log: f64, low: f64, high: f64, from: impl Into<String>) -> Self {
-        Self::new(change([low, log, high], 0), from)
+        Self::told(change([low, log, high], 0), from, log)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::chart::{Bar, Scale};
+use super::bar::Bar;
 use super::number::{Number, amount};
+use super::scale::Scale;
 use crate::compare::{Comparison, Metric};
 use crate::explain::{Conclusion, Explanation, Ledger};
 use crate::model::{Measurement, Unit};

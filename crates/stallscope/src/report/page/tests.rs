@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+mod pictured;
+
 use super::*;
 use crate::compare::simulate::{Noise, SimulatedMachine};
 use crate::compare::{Comparison, Settings, compare};
@@ -54,16 +56,21 @@ fn document(kind: &str, result: &impl serde::Serialize) -> Value {
 
 fn drawn(document: &Value) -> String {
     let page = page(&document.to_string()).unwrap();
-    assert!(page.len() < 200_000, "{} bytes", page.len());
+    assert!(page.len() < 400_000, "{} bytes", page.len());
     page
 }
 
-/// The page without its style, kept for `make test-html` where that asks for it.
+/// The page without its style, kept for `make test-html` where that asks for it: with its document, and how long it took.
 fn body(name: &str, document: &Value) -> String {
+    let start = std::time::Instant::now();
     let page = drawn(document);
+    let took_ms = start.elapsed().as_millis().to_string();
     if let Some(folder) = std::env::var_os("STALLSCOPE_PAGES") {
-        let path = std::path::Path::new(&folder).join(name).with_extension("html");
-        crate::report::write_file(&path, &page).unwrap();
+        let path = std::path::Path::new(&folder).join(name);
+        let texts = [("html", &page), ("json", &document.to_string()), ("ms", &took_ms)];
+        for (ending, text) in texts {
+            crate::report::write_file(&path.with_extension(ending), text).unwrap();
+        }
     }
     let (head, rest) = page.split_once("<style>").unwrap();
     head.to_owned() + rest.split_once("</style>").unwrap().1
@@ -165,9 +172,21 @@ fn escaped(text: &str) -> String {
 
 /// Puts `text` into every string of a document that names something.
 fn poison(value: &mut Value, text: &str) {
-    const NAMES: [&str; 12] = [
-        "name", "command", "program", "path", "function", "text", "summary", "place", "variable",
-        "file", "notes", "how",
+    const NAMES: [&str; 14] = [
+        "name",
+        "command",
+        "program",
+        "path",
+        "function",
+        "text",
+        "summary",
+        "place",
+        "variable",
+        "file",
+        "notes",
+        "how",
+        "candidate",
+        "variant",
     ];
     match value {
         Value::Object(fields) => fields.iter_mut().for_each(|(name, field)| match field {
@@ -189,12 +208,17 @@ fn names_of_others_stay_text() {
     let hostile =
         "<script>alert(1)</script>\"'><img src=x onerror=y>&\u{202e}\u{1b}[31m</style>{{ 7 * 7 }}";
     let field = json!([{"<b>": hostile, "name": hostile}]);
-    for mut document in
-        [explanation(), document("comparison", &comparison(0.3, 8)), document("other", &field)]
-    {
+    let pictured = [
+        document("sweep", &pictured::swept()),
+        document("layout", &pictured::laid_out()),
+        document("probe", &pictured::data_caches()),
+    ];
+    let others =
+        [explanation(), document("comparison", &comparison(0.3, 8)), document("other", &field)];
+    for mut document in others.into_iter().chain(pictured) {
         let clean = drawn(&document);
         poison(&mut document, hostile);
-        let page = drawn(&document);
+        let page = page(&document.to_string()).unwrap();
         assert!(page.contains("alert(1)"));
         for forbidden in ["<script", "<img", "<b>\"", "\u{202e}", "\u{1b}"] {
             assert!(!page.contains(forbidden), "{forbidden}");
