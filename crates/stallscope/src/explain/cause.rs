@@ -68,6 +68,9 @@ pub struct Cause {
     pub part_in_function: Share,
     /// The loop around the site.
     pub loop_heat: LoopHeat,
+    /// The hottest loop of its function in the other arm; of the first cause alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_loop: Option<LoopHeat>,
     /// Share of the loop's samples on the site and the few instructions behind it, which wait.
     pub share_behind_site: Share,
     /// Findings of the same rule in the same function of the other arm; absent when the other arm
@@ -169,19 +172,61 @@ fn weigh(
         return None;
     }
     describe_sites(side.image, base.debug, std::slice::from_mut(&mut finding));
-    let instructions = instructions(side, code, around, base.debug);
-    let loop_heat = LoopHeat { share_of_function, instructions, ..span(code, around, base.debug) };
+    let loop_heat = loop_heat(side, code, around, base.debug, share_of_function);
     Some(Cause {
         arm,
         part_in_function: base.row.share_of_difference.clone(),
         mentions: mentions(&finding.site, loop_heat.lines.as_ref(), text),
         loop_heat,
+        other_loop: None,
         share_behind_site,
         in_other_arm,
         counted: None,
         hottest_set: hottest_set(side.heat, code, &finding),
         finding,
     })
+}
+
+fn loop_heat(
+    side: &Side<'_>,
+    code: &FunctionCode,
+    around: &Loop,
+    debug: &DebugInfo<'_>,
+    share_of_function: Share,
+) -> LoopHeat {
+    let instructions = instructions(side, code, around, debug);
+    LoopHeat { share_of_function, instructions, ..span(code, around, debug) }
+}
+
+/// Puts the hottest loop of the other arm beside that of the first cause, whose function a row names.
+pub(super) fn put_beside(
+    causes: &mut [Cause],
+    images: &[Image; 2],
+    debug: &[DebugInfo<'_>; 2],
+    heats: &[Heat; 2],
+    rows: &[FunctionRow],
+) {
+    let Some(cause) = causes.first_mut() else { return };
+    let (here, there) = (cause.arm.index(), 1 - cause.arm.index());
+    let other = rows.iter().find_map(|row| {
+        let Place::Function { before, after, .. } = &row.place else { return None };
+        let both = [before.as_ref(), after.as_ref()];
+        let own = both[here]?;
+        (own.start..own.end()).contains(&cause.finding.site.svma).then_some(both[there]?)
+    });
+    let side = Side { image: &images[there], heat: &heats[there] };
+    cause.other_loop = other.and_then(|function| hottest_loop(&side, function, &debug[there]));
+}
+
+/// The innermost of the loops that most of a function's samples are in.
+fn hottest_loop(side: &Side<'_>, function: &Function, debug: &DebugInfo<'_>) -> Option<LoopHeat> {
+    let code = FunctionCode::of(side.image, function);
+    let all = code.loops.iter().map(|of| (loop_hits(side.heat, &code, of), of));
+    let most = all.clone().map(|(hits, _)| hits).max().filter(|most| *most > 0)?;
+    let (hits, around) = all.filter(|(hits, _)| 2 * hits > most).max_by_key(|(_, of)| of.depth)?;
+    let in_function = side.heat.between(function.start, function.end());
+    let share = share_of(hits, in_function, Whole::FunctionSamples);
+    Some(loop_heat(side, &code, around, debug, share))
 }
 
 /// The instructions of a loop with their samples.

@@ -454,6 +454,7 @@ fn look(
     explanation.causes = causes;
     acquitted.extend(cure::apply(&mut explanation, tried));
     acquitted.extend(cure::withdraw_unsupported(&mut explanation));
+    cause::put_beside(&mut explanation.causes, &images, &debug, &heats, &explanation.rows);
     explanation.conclude();
     let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
     let of_slow = &debug[slow.index()];

@@ -1,12 +1,16 @@
 //! The hot loop around a blocked load: each instruction with its samples, and an arrow from each store to the load that reads
-//! from it.
+//! from it; the hottest loop of the other build beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use askama::Template;
+use askama::filters::HtmlSafe;
 
 use super::bar::Bar;
 use super::number::Number;
 use super::scale::Scale;
-use crate::explain::Cause;
+use crate::compare::Arm;
+use crate::explain::{Cause, LoopHeat};
 use crate::model::{Grade, Site, SourceLine, Svma};
 
 /// Height of a line of the listing, in pixels.
@@ -24,22 +28,30 @@ pub(super) struct Listing {
     pub mechanism: String,
     pub remedy: String,
     pub grade: Grade,
+    pub about: String,
     pub lines: Vec<Line>,
+    /// What the other build's loop is, and its instructions.
+    pub other: Option<(String, Vec<Line>)>,
     pub arrows: Vec<Arrow>,
     pub height: usize,
     pub facts: Vec<(&'static str, Number)>,
 }
 
 /// One instruction with its source.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Template)]
+#[template(path = "line.html")]
 pub(super) struct Line {
-    pub address: String,
-    pub text: String,
-    pub source: String,
+    address: String,
+    text: String,
+    source: String,
     /// What it is to the cause: `load`, `store`, or nothing.
-    pub role: &'static str,
-    pub samples: Option<(Number, Bar)>,
+    role: &'static str,
+    /// Whether the other build's loop has no such instruction.
+    is_changed: bool,
+    samples: Option<(Number, Bar)>,
 }
+
+impl HtmlSafe for Line {}
 
 /// From a store to the load.
 #[derive(Debug)]
@@ -55,7 +67,10 @@ impl Listing {
         let set = finding.sets.get(cause.hottest_set.unwrap_or(0));
         let stores = set.into_iter().flatten().filter_map(|index| finding.others.get(*index));
         let stores: Vec<&Site> = stores.collect();
-        let lines = lines(cause, &stores);
+        let sites = stores.iter().map(|site| (*site, "store")).chain([(&finding.site, "load")]);
+        let other = cause.other_loop.as_ref();
+        let [here, there] = [cause.arm, cause.arm.other()];
+        let lines = lines(here, &cause.loop_heat, sites, other);
         let middle = |svma: Svma| {
             let address = svma.to_string();
             let line = lines.iter().position(|line| line.address == address);
@@ -80,17 +95,40 @@ impl Listing {
             grade: finding.grade,
             arrows: stores.iter().enumerate().map(arrow).collect(),
             height: LINE * lines.len(),
+            about: about(here, &cause.loop_heat),
+            other: other.map(|of| {
+                let lines = self::lines(there, of, std::iter::empty(), Some(&cause.loop_heat));
+                (about(there, of), lines)
+            }),
             lines,
             facts: facts(cause),
         }
     }
 }
 
+/// Which loop it is.
+fn about(arm: Arm, of: &LoopHeat) -> String {
+    let build = ["BEFORE", "AFTER"][arm.index()];
+    let share = of.share_of_function.percent.value;
+    format!("{build}: {} to {}, {share:.1} % of its function's samples", of.start, of.end)
+}
+
+/// An instruction without where it jumps to, which differs from build to build.
+fn kept(text: &str) -> &str {
+    let is_jump = text.starts_with('j') || text.starts_with("call");
+    if is_jump { text.split(' ').next().unwrap_or(text) } else { text }
+}
+
 /// The loop and the sites by address; of a long one, what is near a site or hot.
-fn lines(cause: &Cause, stores: &[&Site]) -> Vec<Line> {
-    let load = &cause.finding.site;
-    let sites = stores.iter().map(|site| (*site, "store")).chain([(load, "load")]);
-    let hot = &cause.loop_heat.instructions;
+fn lines<'a>(
+    arm: Arm,
+    of: &LoopHeat,
+    sites: impl Iterator<Item = (&'a Site, &'static str)>,
+    other: Option<&LoopHeat>,
+) -> Vec<Line> {
+    let hot = &of.instructions;
+    let others: Option<BTreeSet<&str>> =
+        other.map(|of| of.instructions.iter().map(|insn| kept(&insn.text)).collect());
     let (all, most) = hot.iter().fold((0, 0), |(all, most): (u64, u64), insn| {
         (all.saturating_add(insn.samples), most.max(insn.samples))
     });
@@ -100,12 +138,13 @@ fn lines(cause: &Cause, stores: &[&Site]) -> Vec<Line> {
     for insn in hot {
         let share = percent(insn.samples);
         let from = format!("{} of {all} samples in this loop", insn.samples);
-        let bar = Bar::between(scale, [0.0, insn.samples as f64], None, "b");
+        let bar = Bar::between(scale, [0.0, insn.samples as f64], None, ["a", "b"][arm.index()]);
         let line = Line {
             address: insn.svma.to_string(),
             text: insn.text.clone(),
             source: source(insn.source.as_ref()),
             role: "",
+            is_changed: others.as_ref().is_some_and(|texts| !texts.contains(kept(&insn.text))),
             samples: (insn.samples > 0).then(|| (Number::new(format!("{share:.1} %"), from), bar)),
         };
         by_address.insert(insn.svma, (line, share >= LEAST_PERCENT));
@@ -118,6 +157,7 @@ fn lines(cause: &Cause, stores: &[&Site]) -> Vec<Line> {
             text: format!("{}{variable}", site.text),
             source: source(site.line()),
             role,
+            is_changed: line.0.is_changed,
             samples: line.0.samples.take(),
         };
     }
