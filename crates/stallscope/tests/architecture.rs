@@ -154,7 +154,7 @@ fn only_the_command_line_uses_report() {
 
 /// What a page may ask: the text of a document, the types that it is of, and arithmetic.
 const ROOMS_OF_PAGES: &[&str] =
-    &["foreign", "model", "stats", "machine", "compare", "explain", "report"];
+    &["foreign", "model", "stats", "machine", "probes", "layout", "compare", "explain", "report"];
 
 #[test]
 fn pages_come_from_documents_and_escape_what_they_show() {
