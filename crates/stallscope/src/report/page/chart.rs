@@ -6,6 +6,7 @@ use std::fmt::Write;
 use askama::Template;
 use askama::filters::HtmlSafe;
 
+use super::number::short;
 use super::scale::{Scale, Steps, rounded};
 use crate::model::Unit;
 use crate::stats::robust::quartiles;
@@ -92,7 +93,7 @@ impl Scatter {
 impl Plot {
     pub fn draw(self) -> Scatter {
         let Self { scale, unit, signed, .. } = self;
-        let down = |value: f64| rounded(HEIGHT * (1.0 - scale.at(value) / 100.0));
+        let down = |value: f64| down(scale, value);
         let own = Scale::in_steps(self.along_steps, self.dots.iter().map(|dot| dot.x));
         let along = own.wider(0.03);
         let values: Vec<f64> = self.dots.iter().map(|dot| dot.y).collect();
@@ -104,7 +105,7 @@ impl Plot {
             _ => format!("{at:.d$} {unit}"),
         };
         let whole = own.ticks(6.0).into_iter().filter(|at| at.fract() == 0.0);
-        let below = |at: f64| scale.label(at, self.along_unit.unwrap_or(Unit::Count));
+        let below = |at: f64| short(at, self.along_unit.unwrap_or(Unit::Count));
         let place = |mark: Mark| {
             let [low, high] = mark.ends.map(down);
             Mark { ends: [high, rounded(low - high)], ..mark }
@@ -141,6 +142,11 @@ impl Plot {
     }
 }
 
+/// Pixels from the top.
+fn down(scale: Scale, value: f64) -> f64 {
+    rounded(HEIGHT * (1.0 - scale.at(value) / 100.0))
+}
+
 /// A line through the dots of each class, 100 wide.
 fn paths(dots: &[Dot]) -> Vec<(&'static str, String)> {
     let mut paths: Vec<(&str, String)> = Vec::new();
@@ -167,13 +173,12 @@ fn density(values: &[f64], scale: Scale) -> Option<String> {
         return None;
     }
     let at = |i: usize| scale.value_at(i as f64 / CURVE_POINTS as f64);
-    let down = |value: f64| rounded(HEIGHT * (1.0 - scale.at(value) / 100.0));
     let of = |y: f64| values.iter().map(|v| (-0.5 * ((y - v) / width).powi(2)).exp()).sum::<f64>();
     let points: Vec<(f64, f64)> = (0..=CURVE_POINTS).map(|i| (at(i), of(at(i)))).collect();
     let most = points.iter().map(|(_, d)| *d).fold(f64::MIN_POSITIVE, f64::max);
     let mut path = format!("M0 {HEIGHT}");
     for (y, d) in points {
-        let _ = write!(path, "L{} {}", rounded(100.0 * d / most), down(y));
+        let _ = write!(path, "L{} {}", rounded(100.0 * d / most), down(scale, y));
     }
     Some(path + "L0 0Z")
 }

@@ -4,6 +4,7 @@
 use askama::Template;
 use askama::filters::HtmlSafe;
 
+use super::scale::rounded;
 use crate::explain::Share;
 use crate::model::{Measurement, Unit};
 use crate::report::words::change;
@@ -63,6 +64,12 @@ impl Number {
 pub(super) fn amount(value: f64, unit: Unit) -> String {
     let (scale, suffix) = scale(unit, value.abs());
     format!("{} {suffix}", digits(value / scale)).trim_end().to_owned()
+}
+
+/// The same where it is round, as beside an axis.
+pub(super) fn short(value: f64, unit: Unit) -> String {
+    let (scale, suffix) = scale(unit, value.abs());
+    format!("{} {suffix}", rounded(value / scale)).trim_end().to_owned()
 }
 
 /// What amounts of about this size are divided by, and the unit that they are then in.

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::fields::words;
 use super::grid::{Cell, Grid, Plan};
-use super::number::Number;
+use super::number::{Number, short};
 use super::parts::{Figure, Part, Picture};
-use super::scale::{Scale, Steps};
+use super::scale::Steps;
 use super::series::{Axes, Point, curves};
 use crate::machine::{CacheKind, Machine};
 use crate::model::{Measurement, Unit};
@@ -46,34 +46,9 @@ fn figures(report: &ProbeReport) -> Vec<Figure> {
     match report {
         ProbeReport::StoreForwarding(r) => {
             let mut all = matrices(&r.cells);
-            let free = |at: Option<u32>| at.map(|at| (f64::from(at), "free from here".to_owned()));
-            let delay = |what: &'static str, points: &[DelayPoint], free: Option<(f64, String)>| {
-                let axes = Axes {
-                    about: "a repetition in which two narrow stores feed the load (blocked), in which one does \
-                            (forwarded), and in which the load reads other bytes (cached).",
-                    along: what,
-                    limits: free.into_iter().collect(),
-                    ..Axes::default()
-                };
-                curves(
-                    &axes,
-                    points.iter().flat_map(|p| {
-                        let all = [
-                            ("blocked", &p.blocked),
-                            ("forwarded", &p.forwarded),
-                            ("cached", &p.cached),
-                        ];
-                        all.map(|(name, y)| point("The delay curve", name, p.between, y.as_ref()))
-                    }),
-                )
-            };
-            let d = &r.delay;
-            all.extend(delay("cycles between store and load", &d.steps, free(d.free_after_cycles)));
-            all.extend(delay(
-                "instructions between store and load",
-                &d.fillers,
-                free(d.free_after_instructions),
-            ));
+            let (d, along) = (&r.delay, ["cycles", "instructions"]);
+            all.extend(delay(along[0], &d.steps, d.free_after_cycles));
+            all.extend(delay(along[1], &d.fillers, d.free_after_instructions));
             all
         }
         ProbeReport::DataCaches(r) => {
@@ -93,7 +68,7 @@ fn figures(report: &ProbeReport) -> Vec<Figure> {
                         }
                         name => name,
                     };
-                    point("Latency", &series, chain.table_bytes, chain.cycles.as_ref())
+                    point("Latency", &series, chain.table_bytes as f64, chain.cycles.as_ref())
                 }),
             )
         }
@@ -103,12 +78,17 @@ fn figures(report: &ProbeReport) -> Vec<Figure> {
                 ..of_bytes("bytes of the region", &r.protocol.machine, CacheKind::Data)
             };
             let speeds = r.regions.iter().map(|region| {
-                point("Speed of filling with ones", "ones", region.bytes, region.speed.as_ref())
+                point(
+                    "Speed of filling with ones",
+                    "ones",
+                    region.bytes as f64,
+                    region.speed.as_ref(),
+                )
             });
             let ratios = r.regions.iter().flat_map(|region| {
                 region.ratios.iter().map(|ratio| {
                     let picture = "Speed over that of ones (of sparse ones for sparse zeros)";
-                    point(picture, &name_of(&ratio.fill), region.bytes, ratio.speed.as_ref())
+                    point(picture, &name_of(&ratio.fill), region.bytes as f64, ratio.speed.as_ref())
                 })
             });
             curves(&axes, ratios.chain(speeds))
@@ -123,7 +103,12 @@ fn figures(report: &ProbeReport) -> Vec<Figure> {
             curves(
                 &axes,
                 r.cells.iter().map(|cell| {
-                    point("Synchronising", &name_of(&cell.method), cell.bytes, cell.sum.as_ref())
+                    point(
+                        "Synchronising",
+                        &name_of(&cell.method),
+                        cell.bytes as f64,
+                        cell.sum.as_ref(),
+                    )
                 }),
             )
         }
@@ -141,7 +126,7 @@ fn figures(report: &ProbeReport) -> Vec<Figure> {
                     point(
                         &picture,
                         &name_of(&cell.case.method),
-                        cell.case.bytes,
+                        cell.case.bytes.into(),
                         cell.cycles.as_ref(),
                     )
                 }),
@@ -157,14 +142,19 @@ fn figures(report: &ProbeReport) -> Vec<Figure> {
             curves(
                 &axes,
                 r.rows.iter().filter_map(|row| {
-                    Some(point("Learning", &name_of(&row.drawn), row.length?, row.cycles.as_ref()))
+                    Some(point(
+                        "Learning",
+                        &name_of(&row.drawn),
+                        row.length?.into(),
+                        row.cycles.as_ref(),
+                    ))
                 }),
             )
         }
         ProbeReport::CodeAlignment(r) => {
             let axes = Axes {
                 about: "core cycles of one turn, by where in its line the loop starts.",
-                along: "offset in bytes",
+                along: "bytes into its line",
                 ..Axes::default()
             };
             curves(
@@ -172,7 +162,7 @@ fn figures(report: &ProbeReport) -> Vec<Figure> {
                 r.loops.iter().flat_map(|of| {
                     let series = format!("{} bytes", of.bytes);
                     (0_u32..).zip(&of.cycles).map(move |(offset, cycles)| {
-                        point("Loops", &series, offset, cycles.as_ref())
+                        point("Loops", &series, offset.into(), cycles.as_ref())
                     })
                 }),
             )
@@ -181,13 +171,24 @@ fn figures(report: &ProbeReport) -> Vec<Figure> {
     }
 }
 
-fn point<'a>(
-    picture: &str,
-    series: &str,
-    x: impl TryInto<u32>,
-    y: Option<&'a Measurement>,
-) -> Point<'a> {
-    let x = x.try_into().map_or(f64::from(u32::MAX), f64::from);
+/// What a load costs by what is between its store and it, free from `free_after` on.
+fn delay(between: &'static str, points: &[DelayPoint], free_after: Option<u32>) -> Vec<Figure> {
+    let axes = Axes {
+        about: "a repetition in which two narrow stores feed the load (blocked), in which one does \
+                (forwarded), and in which the load reads other bytes (cached).",
+        along: between,
+        limits: free_after.map(|at| (at.into(), "free from here".into())).into_iter().collect(),
+        ..Axes::default()
+    };
+    let picture = format!("The delay curve over {between} between store and load");
+    let points = points.iter().flat_map(|p| {
+        [("blocked", &p.blocked), ("forwarded", &p.forwarded), ("cached", &p.cached)]
+            .map(|(name, y)| point(&picture, name, p.between.into(), y.as_ref()))
+    });
+    curves(&axes, points)
+}
+
+fn point<'a>(picture: &str, series: &str, x: f64, y: Option<&'a Measurement>) -> Point<'a> {
     Point { picture: picture.to_owned(), series: series.to_owned(), x, y }
 }
 
@@ -202,7 +203,7 @@ fn of_bytes(along: &'static str, machine: &Machine, kind: CacheKind) -> Axes {
     let caches =
         machine.caches.iter().filter(|cache| [kind, CacheKind::Unified].contains(&cache.kind));
     let limits = caches.map(|cache| {
-        let size = Scale::default().label(cache.size_bytes as f64, Unit::Bytes);
+        let size = short(cache.size_bytes as f64, Unit::Bytes);
         (cache.size_bytes as f64, format!("L{} {size}", cache.level))
     });
     Axes {
@@ -220,22 +221,29 @@ fn icache_sets(report: &IcacheReport) -> Vec<Figure> {
         .iter()
         .chain(&report.lines)
         .flat_map(|stride| {
-        let knee = stride.fit.as_ref().map(|fit| (f64::from(fit.knee), "knee".to_owned()));
-        let axes = Axes {
-            about: "core cycles of one dispatch, with all blocks in one set and spread over all sets.",
-            along: "blocks",
-            limits: knee.into_iter().collect(),
-            ..Axes::default()
-        };
-        let picture = match stride.odd_bytes {
-            0 => format!("{} bytes apart", stride.stride_bytes),
-            odd => format!("{} bytes apart, every second {odd} bytes further on", stride.stride_bytes),
-        };
-        curves(&axes, stride.points.iter().flat_map(|(blocks, crowded, spread)| {
-            [("in one set", crowded), ("spread", spread)]
-                .map(|(name, y)| point(&picture, name, *blocks, y.as_ref()))
-        }))
-    }).collect()
+            let knee = stride.fit.as_ref().map(|fit| (f64::from(fit.knee), "knee".to_owned()));
+            let axes = Axes {
+                about: "core cycles of one dispatch, all blocks in one set or in all sets.",
+                along: "blocks",
+                limits: knee.into_iter().collect(),
+                ..Axes::default()
+            };
+            let picture = match stride.odd_bytes {
+                0 => format!("{} bytes apart", stride.stride_bytes),
+                odd => format!(
+                    "{} bytes apart, every second {odd} bytes further on",
+                    stride.stride_bytes
+                ),
+            };
+            curves(
+                &axes,
+                stride.points.iter().flat_map(|(blocks, crowded, spread)| {
+                    [("in one set", crowded), ("spread", spread)]
+                        .map(|(name, y)| point(&picture, name, (*blocks).into(), y.as_ref()))
+                }),
+            )
+        })
+        .collect()
 }
 
 /// What happens to a load at every offset from its store, a picture for each kind of register.

@@ -1,8 +1,6 @@
 //! Where amounts lie along an axis: in even steps, or, where they span powers of ten, in equal factors.
 
-use super::number;
 use crate::explain::Share;
-use crate::model::Unit;
 
 /// Where amounts are on an axis.
 #[derive(Clone, Copy, Debug)]
@@ -103,12 +101,6 @@ impl Scale {
             }
         }
     }
-
-    /// What is written beside such a number.
-    pub fn label(self, at: f64, unit: Unit) -> String {
-        let (divisor, suffix) = number::scale(unit, at);
-        format!("{} {suffix}", rounded(at / divisor)).trim_end().to_owned()
-    }
 }
 
 impl Steps {
@@ -152,7 +144,6 @@ mod tests {
             (scale.at(1024.0), scale.at(65536.0), scale.at(4_194_304.0)),
             (0.0, 50.0, 100.0)
         );
-        assert_eq!(scale.label(65536.0, Unit::Bytes), "64 KiB");
         assert!(scale.ticks(6.0).contains(&65536.0));
         let scale = Scale::in_steps(Steps::Factors, [5.0, 600.0]);
         assert_eq!(scale.ticks(5.0), [10.0, 100.0]);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::chart::{Dot, Plot};
-use super::number::{Number, amount};
+use super::number::{Number, short};
 use super::parts::{Figure, Picture};
 use super::scale::{Scale, Steps};
 use crate::model::{Measurement, Unit};
@@ -63,15 +63,16 @@ fn drawn(axes: &Axes, name: &str, points: &[Measured<'_>]) -> Figure {
         }
     }
     let place = |x: f64| match axes.along_unit {
-        Some(unit) => amount(x, unit),
-        None => format!("{x} {}", axes.along),
+        Some(unit) => short(x, unit),
+        None => x.to_string(),
     };
     let mut rows: BTreeMap<u64, Vec<Number>> = BTreeMap::new();
     let mut dots = Vec::new();
     for (of, x, y) in points {
         let Some(nth) = series.iter().position(|name| *name == of) else { continue };
-        let number = Number::of(y, &format!("{of}, {}", place(*x)));
-        let title = format!("{of}, {}: {}", place(*x), number.text);
+        let at = format!("{of}, {} ({})", place(*x), axes.along);
+        let number = Number::of(y, &at);
+        let title = format!("{at}: {}", number.text);
         let class = SERIES[nth % SERIES.len()];
         dots.push(Dot { x: *x, y: y.value, interval: Some([y.low, y.high]), class, title });
         // Amounts of at least nothing are in order as their bits are.

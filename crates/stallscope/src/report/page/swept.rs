@@ -25,7 +25,11 @@ pub(super) fn parts(report: &SweepReport) -> Vec<Part> {
         if let Some(matched) = &comparison.matched {
             parts.push(Part::Words(format!("All levels: {}.", matched.agreement.words())));
         }
-        parts.push(effects(report, comparison));
+        if comparison.levels.is_empty() {
+            parts.push(Part::Words("One of them could not be built: nothing to compare.".into()));
+        } else {
+            parts.push(effects(report, comparison));
+        }
     }
     parts.push(Part::Title("Where the layouts lie".into(), None));
     parts.extend(layouts_of_all(report));
