@@ -122,8 +122,11 @@ fn machine_effects(
     note: &dyn Fn(&str) -> String,
 ) -> Vec<Effect> {
     let kinds = machines.kinds.iter().map(|kind| {
-        let spread = percent(kind.machine_sd_log);
-        let words = format!("{} machines, {spread:.1} % apart: {}", kind.machines, kind.decision);
+        let (spread, decision) = (percent(kind.machine_sd_log), kind.decision);
+        let words = match kind.machines {
+            1 => format!("one machine, which tells of itself alone: {decision}"),
+            machines => format!("{machines} machines, {spread:.1} % apart: {decision}"),
+        };
         Effect::of(
             kind.effect,
             &kind.kind,
