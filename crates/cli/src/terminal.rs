@@ -4,7 +4,7 @@
 //! is set or when the terminal has none.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use stallscope::foreign::plain_lines;
@@ -84,8 +84,17 @@ pub fn note(message: &str) {
     let _ = write!(anstream::stderr(), "{}", wrap("note: ", &message_lines(message)));
 }
 
-/// How wide screens are, at the most.
-pub const WIDTH: usize = 80;
+/// How wide screens are where nothing tells, and at the least.
+const WIDTH: usize = 80;
+/// Longer lines are hard to read.
+const MOST_WIDTH: usize = 120;
+
+/// How wide screens are: as the terminal, between these; in files and pipes always the same.
+pub fn width() -> usize {
+    // A test's screens are the same wherever it is run.
+    let columns = if cfg!(test) { None } else { terminal_size::terminal_size_of(io::stdout()) };
+    columns.map_or(WIDTH, |(columns, _)| usize::from(columns.0).clamp(WIDTH, MOST_WIDTH))
+}
 
 /// Lines of at most `width` columns, broken at blanks only.
 pub fn break_at_spaces<'a>(width: usize) -> textwrap::Options<'a> {
@@ -99,7 +108,7 @@ pub fn break_at_spaces<'a>(width: usize) -> textwrap::Options<'a> {
 /// blanks. Words longer than a line (paths, symbols) stay whole.
 pub fn wrap(first: &str, text: &str) -> String {
     let blanks = " ".repeat(first.chars().count());
-    let options = break_at_spaces(WIDTH).initial_indent(first).subsequent_indent(&blanks);
+    let options = break_at_spaces(width()).initial_indent(first).subsequent_indent(&blanks);
     textwrap::fill(text, options) + "\n"
 }
 

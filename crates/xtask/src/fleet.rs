@@ -145,7 +145,7 @@ fn coverage(ensembles: u32) -> anyhow::Result<()> {
     for layouts in [0, 4] {
         for machines in [2, 3, 5, 10, 30, 100] {
             for (each, is_faulty) in [(6, false), (6, true)] {
-                let (mut holds, mut another, mut of, mut right) = (0, 0, 0, 0);
+                let (mut holds, mut another, mut of, mut right) = (0, [0, 0], 0, 0);
                 for seed in 0..ensembles {
                     let mut fleet =
                         SimulatedFleet::new(machines, machines * each, u64::from(seed) + 1);
@@ -165,14 +165,21 @@ fn coverage(ensembles: u32) -> anyhow::Result<()> {
                     right += u32::from(kind.decision == stallscope::compare::Decision::Slower);
                     // A machine that was not asked.
                     let one_more = truth + fleet.machine_sd_log * draw(seed);
-                    another += u32::from(kind.another.is_some_and(|p| within(&p, one_more)));
+                    if let Some(told) = kind.another {
+                        another[0] += u32::from(within(&told, one_more));
+                        another[1] += 1;
+                    }
                 }
-                let share = |n: u32| 100.0 * f64::from(n) / f64::from(of.max(1));
+                let part = |n: u32, of: u32| 100.0 * f64::from(n) / f64::from(of.max(1));
+                let share = |n| part(n, of);
+                let one_more = match another {
+                    [_, 0] => "-".to_owned(),
+                    [holds, of] => format!("{:.1} %", part(holds, of)),
+                };
                 say(&format!(
-                    "{machines:8}  {layouts:7}  {each:11}  {:6}  {:21.1} %  {:18.1} %  slower in {:.1} %",
+                    "{machines:8}  {layouts:7}  {each:11}  {:6}  {:21.1} %  {one_more:>20}  slower in {:.1} %",
                     if is_faulty { "yes" } else { "none" },
                     share(holds),
-                    share(another),
                     share(right),
                 ));
             }

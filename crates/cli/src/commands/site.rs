@@ -4,7 +4,7 @@ use stallscope::code::SourceText;
 use stallscope::model::{Finding, Site, SourceLine};
 
 pub use crate::terminal::clip;
-use crate::terminal::{FAINT, STRONG, WIDTH, paint};
+use crate::terminal::{FAINT, STRONG, paint, width};
 
 /// Sets of stores that are written out; the rest is counted.
 const MOST_SETS: usize = 1;
@@ -36,7 +36,7 @@ pub fn indented_line(
     text: &mut SourceText,
 ) -> String {
     let code = text.line(line).map(|l| format!("  {l}")).unwrap_or_default();
-    let clipped = clip(&format!("{line}{about}{code}"), WIDTH - indent - 10);
+    let clipped = clip(&format!("{line}{about}{code}"), width() - indent - 10);
     format!("{}{}\n", " ".repeat(indent + 10), paint(FAINT, clipped))
 }
 

@@ -9,7 +9,7 @@ use stallscope::machine::survey::{Entry, Relation, Survey, SurveyRow};
 use stallscope::report;
 
 use crate::context::{Context, Outcome};
-use crate::terminal::{CAUTION, FAINT, STRONG, WIDTH, break_at_spaces, paint, wrap};
+use crate::terminal::{CAUTION, FAINT, STRONG, break_at_spaces, paint, width, wrap};
 use crate::{output, profile, terminal};
 
 /// Columns of a row's name, and of what is known of one machine.
@@ -109,7 +109,7 @@ fn screen(survey: &Survey) -> String {
         FAINT,
         wrap("         ", "measured there, with its interval, unless another source is named"),
     );
-    let columns = ((WIDTH - NAME) / CELL).max(1);
+    let columns = ((width() - NAME) / CELL).max(1);
     for first in (0..machines).step_by(columns) {
         let shown = first..machines.min(first + columns);
         for (title, rows) in [("apart", &apart), ("alike", &alike), ("known of one", &unknown)] {

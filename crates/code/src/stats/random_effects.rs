@@ -7,8 +7,10 @@
 //! The spread between units is the moment estimate of DerSimonian and Laird (*Controlled Clinical Trials*
 //! 1986), the interval that of Hartung and Knapp (*Statistics in Medicine* 2001) with Student's t, which
 //! keeps its level for few units where the normal interval does not (IntHout, Ioannidis and Borm, *BMC
-//! Medical Research Methodology* 2014). The interval for one more unit adds the spread to that, with the
-//! degrees of freedom of Higgins, Thompson and Spiegelhalter (*JRSS A* 2009).
+//! Medical Research Methodology* 2014). The interval for one more unit adds the spread of what was observed, noise
+//! included, with Student's t of the units: of equal noise that is where one more observation would lie. (The spread with the
+//! noise taken out, and the degrees of freedom of Higgins, Thompson and Spiegelhalter, *JRSS A* 2009, hold one more of three
+//! units in 86 to 92 %: of few units the spread comes out as nothing too often.)
 
 use statrs::distribution::{ChiSquared, ContinuousCDF as _};
 
@@ -27,6 +29,8 @@ pub struct RandomEffects {
     pub freedom: f64,
     /// Standard deviation between units, noise taken out.
     pub between_sd: f64,
+    /// The same with their noise.
+    pub observed_sd: f64,
 }
 
 impl RandomEffects {
@@ -34,8 +38,8 @@ impl RandomEffects {
     /// `None` for two.
     #[must_use]
     pub fn reach_of_another(&self, reach_of_mean: f64) -> Option<f64> {
-        let t = t_quantile(1.0 - ALPHA / 2.0, self.freedom - 1.0)?;
-        Some(reach_of_mean.hypot(t * self.between_sd))
+        let t = t_quantile(1.0 - ALPHA / 2.0, self.freedom).filter(|_| self.freedom > 1.0)?;
+        Some(reach_of_mean.hypot(t * self.observed_sd))
     }
 }
 
@@ -57,6 +61,7 @@ pub fn random_effects(effects: &[(f64, f64)]) -> Option<RandomEffects> {
         standard_error: (squares / ((n - 1.0) * total)).sqrt(),
         freedom: n - 1.0,
         between_sd: between.sqrt(),
+        observed_sd: mean_and_sd(&effects.iter().map(|e| e.0).collect::<Vec<_>>()).1,
     })
 }
 
@@ -141,6 +146,12 @@ mod tests {
                     && (r.standard_error - sd / 3_f64.sqrt()).abs() < 1e-12
             );
         }
+        // 1, 2 and 4: where a fourth would lie is t(2) times the standard deviation times the root of 1 + 1/3.
+        let reach = t_quantile(0.975, 2.0).unwrap();
+        let another = plain(0.1).reach_of_another(reach * sd / 3_f64.sqrt()).unwrap();
+        assert!((another - reach * sd * (4.0_f64 / 3.0).sqrt()).abs() < 1e-9, "{another}");
+        let two = random_effects(&[(1.0, 0.1), (2.0, 0.1)]).unwrap();
+        assert_eq!(two.reach_of_another(1.0), None);
         assert_eq!(random_effects(&[(1.0, 0.1)]), None);
         let same = random_effects(&[(1.0, 0.0), (1.0, 0.0)]).unwrap();
         assert_eq!((same.mean, same.standard_error, same.between_sd), (1.0, 0.0, 0.0));

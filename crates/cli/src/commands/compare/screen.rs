@@ -10,7 +10,7 @@ use stallscope::compare::{
 
 use crate::commands::cpu_args;
 use crate::commands::words::{change, decimals, percent, rough, share_words};
-use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, clip, paint, wrap};
+use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, clip, paint, width, wrap};
 
 /// The whole screen, styled; ends in a newline.
 pub fn screen(comparison: &Comparison) -> String {
@@ -144,7 +144,7 @@ fn p_value(p: f64) -> String {
 }
 
 pub fn shortened(arm: &ArmRecord) -> String {
-    clip(&arm.display().replace(char::is_control, " "), WIDTH - 2)
+    clip(&arm.display().replace(char::is_control, " "), width() - 2)
 }
 
 fn table(analysis: &Analysis) -> String {

@@ -6,7 +6,7 @@ use stallscope::layout::{
 };
 
 use crate::commands::site::{clip, short_name};
-use crate::terminal::{CAUTION, FAINT, STRONG, WIDTH, paint, wrap};
+use crate::terminal::{CAUTION, FAINT, STRONG, paint, width, wrap};
 
 /// Crowded sets whose lines are shown, and lines of each.
 const MOST_SETS: usize = 3;
@@ -74,7 +74,7 @@ fn fighters(label: &str, set: &OverfullSet, ways: u32) -> String {
             resident.offset_bytes,
             evicts.unwrap_or_default()
         );
-        out += &clip(&text, WIDTH);
+        out += &clip(&text, width());
         out.push('\n');
     }
     let more = set.residents.len().saturating_sub(MOST_LINES);
@@ -267,7 +267,7 @@ fn row(effect: &Effect) -> String {
 pub fn suggestions(found: &Suggestions) -> String {
     let mut out = paint(STRONG, "\nwhat if      misses  jumps at 32  per operation\n");
     let row = |label: &str, misses: f64, jumps: f64, option: &str| {
-        clip(&format!("{label:<9} {misses:>9.1} {jumps:>12.1}  {option}"), WIDTH) + "\n"
+        clip(&format!("{label:<9} {misses:>9.1} {jumps:>12.1}  {option}"), width()) + "\n"
     };
     let now = format!("as it is: functions at multiples of {}", found.alignment_bytes);
     out += &row("now", found.misses_per_operation, found.boundary_jumps_per_operation, &now);

@@ -9,7 +9,7 @@ use stallscope::machine::Microarchitecture;
 use super::heatmap::heatmap;
 use super::placement;
 use crate::commands::site::{clip, short_name};
-use crate::terminal::{CAUTION, FAINT, STRONG, WIDTH, paint, wrap};
+use crate::terminal::{CAUTION, FAINT, STRONG, paint, width, wrap};
 
 const MOST_OCCUPANTS: usize = 5;
 
@@ -144,7 +144,7 @@ fn set_tables(report: &LayoutReport, sets: &SetReport, most: usize) -> String {
     out += &heatmap(sets);
     out.push('\n');
     if let Some(function) = &sets.function {
-        out += &clip(&format!("function {}", short_name(function)), WIDTH);
+        out += &clip(&format!("function {}", short_name(function)), width());
         out.push('\n');
     }
     let counted = sets.heat.iter().all(|h| h.misses.is_some());
@@ -382,7 +382,7 @@ fn occupants(row: &SetRow) -> String {
         let name = o.function.as_deref().map_or("(no function)", short_name);
         let misses = o.misses.map(|n| format!("{n:>9} ")).unwrap_or_default();
         let line = format!("{misses}{:>11}  {}  {name}+{:#x}", o.samples, o.line, o.offset_bytes);
-        out += &clip(&line, WIDTH);
+        out += &clip(&line, width());
         out.push('\n');
     }
     let more = all.len().saturating_sub(MOST_OCCUPANTS);

@@ -6,7 +6,7 @@ use stallscope::model::Capability;
 use stallscope::probes::ClockReport;
 
 use super::page::{LABEL, Page, wrap};
-use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, paint};
+use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, paint, width};
 
 pub fn screen(report: &ClockReport) -> String {
     let mut page = Page::default();
@@ -162,7 +162,7 @@ fn environment_lines(page: &mut Page, r: &ClockReport) {
     for reason in &r.environment.reasons {
         let allows = format!("{:<8}", reason.allows.word());
         let indent = " ".repeat(LABEL);
-        for (i, part) in wrap(&reason.text, WIDTH - LABEL - 9).iter().enumerate() {
+        for (i, part) in wrap(&reason.text, width() - LABEL - 9).iter().enumerate() {
             let head = if i == 0 { &allows } else { "        " };
             page.text += &format!("{indent}{} {part}\n", paint(FAINT, head));
         }

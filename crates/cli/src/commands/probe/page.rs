@@ -5,7 +5,7 @@ use stallscope::clock::counters::{CounterCheck, CounterState};
 use stallscope::model::Measurement;
 use stallscope::probes::{Control, Protocol};
 
-use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, WIDTH, break_at_spaces, paint};
+use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, break_at_spaces, paint, width};
 
 /// Columns of the label in front of every line.
 pub const LABEL: usize = 13;
@@ -32,7 +32,7 @@ impl Page {
     /// A label and words, wrapped under each other.
     pub fn line(&mut self, label: &str, words: &str) {
         let label = paint(STRONG, format_args!("{label:<LABEL$}"));
-        for (i, part) in wrap(words, WIDTH - LABEL).iter().enumerate() {
+        for (i, part) in wrap(words, width() - LABEL).iter().enumerate() {
             let head = if i == 0 { &label } else { &" ".repeat(LABEL) };
             self.text += &format!("{head}{part}\n");
         }
@@ -97,7 +97,7 @@ impl Page {
             None => paint(CAUTION, "open"),
         };
         let label = paint(STRONG, format_args!("{:<LABEL$}", control.kind));
-        let parts = wrap(&format!("{:<6}  {}", "", control.words), WIDTH - LABEL);
+        let parts = wrap(&format!("{:<6}  {}", "", control.words), width() - LABEL);
         for (i, part) in parts.iter().enumerate() {
             if i == 0 {
                 self.text += &format!("{label}{result}: {}\n", part.trim_start());

@@ -8,7 +8,7 @@ use stallscope::layout::{
 use super::super::site;
 use super::diff::ScanDifference;
 use super::screen::{count, entry};
-use crate::terminal::{CAUTION, FAINT, STRONG, WIDTH, paint, wrap};
+use crate::terminal::{CAUTION, FAINT, STRONG, paint, width, wrap};
 
 /// Names in a list of reasons; the rest is counted.
 const MOST_NAMES: usize = 4;
@@ -70,7 +70,7 @@ fn findings(difference: &ScanDifference, show: &Show, text: &mut SourceText) -> 
         let object = placed.object.as_ref().map(|o| format!(" in {o}")).unwrap_or_default();
         let line =
             format!("  {:<24} {}{object}", finding.id.0, site::short_name(&finding.site.function));
-        out += &(site::clip(&line, WIDTH) + "\n");
+        out += &(site::clip(&line, width()) + "\n");
     }
     out + &left_out(found.gone.len(), show.most, "gone finding")
 }
@@ -185,7 +185,7 @@ fn function(f: &FunctionGrowth) -> String {
         bytes(f.after),
         site::short_name(&f.name)
     );
-    let mut out = site::clip(&line, WIDTH) + "\n";
+    let mut out = site::clip(&line, width()) + "\n";
     let why = reasons(f);
     if !why.is_empty() {
         out += &paint(FAINT, wrap(&" ".repeat(30), &why.join("; ")));

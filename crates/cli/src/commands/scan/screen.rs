@@ -191,7 +191,7 @@ fn strings(summary: &StringSummary, sites: bool) -> String {
             let function = entry.function.as_deref().unwrap_or("outside any function");
             let address = entry.svma.to_string();
             let line = format!("  {address:<20}{:<11}{size:<14}{function}", entry.instruction);
-            out += &(site::clip(&line, crate::terminal::WIDTH) + "\n");
+            out += &(site::clip(&line, crate::terminal::width()) + "\n");
         }
     } else if unknown > 0 {
         out += &format!("  {} of unknown size; --sites lists all\n", count(unknown, "site"));

@@ -161,7 +161,7 @@ fn golden_noisy_guest() {
 fn no_line_is_wider_than_the_page() {
     for report in [quiet_bare_metal(), noisy_guest()] {
         for line in plain(&report).lines() {
-            assert!(line.chars().count() <= WIDTH, "{line}");
+            assert!(line.chars().count() <= width(), "{line}");
         }
     }
 }

@@ -6,7 +6,7 @@ use stallscope::probes::store_forwarding::{Boundaries, Case, DelayCurve, RuleFin
 use stallscope::probes::{Control, Evidence, Protocol, Published};
 
 use super::*;
-use crate::terminal::WIDTH;
+use crate::terminal::width;
 
 fn cycles(value: f64) -> Measurement {
     Measurement {
@@ -186,7 +186,7 @@ fn golden_inconclusive() {
 fn no_line_is_wider_than_the_page() {
     for report in [conclusive(), inconclusive()] {
         for line in plain(&report).lines() {
-            assert!(line.chars().count() <= WIDTH, "{line}");
+            assert!(line.chars().count() <= width(), "{line}");
         }
     }
 }
