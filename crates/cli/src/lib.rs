@@ -24,6 +24,7 @@ use stallscope::run::child::dismiss_guardian;
 /// Parses the arguments, runs the command and maps its outcome to an exit code.
 #[must_use]
 pub fn main() -> ExitCode {
+    terminal::fit_to_terminal();
     let (cli, defaults) = match defaults::parse(std::env::args_os().collect()) {
         Ok(parsed) => parsed,
         Err(error) => return complain(&error),

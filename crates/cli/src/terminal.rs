@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use stallscope::foreign::plain_lines;
@@ -89,11 +90,19 @@ const WIDTH: usize = 80;
 /// Longer lines are hard to read.
 const MOST_WIDTH: usize = 120;
 
-/// How wide screens are: as the terminal, between these; in files and pipes always the same.
+/// What was found to be the width of the terminal.
+static FOUND: OnceLock<usize> = OnceLock::new();
+
+/// Makes screens as wide as the terminal from now on, between these; in files and pipes they are always the same.
+pub fn fit_to_terminal() {
+    if let Some((columns, _)) = terminal_size::terminal_size_of(io::stdout()) {
+        FOUND.get_or_init(|| usize::from(columns.0).clamp(WIDTH, MOST_WIDTH));
+    }
+}
+
+/// How wide screens are.
 pub fn width() -> usize {
-    // A test's screens are the same wherever it is run.
-    let columns = if cfg!(test) { None } else { terminal_size::terminal_size_of(io::stdout()) };
-    columns.map_or(WIDTH, |(columns, _)| usize::from(columns.0).clamp(WIDTH, MOST_WIDTH))
+    FOUND.get().copied().unwrap_or(WIDTH)
 }
 
 /// Lines of at most `width` columns, broken at blanks only.

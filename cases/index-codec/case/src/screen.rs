@@ -2,7 +2,7 @@
 
 use stallscope::clock::Reading;
 use stallscope::model::{Finding, Measurement};
-use stallscope_cli::terminal::{CAUTION, FAINT, STRONG, WIDTH, clip, paint, wrap};
+use stallscope_cli::terminal::{CAUTION, FAINT, STRONG, clip, paint, width, wrap};
 
 use crate::decoders::DECODERS;
 use crate::report::{CaseReport, MeshReport, ScanOfVariant, VariantReport};
@@ -113,7 +113,7 @@ fn found(scans: &[ScanOfVariant]) -> String {
 
 fn site(name: &str, finding: &Finding) -> String {
     let Finding { rule, site, .. } = finding;
-    clip(&format!("  {name:<18}{rule} {:#x} {}", site.svma.0, site.text), WIDTH) + "\n"
+    clip(&format!("  {name:<18}{rule} {:#x} {}", site.svma.0, site.text), width()) + "\n"
 }
 
 fn rest(more: usize) -> String {
@@ -182,7 +182,7 @@ mod tests {
     /// Without colours; no line may be wider than the screen.
     fn plain(screen: &str) -> String {
         let text = anstream::adapter::strip_str(screen).to_string();
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= width()), "{text}");
         text
     }
 

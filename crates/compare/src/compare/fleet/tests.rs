@@ -146,6 +146,23 @@ fn who_lies_or_has_a_wrong_clock_is_set_aside_and_named() {
 }
 
 #[test]
+fn one_machine_in_twenty_that_lies_changes_no_verdict() {
+    for effect in [-0.03, 0.0, 0.03] {
+        for seed in 1..=8 {
+            let mut fleet = SimulatedFleet::new(100, 300, seed);
+            (fleet.effect_log, fleet.layout_sd_log) = (effect, 0.001);
+            let honest = kind(&fleet.report().unwrap()).decision;
+            fleet.lying = 0.05;
+            for lie in [0.03, 0.1, -0.1] {
+                fleet.lie_log = lie;
+                let report = fleet.report().unwrap();
+                assert_eq!(kind(&report).decision, honest, "{effect} {seed} {lie}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_placebo_that_shows_something_counts_against_the_machine() {
     let fleet = SimulatedFleet::new(3, 24, 12);
     let folder = written(&fleet, 0..2);
