@@ -55,6 +55,20 @@ pub enum SetChange {
     Unchanged,
 }
 
+impl SetChange {
+    /// As a reader is told.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NewCollision => "new collision",
+            Self::HeavierCollision => "heavier collision",
+            Self::CalmedDown => "calmed down",
+            Self::MovedHere => "moved here",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
 /// One line that occupies a set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Occupant {

@@ -133,8 +133,11 @@ pub fn run(args: &ExplainArgs, context: &Context) -> anyhow::Result<Outcome> {
     let within = args.quick.then_some(QUICK).or(args.within);
     let within_ms = within.map(|budget| budget.as_millis().max(1) as u64);
     // A plan has a fixed seed unless one is given: the same command is the same plan.
-    let drawn = || if args.plan.plan.is_some() { 1 } else { context.seed() };
-    let mut settings = args.run.settings(context.given_seed().unwrap_or_else(drawn))?;
+    let seed = match args.plan.plan {
+        Some(_) => context.given_seed().unwrap_or(1),
+        None => context.seed(),
+    };
+    let mut settings = args.run.settings(seed)?;
     settings.budget_ms = settings.budget_ms.or(within_ms.map(|ms| (ms / 3).max(1)));
     settings.measure = args.metric.into();
     if args.thorough && args.run.leaves_pairs_open() {

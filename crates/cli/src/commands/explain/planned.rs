@@ -4,20 +4,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use stallscope::compare::fleet::{ExplainBlock, Extent, Plan, plan_explanations};
+use stallscope::compare::fleet::{ExplainBlock, Extent, plan_explanations};
 use stallscope::compare::sweep::Site;
 use stallscope::compare::{CommandLine, ProcessRunner, Settings};
 use stallscope::explain::{Explanation, FoundThere, ManyExplained};
 
 use super::{compare, explained};
-use crate::commands::sweep::screen::across;
+use crate::commands::fleet;
+use crate::commands::sweep::screen::{MOST_LISTED, across};
 use crate::commands::words::rough;
 use crate::context::{Context, Outcome};
+use crate::output;
 use crate::terminal::{STRONG, paint, wrap};
-use crate::{output, terminal};
-
-/// Explanations that are listed one by one.
-const MOST_LISTED: usize = 12;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Other machines")]
@@ -45,20 +43,11 @@ pub fn run(
     let planned = plan_explanations(&mut runner, settings, extent, args.machines, &mut show);
     bar.finish_and_clear();
     let cleaned = runner.clean_up();
-    let blocks: Vec<ExplainBlock> = planned?.collect();
+    let first = planned?;
     cleaned?;
-    Plan::write(path, blocks.iter())?;
-    let Some(first) = blocks.first() else { return Ok(Outcome::Fine) };
-    output::result(context, "explain-block", first)?;
-    if context.shows_screen() {
-        let (each, plan, path) = (rough(first.cost_ns), &first.plan, path.display());
-        let text = format!(
-            "{} blocks, an explanation each, at the most about {each}; plan {plan} in {path}",
-            first.blocks
-        );
-        terminal::print(&wrap("", &text))?;
-    }
-    Ok(Outcome::Fine)
+    let (blocks, each) = (first.blocks, rough(first.cost_ns));
+    let words = format!("{blocks} blocks, an explanation each, at the most about {each}");
+    fleet::write(path, first.all(), ("explain-block", &first, &first.plan), &words, context)
 }
 
 /// Explains a block here, in the folder where it was planned.

@@ -6,9 +6,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args;
 use stallscope::compare::Decision;
-use stallscope::compare::fleet::{
-    Alive, FleetError, Job, ResultFolder, Selection, asked, collect, collect_each, collect_profiles,
-};
+use stallscope::compare::fleet::{Alive, FleetError, Job, ResultFolder, Results, Selection};
 use stallscope::explain::{ExplainResult, Joining};
 use stallscope::foreign;
 use stallscope::machine::survey::Survey;
@@ -76,15 +74,16 @@ pub fn run(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome> {
             return Ok(Outcome::Interrupted);
         }
     }
-    match asked(&args.folders)? {
+    let results = Results::of(&args.folders)?;
+    match &results.job {
         Job::Rounds(_) => {}
-        Job::Probes(_) => return side_by_side(args, context),
-        Job::Explanation(_) => return explanations(args, context),
+        Job::Probes(_) => return side_by_side(args, &results, context),
+        Job::Explanation(_) => return explanations(args, &results, context),
     }
     if args.profiles.is_some() {
         bail!("--profiles: these folders hold runs, not profiles of machines");
     }
-    let collected = collect(&args.folders)?;
+    let collected = results.rounds()?;
     let report = &collected.report;
     output::result(context, "sweep", report)?;
     if context.shows_screen() {
@@ -106,11 +105,15 @@ fn not_back(missing: Vec<u32>) -> anyhow::Result<()> {
 }
 
 /// The survey of machines that were probed.
-fn side_by_side(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome> {
+fn side_by_side(
+    args: &CollectArgs,
+    results: &Results,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
     if args.fail_if.is_some() {
         bail!("--fail-if goes with runs: these folders hold profiles of machines");
     }
-    let found = collect_profiles(&args.folders)?;
+    let found = results.profiles()?;
     for (name, design) in found.machines.iter().filter(|_| args.profiles.is_some()) {
         let folder = args.profiles.as_deref().unwrap_or(Path::new("."));
         profile::write(&folder.join(format!("{name}.json")), design)?;
@@ -128,7 +131,11 @@ fn side_by_side(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome
 }
 
 /// What machines say that explained.
-fn explanations(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome> {
+fn explanations(
+    args: &CollectArgs,
+    results: &Results,
+    context: &Context,
+) -> anyhow::Result<Outcome> {
     if args.fail_if.is_some() || args.profiles.is_some() {
         bail!("--fail-if goes with runs, --profiles with probes: these folders hold explanations");
     }
@@ -138,7 +145,7 @@ fn explanations(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome
         let result: Option<ExplainResult> = foreign::from_json(text).ok();
         Ok(result.map(|result| joining.add(&result)))
     };
-    let missing = collect_each(&args.folders, look)?.missing;
+    let missing = results.each(look)?.missing;
     let Some(many) = joining.joined() else { return Err(FleetError::Nothing.into()) };
     output::result(context, "many-explained", &many)?;
     if context.shows_screen() {

@@ -312,15 +312,9 @@ fn missing_sets(sets: &SetReport, most: usize, with_occupants: bool) -> String {
     out + "\n"
 }
 
-/// What became of a set, in words.
+/// What became of a set, in words; nothing where nothing did.
 pub fn change_words(change: SetChange) -> &'static str {
-    match change {
-        SetChange::NewCollision => "new collision",
-        SetChange::HeavierCollision => "heavier collision",
-        SetChange::CalmedDown => "calmed down",
-        SetChange::MovedHere => "moved here",
-        SetChange::Unchanged => "",
-    }
+    if change == SetChange::Unchanged { "" } else { change.words() }
 }
 
 fn changed_sets(sets: &SetReport, most: usize) -> String {

@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use stallscope::compare::fleet::{Plan, ProbeBlock};
+use stallscope::compare::fleet::ProbeBlock;
 use stallscope::machine::{Design, Machine};
 use stallscope::probes::{self, Probe};
 
 use super::{ask, choose};
+use crate::commands::fleet;
 use crate::commands::words::rough;
 use crate::context::{Context, Outcome};
-use crate::{output, terminal};
+use crate::output;
 
 /// What a probe takes at the most beside other work, in nanoseconds; alone none takes half of it.
 const PROBE_NS: u64 = 20_000_000_000;
@@ -48,17 +49,9 @@ pub fn run(
         seed,
     };
     let blocks = (0..first.blocks).map(|block| ProbeBlock { block, ..first.clone() });
-    Plan::write(path, blocks)?;
-    output::result(context, "probe-block", &first)?;
-    if context.shows_screen() {
-        let (machines, probes, plan) = (first.blocks, first.probes.join(", "), &first.plan);
-        let (most, path) = (rough(first.cost_ns), path.display());
-        let text = format!(
-            "{machines} machines, a block each: {probes}, at the most {most}; plan {plan} in {path}"
-        );
-        terminal::print(&terminal::wrap("", &text))?;
-    }
-    Ok(Outcome::Fine)
+    let (machines, probes, most) = (first.blocks, first.probes.join(", "), rough(first.cost_ns));
+    let words = format!("{machines} machines, a block each: {probes}, at the most {most}");
+    fleet::write(path, blocks, ("probe-block", &first, &first.plan), &words, context)
 }
 
 /// Asks this machine; its profile. That of the cache stays as it is.

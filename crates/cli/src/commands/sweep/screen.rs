@@ -81,8 +81,8 @@ fn at_level(report: &SweepReport, level: &LevelResult) -> String {
     out
 }
 
-/// Machines that are listed one by one.
-const MOST_LISTED: usize = 12;
+/// Machines, and what they find, that are listed one by one.
+pub const MOST_LISTED: usize = 12;
 
 /// "amd-25-97-2, 12 machines: +1.2 % [+0.9, +1.5], spread 0.4 %, one more [+0.2, +2.1] -> slower"; `name` knows what a machine
 /// is called.

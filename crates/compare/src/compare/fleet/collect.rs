@@ -62,12 +62,91 @@ struct Contents {
     unusable: u64,
 }
 
-/// What the results in these folders were asked for.
-///
-/// # Errors
-/// When they hold no plan, or several.
-pub fn asked(folders: &[PathBuf]) -> Result<Job, FleetError> {
-    plan_of(folders, &listed(folders)?.1)
+/// The results in some folders, which have been listed and not read.
+#[derive(Debug)]
+pub struct Results {
+    files: Vec<PathBuf>,
+    /// What they were asked for.
+    pub job: Job,
+}
+
+impl Results {
+    /// Those in these folders.
+    ///
+    /// # Errors
+    /// When they hold no plan, or several.
+    pub fn of(folders: &[PathBuf]) -> Result<Self, FleetError> {
+        let (files, plans) = listed(folders)?;
+        Ok(Self { files, job: plan_of(folders, &plans)? })
+    }
+
+    /// The rounds among them, joined.
+    ///
+    /// # Errors
+    /// When something else was asked for, nothing came back, or a file cannot be read.
+    pub fn rounds(&self) -> Result<Collected, FleetError> {
+        match &self.job {
+            Job::Rounds(block) => join_rounds(&self.files, block),
+            other => Err(FleetError::Otherwise(other.what())),
+        }
+    }
+
+    /// Reads those that are joined whole, by `parse`, which is given the file and what it says, and has `None` for what is no
+    /// result.
+    ///
+    /// # Errors
+    /// As [`Results::rounds`], and with what `parse` refuses.
+    pub fn each<T>(
+        &self,
+        mut parse: impl FnMut(&Path, &str) -> Result<Option<T>, FleetError>,
+    ) -> Result<Back<T>, FleetError> {
+        let plan = self.job.head();
+        let mut found = BTreeMap::new();
+        for path in &self.files {
+            for Place { block, offset, bytes, .. } in look(path, plan.plan, plan.blocks)?.places {
+                let Entry::Vacant(free) = found.entry(block) else { continue };
+                let text = text_at(path, offset, bytes).map_err(failed(path))?;
+                if let Some(result) = parse(path, &text)? {
+                    free.insert(result);
+                }
+            }
+        }
+        if found.is_empty() {
+            return Err(FleetError::Nothing);
+        }
+        let missing = (0..plan.blocks).filter(|block| !found.contains_key(block)).collect();
+        Ok(Back { found, missing })
+    }
+
+    /// The profiles among them. The order in which they came changes nothing.
+    ///
+    /// # Errors
+    /// As [`Results::each`], and when a profile is none that this program reads.
+    pub fn profiles(&self) -> Result<Profiles, FleetError> {
+        let parse = |path: &Path, text: &str| {
+            let Ok(Probed { machine, profile }) = foreign::from_json(text) else { return Ok(None) };
+            let wrong = |cause| FleetError::Profile { path: path.to_owned(), cause };
+            let profile = Design::from_json(&profile.to_string()).map_err(wrong)?;
+            Ok(Some((machine, profile)))
+        };
+        let Back { found, missing } = self.each::<(Host, Design)>(parse)?;
+        let (mut seen, mut again) = (BTreeSet::new(), Vec::new());
+        let mut by_kind: BTreeMap<String, Vec<Design>> = BTreeMap::new();
+        for (block, (host, profile)) in found {
+            if seen.insert(host.id) {
+                by_kind.entry(host.kind).or_default().push(profile);
+            } else {
+                again.push(block);
+            }
+        }
+        let named = |(kind, profiles): (String, Vec<Design>)| {
+            (1..).zip(profiles).map(move |(number, profile)| match number {
+                1 => (kind.clone(), profile),
+                _ => (format!("{kind}-{number}"), profile),
+            })
+        };
+        Ok(Profiles { machines: by_kind.into_iter().flat_map(named).collect(), missing, again })
+    }
 }
 
 /// Joins the rounds in these folders.
@@ -75,11 +154,10 @@ pub fn asked(folders: &[PathBuf]) -> Result<Job, FleetError> {
 /// # Errors
 /// When they hold no plan, several, or nothing that came back, or when a file cannot be read.
 pub fn collect(folders: &[PathBuf]) -> Result<Collected, FleetError> {
-    let (files, plans) = listed(folders)?;
-    let block = match plan_of(folders, &plans)? {
-        Job::Rounds(block) => *block,
-        other => return Err(FleetError::Otherwise(other.what())),
-    };
+    Results::of(folders)?.rounds()
+}
+
+fn join_rounds(files: &[PathBuf], block: &Block) -> Result<Collected, FleetError> {
     let contents: Vec<Contents> = files
         .par_iter()
         .map(|path| look(path, &block.plan, block.blocks))
@@ -125,7 +203,7 @@ pub fn collect(folders: &[PathBuf]) -> Result<Collected, FleetError> {
     };
     let lost = std::sync::atomic::AtomicU32::new(0);
     let read = |host: &Host| {
-        let found = read(&files, by_host[&hosts[host]], &block)?;
+        let found = read(files, by_host[&hosts[host]], block)?;
         let short = by_host[&hosts[host]].len() - found.len();
         lost.fetch_add(short as u32, std::sync::atomic::Ordering::Relaxed);
         Ok(found)
@@ -245,65 +323,6 @@ pub struct Back<T> {
     pub found: BTreeMap<u32, T>,
     /// Numbers of the blocks that have not come back.
     pub missing: Vec<u32>,
-}
-
-/// Reads results in these folders that are joined whole, by `parse`, which is given the file and what it says, and has `None` for
-/// what is no result.
-///
-/// # Errors
-/// As [`collect`], and with what `parse` refuses.
-pub fn collect_each<T>(
-    folders: &[PathBuf],
-    mut parse: impl FnMut(&Path, &str) -> Result<Option<T>, FleetError>,
-) -> Result<Back<T>, FleetError> {
-    let (files, plans) = listed(folders)?;
-    let job = plan_of(folders, &plans)?;
-    let plan = job.head();
-    let mut found = BTreeMap::new();
-    for path in &files {
-        for Place { block, offset, bytes, .. } in look(path, plan.plan, plan.blocks)?.places {
-            let Entry::Vacant(free) = found.entry(block) else { continue };
-            let text = text_at(path, offset, bytes).map_err(failed(path))?;
-            if let Some(result) = parse(path, &text)? {
-                free.insert(result);
-            }
-        }
-    }
-    if found.is_empty() {
-        return Err(FleetError::Nothing);
-    }
-    let missing = (0..plan.blocks).filter(|block| !found.contains_key(block)).collect();
-    Ok(Back { found, missing })
-}
-
-/// The profiles in these folders. The order in which they came changes nothing.
-///
-/// # Errors
-/// As [`collect`], and when a profile is none that this program reads.
-pub fn collect_profiles(folders: &[PathBuf]) -> Result<Profiles, FleetError> {
-    let parse = |path: &Path, text: &str| {
-        let Ok(Probed { machine, profile }) = foreign::from_json(text) else { return Ok(None) };
-        let wrong = |cause| FleetError::Profile { path: path.to_owned(), cause };
-        let profile = Design::from_json(&profile.to_string()).map_err(wrong)?;
-        Ok(Some((machine, profile)))
-    };
-    let Back { found, missing } = collect_each::<(Host, Design)>(folders, parse)?;
-    let (mut seen, mut again) = (BTreeSet::new(), Vec::new());
-    let mut by_kind: BTreeMap<String, Vec<Design>> = BTreeMap::new();
-    for (block, (host, profile)) in found {
-        if seen.insert(host.id) {
-            by_kind.entry(host.kind).or_default().push(profile);
-        } else {
-            again.push(block);
-        }
-    }
-    let named = |(kind, profiles): (String, Vec<Design>)| {
-        (1..).zip(profiles).map(move |(number, profile)| match number {
-            1 => (kind.clone(), profile),
-            _ => (format!("{kind}-{number}"), profile),
-        })
-    };
-    Ok(Profiles { machines: by_kind.into_iter().flat_map(named).collect(), missing, again })
 }
 
 /// The parts of a [`super::ProbeResult`] that a survey needs; the profile is read as such once its version is known.

@@ -54,21 +54,23 @@ pub struct ExplainBlock {
 }
 
 impl ExplainBlock {
+    /// Every block of its plan.
+    pub fn all(&self) -> impl Iterator<Item = Self> + '_ {
+        (0..self.blocks).map(|block| Self { block, ..self.clone() })
+    }
+
     /// Holds what it claims against what it has.
     ///
     /// # Errors
     /// [`SweepError::Block`] with what does not fit.
     pub fn check(&self) -> Result<(), SweepError> {
-        let wrong = |what: &str| Err(SweepError::Block(what.to_owned()));
-        if self.block >= self.blocks {
-            return wrong("its number is none of its plan");
-        }
         let shown = |arm: &ArmRecord| {
             let is_plain = |word: &String| foreign::plain(word) == word.as_str();
             !arm.command.is_empty() && arm.command.iter().chain(&arm.environment).all(is_plain)
         };
         if !self.explained.iter().all(shown) {
-            return wrong("one of its commands is empty, or cannot be shown as it is");
+            let what = "one of its commands is empty, or cannot be shown as it is";
+            return Err(SweepError::Block(what.into()));
         }
         Ok(())
     }
@@ -90,7 +92,7 @@ impl ExplainBlock {
     }
 }
 
-/// Runs both commands of `runner` once, and makes a block for each of so many machines.
+/// Runs both commands of `runner` once, and makes the first of so many blocks, a machine each; [`ExplainBlock::all`] are they.
 ///
 /// # Errors
 /// [`SweepError::Compare`] with what a comparison fails with, and when there are not two commands.
@@ -100,7 +102,7 @@ pub fn plan_explanations(
     extent: Extent,
     blocks: u32,
     progress: &mut dyn FnMut(Progress),
-) -> Result<impl Iterator<Item = ExplainBlock> + use<>, SweepError> {
+) -> Result<ExplainBlock, SweepError> {
     let asked = format!("{settings:?} {extent:?}");
     let mut settings = settings.clone();
     let Tried { arms, files, folder, input, identity, round_ns } =
@@ -125,7 +127,7 @@ pub fn plan_explanations(
         extent,
     };
     first.check()?;
-    Ok((0..blocks).map(move |block| ExplainBlock { block, ..first.clone() }))
+    Ok(first)
 }
 
 #[cfg(test)]
@@ -144,7 +146,10 @@ mod tests {
         let settings = Settings::default();
         let limits = settings.limits(&NEVER);
         let mut runner = ProcessRunner::new(args.map(line).to_vec(), limits).unwrap();
-        plan_explanations(&mut runner, &settings, extent, blocks, &mut |_| {}).unwrap().collect()
+        plan_explanations(&mut runner, &settings, extent, blocks, &mut |_| {})
+            .unwrap()
+            .all()
+            .collect()
     }
 
     #[test]

@@ -103,10 +103,13 @@ impl Job {
     /// # Errors
     /// As [`Block::check`].
     pub fn check(&self) -> Result<(), SweepError> {
+        let Head { block: number, blocks, .. } = self.head();
         match self {
             Self::Rounds(block) => block.check(),
-            Self::Probes(ProbeBlock { block, blocks, .. }) if block < blocks => Ok(()),
-            Self::Probes(_) => Err(SweepError::Block("its number is none of its plan".into())),
+            _ if number >= blocks => {
+                Err(SweepError::Block("its number is none of its plan".into()))
+            }
+            Self::Probes(_) => Ok(()),
             Self::Explanation(block) => block.check(),
         }
     }
@@ -114,32 +117,14 @@ impl Job {
     /// What every line has.
     #[must_use]
     pub fn head(&self) -> Head<'_> {
-        match self {
-            Self::Rounds(job) => Head {
-                plan: &job.plan,
-                block: job.block,
-                blocks: job.blocks,
-                cost_ns: job.cost_ns,
-                folder: &job.folder,
-                files: &job.files,
-            },
-            Self::Probes(job) => Head {
-                plan: &job.plan,
-                block: job.block,
-                blocks: job.blocks,
-                cost_ns: job.cost_ns,
-                folder: &job.folder,
-                files: &[],
-            },
-            Self::Explanation(job) => Head {
-                plan: &job.plan,
-                block: job.block,
-                blocks: job.blocks,
-                cost_ns: job.cost_ns,
-                folder: &job.folder,
-                files: &job.files,
-            },
-        }
+        let (plan, block, blocks, cost_ns, folder, files) = match self {
+            Self::Rounds(j) => (&j.plan, j.block, j.blocks, j.cost_ns, &j.folder, &j.files[..]),
+            Self::Probes(j) => (&j.plan, j.block, j.blocks, j.cost_ns, &j.folder, &[][..]),
+            Self::Explanation(j) => {
+                (&j.plan, j.block, j.blocks, j.cost_ns, &j.folder, &j.files[..])
+            }
+        };
+        Head { plan, block, blocks, cost_ns, folder, files }
     }
 
     /// What comes back of it.
@@ -154,9 +139,13 @@ impl Job {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FleetError, Plan, ResultFolder, collect, collect_profiles};
+    use super::super::{FleetError, Plan, Profiles, ResultFolder, Results, collect};
     use super::*;
     use crate::machine::Microarchitecture;
+
+    fn collect_profiles(folders: &[PathBuf]) -> Result<Profiles, FleetError> {
+        Results::of(folders)?.profiles()
+    }
 
     fn block(block: u32) -> ProbeBlock {
         let probes = vec!["core".to_owned(), "clock".to_owned()];

@@ -16,7 +16,7 @@ pub mod simulate;
 mod slurm;
 mod template;
 
-pub use collect::{Back, Collected, Profiles, asked, collect, collect_each, collect_profiles};
+pub use collect::{Back, Collected, Profiles, Results, collect};
 pub use engine::{Alive, Engine, EngineError, EngineKind, Local, Task, Ticket, Work};
 pub use explained::{ExplainBlock, Extent, plan_explanations};
 pub use files::{FleetError, Plan, ResultFolder};

@@ -28,11 +28,10 @@ pub(super) struct Probed {
 
 /// The parts of its page.
 pub(super) fn parts(probed: &Probed) -> Vec<Part> {
-    let read = |value: &Value| serde_json::from_value::<ProbeReport>(value.clone()).ok();
     let mut parts = Vec::new();
-    for report in probed.probes.iter().filter_map(read) {
-        let Ok(Value::Object(fields)) = serde_json::to_value(&report) else { continue };
-        let name = fields.get("probe").and_then(Value::as_str).unwrap_or_default();
+    for value in &probed.probes {
+        let Ok(report) = ProbeReport::deserialize(value) else { continue };
+        let name = value.get("probe").and_then(Value::as_str).unwrap_or_default();
         parts.push(Part::Title(name.to_owned(), None));
         parts.extend(report.verdict().map(|verdict| Part::Words(verdict.to_owned())));
         parts.extend(figures(&report).into_iter().map(|figure| Part::Figure(Box::new(figure))));

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::grid::{Cell, Grid, Plan};
 use super::number::Number;
 use super::parts::{Figure, Part, Picture};
-use crate::layout::{Occupant, SetChange, SetHeat, SetRow};
+use crate::layout::{Occupant, SetHeat, SetRow};
 use crate::machine::CacheGeometry;
 
 /// Sets in a row of the picture.
@@ -102,17 +102,13 @@ fn figure(found: &SetsFound, arm: usize, name: &str, caption: String) -> Figure 
     let listed = used.map(|row| {
         let (heat, occupants) = of_arm(row, arm);
         let from = format!("lines of set {} in {name}", row.set);
-        let change = match row.change {
-            SetChange::NewCollision => "new collision",
-            SetChange::HeavierCollision => "heavier collision",
-            SetChange::CalmedDown => "calmed down",
-            SetChange::MovedHere => "moved here",
-            SetChange::Unchanged => "unchanged",
-        };
         let lines = Number::told(heat.lines.to_string(), from, f64::from(heat.lines));
         let who =
             Number::new(named(occupants, "\n"), "lines of the set, those with most samples first");
-        (row.set.to_string(), vec![lines, Number::new(change, "of the function in question"), who])
+        (
+            row.set.to_string(),
+            vec![lines, Number::new(row.change.words(), "of the function in question"), who],
+        )
     });
     Figure {
         caption,
