@@ -220,7 +220,11 @@ impl Explanation {
             && self.only_in_slow.as_ref().is_some_and(|it| is_most(&it.share))
         {
             Conclusion::MoreWork
-        } else if self.work.as_ref().is_some_and(Work::is_slower) {
+        } else if self
+            .work
+            .as_ref()
+            .is_some_and(|work| work.is_slower() && !summary::has_more_beside(work))
+        {
             Conclusion::SlowerWork
         } else if summary::parts(self, slow).len() > 1 {
             Conclusion::InParts

@@ -101,7 +101,14 @@ pub(super) fn parts(explanation: &Explanation, slow: Arm) -> Vec<(&'static str, 
 
 fn in_parts(explanation: &Explanation, slow: Arm) -> String {
     let (words, sentences): (Vec<&str>, Vec<String>) = parts(explanation, slow).into_iter().unzip();
-    format!("{}: {}{}", words.join(" and "), sentences.join("; "), built(explanation, slow))
+    let place =
+        place(explanation).map_or(String::new(), |place| format!(", most of all in {place}"));
+    format!("{}: {}{place}{}", words.join(" and "), sentences.join("; "), built(explanation, slow))
+}
+
+/// Whether more instructions are a good part of the difference beside what is most of it.
+pub(super) fn has_more_beside(work: &Work) -> bool {
+    work.more().is_some_and(|more| more.percent.low >= LEAST_BESIDE)
 }
 
 /// What is in the kernel, where that is a good part of the difference for certain.
@@ -286,10 +293,7 @@ fn beside(explanation: &Explanation, slow: Arm) -> String {
         Some(cure) => cure.recovered.percent.value,
         None => Together::of(&explanation.ledgers).map_or(0.0, |together| together.without),
     };
-    let part = explanation
-        .work
-        .as_ref()
-        .filter(|work| work.more().is_some_and(|more| more.percent.low >= LEAST_BESIDE));
+    let part = explanation.work.as_ref().filter(|work| has_more_beside(work));
     part.map_or(String::new(), |work| {
         let (executes, more) = (executes(work, slow), &work.more_instructions);
         match 100.0 - told {

@@ -222,6 +222,22 @@ fn work_that_explains_half_of_the_difference_is_told_with_the_other_half() {
     assert!(said.contains("; AFTER takes longer for its instructions, "), "{said}");
 }
 
+/// What takes longer is most of it for certain, and what is executed more is a good part all the same, or a small one.
+#[test]
+fn more_work_beside_slower_work_is_told_where_it_is_a_good_part() {
+    for (more, conclusion) in
+        [(1_300_000_000, Conclusion::InParts), (1_100_000_000, Conclusion::SlowerWork)]
+    {
+        let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
+        scene.bench.work = executes([1_000_000_000, more]);
+        let e = scene.explain().unwrap();
+        let work = e.work.as_ref().unwrap();
+        assert!(work.is_slower(), "{work:?}");
+        assert_eq!(e.conclusion, conclusion, "{work:?}");
+        assert!(e.summary.unwrap().contains("most of all in decode"));
+    }
+}
+
 #[test]
 fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_one() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
