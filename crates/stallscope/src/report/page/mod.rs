@@ -8,6 +8,7 @@
 mod bar;
 mod chart;
 mod compared;
+mod dated;
 mod explained;
 mod fields;
 mod flame;
@@ -21,6 +22,7 @@ mod series;
 mod sets;
 mod steps;
 mod swept;
+mod windowed;
 
 use std::fmt;
 
@@ -36,6 +38,7 @@ use self::fields::FieldsPage;
 use self::flame::FlameView;
 use self::parts::Part;
 use super::Document;
+use crate::compare::history::HistoryReport;
 use crate::compare::sweep::SweepReport;
 use crate::explain::Explanation;
 use crate::foreign::from_json;
@@ -121,6 +124,11 @@ fn pictures(kind: &str, result: &Value) -> Vec<Part> {
         "sweep" => SweepReport::deserialize(result).map(|report| swept::parts(&report)),
         "probe" => probed::Probed::deserialize(result).map(|probed| probed::parts(&probed)),
         "layout" => sets::Sets::deserialize(result).map(|layout| sets::parts(&layout)),
+        "history" => HistoryReport::deserialize(result).map(|report| dated::parts(&report)),
+        "trace" => windowed::Traced::deserialize(result).map(|traced| windowed::of_trace(&traced)),
+        "scan-run" => {
+            windowed::Counted::deserialize(result).map(|counted| windowed::of_scan(&counted))
+        }
         _ => return Vec::new(),
     };
     parts.unwrap_or_default()

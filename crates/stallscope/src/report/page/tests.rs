@@ -212,6 +212,9 @@ fn names_of_others_stay_text() {
         document("sweep", &pictured::swept()),
         document("layout", &pictured::laid_out()),
         document("probe", &pictured::data_caches()),
+        document("history", &pictured::dated()),
+        document("trace", &pictured::traced()),
+        document("scan-run", &pictured::scanned()),
     ];
     let others =
         [explanation(), document("comparison", &comparison(0.3, 8)), document("other", &field)];

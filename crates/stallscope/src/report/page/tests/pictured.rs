@@ -1,4 +1,4 @@
-//! Golden pages of an invented sweep, layout and probe: pictures above the fields.
+//! Golden pages of an invented sweep, layout, probe, history, trace and scanned run: pictures above the fields.
 
 use super::*;
 use crate::machine::{Facts, Machine};
@@ -136,6 +136,83 @@ fn a_probe() {
     insta::assert_snapshot!(body("probe", &document("probe", &data_caches())));
 }
 
+/// Twelve commits, slower from the seventh on.
+pub(super) fn dated() -> Value {
+    let key = json!({"reference": ["./reference"], "reference_fnv1a": "1", "command": ["./app", "input"],
+        "measure": "auto", "machine": "intel-6-143-8-sapphire-rapids"});
+    let entry = |n: u64| {
+        let percent = if n < 6 { 0.1 } else { 3.1 } + 0.1 * (n % 3) as f64;
+        let mut entry = part(percent, 0.4);
+        let more = json!({"label": format!("commit-{n}"), "time_s": 1_700_000_000 + n, "program_fnv1a": "2",
+            "metric": "wall", "decision": "inconclusive", "pairs": 20});
+        for part in [&more, &key] {
+            entry.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+        }
+        entry
+    };
+    let step = |word: &str, at: u64| {
+        json!({"label": format!("commit-{at}"), "before": format!("commit-{}", at - 1), "at": at, "change": part(3.0, 0.2),
+            "p_value": 0.005, "layout_reach_log": 0.01, "word": word})
+    };
+    json!({"path": "speed.jsonl", "effect": 0.01, "seed": 1, "damaged": [], "series": [{
+        "series": key, "entries": (0..12).map(entry).collect::<Vec<_>>(), "left_out": 3,
+        "steps": [step("slower", 6), step("within-layout-spread", 9)], "commit_sd_log": 0.001, "enough": true}]})
+}
+
+#[test]
+fn a_history() {
+    let page = body("history", &document("history", &dated()));
+    assert_eq!(page.matches("<circle class=\"dot s0").count(), 12);
+    insta::assert_snapshot!(page);
+}
+
+fn site(svma: u64, text: &str) -> Value {
+    json!({"function": "decode", "offset_bytes": svma & 0xff, "svma": svma, "text": text, "access_bytes": 8, "source": [],
+        "variable": null})
+}
+
+/// A window that waits for blocked loads, with the model's word and the count.
+pub(super) fn traced() -> Value {
+    let wait = |mechanism: &str, share: f64, events: u64| {
+        json!({"mechanism": mechanism, "cycles": 1000.0 * share, "share": share, "events": events,
+            "events_per_thousand": events as f64 / 10.0, "most_at": 0x1010, "most_events": events})
+    };
+    let place = |avma: u64| json!({"avma": avma, "object": "/bin/decoder", "site": site(avma, "mov rax, [rdi]")});
+    json!({
+        "store_buffer": {"loads": 2000, "blocked": 200, "sites": [
+            {"insn": 0x1010, "executions": 250, "blocked": 200, "blockers": [{"stores": [0x1020, 0x1020], "count": 200}]}]},
+        "cycles": {"instructions": 10_000, "cycles": 5000, "cycles_per_instruction": 0.5,
+            "waits": [wait("blocked_loads", 0.6, 200), wait("long_chains", -0.02, 0), wait("divisions", 0.0, 0)],
+            "functions": [{"start": 0x1000, "account": {"executions": 9000, "cycles": 4900}, "cycles_per_instruction": 0.54}]},
+        "places": [place(0x1010), place(0x1020)],
+    })
+}
+
+#[test]
+fn a_trace() {
+    insta::assert_snapshot!(body("trace", &document("trace", &traced())));
+}
+
+/// A run with one blocked load.
+pub(super) fn scanned() -> Value {
+    let share = Measurement {
+        value: 40.0,
+        unit: Unit::Percent,
+        low: 35.0,
+        high: 45.0,
+        n: 2000,
+        how: "samples".into(),
+    };
+    json!({"windows": 2, "instructions": 20_000, "files": [{"path": "/bin/decoder", "share": share.clone()}],
+        "sites": [{"event": "blocked", "events": 99, "executions": 100, "share": share,
+            "site": site(0x1010, "mov rax, [rdi]"), "stores": [site(0x1020, "mov [rdi], ecx")]}]})
+}
+
+#[test]
+fn a_scanned_run() {
+    insta::assert_snapshot!(body("scan-run", &document("scan-run", &scanned())));
+}
+
 #[test]
 fn every_case_of_the_matrix_is_a_cell_and_every_delay_a_dot() {
     let cases = all_cases(false);
@@ -158,15 +235,24 @@ fn every_case_of_the_matrix_is_a_cell_and_every_delay_a_dot() {
 
 #[test]
 fn what_has_another_shape_is_laid_out_as_fields() {
-    for (kind, mut result) in [("sweep", swept()), ("layout", laid_out()), ("probe", data_caches())]
-    {
+    for (kind, mut result) in [
+        ("sweep", swept()),
+        ("layout", laid_out()),
+        ("probe", data_caches()),
+        ("history", dated()),
+        ("trace", traced()),
+        ("scan-run", scanned()),
+    ] {
         let with =
             |result: &Value| drawn(&document(kind, result)).contains("Everything that is known");
         assert!(with(&result), "{kind}");
         let part = match kind {
             "sweep" => "metric",
             "layout" => "sets",
-            _ => "probes",
+            "probe" => "probes",
+            "history" => "series",
+            "trace" => "places",
+            _ => "files",
         };
         result[part] = json!("of another version");
         assert!(!with(&result), "{kind}");
