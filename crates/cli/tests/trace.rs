@@ -144,6 +144,28 @@ fn cycles_of_a_window_are_those_of_its_recording() {
 }
 
 #[test]
+fn a_running_process_is_traced_and_runs_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut shell =
+        std::process::Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let pid = shell.id().to_string();
+    let args =
+        ["trace", "--cycles", "--as", "golden-cove", "--pid", &pid, "--instructions", "20000"];
+    let output = run(folder.path(), &[&args[..], &["--json", "-"]].concat());
+    let is_alive = shell.try_wait().unwrap().is_none();
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && is_alive, "{said}");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(told["result"]["window"]["command"].is_null());
+    assert!(told["result"]["cycles"]["cycles_per_instruction"].as_f64().unwrap() > 0.0);
+    let output = run(folder.path(), &["trace", "--pid", &pid]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("no process {pid}")));
+}
+
+#[test]
 fn what_cannot_be_traced_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let ring = program(folder.path());

@@ -49,8 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let limits = Limits::default();
     let engine = engine("qemu").ok_or("no engine qemu for this processor")?;
     let recording = engine.record(&launch, &window, limits, &mut cache)?;
-    if !recording.exit.status.success() {
-        return Err(format!("{}: {}", recording.exit.status, recording.exit.stderr.tail).into());
+    if let Some(exit) = recording.exit.filter(|exit| !exit.status.success()) {
+        return Err(format!("{}: {}", exit.status, exit.stderr.tail).into());
     }
     let seconds = recording.wall_ns as f64 / 1e9;
     println!("{} {} {seconds:.2}", recording.instructions, cache.report().misses);

@@ -102,7 +102,7 @@ impl Runs for Invented {
             self_check: SelfCheck::NotCompared,
             notes: Vec::new(),
             code: Vec::new(),
-            exit: Exit::of(Status::Code(0)),
+            exit: Some(Exit::of(Status::Code(0))),
         })
     }
 }

@@ -118,8 +118,18 @@ fn run(program: &Program) {
             "{:?}",
             recording.self_check
         );
-        assert!(recording.exit.status.success(), "{}: {}", program.name, recording.exit.status);
-        assert_eq!(recording.exit.stdout.tail, program.output, "{}", program.name);
+        assert!(
+            recording.exit.as_ref().unwrap().status.success(),
+            "{}: {}",
+            program.name,
+            recording.exit.as_ref().unwrap().status
+        );
+        assert_eq!(
+            recording.exit.as_ref().unwrap().stdout.tail,
+            program.output,
+            "{}",
+            program.name
+        );
         if program.is_assembly() {
             check_assembly(engine.id(), program, &path, &steps);
         }

@@ -31,8 +31,8 @@ pub struct TraceWindow {
     pub self_check_passed: Option<bool>,
     /// What was compared, or what differed.
     pub self_check: Option<String>,
-    /// How the command ended.
-    pub command: String,
+    /// How the command ended; absent of a process that ran before, and runs on.
+    pub command: Option<String>,
 }
 
 /// What the models say of a window.
@@ -133,10 +133,10 @@ impl Models {
             ended: ended(recording.ended),
             self_check_passed,
             self_check,
-            command: recording.exit.status.to_string(),
+            command: recording.exit.as_ref().map(|exit| exit.status.to_string()),
         };
         let mut notes = recording.notes;
-        let left_behind = recording.exit.left_behind;
+        let left_behind = recording.exit.map_or_else(Vec::new, |exit| exit.left_behind);
         if !left_behind.is_empty() {
             notes.push(format!(
                 "the command left {} processes behind ({}), which were killed",

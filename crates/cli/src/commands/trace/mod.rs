@@ -42,6 +42,8 @@ Examples:
     stallscope trace --function decode --skip 2 --window 1 -- ./program
   What that call waits for, in cycles, by a model of the core
     stallscope trace --cycles --function decode --skip 2 --window 1 -- ./program
+  What a running process waits for, wherever it is at work now
+    stallscope trace --cycles --pid 1234
   Whether that model is right about this command, on this machine
     stallscope trace --cycles --check -- ./program input.bin
   What another processor would have made of the same run
@@ -61,10 +63,12 @@ pub struct TraceArgs {
     /// The command to run
     #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["replay", "pid"])]
     command: Vec<OsString>,
-    /// A running process, which is refused with the way that there is
-    #[arg(long, value_name = "PID", hide = true)]
-    pid: Option<u32>,
-    /// Start at this function of the program [default: the hottest, found by a sampled run before]
+    /// Follow a window of this running process, which runs on behind it
+    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "replay", "check"],
+          value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Option<i32>,
+    /// Start at this function of the program [default: the hottest, found by a sampled run before; of
+    /// a running process wherever it is at work]
     #[arg(long, short, value_name = "NAME", conflicts_with = "replay")]
     function: Option<String>,
     /// Let N arrivals at the function pass first
@@ -98,19 +102,14 @@ pub struct TraceArgs {
     /// End the window after this time, however long it is by then (10s, 500ms, 2m)
     #[arg(long, value_name = "DURATION", value_parser = words::duration, default_value = "60s")]
     budget: Duration,
-    /// Give up when the command takes longer than this (10s, 500ms, 2m)
+    /// Give up when the command takes longer than this, or a running process does not come to the
+    /// window's start [default: none, 60s] (10s, 500ms, 2m)
     #[arg(long, value_name = "DURATION", value_parser = words::duration)]
     timeout: Option<Duration>,
 }
 
 pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
     output::check(context)?;
-    if let Some(pid) = args.pid {
-        bail!(
-            "trace follows a command from its start, and process {pid} runs already: start its command behind `--`, \
-             or let `perf record --pid {pid}` sample it and give perf.data to `layout --samples`"
-        );
-    }
     let chosen = profile::load(context)?;
     if args.check && chosen.named {
         bail!(
@@ -178,13 +177,16 @@ pub(in crate::commands) fn replay(file: &Path, models: &mut dyn Sink) -> anyhow:
         .with_context(|| file.display().to_string())
 }
 
-/// Follows the command.
+/// Follows the command, or the running process.
 fn follow(args: &TraceArgs, context: &Context, models: &mut Models) -> anyhow::Result<Followed> {
-    if context.json() == Some(Path::new("-")) {
+    if context.json() == Some(Path::new("-")) && args.pid.is_none() {
         bail!("--json -: standard output is the command's own; name a file");
     }
-    let [program, words @ ..] = args.command.as_slice() else { bail!("no command to run") };
-    let program = resolve_program(program)?;
+    let (program, words) = match (args.pid, args.command.as_slice()) {
+        (Some(pid), _) => (start::program_of(pid)?, [].as_slice()),
+        (None, [program, words @ ..]) => (resolve_program(program)?, words),
+        (None, []) => bail!("no command to run"),
+    };
     let foreign = is_foreign(&program)?;
     if foreign && args.cycles {
         bail!(
@@ -200,14 +202,15 @@ fn follow(args: &TraceArgs, context: &Context, models: &mut Models) -> anyhow::R
         ..Launch::default()
     };
     let limits = Limits { timeout: args.timeout, interrupt: context.interrupt() };
-    let found = match &args.function {
-        Some(name) => start::named(&program, name)?,
-        None if foreign => bail!(
+    let found = match (&args.function, args.pid) {
+        (Some(name), _) => start::named(&program, name)?,
+        (None, Some(pid)) => start::at_work(pid, &program),
+        (None, None) if foreign => bail!(
             "{} is for another processor, so it cannot be sampled to find where its time goes: \
              name a function with --function",
             program.display()
         ),
-        None => start::hottest(&launch, limits, context)?,
+        (None, None) => start::hottest(&launch, limits, context)?,
     };
     let length = match (args.window, args.instructions) {
         (Some(calls), _) => Length::Calls(calls),
@@ -236,7 +239,11 @@ fn follow(args: &TraceArgs, context: &Context, models: &mut Models) -> anyhow::R
     if let Some(kept) = &mut kept {
         sinks.push(kept);
     }
-    let recording = engine.record(&launch, &window, limits, &mut Fan(sinks))?;
+    let sink = &mut Fan(sinks);
+    let recording = match args.pid {
+        Some(pid) => engine.record_process(pid, &window, limits, sink)?,
+        None => engine.record(&launch, &window, limits, sink)?,
+    };
     if let (Some(file), Some(path)) = (file.take(), &args.record) {
         recorded::keep(file, &recording)
             .with_context(|| format!("cannot write {}", path.display()))?;

@@ -57,7 +57,10 @@ fn window(report: &TraceReport) -> String {
         (None, _) => "follows the original run, so there is nothing to compare it with".into(),
     };
     out += &wrap("check    ", &check);
-    out + &wrap("command  ", &format!("ended with {}", window.command))
+    out + &match &window.command {
+        Some(command) => wrap("command  ", &format!("ended with {command}")),
+        None => wrap("process  ", "runs on"),
+    }
 }
 
 fn loads(report: &TraceReport, text: &mut SourceText) -> String {

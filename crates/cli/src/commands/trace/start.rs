@@ -1,6 +1,8 @@
 //! Where a window starts: the function that the user names, or the one where the time goes.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use stallscope::code::{Function, Image};
@@ -45,6 +47,27 @@ pub fn named(program: &Path, name: &str) -> anyhow::Result<Found> {
     }
 }
 
+/// The file that a running process executes; the kernel's own way to it, which leads there even when it was replaced.
+pub fn program_of(pid: i32) -> anyhow::Result<PathBuf> {
+    let link = PathBuf::from(format!("/proc/{pid}/exe"));
+    match link.read_link() {
+        Ok(path) if path.exists() => Ok(path),
+        Ok(_) => Ok(link),
+        Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+            bail!("process {pid} is another user's: run stallscope as root")
+        }
+        Err(_) => bail!("there is no process {pid} that runs a program"),
+    }
+}
+
+/// Wherever a running process is after its next moments on the processor.
+pub fn at_work(pid: i32, program: &Path) -> Found {
+    const MOMENTS: Duration = Duration::from_millis(20);
+    let file = program.file_name().unwrap_or_default().to_string_lossy();
+    let title = format!("process {pid}, {file}, where it was at work");
+    Found { start: Start::After(MOMENTS), title }
+}
+
 /// Runs the command once under a sampler, without showing its output, and takes the function with
 /// the most samples.
 pub fn hottest(launch: &Launch, limits: Limits<'_>, context: &Context) -> anyhow::Result<Found> {
@@ -53,7 +76,7 @@ pub fn hottest(launch: &Launch, limits: Limits<'_>, context: &Context) -> anyhow
     let run = sample(&launch, &SampleSettings::default(), &limits);
     bar.finish_and_clear();
     let run = run?;
-    let mut best: Option<(u64, Function, Option<std::path::PathBuf>)> = None;
+    let mut best: Option<(u64, Function, Option<PathBuf>)> = None;
     for object in &run.samples {
         let Ok(image) = Image::open(&object.path) else { continue };
         let mut hits: std::collections::BTreeMap<Svma, (u64, &Function)> = Default::default();

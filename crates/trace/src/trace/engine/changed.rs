@@ -62,7 +62,7 @@ pub fn run_changed(
         },
     );
     put.map_err(|reason| EngineError::Unsupported { engine: "the patch", reason })?;
-    target.finish()
+    target.finish_command()
 }
 
 fn refused(cause: &io::Error) -> String {

@@ -236,8 +236,8 @@ pub struct Recording {
     /// Code of the window that stands in no file, page by page, as it was when it was last translated; from engines
     /// that keep it.
     pub code: Vec<CodePage>,
-    /// How the command itself ended, with its output.
-    pub exit: Exit,
+    /// How the command itself ended, with its output; absent of a process that had been running before, and runs on.
+    pub exit: Option<Exit>,
 }
 
 /// Code of a process.
@@ -277,6 +277,22 @@ pub trait Engine: Sync {
         limits: Limits<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Recording, EngineError>;
+
+    /// Follows the window in a process that runs already, which runs on behind it; [`Recording::exit`] is absent then.
+    /// [`Start::After`] is processor time from now on, and the limits end the wait for the window's start alone.
+    ///
+    /// # Errors
+    /// As [`Engine::record`]; when there is no such process, or it is not ours to trace; from engines that start programs themselves.
+    fn record_process(
+        &self,
+        pid: i32,
+        _window: &Window,
+        _limits: Limits<'_>,
+        _sink: &mut dyn Sink,
+    ) -> Result<Recording, EngineError> {
+        let reason = format!("it starts programs itself, and process {pid} runs already");
+        Err(EngineError::Unsupported { engine: self.id(), reason })
+    }
 }
 
 /// All engines, the preferred one first.

@@ -48,6 +48,8 @@ pub(super) struct Process {
     blocks_traps: Cell<bool>,
     /// Whether it must be killed and collected by us.
     ours: Cell<bool>,
+    /// Copies of it that are its children.
+    copies: Vec<i32>,
 }
 
 /// A process that can be stopped from another thread than the one that traces it.
@@ -172,6 +174,7 @@ impl Process {
             held: Vec::new(),
             blocks_traps: Cell::new(false),
             ours: Cell::new(is_ours),
+            copies: Vec::new(),
         })
     }
 
@@ -479,7 +482,7 @@ impl Process {
     /// Forks it. The copy has this thread alone, is traced and stopped as this one is, dies with
     /// us, and is our child rather than this process's, which never hears of it. Where this one is not our
     /// child itself, the copy is its child, by whose end no signal comes, and which only waits that ask for
-    /// such ones see. Signals that come meanwhile wait, with all that they say, until this one runs on.
+    /// such ones see, until [`Self::collect_copies`]. Signals that come meanwhile wait, with all that they say, until this one runs on.
     pub(super) fn fork(&mut self) -> io::Result<Self> {
         let parent = Status::of(self.pid)?.process("PPid");
         let is_our_child = parent == i32::try_from(std::process::id()).ok();
@@ -500,7 +503,19 @@ impl Process {
             | libc::PTRACE_O_TRACEFORK
             | libc::PTRACE_O_TRACEEXEC;
         request(libc::PTRACE_SETOPTIONS, pid, 0, options as usize)?;
+        if !is_our_child {
+            self.copies.push(pid);
+        }
         Ok(copy)
+    }
+
+    /// Lets it collect the ends of copies that are its children, so that it never hears of them.
+    pub(super) fn collect_copies(&mut self) {
+        const OF_COPIES: u64 = (libc::__WALL | libc::WNOHANG) as u64;
+        for copy in std::mem::take(&mut self.copies) {
+            // Refused only by a process that is gone.
+            let _ = self.call(libc::SYS_wait4, [copy as u64, 0, OF_COPIES, 0, 0, 0]);
+        }
     }
 
     /// Collects it once more if its end, which was seen here as that of a traced process, is now seen here as that of a

@@ -63,10 +63,27 @@ impl Engine for Step {
         limits: Limits<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Recording, EngineError> {
-        let mut target = Target::start(launch, limits)?;
-        let tid = target.run_to(&window.start, window.skip)?;
-        record_from(target, tid, window, u64::MAX, sink)
+        record_in(Target::start(launch, limits)?, window, sink)
     }
+
+    fn record_process(
+        &self,
+        pid: i32,
+        window: &Window,
+        limits: Limits<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Recording, EngineError> {
+        record_in(Target::attach(pid, limits)?, window, sink)
+    }
+}
+
+fn record_in(
+    mut target: Target<'_>,
+    window: &Window,
+    sink: &mut dyn Sink,
+) -> Result<Recording, EngineError> {
+    let tid = target.run_to(&window.start, window.skip)?;
+    record_from(target, tid, window, u64::MAX, sink)
 }
 
 /// Follows a thread that is held at the window's start, for so many instructions at most, and lets
@@ -90,7 +107,8 @@ pub(super) fn record_from(
         notes.extend(branch_stepping_note(&mut target, tid)?);
     }
     let exit = target.finish()?;
-    if let (Ended::Exit, Status::Signal(signal)) = (ended, exit.status) {
+    let status = exit.as_ref().map(|exit| exit.status);
+    if let (Ended::Exit, Some(Status::Signal(signal))) = (ended, status) {
         ended = Ended::Signal(signal);
     }
     Ok(Recording {

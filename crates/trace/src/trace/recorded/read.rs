@@ -208,9 +208,10 @@ impl<R: BufRead> Reader<R> {
         };
         let kind = self.byte()?;
         let number = self.u32("an exit code")?.cast_signed();
-        let status = match kind {
-            0 => Status::Code(number),
-            1 => Status::Signal(number),
+        let exit = match kind {
+            0 => Some(Exit::of(Status::Code(number))),
+            1 => Some(Exit::of(Status::Signal(number))),
+            2 => None,
             _ => return Err(self.damaged("an exit of unknown kind")),
         };
         let kind = self.byte()?;
@@ -228,7 +229,6 @@ impl<R: BufRead> Reader<R> {
             Ok(_) => return Err(self.damaged("something behind the end")),
             Err(error) => return Err(ReplayError::Unreadable(error)),
         }
-        let exit = Exit::of(status);
         Ok(Recording {
             engine,
             instructions,

@@ -44,7 +44,7 @@ fn recording() -> Recording {
         self_check: SelfCheck::Differs("rax differs".into()),
         notes: vec!["a note".into(), String::new()],
         code: vec![CodePage { start: Avma(0x7000), bytes: vec![0xc3, 0] }],
-        exit: Exit::of(Status::Signal(11)),
+        exit: Some(Exit::of(Status::Signal(11))),
     }
 }
 

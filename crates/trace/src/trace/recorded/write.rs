@@ -65,9 +65,10 @@ impl<W: Write> Writer<W> {
         };
         out.push(kind);
         put(out, u64::from(signal.cast_unsigned()));
-        let (kind, number) = match recording.exit.status {
-            Status::Code(code) => (0, code),
-            Status::Signal(signal) => (1, signal),
+        let (kind, number) = match recording.exit.as_ref().map(|exit| exit.status) {
+            Some(Status::Code(code)) => (0, code),
+            Some(Status::Signal(signal)) => (1, signal),
+            None => (2, 0),
         };
         out.push(kind);
         put(out, u64::from(number.cast_unsigned()));

@@ -86,7 +86,7 @@ fn recording(program: &Path, instructions: u64) -> Recording {
         self_check: SelfCheck::NotCompared,
         notes: Vec::new(),
         code: Vec::new(),
-        exit: Exit::of(Status::Code(0)),
+        exit: Some(Exit::of(Status::Code(0))),
     }
 }
 

@@ -127,7 +127,7 @@ impl Engine for Qemu {
             self_check: SelfCheck::NotCompared,
             notes: notes(&follower, &channel, &guest),
             code: Vec::new(),
-            exit,
+            exit: Some(exit),
         })
     }
 }

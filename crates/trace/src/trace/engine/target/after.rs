@@ -17,8 +17,18 @@ pub(super) struct Looks {
     at_last_look_ns: HashMap<i32, u64>,
     /// How long those had been there that have ended.
     of_ended_ns: u64,
+    /// How long all of them had been there when the watching began.
+    before_ns: u64,
     /// The thread that was asked to stop.
     asked: Option<i32>,
+}
+
+impl Looks {
+    /// Threads are watched from now on that have been on the processor for so long.
+    pub(super) fn begin(&mut self, used_ns: HashMap<i32, u64>) {
+        self.before_ns = used_ns.values().sum();
+        self.at_last_look_ns = used_ns;
+    }
 }
 
 impl Target<'_> {
@@ -51,13 +61,11 @@ impl Target<'_> {
                     self.looks.stop_after = Some(time);
                 }
                 News::Ended => {
-                    let exit = self.finish()?;
-                    return Err(EngineError::NeverStarted(format!(
-                        "no thread was in its own code after {:.3} s on the processor; the command ended \
-                         with {}",
-                        time.as_secs_f64(),
-                        exit.status
-                    )));
+                    let reason = format!(
+                        "no thread was in its own code after {:.3} s on the processor",
+                        time.as_secs_f64()
+                    );
+                    return Err(self.ended_before(&reason));
                 }
                 News::None | News::Gone { .. } => {}
             }
@@ -73,7 +81,8 @@ impl Target<'_> {
         let before = std::mem::take(&mut self.looks.at_last_look_ns);
         let ended = before.iter().filter(|(tid, _)| !now.contains_key(tid));
         self.looks.of_ended_ns += ended.map(|(_, ns)| ns).sum::<u64>();
-        let all_ns = self.looks.of_ended_ns + now.values().sum::<u64>();
+        let all_ns = (self.looks.of_ended_ns + now.values().sum::<u64>())
+            .saturating_sub(self.looks.before_ns);
         let since = |(tid, ns): &(&i32, &u64)| *ns - before.get(tid).map_or(0, |old| *old.min(ns));
         let at_work = now.iter().max_by_key(since).map(|(tid, _)| *tid);
         self.looks.at_last_look_ns = now;

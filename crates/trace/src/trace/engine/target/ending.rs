@@ -11,19 +11,28 @@ use crate::trace::engine::EngineError;
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Target<'_> {
-    /// Lets everything run on untraced, waits for the end and collects it.
+    /// Lets everything run on untraced. A command is waited for and collected; nothing is known of the end of a process that
+    /// ran before.
     ///
     /// # Errors
     /// As [`Child::wait`].
-    pub(in crate::trace::engine) fn finish(&mut self) -> Result<Exit, EngineError> {
+    pub(in crate::trace::engine) fn finish(&mut self) -> Result<Option<Exit>, EngineError> {
         self.let_go();
         let limits = self.limits;
         match self.child.take() {
             // A thread that was made while we let go of the others, or that would not stop in time,
             // is let go of when it stops; else it would keep the command from ending.
-            Some(child) => Ok(child.wait_with(&limits, |_| self.let_go_of_stopped(), NAPS.1)?),
+            Some(child) => {
+                Ok(Some(child.wait_with(&limits, |_| self.let_go_of_stopped(), NAPS.1)?))
+            }
+            None if self.is_attached => Ok(None),
             None => Err(ChildError::Interrupted.into()),
         }
+    }
+
+    /// As [`Target::finish`], of a command.
+    pub(in crate::trace::engine) fn finish_command(&mut self) -> Result<Exit, EngineError> {
+        self.finish()?.ok_or_else(|| ChildError::Interrupted.into())
     }
 
     /// Detaches from all threads, which run on.
@@ -44,10 +53,14 @@ impl Target<'_> {
         while !self.threads.is_empty() && began.elapsed() < LAST_PATIENCE {
             match tracee::news(self.leader) {
                 News::None => std::thread::sleep(NAPS.0),
-                News::Ended => return,
+                News::Ended => break,
                 News::Gone { tid } => drop(self.threads.remove(&tid)),
                 News::Stopped { tid, signal, event } => self.detach_stopped(tid, signal, event),
             }
+        }
+        if self.is_attached {
+            // Its end is told to us as the tracer first, and to its parent when we have taken note.
+            tracee::look(self.leader, true);
         }
     }
 
@@ -75,6 +88,9 @@ impl Target<'_> {
 
 impl Drop for Target<'_> {
     fn drop(&mut self) {
+        if self.is_attached && !self.threads.is_empty() {
+            self.let_go();
+        }
         if self.child.is_none() {
             return;
         }

@@ -7,9 +7,11 @@
 //! come there are not slowed down. In the window only the thread that arrived is held; the others
 //! run on, and their stops (signals, new threads) are answered between our steps.
 //!
-//! When we die, the kernel kills the command; when a [`Target`] is dropped, we do.
+//! When we die, the kernel kills the command; when a [`Target`] is dropped, we do. A process that ran before
+//! ([`Target::attach`]) is let go instead, each time.
 
 mod after;
+mod attached;
 mod ending;
 mod place;
 mod rights;
@@ -34,12 +36,13 @@ use place::{StartAddress, Wanted};
 pub(super) use rights::capability;
 use rights::{loses_rights, why_forbidden};
 
-/// Threads are followed; and the command never outlives us.
-const OPTIONS: libc::c_int = libc::PTRACE_O_EXITKILL
-    | libc::PTRACE_O_TRACECLONE
+/// Threads are followed.
+const FOLLOWED: libc::c_int = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACEEXIT
     | libc::PTRACE_O_TRACESYSGOOD;
+/// And the command never outlives us.
+const OPTIONS: libc::c_int = FOLLOWED | libc::PTRACE_O_EXITKILL;
 /// Where a window starts in whatever process is at work, the processes that the command starts are followed, too.
 const OPTIONS_WITH_CHILDREN: libc::c_int =
     OPTIONS | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK;
@@ -51,10 +54,14 @@ const EAGER_LOOKS: u32 = 100;
 /// The first and the longest sleep between looks.
 const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
-/// A running command that we trace.
+/// A running command that we trace, or a process that ran before.
 pub(super) struct Target<'a> {
     child: Option<Child>,
-    /// The process that was started.
+    /// Whether it ran before: it is not ours to end.
+    is_attached: bool,
+    /// Since when.
+    began: Instant,
+    /// The process that was started, or attached to.
     leader: i32,
     /// The process of the window: that one, or one that it has started.
     pid: i32,
@@ -95,24 +102,8 @@ impl<'a> Target<'a> {
         let pid = child.pid();
         tracee::seize(pid, OPTIONS)
             .map_err(|cause| EngineError::Forbidden(why_forbidden(&cause)))?;
-        let mut target = Self {
-            child: Some(child),
-            leader: pid,
-            pid,
-            threads: HashMap::from([(pid, false)]),
-            held: None,
-            parked: Vec::new(),
-            others_run: false,
-            release_at: None,
-            signals: 0,
-            undelivered: 0,
-            breakpoint: None,
-            awaited: None,
-            looks: Looks::default(),
-            limits,
-            path: launch.program.clone(),
-            memory: None,
-        };
+        let mut target = Self::new(pid, Some(child), launch.program.clone(), limits);
+        target.threads.insert(pid, false);
         if let Some(child) = &mut target.child {
             child.start()?;
         }
@@ -125,7 +116,7 @@ impl<'a> Target<'a> {
                 News::Stopped { tid, signal, event } => target.answer(tid, signal, event)?,
                 News::Ended => {
                     // The kernel did not accept the program, and `wait` says why.
-                    let exit = target.finish()?;
+                    let exit = target.finish_command()?;
                     return Err(EngineError::NeverStarted(format!(
                         "it ended with {}",
                         exit.status
@@ -133,6 +124,29 @@ impl<'a> Target<'a> {
                 }
                 News::None | News::Gone { .. } => {}
             }
+        }
+    }
+
+    fn new(pid: i32, child: Option<Child>, path: PathBuf, limits: Limits<'a>) -> Self {
+        Self {
+            is_attached: child.is_none(),
+            child,
+            began: Instant::now(),
+            leader: pid,
+            pid,
+            threads: HashMap::new(),
+            held: None,
+            parked: Vec::new(),
+            others_run: false,
+            release_at: None,
+            signals: 0,
+            undelivered: 0,
+            breakpoint: None,
+            awaited: None,
+            looks: Looks::default(),
+            limits,
+            path,
+            memory: None,
         }
     }
 
@@ -150,15 +164,18 @@ impl<'a> Target<'a> {
             StartAddress::NotLoaded(wanted) => self.awaited = Some(wanted),
         }
         let mut arrivals = 0_u64;
-        if let Some(tid) = self.held.take() {
-            self.arm(tid)?;
-            self.go(tid, 0);
+        match self.held.take() {
+            Some(tid) => {
+                self.arm(tid)?;
+                self.go(tid, 0);
+            }
+            None => self.interrupt_all(),
         }
         loop {
             match self.next()? {
                 News::Stopped { tid, signal: libc::SIGTRAP, event: 0 } if self.has_arrived(tid) => {
                     if arrivals == skip {
-                        self.held = Some(tid);
+                        self.hold(tid);
                         self.disarm(tid);
                         return Ok(tid);
                     }
@@ -174,10 +191,6 @@ impl<'a> Target<'a> {
 
     fn never_started(&mut self, arrivals: u64, skip: u64) -> EngineError {
         let awaited = self.awaited.take();
-        let exit = match self.finish() {
-            Ok(exit) => exit,
-            Err(error) => return error,
-        };
         let reason = match (awaited, arrivals) {
             (Some(wanted), _) => format!(
                 "{} was never loaded into the command's own process, and processes that it starts \
@@ -189,7 +202,24 @@ impl<'a> Target<'a> {
                 format!("execution came to its start {n} times, and the first {skip} were to pass")
             }
         };
-        EngineError::NeverStarted(format!("{reason}; the command ended with {}", exit.status))
+        self.ended_before(&reason)
+    }
+
+    /// It has ended, and the window has not begun.
+    fn ended_before(&mut self, reason: &str) -> EngineError {
+        match self.finish() {
+            Ok(Some(exit)) => EngineError::NeverStarted(format!(
+                "{reason}; the command ended with {}",
+                exit.status
+            )),
+            Ok(None) => EngineError::NeverStarted(format!("{reason}; the process has ended")),
+            Err(error) => error,
+        }
+    }
+
+    /// Whether this thread is stopped in our hands.
+    pub(super) fn holds(&self, tid: i32) -> bool {
+        self.held == Some(tid)
     }
 
     /// Stops all threads of the held one's process but that one, and keeps them stopped. How many there are in all.
@@ -450,7 +480,7 @@ impl<'a> Target<'a> {
 
     /// When the command is to be given up, if ever.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        Some(self.child.as_ref()?.started()? + self.limits.timeout?)
+        Some(self.began + self.limits.timeout.filter(|_| !self.is_attached)?)
     }
 
     /// Whether the user, or the limits, want an end.
@@ -458,9 +488,11 @@ impl<'a> Target<'a> {
         if self.limits.interrupt.load(Ordering::Relaxed) {
             return Err(ChildError::Interrupted.into());
         }
-        let started = self.child.as_ref().and_then(Child::started);
-        match (self.limits.timeout, started) {
-            (Some(limit), Some(started)) if started.elapsed() >= limit => {
+        if self.is_attached {
+            return self.check_patience();
+        }
+        match self.limits.timeout {
+            Some(limit) if self.began.elapsed() >= limit => {
                 Err(ChildError::TimedOut { path: self.path.clone(), limit }.into())
             }
             _ => Ok(()),
@@ -518,12 +550,17 @@ impl<'a> Target<'a> {
         if let Some(address) = wanted.find(self.pid) {
             self.breakpoint = Some(address);
             self.awaited = None;
-            for tid in self.threads.keys() {
-                // The others take the breakpoint at this stop.
-                let _ = tracee::interrupt(*tid);
-            }
+            self.interrupt_all();
         }
         Ok(())
+    }
+
+    /// Has all threads stop soon: each takes the breakpoint then.
+    fn interrupt_all(&self) {
+        for tid in self.threads.keys() {
+            // Refused only by one that is gone.
+            let _ = tracee::interrupt(*tid);
+        }
     }
 
     /// Sets the breakpoint in a stopped thread that does not have it yet.

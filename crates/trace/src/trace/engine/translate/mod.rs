@@ -35,7 +35,8 @@ mod translator;
 mod verify;
 mod watch;
 
-use super::{Engine, EngineError, Recording, Sink, Window, target};
+use super::target::{self, Target};
+use super::{Engine, EngineError, Recording, Sink, Window};
 use crate::model::Capability;
 use crate::run::child::{Launch, Limits};
 
@@ -65,6 +66,16 @@ impl Engine for Translate {
         limits: Limits<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Recording, EngineError> {
-        session::record(launch, window, limits, sink)
+        session::record(Target::start(launch, limits)?, window, limits, sink)
+    }
+
+    fn record_process(
+        &self,
+        pid: i32,
+        window: &Window,
+        limits: Limits<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Recording, EngineError> {
+        session::record(Target::attach(pid, limits)?, window, limits, sink)
     }
 }

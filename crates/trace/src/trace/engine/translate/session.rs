@@ -19,7 +19,7 @@ use super::translator::Translator;
 use super::{EngineError, ID, Recording, Sink, Window};
 use crate::foreign::has_filter;
 use crate::model::Avma;
-use crate::run::child::{Exit, Launch, Limits, Status};
+use crate::run::child::{Exit, Limits, Status};
 use crate::trace::engine::process::{Process, Registers};
 use crate::trace::engine::target::Target;
 use crate::trace::engine::{CodePage, Ended, Length, Mapping, SelfCheck, step};
@@ -42,12 +42,11 @@ const KEPT_FOR_STEPPING: u32 = 4;
 
 /// Records a window.
 pub(super) fn record(
-    launch: &Launch,
+    mut target: Target<'_>,
     window: &Window,
     limits: Limits<'_>,
     sink: &mut dyn Sink,
 ) -> Result<Recording, EngineError> {
-    let mut target = Target::start(launch, limits)?;
     let tid = target.run_to(&window.start, window.skip)?;
     let began = Instant::now();
     let mut session = Session { target, tid, window, limits, began, notes: Vec::new() };
@@ -171,12 +170,25 @@ impl Session<'_> {
         }
         let mut thread = Process::borrowed_for_calls(self.tid)
             .map_err(|cause| Refused::from(cause.to_string()))?;
+        let told = self.in_copies_of(&mut thread, threads, sink);
+        if self.target.holds(self.tid) {
+            thread.collect_copies();
+        }
+        told
+    }
+
+    fn in_copies_of(
+        &mut self,
+        thread: &mut Process,
+        threads: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<Told, Failure> {
         let mut length = self.window.length;
         let (mut tries, mut reason) = (0, None);
         loop {
             self.notes.clear();
             self.note_threads(threads);
-            let refused = match self.follow(&mut thread, length, sink) {
+            let refused = match self.follow(thread, length, sink) {
                 Ok(mut told) => {
                     if let Some(reason) = reason {
                         self.end_early(&mut told, reason);
@@ -347,7 +359,7 @@ impl Session<'_> {
     /// Lets the command run to its end, and reports.
     fn finish(mut self, told: Told) -> Result<Recording, EngineError> {
         let exit = self.target.finish()?;
-        let by_exit = told.compared_by_exit(&exit);
+        let by_exit = told.compared_by_exit(exit.as_ref());
         // How a copy ends is not how the command ended.
         let ended =
             if matches!(by_exit, SelfCheck::Differs(_)) { Ended::Short } else { told.ended };
@@ -370,7 +382,8 @@ impl Session<'_> {
 
 impl Told {
     /// Where the window is the rest of the run, the ways in which copy and original end.
-    fn compared_by_exit(&self, exit: &Exit) -> SelfCheck {
+    fn compared_by_exit(&self, exit: Option<&Exit>) -> SelfCheck {
+        let Some(exit) = exit else { return SelfCheck::NotCompared };
         match (self.ended, self.exit_code, exit.status) {
             (Ended::Exit, Some(copy), Status::Code(code)) if copy == code => {
                 SelfCheck::Equal(format!("copy and original both exit with code {code}"))

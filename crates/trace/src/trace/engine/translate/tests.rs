@@ -103,6 +103,12 @@ fn record(launch: &Launch, window: &Window, step: bool) -> (Events, Recording) {
     (events, recording)
 }
 
+/// How the command ended, and what it wrote.
+fn end_of(recording: &Recording) -> (Status, Output) {
+    let exit = recording.exit.clone().unwrap();
+    (exit.status, exit.stdout)
+}
+
 /// Records a window translated and stepped, and compares event by event.
 fn same(launch: &Launch, window: &Window) -> (Recording, Recording) {
     fix_addresses();
@@ -116,7 +122,7 @@ fn same(launch: &Launch, window: &Window) -> (Recording, Recording) {
     assert_eq!(fast_recording.engine, "translate", "{:?}", fast_recording.notes);
     for recording in [&fast_recording, &slow_recording] {
         assert_eq!(recording.instructions, fast.insns.len() as u64);
-        assert_eq!((recording.exit.status, &recording.exit.stdout), (native.0, &native.1));
+        assert_eq!(end_of(recording), native);
     }
     assert!(
         matches!(fast_recording.self_check, SelfCheck::Equal(_)),
@@ -164,7 +170,7 @@ fn a_window_that_starts_in_the_midst_of_a_run() {
     let (events, recording) = record(&busy, &after(5), false);
     assert_eq!(recording.ended, Ended::Length, "{:?}", recording.notes);
     assert!(events.insns.len() >= 100_000);
-    assert_eq!(recording.exit.status, Status::Code(0));
+    assert_eq!(end_of(&recording).0, Status::Code(0));
     // No run takes so long: it ends as it is, and that is said.
     let program = built("integer.c", "gcc", &[]);
     let limits = Limits { timeout: Some(Duration::from_secs(60)), ..Limits::default() };
@@ -193,7 +199,7 @@ fn a_window_that_starts_in_the_process_at_work() {
                 .iter()
                 .any(|mapping| mapping.path == program.canonicalize().unwrap())
         );
-        assert_eq!((recording.exit.status, recording.exit.stdout), native);
+        assert_eq!(end_of(&recording), native);
     }
 }
 
@@ -252,7 +258,7 @@ fn system_calls_have_their_effects_once() {
     let window = at(&program, "window", 0, Length::Calls(1));
     let native = untraced(&launch(&program, &[file]));
     let (_, recording) = record(&launch(&program, &[file]), &window, false);
-    assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    assert_eq!(end_of(&recording), native);
     assert_eq!(recording.engine, "translate", "{:?}", recording.notes);
     assert!(matches!(recording.self_check, SelfCheck::Equal(_)), "{:?}", recording.self_check);
 }
@@ -263,7 +269,7 @@ fn other_threads_and_their_sockets_go_on() {
     let window = at(&program, "window", 1, Length::Calls(1));
     let native = untraced(&launch(&program, &[]));
     let (events, recording) = record(&launch(&program, &[]), &window, false);
-    assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    assert_eq!(end_of(&recording), native);
     assert_eq!(recording.engine, "translate", "{:?}", recording.notes);
     assert!(matches!(recording.self_check, SelfCheck::Equal(_)), "{:?}", recording.self_check);
     assert!(events.insns.len() > 3000 * 4);
@@ -282,7 +288,7 @@ fn a_window_that_does_not_return() {
         let (events, recording) = record(&launch(&program, &[how]), &window, false);
         assert_eq!(recording.ended, ended, "{how}: {:?}", recording.notes);
         assert_eq!(recording.engine, engine, "{how}: {:?}", recording.notes);
-        assert_eq!((recording.exit.status, recording.exit.stdout), native, "{how}");
+        assert_eq!(end_of(&recording), native, "{how}");
         assert_eq!(recording.instructions, events.insns.len() as u64, "{how}");
         if engine == "step" {
             assert!(recording.notes[0].contains("reads from a pipe"), "{:?}", recording.notes);
@@ -315,7 +321,7 @@ fn a_window_ends_where_waiting_begins() {
         assert!(matches!(recording.self_check, SelfCheck::Equal(_)), "{:?}", recording.self_check);
         let said = recording.notes.join("; ");
         assert!(said.contains("ends early") && said.contains("waits for its other"), "{said}");
-        assert_eq!((recording.exit.status, recording.exit.stdout), native);
+        assert_eq!(end_of(&recording), native);
     }
 }
 
@@ -387,7 +393,7 @@ fn a_run_that_is_counted_executes_what_one_that_is_stepped_does() {
         let (counted, recording) = executed(&launch, &start, false);
         let (stepped, _) = executed(&launch, &start, true);
         assert_eq!(recording.engine, "translate", "{source}: {:?}", recording.notes);
-        assert_eq!((recording.exit.status, recording.exit.stdout), native, "{source}");
+        assert_eq!(end_of(&recording), native, "{source}");
         let differ = counted.iter().find(|(at, n)| stepped.get(at) != Some(n));
         assert_eq!((differ, counted.len()), (None, stepped.len()), "{source}");
     }
@@ -422,7 +428,7 @@ fn executed_in_window(program: &Path, launch: &Launch) -> BTreeMap<u64, u64> {
     assert_eq!(recording.ended, Ended::Exit, "{:?}", recording.notes);
     // What it computes is in the code that it exits with.
     assert!(matches!(recording.self_check, SelfCheck::Equal(_)), "{:?}", recording.self_check);
-    assert_eq!((recording.exit.status, recording.exit.stdout), native);
+    assert_eq!(end_of(&recording), native);
     let start = symbol(program, "window").0 & 0xffff_ffff;
     counts.1.range(start..start + 64).map(|(at, n)| (*at, *n)).collect()
 }
@@ -481,4 +487,100 @@ fn a_loop_that_is_counted_ends_with_its_budget() {
     let limits = Limits { timeout: Some(Duration::from_secs(60)), ..Limits::default() };
     let error = Translate.record(&forever, &window, limits, &mut Deaf).unwrap_err();
     assert!(matches!(error, EngineError::OutOfTime { .. }), "{error}");
+}
+
+/// A program that works until it is told to end, as a grandchild of ours: copies of it are its children then.
+struct Running {
+    shell: std::process::Child,
+    pid: i32,
+    said: std::io::BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    fn start(program: &Path) -> Self {
+        use std::io::BufRead as _;
+        let mut shell = Command::new("/bin/sh")
+            .args(["-c", "\"$0\" & echo $!; wait", program.to_str().unwrap()])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = std::io::BufReader::new(shell.stdout.take().unwrap());
+        let mut lines = (String::new(), String::new());
+        said.read_line(&mut lines.0).unwrap();
+        said.read_line(&mut lines.1).unwrap();
+        let number = [&lines.0, &lines.1].into_iter().find_map(|line| line.trim().parse().ok());
+        Self { shell, pid: number.unwrap(), said }
+    }
+
+    /// Has it end, and says what it wrote then.
+    fn end(mut self) -> String {
+        use std::io::Read as _;
+        // SAFETY: plain integers; the process is a test's own.
+        assert_eq!(unsafe { libc::kill(self.pid, libc::SIGTERM) }, 0);
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).unwrap();
+        self.shell.wait().unwrap();
+        rest
+    }
+}
+
+#[test]
+fn a_running_process_is_followed_and_runs_on() {
+    let program = built("running.c", "gcc", &["-pthread"]);
+    let engines: [&dyn Engine; 2] = [&Translate, &Step];
+    for engine in engines {
+        let running = Running::start(&program);
+        let at_work = Start::After(Duration::from_millis(5));
+        let anywhere =
+            Window::after(None, Length::Instructions(50_000), true, Duration::from_secs(20));
+        let windows =
+            [Window { start: at_work, ..anywhere }, at(&program, "work", 3, Length::Calls(2))];
+        for window in &windows {
+            let mut events = Events::default();
+            let recording =
+                engine.record_process(running.pid, window, Limits::default(), &mut events).unwrap();
+            assert_eq!(recording.engine, engine.id(), "{:?}", recording.notes);
+            assert_eq!(recording.ended, Ended::Length);
+            assert!(recording.exit.is_none());
+            assert_eq!(recording.instructions, events.insns.len() as u64);
+            assert!(
+                !matches!(recording.self_check, SelfCheck::Differs(_)),
+                "{:?}",
+                recording.self_check
+            );
+        }
+        let status = std::fs::read_to_string(format!("/proc/{}/status", running.pid)).unwrap();
+        assert!(status.contains("TracerPid:\t0\n"), "{status}");
+        assert_eq!(
+            running.end(),
+            "right, slept, 0 children heard of, none left\n",
+            "{}",
+            engine.id()
+        );
+    }
+}
+
+#[test]
+fn a_running_process_that_does_not_come_there_runs_on() {
+    let program = built("running.c", "gcc", &["-pthread"]);
+    let running = Running::start(&program);
+    let limits = Limits { timeout: Some(Duration::from_millis(200)), ..Limits::default() };
+    // A function that has been left for good.
+    let window = at(&program, "main", 0, Length::Calls(1));
+    let error = Translate.record_process(running.pid, &window, limits, &mut Events::default());
+    let said = error.unwrap_err().to_string();
+    assert!(said.contains("did not come there in 200ms") && said.contains("runs on"), "{said}");
+    assert_eq!(running.end(), "right, slept, 0 children heard of, none left\n");
+}
+
+#[test]
+fn what_is_no_process_of_ours_to_trace_is_told() {
+    let window = Window::after(None, Length::Instructions(1), true, Duration::from_secs(1));
+    let said = |pid: i32| {
+        let result =
+            Translate.record_process(pid, &window, Limits::default(), &mut Events::default());
+        result.unwrap_err().to_string()
+    };
+    assert!(said(i32::MAX).contains("does not exist"));
+    assert!(said(std::process::id().cast_signed()).contains("is stallscope itself"));
 }
