@@ -227,7 +227,11 @@ impl<'a> Core<'a> {
             self.fetch_code(number, line);
         }
         let row = self.shape.execution(op.class);
-        let operations = if op.joined { 0 } else { u32::from(row.operations) };
+        let operations = match slow(op.class) {
+            _ if op.joined => 0,
+            Some(mechanism) if !self.has(mechanism) => 1,
+            _ => u32::from(row.operations),
+        };
         let waits = op.class != OpClass::Renamed && !op.zeroes;
         if waits {
             let dispatch = self.state.dispatch.0;
@@ -384,29 +388,18 @@ impl<'a> Core<'a> {
         if let Some(cycles) = op.microcode_cycles {
             (row.latency_cycles, row.busy_cycles) = (cycles, cycles);
         }
-        let slow = match op.class {
-            OpClass::Renamed => return ready,
-            OpClass::Divide32
-            | OpClass::Divide64
-            | OpClass::FloatDivide32
-            | OpClass::FloatDivide64
-            | OpClass::FloatRoot32
-            | OpClass::FloatRoot64 => Mechanism::Divisions,
-            OpClass::Locked | OpClass::Fence | OpClass::LoadFence | OpClass::StoreFence => {
-                Mechanism::LockedOperations
+        if op.class == OpClass::Renamed {
+            return ready;
+        }
+        let Some(slow) = slow(op.class) else {
+            let (ports, times) = self.shape.ports(op.class, op.vector_bytes);
+            for _ in 1..times {
+                self.take(ports, ready);
             }
-            OpClass::Microcode => Mechanism::Microcode,
-            _ => {
-                let (ports, times) = self.shape.ports(op.class, op.vector_bytes);
-                for _ in 1..times {
-                    self.take(ports, ready);
-                }
-                let start = self.take(ports, ready);
-                self.starts(op.class, dispatched, start);
-                let adds = op.multiplies_and_adds;
-                let more = if adds { self.shape.multiply_add_cycles } else { 0 };
-                return start + self.latency(row.latency_cycles + more);
-            }
+            let start = self.take(ports, ready);
+            self.starts(op.class, dispatched, start);
+            let more = if op.multiplies_and_adds { self.shape.multiply_add_cycles } else { 0 };
+            return start + self.latency(row.latency_cycles + more);
         };
         self.event(number, slow);
         if !self.has(slow) {
@@ -457,6 +450,23 @@ impl<'a> Core<'a> {
             account.cycles += now - before;
         }
     }
+}
+
+/// Which mechanism operations of a class are that take long by themselves; without it each is one operation of a cycle.
+fn slow(class: OpClass) -> Option<Mechanism> {
+    Some(match class {
+        OpClass::Divide32
+        | OpClass::Divide64
+        | OpClass::FloatDivide32
+        | OpClass::FloatDivide64
+        | OpClass::FloatRoot32
+        | OpClass::FloatRoot64 => Mechanism::Divisions,
+        OpClass::Locked | OpClass::Fence | OpClass::LoadFence | OpClass::StoreFence => {
+            Mechanism::LockedOperations
+        }
+        OpClass::Microcode => Mechanism::Microcode,
+        _ => return None,
+    })
 }
 
 impl Sink for Core<'_> {
