@@ -21,8 +21,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::prediction::{
-    ForEach, LEAST_PART, More, Side, Spent, had_more, is_alike, more_for_each, ns_per_cycle,
-    predict,
+    ForEach, LEAST_PART, LEAST_RATIO, More, Side, Spent, had_more, is_alike, more_for_each,
+    ns_per_cycle, predict,
 };
 use super::windows::BothArms;
 use super::work::{MOST, UserCode, Work};
@@ -102,6 +102,22 @@ impl Ledger {
     #[must_use]
     pub fn named(&self) -> Option<&LedgerLine> {
         self.lines.iter().find(|line| line.is_named)
+    }
+
+    /// Whether a mechanism with events would be named if the windows did not differ by so much.
+    pub(super) fn is_undecided(&self) -> bool {
+        let is_spread = |line: &LedgerLine| {
+            let more = |both: [f64; 2]| {
+                let [here, there] =
+                    [self.slow_arm, self.slow_arm.other()].map(|arm| both[arm.index()]);
+                here > LEAST_RATIO * there
+            };
+            let part = |percent: f64| percent / self.predicted.percent.value;
+            line.per_thousand.is_some_and(more)
+                && part(line.part.percent.value.min(line.for_each_percent)) >= LEAST_PART[0]
+                && part(line.part.percent.low) < LEAST_PART[0] / 2.0
+        };
+        self.agrees && self.named().is_none() && self.lines.iter().any(is_spread)
     }
 
     /// Whether most of what is predicted for this place is gone without `mechanism`, which is no matter of more instructions.

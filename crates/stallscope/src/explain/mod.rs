@@ -77,6 +77,7 @@ pub use work::Work;
 use ledger::Together;
 use placement::Placement;
 use processor::ProcessorTime;
+use windows::BothArms;
 
 use crate::code::{CodeError, DebugInfo, FunctionSource, Image, SourceText};
 use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
@@ -414,28 +415,45 @@ fn look(
     explanation.built = Built::of(&images, &debug, &explanation.rows);
     let mut tried = None;
     let (causes, mut acquitted) = match &explanation.work {
-        Some(work) if work.leaves_less_than(cause::LEAST_PART) => (Vec::new(), Vec::new()),
+        Some(work)
+            if work.leaves_less_than(cause::LEAST_PART) && !rows::go_apart(&explanation.rows) =>
+        {
+            (Vec::new(), Vec::new())
+        }
         _ => {
             let strings = explanation.work.as_ref().is_some_and(Work::moves_strings);
             explanation.notes.extend(bench.measure(&mut design, strings)?);
-            let windows = windows::follow(bench, &images, run_ns, &design, counting)?;
+            let few = windows::count(bench, run_ns, false);
+            let mut windows = windows::follow(bench, &images, run_ns, &design, few, counting)?;
             let first = windows.as_ref().ok().and_then(|all| all.first()).map(|both| &both.arms);
             explanation.only_in_slow = OnlyInSlow::of(&explanation.rows, slow, first);
-            match &windows {
-                Ok(windows) => {
-                    explanation.ledgers = ledger::ledgers(
-                        &explanation.rows,
-                        (&all, explanation.work.as_ref()),
-                        windows,
-                        &images,
-                        &debug,
-                        slow,
-                        time.difference_ns(),
-                    );
-                }
-                Err(why) => {
-                    explanation.unexplained.push(format!("no windows were followed: {why}"));
-                }
+            let ledgers = |windows: &[BothArms]| {
+                let work = (&all, explanation.work.as_ref());
+                let difference_ns = time.difference_ns();
+                ledger::ledgers(
+                    &explanation.rows,
+                    work,
+                    windows,
+                    &images,
+                    &debug,
+                    slow,
+                    difference_ns,
+                )
+            };
+            let mut found = windows.as_ref().map_or_else(|_| Vec::new(), |few| ledgers(few));
+            let many = windows::count(bench, run_ns, true);
+            let is_named = found.iter().any(|ledger| ledger.named().is_some());
+            if many > few
+                && !is_named
+                && found.iter().any(Ledger::is_undecided)
+                && let Ok(more) = windows::follow(bench, &images, run_ns, &design, many, counting)?
+            {
+                found = ledgers(&more);
+                windows = Ok(more);
+            }
+            explanation.ledgers = found;
+            if let Err(why) = &windows {
+                explanation.unexplained.push(format!("no windows were followed: {why}"));
             }
             let rows = &explanation.rows;
             let candidates = cause::find(&images, &debug, &heats, rows, slow, &design, text);

@@ -2,7 +2,8 @@
 //!
 //! A mechanism is named as the cause only where all of this holds: the model predicts what was measured,
 //! the mechanism happens clearly more often in the slow build (lines that are missed may also come from
-//! farther away, divisions be of wider operands), without it most of the difference is gone, in every window, also when what more instructions bring
+//! farther away, divisions be of wider operands), without it most of the difference is gone, in every window or, where these differ, with all
+//! of an interval over more of them, also when what more instructions bring
 //! along at the fast build's rate is left out (that is more work), and the other places do not have
 //! it so much less: code that is inlined in one build only takes what happens in it along. The model does not
 //! see everything; where it does not agree with the clock, nothing that it says about causes is believed.
@@ -14,6 +15,8 @@ use crate::compare::Arm;
 use crate::machine::MemoryRenaming;
 use crate::model::{Measurement, Unit};
 use crate::sim::core::{Account, Mechanism};
+use crate::stats::ALPHA;
+use crate::stats::student::t_quantile;
 
 /// Instructions of a place that its windows must hold, in each arm that has it.
 const LEAST_FOLLOWED: u64 = 10_000;
@@ -26,13 +29,15 @@ pub(super) const LEAST_RATIO: f64 = 1.5;
 /// Of the cycles that a place has more because of a mechanism, this part must be left over all places.
 pub(super) const LEAST_LEFT: f64 = 0.5;
 /// Nearly as much as the most.
-const AS_MUCH: f64 = 0.8;
+pub(super) const AS_MUCH: f64 = 0.8;
 /// The same as [`AGREEMENT`] where the instructions of whole runs were not counted and both are taken to execute as many.
 const AGREEMENT_UNCOUNTED: [f64; 2] = [0.75, 1.33];
 /// Other code has other chains: chains and units are named where one build executes up to so many times the
 /// instructions of the other, and up to so many times if most of the difference is in how long they take; where the slow
 /// build executes fewer, any number of times.
 const SAME_WORK: [f64; 2] = [1.1, 1.6];
+/// Up to so many windows tell their least and most; more of them an interval of their mean.
+const FEW_WINDOWS: usize = 4;
 /// Lines below this part of the difference, in per cent, are not worth showing.
 const LEAST_SHOWN: f64 = 5.0;
 
@@ -58,7 +63,7 @@ impl Side {
         self.instructions == 0.0 || self.all.executions >= LEAST_FOLLOWED
     }
 
-    /// Cycles of an instruction over all windows, with the least and the most of one; none where they hold too few.
+    /// Cycles of an instruction over all windows; none where they hold too few.
     pub fn cycles_per_insn(&self) -> Option<Measurement> {
         let [value, low, high] = self
             .of_a_run(|account| account.cycles as f64)
@@ -69,17 +74,41 @@ impl Side {
             low,
             high,
             n: self.windows.len(),
-            how: "model of the core, least and most of the windows".into(),
+            how: self.ends().into(),
         })
     }
 
-    /// Something for each instruction, over a whole run: over all windows, in the least and in the most.
+    /// Something for each instruction, over a whole run: over all windows, and the ends, as [`Self::ends`] says.
     fn of_a_run(&self, what: impl Fn(&Account) -> f64) -> [f64; 3] {
         let each = |account: &Account| what(account) / account.executions.max(1) as f64;
-        let windows = self.windows.iter().map(each);
-        let (low, high) = windows.fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
-        let spread = if self.windows.is_empty() { [0.0; 3] } else { [each(&self.all), low, high] };
+        let all = each(&self.all);
+        let spread = match self.windows.len() {
+            0 => [0.0; 3],
+            1..=FEW_WINDOWS => {
+                let windows = self.windows.iter().map(each);
+                let ends = windows.fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
+                [all, ends.0, ends.1]
+            }
+            n => {
+                // A ratio of two sums over windows that were drawn (Cochran, "Sampling Techniques", 1977, 6.4).
+                let n = n as f64;
+                let off = |w: &Account| (what(w) - all * w.executions as f64).powi(2);
+                let mean = self.all.executions as f64 / n;
+                let variance = self.windows.iter().map(off).sum::<f64>() / (n * (n - 1.0));
+                let t = t_quantile(1.0 - ALPHA / 2.0, n - 1.0).unwrap_or(f64::INFINITY);
+                let reach = t * variance.sqrt() / mean.max(1.0);
+                [all, all - reach, all + reach]
+            }
+        };
         spread.map(|x| x * self.instructions)
+    }
+
+    /// What the ends of something over the windows are.
+    fn ends(&self) -> &'static str {
+        match self.windows.len() {
+            ..=FEW_WINDOWS => "model of the core, least and most of the windows",
+            _ => "model of the core, 95 % interval of a mean over windows",
+        }
     }
 }
 
@@ -166,15 +195,22 @@ pub(super) fn predict(
     let samples = sides.each_ref().map(|side| side.windows.len());
     let part = |[before, after]: [[f64; 3]; 2]| {
         let percent = |cycles: f64| 100.0 * cycles * ns_per_cycle / difference_ns;
-        let ends = [percent(after[1] - before[2]), percent(after[2] - before[1])];
+        let value = after[0] - before[0];
+        let ends = match samples.into_iter().all(|n| n > FEW_WINDOWS) {
+            // Of two means.
+            true => [-1.0, 1.0]
+                .map(|sign| value + sign * (after[2] - after[0]).hypot(before[2] - before[0])),
+            false => [after[1] - before[2], after[2] - before[1]],
+        };
+        let ends = ends.map(percent);
         Share {
             percent: Measurement {
-                value: percent(after[0] - before[0]),
+                value: percent(value),
                 unit: Unit::Percent,
                 low: ends[0].min(ends[1]),
                 high: ends[0].max(ends[1]),
                 n: samples[0] + samples[1],
-                how: "model of the core, least and most of the windows".into(),
+                how: sides[0].ends().into(),
             },
             of: Whole::DifferenceInProcessorTime,
         }
@@ -265,7 +301,7 @@ pub(super) fn predict(
     let of_one = |arm: usize| {
         let side = &sides[arm];
         let [value, low, high] = cycles[arm].map(|cycles| cycles / side.instructions.max(1.0));
-        let how = "model of the core, least and most of the windows".into();
+        let how = side.ends().into();
         Measurement { value, unit: Unit::Cycles, low, high, n: samples[arm], how }
     };
     Some(Ledger {
@@ -383,6 +419,34 @@ mod tests {
         assert_eq!((line.mechanism, line.per_thousand), (branches, Some([1.0, 30.0])));
         assert!((line.part.percent.value - 95.0).abs() < 2.0, "{line:?}");
         assert!(e.predicted.percent.low < e.predicted.percent.high, "the spread between windows");
+    }
+
+    /// A run with a part that does not have what the rest has.
+    #[test]
+    fn windows_that_differ_decide_nothing_unless_they_are_many() {
+        let branches = Mechanism::MispredictedBranches;
+        let (idle, busy) = (side(500, branches, 5, 1), side(1000, branches, 480, 30));
+        let windows = |of: &Side, n: usize| -> Vec<Account> {
+            of.windows.iter().copied().cycle().take(n).collect()
+        };
+        let judged = |idle_ones: usize, busy_ones: usize| {
+            let all = [windows(&idle, idle_ones), windows(&busy, busy_ones)].concat();
+            let fast = windows(&idle, idle_ones + busy_ones);
+            let sides = [fast, all].map(|all| Side::of(100_000_000, all));
+            let after_ms = 100.0 + 100.0 * busy_ones as f64 / (idle_ones + busy_ones) as f64;
+            of([100.0, after_ms], sides)
+        };
+        let few = judged(1, 3);
+        assert!(few.named().is_none() && few.is_undecided(), "{few:?}");
+        assert!(few.lines[0].part.percent.low < 5.0, "{few:?}");
+        let many = judged(2, 6);
+        assert!(many.named().is_some() && !many.is_undecided(), "{many:?}");
+        let Measurement { value, low, high, n, .. } = many.lines[0].part.percent;
+        // The mean of eight, two of which have none: 0.75 with a standard error of 0.164 and seven degrees of freedom.
+        assert!(n == 16 && (low / value - 0.484).abs() < 0.01, "{low} {value}");
+        assert!((value - low - (high - value)).abs() < 1e-6);
+        assert!(judged(6, 2).named().is_none(), "a quarter of the windows may be chance");
+        assert!(!judged(0, 4).is_undecided() && !judged(4, 0).is_undecided());
     }
 
     #[test]

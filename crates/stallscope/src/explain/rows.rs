@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::heat::ObjectHeat;
 use super::object::{self, ObjectCode};
 use super::processor::share;
+use super::summary::LEAST_BESIDE;
 use super::{Executed, Heat, Share};
 use crate::code::Function;
 use crate::compare::{Arm, library_name};
@@ -52,6 +53,11 @@ pub enum Place {
 pub(super) fn most(rows: &[FunctionRow]) -> Option<&FunctionRow> {
     let part = |row: &&FunctionRow| row.share_of_difference.percent.value;
     rows.iter().max_by(|a, b| part(a).total_cmp(&part(b)))
+}
+
+/// Whether a place goes the other way by a good part of the difference: then no sum tells why single places differ.
+pub(super) fn go_apart(rows: &[FunctionRow]) -> bool {
+    rows.iter().any(|row| row.share_of_difference.percent.high <= -LEAST_BESIDE)
 }
 
 impl Place {

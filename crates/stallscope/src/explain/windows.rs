@@ -199,7 +199,18 @@ fn mixed([near, far]: [&BothArms; 2], percent: u64) -> BothArms {
     }
 }
 
-/// Follows windows of both arms, once for each shape that the core may have; the inner error says why there
+/// So many windows tell more than a few that differ.
+const MANY: usize = 8;
+
+/// How many windows of each arm there is time for: a few, or many.
+pub(super) fn count(bench: &dyn Bench, run_ns: [f64; 2], many: bool) -> usize {
+    let most = bench.left().for_a_step().ns / (2.0 * WINDOW_NS);
+    let few = spread::count(run_ns[0].max(run_ns[1]));
+    let wanted = if many { MANY } else { few };
+    wanted.min(most as usize).max(1)
+}
+
+/// Follows so many windows of both arms, once for each shape that the core may have; the inner error says why there
 /// are none.
 ///
 /// # Errors
@@ -209,10 +220,9 @@ pub(super) fn follow(
     images: &[Image; 2],
     run_ns: [f64; 2],
     design: &Design,
+    count: usize,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Vec<BothArms>, EngineError>, EngineError> {
-    let most = bench.left().for_a_step().ns / (2.0 * WINDOW_NS);
-    let count = spread::count(run_ns[0].max(run_ns[1])).min(most as usize).max(1);
     let shapes = shapes(design);
     let both = |shape: &CoreShape| BothArms {
         renames_memory: shape.renames_memory,
