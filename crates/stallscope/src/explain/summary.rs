@@ -1,6 +1,7 @@
 //! The answer in one sentence, to be pasted into a review.
 
-use super::ledger::Together;
+use super::ledger::{Ledger, LedgerLine, Together};
+use super::prediction::AS_MUCH;
 use super::processor::LEAST_PART;
 use super::why_more::why_more;
 use super::{
@@ -29,7 +30,9 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
     let place = place(explanation);
     Some(match explanation.conclusion {
         Conclusion::NothingToExplain => return None,
-        Conclusion::Mechanism => mechanism(explanation) + &beside(explanation, slow),
+        Conclusion::Mechanism => {
+            mechanism(explanation) + &beside(explanation, slow) + &kernel_beside(explanation)
+        }
         Conclusion::MoreWork => {
             let named = explanation.named_ledger().map(|_| by_model(explanation));
             let named = named.map_or(String::new(), |said| format!("; {said}"));
@@ -117,6 +120,14 @@ fn kernel_part(explanation: &Explanation) -> Option<String> {
     let events = events(explanation);
     let events = if events.is_empty() { events } else { format!("{events}, ") };
     Some(format!("{events}{part} is there"))
+}
+
+/// The kernel's part, where that is a good one beside a mechanism.
+fn kernel_beside(explanation: &Explanation) -> String {
+    let is_good = |part: &Share| part.percent.low >= LEAST_BESIDE;
+    let part = explanation.kernel.part.as_ref().filter(|part| is_good(part));
+    let said = part.and_then(|_| kernel_part(explanation));
+    said.map_or(String::new(), |said| format!("; besides, the kernel: {said}"))
 }
 
 fn takes_longer(slow: Arm) -> String {
@@ -323,10 +334,41 @@ fn by_model(explanation: &Explanation) -> String {
         (None, Some((ledger, line))) => {
             let site = line.site.as_ref().map(at);
             let place = site.unwrap_or_else(|| format!(" in {}", ledger.place));
-            format!("{}{place}; {}", line.mechanism, prediction(together.as_ref()))
+            let said = format!("{}{place}; {}", line.mechanism, prediction(together.as_ref()));
+            said + &as_much(ledger, line) + &others(explanation, line.mechanism)
         }
         (None, None) => "not found".into(),
     }
+}
+
+/// Another mechanism of the same place without which nearly as much is gone: neither can be told from the other.
+fn as_much(ledger: &Ledger, named: &LedgerLine) -> String {
+    let is_as_much = |line: &&LedgerLine| {
+        line.mechanism != named.mechanism
+            && line.mechanism.has_events()
+            && line.part.percent.low >= AS_MUCH * named.part.percent.value
+    };
+    ledger.lines.iter().find(is_as_much).map_or(String::new(), |line| {
+        let part = line.part.percent.value;
+        format!("; without {} alone {part:.0} % less: each hides behind the other", line.mechanism)
+    })
+}
+
+/// What other places are named for, where that is a good part of the difference, too.
+fn others(explanation: &Explanation, told: Mechanism) -> String {
+    let mut told = vec![told];
+    let mut said = String::new();
+    for ledger in &explanation.ledgers {
+        let Some(line) = ledger.named() else { continue };
+        if line.part.percent.low < LEAST_BESIDE || told.contains(&line.mechanism) {
+            continue;
+        }
+        told.push(line.mechanism);
+        let place = line.site.as_ref().map_or_else(|| format!(" in {}", ledger.place), at);
+        let part = line.part.percent.value;
+        said += &format!("; besides, {}{place}, without which {part:.0} % less", line.mechanism);
+    }
+    said
 }
 
 fn at(site: &Site) -> String {
