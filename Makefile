@@ -92,8 +92,8 @@ bench-probe-peer: build ## Our store forwarding beside other suites' (CLAMCHOWDE
 	@scripts/bench-probe-peer
 
 .PHONY: bench-probe-truth
-bench-probe-truth: build ## Is every class of the store-forwarding probe right beside busy loops?
-	$(CARGO) xtask probe-truth target/release/stallscope
+bench-probe-truth: build ## Are the classes of store forwarding, and all facts of all probes, right beside busy loops? (RUNS)
+	$(CARGO) xtask probe-truth target/release/stallscope --runs $(or $(RUNS),10)
 
 .PHONY: bench-layout
 bench-layout: build cases ## perf script | gawk | sort | uniq | python against layout, on one recording

@@ -31,13 +31,16 @@ enum Task {
     Check,
     /// Put all pages together in target/book, for mdBook
     Book,
-    /// Count how often the store-forwarding probe is right, alone and beside busy loops
+    /// Count how often probes are right, alone and beside busy loops
     ProbeTruth {
         /// The program, built for release
         stallscope: PathBuf,
         /// The processor on which everything runs
         #[arg(long, default_value = "0")]
         cpu: String,
+        /// Runs of all probes in each state
+        #[arg(long, default_value_t = 10)]
+        runs: usize,
     },
     /// Write what a large fleet would send back, join it, and count how often its intervals are right
     SimulateFleet(fleet::Size),
@@ -83,7 +86,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Book => book::Pages::read(&root)?.assemble(&root)?,
         Task::SimulateFleet(size) => fleet::run(size)?,
         Task::CollectFleet { folder } => fleet::collected(folder)?,
-        Task::ProbeTruth { stallscope, cpu } => truth::run(stallscope, cpu)?,
+        Task::ProbeTruth { stallscope, cpu, runs } => truth::run(stallscope, cpu, *runs)?,
     }
     Ok(ExitCode::SUCCESS)
 }
