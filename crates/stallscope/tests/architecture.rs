@@ -153,8 +153,10 @@ fn only_the_command_line_uses_report() {
 }
 
 /// What a page may ask: the text of a document, the types that it is of, and arithmetic.
-const ROOMS_OF_PAGES: &[&str] =
-    &["foreign", "model", "stats", "machine", "probes", "layout", "compare", "explain", "report"];
+const ROOMS_OF_PAGES: &[&str] = &[
+    "foreign", "model", "stats", "machine", "sim", "probes", "layout", "compare", "counted",
+    "explain", "report",
+];
 
 #[test]
 fn pages_come_from_documents_and_escape_what_they_show() {

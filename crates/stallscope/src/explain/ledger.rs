@@ -21,9 +21,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::prediction::{
-    ForEach, LEAST_PART, LEAST_RATIO, More, Side, Spent, had_more, is_alike, more_for_each,
-    ns_per_cycle, predict,
+    ForEach, LEAST_PART, LEAST_RATIO, More, Spent, had_more, is_alike, more_for_each, ns_per_cycle,
+    predict,
 };
+use super::side::Side;
 use super::windows::BothArms;
 use super::work::{MOST, UserCode, Work};
 use super::{FunctionRow, Place, Share};

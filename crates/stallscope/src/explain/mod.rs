@@ -36,6 +36,7 @@ mod removable;
 mod rows;
 mod run_count;
 mod share;
+mod side;
 pub mod simulate;
 mod stacks;
 mod summary;
@@ -424,7 +425,8 @@ fn look(
             let strings = explanation.work.as_ref().is_some_and(Work::moves_strings);
             explanation.notes.extend(bench.measure(&mut design, strings)?);
             let few = windows::count(bench, run_ns, false);
-            let mut windows = windows::follow(bench, &images, run_ns, &design, few, counting)?;
+            let mut windows =
+                windows::follow(bench, &images, run_ns, &design, (few, None), counting)?;
             let first = windows.as_ref().ok().and_then(|all| all.first()).map(|both| &both.arms);
             explanation.only_in_slow = OnlyInSlow::of(&explanation.rows, slow, first);
             let ledgers = |windows: &[BothArms]| {
@@ -443,10 +445,13 @@ fn look(
             let mut found = windows.as_ref().map_or_else(|_| Vec::new(), |few| ledgers(few));
             let many = windows::count(bench, run_ns, true);
             let is_named = found.iter().any(|ledger| ledger.named().is_some());
+            let undecided = found.iter().find(|ledger| ledger.is_undecided());
+            let way = undecided.map(|ledger| ledger.renames_memory);
             if many > few
                 && !is_named
-                && found.iter().any(Ledger::is_undecided)
-                && let Ok(more) = windows::follow(bench, &images, run_ns, &design, many, counting)?
+                && way.is_some()
+                && let Ok(more) =
+                    windows::follow(bench, &images, run_ns, &design, (many, way), counting)?
             {
                 found = ledgers(&more);
                 windows = Ok(more);

@@ -9,17 +9,14 @@
 //! see everything; where it does not agree with the clock, nothing that it says about causes is believed.
 
 use super::ledger::{Ledger, LedgerLine};
+use super::side::{FEW_WINDOWS, Side};
 use super::work::{HARDLY, MOST, split};
 use super::{FunctionRow, Share, Whole};
 use crate::compare::Arm;
 use crate::machine::MemoryRenaming;
 use crate::model::{Measurement, Unit};
 use crate::sim::core::{Account, Mechanism};
-use crate::stats::ALPHA;
-use crate::stats::student::t_quantile;
 
-/// Instructions of a place that its windows must hold, in each arm that has it.
-const LEAST_FOLLOWED: u64 = 10_000;
 /// The part of the place's measured difference that the model must predict.
 const AGREEMENT: [f64; 2] = [0.6, 1.5];
 /// The part of the predicted difference that a mechanism must make up to be named, with events and without.
@@ -36,81 +33,8 @@ const AGREEMENT_UNCOUNTED: [f64; 2] = [0.75, 1.33];
 /// instructions of the other, and up to so many times if most of the difference is in how long they take; where the slow
 /// build executes fewer, any number of times.
 const SAME_WORK: [f64; 2] = [1.1, 1.6];
-/// Up to so many windows tell their least and most; more of them an interval of their mean.
-const FEW_WINDOWS: usize = 4;
 /// Lines below this part of the difference, in per cent, are not worth showing.
 const LEAST_SHOWN: f64 = 5.0;
-
-/// One arm's windows in one place.
-#[cfg_attr(test, derive(Clone))]
-pub(super) struct Side {
-    /// Instructions of a whole run.
-    instructions: f64,
-    /// What each window holds.
-    windows: Vec<Account>,
-    all: Account,
-}
-
-impl Side {
-    pub fn of(instructions: u64, windows: Vec<Account>) -> Self {
-        let windows: Vec<Account> =
-            windows.into_iter().filter(|w| w.executions * 10 >= LEAST_FOLLOWED).collect();
-        let all = windows.iter().sum();
-        Self { instructions: instructions as f64, windows, all }
-    }
-
-    pub fn is_enough(&self) -> bool {
-        self.instructions == 0.0 || self.all.executions >= LEAST_FOLLOWED
-    }
-
-    /// Cycles of an instruction over all windows; none where they hold too few.
-    pub fn cycles_per_insn(&self) -> Option<Measurement> {
-        let [value, low, high] = self
-            .of_a_run(|account| account.cycles as f64)
-            .map(|cycles| cycles / self.instructions.max(1.0));
-        self.is_enough().then(|| Measurement {
-            value,
-            unit: Unit::Cycles,
-            low,
-            high,
-            n: self.windows.len(),
-            how: self.ends().into(),
-        })
-    }
-
-    /// Something for each instruction, over a whole run: over all windows, and the ends, as [`Self::ends`] says.
-    fn of_a_run(&self, what: impl Fn(&Account) -> f64) -> [f64; 3] {
-        let each = |account: &Account| what(account) / account.executions.max(1) as f64;
-        let all = each(&self.all);
-        let spread = match self.windows.len() {
-            0 => [0.0; 3],
-            1..=FEW_WINDOWS => {
-                let windows = self.windows.iter().map(each);
-                let ends = windows.fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
-                [all, ends.0, ends.1]
-            }
-            n => {
-                // A ratio of two sums over windows that were drawn (Cochran, "Sampling Techniques", 1977, 6.4).
-                let n = n as f64;
-                let off = |w: &Account| (what(w) - all * w.executions as f64).powi(2);
-                let mean = self.all.executions as f64 / n;
-                let variance = self.windows.iter().map(off).sum::<f64>() / (n * (n - 1.0));
-                let t = t_quantile(1.0 - ALPHA / 2.0, n - 1.0).unwrap_or(f64::INFINITY);
-                let reach = t * variance.sqrt() / mean.max(1.0);
-                [all, all - reach, all + reach]
-            }
-        };
-        spread.map(|x| x * self.instructions)
-    }
-
-    /// What the ends of something over the windows are.
-    fn ends(&self) -> &'static str {
-        match self.windows.len() {
-            ..=FEW_WINDOWS => "model of the core, least and most of the windows",
-            _ => "model of the core, 95 % interval of a mean over windows",
-        }
-    }
-}
 
 /// What the clock says of a place.
 pub(super) struct Spent<'a> {

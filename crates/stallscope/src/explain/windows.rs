@@ -210,8 +210,8 @@ pub(super) fn count(bench: &dyn Bench, run_ns: [f64; 2], many: bool) -> usize {
     wanted.min(most as usize).max(1)
 }
 
-/// Follows so many windows of both arms, once for each shape that the core may have; the inner error says why there
-/// are none.
+/// Follows so many windows of both arms, once for each shape that the core may have, or for those of one way to rename
+/// memory; the inner error says why there are none.
 ///
 /// # Errors
 /// Only when the user wants an end.
@@ -220,10 +220,11 @@ pub(super) fn follow(
     images: &[Image; 2],
     run_ns: [f64; 2],
     design: &Design,
-    count: usize,
+    (count, renames): (usize, Option<MemoryRenaming>),
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Vec<BothArms>, EngineError>, EngineError> {
-    let shapes = shapes(design);
+    let mut shapes = shapes(design);
+    shapes.retain(|shape| renames.is_none_or(|way| way == shape.renames_memory));
     let both = |shape: &CoreShape| BothArms {
         renames_memory: shape.renames_memory,
         from_memory_percent: 0,

@@ -13,6 +13,7 @@
 mod after;
 mod attached;
 mod ending;
+mod others;
 mod place;
 mod rights;
 
@@ -222,38 +223,6 @@ impl<'a> Target<'a> {
         self.held == Some(tid)
     }
 
-    /// Stops all threads of the held one's process but that one, and keeps them stopped. How many there are in all.
-    pub(super) fn stop_others(&mut self) -> Result<usize, EngineError> {
-        self.others_run = false;
-        let held = self.held;
-        // Refused only by a thread that has ended: its end is the next news, or was news already.
-        let gone = self.own_threads().filter(|tid| {
-            Some(*tid) != held && tracee::interrupt(*tid).is_err() && !self.is_own(*tid)
-        });
-        for tid in gone.collect::<Vec<_>>() {
-            self.threads.remove(&tid);
-        }
-        while self.own_threads().count() > self.parked.len() + usize::from(self.held.is_some()) {
-            match self.next()? {
-                News::Stopped { tid, event: libc::PTRACE_EVENT_EXIT, .. } => self.go(tid, 0),
-                News::Stopped { tid, signal, event } if !self.is_own(tid) => {
-                    self.answer(tid, signal, event)?;
-                }
-                News::Stopped { tid, event: libc::PTRACE_EVENT_CLONE, .. } => {
-                    self.note_started_by(tid);
-                    self.parked.push((tid, 0));
-                }
-                News::Stopped { tid, signal, event: 0 } if !self.is_ours(tid, signal) => {
-                    self.parked.push((tid, signal));
-                }
-                News::Stopped { tid, .. } => self.parked.push((tid, 0)),
-                News::Ended => break,
-                News::None | News::Gone { .. } => {}
-            }
-        }
-        Ok(self.own_threads().count())
-    }
-
     /// The threads of the window's process.
     fn own_threads(&self) -> impl Iterator<Item = i32> {
         self.threads.keys().copied().filter(|tid| self.is_own(*tid))
@@ -278,27 +247,9 @@ impl<'a> Target<'a> {
         self.memory = File::open(format!("/proc/{}/mem", self.pid)).ok();
     }
 
-    /// As [`Target::release_others`], once this time has gone by.
-    pub(super) fn release_others_after(&mut self, patience: Duration) {
-        self.release_at = Some(Instant::now() + patience);
-    }
-
-    /// Whether all threads but one have been stopped since [`Target::stop_others`].
-    pub(super) fn others_stand_still(&self) -> bool {
-        !self.others_run
-    }
-
     /// How many signals the program was sent and got.
     pub(super) fn signals_delivered(&self) -> u64 {
         self.signals
-    }
-
-    /// Lets the threads that [`Target::stop_others`] stopped run on.
-    pub(super) fn release_others(&mut self) {
-        self.others_run |= !self.parked.is_empty();
-        for (tid, signal) in std::mem::take(&mut self.parked) {
-            self.go(tid, signal);
-        }
     }
 
     /// Lets the held thread run until just before an instruction at one of `stops`, two at most;

@@ -1,0 +1,82 @@
+//! What the windows of one arm hold of a place, and what that is over a whole run.
+
+use crate::model::{Measurement, Unit};
+use crate::sim::core::Account;
+use crate::stats::ALPHA;
+use crate::stats::student::t_quantile;
+
+/// Instructions of a place that its windows must hold, in each arm that has it.
+const LEAST_FOLLOWED: u64 = 10_000;
+/// Up to so many windows tell their least and most; more of them an interval of their mean.
+pub(super) const FEW_WINDOWS: usize = 4;
+
+/// One arm's windows in one place.
+#[cfg_attr(test, derive(Clone))]
+pub(super) struct Side {
+    /// Instructions of a whole run.
+    pub instructions: f64,
+    /// What each window holds.
+    pub windows: Vec<Account>,
+    pub all: Account,
+}
+
+impl Side {
+    pub fn of(instructions: u64, windows: Vec<Account>) -> Self {
+        let windows: Vec<Account> =
+            windows.into_iter().filter(|w| w.executions * 10 >= LEAST_FOLLOWED).collect();
+        let all = windows.iter().sum();
+        Self { instructions: instructions as f64, windows, all }
+    }
+
+    pub fn is_enough(&self) -> bool {
+        self.instructions == 0.0 || self.all.executions >= LEAST_FOLLOWED
+    }
+
+    /// Cycles of an instruction over all windows; none where they hold too few.
+    pub fn cycles_per_insn(&self) -> Option<Measurement> {
+        let [value, low, high] = self
+            .of_a_run(|account| account.cycles as f64)
+            .map(|cycles| cycles / self.instructions.max(1.0));
+        self.is_enough().then(|| Measurement {
+            value,
+            unit: Unit::Cycles,
+            low,
+            high,
+            n: self.windows.len(),
+            how: self.ends().into(),
+        })
+    }
+
+    /// Something for each instruction, over a whole run: over all windows, and the ends, as [`Self::ends`] says.
+    pub fn of_a_run(&self, what: impl Fn(&Account) -> f64) -> [f64; 3] {
+        let each = |account: &Account| what(account) / account.executions.max(1) as f64;
+        let all = each(&self.all);
+        let spread = match self.windows.len() {
+            0 => [0.0; 3],
+            1..=FEW_WINDOWS => {
+                let windows = self.windows.iter().map(each);
+                let ends = windows.fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(x), h.max(x)));
+                [all, ends.0, ends.1]
+            }
+            n => {
+                // A ratio of two sums over windows that were drawn (Cochran, "Sampling Techniques", 1977, 6.4).
+                let n = n as f64;
+                let off = |w: &Account| (what(w) - all * w.executions as f64).powi(2);
+                let mean = self.all.executions as f64 / n;
+                let variance = self.windows.iter().map(off).sum::<f64>() / (n * (n - 1.0));
+                let t = t_quantile(1.0 - ALPHA / 2.0, n - 1.0).unwrap_or(f64::INFINITY);
+                let reach = t * variance.sqrt() / mean.max(1.0);
+                [all, all - reach, all + reach]
+            }
+        };
+        spread.map(|x| x * self.instructions)
+    }
+
+    /// What the ends of something over the windows are.
+    pub fn ends(&self) -> &'static str {
+        match self.windows.len() {
+            ..=FEW_WINDOWS => "model of the core, least and most of the windows",
+            _ => "model of the core, 95 % interval of a mean over windows",
+        }
+    }
+}
