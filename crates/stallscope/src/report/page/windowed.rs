@@ -194,28 +194,17 @@ fn blocked(loads: &Loads, places: &Places<'_>) -> Part {
             load.blockers.first().map(|first| first.stores.clone()).unwrap_or_default();
         stores.dedup();
         let by: Vec<String> = stores.into_iter().map(|store| told(places, store)).collect();
-        let from = format!("{} of {} executions", grouped(load.blocked), grouped(load.executions));
+        let often = format!("{} of {}", grouped(load.blocked), grouped(load.executions));
+        let from = format!("executions that were blocked, {:.1} %", 100.0 * share);
         Row {
             name: told(places, load.insn),
             note: format!("by {}", by.join(", ")),
-            numbers: vec![
-                Number::told(
-                    grouped(load.blocked),
-                    "executions that were blocked",
-                    load.blocked as f64,
-                ),
-                Number::new(format!("{:.1} %", 100.0 * share), from),
-            ],
+            numbers: vec![Number::told(often, from, load.blocked as f64)],
             bar: Bar::between(scale, [0.0, 100.0 * share], None, "more"),
         }
     };
     Part::Rows {
-        head: vec![
-            "load, and the stores that blocked it most often",
-            "blocked",
-            "of its executions",
-            "picture",
-        ],
+        head: vec!["load, and the stores that blocked it most often", "blocked", "picture"],
         rows: shown.map(row).collect(),
     }
 }

@@ -69,6 +69,7 @@ impl<'a> Target<'a> {
     /// Whether the window's start has been waited for long enough.
     pub(super) fn check_patience(&self) -> Result<(), EngineError> {
         let patience = self.limits.timeout.unwrap_or(PATIENCE);
+        // No thread has been held yet: then its memory is open.
         match self.memory.is_none() && self.began.elapsed() >= patience {
             true => Err(EngineError::NeverStarted(format!(
                 "process {} did not come there in {patience:?}: it may be waiting (--timeout waits longer); it runs on",

@@ -221,12 +221,15 @@ impl Session<'_> {
     }
 
     fn note_threads(&mut self, threads: usize) {
-        if threads > 1 {
-            self.notes.push(format!(
+        let others = match threads {
+            0 | 1 => return,
+            2 => "the other thread stood still while the copy ran and is not followed".to_owned(),
+            n => format!(
                 "the other {} threads stood still while the copy ran and are not followed",
-                threads - 1
-            ));
-        }
+                n - 1
+            ),
+        };
+        self.notes.push(others);
     }
 
     /// A shorter window than the one asked for was followed.
