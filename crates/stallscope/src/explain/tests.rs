@@ -6,12 +6,13 @@ use crate::code::fixture;
 use crate::compare::Settings;
 use crate::compare::simulate::{Noise, SimulatedMachine};
 use crate::machine::{MemoryRenaming, Microarchitecture};
-use crate::model::{FileOffset, Measurement, Svma, Unit};
+use crate::model::{FileOffset, Measurement, Svma};
 use crate::run::sample::{CallStack, Frame, Stacks};
 use crate::sim::core::{Account, Mechanism};
 use crate::trace::engine::DenormalSite;
 
 mod removed;
+mod told;
 
 /// Two programs of a decoder and a helper; `wide` says which arm has the merged load.
 pub(crate) struct Scene {
@@ -236,110 +237,6 @@ fn more_work_beside_slower_work_is_told_where_it_is_a_good_part() {
         assert_eq!(e.conclusion, conclusion, "{work:?}");
         assert!(e.summary.unwrap().contains("most of all in decode"));
     }
-}
-
-/// What a model that agrees with the clock says of a place: mechanisms with their parts, the first of which is named.
-fn ledger_of<const N: usize>(
-    place: &str,
-    row: &FunctionRow,
-    share: &dyn Fn(f64) -> Share,
-    mechanisms: [(Mechanism, f64); N],
-) -> Ledger {
-    let all = mechanisms[0].1;
-    let line = |(nth, (mechanism, part)): (usize, (Mechanism, f64))| LedgerLine {
-        mechanism,
-        per_thousand: Some([0.0, 5.0]),
-        part: share(part),
-        cycles_per_instruction: [0.0, 0.5],
-        for_each_percent: part,
-        site: None,
-        is_named: nth == 0,
-    };
-    Ledger {
-        place: place.into(),
-        is_whole: false,
-        slow_arm: Arm::B,
-        cycles_per_instruction: [row.before.clone(), row.after.clone()],
-        predicted: share(all),
-        measured: share(all),
-        renames_memory: MemoryRenaming::Never,
-        from_memory_percent: 0,
-        forgotten_percent: 0,
-        counted: true,
-        agrees: true,
-        lines: mechanisms.into_iter().enumerate().map(line).collect(),
-    }
-}
-
-#[test]
-fn a_second_mechanism_what_hides_it_and_the_kernel_are_told_from_a_quarter_on() {
-    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
-    scene.bench.work = executes([1_000_000_000, 1_000_000_000]);
-    let mut e = scene.explain().unwrap();
-    let row = e.rows[0].clone();
-    let share = |value: f64| {
-        let how = "invented".into();
-        let percent = Measurement {
-            value,
-            unit: Unit::Percent,
-            low: value - 1.0,
-            high: value + 1.0,
-            n: 2,
-            how,
-        };
-        Share { percent, of: Whole::DifferenceInProcessorTime }
-    };
-    let mut told = |hidden: f64, second: f64, in_kernel: f64| {
-        let divisions = [(Mechanism::Divisions, 60.0), (Mechanism::LockedOperations, hidden)];
-        let branches = [(Mechanism::MispredictedBranches, second)];
-        e.ledgers = vec![
-            ledger_of("divide", &row, &share, divisions),
-            ledger_of("choose", &row, &share, branches),
-        ];
-        e.kernel.part = Some(share(in_kernel));
-        e.conclude();
-        assert_eq!(e.conclusion, Conclusion::Mechanism);
-        let said = summary::summary(&e).unwrap();
-        assert!(said.starts_with("divisions and roots in divide; "), "{said}");
-        let parts = [
-            "; without atomic operations and fences alone 50 % less: each hides behind the other",
-            "; besides, mispredicted branches in choose, without which 35 % less",
-            "; besides, the kernel: ",
-        ];
-        parts.map(|part| said.contains(part))
-    };
-    assert_eq!(told(50.0, 35.0, 30.0), [true; 3]);
-    assert_eq!(told(40.0, 20.0, 20.0), [false; 3]);
-}
-
-#[test]
-fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_one() {
-    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
-    scene.bench.work = executes([1_000_000_000, 1_400_000_000]);
-    let mut e = scene.explain().unwrap();
-    let share = |value: f64| {
-        let percent = e.rows[0].share_of_difference.percent.clone();
-        Share { percent: Measurement { value, ..percent }, of: Whole::DifferenceInProcessorTime }
-    };
-    let ledger = |part: f64| {
-        let branches = (Mechanism::MispredictedBranches, part);
-        ledger_of("decode", &e.rows[0], &share, [branches])
-    };
-    let work = e.work.clone().unwrap();
-    let with = |more: f64| {
-        let mut work = Work { more_at_mean_percent: more, ..work.clone() };
-        work.more_instructions.percent =
-            Measurement { value: more, low: 20.0, ..share(more).percent };
-        work
-    };
-    let cases = [(50.0, 40.0), (49.0, 40.0), (55.0, 60.0), (70.0, 60.0)];
-    let cases = cases.map(|(part, more)| (vec![ledger(part)], with(more)));
-    let ends = cases.map(|(ledgers, work)| {
-        (e.ledgers, e.work) = (ledgers, Some(work));
-        e.conclude();
-        e.conclusion == Conclusion::Mechanism
-    });
-    assert_eq!(ends, [true, false, false, true]);
 }
 
 #[test]
