@@ -110,9 +110,7 @@ fn all_facts(stallscope: &Path, cpu: &str, runs: usize) -> anyhow::Result<usize>
 }
 
 fn all_probes(stallscope: &Path, cpu: &str, seed: usize, profile: &Path) -> anyhow::Result<()> {
-    let status = Command::new("taskset")
-        .args(["-c", cpu])
-        .arg(stallscope)
+    let status = pinned(cpu, stallscope)
         .args(["probe", "--quiet", "--seed", &seed.to_string(), "--profile"])
         .arg(profile)
         .status()
@@ -181,17 +179,23 @@ fn report(state: &str, runs: &[Answers], expected: &Expected) -> usize {
 }
 
 fn busy(cpu: &str) -> anyhow::Result<Busy> {
-    let arguments = ["-c", cpu, "sh", "-c", "while :; do :; done"];
-    let child = Command::new("taskset").args(arguments).spawn().context("cannot run taskset")?;
+    let mut command = pinned(cpu, Path::new("sh"));
+    let child =
+        command.args(["-c", "while :; do :; done"]).spawn().context("cannot run taskset")?;
     Ok(Busy(child))
+}
+
+/// A program on this processor alone.
+fn pinned(cpu: &str, program: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["-c", cpu]).arg(program);
+    command
 }
 
 /// One run: everything but the delay curve. The user's profile stays as it is.
 fn probe(stallscope: &Path, cpu: &str, seed: usize) -> anyhow::Result<Answers> {
     let folder = std::env::temp_dir().join(format!("stallscope-truth-{}", std::process::id()));
-    let output = Command::new("taskset")
-        .args(["-c", cpu])
-        .arg(stallscope)
+    let output = pinned(cpu, stallscope)
         .args(["probe", "store-forwarding", "--json", "-", "--seed", &seed.to_string()])
         .env("XDG_CACHE_HOME", &folder)
         .stderr(Stdio::inherit())

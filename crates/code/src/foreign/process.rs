@@ -1,4 +1,4 @@
-//! What the kernel says of a process in `/proc`: fields of its status, and its children.
+//! What the kernel says of a process in `/proc`: fields of its status, its threads and its children.
 
 use std::{fs, io};
 
@@ -33,6 +33,16 @@ pub fn has_filter(pid: impl std::fmt::Display) -> bool {
     Status::of(pid).is_ok_and(|status| status.field("Seccomp").is_some_and(|mode| mode != "0"))
 }
 
+/// The threads of a process; none of one that is gone.
+pub fn threads(pid: i32) -> Vec<i32> {
+    numbers_in(&format!("/proc/{pid}/task")).collect()
+}
+
+fn numbers_in(folder: &str) -> impl Iterator<Item = i32> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// The child processes of a process, whichever of its threads started them.
 pub fn children(pid: i32) -> Vec<i32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -47,10 +57,8 @@ pub fn children(pid: i32) -> Vec<i32> {
 
 fn children_by_parent(of: i32) -> Vec<i32> {
     let of = of.to_string();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid: &i32| {
+    numbers_in("/proc")
+        .filter(|pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
             parent == Some(of.as_str())

@@ -2,11 +2,10 @@
 //! no right beyond that to its own children, and stops nothing.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::PathBuf;
 
 use super::maps;
-use crate::foreign::children;
+use crate::foreign::{children, threads};
 
 /// Processes of one run that are looked at, at the most.
 const MOST_PROCESSES: usize = 64;
@@ -48,8 +47,7 @@ impl Seen {
             return;
         }
         self.enter(lines);
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-        self.threads = self.threads.max(u32::try_from(threads).unwrap_or(u32::MAX));
+        self.threads = self.threads.max(u32::try_from(threads(pid).len()).unwrap_or(u32::MAX));
         for child in children(pid) {
             self.look_at(child, visited);
         }
@@ -81,7 +79,7 @@ mod tests {
     fn our_own_program_and_threads_are_seen() {
         let mut seen = Seen::default();
         seen.look(i32::try_from(std::process::id()).unwrap());
-        assert!(seen.files.contains(&fs::read_link("/proc/self/exe").unwrap()));
+        assert!(seen.files.contains(&std::fs::read_link("/proc/self/exe").unwrap()));
         assert!(seen.threads >= 1);
     }
 

@@ -118,7 +118,7 @@ impl Ledger {
                 && part(line.part.percent.value.min(line.for_each_percent)) >= LEAST_PART[0]
                 && part(line.part.percent.low) < LEAST_PART[0] / 2.0
         };
-        self.agrees && self.named().is_none() && self.lines.iter().any(is_spread)
+        self.agrees && self.lines.iter().any(is_spread)
     }
 
     /// Whether most of what is predicted for this place is gone without `mechanism`, which is no matter of more instructions.
@@ -339,6 +339,13 @@ pub(super) fn ledgers(
         ledgers.extend(whole);
     }
     ledgers
+}
+
+/// The way to rename memory by which a place is undecided, where no place names anything.
+pub(super) fn undecided(ledgers: &[Ledger]) -> Option<MemoryRenaming> {
+    let is_named = ledgers.iter().any(|ledger| ledger.named().is_some());
+    let undecided = ledgers.iter().find(|ledger| !is_named && ledger.is_undecided());
+    undecided.map(|ledger| ledger.renames_memory)
 }
 
 /// What a place that both builds have is taken to execute where that was not counted: as many instructions, or, where

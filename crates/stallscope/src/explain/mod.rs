@@ -444,11 +444,8 @@ fn look(
             };
             let mut found = windows.as_ref().map_or_else(|_| Vec::new(), |few| ledgers(few));
             let many = windows::count(bench, run_ns, true);
-            let is_named = found.iter().any(|ledger| ledger.named().is_some());
-            let undecided = found.iter().find(|ledger| ledger.is_undecided());
-            let way = undecided.map(|ledger| ledger.renames_memory);
+            let way = ledger::undecided(&found);
             if many > few
-                && !is_named
                 && way.is_some()
                 && let Ok(more) =
                     windows::follow(bench, &images, run_ns, &design, (many, way), counting)?

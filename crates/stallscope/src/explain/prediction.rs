@@ -222,17 +222,11 @@ pub(super) fn predict(
     if let Some(named) = named {
         lines[named].is_named = true;
     }
-    let of_one = |arm: usize| {
-        let side = &sides[arm];
-        let [value, low, high] = cycles[arm].map(|cycles| cycles / side.instructions.max(1.0));
-        let how = side.ends().into();
-        Measurement { value, unit: Unit::Cycles, low, high, n: samples[arm], how }
-    };
     Some(Ledger {
         place: spent.place.to_owned(),
         is_whole: spent.is_whole,
         slow_arm: slow,
-        cycles_per_instruction: [of_one(0), of_one(1)],
+        cycles_per_instruction: [sides[0].cycles_per_insn()?, sides[1].cycles_per_insn()?],
         predicted,
         measured,
         renames_memory: MemoryRenaming::Never,

@@ -40,7 +40,7 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
         }
         Conclusion::SlowerWork => {
             let slower = work.map(|work| work.slower_instructions.to_string()).unwrap_or_default();
-            let place = place.map_or(String::new(), |place| format!(", most of all in {place}"));
+            let place = most_of_all(explanation);
             let what = match work.filter(|work| !work.is_the_same()) {
                 Some(work) => format!("{} and takes longer for them", executes(work, slow)),
                 None => format!("{} takes longer for the same instructions", slow.build_name()),
@@ -55,8 +55,10 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
         Conclusion::InParts => in_parts(explanation, slow),
         Conclusion::NotRunning | Conclusion::NoMechanism => {
             let by_counts = work.and_then(|work| undecided(explanation, work, slow));
-            let kernel =
-                || kernel_part(explanation).map(|said| format!("in part the kernel: {said}"));
+            let kernel = || {
+                kernel_part(explanation, LEAST_PART)
+                    .map(|said| format!("in part the kernel: {said}"))
+            };
             let known = by_counts.or_else(kernel);
             match (known, place) {
                 (Some(known), _) if work.is_some() => known,
@@ -85,6 +87,10 @@ fn place(explanation: &Explanation) -> Option<String> {
     most(explanation).map(|row| row.place.where_words())
 }
 
+fn most_of_all(explanation: &Explanation) -> String {
+    place(explanation).map_or(String::new(), |place| format!(", most of all in {place}"))
+}
+
 /// What has a good part of the difference for certain, in a word and in a sentence: more work, slower work, the kernel.
 pub(super) fn parts(explanation: &Explanation, slow: Arm) -> Vec<(&'static str, String)> {
     let mut parts = Vec::new();
@@ -98,14 +104,13 @@ pub(super) fn parts(explanation: &Explanation, slow: Arm) -> Vec<(&'static str, 
             parts.push(("slower work", format!("{}, {slower}", takes_longer(slow))));
         }
     }
-    parts.extend(kernel_part(explanation).map(|said| ("the kernel", said)));
+    parts.extend(kernel_part(explanation, LEAST_PART).map(|said| ("the kernel", said)));
     parts
 }
 
 fn in_parts(explanation: &Explanation, slow: Arm) -> String {
     let (words, sentences): (Vec<&str>, Vec<String>) = parts(explanation, slow).into_iter().unzip();
-    let place =
-        place(explanation).map_or(String::new(), |place| format!(", most of all in {place}"));
+    let place = most_of_all(explanation);
     format!("{}: {}{place}{}", words.join(" and "), sentences.join("; "), built(explanation, slow))
 }
 
@@ -114,9 +119,9 @@ pub(super) fn has_more_beside(work: &Work) -> bool {
     work.more().is_some_and(|more| more.percent.low >= LEAST_BESIDE)
 }
 
-/// What is in the kernel, where that is a good part of the difference for certain.
-fn kernel_part(explanation: &Explanation) -> Option<String> {
-    let part = explanation.kernel.part.as_ref().filter(|part| part.percent.low >= LEAST_PART)?;
+/// What is in the kernel, where that is at least such a part of the difference for certain.
+fn kernel_part(explanation: &Explanation, least: f64) -> Option<String> {
+    let part = explanation.kernel.part.as_ref().filter(|part| part.percent.low >= least)?;
     let events = events(explanation);
     let events = if events.is_empty() { events } else { format!("{events}, ") };
     Some(format!("{events}{part} is there"))
@@ -124,9 +129,7 @@ fn kernel_part(explanation: &Explanation) -> Option<String> {
 
 /// The kernel's part, where that is a good one beside a mechanism.
 fn kernel_beside(explanation: &Explanation) -> String {
-    let is_good = |part: &Share| part.percent.low >= LEAST_BESIDE;
-    let part = explanation.kernel.part.as_ref().filter(|part| is_good(part));
-    let said = part.and_then(|_| kernel_part(explanation));
+    let said = kernel_part(explanation, LEAST_BESIDE);
     said.map_or(String::new(), |said| format!("; besides, the kernel: {said}"))
 }
 
@@ -269,8 +272,7 @@ fn mechanism(explanation: &Explanation) -> String {
         );
     }
     if cure.mechanism == Removed::SharedLines {
-        let place =
-            place(explanation).map_or(String::new(), |place| format!(", most of all in {place}"));
+        let place = most_of_all(explanation);
         return format!(
             "{}{place} (false sharing, a lock, or data that they both need); with all threads on one \
              processor {:.0} % of {} is gone (the control {:.0} %)",
@@ -332,8 +334,7 @@ fn by_model(explanation: &Explanation) -> String {
             format!("blocked loads{}; {}", at(site), prediction(alone.as_ref()))
         }
         (None, Some((ledger, line))) => {
-            let site = line.site.as_ref().map(at);
-            let place = site.unwrap_or_else(|| format!(" in {}", ledger.place));
+            let place = at_line(ledger, line);
             let said = format!("{}{place}; {}", line.mechanism, prediction(together.as_ref()));
             said + &as_much(ledger, line) + &others(explanation, line.mechanism)
         }
@@ -364,11 +365,16 @@ fn others(explanation: &Explanation, told: Mechanism) -> String {
             continue;
         }
         told.push(line.mechanism);
-        let place = line.site.as_ref().map_or_else(|| format!(" in {}", ledger.place), at);
+        let place = at_line(ledger, line);
         let part = line.part.percent.value;
         said += &format!("; besides, {}{place}, without which {part:.0} % less", line.mechanism);
     }
     said
+}
+
+/// The instruction that has it most often, or its place.
+fn at_line(ledger: &Ledger, line: &LedgerLine) -> String {
+    line.site.as_ref().map_or_else(|| format!(" in {}", ledger.place), at)
 }
 
 fn at(site: &Site) -> String {

@@ -24,7 +24,7 @@ use stallscope::model::Capability;
 use stallscope::run::child::{Launch, Limits, Streams, resolve_program};
 use stallscope::sim::{Fan, Modelled, Models};
 use stallscope::trace::engine::{
-    ENGINES, Ended, Engine, Length, Recording, Sink, Window, engine, preferred,
+    ENGINES, Ended, Engine, Length, Recording, Sink, Subject, Window, engine, preferred,
 };
 use stallscope::trace::recorded;
 
@@ -240,10 +240,8 @@ fn follow(args: &TraceArgs, context: &Context, models: &mut Models) -> anyhow::R
         sinks.push(kept);
     }
     let sink = &mut Fan(sinks);
-    let recording = match args.pid {
-        Some(pid) => engine.record_process(pid, &window, limits, sink)?,
-        None => engine.record(&launch, &window, limits, sink)?,
-    };
+    let subject = args.pid.map_or(Subject::Command(&launch), Subject::Process);
+    let recording = engine.follow(subject, &window, limits, sink)?;
     if let (Some(file), Some(path)) = (file.take(), &args.record) {
         recorded::keep(file, &recording)
             .with_context(|| format!("cannot write {}", path.display()))?;

@@ -22,6 +22,7 @@ use super::{
     SystemCalls, Unwinder,
 };
 use crate::code::Registers;
+use crate::foreign::threads;
 use crate::model::Avma;
 use crate::run::child::{Child, ChildError, Exit, Launch, Limits};
 use crate::run::tracee::{self, State};
@@ -326,8 +327,7 @@ impl Sampler {
     /// Enters the child's threads that were not announced: one that was made in the moment in which its
     /// maker was killed is ours, and unless we collect it the child never ends.
     fn adopt_unknown(&mut self) {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child)).into_iter().flatten();
-        for tid in tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()) {
+        for tid in threads(self.child) {
             if tid != self.child && self.threads.iter().all(|t| t.tid != tid) {
                 self.threads.push(Thread::new(tid));
             }

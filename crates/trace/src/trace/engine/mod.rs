@@ -249,6 +249,16 @@ pub struct CodePage {
     pub bytes: Vec<u8>,
 }
 
+/// What an engine follows a window of.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject<'a> {
+    /// A command, from its start to its end.
+    Command(&'a Launch),
+    /// A process that runs already, and is let go of. [`Recording::exit`] is absent then, [`Start::After`] is processor time
+    /// from now on, and the limits end the wait for the window's start alone.
+    Process(i32),
+}
+
 /// A way of following a run.
 pub trait Engine: Sync {
     /// Stable id: `step`, `translate`, `qemu`.
@@ -265,33 +275,31 @@ pub trait Engine: Sync {
         false
     }
 
+    /// Follows the window. A command is run to its end; a process that runs already runs on behind it.
+    ///
+    /// # Errors
+    /// When the command cannot be started, there is no such process, the window's start is never reached, or the system
+    /// forbids what the engine needs; of a process from engines that start programs themselves.
+    fn follow(
+        &self,
+        subject: Subject<'_>,
+        window: &Window,
+        limits: Limits<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<Recording, EngineError>;
+
     /// Runs the command to its end and follows the window.
     ///
     /// # Errors
-    /// When the command cannot be started, the window's start is never reached, or the system
-    /// forbids what the engine needs.
+    /// As [`Engine::follow`].
     fn record(
         &self,
         launch: &Launch,
         window: &Window,
         limits: Limits<'_>,
         sink: &mut dyn Sink,
-    ) -> Result<Recording, EngineError>;
-
-    /// Follows the window in a process that runs already, which runs on behind it; [`Recording::exit`] is absent then.
-    /// [`Start::After`] is processor time from now on, and the limits end the wait for the window's start alone.
-    ///
-    /// # Errors
-    /// As [`Engine::record`]; when there is no such process, or it is not ours to trace; from engines that start programs themselves.
-    fn record_process(
-        &self,
-        pid: i32,
-        _window: &Window,
-        _limits: Limits<'_>,
-        _sink: &mut dyn Sink,
     ) -> Result<Recording, EngineError> {
-        let reason = format!("it starts programs itself, and process {pid} runs already");
-        Err(EngineError::Unsupported { engine: self.id(), reason })
+        self.follow(Subject::Command(launch), window, limits, sink)
     }
 }
 

@@ -22,10 +22,11 @@ use super::operands::{Before, needs_extended, repeats, stretch, touches};
 use super::state::Extended;
 use super::target::{self, Target};
 use super::{
-    Ended, Engine, EngineError, Length, Mapping, OUT_OF_TIME, Recording, SelfCheck, Sink, Window,
+    Ended, Engine, EngineError, Length, Mapping, OUT_OF_TIME, Recording, SelfCheck, Sink, Subject,
+    Window,
 };
 use crate::model::{Avma, Capability};
-use crate::run::child::{Launch, Limits, Status};
+use crate::run::child::{Limits, Status};
 use crate::run::tracee::{self, State};
 
 /// Steps between two looks at what other threads and the user want.
@@ -56,34 +57,17 @@ impl Engine for Step {
         target::capability()
     }
 
-    fn record(
+    fn follow(
         &self,
-        launch: &Launch,
+        subject: Subject<'_>,
         window: &Window,
         limits: Limits<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Recording, EngineError> {
-        record_in(Target::start(launch, limits)?, window, sink)
+        let mut target = Target::of(subject, limits)?;
+        let tid = target.run_to(&window.start, window.skip)?;
+        record_from(target, tid, window, u64::MAX, sink)
     }
-
-    fn record_process(
-        &self,
-        pid: i32,
-        window: &Window,
-        limits: Limits<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<Recording, EngineError> {
-        record_in(Target::attach(pid, limits)?, window, sink)
-    }
-}
-
-fn record_in(
-    mut target: Target<'_>,
-    window: &Window,
-    sink: &mut dyn Sink,
-) -> Result<Recording, EngineError> {
-    let tid = target.run_to(&window.start, window.skip)?;
-    record_from(target, tid, window, u64::MAX, sink)
 }
 
 /// Follows a thread that is held at the window's start, for so many instructions at most, and lets

@@ -25,7 +25,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Ended, Engine, EngineError, Mapping, Recording, SelfCheck, Sink, Window};
+use super::{Ended, Engine, EngineError, Mapping, Recording, SelfCheck, Sink, Subject, Window};
 use crate::code::Architecture;
 use crate::model::Capability;
 use crate::run::child::{Child, ChildError, Exit, Launch, Limits, Status, resolve_program};
@@ -83,13 +83,20 @@ impl Engine for Qemu {
         true
     }
 
-    fn record(
+    fn follow(
         &self,
-        launch: &Launch,
+        subject: Subject<'_>,
         window: &Window,
         limits: Limits<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Recording, EngineError> {
+        let launch = match subject {
+            Subject::Command(launch) => launch,
+            Subject::Process(pid) => {
+                let reason = format!("it starts programs itself, and process {pid} runs already");
+                return Err(EngineError::Unsupported { engine: self.id(), reason });
+            }
+        };
         let guest = Guest::of(launch)?;
         let mut wanted = guest.wanted(&window.start)?;
         let mut channel = Channel::new(window.skip, window.memory)

@@ -23,14 +23,6 @@ pub(super) struct Looks {
     asked: Option<i32>,
 }
 
-impl Looks {
-    /// Threads are watched from now on that have been on the processor for so long.
-    pub(super) fn begin(&mut self, used_ns: HashMap<i32, u64>) {
-        self.before_ns = used_ns.values().sum();
-        self.at_last_look_ns = used_ns;
-    }
-}
-
 impl Target<'_> {
     /// Runs the command until its threads, and those of the processes that it starts, have been on the processor for
     /// so long, and holds the one that is at work there, where it is in the program's own code.
@@ -72,12 +64,24 @@ impl Target<'_> {
         }
     }
 
+    /// How long each thread has been on the processor.
+    fn used_ns(&self) -> HashMap<i32, u64> {
+        let used = self.threads.keys().filter_map(|tid| Some((*tid, schedule_ns(*tid)?[0])));
+        used.collect()
+    }
+
+    /// Has the time on the processor count from now on.
+    pub(super) fn count_from_now(&mut self) {
+        let now = self.used_ns();
+        self.looks.before_ns = now.values().sum();
+        self.looks.at_last_look_ns = now;
+    }
+
     /// Asks the thread to stop that has been on the processor most since the last look, when all of them together
     /// have been there for as long as is wanted.
     pub(super) fn stop_when_it_is_time(&mut self) {
         let Some(time) = self.looks.stop_after else { return };
-        let now = self.threads.keys().filter_map(|tid| Some((*tid, schedule_ns(*tid)?[0])));
-        let now: HashMap<i32, u64> = now.collect();
+        let now = self.used_ns();
         let before = std::mem::take(&mut self.looks.at_last_look_ns);
         let ended = before.iter().filter(|(tid, _)| !now.contains_key(tid));
         self.looks.of_ended_ns += ended.map(|(_, ns)| ns).sum::<u64>();

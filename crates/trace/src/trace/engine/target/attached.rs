@@ -4,14 +4,14 @@
 //! let go, a system call that waits may end early (`EINTR`) where the kernel does not begin it anew by itself, as
 //! with `strace -p`.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::time::Duration;
 
+use super::rights::why_not_ours;
 use super::{FOLLOWED, Target};
-use crate::foreign::Status;
-use crate::run::child::{Limits, schedule_ns};
+use crate::foreign::{Status, threads};
+use crate::run::child::Limits;
 use crate::run::tracee;
 use crate::trace::engine::EngineError;
 
@@ -23,10 +23,7 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// When there is no such process, or it is not ours to trace.
-    pub(in crate::trace::engine) fn attach(
-        pid: i32,
-        limits: Limits<'a>,
-    ) -> Result<Self, EngineError> {
+    pub(super) fn attach(pid: i32, limits: Limits<'a>) -> Result<Self, EngineError> {
         let refused = |why: String| EngineError::Forbidden(format!("process {pid} {why}"));
         if pid == std::process::id().cast_signed() {
             return Err(refused("is stallscope itself".into()));
@@ -43,10 +40,8 @@ impl<'a> Target<'a> {
         let mut target = Self::new(pid, None, path, limits);
         // Until no look finds another thread: those that start meanwhile may be started by threads that are not traced yet.
         loop {
-            let new: Vec<i32> = threads_of(pid)
-                .into_iter()
-                .filter(|tid| !target.threads.contains_key(tid))
-                .collect();
+            let new: Vec<i32> =
+                threads(pid).into_iter().filter(|tid| !target.threads.contains_key(tid)).collect();
             if new.is_empty() {
                 break;
             }
@@ -61,8 +56,7 @@ impl<'a> Target<'a> {
         if target.threads.is_empty() {
             return Err(refused("has ended".into()));
         }
-        let used = target.threads.keys().filter_map(|tid| Some((*tid, schedule_ns(*tid)?[0])));
-        target.looks.begin(used.collect::<HashMap<_, _>>());
+        target.count_from_now();
         Ok(target)
     }
 
@@ -80,28 +74,10 @@ impl<'a> Target<'a> {
     }
 }
 
-fn threads_of(pid: i32) -> Vec<i32> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
 /// Why nobody tells which program a process runs.
 fn why_no_program(cause: &io::Error) -> String {
     match cause.kind() {
         io::ErrorKind::PermissionDenied => why_not_ours(cause),
         _ => "runs no program: it is a thread of the kernel, or has ended".into(),
-    }
-}
-
-fn why_not_ours(cause: &io::Error) -> String {
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
-    match scope.trim() {
-        "1" => format!(
-            "cannot be traced ({cause}): kernel.yama.ptrace_scope is 1, which lets programs trace only what they \
-             start; run as root, or set it to 0 (sysctl kernel.yama.ptrace_scope=0)"
-        ),
-        _ => format!(
-            "cannot be traced ({cause}): it is another user's, or a container forbids it; run as root"
-        ),
     }
 }

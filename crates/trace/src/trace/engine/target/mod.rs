@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{EngineError, Mapping, Start};
+use super::{EngineError, Mapping, Start, Subject};
 use crate::foreign::Status;
 use crate::model::Avma;
 use crate::run::child::{Child, ChildError, Launch, Limits};
@@ -90,6 +90,17 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
+    /// A command that stands before its first instruction, or a process that runs on, traced.
+    ///
+    /// # Errors
+    /// As [`Target::start`] and [`Target::attach`].
+    pub(super) fn of(subject: Subject<'_>, limits: Limits<'a>) -> Result<Self, EngineError> {
+        match subject {
+            Subject::Command(launch) => Self::start(launch, limits),
+            Subject::Process(pid) => Self::attach(pid, limits),
+        }
+    }
+
     /// Starts the command and stops it before its first instruction (the dynamic loader's, if it
     /// has one).
     ///

@@ -36,9 +36,9 @@ mod verify;
 mod watch;
 
 use super::target::{self, Target};
-use super::{Engine, EngineError, Recording, Sink, Window};
+use super::{Engine, EngineError, Recording, Sink, Subject, Window};
 use crate::model::Capability;
-use crate::run::child::{Launch, Limits};
+use crate::run::child::Limits;
 
 /// The engine.
 #[derive(Clone, Copy, Debug)]
@@ -59,23 +59,13 @@ impl Engine for Translate {
         target::capability()
     }
 
-    fn record(
+    fn follow(
         &self,
-        launch: &Launch,
+        subject: Subject<'_>,
         window: &Window,
         limits: Limits<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Recording, EngineError> {
-        session::record(Target::start(launch, limits)?, window, limits, sink)
-    }
-
-    fn record_process(
-        &self,
-        pid: i32,
-        window: &Window,
-        limits: Limits<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<Recording, EngineError> {
-        session::record(Target::attach(pid, limits)?, window, limits, sink)
+        session::record(Target::of(subject, limits)?, window, limits, sink)
     }
 }

@@ -9,7 +9,7 @@ use object::{Object, ObjectSymbol};
 
 use super::*;
 use crate::model::{Avma, Svma};
-use crate::run::child::{Child, Output, Status};
+use crate::run::child::{Child, Launch, Output, Status};
 use crate::trace::engine::step::Step;
 use crate::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, Ended, Length, MemoryAccess, SelfCheck, Start,
@@ -537,8 +537,9 @@ fn a_running_process_is_followed_and_runs_on() {
             [Window { start: at_work, ..anywhere }, at(&program, "work", 3, Length::Calls(2))];
         for window in &windows {
             let mut events = Events::default();
-            let recording =
-                engine.record_process(running.pid, window, Limits::default(), &mut events).unwrap();
+            let recording = engine
+                .follow(Subject::Process(running.pid), window, Limits::default(), &mut events)
+                .unwrap();
             assert_eq!(recording.engine, engine.id(), "{:?}", recording.notes);
             assert_eq!(recording.ended, Ended::Length);
             assert!(recording.exit.is_none());
@@ -567,7 +568,8 @@ fn a_running_process_that_does_not_come_there_runs_on() {
     let limits = Limits { timeout: Some(Duration::from_millis(200)), ..Limits::default() };
     // A function that has been left for good.
     let window = at(&program, "main", 0, Length::Calls(1));
-    let error = Translate.record_process(running.pid, &window, limits, &mut Events::default());
+    let error =
+        Translate.follow(Subject::Process(running.pid), &window, limits, &mut Events::default());
     let said = error.unwrap_err().to_string();
     assert!(said.contains("did not come there in 200ms") && said.contains("runs on"), "{said}");
     assert_eq!(running.end(), "right, slept, 0 children heard of, none left\n");
@@ -577,8 +579,12 @@ fn a_running_process_that_does_not_come_there_runs_on() {
 fn what_is_no_process_of_ours_to_trace_is_told() {
     let window = Window::after(None, Length::Instructions(1), true, Duration::from_secs(1));
     let said = |pid: i32| {
-        let result =
-            Translate.record_process(pid, &window, Limits::default(), &mut Events::default());
+        let result = Translate.follow(
+            Subject::Process(pid),
+            &window,
+            Limits::default(),
+            &mut Events::default(),
+        );
         result.unwrap_err().to_string()
     };
     assert!(said(i32::MAX).contains("does not exist"));
