@@ -170,7 +170,7 @@ pub fn count(
 ) -> Result<CountedScan, CountedError> {
     let sampled = Sampled::of(runs, &mut |done| progress(Stage::Sampling(done)))?;
     let of = spread::count(sampled.run_ns);
-    let followed = spread::follow(sampled.run_ns, of, &mut |n, after| {
+    let followed = spread::follow(sampled.run_ns, 0..of, &mut |n, after| {
         progress(Stage::Following { done: n, of });
         let mut watch = Watch::new(design);
         let recording = watch.over(|sink| runs.follow(after, sink))?;

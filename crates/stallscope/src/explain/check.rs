@@ -146,7 +146,7 @@ pub fn check(
     };
     let count = spread::count(typical_ns);
     let shape = [design.core().value];
-    let windows = spread::follow(typical_ns, count, &mut |n, after| {
+    let windows = spread::follow(typical_ns, 0..count, &mut |n, after| {
         counting(n as u32, count as u32);
         bench.window(Arm::A, after, &design, &shape)
     })?;

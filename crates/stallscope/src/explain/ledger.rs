@@ -39,6 +39,8 @@ use crate::sim::core::{Account, Mechanism};
 const MOST_PLACES: usize = 6;
 /// The builds must differ by this factor for the model of a whole run to be asked.
 const LEAST_WHOLE: f64 = 1.1;
+/// Places that hold so much of the difference, in per cent, must be in the windows.
+const MOST_UNSEEN: f64 = 25.0;
 /// Instructions of a run where they were not counted: any number, if it is the same for both.
 const TAKEN: [u64; 2] = [1_000_000_000; 2];
 /// Calls of a function in the windows of each build that tell what one executes.
@@ -199,6 +201,53 @@ struct Shape<'a> {
     ns_per_cycle: Option<f64>,
 }
 
+/// The places that were counted in whole runs and followed in windows, where these hold most of the difference: as one, they tell
+/// more than the windows alone, in which each part of a run is there as it happens to be met.
+struct Seen<'a> {
+    rows: Vec<&'a FunctionRow>,
+    /// What a run of each arm spends there.
+    ns: [f64; 2],
+    share: Share,
+}
+
+impl<'a> Seen<'a> {
+    const NAME: &'static str = "all hot places";
+
+    fn of(rows: &'a [FunctionRow], windows: &[BothArms]) -> Option<Self> {
+        let first = windows.first()?;
+        let is_seen = |row: &&FunctionRow| row.executed.is_some() && is_followed(row, first);
+        let rows: Vec<&FunctionRow> = rows.iter().filter(is_seen).collect();
+        let mut share = rows.first()?.share_of_difference.clone();
+        let of_all = |part: fn(&Measurement) -> f64| {
+            rows.iter().map(|row| part(&row.share_of_difference.percent)).sum::<f64>()
+        };
+        share.percent.value = of_all(|percent| percent.value);
+        (share.percent.low, share.percent.high) = (of_all(|it| it.low), of_all(|it| it.high));
+        let ns = [|row: &FunctionRow| row.before.value, |row: &FunctionRow| row.after.value]
+            .map(|ns| rows.iter().map(|row| ns(row)).sum());
+        (share.percent.value >= MOST).then_some(Self { rows, ns, share })
+    }
+
+    fn sides(&self, both: &BothArms) -> [Side; 2] {
+        [Arm::A, Arm::B].map(|arm| {
+            let of_row = |row: &&FunctionRow| {
+                let instructions = row.instructions().unwrap_or_default();
+                (instructions[arm.index()], both.arms[arm.index()].in_place(arm, &row.place))
+            };
+            Side::together(&self.rows.iter().map(of_row).collect::<Vec<_>>())
+        })
+    }
+}
+
+/// Whether windows of both builds hold enough of a place.
+fn is_followed(row: &FunctionRow, both: &BothArms) -> bool {
+    let instructions = row.instructions().unwrap_or(TAKEN);
+    [Arm::A, Arm::B].into_iter().all(|arm| {
+        let windows = both.arms[arm.index()].in_place(arm, &row.place);
+        Side::of(instructions[arm.index()], windows).is_enough()
+    })
+}
+
 /// The ledger by the shape that comes nearest to what was measured, and its windows: what is not known of the core is not
 /// guessed.
 fn nearest<'a>(
@@ -241,8 +290,15 @@ pub(super) fn ledgers(
         }))
     };
     let instructions = counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
-    let whole_sides =
-        |both: &BothArms| [0, 1].map(|arm| Side::of(instructions[arm], both.arms[arm].in_all()));
+    let seen = Seen::of(rows, windows);
+    let whole_sides = |both: &BothArms| match &seen {
+        Some(seen) => seen.sides(both),
+        None => [0, 1].map(|arm| Side::of(instructions[arm], both.arms[arm].in_all())),
+    };
+    let (whole_ns, whole_share) = match &seen {
+        Some(seen) => (seen.ns, &seen.share),
+        None => (all.ns, &all.share),
+    };
     let shape = |windows| {
         let sides: Vec<_> = rows.iter().map(|row| sides(row, windows)).collect();
         let in_all = |it| {
@@ -257,7 +313,7 @@ pub(super) fn ledgers(
         let for_each = |it| known.iter().map(|(_, sides)| more_for_each(sides, it, slow)).sum();
         let holds_most = known.iter().map(|(part, _)| part).sum::<f64>() >= MOST;
         let for_each = holds_most.then(|| Mechanism::ALL.map(for_each));
-        let ns_per_cycle = counted.and_then(|_| ns_per_cycle(all.ns, &whole_sides(windows)));
+        let ns_per_cycle = counted.and_then(|_| ns_per_cycle(whole_ns, &whole_sides(windows)));
         Shape { windows, more: Mechanism::ALL.map(in_all), for_each, ns_per_cycle, sides }
     };
     let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
@@ -281,7 +337,7 @@ pub(super) fn ledgers(
     };
     let places = rows.iter().enumerate().filter(|(_, row)| hold_most(row));
     let mut ledgers: Vec<Ledger> = places.take(MOST_PLACES).filter_map(of_row).collect();
-    let [fast_ns, slow_ns] = [slow.other(), slow].map(|arm| all.ns[arm.index()]);
+    let [fast_ns, slow_ns] = [slow.other(), slow].map(|arm| whole_ns[arm.index()]);
     let calls_alike = |shape: &Shape<'_>| {
         let hot = rows.iter().zip(&shape.sides).filter(|(row, _)| hold_most(row));
         hot.filter_map(|(_, sides)| sides.as_ref()).all(is_alike)
@@ -294,9 +350,9 @@ pub(super) fn ledgers(
         let whole = nearest(&shapes, |shape| {
             let sides = whole_sides(shape.windows);
             let spent = Spent {
-                place: "all of user code",
-                ns: all.ns,
-                share: &all.share,
+                place: if seen.is_some() { Seen::NAME } else { "all of user code" },
+                ns: whole_ns,
+                share: whole_share,
                 is_counted: counted.is_some(),
                 is_whole: true,
                 for_each: shape.for_each,
@@ -346,6 +402,13 @@ pub(super) fn undecided(ledgers: &[Ledger]) -> Option<MemoryRenaming> {
     let is_named = ledgers.iter().any(|ledger| ledger.named().is_some());
     let undecided = ledgers.iter().find(|ledger| !is_named && ledger.is_undecided());
     undecided.map(|ledger| ledger.renames_memory)
+}
+
+/// Whether places that hold a good part of the difference were in the windows of one build alone, or in none.
+pub(super) fn is_unseen(rows: &[FunctionRow], windows: &[BothArms]) -> bool {
+    let Some(first) = windows.first() else { return false };
+    let unseen = rows.iter().filter(|row| !is_followed(row, first));
+    unseen.map(|row| row.share_of_difference.percent.value).sum::<f64>() >= MOST_UNSEEN
 }
 
 /// What a place that both builds have is taken to execute where that was not counted: as many instructions, or, where

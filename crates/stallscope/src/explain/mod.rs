@@ -78,7 +78,7 @@ pub use work::Work;
 use ledger::Together;
 use placement::Placement;
 use processor::ProcessorTime;
-use windows::BothArms;
+use windows::{BothArms, Followed};
 
 use crate::code::{CodeError, DebugInfo, FunctionSource, Image, SourceText};
 use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
@@ -425,9 +425,13 @@ fn look(
             let strings = explanation.work.as_ref().is_some_and(Work::moves_strings);
             explanation.notes.extend(bench.measure(&mut design, strings)?);
             let few = windows::count(bench, run_ns, false);
-            let mut windows =
-                windows::follow(bench, &images, run_ns, &design, (few, None), counting)?;
-            let first = windows.as_ref().ok().and_then(|all| all.first()).map(|both| &both.arms);
+            let followed = Followed::none(&design);
+            let followed = followed.follow(bench, &images, run_ns, &design, few, counting)?;
+            let mut windows = match &followed {
+                Ok(followed) => followed.with_mixtures(),
+                Err(_) => Vec::new(),
+            };
+            let first = windows.first().map(|both| &both.arms);
             explanation.only_in_slow = OnlyInSlow::of(&explanation.rows, slow, first);
             let ledgers = |windows: &[BothArms]| {
                 let work = (&all, explanation.work.as_ref());
@@ -442,31 +446,39 @@ fn look(
                     difference_ns,
                 )
             };
-            let mut found = windows.as_ref().map_or_else(|_| Vec::new(), |few| ledgers(few));
+            let mut found = ledgers(&windows);
             let many = windows::count(bench, run_ns, true);
-            let way = ledger::undecided(&found);
-            if many > few
-                && way.is_some()
-                && let Ok(more) =
-                    windows::follow(bench, &images, run_ns, &design, (many, way), counting)?
-            {
-                found = ledgers(&more);
-                windows = Ok(more);
-            }
+            let why = match followed {
+                Err(why) => Some(why.to_string()),
+                Ok(followed) if many > few => {
+                    let way = ledger::undecided(&found);
+                    let is_unseen = ledger::is_unseen(&explanation.rows, &windows);
+                    let more = match way {
+                        Some(way) => Some(followed.of_way(way)),
+                        None => is_unseen.then_some(followed),
+                    };
+                    let more = more
+                        .map(|more| more.follow(bench, &images, run_ns, &design, many, counting));
+                    if let Some(Ok(more)) = more.transpose()? {
+                        windows = more.with_mixtures();
+                        found = ledgers(&windows);
+                    }
+                    None
+                }
+                Ok(_) => None,
+            };
             explanation.ledgers = found;
-            if let Err(why) = &windows {
+            if let Some(why) = &why {
                 explanation.unexplained.push(format!("no windows were followed: {why}"));
             }
             let rows = &explanation.rows;
             let candidates = cause::find(&images, &debug, &heats, rows, slow, &design, text);
             // What is blocked is nearly the same for all shapes of a core.
-            let first = windows.as_ref().map_err(ToString::to_string);
-            let first = first.and_then(|all| {
-                all.first().map(|both| &both.arms).ok_or_else(|| "there is no window".to_owned())
-            });
+            let none = || why.unwrap_or_else(|| "there is no window".to_owned());
+            let first = windows.first().map(|both| &both.arms).ok_or_else(none);
             let instructions = explanation.work.as_ref().map(|work| work.instructions.typical());
             let found = counts::confirm(candidates, first, &explanation.ledgers, instructions);
-            if let Some(both) = windows.as_ref().ok().and_then(|all| all.first()) {
+            if let Some(both) = windows.first() {
                 let of_slow = (&images[slow.index()], &debug[slow.index()]);
                 let removing = &mut |done, of| progress(Stage::Removing { done, of });
                 let rows = &explanation.rows;

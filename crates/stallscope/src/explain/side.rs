@@ -20,12 +20,39 @@ pub(super) struct Side {
     pub all: Account,
 }
 
+/// Whether a window holds enough of a place to say how much windows differ.
+fn is_worth_telling(window: &Account) -> bool {
+    window.executions * 10 >= LEAST_FOLLOWED
+}
+
 impl Side {
     pub fn of(instructions: u64, windows: Vec<Account>) -> Self {
-        let windows: Vec<Account> =
-            windows.into_iter().filter(|w| w.executions * 10 >= LEAST_FOLLOWED).collect();
+        let windows: Vec<Account> = windows.into_iter().filter(is_worth_telling).collect();
         let all = windows.iter().sum();
         Self { instructions: instructions as f64, windows, all }
+    }
+
+    /// Several places as one: of each, the instructions of a whole run and what each window holds. A window that holds too
+    /// little of a place is taken to be there like the others.
+    pub fn together(places: &[(u64, Vec<Account>)]) -> Self {
+        let in_a_run = |account: &Account, instructions: u64| {
+            account.times(instructions as f64 / account.executions.max(1) as f64)
+        };
+        let side = |(n, windows): &(u64, Vec<Account>)| Self::of(*n, windows.clone());
+        let sides: Vec<Self> = places.iter().map(side).collect();
+        let of = |window: Option<usize>| -> Account {
+            let one = |((n, windows), side): (&(u64, Vec<Account>), &Self)| {
+                let own = window.and_then(|at| windows.get(at)).filter(|it| is_worth_telling(it));
+                in_a_run(own.unwrap_or(&side.all), *n)
+            };
+            places.iter().zip(&sides).map(one).collect::<Vec<_>>().iter().sum()
+        };
+        let count = places.iter().map(|(_, windows)| windows.len()).max().unwrap_or(0);
+        Self {
+            instructions: places.iter().map(|(n, _)| *n as f64).sum(),
+            windows: (0..count).map(|at| of(Some(at))).collect(),
+            all: of(None).times(count as f64),
+        }
     }
 
     pub fn is_enough(&self) -> bool {

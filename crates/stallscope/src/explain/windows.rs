@@ -29,7 +29,7 @@ pub struct WindowCount {
 }
 
 /// The windows of one arm.
-#[derive(Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct ArmWindows {
     windows: Vec<(BTreeMap<Svma, Account>, ObjectInsns)>,
 }
@@ -112,6 +112,7 @@ fn added<'a, K: Ord + Copy + 'a>(
 const WINDOW_NS: f64 = 1.5e9;
 
 /// The windows of both arms, as one shape of the core runs them.
+#[derive(Clone)]
 pub(super) struct BothArms {
     /// Which loads that shape serves while renaming.
     pub renames_memory: MemoryRenaming,
@@ -210,44 +211,74 @@ pub(super) fn count(bench: &dyn Bench, run_ns: [f64; 2], many: bool) -> usize {
     wanted.min(most as usize).max(1)
 }
 
-/// Follows so many windows of both arms, once for each shape that the core may have, or for those of one way to rename
-/// memory; the inner error says why there are none.
-///
-/// # Errors
-/// Only when the user wants an end.
-pub(super) fn follow(
-    bench: &mut dyn Bench,
-    images: &[Image; 2],
-    run_ns: [f64; 2],
-    design: &Design,
-    (count, renames): (usize, Option<MemoryRenaming>),
-    progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<Vec<BothArms>, EngineError>, EngineError> {
-    let mut shapes = shapes(design);
-    shapes.retain(|shape| renames.is_none_or(|way| way == shape.renames_memory));
-    let both = |shape: &CoreShape| BothArms {
-        renames_memory: shape.renames_memory,
-        from_memory_percent: 0,
-        forgotten_percent: 0,
-        arms: [ArmWindows::default(), ArmWindows::default()],
-    };
-    let mut all: Vec<BothArms> = shapes.iter().map(both).collect();
-    for arm in [Arm::A, Arm::B] {
-        let windows = spread::follow(run_ns[arm.index()], count, &mut |n, after| {
-            progress((count * arm.index() + n) as u32, 2 * count as u32);
-            bench.window(arm, after, design, &shapes)
-        })?;
-        let windows = match windows {
-            Ok(windows) => windows,
-            Err(why) => return Ok(Err(why)),
+/// The windows that were followed, before anything is taken to lie between two shapes.
+#[derive(Default)]
+pub(super) struct Followed {
+    count: usize,
+    by_shape: Vec<(CoreShape, BothArms)>,
+}
+
+impl Followed {
+    /// No windows, of a core that may have any of its shapes.
+    pub fn none(design: &Design) -> Self {
+        let both = |shape: CoreShape| {
+            let both = BothArms {
+                renames_memory: shape.renames_memory,
+                from_memory_percent: 0,
+                forgotten_percent: 0,
+                arms: [ArmWindows::default(), ArmWindows::default()],
+            };
+            (shape, both)
         };
-        for window in windows {
-            for (both, window) in all.iter_mut().zip(window) {
-                both.arms[arm.index()].add(&images[arm.index()], window);
+        Self { count: 0, by_shape: shapes(design).into_iter().map(both).collect() }
+    }
+
+    /// Those of one way to rename memory alone.
+    pub fn of_way(mut self, way: MemoryRenaming) -> Self {
+        self.by_shape.retain(|(shape, _)| shape.renames_memory == way);
+        self
+    }
+
+    /// Follows windows of both arms until there are so many, once for each shape; the inner error says why there are none.
+    ///
+    /// # Errors
+    /// Only when the user wants an end.
+    pub fn follow(
+        mut self,
+        bench: &mut dyn Bench,
+        images: &[Image; 2],
+        run_ns: [f64; 2],
+        design: &Design,
+        count: usize,
+        progress: &mut dyn FnMut(u32, u32),
+    ) -> Result<Result<Self, EngineError>, EngineError> {
+        let shapes: Vec<CoreShape> = self.by_shape.iter().map(|(shape, _)| shape.clone()).collect();
+        let more = count - self.count;
+        for arm in [Arm::A, Arm::B] {
+            let numbers = self.count..count;
+            let windows = spread::follow(run_ns[arm.index()], numbers, &mut |n, after| {
+                let done = more * arm.index() + n - self.count;
+                progress(done as u32, 2 * more as u32);
+                bench.window(arm, after, design, &shapes)
+            })?;
+            let windows = match windows {
+                Ok(windows) => windows,
+                Err(why) => return Ok(Err(why)),
+            };
+            for window in windows {
+                for ((_, both), window) in self.by_shape.iter_mut().zip(window) {
+                    both.arms[arm.index()].add(&images[arm.index()], window);
+                }
             }
         }
+        self.count = count;
+        Ok(Ok(self))
     }
-    Ok(Ok(with_mixtures(all)))
+
+    /// The windows by each shape, and by what lies between two of them.
+    pub fn with_mixtures(&self) -> Vec<BothArms> {
+        with_mixtures(self.by_shape.iter().map(|(_, both)| both.clone()).collect())
+    }
 }
 
 impl ArmWindows {
