@@ -267,6 +267,30 @@ pub struct CoreShape {
 }
 
 impl CoreShape {
+    /// The same core while another thread keeps it as busy: what is counted in entries is divided in two, and in every other
+    /// cycle the other one is dispatched, loads and retires. Where the entries are not divided, both fill them alike.
+    ///
+    /// Literature: AMD, "Software Optimization Guide for the AMD Zen4 Microarchitecture" (2023), 2.15; Intel, "Optimization
+    /// Reference Manual", 2.6.
+    #[must_use]
+    pub fn beside_another(&self) -> Self {
+        let half = |n: u32| n.div_ceil(2).max(1);
+        Self {
+            dispatch_width: half(self.dispatch_width),
+            retire_width: half(self.retire_width),
+            reorder_window: half(self.reorder_window),
+            scheduler: half(self.scheduler),
+            vector_scheduler: self.vector_scheduler.div_ceil(2),
+            load_queue: half(self.load_queue),
+            store_queue: half(self.store_queue),
+            loads_per_cycle: half(self.loads_per_cycle),
+            vector_loads_per_cycle: half(self.vector_loads_per_cycle),
+            fill_buffers: half(self.fill_buffers),
+            line_cycles: self.line_cycles.map(|cycles| 2 * cycles),
+            ..self.clone()
+        }
+    }
+
     /// How operations of a class are executed.
     #[must_use]
     pub fn execution(&self, class: OpClass) -> Execution {

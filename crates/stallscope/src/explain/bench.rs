@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::run_count::{self, RunCounter};
 use super::{WindowCount, WorkCount, kernel};
-use crate::clock::{Cpus, HardwareClock, Pin, Reading, SurveyPlan, survey};
+use crate::clock::{Cpus, HardwareClock, Pin, Reading, Summary, SurveyPlan, survey};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
     library_name,
@@ -123,6 +123,12 @@ pub trait Bench {
 
     /// The core clock now, on the processor that the arms run on, where it can be measured.
     fn core_clock(&mut self) -> Option<Measurement> {
+        None
+    }
+
+    /// In how many of a hundred short stretches another process was seen to share the core, on the processor that the arms
+    /// run on; none where that cannot be measured.
+    fn shared_percent(&mut self) -> Option<f64> {
         None
     }
 
@@ -253,6 +259,13 @@ impl<'a> ProcessBench<'a> {
     /// When that fails.
     pub fn clean_up(&self) -> Result<(), CompareError> {
         self.runner.clean_up()
+    }
+
+    /// What the clock is and how quiet it is, on the processor that the arms run on.
+    fn core_now(&self) -> Option<Summary> {
+        let cpu = self.settings.cpus.as_ref().and_then(Cpus::single);
+        let _pin = cpu.map(Pin::to).transpose().ok()?;
+        Some(survey(&mut HardwareClock::new().ok()?, &CLOCK_SURVEY).summary())
     }
 
     /// Follows a window of one run of an arm; the program's own file as the recording names it.
@@ -397,13 +410,14 @@ impl Bench for ProcessBench<'_> {
     }
 
     fn core_clock(&mut self) -> Option<Measurement> {
-        let cpu = self.settings.cpus.as_ref().and_then(Cpus::single);
-        let _pin = cpu.map(Pin::to).transpose().ok()?;
-        let seen = survey(&mut HardwareClock::new().ok()?, &CLOCK_SURVEY);
-        match probes::clock::core_rate(&seen.summary()) {
+        match probes::clock::core_rate(&self.core_now()?) {
             Reading::Measured(rate) => Some(rate),
             Reading::Inconclusive { .. } => None,
         }
+    }
+
+    fn shared_percent(&mut self) -> Option<f64> {
+        Some(self.core_now()?.shared_percent)
     }
 
     fn run_changed(

@@ -92,6 +92,10 @@ pub struct Ledger {
     /// Of the branches that tables of the predictor of twice the measured size hold and tables of a quarter of that size would
     /// not, those that were taken to be mispredicted, in per cent: chosen in the same way.
     pub forgotten_percent: u64,
+    /// Of the instructions, those that were taken to be executed while another thread kept the core busy, in per cent: chosen in
+    /// the same way, where one was seen.
+    #[serde(default)]
+    pub shared_percent: u64,
     /// Whether the instructions of whole runs were counted; else both builds are taken to execute as many.
     pub counted: bool,
     /// Whether the two agree well enough for the model to be believed.
@@ -259,10 +263,16 @@ fn nearest<'a>(
         if predicted > 0.0 { predicted.ln().abs() } else { f64::INFINITY }
     };
     let of_shape = |shape: &Shape<'a>| {
-        let BothArms { renames_memory, from_memory_percent, forgotten_percent, .. } =
-            *shape.windows;
-        let ledger =
-            Ledger { renames_memory, from_memory_percent, forgotten_percent, ..ledger(shape)? };
+        let BothArms {
+            renames_memory, from_memory_percent, forgotten_percent, shared_percent, ..
+        } = *shape.windows;
+        let ledger = Ledger {
+            renames_memory,
+            from_memory_percent,
+            forgotten_percent,
+            shared_percent,
+            ..ledger(shape)?
+        };
         Some((ledger, shape.windows))
     };
     let all = shapes.iter().filter_map(of_shape);

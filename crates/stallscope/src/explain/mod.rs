@@ -272,6 +272,9 @@ impl Explanation {
     }
 }
 
+/// Where another process shares the core in so many of a hundred short stretches, it matters to what a program takes.
+const SHARED_PERCENT: f64 = 10.0;
+
 /// What the work has come to, for a progress bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
@@ -425,7 +428,9 @@ fn look(
             let strings = explanation.work.as_ref().is_some_and(Work::moves_strings);
             explanation.notes.extend(bench.measure(&mut design, strings)?);
             let few = windows::count(bench, run_ns, false);
-            let followed = Followed::none(&design);
+            let shared = bench.shared_percent().filter(|percent| *percent >= SHARED_PERCENT);
+            explanation.notes.extend(shared.map(open::is_shared));
+            let followed = Followed::none(&design, shared.is_some());
             let followed = followed.follow(bench, &images, run_ns, &design, few, counting)?;
             let mut windows = match &followed {
                 Ok(followed) => followed.with_mixtures(),

@@ -20,6 +20,15 @@ pub(super) fn not_located(cause: &SampleError) -> String {
     )
 }
 
+/// The sentence about a core whose other thread somebody keeps busy.
+pub(super) fn is_shared(percent: f64) -> String {
+    format!(
+        "another process shared the core in {percent:.0} % of short stretches, which nothing inside a guest shows: what keeps the \
+         core busy takes up to twice as long meanwhile, and what waits hardly longer, so the difference is another one \
+         where nobody does"
+    )
+}
+
 /// What the causes leave open.
 pub(super) fn what_is_open(explanation: &Explanation, profile: &Design) -> Vec<String> {
     let Some(cause) = explanation.causes.first() else {

@@ -232,6 +232,7 @@ pub(super) fn predict(
         renames_memory: MemoryRenaming::Never,
         from_memory_percent: 0,
         forgotten_percent: 0,
+        shared_percent: 0,
         counted: spent.is_counted,
         agrees,
         lines,

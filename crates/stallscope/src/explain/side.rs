@@ -107,3 +107,29 @@ impl Side {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_together_weigh_what_whole_runs_execute_and_not_what_windows_hold() {
+        let window = |executions: u64, cycles_each: u64| Account {
+            executions,
+            cycles: executions * cycles_each,
+            ..Account::default()
+        };
+        let often = (1_000_000, vec![window(90_000, 1), window(10_000, 1)]);
+        // Rarely in windows, and too little in the first of them; most of the run all the same.
+        let rarely = (9_000_000, vec![window(900, 90), window(30_000, 5)]);
+        let both = Side::together(&[often.clone(), rarely]);
+        let cycles = |side: &Side| side.of_a_run(|account| account.cycles as f64);
+        let [all, low, high] = cycles(&both);
+        assert!((all / 46e6 - 1.0).abs() < 1e-6 && low <= all && high >= all, "{all} {low} {high}");
+        assert_eq!((both.windows.len(), both.instructions), (2, 10e6));
+        // A place that one build does not have.
+        let alone = Side::together(&[often, (0, Vec::new())]);
+        assert_eq!(cycles(&alone), [1e6; 3]);
+        assert!(Side::together(&[]).windows.is_empty());
+    }
+}

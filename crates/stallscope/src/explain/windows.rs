@@ -120,8 +120,18 @@ pub(super) struct BothArms {
     pub from_memory_percent: u64,
     /// Of the branches that large tables predict and small ones do not, those that are mispredicted, in per cent.
     pub forgotten_percent: u64,
+    /// Of the instructions, those that are executed while another thread keeps the core busy, in per cent.
+    pub shared_percent: u64,
     /// By arm.
     pub arms: [ArmWindows; 2],
+}
+
+impl BothArms {
+    /// Of a core that is taken as it is.
+    pub fn plain(renames_memory: MemoryRenaming, arms: [ArmWindows; 2]) -> Self {
+        let (from_memory_percent, forgotten_percent, shared_percent) = (0, 0, 0);
+        Self { renames_memory, from_memory_percent, forgotten_percent, shared_percent, arms }
+    }
 }
 
 /// The shapes that the core may have. Whether a load is served while renaming depends on more than is
@@ -129,8 +139,10 @@ pub(super) struct BothArms {
 /// window does not show and on neighbours that nobody inside a guest sees (the same pair of programs differed by 57 and, half an
 /// hour later, by 20 %), so each is modelled with that level and without it, one behind the other. How long a sequence of branches is
 /// remembered depends on where the branches lie (Zen 4: one loop, 40,000 random directions, 0 to 11 % mispredicted) and on neighbours,
-/// who share the tables: all have twice as large ones as were measured, the third has a quarter of these.
-fn shapes(design: &Design) -> Vec<CoreShape> {
+/// who share the tables: all have twice as large ones as were measured, the third has a quarter of these. A neighbour on the core's
+/// other thread, where one was seen, takes half of the core from what keeps all of it busy and hardly anything from what waits:
+/// the fourth is beside one.
+fn shapes(design: &Design, is_shared: bool) -> Vec<CoreShape> {
     let shape = design.core().value;
     let mut never = shape.clone();
     never.renames_memory = MemoryRenaming::Never;
@@ -141,7 +153,8 @@ fn shapes(design: &Design) -> Vec<CoreShape> {
         let (mut far, mut forgetful) = (near.clone(), near.clone());
         far.cache_bytes[2] = far.cache_bytes[1];
         forgetful.learned = measured.times(SMALLER_TABLES);
-        [near, far, forgetful]
+        let shared = is_shared.then(|| near.beside_another());
+        [near, far, forgetful].into_iter().chain(shared)
     };
     ways.into_iter().flat_map(variants).collect()
 }
@@ -151,28 +164,28 @@ const LARGER_TABLES: f64 = 2.0;
 const SMALLER_TABLES: f64 = 0.25;
 /// Parts of the lines that come from memory, in per cent, that are tried.
 const FROM_MEMORY_PERCENTS: [u64; 4] = [25, 50, 75, 100];
+/// The same of what is executed beside another thread.
+const SHARED_PERCENTS: [u64; 4] = FROM_MEMORY_PERCENTS;
 /// The same of the branches that are forgotten: each costs much, and few are forgotten at first.
 const FORGOTTEN_PERCENTS: [u64; 6] = [5, 10, 25, 50, 75, 100];
 
-/// Of windows by each variant of a core, one behind the other: the first, and what is between it and each other one, where
-/// they differ.
-fn with_mixtures(all: Vec<BothArms>) -> Vec<BothArms> {
-    let (mut found, mut all) = (Vec::new(), all.into_iter());
-    while let (Some(near), Some(far), Some(forgetful)) = (all.next(), all.next(), all.next()) {
-        if near.arms != far.arms {
-            found.extend(FROM_MEMORY_PERCENTS.map(|percent| BothArms {
-                from_memory_percent: percent,
-                ..mixed([&near, &far], percent)
-            }));
-        }
-        if near.arms != forgetful.arms {
-            found.extend(FORGOTTEN_PERCENTS.map(|percent| BothArms {
-                forgotten_percent: percent,
-                ..mixed([&near, &forgetful], percent)
-            }));
-        }
-        found.push(near);
-    }
+/// Of windows by each variant of one core: the first, and what is between it and each other one, where they differ.
+fn with_mixtures(variants: Vec<BothArms>) -> Vec<BothArms> {
+    let mut found = Vec::new();
+    let mut variants = variants.into_iter();
+    let Some(near) = variants.next() else { return found };
+    let mut between = |other: Option<BothArms>, percents: &[u64], taken: fn(&mut BothArms, u64)| {
+        let Some(other) = other.filter(|other| other.arms != near.arms) else { return };
+        found.extend(percents.iter().map(|percent| {
+            let mut both = mixed([&near, &other], *percent);
+            taken(&mut both, *percent);
+            both
+        }));
+    };
+    between(variants.next(), &FROM_MEMORY_PERCENTS, |it, percent| it.from_memory_percent = percent);
+    between(variants.next(), &FORGOTTEN_PERCENTS, |it, percent| it.forgotten_percent = percent);
+    between(variants.next(), &SHARED_PERCENTS, |it, percent| it.shared_percent = percent);
+    found.push(near);
     found
 }
 
@@ -192,12 +205,7 @@ fn mixed([near, far]: [&BothArms; 2], percent: u64) -> BothArms {
         });
         ArmWindows { windows: windows.collect() }
     });
-    BothArms {
-        renames_memory: near.renames_memory,
-        from_memory_percent: 0,
-        forgotten_percent: 0,
-        arms,
-    }
+    BothArms::plain(near.renames_memory, arms)
 }
 
 /// So many windows tell more than a few that differ.
@@ -219,18 +227,13 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    /// No windows, of a core that may have any of its shapes.
-    pub fn none(design: &Design) -> Self {
+    /// No windows, of a core that may have any of its shapes, and that others were seen to share or not.
+    pub fn none(design: &Design, is_shared: bool) -> Self {
         let both = |shape: CoreShape| {
-            let both = BothArms {
-                renames_memory: shape.renames_memory,
-                from_memory_percent: 0,
-                forgotten_percent: 0,
-                arms: [ArmWindows::default(), ArmWindows::default()],
-            };
+            let both = BothArms::plain(shape.renames_memory, Default::default());
             (shape, both)
         };
-        Self { count: 0, by_shape: shapes(design).into_iter().map(both).collect() }
+        Self { count: 0, by_shape: shapes(design, is_shared).into_iter().map(both).collect() }
     }
 
     /// Those of one way to rename memory alone.
@@ -277,7 +280,9 @@ impl Followed {
 
     /// The windows by each shape, and by what lies between two of them.
     pub fn with_mixtures(&self) -> Vec<BothArms> {
-        with_mixtures(self.by_shape.iter().map(|(_, both)| both.clone()).collect())
+        let ways = self.by_shape.chunk_by(|(a, _), (b, _)| a.renames_memory == b.renames_memory);
+        ways.flat_map(|way| with_mixtures(way.iter().map(|(_, both)| both.clone()).collect()))
+            .collect()
     }
 }
 
@@ -296,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_core_is_modelled_with_its_third_level_and_without_and_with_tables_of_two_sizes() {
-        let shapes = shapes(&Design::of(Microarchitecture::Zen4));
+        let shapes = shapes(&Design::of(Microarchitecture::Zen4), false);
         let ways = shapes.iter().map(|shape| {
             let [_, second, third] = shape.cache_bytes;
             (shape.renames_memory, third == second, shape.learned.directions)
@@ -318,9 +323,7 @@ mod tests {
                 )]);
                 ArmWindows { windows: vec![(insns, objects)] }
             };
-            let renames_memory = MemoryRenaming::Never;
-            let arms = [arm(), arm()];
-            BothArms { renames_memory, from_memory_percent: 0, forgotten_percent: 0, arms }
+            BothArms::plain(MemoryRenaming::Never, [arm(), arm()])
         };
         let cycles = |far: u64, forgetful: u64| {
             let mixtures = with_mixtures(vec![both(100), both(far), both(forgetful)]);
@@ -336,5 +339,18 @@ mod tests {
         assert_eq!(cycles(100, 100), [(0, 0, 200)]);
         assert_eq!(cycles(100, 300)[2..5], [(0, 10, 240), (0, 25, 300), (0, 50, 400)]);
         assert_eq!(cycles(500, 300).len(), 11, "never both at once");
+        let beside = with_mixtures([100, 100, 100, 200].map(both).into());
+        let of = |it: &BothArms| (it.shared_percent, it.arms[0].in_all()[0].cycles);
+        let beside: Vec<_> = beside.iter().map(of).collect();
+        assert_eq!(beside, [(25, 250), (50, 300), (75, 350), (100, 400), (0, 200)]);
+    }
+
+    #[test]
+    fn beside_another_thread_what_keeps_a_core_busy_has_half_of_it() {
+        let shapes = shapes(&Design::of(Microarchitecture::Zen4), true);
+        let [near, .., beside] = &shapes[..4] else { panic!() };
+        let of = |shape: &CoreShape| (shape.dispatch_width, shape.store_queue, shape.load_cycles);
+        assert_eq!((of(near), of(beside)), ((6, 64, 4), (3, 32, 4)));
+        assert_eq!(shapes.len(), 8);
     }
 }

@@ -393,6 +393,14 @@ fn ledger_text(ledger: &Ledger) -> String {
             out += &wrap(NO_LABEL, &text);
         }
     }
+    if ledger.shared_percent > 0 {
+        let text = format!(
+            "with {} % of the instructions taken to be executed while another thread keeps the core busy: that is nearest \
+             to the clock",
+            ledger.shared_percent
+        );
+        out += &wrap(NO_LABEL, &text);
+    }
     out
 }
 

@@ -1,6 +1,7 @@
 //! What is told of a mechanism, and beside it, where ledgers are invented.
 
 use super::*;
+use crate::explain::windows::ArmWindows;
 use crate::model::Unit;
 
 /// What a model that agrees with the clock says of a place: mechanisms with their parts, the first of which is named.
@@ -30,6 +31,7 @@ fn ledger_of<const N: usize>(
         renames_memory: MemoryRenaming::Never,
         from_memory_percent: 0,
         forgotten_percent: 0,
+        shared_percent: 0,
         counted: true,
         agrees: true,
         lines: mechanisms.into_iter().enumerate().map(line).collect(),
@@ -75,6 +77,24 @@ fn a_second_mechanism_what_hides_it_and_the_kernel_are_told_from_a_quarter_on() 
     };
     assert_eq!(told(50.0, 35.0, 30.0), [true; 3]);
     assert_eq!(told(40.0, 20.0, 20.0), [false; 3]);
+}
+
+#[test]
+fn places_that_no_window_holds_want_more_windows_from_a_quarter_of_the_difference_on() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
+    scene.bench.work = executes([1_000_000_000, 1_000_000_000]);
+    let row = scene.explain().unwrap().rows[0].clone();
+    let is_unseen = |part: f64, seen: [u64; 2]| {
+        let mut row = row.clone();
+        let code = ObjectCode::NotCompared;
+        row.place = Place::Object { name: "libc.so".into(), code, most_in: None };
+        row.share_of_difference.percent.value = part;
+        let arms = seen.map(|seen| ArmWindows::of_object("libc.so", seen, 1_000_000));
+        ledger::is_unseen(&[row], &[BothArms::plain(MemoryRenaming::Never, arms)])
+    };
+    assert!(is_unseen(25.0, [100_000, 9_999]) && is_unseen(25.0, [0, 100_000]));
+    assert!(!is_unseen(24.0, [100_000, 0]) && !is_unseen(90.0, [10_000; 2]));
+    assert!(!ledger::is_unseen(&[row], &[]), "nothing can be followed");
 }
 
 #[test]
