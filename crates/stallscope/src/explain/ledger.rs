@@ -7,8 +7,8 @@
 //! that mechanism alone switched off: parts overlap, and need not add up to the whole.
 //!
 //! Time that a mechanism costs is not always sampled where it happens: behind a call, in what was inlined. Where no place
-//! tells of one, and the builds differ by enough, all of user code is held against the clock as one place; only
-//! what single instructions have is named there.
+//! tells of one, and the builds differ by enough, the places that were counted and followed are held against the clock as one
+//! (all of user code, where these do not hold most of the difference); only what single instructions have is named there.
 //!
 //! Where the instructions of whole runs could not be counted, both builds are taken to execute as many in a
 //! function that both have, or, where the windows hold enough calls of it, to call it as often. The clock contradicts that, too, if it is not so: more instructions at the same
@@ -73,7 +73,7 @@ pub struct LedgerLine {
 pub struct Ledger {
     /// The place.
     pub place: String,
-    /// Whether that is all of user code.
+    /// Whether that is all of user code, or all hot places together.
     pub is_whole: bool,
     /// The slow arm.
     pub slow_arm: Arm,
@@ -201,7 +201,7 @@ struct Shape<'a> {
     more: More,
     /// Over those that were counted, if they hold most of the difference.
     for_each: Option<ForEach>,
-    /// Over all of user code, where it was counted.
+    /// Over all of user code or all hot places, where they were counted.
     ns_per_cycle: Option<f64>,
 }
 
@@ -315,14 +315,14 @@ pub(super) fn ledgers(
             let each = sides.iter().flatten().map(|sides| had_more(sides, it, slow));
             each.fold([0.0; 2], |[cycles, events], [c, e]| [cycles + c, events + e])
         };
-        let known = rows.iter().zip(&sides).filter_map(|(row, sides)| {
-            let sides = sides.as_ref().filter(|sides| sides.iter().all(Side::is_enough))?;
-            row.executed.map(|_| (row.share_of_difference.percent.value, sides))
-        });
-        let known: Vec<(f64, &[Side; 2])> = known.collect();
-        let for_each = |it| known.iter().map(|(_, sides)| more_for_each(sides, it, slow)).sum();
-        let holds_most = known.iter().map(|(part, _)| part).sum::<f64>() >= MOST;
-        let for_each = holds_most.then(|| Mechanism::ALL.map(for_each));
+        let for_each = |it| {
+            let known = rows.iter().zip(&sides).filter_map(|(row, sides)| {
+                let sides = sides.as_ref().filter(|sides| sides.iter().all(Side::is_enough))?;
+                row.executed.map(|_| more_for_each(sides, it, slow))
+            });
+            known.sum()
+        };
+        let for_each = seen.is_some().then(|| Mechanism::ALL.map(for_each));
         let ns_per_cycle = counted.and_then(|_| ns_per_cycle(whole_ns, &whole_sides(windows)));
         Shape { windows, more: Mechanism::ALL.map(in_all), for_each, ns_per_cycle, sides }
     };

@@ -220,7 +220,6 @@ pub(super) fn count(bench: &dyn Bench, run_ns: [f64; 2], many: bool) -> usize {
 }
 
 /// The windows that were followed, before anything is taken to lie between two shapes.
-#[derive(Default)]
 pub(super) struct Followed {
     count: usize,
     by_shape: Vec<(CoreShape, BothArms)>,
