@@ -9,7 +9,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::predictor::{Mispredictions, Predictor};
+use super::predictor::{Mispredictions, Predicted, Predictor};
 use super::{Core, Mechanism, Program, WindowCode};
 use crate::machine::{CoreShape, Design, LearnedBranches};
 use crate::model::{Avma, LINE_BYTES};
@@ -140,8 +140,8 @@ pub struct RecordedWindow<'a> {
     instructions: u64,
     program: Program,
     training: Vec<BlockId>,
-    /// By [`CoreShape::learned`]: what a predictor knows when the window begins.
-    trained: Mutex<BTreeMap<LearnedBranches, Arc<Predictor>>>,
+    /// By [`CoreShape::learned`]: which branches a predictor is right about that was trained before the window begins.
+    predicted: Mutex<BTreeMap<LearnedBranches, Arc<Predicted>>>,
 }
 
 impl<'a> RecordedWindow<'a> {
@@ -155,15 +155,15 @@ impl<'a> RecordedWindow<'a> {
         let mut places = Places::new(recording.mappings, recording.code);
         let instructions = code.instructions();
         let program = code.decode(design.fusion().value, |at, bytes| places.x86_code(at, bytes));
-        let (training, trained) = Default::default();
-        Ok(Self { recorded, design, instructions, program, training, trained })
+        let (training, predicted) = Default::default();
+        Ok(Self { recorded, design, instructions, program, training, predicted })
     }
 
     /// The same for cores that ran through these blocks before, whose numbers are those of the recording (see
     /// [`Training`](super::Training)).
     #[must_use]
     pub fn trained_by(self, training: Vec<BlockId>) -> Self {
-        Self { training, trained: Mutex::default(), ..self }
+        Self { training, predicted: Mutex::default(), ..self }
     }
 
     /// Whether it takes as long on a core of one shape as on one of the other, because they differ in what makes no
@@ -182,27 +182,25 @@ impl<'a> RecordedWindow<'a> {
         if alike != *other {
             return Ok(false);
         }
-        let wrong = |shape: &CoreShape| {
-            let warm_up = self.instructions / WARM_UP;
-            let trained = self.trained(shape);
-            let mut branches = Mispredictions::new(&self.program, &trained, warm_up);
-            replay(self.recorded, &mut branches)?;
-            Ok(branches.wrong())
-        };
-        let (one, other) = (wrong(one)?, wrong(other)?);
+        let (one, other) = (self.predicted(one)?.wrong, self.predicted(other)?.wrong);
         Ok(one.abs_diff(other) * LEAST_FORGOTTEN <= self.instructions)
     }
 
-    /// What a predictor of this shape knows when the window begins.
-    fn trained(&self, shape: &CoreShape) -> Arc<Predictor> {
-        let mut trained = self.trained.lock().unwrap_or_else(PoisonError::into_inner);
-        let train = || {
-            let new = Predictor::new(shape.learned);
-            let mut training = Mispredictions::new(&self.program, &new, 0);
-            self.training.iter().for_each(|block| training.run(*block, &[]));
-            Arc::new(training.into_predictor())
-        };
-        Arc::clone(trained.entry(shape.learned).or_insert_with(train))
+    /// Which branches a predictor of this shape is right about.
+    fn predicted(&self, shape: &CoreShape) -> Result<Arc<Predicted>, ReplayError> {
+        let mut predicted = self.predicted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = predicted.get(&shape.learned) {
+            return Ok(Arc::clone(known));
+        }
+        let new = Predictor::new(shape.learned);
+        let mut training = Mispredictions::new(&self.program, &new, 0);
+        self.training.iter().for_each(|block| training.run(*block, &[]));
+        let trained = training.into_predictor();
+        let mut window = Mispredictions::new(&self.program, &trained, self.instructions / WARM_UP);
+        replay(self.recorded, &mut window)?;
+        let found = Arc::new(window.into_predicted());
+        predicted.insert(shape.learned, Arc::clone(&found));
+        Ok(found)
     }
 
     /// Runs it through a core of this shape, with the rules and prices of the design, whole and without each
@@ -211,10 +209,11 @@ impl<'a> RecordedWindow<'a> {
     /// # Errors
     /// When the recording cannot be read.
     pub fn account(&self, shape: &CoreShape) -> Result<Accounts, ReplayError> {
-        let trained = self.trained(shape);
+        let predicted = self.predicted(shape)?;
         let run = |without| {
             let warm_up = self.instructions / WARM_UP;
-            let mut core = Core::new(self.design, shape, &self.program, &trained, without, warm_up);
+            let mut core =
+                Core::new(self.design, shape, &self.program, &predicted.right, without, warm_up);
             replay(self.recorded, &mut core).map(|_| core)
         };
         let whole = run(None)?;

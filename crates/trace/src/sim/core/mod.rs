@@ -60,7 +60,7 @@ use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
 use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 use ops::{Flow, Op, REGISTERS, VECTORS};
-use predictor::{Predictor, hash};
+use predictor::hash;
 use scheduler::Scheduler;
 use state::State;
 
@@ -103,26 +103,26 @@ struct Core<'a> {
     warm_up: u64,
     instructions: u64,
     accounts: Vec<Account>,
-    /// What its predictor knew before.
-    trained: &'a Predictor,
+    /// Whether each branch of the window is predicted, in order.
+    predicted: &'a [bool],
     state: State,
 }
 
 impl<'a> Core<'a> {
-    /// A core of this shape, with the rules and prices of `design`, that saw nothing of the program before but what its
-    /// predictor knows; the first `warm_up` instructions are run and not accounted.
+    /// A core of this shape, with the rules and prices of `design`, that saw nothing of the program before and predicts these
+    /// branches of the window; the first `warm_up` instructions are run and not accounted.
     fn new(
         design: &Design,
         shape: &CoreShape,
         program: &'a Program,
-        trained: &'a Predictor,
+        predicted: &'a [bool],
         without: Option<Mechanism>,
         warm_up: u64,
     ) -> Self {
         let blocked_cycles = &design.store_forward_blocked_cycles;
         Self {
-            state: State::new(shape, program, trained.clone()),
-            trained,
+            state: State::new(shape, program),
+            predicted,
             rule: design.forwarding_rule,
             blocked_cycles: u64::from(blocked_cycles.whole_cycles().min(1000)),
             strings: [
@@ -162,7 +162,8 @@ impl<'a> Core<'a> {
     fn resolve(&mut self, to: Avma) {
         let Some((number, known_at)) = self.state.branch.take() else { return };
         let op = &self.program.ops[number as usize];
-        let right = self.state.predictor.branch(op, to);
+        let right = self.predicted.get(self.state.branches).is_none_or(|right| *right);
+        self.state.branches += 1;
         let taken = to != op.next;
         let follow_cycles = match taken {
             true => self.state.followed.cycles(op.address, to, op.flow.is_indirect()),
@@ -473,7 +474,7 @@ impl Sink for Core<'_> {
     fn describe(&mut self, _id: BlockId, _block: &Block) {}
 
     fn restart(&mut self) {
-        self.state = State::new(&self.shape, self.program, self.trained.clone());
+        self.state = State::new(&self.shape, self.program);
         self.accounts.fill(Account::default());
         self.instructions = 0;
     }

@@ -254,7 +254,17 @@ impl Predictor {
     }
 }
 
-/// The predictor alone, driven by the trace of a window: how often it is wrong.
+/// Of the branches of a window, in order, which are predicted. That is no matter of when they are executed: it is the same with
+/// each mechanism and without.
+#[derive(Default)]
+pub(super) struct Predicted {
+    /// Whether each is.
+    pub right: Vec<bool>,
+    /// How many behind the warm-up are not.
+    pub wrong: u64,
+}
+
+/// The predictor alone, driven by the trace of a window.
 pub(super) struct Mispredictions<'a> {
     program: &'a Program,
     /// What it knew before.
@@ -264,18 +274,19 @@ pub(super) struct Mispredictions<'a> {
     branch: Option<&'a Op>,
     warm_up: u64,
     instructions: u64,
-    wrong: u64,
+    predicted: Predicted,
 }
 
 impl<'a> Mispredictions<'a> {
     /// The first `warm_up` instructions are not counted.
     pub(super) fn new(program: &'a Program, trained: &'a Predictor, warm_up: u64) -> Self {
-        let predictor = trained.clone();
-        Self { program, trained, predictor, branch: None, warm_up, instructions: 0, wrong: 0 }
+        let (predictor, predicted) = (trained.clone(), Predicted::default());
+        Self { program, trained, predictor, branch: None, warm_up, instructions: 0, predicted }
     }
 
-    pub(super) fn wrong(&self) -> u64 {
-        self.wrong
+    /// What became of all branches that it was told.
+    pub(super) fn into_predicted(self) -> Predicted {
+        self.predicted
     }
 
     /// What it knows behind all that it was told.
@@ -299,7 +310,8 @@ impl Sink for Mispredictions<'_> {
             && let Some(branch) = self.branch.take()
         {
             let right = self.predictor.branch(branch, first.address);
-            self.wrong += u64::from(!right && self.instructions > self.warm_up);
+            self.predicted.right.push(right);
+            self.predicted.wrong += u64::from(!right && self.instructions > self.warm_up);
         }
         self.instructions += ops.len() as u64;
         self.branch = ops.iter().rev().map(op).find(|op| op.flow != Flow::On).or(self.branch);

@@ -1,4 +1,4 @@
-//! Where a modelled core stands: registers, queues, caches, predictor, and the cycles of dispatch and retirement.
+//! Where a modelled core stands: registers, queues, caches, and the cycles of dispatch and retirement.
 
 use rustc_hash::FxHashMap;
 
@@ -7,7 +7,6 @@ use super::code_lines::CodeLines;
 use super::followed::Followed;
 use super::memory::DataCaches;
 use super::ops::{Flow, REGISTERS, Registers};
-use super::predictor::Predictor;
 use super::program::Program;
 use super::scheduler::Scheduler;
 use super::sets::{EMPTY, Sets};
@@ -85,7 +84,8 @@ pub(super) struct State {
     pub schedulers: (Scheduler, Option<Scheduler>),
     pub caches: DataCaches,
     pub code: CodeLines,
-    pub predictor: Predictor,
+    /// Branches that went somewhere.
+    pub branches: usize,
     /// Branches of which it is known where they go; absent where there is room for all of the window.
     pub known_branches: Option<Sets>,
     pub followed: Followed,
@@ -104,7 +104,7 @@ fn branches(entries: u32, program: &Program) -> Option<Sets> {
 }
 
 impl State {
-    pub(super) fn new(shape: &CoreShape, program: &Program, predictor: Predictor) -> Self {
+    pub(super) fn new(shape: &CoreShape, program: &Program) -> Self {
         Self {
             registers: [0; REGISTERS],
             writes: [0; REGISTERS],
@@ -135,7 +135,7 @@ impl State {
             ),
             caches: DataCaches::new(shape, program.lines, program.pages),
             code: CodeLines::new(shape.code_cache, program.code_lines.iter().copied()),
-            predictor,
+            branches: 0,
             known_branches: branches(shape.known_branches, program),
             followed: Followed::new(shape),
             branch: None,

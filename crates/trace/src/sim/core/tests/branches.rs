@@ -1,4 +1,4 @@
-//! Branches that are taken: how many of them the front end follows, and what is not remembered.
+//! Branches: which are mispredicted, how many taken ones the front end follows, and what is not remembered.
 
 use super::*;
 
@@ -19,10 +19,14 @@ fn ring(design: Microarchitecture, jumps: &[&[u8]], turns: u64, without: Option<
     let program = code.decode(Fusion::SandyBridge, |at, _| bytes[&at].clone());
     let design = Design::of(design);
     let shape = design.core().value;
-    let trained = Predictor::new(shape.learned);
     let count = jumps.len() as u64;
-    let mut core = Core::new(&design, &shape, &program, &trained, without, turns / 2 * count);
-    (0..turns * count).for_each(|n| core.run(BlockId((n % count) as u32), &[]));
+    let all = |sink: &mut dyn Sink| {
+        (0..turns * count).for_each(|n| sink.run(BlockId((n % count) as u32), &[]));
+    };
+    let warm_up = turns / 2 * count;
+    let predicted = predicted(&program, &shape, warm_up, &all);
+    let mut core = Core::new(&design, &shape, &program, &predicted.right, without, warm_up);
+    all(&mut core);
     core.cycles() as f64 / (turns / 2) as f64
 }
 
@@ -53,4 +57,81 @@ fn more_branches_than_are_remembered_cost_what_decoding_finds_out() {
     assert!(few < 0.6 && (1.8..2.2).contains(&several), "{few} {several}");
     let (many, lines) = (of(12_000, None), of(12_000, Some(Mechanism::CodeCacheMisses)));
     assert!((10.0..14.0).contains(&many) && lines < 2.0, "{many} {lines}");
+}
+
+#[test]
+fn a_branch_by_chance_is_mispredicted_half_of_the_time() {
+    // Two blocks: a jump over one instruction, by chance.
+    let block = |start: u64, insns: &[&[u8]]| {
+        let mut at = start;
+        let mut block = Block::default();
+        for insn in insns {
+            block.insns.push(BlockInsn { address: Avma(at), size_bytes: insn.len() as u8 });
+            at += insn.len() as u64;
+        }
+        block
+    };
+    let blocks =
+        [block(0x1000, &[ADD_RAX_1, JNE]), block(0x1006, &[ADD_RAX_1, JNE]), block(0x100c, &[JNE])];
+    let mut code = WindowCode::default();
+    for (id, block) in blocks.iter().enumerate() {
+        code.describe(BlockId(id as u32), block);
+    }
+    let bytes = |_, size: u8| if size == 2 { JNE.to_vec() } else { ADD_RAX_1.to_vec() };
+    let program = code.decode(Fusion::SandyBridge, bytes);
+    let design = Design::of(Microarchitecture::GoldenCove);
+    let mispredicted = |without: Option<Mechanism>| {
+        let shape = design.core().value;
+        let all = |sink: &mut dyn Sink| {
+            let mut state = 7_u64;
+            for _ in 0..4000 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                sink.run(BlockId(0), &[]);
+                if state >> 63 == 0 {
+                    sink.run(BlockId(1), &[]);
+                }
+                sink.run(BlockId(2), &[]);
+            }
+        };
+        let predicted = predicted(&program, &shape, 0, &all);
+        let mut core = Core::new(&design, &shape, &program, &predicted.right, without, 0);
+        all(&mut core);
+        let events: u64 =
+            core.accounts().map(|(_, a)| a.events[Mechanism::MispredictedBranches as usize]).sum();
+        (events, core.cycles())
+    };
+    let (events, with) = mispredicted(None);
+    let (none, without) = mispredicted(Some(Mechanism::MispredictedBranches));
+    assert!((1600..2600).contains(&events) && none == 0, "{events}");
+    assert!(with > without + 14 * events, "{with} {without}");
+}
+
+#[test]
+fn a_core_mispredicts_what_the_predictor_alone_does() {
+    // A branch that goes on or to itself by chance, and a jump back.
+    let blocks = [(0x1000, JNE), (0x1002, &[0xeb, 0xfc][..])];
+    let mut code = WindowCode::default();
+    for (id, (at, bytes)) in blocks.iter().enumerate() {
+        let insns = vec![BlockInsn { address: Avma(*at), size_bytes: bytes.len() as u8 }];
+        code.describe(BlockId(id as u32), &Block { insns });
+    }
+    let of = |at: Avma, _| blocks.iter().find(|it| it.0 == at.0).unwrap().1.to_vec();
+    let program = code.decode(Fusion::SandyBridge, of);
+    let design = Design::of(Microarchitecture::GoldenCove);
+    let shape = design.core().value;
+    let warm_up = ITERATIONS / 4;
+    let all = |sink: &mut dyn Sink| {
+        let mut state = 7_u64;
+        for _ in 0..ITERATIONS {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (0..=(state >> 63) as u32).for_each(|id| sink.run(BlockId(id), &[]));
+        }
+    };
+    let alone = predicted(&program, &shape, warm_up, &all);
+    let mut core = Core::new(&design, &shape, &program, &alone.right, None, warm_up);
+    all(&mut core);
+    assert_eq!(core.state.branches, alone.right.len());
+    let sum: Account = core.accounts.iter().sum();
+    assert_eq!(alone.wrong, sum.events_of(Mechanism::MispredictedBranches));
+    assert!(alone.wrong > ITERATIONS / 8, "{}", alone.wrong);
 }
