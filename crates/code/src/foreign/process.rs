@@ -45,9 +45,8 @@ fn numbers_in(folder: &str) -> impl Iterator<Item = i32> + use<> {
 
 /// The child processes of a process, whichever of its threads started them.
 pub fn children(pid: i32) -> Vec<i32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")));
-    let lists: Vec<String> = lists.filter_map(Result::ok).collect();
+    let list = |tid| fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).ok();
+    let lists: Vec<String> = threads(pid).into_iter().filter_map(list).collect();
     if lists.is_empty() {
         // A kernel that does not keep such lists.
         return children_by_parent(pid);

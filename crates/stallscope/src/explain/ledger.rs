@@ -25,6 +25,7 @@ use super::prediction::{
     predict,
 };
 use super::side::Side;
+use super::summary::LEAST_BESIDE;
 use super::windows::BothArms;
 use super::work::{MOST, UserCode, Work};
 use super::{FunctionRow, Place, Share};
@@ -39,8 +40,6 @@ use crate::sim::core::{Account, Mechanism};
 const MOST_PLACES: usize = 6;
 /// The builds must differ by this factor for the model of a whole run to be asked.
 const LEAST_WHOLE: f64 = 1.1;
-/// Places that hold so much of the difference, in per cent, must be in the windows.
-const MOST_UNSEEN: f64 = 25.0;
 /// Instructions of a run where they were not counted: any number, if it is the same for both.
 const TAKEN: [u64; 2] = [1_000_000_000; 2];
 /// Calls of a function in the windows of each build that tell what one executes.
@@ -197,6 +196,8 @@ struct Shape<'a> {
     windows: &'a BothArms,
     /// Of each row; none where its instructions are not known.
     sides: Vec<Option<[Side; 2]>>,
+    /// Of all user code, or of all hot places together.
+    whole: [Side; 2],
     /// Over all rows.
     more: More,
     /// Over those that were counted, if they hold most of the difference.
@@ -215,8 +216,6 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    const NAME: &'static str = "all hot places";
-
     fn of(rows: &'a [FunctionRow], windows: &[BothArms]) -> Option<Self> {
         let first = windows.first()?;
         let is_seen = |row: &&FunctionRow| row.executed.is_some() && is_followed(row, first);
@@ -243,13 +242,16 @@ impl<'a> Seen<'a> {
     }
 }
 
+/// What the windows of both builds hold of a place that whole runs execute so many instructions in.
+fn sides_of(place: &Place, instructions: [u64; 2], both: &BothArms) -> [Side; 2] {
+    [Arm::A, Arm::B]
+        .map(|arm| Side::of(instructions[arm.index()], both.arms[arm.index()].in_place(arm, place)))
+}
+
 /// Whether windows of both builds hold enough of a place.
 fn is_followed(row: &FunctionRow, both: &BothArms) -> bool {
     let instructions = row.instructions().unwrap_or(TAKEN);
-    [Arm::A, Arm::B].into_iter().all(|arm| {
-        let windows = both.arms[arm.index()].in_place(arm, &row.place);
-        Side::of(instructions[arm.index()], windows).is_enough()
-    })
+    sides_of(&row.place, instructions, both).iter().all(Side::is_enough)
 }
 
 /// The ledger by the shape that comes nearest to what was measured, and its windows: what is not known of the core is not
@@ -294,10 +296,7 @@ pub(super) fn ledgers(
         |row: &FunctionRow| row.share_of_difference.percent.value >= super::cause::LEAST_PART;
     let sides = |row: &FunctionRow, both: &BothArms| {
         let taken = || row.place.is_in_both().then(|| per_call(&row.place, both));
-        let instructions = row.instructions().or_else(taken)?;
-        Some([Arm::A, Arm::B].map(|arm| {
-            Side::of(instructions[arm.index()], both.arms[arm.index()].in_place(arm, &row.place))
-        }))
+        Some(sides_of(&row.place, row.instructions().or_else(taken)?, both))
     };
     let instructions = counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
     let seen = Seen::of(rows, windows);
@@ -305,9 +304,9 @@ pub(super) fn ledgers(
         Some(seen) => seen.sides(both),
         None => [0, 1].map(|arm| Side::of(instructions[arm], both.arms[arm].in_all())),
     };
-    let (whole_ns, whole_share) = match &seen {
-        Some(seen) => (seen.ns, &seen.share),
-        None => (all.ns, &all.share),
+    let (whole_place, whole_ns, whole_share) = match &seen {
+        Some(seen) => ("all hot places", seen.ns, &seen.share),
+        None => ("all of user code", all.ns, &all.share),
     };
     let shape = |windows| {
         let sides: Vec<_> = rows.iter().map(|row| sides(row, windows)).collect();
@@ -323,8 +322,9 @@ pub(super) fn ledgers(
             known.sum()
         };
         let for_each = seen.is_some().then(|| Mechanism::ALL.map(for_each));
-        let ns_per_cycle = counted.and_then(|_| ns_per_cycle(whole_ns, &whole_sides(windows)));
-        Shape { windows, more: Mechanism::ALL.map(in_all), for_each, ns_per_cycle, sides }
+        let whole = whole_sides(windows);
+        let ns_per_cycle = counted.and_then(|_| ns_per_cycle(whole_ns, &whole));
+        Shape { windows, more: Mechanism::ALL.map(in_all), for_each, ns_per_cycle, sides, whole }
     };
     let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
@@ -358,9 +358,8 @@ pub(super) fn ledgers(
     {
         let nothing_moves = [[f64::INFINITY; 2]; Mechanism::ALL.len()];
         let whole = nearest(&shapes, |shape| {
-            let sides = whole_sides(shape.windows);
             let spent = Spent {
-                place: if seen.is_some() { Seen::NAME } else { "all of user code" },
+                place: whole_place,
                 ns: whole_ns,
                 share: whole_share,
                 is_counted: counted.is_some(),
@@ -368,7 +367,7 @@ pub(super) fn ledgers(
                 for_each: shape.for_each,
                 ns_per_cycle: None,
             };
-            predict(&spent, &sides, &nothing_moves, slow, difference_ns)
+            predict(&spent, &shape.whole, &nothing_moves, slow, difference_ns)
         });
         let whole = whole.map(|(mut ledger, both)| {
             if let Some(line) = ledger.lines.iter_mut().find(|line| line.is_named) {
@@ -418,7 +417,7 @@ pub(super) fn undecided(ledgers: &[Ledger]) -> Option<MemoryRenaming> {
 pub(super) fn is_unseen(rows: &[FunctionRow], windows: &[BothArms]) -> bool {
     let Some(first) = windows.first() else { return false };
     let unseen = rows.iter().filter(|row| !is_followed(row, first));
-    unseen.map(|row| row.share_of_difference.percent.value).sum::<f64>() >= MOST_UNSEEN
+    unseen.map(|row| row.share_of_difference.percent.value).sum::<f64>() >= LEAST_BESIDE
 }
 
 /// What a place that both builds have is taken to execute where that was not counted: as many instructions, or, where
