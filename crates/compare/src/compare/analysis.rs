@@ -12,6 +12,7 @@ use super::measure::Measure;
 use super::runner::RunSample;
 use super::schedule::Arm;
 use super::sequential;
+use super::strata::{Strata, strata};
 use super::verdict::{Decision, Verdict, judge};
 use super::waiting::Waiting;
 use super::warning::Warning;
@@ -223,6 +224,14 @@ impl Analysis {
         self.contrasts.first().map_or(Metric::Wall, |contrast| contrast.metric)
     }
 
+    /// Whether it is about the pairs that were alone on their core, because those beside a neighbour say something else.
+    #[must_use]
+    pub fn is_judged_alone(&self) -> bool {
+        self.warnings
+            .iter()
+            .any(|w| matches!(w, Warning::SharedCore(strata) if strata.judged_alone))
+    }
+
     /// Both arms in one metric, where that was measured.
     #[must_use]
     pub fn contrast(&self, metric: Metric) -> Option<&Contrast> {
@@ -236,21 +245,24 @@ impl Analysis {
 /// [`CompareError::Samples`] when the samples do not form pairs, or a run took no wall time.
 pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, CompareError> {
     settings.check()?;
-    let pairs = pair_up(samples)?;
-    let is_split = samples.iter().all(|s| s.amounts.user_ns.is_some());
-    let shown = Metric::ALL.iter().filter(|m| is_split || !m.is_of_the_split());
-    let mut contrasts: Vec<Contrast> = shown.map(|m| contrast(*m, &pairs)).collect();
+    let all = pair_up(samples)?;
     let waiting = Waiting::of(samples.iter().map(|s| &s.amounts));
     let metric = match Metric::chosen(&settings.measure, samples.iter().map(|s| &s.amounts)) {
-        Metric::Wall
-            if settings.measure == Measure::Auto
-                && contrasts[1].ratio.is_some()
-                && only_the_queue_differs(&contrasts, &pairs) =>
-        {
+        Metric::Wall if settings.measure == Measure::Auto && only_the_queue_differs(&all) => {
             Metric::Cpu
         }
         chosen => chosen,
     };
+    let (strata, pairs) = match strata(&all, metric) {
+        // An interval that holds at all looks must not change what it is about between them.
+        Some((found, alone)) if found.go_apart() && settings.until.is_none() => {
+            (Some(Strata { judged_alone: true, ..found }), alone)
+        }
+        found => (found.map(|(found, _)| found), all),
+    };
+    let is_split = samples.iter().all(|s| s.amounts.user_ns.is_some());
+    let shown = Metric::ALL.iter().filter(|m| is_split || !m.is_of_the_split());
+    let mut contrasts: Vec<Contrast> = shown.map(|m| contrast(*m, &pairs)).collect();
     let hidden = match metric {
         Metric::Memory => arms_with_hidden_memory(&pairs),
         _ => Vec::new(),
@@ -279,6 +291,8 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     }
     let mut warnings =
         statistical_warnings(&verdict, &wanted, &contrasts, &diagnostics, settings, &waiting);
+    let strata = strata.filter(Strata::is_worth_saying).map(Box::new);
+    warnings.extend(strata.map(Warning::SharedCore));
     warnings.extend(program_warnings(&pairs));
     if !hidden.is_empty() {
         let floor_bytes = samples.iter().map(|s| s.amounts.memory_before_exec_bytes).max();
@@ -297,9 +311,8 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
 
 /// Whether wall time differs, processor time does not, and neither does wall time less what was measured in the
 /// queue for the processor: that says who else ran, and nothing of the programs.
-fn only_the_queue_differs(contrasts: &[Contrast], pairs: &[Pair<'_>]) -> bool {
-    let [Contrast { ratio: Some(wall), .. }, Contrast { ratio: Some(cpu), .. }, ..] = contrasts
-    else {
+fn only_the_queue_differs(pairs: &[Pair<'_>]) -> bool {
+    let [Some(wall), Some(cpu)] = [Metric::Wall, Metric::Cpu].map(|m| ratio_in(m, pairs)) else {
         return false;
     };
     let agrees = |ratio: &Ratio| ratio.excludes_zero() && ratio.log_ratio * wall.log_ratio > 0.0;
@@ -308,14 +321,14 @@ fn only_the_queue_differs(contrasts: &[Contrast], pairs: &[Pair<'_>]) -> bool {
         amounts.map(|a| Some(a.wall_ns.saturating_sub(a.run_queue_ns?) as f64)).collect()
     };
     wall.excludes_zero()
-        && !agrees(cpu)
+        && !agrees(&cpu)
         && without_queue(0)
             .zip(without_queue(1))
             .and_then(|(a, b)| ratio(&a, &b))
             .is_some_and(|rest| !agrees(&rest))
 }
 
-type Pair<'a> = [&'a RunSample; 2];
+pub(super) type Pair<'a> = [&'a RunSample; 2];
 
 /// Both runs of every pair, [A, B], in order of time.
 ///
@@ -354,7 +367,7 @@ pub fn pair_up(samples: &[RunSample]) -> Result<Vec<[&RunSample; 2]>, CompareErr
     Ok(pairs)
 }
 
-fn logs(pairs: &[Pair<'_>], metric: Metric) -> Vec<LogPair> {
+pub(super) fn logs(pairs: &[Pair<'_>], metric: Metric) -> Vec<LogPair> {
     pairs
         .iter()
         .map(|[a, b]| LogPair {
@@ -371,11 +384,19 @@ pub(super) fn log_pairs(samples: &[RunSample]) -> Result<Vec<LogPair>, CompareEr
     Ok(logs(&pair_up(samples)?, Metric::Wall))
 }
 
+/// What one metric says of A and of B.
+fn amounts_in(metric: Metric, pairs: &[Pair<'_>]) -> [Vec<f64>; 2] {
+    [0, 1].map(|arm| pairs.iter().map(|pair| metric.of(&pair[arm].amounts)).collect())
+}
+
+/// B over A in one metric; `None` where a run has nothing in it.
+pub(super) fn ratio_in(metric: Metric, pairs: &[Pair<'_>]) -> Option<Ratio> {
+    let [a, b] = amounts_in(metric, pairs);
+    ratio(&a, &b)
+}
+
 fn contrast(metric: Metric, pairs: &[Pair<'_>]) -> Contrast {
-    let times = |arm: Arm| -> Vec<f64> {
-        pairs.iter().map(|p| metric.of(&p[arm.index()].amounts)).collect()
-    };
-    let (a, b) = (times(Arm::A), times(Arm::B));
+    let [a, b] = amounts_in(metric, pairs);
     Contrast {
         metric,
         a: typical(&a, metric.unit()),

@@ -29,6 +29,7 @@ pub mod schedule;
 pub mod sequential;
 pub mod simulate;
 mod steps;
+mod strata;
 pub mod sweep;
 mod verdict;
 mod waiting;
@@ -61,6 +62,7 @@ pub use runner::{
 };
 pub use schedule::{Arm, Order, PlannedRun, Slot};
 pub use sequential::Until;
+pub use strata::{Strata, Stratum};
 pub use verdict::{Decision, Doubt, Verdict};
 pub use waiting::{WaitedFor, waited_for};
 use warning::take_turns;

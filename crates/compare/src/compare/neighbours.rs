@@ -6,8 +6,9 @@
 //!
 //! *Measurable sign.* A chain of dependent additions and a loop of no-ops, a fraction of a
 //! millisecond before and after each run (`clock::canary`): the first knows the clock, the second
-//! knows who shares the core. Runs below 97 % of the usual clock, or with a shared core on either
-//! side, are done again; they are counted, and which arm they belong to plays no part.
+//! knows who shares the core. What the second took is kept with the run, and [`super::strata`] sorts
+//! pairs by it. Where that is asked for, runs below 97 % of the usual clock, or with a shared core on
+//! either side, are done again; they are counted, and which arm they belong to plays no part.
 //!
 //! The *usual* clock is the upper quartile of all looks so far: slow phases may take three quarters of
 //! the time without being taken for normal, and one look in a moment of boost does not make all
@@ -32,6 +33,10 @@ const MOST_REPEATED_SHARE: f64 = 0.25;
 const FIRST_LOOK: u64 = 20;
 /// Looks at the machine before anything runs.
 const FIRST_LOOKS: usize = 8;
+/// Looks that decide nothing may take this long, and then this share of the time of the runs: behind
+/// other processes in the queue a look waits for its turn.
+const FREE_LOOKS_NS: u64 = 50_000_000;
+const LOOKING_SHARE: f64 = 0.05;
 
 /// What the guard has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -66,11 +71,27 @@ impl Disturbances {
     }
 }
 
+/// What came of a run that was watched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Watched<T> {
+    /// What the run returned.
+    pub value: T,
+    /// How often it was done again.
+    pub repeats: u32,
+    /// Cycles of the loop of no-ops before and after; `None` where nothing looked, or a look had no steady moment.
+    pub no_ops_cycles: Option<[f64; 2]>,
+}
+
 /// Watches the processor around every run.
 #[derive(Debug)]
 pub struct Guard<C: Clock = HardwareClock> {
     clock: C,
     cpu: Option<usize>,
+    /// Whether disturbed runs are done again.
+    repeats: bool,
+    /// How long looks and runs have taken, in nanoseconds.
+    looking_ns: u64,
+    running_ns: u64,
     /// The quickest throughput kernel so far.
     best: Canary,
     /// The clock of every look that had a steady moment, in cycles per tick, ascending.
@@ -79,43 +100,63 @@ pub struct Guard<C: Clock = HardwareClock> {
 }
 
 impl Guard<HardwareClock> {
-    /// A guard for runs on `cpu`; `None` where runs are not pinned, or where the clock has no steady
-    /// moment to compare with.
+    /// A guard for runs on `cpu`, which repeats those that were disturbed if it `repeats`; `None` where runs
+    /// are not pinned, or where the clock has no steady moment to compare with.
     #[must_use]
-    pub fn new(cpu: Option<usize>) -> Option<Self> {
-        Self::with_clock(HardwareClock::new().ok()?, Some(cpu?))
+    pub fn new(cpu: Option<usize>, repeats: bool) -> Option<Self> {
+        Self::with_clock(HardwareClock::new().ok()?, Some(cpu?), repeats)
     }
 }
 
 impl<C: Clock> Guard<C> {
     /// A guard with a clock of one's own.
     #[must_use]
-    pub fn with_clock(mut clock: C, cpu: Option<usize>) -> Option<Self> {
+    pub fn with_clock(mut clock: C, cpu: Option<usize>, repeats: bool) -> Option<Self> {
         let looks: Vec<Canary> = (0..FIRST_LOOKS).map(|_| look(&mut clock, cpu)).collect();
         let best =
             looks.iter().copied().filter(|c| c.cycles_per_tick.is_some()).reduce(Canary::best)?;
-        let mut new =
-            Self { clock, cpu, best, clocks: Vec::new(), counts: Disturbances::default() };
+        let mut new = Self {
+            clock,
+            cpu,
+            repeats,
+            looking_ns: 0,
+            running_ns: 0,
+            best,
+            clocks: Vec::new(),
+            counts: Disturbances::default(),
+        };
         looks.iter().for_each(|look| new.remember(look));
         Some(new)
     }
 
-    /// Runs until the machine was itself on both sides, within reason; how often it was repeated.
+    /// Runs between two looks, and again until the machine was itself on both sides, within reason, if this
+    /// guard repeats.
     ///
     /// # Errors
     /// Whatever `run` returns.
-    pub fn watch<T, E>(&mut self, mut run: impl FnMut() -> Result<T, E>) -> Result<(T, u32), E> {
+    pub fn watch<T, E>(&mut self, mut run: impl FnMut() -> Result<T, E>) -> Result<Watched<T>, E> {
+        if !self.repeats && self.looks_too_long() {
+            return self.timed(&mut run).map(|value| Watched {
+                value,
+                repeats: 0,
+                no_ops_cycles: None,
+            });
+        }
         let mut repeats = 0;
         loop {
-            let before = look(&mut self.clock, self.cpu);
-            let result = run()?;
-            let after = look(&mut self.clock, self.cpu);
-            [before, after].iter().for_each(|look| self.remember(look));
+            let before = self.look();
+            let value = self.timed(&mut run)?;
+            let after = self.look();
             let clean = self.is_clean(&before) && self.is_clean(&after);
-            if clean || repeats >= MOST_REPEATS || self.is_hopeless() {
+            if clean || !self.repeats || repeats >= MOST_REPEATS || self.is_hopeless() {
                 self.counts.runs += 1;
                 self.counts.kept_disturbed += u64::from(!clean);
-                return Ok((result, repeats));
+                let no_ops_cycles = before.throughput_cycles.zip(after.throughput_cycles);
+                return Ok(Watched {
+                    value,
+                    repeats,
+                    no_ops_cycles: no_ops_cycles.map(<[f64; 2]>::from),
+                });
             }
             repeats += 1;
             self.counts.repeated += 1;
@@ -126,6 +167,32 @@ impl<C: Clock> Guard<C> {
     #[must_use]
     pub fn counts(&self) -> Disturbances {
         self.counts
+    }
+
+    /// What was repeated and kept; `None` where nothing is repeated.
+    #[must_use]
+    pub fn repeated(&self) -> Option<Disturbances> {
+        self.repeats.then_some(self.counts)
+    }
+
+    fn looks_too_long(&self) -> bool {
+        self.looking_ns > FREE_LOOKS_NS
+            && self.looking_ns as f64 > LOOKING_SHARE * self.running_ns as f64
+    }
+
+    fn timed<T>(&mut self, run: impl FnOnce() -> T) -> T {
+        let start_ns = self.clock.now_raw_ns();
+        let value = run();
+        self.running_ns += self.clock.now_raw_ns().saturating_sub(start_ns);
+        value
+    }
+
+    fn look(&mut self) -> Canary {
+        let start_ns = self.clock.now_raw_ns();
+        let seen = look(&mut self.clock, self.cpu);
+        self.looking_ns += self.clock.now_raw_ns().saturating_sub(start_ns);
+        self.remember(&seen);
+        seen
     }
 
     fn remember(&mut self, look: &Canary) {
@@ -166,24 +233,24 @@ mod tests {
 
     #[test]
     fn a_quiet_machine_repeats_nothing() {
-        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None).unwrap();
+        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None, true).unwrap();
         for i in 0..10 {
-            let (value, repeats) = guard.watch(|| Ok::<_, Infallible>(i)).unwrap();
-            assert_eq!((value, repeats), (i, 0));
+            let watched = guard.watch(|| Ok::<_, Infallible>(i)).unwrap();
+            assert_eq!((watched.value, watched.repeats), (i, 0));
         }
         assert_eq!(guard.counts(), Disturbances { runs: 10, ..Disturbances::default() });
     }
 
     #[test]
     fn a_slow_phase_is_repeated_counted_and_at_last_accepted() {
-        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None).unwrap();
+        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None, true).unwrap();
         guard.clock = FakeClock::quiet(2.5, 2.1);
         let mut runs = 0;
         let run = || {
             runs += 1;
             Ok::<_, Infallible>(())
         };
-        let ((), repeats) = guard.watch(run).unwrap();
+        let repeats = guard.watch(run).unwrap().repeats;
         assert_eq!((repeats, runs), (MOST_REPEATS, MOST_REPEATS + 1));
         assert_eq!(guard.counts().kept_disturbed, 1);
         // A machine that stays like this is not fought for ever.
@@ -195,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_moment_of_boost_does_not_make_all_else_wrong() {
-        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None).unwrap();
+        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None, true).unwrap();
         guard.clock = FakeClock::quiet(2.5, 3.6);
         guard.watch(|| Ok::<_, Infallible>(())).unwrap();
         guard.clock = FakeClock::quiet(2.5, 3.1);
@@ -207,9 +274,37 @@ mod tests {
 
     #[test]
     fn a_neighbour_is_noticed() {
-        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None).unwrap();
+        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None, true).unwrap();
         guard.clock = FakeClock::quiet(2.5, 3.1).busy_sibling(1.0);
         guard.watch(|| Ok::<_, Infallible>(())).unwrap();
         assert!(guard.counts().repeated > 0);
+    }
+    #[test]
+    fn who_repeats_nothing_keeps_what_the_looks_saw() {
+        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None, false).unwrap();
+        guard.running_ns = 10_000_000_000;
+        let (mut right, best) = (0, guard.best.throughput_cycles.unwrap());
+        for turn in 0..100 {
+            let is_shared = turn / 3 % 2 == 1;
+            let noisy = FakeClock::quiet(2.5, 3.1).preempted(1e5, 3e3);
+            guard.clock = noisy.busy_sibling(if is_shared { 1.0 } else { 0.0 });
+            let watched = guard.watch(|| Ok::<_, Infallible>(())).unwrap();
+            assert_eq!(watched.repeats, 0);
+            let looks = watched.no_ops_cycles.map(|both| both.map(|it| it > SHARED_CORE * best));
+            right += u32::from(looks == Some([is_shared; 2]));
+        }
+        assert!(right >= 95, "{right}");
+        assert_eq!(guard.repeated(), None);
+    }
+
+    #[test]
+    fn looks_take_a_small_share_of_the_time_of_the_runs() {
+        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None, false).unwrap();
+        let mut run = || guard.watch(|| Ok::<_, Infallible>(())).unwrap().no_ops_cycles.is_some();
+        let looked_at = (0..1000).filter(|_| run()).count();
+        assert!((20..500).contains(&looked_at), "{looked_at}");
+        // Runs that take time pay for more of them.
+        guard.running_ns += 2_000_000_000;
+        assert!(guard.watch(|| Ok::<_, Infallible>(())).unwrap().no_ops_cycles.is_some());
     }
 }

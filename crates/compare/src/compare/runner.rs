@@ -14,7 +14,7 @@ use super::error::CompareError;
 use super::files::{FileRole, FileWatch};
 use super::identical::{SameHotCode, sample_hot_code};
 use super::measure::Measure;
-use super::neighbours::{Disturbances, Guard};
+use super::neighbours::{Disturbances, Guard, Watched};
 use super::program::{ArmRecord, inspect, seems};
 use super::schedule::{Arm, PlannedRun};
 use super::steps;
@@ -37,6 +37,10 @@ pub struct RunSample {
     /// How often it was repeated because the machine was disturbed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeats: u32,
+    /// Cycles that a loop of no-ops took before and after: longer beside another process on the core. Absent where nothing
+    /// looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_ops_cycles: Option<[f64; 2]>,
     /// A digest of its standard output, equal for equal output within one comparison.
     pub output: String,
     /// How it failed, when failures are tolerated; absent for exit code 0.
@@ -207,19 +211,14 @@ impl<'a> ProcessRunner<'a> {
         settings.measure.check()?;
         self.measure = settings.measure.clone();
         self.operations_in = settings.operations_in_ms.map(Duration::from_millis);
-        self.guard = self
-            .limits
-            .cpu
-            .as_ref()
-            .filter(|_| settings.guard)
-            .and_then(|c| Guard::new(c.single()));
+        self.guard = self.limits.cpu.as_ref().and_then(|c| Guard::new(c.single(), settings.guard));
         Ok(self)
     }
 
-    /// What the calibration chain saw; absent without one.
+    /// What was repeated because the machine was disturbed; absent where nothing is.
     #[must_use]
     pub fn disturbances(&self) -> Option<Disturbances> {
-        self.guard.as_ref().map(Guard::counts)
+        self.guard.as_ref().and_then(Guard::repeated)
     }
 
     /// Runs both arms again, sampled, and tells whether the code that takes the time is the same;
@@ -391,6 +390,7 @@ impl Runner for ProcessRunner<'_> {
         for plan in trials {
             let Amounts { cpu_ns, wall_ns, .. } = self.sample(plan, None)?.amounts;
             if cpu_ns as f64 > AT_ONCE * wall_ns as f64 {
+                self.guard = None;
                 return Ok(Some(cpus));
             }
         }
@@ -410,9 +410,8 @@ impl Runner for ProcessRunner<'_> {
         };
         let result = guard.watch(|| self.sample(plan, None));
         self.guard = Some(guard);
-        let (mut sample, repeats) = result?;
-        sample.repeats = repeats;
-        Ok(sample)
+        let Watched { value, repeats, no_ops_cycles } = result?;
+        Ok(RunSample { repeats, no_ops_cycles, ..value })
     }
 }
 
@@ -435,7 +434,8 @@ impl ProcessRunner<'_> {
             left_behind.extend(exit.left_behind);
             Ok::<_, CompareError>(amounts)
         })?;
-        Ok(RunSample { plan: *plan, amounts, repeats: 0, output, failure, left_behind })
+        let (plan, repeats, no_ops_cycles) = (*plan, 0, None);
+        Ok(RunSample { plan, amounts, repeats, no_ops_cycles, output, failure, left_behind })
     }
 
     fn one(

@@ -105,6 +105,8 @@ pub struct SimulatedMachine {
     pub is_split: bool,
     /// Share of the wall time that is spent in the kernel.
     pub system_share: f64,
+    /// What B takes longer beside a neighbour (log), instead of `effect_log`; `None` where that makes no difference.
+    pub shared_effect_log: Option<f64>,
     machine: Disturbance,
     rng: Pcg64Mcg,
 }
@@ -128,6 +130,7 @@ impl SimulatedMachine {
             page_faults: [0; 2],
             is_split: true,
             system_share: 0.1,
+            shared_effect_log: None,
             machine,
             rng,
         }
@@ -151,8 +154,11 @@ impl Runner for SimulatedMachine {
     fn run(&mut self, plan: &PlannedRun) -> Result<RunSample, CompareError> {
         let mut log = self.base_ns.ln() + self.run_sd_log * normal(&mut self.rng);
         self.machine.noise = self.noise;
+        let no_ops = |machine: &Disturbance| if machine.has_neighbour() { 16.0 } else { 10.0 };
+        let before = no_ops(&self.machine);
         log += self.machine.at(plan.order, &mut self.rng);
-        log += if plan.arm == Arm::B { self.effect_log } else { 0.0 };
+        let shared = self.shared_effect_log.filter(|_| self.machine.has_neighbour());
+        log += if plan.arm == Arm::B { shared.unwrap_or(self.effect_log) } else { 0.0 };
         log += if plan.slot == Slot::Second { self.slot_effect_log } else { 0.0 };
         let step = self.timer_step_ns.max(1);
         let wall_ns = (log.exp() / step as f64).round() as u64 * step;
@@ -169,6 +175,7 @@ impl Runner for SimulatedMachine {
                 ..Amounts::default()
             },
             repeats: 0,
+            no_ops_cycles: Some([before, no_ops(&self.machine)]),
             output: "same".into(),
             failure: None,
             left_behind: Vec::new(),

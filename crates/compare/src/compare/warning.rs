@@ -8,6 +8,7 @@ use super::identical::{COUNTS_NOT_COMPARED, SameCode, SameHotCode};
 use super::neighbours::Disturbances;
 use super::program::ArmRecord;
 use super::schedule::Arm;
+use super::strata::{Strata, Stratum};
 use super::waiting::WaitedFor;
 use crate::clock::Cpus;
 
@@ -144,6 +145,8 @@ pub enum Warning {
     IdenticalHotCode(SameHotCode),
     /// Runs were repeated, or kept, because the machine was disturbed.
     Disturbed(Disturbances),
+    /// Another process was on the core beside some of the runs.
+    SharedCore(Box<Strata>),
     /// Each arm always prints the same, but not the same as the other.
     OutputDiffers,
     /// The output of an arm changes from run to run.
@@ -178,6 +181,7 @@ impl Warning {
     pub fn severity(&self) -> Severity {
         match self {
             Self::ShellStart { share, .. } if *share < MOST_OF_SHELL => Severity::Note,
+            Self::SharedCore(strata) if !strata.go_apart() => Severity::Note,
             Self::OneBuildEach
             | Self::IdenticalPrograms
             | Self::Spread { .. }
@@ -250,6 +254,36 @@ fn say_what_for(waited_for: WaitedFor, f: &mut std::fmt::Formatter<'_>) -> std::
             "whether the rest was waiting for the processor or for something else is not known here",
         ),
     }
+}
+
+/// Who else was on the core, and what the difference is without and with them.
+fn say_strata(strata: &Strata, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    let Strata { alone, shared, other_pairs, judged_alone, .. } = strata;
+    write!(
+        f,
+        "another process shared the core, which nothing inside a guest shows, beside {} of {} pairs, and beside \
+         a part of {other_pairs} more",
+        shared.pairs,
+        strata.pairs()
+    )?;
+    let said = |Stratum { pairs, ratio }: &Stratum| {
+        ratio.as_ref().map(|ratio| {
+            let [low, centre, high] = [ratio.low_log, ratio.log_ratio, ratio.high_log].map(percent);
+            format!("{centre:+.1} % [{low:+.1}, {high:+.1}] ({pairs} pairs)")
+        })
+    };
+    let (Some(alone), Some(shared)) = (said(alone), said(shared)) else {
+        return f.write_str("; too few pairs were alone, or beside it, to tell the two apart");
+    };
+    write!(f, ": alone {alone}, beside it {shared}; ")?;
+    f.write_str(match (strata.go_apart(), judged_alone) {
+        (false, _) => "no difference between the two is seen",
+        (true, true) => "both are true, of different machines, and the verdict is about the pairs that were alone",
+        (true, false) => {
+            "both are true, of different machines, and the verdict is about all pairs (a fixed number of --pairs \
+             is judged by those that were alone)"
+        }
+    })
 }
 
 /// How many runs of each arm failed, A first.
@@ -397,6 +431,7 @@ impl Warning {
                 percent(*low),
                 percent(*high)
             ),
+            Self::SharedCore(strata) => say_strata(strata, f),
             Self::HiddenMemory { arms, floor_bytes } => {
                 write!(
                     f,

@@ -24,9 +24,7 @@ use super::{Bench, EmitError, ProbeError, Protocol};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{
-    HardwareClock, MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, TickReading, take_sample,
-};
+use crate::clock::{HardwareClock, MOVED_CLOCK, Sample, SamplePlan, TickReading, take_sample};
 use crate::machine::Machine;
 use crate::model::{Measurement, Unit};
 use crate::stats::percent;
@@ -243,18 +241,15 @@ impl Sampler {
     /// Every visit with its cycles, if it was clean.
     fn clean(&self) -> impl Iterator<Item = (&Visit, Option<f64>)> {
         let steady = self.guards.iter().filter(|g| g.is_steady());
-        let throughput = finite(steady.map(|g| g.throughput_cycles));
+        let throughput = finite(steady.map(|g| g.throughput_cycles(f64::NAN)));
         // Not the minimum: one guard with a lucky start would brand all others as shared.
         let best = quantile(&throughput, 0.02);
         self.visits.iter().map(move |v| {
             let (before, after) = (&self.guards[v.guard], &self.guards[v.guard + 1]);
             let (a, b) = (before.cycles_per_tick, after.cycles_per_tick);
-            let alone = |g: &Sample| g.throughput_cycles <= best * SHARED_CORE;
-            let quiet = before.is_steady()
-                && after.is_steady()
-                && (a - b).abs() <= MOVED_CLOCK * a
-                && alone(before)
-                && alone(after);
+            // Steady ones go by their own clock.
+            let good = |g: &Sample| g.is_steady() && !g.is_shared(best, f64::NAN);
+            let quiet = good(before) && good(after) && (a - b).abs() <= MOVED_CLOCK * a;
             (v, (quiet && v.steady).then(|| v.ticks_per_repetition * (a + b) / 2.0))
         })
     }

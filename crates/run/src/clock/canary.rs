@@ -23,7 +23,7 @@ const LOOKS: usize = 32;
 pub struct Canary {
     /// Core cycles per tick, median of the steady samples; `None` when none was steady.
     pub cycles_per_tick: Option<f64>,
-    /// Core cycles per pass of the throughput kernel, lower quartile of the steady samples.
+    /// Core cycles per pass of the throughput kernel, median of all samples; `None` when none was steady.
     pub throughput_cycles: Option<f64>,
     /// Steady samples, percent.
     pub clean_percent: f64,
@@ -38,10 +38,11 @@ pub fn canary<C: Clock + ?Sized>(clock: &mut C) -> Canary {
     let samples: Vec<Sample> = (0..SAMPLES).map(|_| take_sample(clock, &plan)).collect();
     let steady: Vec<&Sample> = samples.iter().filter(|s| s.is_steady()).collect();
     let known = |x: f64| x.is_finite().then_some(x);
-    let throughput = finite(steady.iter().map(|s| s.throughput_cycles));
+    let clock = quantile(&finite(steady.iter().map(|s| s.cycles_per_tick)), 0.5);
+    let throughput = finite(samples.iter().map(|s| s.throughput_cycles(clock)));
     Canary {
-        cycles_per_tick: known(quantile(&finite(steady.iter().map(|s| s.cycles_per_tick)), 0.5)),
-        throughput_cycles: known(quantile(&throughput, 0.25)),
+        cycles_per_tick: known(clock),
+        throughput_cycles: known(quantile(&throughput, 0.5)),
         clean_percent: percent(steady.len(), samples.len()),
     }
 }

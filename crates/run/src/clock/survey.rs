@@ -97,9 +97,9 @@ pub struct Summary {
     pub samples: usize,
     /// Neither moved, interrupted nor shared, percent.
     pub clean_percent: f64,
-    /// Clock moved or thread interrupted within the sample, percent.
+    /// Clock moved or thread interrupted within the sample, alone on the core, percent.
     pub interrupted_percent: f64,
-    /// Steady samples in which another process shared the core, percent of all.
+    /// Another process shared the core, percent.
     pub shared_percent: f64,
 }
 
@@ -114,10 +114,13 @@ impl Survey {
     pub fn summary(&self) -> Summary {
         let taken = self.samples.len();
         let steady: Vec<&Sample> = self.steady().collect();
-        let throughput = finite(steady.iter().map(|s| s.throughput_cycles));
+        let usual = quantile(&finite(steady.iter().map(|s| s.cycles_per_tick)), 0.5);
+        let throughput = finite(steady.iter().map(|s| s.throughput_cycles(usual)));
         // Not the minimum: one sample with a lucky start would brand all others as shared.
         let best = quantile(&throughput, 0.02);
-        let shared = steady.iter().filter(|s| s.is_shared(best)).count();
+        let (shared, alone): (Vec<&Sample>, Vec<&Sample>) =
+            self.samples.iter().partition(|s| s.is_shared(best, usual));
+        let clean = alone.iter().filter(|s| s.is_steady()).count();
         let rates = finite(self.tick_mhz.iter().copied());
         let spread = quantile(&rates, 1.0) - quantile(&rates, 0.0);
         let all_levels = levels(steady.iter().map(|s| s.cycles_per_tick));
@@ -141,9 +144,9 @@ impl Survey {
             ),
             throughput_cycles: measurement(throughput, Unit::Cycles, "steady samples"),
             samples: taken,
-            clean_percent: percent(steady.len() - shared, taken),
-            interrupted_percent: percent(taken - steady.len(), taken),
-            shared_percent: percent(shared, taken),
+            clean_percent: percent(clean, taken),
+            interrupted_percent: percent(alone.len() - clean, taken),
+            shared_percent: percent(shared.len(), taken),
         }
     }
 }

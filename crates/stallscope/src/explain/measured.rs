@@ -27,7 +27,7 @@ pub fn measured_difference(comparison: &Comparison, operation_cycles: f64) -> Me
         interval: Some([ratio.low_log.exp_m1(), ratio.high_log.exp_m1()]),
         differs: Some(shows_difference(decision)),
         verdict: Some(decision.to_string()),
-        pairs: Some(comparison.samples.len() / 2),
+        pairs: Some(comparison.analysis.wall.estimate.n),
     }
 }
 

@@ -428,7 +428,10 @@ fn look(
             let strings = explanation.work.as_ref().is_some_and(Work::moves_strings);
             explanation.notes.extend(bench.measure(&mut design, strings)?);
             let few = windows::count(bench, run_ns, false);
-            let shared = bench.shared_percent().filter(|percent| *percent >= SHARED_PERCENT);
+            // What is judged by the pairs that were alone is modelled alone.
+            let alone = explanation.comparison.analysis.is_judged_alone();
+            let shared =
+                bench.shared_percent().filter(|percent| !alone && *percent >= SHARED_PERCENT);
             explanation.notes.extend(shared.map(open::is_shared));
             let followed = Followed::none(&design, shared.is_some());
             let followed = followed.follow(bench, &images, run_ns, &design, few, counting)?;

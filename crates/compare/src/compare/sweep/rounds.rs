@@ -240,7 +240,7 @@ impl Bench {
         let moves_stack = settings.knob == Knob::Environment;
         let cpus = settings.cpus.as_ref().filter(|_| settings.guard);
         Self {
-            guard: cpus.and_then(|cpus| Guard::new(cpus.single())),
+            guard: cpus.and_then(|cpus| Guard::new(cpus.single(), true)),
             host,
             _fixed: moves_stack.then(FixedAddresses::new),
         }

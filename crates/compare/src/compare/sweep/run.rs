@@ -455,7 +455,10 @@ impl<'a> Plan<'a> {
         let time = self.settings.operations_in_ms.map(Duration::from_millis);
         let run = || Amounts::in_time(time, || self.run(one, padding, None, interrupt));
         let (amounts, repeats) = match guard {
-            Some(guard) => guard.watch(run)?,
+            Some(guard) => {
+                let watched = guard.watch(run)?;
+                (watched.value, watched.repeats)
+            }
             None => (run()?, 0),
         };
         Ok(SweepRun { cell: one.cell, round, amounts, repeats, machine: 0 })
