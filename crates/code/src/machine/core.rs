@@ -31,8 +31,10 @@ pub enum OpClass {
     ShiftByCount,
     /// Addresses of three parts.
     SlowAddress,
-    /// Integer multiplication, bit counts and scans.
+    /// Integer multiplication, scattering and gathering of bits, checksums.
     Multiply,
+    /// Bit counts and scans.
+    BitCount,
     /// Integer division of up to 32 bits.
     Divide32,
     /// Integer division of 64 bits.
@@ -41,10 +43,16 @@ pub enum OpClass {
     Branch,
     /// Vector arithmetic and logic of integers.
     Vector,
+    /// Shifts of vectors of integers.
+    VectorShift,
     /// Moves of lanes.
     Shuffle,
     /// Multiplication of vectors of integers.
     VectorMultiply,
+    /// A round of AES, and multiplication without carries.
+    Cipher,
+    /// Rounds and schedules of SHA.
+    Digest,
     /// Floating-point addition and comparison.
     FloatAdd,
     /// Floating-point multiplication, with or without addition.
@@ -177,6 +185,8 @@ pub struct CoreShape {
     pub vector_loads_per_cycle: u32,
     /// Stores whose data is taken in a cycle.
     pub stores_per_cycle: u32,
+    /// Whether the address of a store takes the slot of a load.
+    pub stores_take_load_slots: bool,
     /// Operations on vectors of 64 bytes.
     pub wide_vectors: WideVectors,
     /// Instructions of SSE beside those of AVX.
@@ -204,8 +214,14 @@ pub struct CoreShape {
     pub split_store_cycles: [u8; 2],
     /// From a store's data to the load that is served by it.
     pub forward_cycles: u8,
+    /// From a store's commit to the value of a load that waited for it, at the most.
+    pub behind_commit_cycles: u8,
+    /// What a load across two pages that waited takes longer.
+    pub blocked_across_pages_cycles: u8,
     /// Which loads get a stored value while renaming.
     pub renames_memory: MemoryRenaming,
+    /// Whether [`MemoryRenaming::SameStore`] is true of the lower half of what was stored, too.
+    pub renames_halves: bool,
     /// Whether a load and the addition, subtraction or logic behind it that changes what it loaded by a register are one
     /// operation; such a load is not renamed.
     pub joins_loads: bool,
@@ -357,12 +373,17 @@ const SKYLAKE: [Execution; OpClass::COUNT] = {
         row(1, 1, P6 | P0, 2),
         row(3, 1, P1, 1),
         row(3, 1, P1, 1),
+        row(3, 1, P1, 1),
         row(26, 6, P1, 10),
         row(42, 24, P1, 36),
         row(1, 1, P6 | P0, 1),
         row(1, 1, P0 | P5 | P1, 1),
+        row(1, 1, P0 | P1, 1),
         row(1, 1, P5, 1),
         row(5, 1, P0 | P1, 1),
+        row(4, 1, P0, 1),
+        // No core of this kind has them; Ice Lake's (uops.info).
+        row(4, 2, P5, 1),
         row(4, 1, P0 | P1, 1),
         row(4, 1, P0 | P1, 1),
         row(11, 3, P0, 1),
@@ -389,6 +410,7 @@ const SUNNY_COVE: [Execution; OpClass::COUNT] = {
     table[OpClass::SlowAddress as usize] = row(1, 1, P1 | P5, 1);
     table[OpClass::Shuffle as usize] = row(1, 1, P5 | P1, 1);
     table[OpClass::Vector as usize] = row(1, 1, P0 | P5 | P1, 1);
+    table[OpClass::Cipher as usize] = row(3, 1, P0 | P1, 1);
     table
 };
 
@@ -440,12 +462,19 @@ const ZEN_3: [Execution; OpClass::COUNT] = {
         row(1, 1, ALU1 | ALU2, 1),
         row(2, 1, INTEGER, 1),
         row(3, 1, ALU1, 1),
+        // Measured on Zen 4: latency 1, four in a cycle, of counts and scans from either end.
+        row(1, 1, INTEGER, 1),
         row(11, 6, ALU2, 2),
         row(14, 8, ALU2, 2),
         row(1, 1, BRANCHES, 1),
         row(1, 1, FP0 | FP1 | FP2 | FP3, 1),
+        // Measured on Zen 4: two in a cycle.
+        row(1, 1, FP1 | FP2, 1),
         row(1, 1, FP1 | FP2, 1),
         row(3, 1, FP0 | FP3, 1),
+        // Measured on Zen 4: latency 4, two rounds of AES in a cycle; of SHA-256 4 cycles a pair of rounds, 3 and 4 of its schedule.
+        row(4, 1, FP0 | FP1, 1),
+        row(4, 2, FP1, 1),
         row(3, 1, FP2 | FP3, 1),
         row(3, 1, FP0 | FP1, 1),
         row(10, 4, FP1, 1),
@@ -486,6 +515,7 @@ const ZEN_5: [Execution; OpClass::COUNT] = {
     table[OpClass::Multiply as usize] = row(3, 1, WIDE_SHIFTS, 1);
     table[OpClass::Branch as usize] = row(1, 1, WIDE_BRANCHES, 1);
     table[OpClass::Vector as usize] = row(2, 1, FP0 | FP1 | FP2 | FP3, 1);
+    table[OpClass::VectorShift as usize] = row(2, 1, FP1 | FP2, 1);
     table[OpClass::Shuffle as usize] = row(2, 1, FP1 | FP2, 1);
     // Three cycles, and two from one addition to the next.
     table[OpClass::FloatAdd as usize] = row(2, 1, FP2 | FP3, 1);
@@ -567,6 +597,11 @@ impl Design {
             loads_per_cycle: 2,
             vector_loads_per_cycle: 2,
             stores_per_cycle: 2,
+            stores_take_load_slots: false,
+            // Measured on Redwood Cove; other cores of Intel are assumed to be alike.
+            behind_commit_cycles: 12,
+            blocked_across_pages_cycles: 6,
+            renames_halves: false,
             wide_vectors: WideVectors::JoinPorts,
             // Measured on Redwood Cove: 400 cycles there and back, whatever the halves hold; on Golden Cove as much. Other cores
             // behind Skylake are assumed to be alike.
@@ -711,17 +746,24 @@ impl Design {
                     load_cycles: 4,
                     vector_load_cycles: 7,
                     forward_cycles: 7,
+                    // Measured on Zen 4: six loads and two stores 2.67 cycles, four and two 2.0. AMD's guide: three units for addresses.
+                    stores_take_load_slots: !is_old,
+                    // Measured on Zen 4: 18.9 cycles from one blocked load to the next where no chain goes through them, 20 in a
+                    // chain, across two pages, too.
+                    behind_commit_cycles: 15,
+                    blocked_across_pages_cycles: 0,
                     // Measured on Zen 4, as what is hidden beside other work.
                     locked_is_fence: !matches!(m, M::Zen3 | M::Zen4),
                     locked_apart_cycles: if is_old { 17 } else { 8 },
                     split_store_cycles: [2, 34],
                     renames_memory: match m {
                         M::Zen2 => MemoryRenaming::SameName,
-                        // Measured: 0 cycles by another register and by other addressing; of half the value, too, which
-                        // Zen 5 does not do and the model leaves out.
+                        // Measured: 0 cycles by another register and by other addressing.
                         M::Zen4 => MemoryRenaming::SameStore,
                         _ => MemoryRenaming::Never,
                     },
+                    // Measured: 0.4 cycles an instruction for four bytes of eight, 1.5 for the upper half and for one byte.
+                    renames_halves: m == M::Zen4,
                     mispredict_cycles: if is_old { 16 } else { 13 },
                     // Measured on Zen 4: 125 cycles for one store, 190 for two, 230 for four, and 145 where 100 cycles of other work
                     // stand between; others are assumed to be alike.
@@ -770,6 +812,7 @@ impl Design {
                     commits_per_cycle: 2,
                     wide_vectors: WideVectors::Whole,
                     renames_memory: MemoryRenaming::SameStore,
+                    renames_halves: false,
                     // Measured: 23 from a load in the first level to what follows the branch.
                     mispredict_cycles: 19,
                     cache_bytes: [48 * KIB, 1024 * KIB, 32 * KIB * KIB],

@@ -146,6 +146,7 @@ fn latency(class: OpClass, a: &mut CodeAssembler) -> Result<(), IcedError> {
         OpClass::ShiftByCount => a.shl(rax, cl),
         OpClass::SlowAddress => a.lea(rax, ptr(rax + r8 + 8)),
         OpClass::Multiply => a.imul_2(rax, rcx),
+        OpClass::BitCount if is_x86_feature_detected!("popcnt") => a.popcnt(rax, rax),
         OpClass::Divide32 => {
             a.xor(edx, edx)?;
             a.div(ecx)?;
@@ -157,6 +158,7 @@ fn latency(class: OpClass, a: &mut CodeAssembler) -> Result<(), IcedError> {
             a.add(rax, r8)
         }
         OpClass::Vector => a.paddd(xmm0, xmm14),
+        OpClass::VectorShift => a.pslld(xmm0, 1u32),
         OpClass::Shuffle => a.pshufd(xmm0, xmm0, 0x1b),
         OpClass::VectorMultiply => a.pmullw(xmm0, xmm14),
         OpClass::FloatAdd => a.addsd(xmm0, xmm13),
@@ -199,6 +201,7 @@ fn interval(class: OpClass, n: usize, a: &mut CodeAssembler) -> Result<(), IcedE
         OpClass::ShiftByCount => a.shl(general, cl),
         OpClass::SlowAddress => a.lea(general, ptr(rdi + rcx + 8)),
         OpClass::Multiply => a.imul_3(general, rcx, 7),
+        OpClass::BitCount if is_x86_feature_detected!("popcnt") => a.popcnt(general, rcx),
         OpClass::Divide32 => {
             a.mov(eax, r8d)?;
             a.xor(edx, edx)?;
@@ -210,6 +213,7 @@ fn interval(class: OpClass, n: usize, a: &mut CodeAssembler) -> Result<(), IcedE
             a.div(rcx)
         }
         OpClass::Vector => a.paddd(vector, xmm14),
+        OpClass::VectorShift => a.pslld(vector, 1u32),
         OpClass::Shuffle => a.pshufd(vector, xmm14, 0x1b),
         OpClass::VectorMultiply => a.pmullw(vector, xmm14),
         OpClass::FloatAdd => a.addsd(vector, xmm13),
@@ -231,7 +235,12 @@ fn interval(class: OpClass, n: usize, a: &mut CodeAssembler) -> Result<(), IcedE
         OpClass::Fence => a.mfence(),
         OpClass::LoadFence => a.lfence(),
         OpClass::StoreFence => a.sfence(),
-        OpClass::Renamed | OpClass::Branch | OpClass::Microcode => Ok(()),
+        OpClass::Renamed
+        | OpClass::BitCount
+        | OpClass::Branch
+        | OpClass::Cipher
+        | OpClass::Digest
+        | OpClass::Microcode => Ok(()),
     }
 }
 

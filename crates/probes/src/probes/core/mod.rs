@@ -26,16 +26,18 @@ use crate::machine::{CoreCost, FalseDependency, OpClass};
 pub const ID: &str = "core";
 
 /// Classes of operations that are asked. Not the others: no-ops take nothing, branches share what they need with the rest,
-/// and what microcode takes depends on what it is.
-pub const CLASSES: [OpClass; 20] = [
+/// what microcode takes depends on what it is, and not every processor has rounds of AES and SHA.
+pub const CLASSES: [OpClass; 22] = [
     OpClass::Integer,
     OpClass::Shift,
     OpClass::ShiftByCount,
     OpClass::SlowAddress,
     OpClass::Multiply,
+    OpClass::BitCount,
     OpClass::Divide32,
     OpClass::Divide64,
     OpClass::Vector,
+    OpClass::VectorShift,
     OpClass::Shuffle,
     OpClass::VectorMultiply,
     OpClass::FloatAdd,

@@ -84,7 +84,7 @@ impl Core<'_> {
         (there_at, is_fresh)
     }
 
-    fn take_load_slots(&mut self, slots: u32, at: u64) {
+    pub(super) fn take_load_slots(&mut self, slots: u32, at: u64) {
         for _ in 0..slots {
             self.take(ports(&LOAD_PORTS, self.shape.loads_per_cycle), at);
         }

@@ -15,9 +15,6 @@ const LEAST_RENAMED_BYTES: u32 = 4;
 /// Those that rename narrower ones do not rename these: they are merged into the register.
 const NEVER_RENAMED_BYTES: u32 = 2;
 
-/// What a blocked load across two pages takes longer: measured on Redwood Cove, assumed elsewhere.
-const ACROSS_PAGES_CYCLES: u64 = 6;
-
 impl Core<'_> {
     /// When the bytes are there that come from stores in flight; 0 where none do.
     pub(super) fn serve(&mut self, number: u32, access: &MemoryAccess, start: u64) -> Served {
@@ -82,7 +79,7 @@ impl Core<'_> {
         }
         if blocked {
             if self.has(Mechanism::BlockedLoads) && self.crosses(access, PAGE_BYTES) {
-                done += ACROSS_PAGES_CYCLES;
+                done += u64::from(self.shape.blocked_across_pages_cycles);
             }
             self.event(number, Mechanism::BlockedLoads);
             self.accounts[number as usize].store_edges |= edges;
@@ -107,6 +104,7 @@ impl Core<'_> {
                 (same_name || *times > TIMES_TO_LEARN)
                     && store.address == access.address.0
                     && (self.shape.renames_memory == MemoryRenaming::SameStart
+                        || self.shape.renames_halves
                         || store.size_bytes == access.size_bytes)
                     && self.hands_on(number, access, store)
             }

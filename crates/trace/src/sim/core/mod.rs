@@ -66,8 +66,6 @@ use state::State;
 
 /// Wider accesses are made of many and are not forwarded.
 const WIDEST_BYTES: u32 = 64;
-/// From a store's commit to the value of a load that waited for it, at the most.
-const BEHIND_COMMIT_CYCLES: u64 = 12;
 /// From a store's data to its commit, at the least: what a blocked load costs has this in it.
 const DATA_TO_COMMIT_CYCLES: u64 = 3;
 /// From the end of an operation to its retirement, at the least: what waits for others to be done waits less long.
@@ -145,7 +143,8 @@ impl<'a> Core<'a> {
 
     /// From a store's commit to the value of a load that waited for it.
     fn behind_commit_cycles(&self) -> u64 {
-        BEHIND_COMMIT_CYCLES.min(self.blocked_cycles.saturating_sub(DATA_TO_COMMIT_CYCLES))
+        let most = u64::from(self.shape.behind_commit_cycles);
+        most.min(self.blocked_cycles.saturating_sub(DATA_TO_COMMIT_CYCLES))
     }
 
     fn has(&self, mechanism: Mechanism) -> bool {
@@ -323,6 +322,9 @@ impl<'a> Core<'a> {
         let mut data = 0;
         let stores = || accesses.iter().filter(|access| access.kind == AccessKind::Store);
         if let Some(store) = stores().next() {
+            if self.shape.stores_take_load_slots {
+                self.take_load_slots(1, addresses);
+            }
             data = self.take_data(done.max(addresses), store.size_bytes);
             complete = complete.max(data);
         }

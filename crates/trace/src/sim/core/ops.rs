@@ -434,8 +434,8 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
         Mfence => C::Fence,
         Lfence => C::LoadFence,
         Sfence => C::StoreFence,
-        Imul | Mul | Mulx | Popcnt | Tzcnt | Lzcnt | Bsf | Bsr | Pdep | Pext | Crc32 | Shld
-        | Shrd => C::Multiply,
+        Imul | Mul | Mulx | Pdep | Pext | Crc32 | Shld | Shrd => C::Multiply,
+        Popcnt | Tzcnt | Lzcnt | Bsf | Bsr => C::BitCount,
         Div | Idiv if is_wide => C::Divide64,
         Div | Idiv => C::Divide32,
         Shl | Shr | Sar | Rol | Ror if raw.op1_register() == Register::CL => C::ShiftByCount,
@@ -470,8 +470,15 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
             }
         }
         Pmulld | Vpmulld | Pmullw | Vpmullw | Pmaddwd | Vpmaddwd | Pmuludq | Vpmuludq | Pmulhw
-        | Pmulhuw | Pmaddubsw | Vpmaddubsw | Psadbw | Vpsadbw | Pclmulqdq | Vpclmulqdq | Aesenc
-        | Aesdec | Vaesenc => C::VectorMultiply,
+        | Pmulhuw | Pmaddubsw | Vpmaddubsw | Psadbw | Vpsadbw => C::VectorMultiply,
+        Pclmulqdq | Vpclmulqdq | Aesenc | Aesenclast | Aesdec | Aesdeclast | Vaesenc
+        | Vaesenclast | Vaesdec | Vaesdeclast => C::Cipher,
+        Sha1rnds4 | Sha1nexte | Sha1msg1 | Sha1msg2 | Sha256rnds2 | Sha256msg1 | Sha256msg2 => {
+            C::Digest
+        }
+        Psllw | Pslld | Psllq | Psrlw | Psrld | Psrlq | Psraw | Psrad | Vpsllw | Vpslld
+        | Vpsllq | Vpsrlw | Vpsrld | Vpsrlq | Vpsraw | Vpsrad | Vpsraq | Vpsllvd | Vpsllvq
+        | Vpsrlvd | Vpsrlvq | Vpsravd | Vprold | Vprolq | Vprord | Vprorq => C::VectorShift,
         Pshufd | Pshufb | Pshuflw | Pshufhw | Vpshufd | Vpshufb | Shufps | Shufpd | Vshufps
         | Palignr | Vpalignr | Punpcklbw | Punpcklwd | Punpckldq | Punpcklqdq | Punpckhbw
         | Punpckhwd | Punpckhdq | Punpckhqdq | Vpunpckldq | Vpunpcklqdq | Vpunpckhdq
@@ -571,6 +578,11 @@ mod tests {
         assert_eq!((wide.class, wide.vector_bytes), (OpClass::FloatDivide64, 32));
         assert_eq!(op(&[0x48, 0xf7, 0xf1]).class, OpClass::Divide64); // div rcx
         assert_eq!(op(&[0x48, 0x0f, 0xaf, 0xc1]).class, OpClass::Multiply); // imul rax, rcx
+        assert_eq!(op(&[0xf3, 0x48, 0x0f, 0xb8, 0xc1]).class, OpClass::BitCount); // popcnt rax, rcx
+        assert_eq!(op(&[0x66, 0x0f, 0x72, 0xf0, 2]).class, OpClass::VectorShift); // pslld xmm0, 2
+        assert_eq!(op(&[0x66, 0x0f, 0x73, 0xf8, 2]).class, OpClass::Shuffle); // pslldq xmm0, 2
+        assert_eq!(op(&[0x66, 0x0f, 0x38, 0xdd, 0xc1]).class, OpClass::Cipher); // aesenclast xmm0, xmm1
+        assert_eq!(op(&[0x0f, 0x38, 0xcb, 0xca]).class, OpClass::Digest); // sha256rnds2 xmm1, xmm2
         assert_eq!(op(&[0x66, 0x0f, 0x6e, 0xc1]).class, OpClass::Cross); // movd xmm0, ecx
         assert_eq!(op(&[0xf0, 0xff, 0x07]).class, OpClass::Locked); // lock inc [rdi]
         assert_eq!(op(&[0xc4, 0xe2, 0xf1, 0xb8, 0xc2]).class, OpClass::FloatMultiply); // vfmadd231pd
