@@ -12,6 +12,8 @@ use crate::trace::engine::{AccessKind, MemoryAccess};
 const MOST_LINES: usize = 1024;
 /// Behind so many instructions code is not near any more.
 const NEAR_CODE_INSTRUCTIONS: u64 = 50_000;
+/// From dispatch to the operands of a string instruction, where what they come from is dispatched with it.
+const OPERANDS_CYCLES: u64 = 2;
 /// Bits of the ports that loads and stores use; the table's operations use others.
 const LOAD_PORTS: [u16; 4] = [1 << 5, 1 << 6, 1 << 7, 1 << 15];
 const STORE_PORTS: [u16; 2] = [1 << 12, 1 << 13];
@@ -205,8 +207,8 @@ impl Core<'_> {
         }
     }
 
-    /// A string instruction: microcode that holds up what follows. Loads wait until the cache has what it stores (measured on
-    /// Redwood Cove: 9 cycles for `rep stosb` of 32 bytes, 22 in a chain through a load behind it).
+    /// A string instruction: microcode that holds up what follows. What it takes was measured in loops in which its operands come
+    /// from right in front of it.
     pub(super) fn repeat(&mut self, number: u32, start: u64, accesses: &[MemoryAccess]) {
         let bytes = accesses.iter().map(|access| u64::from(access.size_bytes)).max().unwrap_or(0);
         let loads = accesses.iter().any(|access| access.kind == AccessKind::Load);
@@ -218,6 +220,7 @@ impl Core<'_> {
             false => 1 + bytes / 32,
         };
         self.event(number, Mechanism::Microcode);
+        let start = start.saturating_sub(OPERANDS_CYCLES);
         let mut done = start + cycles;
         for access in accesses {
             done = done.max(self.fetch(number, access, start).0);
@@ -236,7 +239,7 @@ impl Core<'_> {
         self.retire(number, done);
         for access in accesses.iter().filter(|access| access.kind == AccessKind::Store) {
             let commit = self.state.next_commit(&self.shape).max(self.state.retire.0 + 2);
-            self.enqueue(number, access, [done, done, commit], true);
+            self.enqueue(number, access, [done, done, commit], !self.shape.forwards_strings);
         }
     }
 }

@@ -122,6 +122,45 @@ impl<'a> Sum<&'a Self> for Account {
     }
 }
 
+/// A sum of accounts that have weights, also negative ones.
+#[derive(Clone, Debug, Default)]
+pub struct WeightedSum {
+    executions: f64,
+    cycles: f64,
+    cycles_without: [f64; Mechanism::ALL.len()],
+    events: [f64; Mechanism::ALL.len()],
+    divider_cycles: f64,
+    store_edges: u64,
+}
+
+impl WeightedSum {
+    /// Adds `weight` times what `account` holds.
+    pub fn add(&mut self, account: &Account, weight: f64) {
+        self.executions += weight * account.executions as f64;
+        self.cycles += weight * account.cycles as f64;
+        self.divider_cycles += weight * account.divider_cycles as f64;
+        self.store_edges |= account.store_edges;
+        for n in 0..Mechanism::ALL.len() {
+            self.cycles_without[n] += weight * account.cycles_without[n] as f64;
+            self.events[n] += weight * account.events[n] as f64;
+        }
+    }
+
+    /// The sum as an account; what is below zero is zero there.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        let whole = |sum: f64| sum.max(0.0).round() as u64;
+        Account {
+            executions: whole(self.executions),
+            cycles: whole(self.cycles),
+            cycles_without: self.cycles_without.map(whole),
+            events: self.events.map(whole),
+            divider_cycles: whole(self.divider_cycles),
+            store_edges: self.store_edges,
+        }
+    }
+}
+
 /// A window by the model.
 #[derive(Clone, Debug)]
 pub struct Accounts {

@@ -50,7 +50,7 @@ mod training;
 mod upper_halves;
 mod x87;
 
-pub use account::{Account, Accounts, RecordedWindow};
+pub use account::{Account, Accounts, RecordedWindow, WeightedSum};
 pub use mechanism::Mechanism;
 use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
