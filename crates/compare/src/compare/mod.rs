@@ -217,6 +217,12 @@ impl Comparison {
         analysis.warnings.splice(last..last, shells);
         Ok(Self { settings, arms, analysis, samples })
     }
+
+    /// In how many of a hundred looks beside its runs another process was on the core; `None` where nothing looked.
+    #[must_use]
+    pub fn shared_percent(&self) -> Option<f64> {
+        strata::shared_percent(&self.samples)
+    }
 }
 
 /// How far a comparison has come.

@@ -18,8 +18,8 @@ use super::analysis::{Metric, Pair, Ratio, logs, ratio_in};
 use super::runner::RunSample;
 use crate::clock::SHARED_CORE;
 use crate::stats::power::FEWEST_PAIRS;
-use crate::stats::rank_sum;
 use crate::stats::robust::{finite, quantile};
+use crate::stats::{percent, rank_sum};
 
 /// The best look is this quantile of all: one lucky look would make all others shared.
 const BEST: f64 = 0.05;
@@ -94,11 +94,23 @@ impl Core {
     }
 }
 
-/// Sorts pairs into strata: these, and the pairs that were alone. `None` where no look saw a neighbour.
-pub(super) fn strata<'a>(pairs: &[Pair<'a>], metric: Metric) -> Option<(Strata, Vec<Pair<'a>>)> {
-    let runs = pairs.iter().copied().flatten();
+/// What the looks beside runs saw, ascending, and the best of them.
+fn looks<'a>(runs: impl Iterator<Item = &'a RunSample>) -> (Vec<f64>, f64) {
     let looks = finite(runs.filter_map(|run| run.no_ops_cycles).flatten());
     let best_cycles = quantile(&looks, BEST);
+    (looks, best_cycles)
+}
+
+/// In how many of a hundred looks beside runs another process was on the core; `None` where nothing looked.
+pub(super) fn shared_percent(samples: &[RunSample]) -> Option<f64> {
+    let (looks, best_cycles) = looks(samples.iter());
+    let alone = looks.partition_point(|cycles| *cycles <= SHARED_CORE * best_cycles);
+    (!looks.is_empty()).then(|| percent(looks.len() - alone, looks.len()))
+}
+
+/// Sorts pairs into strata: these, and the pairs that were alone. `None` where no look saw a neighbour.
+pub(super) fn strata<'a>(pairs: &[Pair<'a>], metric: Metric) -> Option<(Strata, Vec<Pair<'a>>)> {
+    let (looks, best_cycles) = looks(pairs.iter().copied().flatten());
     if !looks.iter().any(|cycles| *cycles > SHARED_CORE * best_cycles) {
         return None;
     }
@@ -201,6 +213,7 @@ mod tests {
         let mut samples = quiet.samples;
         samples.iter_mut().for_each(|run| run.no_ops_cycles = None);
         assert_eq!(strata(&analyse(&samples, &settings).unwrap()), None);
+        assert_eq!(super::shared_percent(&samples), None);
     }
 
     #[test]
@@ -216,6 +229,7 @@ mod tests {
         let analysis = analyse(&samples, &settings).unwrap();
         let (strata, _, text) = strata(&analysis).unwrap();
         assert_eq!((strata.alone.pairs, strata.shared.pairs, strata.other_pairs), (10, 0, 10));
+        assert_eq!(super::shared_percent(&samples), Some(25.0));
         assert!(text.contains("too few pairs"), "{text}");
     }
 }

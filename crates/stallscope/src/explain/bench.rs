@@ -76,6 +76,26 @@ pub(super) fn or_why<T>(tried: Result<T, EngineError>) -> Result<Result<T, Strin
     }
 }
 
+/// The core at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoreNow {
+    /// Its clock; none where no steady moment was found.
+    pub clock: Option<Measurement>,
+    /// In how many of a hundred short stretches another process was seen to share it.
+    pub shared_percent: f64,
+}
+
+impl CoreNow {
+    /// Whether another process takes so much of it that this is worth knowing.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.shared_percent >= SHARED_PERCENT
+    }
+}
+
+/// From so many of a hundred short stretches on, a core is shared.
+pub(super) const SHARED_PERCENT: f64 = 10.0;
+
 /// Something that can run the two programs.
 pub trait Bench {
     /// Runs the whole paired comparison.
@@ -121,14 +141,8 @@ pub trait Bench {
         None
     }
 
-    /// The core clock now, on the processor that the arms run on, where it can be measured.
-    fn core_clock(&mut self) -> Option<Measurement> {
-        None
-    }
-
-    /// In how many of a hundred short stretches another process was seen to share the core, on the processor that the arms
-    /// run on; none where that cannot be measured.
-    fn shared_percent(&mut self) -> Option<f64> {
+    /// The core now, on the processor that the arms run on, where it can be looked at.
+    fn core_now(&mut self) -> Option<CoreNow> {
         None
     }
 
@@ -262,7 +276,7 @@ impl<'a> ProcessBench<'a> {
     }
 
     /// What the clock is and how quiet it is, on the processor that the arms run on.
-    fn core_now(&self) -> Option<Summary> {
+    fn core_summary(&self) -> Option<Summary> {
         let cpu = self.settings.cpus.as_ref().and_then(Cpus::single);
         let _pin = cpu.map(Pin::to).transpose().ok()?;
         Some(survey(&mut HardwareClock::new().ok()?, &CLOCK_SURVEY).summary())
@@ -409,15 +423,13 @@ impl Bench for ProcessBench<'_> {
         Some(kernel::cheapest_call_ns())
     }
 
-    fn core_clock(&mut self) -> Option<Measurement> {
-        match probes::clock::core_rate(&self.core_now()?) {
+    fn core_now(&mut self) -> Option<CoreNow> {
+        let summary = self.core_summary()?;
+        let clock = match probes::clock::core_rate(&summary) {
             Reading::Measured(rate) => Some(rate),
             Reading::Inconclusive { .. } => None,
-        }
-    }
-
-    fn shared_percent(&mut self) -> Option<f64> {
-        Some(self.core_now()?.shared_percent)
+        };
+        Some(CoreNow { clock, shared_percent: summary.shared_percent })
     }
 
     fn run_changed(

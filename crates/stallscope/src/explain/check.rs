@@ -3,9 +3,11 @@
 //! *Effect.* The model ([`crate::sim::core`]) leaves things out, and its numbers may be those of another core. *Sign.* The
 //! cycles that whole runs take for each instruction, place by place: processor time by the kernel, shared out by samples,
 //! times the core clock, over the instructions of a run that was followed whole. No counter is needed. Windows spread
-//! over the run stand for all of it in the model, as they do in `explain`.
+//! over the run stand for all of it in the model, as they do in `explain`. Runs beside another process on the core, which
+//! nothing inside a guest shows, do not count where enough others were alone.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,10 +17,10 @@ use super::heat::{self, ArmHeat, Heat};
 use super::object::ObjectCode;
 use super::processor::by_samples;
 use super::rows::Place;
-use super::run_count::InRun;
+use super::run_count::{self, InRun};
 use super::side::Side;
 use super::windows::ArmWindows;
-use super::{Bench, ExplainError, Stage, work};
+use super::{Bench, CoreNow, ExplainError, Stage};
 use crate::code::{Function, Image};
 use crate::compare::Arm;
 use crate::layout::Change;
@@ -29,8 +31,12 @@ use crate::stats::robust::{median, sorted};
 use crate::trace::engine::Change as RunChange;
 use crate::trace::spread;
 
-/// Runs that are timed.
+/// Runs that are timed alone on the core; where others share it, so many and so long are tried, and with fewer alone than the
+/// least all of them count.
 const TIMED_RUNS: usize = 7;
+const MOST_RUNS: usize = 21;
+const MOST_TIME: Duration = Duration::from_secs(10);
+const LEAST_ALONE: usize = 3;
 /// Places with fewer of the samples, in per cent, are not told.
 const LEAST_SHARE: f64 = 5.0;
 /// By how much the model is off at the most where it is as good as it claims to be.
@@ -96,6 +102,54 @@ impl CheckedPlace {
     }
 }
 
+/// The runs that count, and what they were run on.
+struct Timed {
+    /// Their processor times, ascending.
+    run_ns: Vec<f64>,
+    /// Readings of the core clock between all runs.
+    clocks: Vec<Measurement>,
+    /// What to know of other processes on the core.
+    note: Option<String>,
+}
+
+/// Times runs until enough of them were alone on the core; the inner error says why there are none.
+fn timed(bench: &mut dyn Bench) -> Result<Result<Timed, String>, ExplainError> {
+    let begun = Instant::now();
+    let (mut all, mut alone, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut before = bench.core_now();
+    while alone.len() < TIMED_RUNS
+        && all.len() < MOST_RUNS
+        && (all.len() < TIMED_RUNS || begun.elapsed() < MOST_TIME)
+    {
+        let run_ns = match or_why(bench.run_changed(Arm::A, RunChange::Nothing, all.len()))? {
+            Ok(exit) => exit.processor_ns() as f64,
+            Err(why) => return Ok(Err(why)),
+        };
+        let after = bench.core_now();
+        all.push(run_ns);
+        if !before.iter().chain(&after).any(CoreNow::is_shared) {
+            alone.push(run_ns);
+        }
+        clocks.extend(before.and_then(|core| core.clock));
+        before = after;
+    }
+    clocks.extend(before.and_then(|core| core.clock));
+    let counts = if alone.len() >= LEAST_ALONE { &alone } else { &all };
+    let note = (alone.len() < all.len()).then(|| {
+        format!(
+            "another process shared the core beside {} of {} runs: {}",
+            all.len() - alone.len(),
+            all.len(),
+            match alone.len() >= LEAST_ALONE {
+                true => "the others count",
+                false =>
+                    "all count, and what keeps the core busy took up to twice as long as alone",
+            }
+        )
+    });
+    Ok(Ok(Timed { run_ns: sorted(counts), clocks, note }))
+}
+
 /// Holds the model against whole runs of the command that `bench` has as its first arm; the inner error says why there is
 /// nothing to hold it against.
 ///
@@ -110,20 +164,15 @@ pub fn check(
     let image = Image::open(program)?;
     let heat = heat::of_one(&image, bench, progress)?;
     let mut design = profile.clone();
-    let notes = bench.measure(&mut design, true)?;
-    let (mut run_ns, mut clocks) = (Vec::new(), Vec::new());
-    for n in 0..TIMED_RUNS {
-        clocks.extend(bench.core_clock());
-        match or_why(bench.run_changed(Arm::A, RunChange::Nothing, n))? {
-            Ok(exit) => run_ns.push(exit.processor_ns() as f64),
-            Err(why) => return Ok(Err(why)),
-        }
-    }
-    clocks.extend(bench.core_clock());
+    let mut notes = bench.measure(&mut design, true)?;
+    let Timed { run_ns, clocks, note } = match timed(bench)? {
+        Ok(timed) => timed,
+        Err(why) => return Ok(Err(why)),
+    };
+    notes.extend(note);
     let Some(core_clock) = of_all(&clocks) else {
         return Ok(Err("the core clock could not be measured (stallscope probe clock)".to_owned()));
     };
-    let run_ns = sorted(&run_ns);
     let typical_ns = median(&run_ns).unwrap_or_default();
     let user_code = by_samples(&heat.summary, typical_ns);
     let in_user_code = user_code.map_or(1.0, |user_code| user_code.value / typical_ns.max(1.0));
@@ -136,7 +185,7 @@ pub fn check(
         how: "processor time, median and ends; the kernel's samples left out".to_owned(),
     };
     let counting = &mut |done, of| progress(Stage::Counting { done, of });
-    let work = match work::budget(typical_ns) {
+    let work = match run_count::budget(typical_ns) {
         Ok(budget) => or_why(bench.work(Arm::A, budget))?,
         Err(why) => Err(why),
     };
@@ -150,7 +199,8 @@ pub fn check(
         counting(n as u32, count as u32);
         bench.window(Arm::A, after, &design, &shape)
     })?;
-    let mut followed = ArmWindows::default();
+    let executed = InRun::of(&work.executed, &image);
+    let mut followed = ArmWindows::of_run(executed.insns());
     match windows {
         Ok(windows) => windows.into_iter().flatten().for_each(|it| followed.add(&image, it)),
         Err(why) => return Ok(Err(why.to_string())),
@@ -176,7 +226,6 @@ pub fn check(
             instructions,
         }
     };
-    let executed = InRun::of(&work.executed, &image);
     let mut places: Vec<CheckedPlace> = of_image(&image, &heat)
         .map(|(place, hits)| {
             let instructions = executed.in_place(Arm::A, &place).instructions;
@@ -228,10 +277,20 @@ mod tests {
 
     /// The decoder has 80 % of the samples and 400 of 500 instructions; runs take 2 ms at 2 GHz.
     fn checked(cycles: u64, kernel: Option<u64>) -> Result<ModelCheck, String> {
+        checked_beside(&[], cycles, kernel)
+    }
+
+    /// The same where looks at the core see others in so many stretches.
+    fn checked_beside(
+        shared: &[f64],
+        cycles: u64,
+        kernel: Option<u64>,
+    ) -> Result<ModelCheck, String> {
         let mut scene = Scene::new([true, true], 0.0, [(800, 200), (800, 200)]);
         let bench = &mut scene.bench;
         bench.kernel_samples = kernel.map(|samples| [samples; 2]);
         bench.patched_ns = Some([2_000_000; 4]);
+        bench.shared_percents = shared.iter().rev().copied().collect();
         let window = bench.counts[0].as_mut().unwrap();
         for (_, account) in &mut window.program {
             account.cycles = account.executions / 1000 * cycles;
@@ -268,6 +327,19 @@ mod tests {
     fn time_in_the_kernel_is_left_out() {
         let half = checked(1600, Some(1000)).unwrap();
         assert!((half.places[0].measured.value - 1.6).abs() < 0.01, "{half:?}");
+    }
+
+    #[test]
+    fn runs_beside_another_process_count_only_where_hardly_any_were_alone() {
+        let told = |shared: &[f64]| {
+            let check = checked_beside(shared, 3200, None).unwrap();
+            (check.user_ns.n, check.notes.last().cloned().unwrap_or_default())
+        };
+        assert_eq!(told(&[9.9; 8]), (7, String::new()));
+        let (n, note) = told(&[0.0, 10.0, 0.0, 60.0]);
+        assert!(n == 7 && note.contains("beside 4 of 11 runs: the others count"), "{n} {note}");
+        let (n, note) = told(&[50.0; 20]);
+        assert!(n == 21 && note.contains("beside 20 of 21 runs: all count"), "{n} {note}");
     }
 
     #[test]

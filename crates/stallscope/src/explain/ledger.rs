@@ -67,6 +67,30 @@ pub struct LedgerLine {
     pub is_named: bool,
 }
 
+/// What is not known of the core: of what it may be, what comes nearest to what was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CoreTaken {
+    /// Which loads it was taken to serve while renaming, of the ways that a design may do it.
+    pub renames_memory: MemoryRenaming,
+    /// Of the lines behind the second level whose place nothing in the windows tells, those that were taken to come from memory
+    /// and not from the third level, in per cent.
+    pub from_memory_percent: u64,
+    /// Of the branches that tables of the predictor of twice the measured size hold and tables of a quarter of that size would
+    /// not, those that were taken to be mispredicted, in per cent.
+    pub forgotten_percent: u64,
+    /// Of the instructions, those that were taken to be executed while another thread kept the core busy, in per cent; where
+    /// one was seen.
+    #[serde(default)]
+    pub shared_percent: u64,
+}
+
+impl CoreTaken {
+    /// A core as it was measured, that serves such loads while renaming.
+    pub(super) fn plain(renames_memory: MemoryRenaming) -> Self {
+        Self { renames_memory, from_memory_percent: 0, forgotten_percent: 0, shared_percent: 0 }
+    }
+}
+
 /// What the model says of one place that holds a part of the difference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
@@ -82,19 +106,9 @@ pub struct Ledger {
     pub predicted: Share,
     /// The part that was measured there.
     pub measured: Share,
-    /// Which loads the core was taken to serve while renaming: of the ways that a design may do it, the one that comes
-    /// nearest to what was measured.
-    pub renames_memory: MemoryRenaming,
-    /// Of the lines behind the second level whose place nothing in the windows tells, those that were taken to come from memory
-    /// and not from the third level, in per cent: chosen in the same way.
-    pub from_memory_percent: u64,
-    /// Of the branches that tables of the predictor of twice the measured size hold and tables of a quarter of that size would
-    /// not, those that were taken to be mispredicted, in per cent: chosen in the same way.
-    pub forgotten_percent: u64,
-    /// Of the instructions, those that were taken to be executed while another thread kept the core busy, in per cent: chosen in
-    /// the same way, where one was seen.
-    #[serde(default)]
-    pub shared_percent: u64,
+    /// What the core was taken for.
+    #[serde(flatten)]
+    pub core: CoreTaken,
     /// Whether the instructions of whole runs were counted; else both builds are taken to execute as many.
     pub counted: bool,
     /// Whether the two agree well enough for the model to be believed.
@@ -265,17 +279,8 @@ fn nearest<'a>(
         if predicted > 0.0 { predicted.ln().abs() } else { f64::INFINITY }
     };
     let of_shape = |shape: &Shape<'a>| {
-        let BothArms {
-            renames_memory, from_memory_percent, forgotten_percent, shared_percent, ..
-        } = *shape.windows;
-        let ledger = Ledger {
-            renames_memory,
-            from_memory_percent,
-            forgotten_percent,
-            shared_percent,
-            ..ledger(shape)?
-        };
-        Some((ledger, shape.windows))
+        let core = shape.windows.core;
+        Some((Ledger { core, ..ledger(shape)? }, shape.windows))
     };
     let all = shapes.iter().filter_map(of_shape);
     all.min_by(|(a, _), (b, _)| distance(a).total_cmp(&distance(b)))
@@ -338,7 +343,12 @@ pub(super) fn ledgers(
         if let Some(function) = row.place.function(slow) {
             let insns = arm.insns(function.start, function.end());
             for line in &mut ledger.lines {
-                line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at));
+                let everywhere = || arm.insns(Svma(0), Svma(u64::MAX));
+                let at = match is_paid_for_elsewhere(line.mechanism, &insns) {
+                    true => most(&everywhere(), line.mechanism),
+                    false => most(&insns, line.mechanism),
+                };
+                line.site = at.and_then(|at| sites.site(at));
             }
         } else if let Some(path) = row.place.object(slow) {
             sites_in_object(path, &arm.insns_of_object(path), &mut ledger.lines);
@@ -410,7 +420,7 @@ pub(super) fn ledgers(
 pub(super) fn undecided(ledgers: &[Ledger]) -> Option<MemoryRenaming> {
     let is_named = ledgers.iter().any(|ledger| ledger.named().is_some());
     let undecided = ledgers.iter().find(|ledger| !is_named && ledger.is_undecided());
-    undecided.map(|ledger| ledger.renames_memory)
+    undecided.map(|ledger| ledger.core.renames_memory)
 }
 
 /// Whether places that hold a good part of the difference were in the windows of one build alone, or in none.
@@ -445,6 +455,17 @@ fn sites_in_object(path: &Path, insns: &BTreeMap<FileOffset, Account>, lines: &m
     }
 }
 
+/// What a mispredicted branch costs at the most: what comes behind it waits for its operands, too.
+const MOST_OF_A_BRANCH_CYCLES: u64 = 100;
+
+/// Whether a place waits for branches that are mispredicted in front of it: its own are too few for what it loses.
+fn is_paid_for_elsewhere<K>(mechanism: Mechanism, insns: &BTreeMap<K, Account>) -> bool {
+    let lost_cycles: i64 = insns.values().map(|account| account.cycles_of(mechanism)).sum();
+    let own: u64 = insns.values().map(|account| account.events_of(mechanism)).sum();
+    mechanism == Mechanism::MispredictedBranches
+        && lost_cycles > MOST_OF_A_BRANCH_CYCLES.saturating_mul(own).cast_signed()
+}
+
 /// The instruction that has a mechanism most often, or takes longest.
 fn most<K: Ord + Copy>(insns: &BTreeMap<K, Account>, mechanism: Mechanism) -> Option<K> {
     let weight = |account: &Account| match mechanism.has_events() {
@@ -454,4 +475,23 @@ fn most<K: Ord + Copy>(insns: &BTreeMap<K, Account>, mechanism: Mechanism) -> Op
     let best =
         insns.iter().max_by_key(|(at, account)| (weight(account), std::cmp::Reverse(**at)))?;
     (weight(best.1) > 0).then_some(*best.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_loses_more_than_its_own_branches_cost_waits_for_others() {
+        let place = |events: u64, cycles: u64| {
+            let mut account = Account { cycles, ..Account::default() };
+            account.events[Mechanism::MispredictedBranches as usize] = events;
+            BTreeMap::from([(0, account)])
+        };
+        let branches = |place| is_paid_for_elsewhere(Mechanism::MispredictedBranches, &place);
+        assert!(branches(place(10, 1001)) && branches(place(0, 1)));
+        assert!(!branches(place(10, 1000)) && !branches(place(0, 0)));
+        // Of the others, what is lost is lost where it happens.
+        assert!(!is_paid_for_elsewhere(Mechanism::DataCacheMisses, &place(0, 1001)));
+    }
 }

@@ -51,7 +51,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use answer::Answer;
-pub use bench::{Bench, ProcessBench, TimeLeft};
+pub use bench::{Bench, CoreNow, ProcessBench, TimeLeft};
 pub use built::Built;
 pub use callers::{CalledFrom, Caller};
 pub use cause::{Cause, HotInstruction, LoopHeat};
@@ -61,7 +61,7 @@ pub use cure::{Cure, CureVerdict, Removed};
 pub use events::Counts;
 pub use heat::{ArmHeat, Heat, ObjectHeat};
 pub use kernel::{Kernel, NamedCalls, WaitingCalls};
-pub use ledger::{Ledger, LedgerLine};
+pub use ledger::{CoreTaken, Ledger, LedgerLine};
 pub use library_calls::LibraryCalls;
 pub use machines::{AnswerCount, ExplainResult, FoundThere, Joining, ManyExplained};
 pub use measured::{MeasuredLayout, measured_difference, shows_difference};
@@ -75,6 +75,7 @@ pub use stacks::{CallStacks, FoldedStack, StackFunction};
 pub use windows::{ObjectInsns, WindowCount};
 pub use work::Work;
 
+use bench::SHARED_PERCENT;
 use ledger::Together;
 use placement::Placement;
 use processor::ProcessorTime;
@@ -272,9 +273,6 @@ impl Explanation {
     }
 }
 
-/// Where another process shares the core in so many of a hundred short stretches, it matters to what a program takes.
-const SHARED_PERCENT: f64 = 10.0;
-
 /// What the work has come to, for a progress bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
@@ -403,8 +401,9 @@ fn look(
         longer_ns: time.longer_ns(),
     };
     let longest_ns = run_ns[0].max(run_ns[1]);
+    let mut insns = Default::default();
     match work::count(bench, &images, &mut explanation.rows, &all, longest_ns, counting)? {
-        Ok(work) => explanation.work = Some(work),
+        Ok((work, counts)) => (explanation.work, insns) = (Some(work), counts),
         Err(why) => explanation
             .unexplained
             .push(format!("how many instructions each build executes was not counted: {why}")),
@@ -430,10 +429,12 @@ fn look(
             let few = windows::count(bench, run_ns, false);
             // What is judged by the pairs that were alone is modelled alone.
             let alone = explanation.comparison.analysis.is_judged_alone();
-            let shared =
-                bench.shared_percent().filter(|percent| !alone && *percent >= SHARED_PERCENT);
+            let now = bench.core_now().map(|core| core.shared_percent);
+            let shared = explanation.comparison.shared_percent().into_iter().chain(now);
+            let shared = shared.reduce(f64::max);
+            let shared = shared.filter(|percent| !alone && *percent >= SHARED_PERCENT);
             explanation.notes.extend(shared.map(open::is_shared));
-            let followed = Followed::none(&design, shared.is_some());
+            let followed = Followed::none(&design, shared.is_some(), &insns);
             let followed = followed.follow(bench, &images, run_ns, &design, few, counting)?;
             let mut windows = match &followed {
                 Ok(followed) => followed.with_mixtures(),

@@ -8,7 +8,7 @@
 //! it so much less: code that is inlined in one build only takes what happens in it along. The model does not
 //! see everything; where it does not agree with the clock, nothing that it says about causes is believed.
 
-use super::ledger::{Ledger, LedgerLine};
+use super::ledger::{CoreTaken, Ledger, LedgerLine};
 use super::side::{FEW_WINDOWS, Side};
 use super::work::{HARDLY, MOST, split};
 use super::{FunctionRow, Share, Whole};
@@ -229,10 +229,7 @@ pub(super) fn predict(
         cycles_per_instruction: [sides[0].cycles_per_insn()?, sides[1].cycles_per_insn()?],
         predicted,
         measured,
-        renames_memory: MemoryRenaming::Never,
-        from_memory_percent: 0,
-        forgotten_percent: 0,
-        shared_percent: 0,
+        core: CoreTaken::plain(MemoryRenaming::Never),
         counted: spent.is_counted,
         agrees,
         lines,

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::AddAssign;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,8 +18,15 @@ use crate::foreign;
 use crate::model::{FileOffset, Svma};
 use crate::sim::jumps::BlockCounts;
 use crate::trace::engine::{
-    AccessKind, Block, BlockId, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
+    AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
 };
+
+/// Longer runs are not followed, in nanoseconds of processor time: each takes its time some times over.
+const LONGEST_RUN_NS: f64 = 10e9;
+/// A run that is followed may take so many times as long, and so much more for the code that it translates. It takes
+/// two to three times as long, and some 35 microseconds for each call of the kernel.
+pub(super) const MOST_TIMES_AS_LONG: f64 = 5.0;
+const SPARE: Duration = Duration::from_secs(15);
 
 /// What one run executed at a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -54,6 +63,8 @@ pub struct ByPlace {
     pub objects: HashMap<String, Executed>,
     /// Instructions of the program's own file that call, and how often.
     pub calls: Vec<(FileOffset, u64)>,
+    /// Every instruction of the program's own file, and how often; in parts, where several blocks hold it.
+    pub insns: Vec<(FileOffset, u64)>,
 }
 
 /// What one whole run executed in user code.
@@ -105,10 +116,14 @@ impl Sink for RunCounter {
     }
 }
 
+/// How often a whole run executes each instruction of the program's own file.
+pub(super) type InsnCounts = Arc<BTreeMap<Svma, u64>>;
+
 /// What one run of an arm executed, by place in its image.
 pub(super) struct InRun<'a> {
     by_svma: BTreeMap<Svma, Executed>,
     objects: &'a HashMap<String, Executed>,
+    insns: InsnCounts,
 }
 
 impl<'a> InRun<'a> {
@@ -119,7 +134,18 @@ impl<'a> InRun<'a> {
                 *by_svma.entry(svma).or_default() += *executed;
             }
         }
-        Self { by_svma, objects: &counted.objects }
+        let mut insns: BTreeMap<Svma, u64> = BTreeMap::new();
+        for (at, times) in &counted.insns {
+            if let Some(svma) = image.svma_of(*at) {
+                *insns.entry(svma).or_default() += times;
+            }
+        }
+        Self { by_svma, objects: &counted.objects, insns: insns.into() }
+    }
+
+    /// How often each instruction was executed.
+    pub(super) fn insns(&self) -> InsnCounts {
+        Arc::clone(&self.insns)
     }
 
     pub(super) fn in_place(&self, arm: Arm, place: &Place) -> Executed {
@@ -137,6 +163,19 @@ impl<'a> InRun<'a> {
             }
         }
     }
+}
+
+/// How long following a whole run may take that takes so long by itself, or why it is not tried.
+pub(super) fn budget(processor_ns: f64) -> Result<Duration, String> {
+    if processor_ns > LONGEST_RUN_NS {
+        return Err(format!(
+            "a run takes {:.1} s on the processor, and only up to {:.1} s can be followed whole: give it less \
+             work",
+            processor_ns / 1e9,
+            LONGEST_RUN_NS / 1e9
+        ));
+    }
+    Ok(SPARE + Duration::from_secs_f64(MOST_TIMES_AS_LONG * processor_ns / 1e9))
 }
 
 /// What a recording of a whole run says, or why it is none; `program` is the program's own file.
@@ -192,7 +231,12 @@ pub(super) fn of_run(
             accessed_bytes: runs * accesses().map(|it| u64::from(it.size_bytes)).sum::<u64>(),
         };
         match mapping.path == program {
-            true => work.executed.program.push((start, executed)),
+            true => {
+                work.executed.program.push((start, executed));
+                let at = |insn: &BlockInsn| start.0 + (insn.address.0 - first.address.0);
+                let insns = block.insns.iter().map(|insn| (FileOffset(at(insn)), runs));
+                work.executed.insns.extend(insns);
+            }
             false => {
                 let name = library_name(&mapping.path);
                 *work.executed.objects.entry(name).or_default() += executed;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use syscalls::Sysno;
 
-use super::{Bench, TimeLeft, WindowCount, WorkCount};
+use super::{Bench, CoreNow, TimeLeft, WindowCount, WorkCount};
 use crate::code::fixture;
 use crate::code::x86::Patch;
 use crate::compare::simulate::SimulatedMachine;
@@ -45,6 +45,8 @@ pub struct InventedBench {
     /// Processor time of fast build, slow build, control and cure, in nanoseconds; `None` where nothing can be
     /// replaced.
     pub patched_ns: Option<[u64; 4]>,
+    /// In how many of a hundred stretches looks at the core see others, the last look first; then in none.
+    pub shared_percents: Vec<f64>,
     /// Per arm: processor time of a run that flushes denormal numbers to zero, of one on one processor and of one without huge
     /// pages.
     pub flushed_ns: Option<[u64; 2]>,
@@ -154,9 +156,11 @@ impl Bench for InventedBench {
         self.left
     }
 
-    fn core_clock(&mut self) -> Option<Measurement> {
+    fn core_now(&mut self) -> Option<CoreNow> {
         let (unit, how) = (Unit::Megahertz, "invented".to_owned());
-        Some(Measurement { value: 2000.0, unit, low: 1990.0, high: 2010.0, n: 20, how })
+        let clock = Measurement { value: 2000.0, unit, low: 1990.0, high: 2010.0, n: 20, how };
+        let shared_percent = self.shared_percents.pop().unwrap_or(0.0);
+        Some(CoreNow { clock: Some(clock), shared_percent })
     }
 
     fn sample(&mut self, arm: Arm) -> Result<SampleRun, SampleError> {

@@ -36,7 +36,8 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
         Conclusion::MoreWork => {
             let named = explanation.named_ledger().map(|_| by_model(explanation));
             let named = named.map_or(String::new(), |said| format!("; {said}"));
-            more_work(explanation, slow) + &named + &built(explanation, slow)
+            let kernel = kernel_beside(explanation);
+            more_work(explanation, slow) + &named + &built(explanation, slow) + &kernel
         }
         Conclusion::SlowerWork => {
             let slower = work.map(|work| work.slower_instructions.to_string()).unwrap_or_default();
@@ -45,12 +46,21 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
                 Some(work) => format!("{} and takes longer for them", executes(work, slow)),
                 None => format!("{} takes longer for the same instructions", slow.build_name()),
             };
-            let built = built(explanation, slow);
+            let (built, kernel) = (built(explanation, slow), kernel_beside(explanation));
             format!(
-                "slower work: {what}, {slower}{place}; no mechanism that was counted explains it{built}"
+                "slower work: {what}, {slower}{place}; no mechanism that was counted explains it{built}{kernel}"
             )
         }
-        Conclusion::Kernel => kernel(explanation),
+        Conclusion::Kernel => {
+            let more = work.filter(|work| has_more_beside(work)).map(|work| {
+                format!(
+                    "; besides, {}, which makes up {}",
+                    executes(work, slow),
+                    work.more_instructions
+                )
+            });
+            kernel(explanation) + &more.unwrap_or_default()
+        }
         Conclusion::NotLocated => "not looked for: nothing here may sample the runs".into(),
         Conclusion::InParts => in_parts(explanation, slow),
         Conclusion::NotRunning | Conclusion::NoMechanism => {
@@ -127,7 +137,7 @@ fn kernel_part(explanation: &Explanation, least: f64) -> Option<String> {
     Some(format!("{events}{part} is there"))
 }
 
-/// The kernel's part, where that is a good one beside a mechanism.
+/// The kernel's part, where that is a good one beside a mechanism or what user code does.
 fn kernel_beside(explanation: &Explanation) -> String {
     let said = kernel_part(explanation, LEAST_BESIDE);
     said.map_or(String::new(), |said| format!("; besides, the kernel: {said}"))

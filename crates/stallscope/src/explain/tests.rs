@@ -53,6 +53,7 @@ impl Scene {
             kernel_samples: None,
             library: ["/lib/libc.so.6".into(), "/lib/libc.so.6".into()],
             patched_ns: None,
+            shared_percents: Vec::new(),
             placements: 0,
             flushed_ns: None,
             denormals: vec![],

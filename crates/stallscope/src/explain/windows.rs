@@ -5,14 +5,16 @@
 //! ([`crate::sim::core`]), with everything and without each mechanism.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::path::Path;
 
-use super::{Bench, Place};
+use super::run_count::InsnCounts;
+use super::{Bench, CoreTaken, Place};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
 use crate::machine::{CoreShape, Design, MemoryRenaming};
 use crate::model::{FileOffset, Svma};
-use crate::sim::core::Account;
+use crate::sim::core::{Account, WeightedSum};
 use crate::trace::engine::EngineError;
 use crate::trace::spread;
 
@@ -28,10 +30,17 @@ pub struct WindowCount {
     pub objects: ObjectInsns,
 }
 
+/// Instructions that windows hold more rarely tell nothing of what one takes.
+const LEAST_EXECUTIONS: u64 = 50;
+/// Windows tell of a place where the instructions that they hold are such a part of what whole runs execute there.
+const LEAST_MET: f64 = 0.8;
+
 /// The windows of one arm.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct ArmWindows {
     windows: Vec<(BTreeMap<Svma, Account>, ObjectInsns)>,
+    /// Of a whole run; empty where that was not counted.
+    in_run: InsnCounts,
 }
 
 impl ArmWindows {
@@ -40,12 +49,56 @@ impl ArmWindows {
         self.windows.len()
     }
 
+    /// No windows, of a run that executes each instruction so often.
+    pub fn of_run(in_run: InsnCounts) -> Self {
+        Self { windows: Vec::new(), in_run }
+    }
+
     /// What each window did from `start` to `end`.
-    fn between(&self, start: Svma, end: Svma) -> impl Iterator<Item = Account> {
-        let inside = move |insns: &BTreeMap<Svma, Account>| {
-            insns.range(start..end.max(start)).map(|(_, account)| account).sum()
+    fn between(&self, start: Svma, end: Svma) -> Vec<Account> {
+        let range = start..end.max(start);
+        self.as_in_run(&range).unwrap_or_else(|| {
+            let sum = |insns: &BTreeMap<Svma, Account>| {
+                insns.range(range.clone()).map(|(_, account)| account).sum()
+            };
+            self.windows.iter().map(|(insns, _)| sum(insns)).collect()
+        })
+    }
+
+    /// The same as it would be if each window had executed each instruction as often as whole runs do: windows are few,
+    /// and meet one loop of a function more often than another. What an instruction takes in one window more than in all
+    /// stays in that window (W. Cochran, "Sampling Techniques", 1977, 5A.9: stratification after the sample was drawn).
+    /// None where whole runs were not counted, or the windows hold too little of what they execute there.
+    fn as_in_run(&self, range: &Range<Svma>) -> Option<Vec<Account>> {
+        let all = self.insns(range.start, range.end);
+        let known = |at: &Svma| all.get(at).filter(|it| it.executions >= LEAST_EXECUTIONS);
+        let (mut in_run, mut met) = (0, 0);
+        let mut means = Vec::new();
+        for (at, times) in self.in_run.range(range.clone()) {
+            in_run += times;
+            if let Some(account) = known(at) {
+                met += times;
+                means.push((account, *times as f64 / account.executions as f64));
+            }
+        }
+        if met == 0 || (met as f64) < LEAST_MET * in_run as f64 {
+            return None;
+        }
+        let executions: u64 = all.values().map(|account| account.executions).sum();
+        let each = executions as f64 / (self.windows.len() as f64 * met as f64);
+        let mut mean = WeightedSum::default();
+        means.iter().for_each(|(account, times)| mean.add(account, each * times));
+        let window = |(insns, _): &(BTreeMap<Svma, Account>, ObjectInsns)| {
+            let mut sum = mean.clone();
+            for (at, account) in insns.range(range.clone()) {
+                if let Some(in_all) = known(at).filter(|_| self.in_run.contains_key(at)) {
+                    sum.add(account, 1.0);
+                    sum.add(in_all, -(account.executions as f64) / in_all.executions as f64);
+                }
+            }
+            sum.account()
         };
-        self.windows.iter().map(move |(insns, _)| inside(insns))
+        Some(self.windows.iter().map(window).collect())
     }
 
     /// What each window did in a place of this arm.
@@ -53,7 +106,7 @@ impl ArmWindows {
         match place {
             Place::Function { .. } => {
                 let function = place.function(arm);
-                function.map(|f| self.between(f.start, f.end()).collect()).unwrap_or_default()
+                function.map(|f| self.between(f.start, f.end())).unwrap_or_default()
             }
             Place::Object { name, .. } => {
                 let name = library_name(Path::new(name));
@@ -94,7 +147,7 @@ impl ArmWindows {
         let insns = |executions| BTreeMap::from([(FileOffset(1), account(executions))]);
         let objects = [(name, executions), ("other", all - executions)];
         let objects = objects.map(|(name, executions)| (name.to_owned(), insns(executions)));
-        Self { windows: vec![(BTreeMap::new(), objects.into())] }
+        Self { windows: vec![(BTreeMap::new(), objects.into())], in_run: InsnCounts::default() }
     }
 }
 
@@ -114,24 +167,10 @@ const WINDOW_NS: f64 = 1.5e9;
 /// The windows of both arms, as one shape of the core runs them.
 #[derive(Clone)]
 pub(super) struct BothArms {
-    /// Which loads that shape serves while renaming.
-    pub renames_memory: MemoryRenaming,
-    /// Of the lines behind the second level that a window touches first, those that come from memory, in per cent.
-    pub from_memory_percent: u64,
-    /// Of the branches that large tables predict and small ones do not, those that are mispredicted, in per cent.
-    pub forgotten_percent: u64,
-    /// Of the instructions, those that are executed while another thread keeps the core busy, in per cent.
-    pub shared_percent: u64,
+    /// What it takes the core for.
+    pub core: CoreTaken,
     /// By arm.
     pub arms: [ArmWindows; 2],
-}
-
-impl BothArms {
-    /// Of a core that is taken as it is.
-    pub fn plain(renames_memory: MemoryRenaming, arms: [ArmWindows; 2]) -> Self {
-        let (from_memory_percent, forgotten_percent, shared_percent) = (0, 0, 0);
-        Self { renames_memory, from_memory_percent, forgotten_percent, shared_percent, arms }
-    }
 }
 
 /// The shapes that the core may have. Whether a load is served while renaming depends on more than is
@@ -182,9 +221,13 @@ fn with_mixtures(variants: Vec<BothArms>) -> Vec<BothArms> {
             both
         }));
     };
-    between(variants.next(), &FROM_MEMORY_PERCENTS, |it, percent| it.from_memory_percent = percent);
-    between(variants.next(), &FORGOTTEN_PERCENTS, |it, percent| it.forgotten_percent = percent);
-    between(variants.next(), &SHARED_PERCENTS, |it, percent| it.shared_percent = percent);
+    between(variants.next(), &FROM_MEMORY_PERCENTS, |it, percent| {
+        it.core.from_memory_percent = percent
+    });
+    between(variants.next(), &FORGOTTEN_PERCENTS, |it, percent| {
+        it.core.forgotten_percent = percent
+    });
+    between(variants.next(), &SHARED_PERCENTS, |it, percent| it.core.shared_percent = percent);
     found.push(near);
     found
 }
@@ -203,9 +246,9 @@ fn mixed([near, far]: [&BothArms; 2], percent: u64) -> BothArms {
             });
             (insns.collect(), objects.collect())
         });
-        ArmWindows { windows: windows.collect() }
+        ArmWindows { windows: windows.collect(), in_run: near.arms[arm].in_run.clone() }
     });
-    BothArms::plain(near.renames_memory, arms)
+    BothArms { core: near.core, arms }
 }
 
 /// So many windows tell more than a few that differ.
@@ -226,10 +269,12 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    /// No windows, of a core that may have any of its shapes, and that others were seen to share or not.
-    pub fn none(design: &Design, is_shared: bool) -> Self {
+    /// No windows, of a core that may have any of its shapes, and that others were seen to share or not; whole runs of each arm
+    /// execute instructions so often.
+    pub fn none(design: &Design, is_shared: bool, in_run: &[InsnCounts; 2]) -> Self {
         let both = |shape: CoreShape| {
-            let both = BothArms::plain(shape.renames_memory, Default::default());
+            let core = CoreTaken::plain(shape.renames_memory);
+            let both = BothArms { core, arms: in_run.clone().map(ArmWindows::of_run) };
             (shape, both)
         };
         Self { count: 0, by_shape: shapes(design, is_shared).into_iter().map(both).collect() }
@@ -320,14 +365,18 @@ mod tests {
                     "libc.so".to_owned(),
                     BTreeMap::from([(FileOffset(1), account)]),
                 )]);
-                ArmWindows { windows: vec![(insns, objects)] }
+                ArmWindows { windows: vec![(insns, objects)], ..ArmWindows::default() }
             };
-            BothArms::plain(MemoryRenaming::Never, [arm(), arm()])
+            BothArms { core: CoreTaken::plain(MemoryRenaming::Never), arms: [arm(), arm()] }
         };
         let cycles = |far: u64, forgetful: u64| {
             let mixtures = with_mixtures(vec![both(100), both(far), both(forgetful)]);
             let of = |it: &BothArms| {
-                (it.from_memory_percent, it.forgotten_percent, it.arms[1].in_all()[0].cycles)
+                (
+                    it.core.from_memory_percent,
+                    it.core.forgotten_percent,
+                    it.arms[1].in_all()[0].cycles,
+                )
             };
             let mut all: Vec<_> = mixtures.iter().map(of).collect();
             all.sort_unstable();
@@ -339,7 +388,7 @@ mod tests {
         assert_eq!(cycles(100, 300)[2..5], [(0, 10, 240), (0, 25, 300), (0, 50, 400)]);
         assert_eq!(cycles(500, 300).len(), 11, "never both at once");
         let beside = with_mixtures([100, 100, 100, 200].map(both).into());
-        let of = |it: &BothArms| (it.shared_percent, it.arms[0].in_all()[0].cycles);
+        let of = |it: &BothArms| (it.core.shared_percent, it.arms[0].in_all()[0].cycles);
         let beside: Vec<_> = beside.iter().map(of).collect();
         assert_eq!(beside, [(25, 250), (50, 300), (75, 350), (100, 400), (0, 200)]);
     }
@@ -351,5 +400,62 @@ mod tests {
         let of = |shape: &CoreShape| (shape.dispatch_width, shape.store_queue, shape.load_cycles);
         assert_eq!((of(near), of(beside)), ((6, 64, 4), (3, 32, 4)));
         assert_eq!(shapes.len(), 8);
+    }
+    /// Two loops of one function: the first takes a cycle an instruction, the second so many; each window met one of them.
+    fn met(second: u64, in_run: &[(u64, u64)], windows: &[&[(u64, u64)]]) -> Vec<Account> {
+        let account = |(at, executions): &(u64, u64)| {
+            let cycles = executions * if *at == 1 { 1 } else { second };
+            (Svma(*at), Account { executions: *executions, cycles, ..Account::default() })
+        };
+        let window = |insns: &&[(u64, u64)]| (insns.iter().map(account).collect(), HashMap::new());
+        let in_run = in_run.iter().map(|(at, times)| (Svma(*at), *times)).collect();
+        let windows = windows.iter().map(window).collect();
+        ArmWindows { windows, in_run: InsnCounts::new(in_run) }.between(Svma(0), Svma(9))
+    }
+
+    fn cycles_per_insn(windows: &[Account]) -> f64 {
+        let all: Account = windows.iter().sum();
+        all.cycles as f64 / all.executions as f64
+    }
+
+    #[test]
+    fn loops_weigh_what_whole_runs_execute_and_not_how_many_windows_met_them() {
+        // Three windows in the first loop and one in the second; the run is in both as often.
+        let windows: [&[_]; 4] = [&[(1, 3000)], &[(1, 3000)], &[(1, 3000)], &[(2, 1000)]];
+        let of_run = met(9, &[(1, 50_000), (2, 50_000)], &windows);
+        assert!((cycles_per_insn(&of_run) - 5.0).abs() < 1e-9, "{of_run:?}");
+        // As many executions as the windows hold, and no window apart from the others: the loops are as they always are.
+        assert!(of_run.iter().all(|it| it.executions == 2500 && it.cycles == 12_500), "{of_run:?}");
+        // Nothing was counted: what windows hold.
+        assert!((cycles_per_insn(&met(9, &[], &windows)) - 1.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_windows_hardly_met_is_left_out_or_leaves_all_as_it_is() {
+        let windows: [&[_]; 2] = [&[(1, 3000)], &[(1, 3000), (2, 49)]];
+        let cycles = |run: &[(u64, u64)]| cycles_per_insn(&met(900, run, &windows));
+        // Of too few executions nothing follows: the first loop stands for all, as long as it is most of the run.
+        assert!((cycles(&[(1, 80_000), (2, 20_000)]) - 1.0).abs() < 1e-9);
+        let raw = (6000.0 + 49.0 * 900.0) / 6049.0;
+        assert!((cycles(&[(1, 79_000), (2, 21_000)]) - raw).abs() < 1e-9);
+        // Fifty are enough.
+        let windows: [&[_]; 2] = [&[(1, 3000)], &[(1, 3000), (2, 50)]];
+        let half = cycles_per_insn(&met(900, &[(1, 50_000), (2, 50_000)], &windows));
+        assert!((half - 450.5).abs() < 0.1, "{half}");
+    }
+
+    #[test]
+    fn what_an_instruction_takes_longer_in_one_window_stays_in_that_window() {
+        let arm = ArmWindows {
+            windows: [100, 300]
+                .map(|cycles| {
+                    let account = Account { executions: 100, cycles, ..Account::default() };
+                    (BTreeMap::from([(Svma(1), account)]), HashMap::new())
+                })
+                .into(),
+            in_run: InsnCounts::new(BTreeMap::from([(Svma(1), 7)])),
+        };
+        let cycles = arm.between(Svma(0), Svma(9)).iter().map(|it| it.cycles).collect::<Vec<_>>();
+        assert_eq!(cycles, [100, 300]);
     }
 }

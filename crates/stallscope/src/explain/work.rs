@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bench::or_why;
 use super::events::{Counts, are_as_many};
-use super::run_count::{Executed, InRun, WorkCount};
+use super::run_count::{Executed, InRun, InsnCounts, MOST_TIMES_AS_LONG, WorkCount, budget};
 use super::{Bench, FunctionRow, LibraryCalls, Place, Share, is_most, library_calls, rows};
 use crate::code::Image;
 use crate::compare::Arm;
@@ -24,12 +24,6 @@ use crate::trace::engine::EngineError;
 
 /// Runs of each arm that are followed, to see whether they execute the same each time.
 const RUNS: usize = 2;
-/// Longer runs are not followed, in nanoseconds of processor time: each takes its time some times over.
-const LONGEST_RUN_NS: f64 = 10e9;
-/// A run that is followed may take so many times as long, and so much more for the code that it translates. It takes
-/// two to three times as long, and some 35 microseconds for each call of the kernel.
-const MOST_TIMES_AS_LONG: f64 = 5.0;
-const SPARE: Duration = Duration::from_secs(15);
 /// Longer runs are followed once.
 const SHORT_RUN_NS: f64 = 2e9;
 /// What a `rep` instruction moves in the time of about one other: what a vector instruction would, and what the cores
@@ -232,21 +226,8 @@ impl Work {
     }
 }
 
-/// How long following a whole run may take that takes so long by itself, or why it is not tried.
-pub(super) fn budget(processor_ns: f64) -> Result<Duration, String> {
-    if processor_ns > LONGEST_RUN_NS {
-        return Err(format!(
-            "a run takes {:.1} s on the processor, and only up to {:.1} s can be followed whole: give it less \
-             work",
-            processor_ns / 1e9,
-            LONGEST_RUN_NS / 1e9
-        ));
-    }
-    Ok(SPARE + Duration::from_secs_f64(MOST_TIMES_AS_LONG * processor_ns / 1e9))
-}
-
-/// Counts the work of both arms and splits the parts of the rows, and all of user code, by it; the inner error says why
-/// it could not be counted.
+/// Counts the work of both arms and splits the parts of the rows, and all of user code, by it, and says how often each
+/// instruction is executed; the inner error says why it could not be counted.
 ///
 /// # Errors
 /// Only when the user wants an end.
@@ -257,7 +238,7 @@ pub(super) fn count(
     all: &UserCode,
     processor_ns: f64,
     progress: &mut dyn FnMut(u32, u32),
-) -> Result<Result<Work, String>, EngineError> {
+) -> Result<Result<(Work, [InsnCounts; 2]), String>, EngineError> {
     let left = bench.left().for_a_step();
     // Each takes about half of the most.
     let both_ns = MOST_TIMES_AS_LONG * processor_ns;
@@ -275,6 +256,8 @@ pub(super) fn count(
         let run = runs[arm.index()].first();
         (arm, run.map(|run| InRun::of(&run.executed, &images[arm.index()])))
     });
+    let insns =
+        of_first.each_ref().map(|(_, run)| run.as_ref().map(InRun::insns).unwrap_or_default());
     let parts = rows.iter_mut().map(|row| {
         let in_place = |(arm, run): &(Arm, Option<InRun<'_>>)| {
             run.as_ref().map_or_else(Executed::default, |run| run.in_place(*arm, &row.place))
@@ -332,7 +315,7 @@ pub(super) fn count(
     if !work.is_in_strings() && (is_spread || of_all_tells) {
         [work.more_instructions, work.slower_instructions] = of_all;
     }
-    Ok(Ok(work))
+    Ok(Ok((work, insns)))
 }
 
 /// Whole runs of each arm; the inner error says why one cannot be followed, the outer one that the user wants an end.

@@ -253,12 +253,18 @@ fn named_text(explanation: &Explanation, ledger: &Ledger, text: &mut SourceText)
         out += "site     ";
         out += site::site(site, INDENT, text).trim_start();
     }
+    let where_it_is = match &line.site {
+        Some(site) if row.is_some() && site.function != ledger.place => {
+            "the site, in front of it, "
+        }
+        _ => "the site ",
+    };
     let often = match line.per_thousand {
         Some([before, after]) => {
             let [takes_before, takes_after] = line.cycles_per_instruction;
             format!(
                 ": {before:.2} in a thousand instructions of BEFORE, {after:.2} of AFTER, which take \
-                 {takes_before:.2} and {takes_after:.2} cycles an instruction; the site has it most often"
+                 {takes_before:.2} and {takes_after:.2} cycles an instruction; {where_it_is}has it most often"
             )
         }
         None => "; the site takes most of the time".to_owned(),
@@ -376,28 +382,28 @@ fn ledger_text(ledger: &Ledger) -> String {
         };
         let text = format!("without {}: {} less{often}", line.mechanism, percent(&line.part));
         out += &wrap(NO_LABEL, &text);
-        if line.mechanism == Mechanism::DataCacheMisses && ledger.from_memory_percent > 0 {
+        if line.mechanism == Mechanism::DataCacheMisses && ledger.core.from_memory_percent > 0 {
             let text = format!(
                 "with {} % of the lines that the windows do not tell the place of taken to come from memory, and the \
                  others from the third level: that is nearest to the clock",
-                ledger.from_memory_percent
+                ledger.core.from_memory_percent
             );
             out += &wrap(NO_LABEL, &text);
         }
-        if line.mechanism == Mechanism::MispredictedBranches && ledger.forgotten_percent > 0 {
+        if line.mechanism == Mechanism::MispredictedBranches && ledger.core.forgotten_percent > 0 {
             let text = format!(
                 "with {} % of the branches that large tables of the predictor remember, and small ones do not, taken to be \
                  mispredicted: that is nearest to the clock",
-                ledger.forgotten_percent
+                ledger.core.forgotten_percent
             );
             out += &wrap(NO_LABEL, &text);
         }
     }
-    if ledger.shared_percent > 0 {
+    if ledger.core.shared_percent > 0 {
         let text = format!(
             "with {} % of the instructions taken to be executed while another thread keeps the core busy: that is nearest \
              to the clock",
-            ledger.shared_percent
+            ledger.core.shared_percent
         );
         out += &wrap(NO_LABEL, &text);
     }
@@ -509,6 +515,7 @@ mod tests {
             left: TimeLeft::ANY,
             windows_fail: false,
             patched_ns: Some([100_000_000, 200_000_000, 201_000_000, 103_000_000]),
+            shared_percents: Vec::new(),
             placements: 0,
             flushed_ns: None,
             denormals: vec![],

@@ -28,10 +28,7 @@ fn ledger_of<const N: usize>(
         cycles_per_instruction: [row.before.clone(), row.after.clone()],
         predicted: share(all),
         measured: share(all),
-        renames_memory: MemoryRenaming::Never,
-        from_memory_percent: 0,
-        forgotten_percent: 0,
-        shared_percent: 0,
+        core: CoreTaken::plain(MemoryRenaming::Never),
         counted: true,
         agrees: true,
         lines: mechanisms.into_iter().enumerate().map(line).collect(),
@@ -90,7 +87,10 @@ fn places_that_no_window_holds_want_more_windows_from_a_quarter_of_the_differenc
         row.place = Place::Object { name: "libc.so".into(), code, most_in: None };
         row.share_of_difference.percent.value = part;
         let arms = seen.map(|seen| ArmWindows::of_object("libc.so", seen, 1_000_000));
-        ledger::is_unseen(&[row], &[BothArms::plain(MemoryRenaming::Never, arms)])
+        ledger::is_unseen(
+            &[row],
+            &[BothArms { core: CoreTaken::plain(MemoryRenaming::Never), arms }],
+        )
     };
     assert!(is_unseen(25.0, [100_000, 9_999]) && is_unseen(25.0, [0, 100_000]));
     assert!(!is_unseen(24.0, [100_000, 0]) && !is_unseen(90.0, [10_000; 2]));
