@@ -423,10 +423,14 @@ pub(super) fn undecided(ledgers: &[Ledger]) -> Option<MemoryRenaming> {
     undecided.map(|ledger| ledger.core.renames_memory)
 }
 
-/// Whether places that hold a good part of the difference were in the windows of one build alone, or in none.
+/// Whether places that hold a good part of the difference were in the windows of one build alone, or in none, or only
+/// with a small part of what whole runs execute there.
 pub(super) fn is_unseen(rows: &[FunctionRow], windows: &[BothArms]) -> bool {
     let Some(first) = windows.first() else { return false };
-    let unseen = rows.iter().filter(|row| !is_followed(row, first));
+    let is_met = |row: &FunctionRow| {
+        [Arm::A, Arm::B].iter().all(|arm| first.arms[arm.index()].meet(*arm, &row.place))
+    };
+    let unseen = rows.iter().filter(|row| !is_followed(row, first) || !is_met(row));
     unseen.map(|row| row.share_of_difference.percent.value).sum::<f64>() >= LEAST_BESIDE
 }
 

@@ -101,6 +101,13 @@ impl ArmWindows {
         Some(self.windows.iter().map(window).collect())
     }
 
+    /// Whether the windows hold most of what whole runs execute in a place of this arm, as far as that is known.
+    pub fn meet(&self, arm: Arm, place: &Place) -> bool {
+        let Some(function) = place.function(arm) else { return true };
+        let range = function.start..function.end().max(function.start);
+        self.in_run.range(range.clone()).next().is_none() || self.as_in_run(&range).is_some()
+    }
+
     /// What each window did in a place of this arm.
     pub fn in_place(&self, arm: Arm, place: &Place) -> Vec<Account> {
         match place {
@@ -141,6 +148,13 @@ impl ArmWindows {
 
 #[cfg(test)]
 impl ArmWindows {
+    /// One window of one instruction of the program, of a run that executes instructions so often.
+    pub fn of_insn(at: Svma, executions: u64, in_run: &[(Svma, u64)]) -> Self {
+        let account = Account { executions, ..Account::default() };
+        let in_run = InsnCounts::new(in_run.iter().copied().collect());
+        Self { windows: vec![(BTreeMap::from([(at, account)]), HashMap::new())], in_run }
+    }
+
     /// One window of so many instructions, some of them in one object.
     pub fn of_object(name: &str, executions: u64, all: u64) -> Self {
         let account = |executions| Account { executions, ..Account::default() };

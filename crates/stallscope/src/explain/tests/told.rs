@@ -94,7 +94,18 @@ fn places_that_no_window_holds_want_more_windows_from_a_quarter_of_the_differenc
     };
     assert!(is_unseen(25.0, [100_000, 9_999]) && is_unseen(25.0, [0, 100_000]));
     assert!(!is_unseen(24.0, [100_000, 0]) && !is_unseen(90.0, [10_000; 2]));
-    assert!(!ledger::is_unseen(&[row], &[]), "nothing can be followed");
+    assert!(!ledger::is_unseen(std::slice::from_ref(&row), &[]), "nothing can be followed");
+    // In the windows, but with one instruction of two that whole runs execute.
+    let is_half_seen = |executed: u64| {
+        let arms = [Arm::A, Arm::B].map(|arm| {
+            let start = row.place.function(arm).unwrap().start;
+            let in_run = [(start, executed), (Svma(start.0 + 1), 100 - executed)];
+            ArmWindows::of_insn(start, 100_000, &in_run)
+        });
+        let core = CoreTaken::plain(MemoryRenaming::Never);
+        ledger::is_unseen(std::slice::from_ref(&row), &[BothArms { core, arms }])
+    };
+    assert!(is_half_seen(79) && !is_half_seen(80));
 }
 
 #[test]

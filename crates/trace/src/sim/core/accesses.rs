@@ -221,20 +221,25 @@ impl Core<'_> {
         };
         self.event(number, Mechanism::Microcode);
         let start = start.saturating_sub(OPERANDS_CYCLES);
-        let mut done = start + cycles;
+        // Microcode goes on without the data: measured on Zen 4, `rep movsb` of 16 bytes takes 15 to 16 cycles where each line that
+        // it reads or writes comes out of the second level, and 15 where all are in the first.
+        let sequenced = start + cycles;
+        let mut done = sequenced;
         for access in accesses {
-            done = done.max(self.fetch(number, access, start).0);
+            let there_at = self.fetch(number, access, start).0;
             if access.kind == AccessKind::Store {
-                self.write_code(number, access, done);
+                self.write_code(number, access, sequenced);
+            } else {
+                done = done.max(there_at);
             }
             if access.kind == AccessKind::Load && access.size_bytes <= WIDEST_BYTES {
                 let (Served::Renamed(at) | Served::At(at)) = self.serve(number, access, start);
-                done = done.max(at + cycles);
+                done = done.max(at);
             }
         }
-        self.state.hold_dispatch(done);
+        self.state.hold_dispatch(sequenced);
         for register in [1, 6, 7] {
-            self.state.registers[register] = done;
+            self.state.registers[register] = sequenced;
         }
         self.retire(number, done);
         for access in accesses.iter().filter(|access| access.kind == AccessKind::Store) {
