@@ -62,6 +62,12 @@ mod tests {
         assert!(near(adjust(&p, Adjustment::Holm), [0.03, 0.06, 0.06, 0.02]));
         assert!(near(adjust(&p, Adjustment::BenjaminiHochberg), [0.02, 0.04, 0.04, 0.02]));
         assert_eq!(adjust(&p, Adjustment::None), p);
+        // What is no number stays, and the others are as many as they are.
+        for how in [Adjustment::Holm, Adjustment::BenjaminiHochberg] {
+            let with_nan = adjust(&[0.01, f64::NAN, 0.02], how);
+            assert!((with_nan[0] - 0.02).abs() < 1e-12 && with_nan[1].is_nan());
+            assert!((with_nan[2] - 0.02).abs() < 1e-12);
+        }
     }
 
     proptest! {

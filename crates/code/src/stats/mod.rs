@@ -37,3 +37,18 @@ pub fn percent(part: usize, whole: usize) -> f64 {
 pub fn normal_cdf(x: f64) -> f64 {
     0.5 * statrs::function::erf::erfc(-x / std::f64::consts::SQRT_2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_of_nothing_is_nothing_and_half_of_the_normal_lies_below_zero() {
+        assert_eq!(
+            [percent(1, 4), percent(3, 3), percent(0, 7), percent(0, 0)],
+            [25.0, 100.0, 0.0, 0.0]
+        );
+        assert_eq!(normal_cdf(0.0), 0.5);
+        assert!((normal_cdf(Z) - 0.975).abs() < 1e-9 && (normal_cdf(-Z) - 0.025).abs() < 1e-9);
+    }
+}

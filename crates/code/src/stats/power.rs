@@ -146,6 +146,41 @@ mod tests {
         }
     }
 
+    #[test]
+    fn two_groups_need_more_values_than_pairs() {
+        // The non-central t with 2n - 2 degrees of freedom and shift d √(n / 2), integrated over χ.
+        for (n, d, want) in
+            [(5, 1.5, 0.549_364_18), (10, 1.0, 0.561_984_62), (20, 0.5, 0.337_708_37)]
+        {
+            let got = two_sample_power(n, d);
+            assert!((got - want).abs() < 1e-5, "{n} {d}: {got} {want}");
+        }
+        assert_eq!((two_sample_power(1, 9.0), power(1, 9.0)), (0.0, 0.0));
+        assert!(two_sample_power(2, 99.0) > 0.9 && power(2, 99.0) > 0.9);
+    }
+
+    #[test]
+    fn the_least_count_is_where_power_begins() {
+        for first in [2, 3, 50, 99, 100] {
+            let found = least_count(100, |n| if n >= first { POWER } else { 0.0 });
+            assert_eq!(found, Some(first));
+        }
+        assert_eq!(least_count(100, |_| 0.0), None);
+        assert_eq!(pairs_for_t(0.01, -0.02), pairs_for_t(0.01, 0.02));
+        // Without noise two pairs show any effect, and none shows none.
+        assert_eq!((pairs_for_t(0.0, 0.01), pairs_for_t(0.0, 0.0)), (Some(2), None));
+        // 34 pairs by the t-test are 36 by ranks.
+        assert_eq!(pairs_needed(0.01, 0.005), Some(36));
+    }
+
+    #[test]
+    fn more_comparisons_need_more_pairs() {
+        // All signs alike: 2 / 2^pairs times the comparisons has to be below 5 %.
+        for (comparisons, pairs) in [(0, 6), (1, 6), (2, 7), (3, 7), (4, 8), (9, 9), (100, 12)] {
+            assert_eq!(fewest_pairs(comparisons), pairs, "{comparisons}");
+        }
+    }
+
     const NCT: [(usize, f64, f64); 6] = [
         (3, 3.0, 0.7452680066623015),
         (6, 1.0, 0.5068166814068781),

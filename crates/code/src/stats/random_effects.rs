@@ -158,6 +158,63 @@ mod tests {
     }
 
     #[test]
+    fn units_without_noise_count_beside_noisy_ones() {
+        // By hand: variance of 1, 2, 4 is 7/3, mean noise 0.2, so tau2 = 32/15; w = 1/tau2, 1/(tau2 + 0.3) twice.
+        let r = random_effects(&[(1.0, 0.0), (2.0, 0.3), (4.0, 0.3)]).unwrap();
+        assert!((r.between_sd.powi(2) - 32.0 / 15.0).abs() < 1e-12, "{r:?}");
+        assert!((r.mean - 2.273_631_84).abs() < 1e-8, "{r:?}");
+        assert!((r.standard_error - 0.883_725_505).abs() < 1e-8, "{r:?}");
+        assert!((r.observed_sd.powi(2) - 7.0 / 3.0).abs() < 1e-12, "{r:?}");
+        // No spread but noise: w = 1 and 1/4, mean (1 + 2/4) / 1.25.
+        let fixed = random_effects(&[(1.0, 1.0), (2.0, 4.0)]).unwrap();
+        assert!((fixed.mean - 1.2).abs() < 1e-12 && fixed.between_sd == 0.0, "{fixed:?}");
+        // More noise than spread leaves nothing between units.
+        assert_eq!(random_effects(&[(1.0, 0.0), (2.0, 9.0)]).unwrap().between_sd, 0.0);
+        assert_eq!(random_effects(&[(1.0, 9.0), (2.0, 9.0)]).unwrap().between_sd, 0.0);
+    }
+
+    #[test]
+    fn what_has_no_noise_or_no_company_has_no_chance() {
+        assert_eq!(chance_of_spread(&[(1.0, 0.1)]), None);
+        assert_eq!(chance_of_spread(&[(1.0, 0.1), (2.0, 0.0)]), None);
+        assert_eq!(chance_of_spread(&[(1.0, 0.1), (2.0, f64::NAN)]), None);
+        assert_eq!(chance_of_spread(&[(1.0, 0.1), (2.0, -0.2)]), None);
+        // Q = 2 with one degree of freedom: P(|z| > √2).
+        let two = chance_of_spread(&[(1.0, 1.0), (3.0, 1.0)]).unwrap();
+        assert!((two - 2.0 * crate::stats::normal_cdf(-2.0_f64.sqrt())).abs() < 1e-9, "{two}");
+    }
+
+    #[test]
+    fn four_robust_deviations_are_where_far_off_begins() {
+        // Median 0, median distance 1: with noise 0.01 the bound is 4 √(1.4826² - 0.01 + 0.01).
+        let at = |last: f64| {
+            let values = [-1.0, -1.0, -1.0, 0.0, 0.0, 1.0, 1.0, last];
+            *far_off(&values.map(|v| (v, 0.01))).last().unwrap()
+        };
+        assert!(!at(4.0 * MAD_TO_SD - 0.01) && at(4.0 * MAD_TO_SD + 0.01));
+        // Below zero as above, and by its own noise.
+        assert_eq!(far_off(&[(-9.0, 0.01), (0.0, 0.01)].repeat(4)), [false; 8]);
+        let mut effects = [(0.0, 0.01); 8];
+        effects[0].0 = -0.41;
+        assert!(far_off(&effects)[0]);
+        effects[0].1 = 0.02;
+        assert!(!far_off(&effects)[0], "4 √0.02 is 0.57");
+        effects[0] = (-0.39, 0.01);
+        assert!(!far_off(&effects)[0]);
+        // Eight are enough to accuse one, seven are not, and without any spread nobody is.
+        effects[0].0 = -9.0;
+        assert!(far_off(&effects)[0] && !far_off(&effects[..7])[0]);
+        let mut silent = [(0.0, 0.0); 8];
+        silent[0].0 = 9.0;
+        assert!(!far_off(&silent)[0]);
+        // The bound itself is not far off: four deviations of 2.
+        let mut even = [(0.0, 4.0); 8];
+        even[0].0 = 8.0;
+        assert!(!far_off(&even)[0]);
+        assert!(far_off(&[]).is_empty());
+    }
+
+    #[test]
     fn one_that_lies_is_far_off_and_few_units_accuse_none() {
         let mut effects: Vec<(f64, f64)> =
             (0..20).map(|i| (f64::from(i % 5) * 0.01, 1e-6)).collect();

@@ -190,11 +190,63 @@ mod tests {
     }
 
     #[test]
+    fn the_approximation_corrects_for_ties_on_sides_of_two_sizes() {
+        // U = 7.5 of 80; the formula written out in Python with math.erfc.
+        let x = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0, 5.0, 3.0];
+        let y = [12.0, 7.0, 11.0, 8.0, 12.0, 8.0, 4.0, 18.0];
+        let all = [x.as_slice(), &y].concat();
+        let p = normal(&tie_sizes(&all), x.len(), midranks(&all)[..x.len()].iter().sum());
+        assert!((p - 0.004_342_891_946).abs() < 1e-9, "{p}");
+        let i = shift(&x, &y).unwrap();
+        assert_eq!((i.low, i.centre, i.high), (3.0, 6.0, 9.0));
+        assert!((i.confidence - 0.954_410_844).abs() < 1e-8, "{i:?}");
+    }
+
+    #[test]
+    fn too_few_values_have_the_whole_as_interval() {
+        let i = shift(&[1.0, 2.0, 4.0], &[3.0, 7.0, 8.0]).unwrap();
+        assert_eq!((i.low, i.centre, i.high), (-1.0, 4.0, 7.0));
+        assert!((i.confidence - 0.919_144_402).abs() < 1e-8, "{i:?}");
+        assert_eq!((shift(&[], &[1.0]), shift(&[1.0], &[])), (None, None));
+        assert_eq!((p_value(&[], &[1.0, 2.0]), p_value(&[1.0, 2.0], &[])), (None, None));
+    }
+
+    /// Values of two sides, the second nearly all above the first.
+    fn two_sides(nx: usize, ny: usize) -> [Vec<f64>; 2] {
+        [(nx, 0.0), (ny, 40.5)].map(|(n, more)| (0..n).map(|i| i as f64 + more).collect())
+    }
+
+    #[test]
+    fn ranks_are_counted_out_up_to_fifty_values_a_side_and_with_ties_to_twenty_five() {
+        let is_exact = |[x, y]: [Vec<f64>; 2]| {
+            let all = [&x[..], &y].concat();
+            let sum = midranks(&all)[..x.len()].iter().sum();
+            let p = p_value(&x, &y).unwrap();
+            p != normal(&tie_sizes(&all), x.len(), sum)
+        };
+        let tied = |nx, ny| {
+            let [x, mut y] = two_sides(nx, ny);
+            y[0] = x[9];
+            [x, y]
+        };
+        assert!(is_exact(two_sides(50, 50)) && is_exact(tied(25, 25)));
+        assert!(!is_exact(two_sides(51, 50)) && !is_exact(two_sides(50, 51)));
+        assert!(!is_exact(tied(26, 25)) && !is_exact(tied(25, 26)));
+    }
+
+    #[test]
     fn many_values_are_quick_and_right() {
         let x: Vec<f64> = (0..5000).map(|i| f64::from(i * 7919 % 5000)).collect();
         let y: Vec<f64> = x.iter().map(|v| v + 100.0).collect();
         let i = shift(&x, &y).unwrap();
         assert!((i.centre - 100.0).abs() < 1.0 && i.low < 100.0 && i.high > 100.0, "{i:?}");
         assert!(p_value(&x, &y).unwrap() < 0.01);
+        // A million differences are looked at, more are not.
+        let looked_at = |n: usize| shift(&x[..n], &y[..1000]).unwrap().confidence != 0.95;
+        assert!(looked_at(1000) && !looked_at(1001));
+        // Z times the root of two squared errors of a median, each 4999 / (2 √5000).
+        assert!((i.high - i.centre - 97.978_599_6).abs() < 1e-6, "{i:?}");
+        assert!((i.centre - i.low - 97.978_599_6).abs() < 1e-6, "{i:?}");
+        assert_eq!((i.centre, i.confidence), (100.0, 0.95));
     }
 }

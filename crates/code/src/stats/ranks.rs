@@ -78,9 +78,23 @@ mod tests {
     const SPEARMAN: (f64, f64) = (0.19885368120992467, 0.6368617833253286);
 
     #[test]
+    fn three_points_and_more_correlate_and_sides_of_two_lengths_do_not() {
+        assert!((spearman(&[1.0, 2.0, 3.0], &[1.0, 5.0, 7.0]) - 1.0).abs() < 1e-12);
+        assert!((spearman(&[1.0, 2.0, 3.0], &[9.0, 5.0, 1.0]) + 1.0).abs() < 1e-12);
+        assert_eq!(spearman(&[1.0, 2.0], &[1.0, 2.0]), 0.0);
+        assert_eq!(spearman(&[1.0, 2.0, 3.0, 4.0], &[1.0, 2.0, 3.0]), 0.0);
+        // Four degrees of freedom: P(|T| > t) = 1 - x (3 - x²) / 2 with x = t / √(4 + t²), which is r.
+        assert!((correlation_p(0.5, 6) - 0.3125).abs() < 1e-9);
+        assert!((correlation_p(-0.5, 6) - 0.3125).abs() < 1e-9);
+        assert_eq!(correlation_p(0.0, 6), 1.0);
+    }
+
+    #[test]
     fn what_does_not_vary_correlates_with_nothing() {
         assert_eq!(spearman(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]), 0.0);
+        assert_eq!(spearman(&[1.0, 2.0, 3.0], &[1.0, 1.0, 1.0]), 0.0);
         assert_eq!(correlation_p(0.5, 2), 1.0);
+        assert_eq!(correlation_p(-1.0, 5), 0.0);
         assert_eq!(correlation_p(1.0, 5), 0.0);
     }
 }

@@ -95,6 +95,24 @@ mod tests {
     }
 
     #[test]
+    fn the_interval_of_a_median_is_rounded_outwards_and_stays_among_the_values() {
+        let of = |n: u32| median_interval_99(&(0..n).map(f64::from).collect::<Vec<_>>());
+        // n / 2 ± 2.576 √n / 2, one rank further down: 50 ± 12.88, 8 ± 5.152, 2 ± 2.576.
+        assert_eq!([of(100), of(16), of(4)], [(36.0, 63.0), (1.0, 14.0), (0.0, 3.0)]);
+        assert_eq!(of(1), (0.0, 0.0));
+    }
+
+    #[test]
+    fn the_robust_spread_is_that_of_normal_noise_and_few_values_have_none() {
+        assert_eq!(robust_sd(&[1.0, 2.0, 3.0, 4.0, 5.0]), MAD_TO_SD);
+        assert_eq!(robust_sd(&[1.0, 3.0]), MAD_TO_SD);
+        // More than half are equal: the ordinary standard deviation, √(4 × 0.2² + 0.8²) / 2.
+        assert!((robust_sd(&[0.0, 0.0, 0.0, 0.0, 1.0]) - 0.2_f64.sqrt()).abs() < 1e-12);
+        assert_eq!(mad(&[]), None);
+        assert_eq!(quartiles(&[]), None);
+    }
+
+    #[test]
     fn a_wild_value_moves_the_spread_little_and_equal_values_are_not_noiseless() {
         let calm = [1.0, 2.0, 3.0, 4.0, 5.0];
         let wild = [1.0, 2.0, 3.0, 4.0, 5000.0];

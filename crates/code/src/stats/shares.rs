@@ -36,7 +36,16 @@ mod tests {
         let share = share_of_samples(30, 100);
         assert!((share.low - 21.895).abs() < 0.01, "{share:?}");
         assert!((share.high - 39.585).abs() < 0.01, "{share:?}");
+        assert_eq!((share.value, share.n, share.unit), (30.0, 100, Unit::Percent));
+        // 3 of 8: 0.13684428, 0.69425760.
+        let few = share_of_samples(3, 8);
+        assert!((few.low - 13.684_428_6).abs() < 1e-6, "{few:?}");
+        assert!((few.high - 69.425_760_5).abs() < 1e-6, "{few:?}");
+        // None and all of ten: the interval ends where shares end.
+        let (no, all) = (share_of_samples(0, 10), share_of_samples(10, 10));
+        assert!(no.low == 0.0 && (no.high - 27.753_279_99).abs() < 1e-6, "{no:?}");
+        assert!(all.high <= 100.0 && (all.low - 72.246_720_01).abs() < 1e-6, "{all:?}");
         let none = share_of_samples(0, 0);
-        assert_eq!((none.low, none.high), (0.0, 100.0));
+        assert_eq!((none.value, none.low, none.high), (0.0, 0.0, 100.0));
     }
 }

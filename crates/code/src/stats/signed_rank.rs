@@ -180,6 +180,19 @@ mod tests {
         assert!((t.p_value - NORMAL_40).abs() < 1e-9, "{}", t.p_value);
     }
 
+    #[test]
+    fn thirty_pairs_are_enumerated_and_thirty_one_are_not() {
+        // d = [(i * 7) % 11 - 3 for i in range(31)]; Pratt's midranks, the normal formula in Python with math.erfc.
+        let d: Vec<f64> = (0..31).map(|i| f64::from((i * 7) % 11 - 3)).collect();
+        let t = test(&d);
+        assert!(!t.exact && (t.p_value - 0.006_100_053_4).abs() < 1e-9, "{t:?}");
+        assert_eq!((t.zeros, t.tied), (3, 31));
+        assert!(test(&d[..30]).exact);
+        // Turned around, the same.
+        let turned: Vec<f64> = d.iter().map(|d| -d).collect();
+        assert_eq!(test(&turned), t);
+    }
+
     const EXACT_8: f64 = 0.0390625;
     const PRATT_10: f64 = 0.1171875;
     const NORMAL_40: f64 = 0.008594568957861494;
@@ -205,7 +218,12 @@ mod tests {
             assert!((0.95..1.0).contains(&confidence), "n = {n}: {confidence}");
         }
         assert_eq!(outside(5), (0, 0.9375));
-        assert!((outside(40).0 as i64 - 264).abs() <= 1, "{}", outside(40).0);
+        // Above thirty by the normal approximation, half a step inside.
+        for (n, cut, confidence) in [(31, 147, 0.951_098_880), (40, 263, 0.951_064_138)] {
+            let found = outside(n);
+            assert!(found.0 == cut && (found.1 - confidence).abs() < 1e-8, "{n}: {found:?}");
+        }
+        assert_eq!(outside(6), (0, 0.96875));
         assert!(outside(1000).1 >= 0.95);
     }
 

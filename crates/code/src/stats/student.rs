@@ -92,6 +92,38 @@ mod tests {
     const SCIPY_HIGH: f64 = 0.017007371549868325;
 
     #[test]
+    fn the_mean_lies_in_the_middle_of_its_interval() {
+        let t = paired_t(&[0.25, 0.75]).unwrap();
+        // t(1) is Cauchy: its 97.5 % point is tan(0.475 π), the standard error 0.25.
+        let reach = 0.25 * (0.475 * std::f64::consts::PI).tan();
+        assert_eq!(t.mean_log_ratio, 0.5);
+        assert!((t.high_log_ratio - 0.5 - reach).abs() < 1e-9, "{t:?}");
+        assert!((0.5 - t.low_log_ratio - reach).abs() < 1e-9, "{t:?}");
+        // P(|T| > 2) = 1 - 2 arctan(2) / π.
+        let p = 1.0 - 2.0 * 2.0_f64.atan() / std::f64::consts::PI;
+        assert!((t.p_value - p).abs() < 1e-9, "{t:?}");
+        // The sign of the mean does not matter to the chance of it.
+        assert!((paired_t(&[-0.25, -0.75]).unwrap().p_value - p).abs() < 1e-9);
+    }
+
+    #[test]
+    fn spread_is_pooled_by_degrees_of_freedom() {
+        let groups = [vec![1.0, 2.0, 4.0], vec![5.0, 9.0], vec![7.0], vec![]];
+        // Squares 14/3 and 8 over 2 + 1 degrees of freedom; one value alone has none.
+        assert!((pooled_sd(&groups) - ((14.0 / 3.0 + 8.0) / 3.0_f64).sqrt()).abs() < 1e-12);
+        assert_eq!(pooled_sd(&[vec![1.0], vec![9.0]]), 0.0);
+        assert_eq!(pooled_sd::<Vec<f64>>(&[]), 0.0);
+    }
+
+    #[test]
+    fn few_values_have_a_mean_and_no_spread() {
+        assert_eq!(mean_and_sd(&[]), (0.0, 0.0));
+        assert_eq!(mean_and_sd(&[3.0]), (3.0, 0.0));
+        assert_eq!(mean_and_sd(&[2.0, 4.0]), (3.0, 2.0_f64.sqrt()));
+        assert_eq!(t_quantile(0.9, 0.0), None);
+    }
+
+    #[test]
     fn without_spread_there_is_no_test() {
         assert_eq!(paired_t(&[]), None);
         assert_eq!(paired_t(&[0.1]), None);

@@ -75,13 +75,29 @@ mod tests {
         assert!((w.difference - 3.5).abs() < 1e-12);
         assert!((w.standard_error - 1.190_238).abs() < 1e-6, "{w:?}");
         assert!((w.freedom - 6.518_797).abs() < 1e-5, "{w:?}");
-        assert!((w.p_value - 0.0235).abs() < 2e-3, "{w:?}");
+        // Student's t with 6.518797 degrees of freedom, integrated: P(|T| > 2.940588), and its 97.5 % point 2.400473.
+        assert!((w.p_value - 0.023_539_173).abs() < 1e-7, "{w:?}");
+        assert!((w.low - 0.642_865_2).abs() < 1e-6, "{w:?}");
+        assert!((w.high - 6.357_134_8).abs() < 1e-6, "{w:?}");
+        // Turned around, everything but the sign stays.
+        let turned = welch(&[5.0, 9.0, 7.0, 11.0, 8.0], &[3.0, 4.0, 5.0, 6.0]).unwrap();
+        assert_eq!((turned.difference, turned.low, turned.high), (-w.difference, -w.high, -w.low));
+        assert_eq!(turned.p_value, w.p_value);
     }
 
     #[test]
     fn without_spread_or_values_there_is_no_answer() {
         assert_eq!(welch(&[1.0], &[1.0, 2.0]), None);
+        assert_eq!(welch(&[1.0, 2.0], &[1.0]), None);
+        assert!(welch(&[1.0, 2.0], &[2.0, 5.0]).is_some());
         assert_eq!(welch(&[1.0, 1.0], &[2.0, 2.0]), None);
-        assert!(welch(&[1.0, 1.0], &[2.0, 3.0]).is_some());
+        // One side without spread: the other side's error, with its degrees of freedom.
+        let w = welch(&[1.0, 1.0], &[2.0, 3.0, 7.0]).unwrap();
+        assert!(
+            (w.freedom - 2.0).abs() < 1e-12 && (w.standard_error.powi(2) - 7.0 / 3.0).abs() < 1e-12
+        );
+        assert_eq!(from_parts(1.0, [(-1.0, 1.0), (0.5, 1.0)]), None, "no variance is below zero");
+        assert!(from_parts(1.0, [(0.0, 0.0), (1.0, 3.0)]).is_some_and(|w| w.freedom == 3.0));
+        assert_eq!(from_parts(1.0, [(f64::NAN, 1.0), (1.0, 1.0)]), None);
     }
 }
