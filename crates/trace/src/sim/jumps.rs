@@ -153,6 +153,33 @@ mod tests {
     }
 
     #[test]
+    fn a_jump_of_several_blocks_is_one_and_those_that_ran_most_come_first() {
+        let jump = |insn, executions| ErratumJump { insn: Avma(insn), executions };
+        let mut sites =
+            vec![jump(0x30, 2), jump(0x10, 1), jump(0x20, 4), jump(0x10, 3), jump(0x30, 7)];
+        merge(&mut sites);
+        assert_eq!(sites, [jump(0x30, 9), jump(0x10, 4), jump(0x20, 4)]);
+    }
+
+    #[test]
+    fn all_that_listen_hear_all_and_forget_when_the_window_begins_anew() {
+        let block = Block { insns: vec![BlockInsn { address: Avma(0x1000), size_bytes: 1 }] };
+        let (mut one, mut two) = (BlockCounts::default(), BlockCounts::default());
+        let runs = |counts: &BlockCounts| {
+            counts.executed().map(|(id, _, n)| (id.0, n)).collect::<Vec<_>>()
+        };
+        let mut fan = crate::sim::Fan(vec![&mut one, &mut two]);
+        fan.describe(BlockId(0), &block);
+        fan.describe(BlockId(1), &block);
+        (0..3).for_each(|_| fan.run(BlockId(1), &[]));
+        assert_eq!([runs(&one), runs(&two)], [[(1, 3)], [(1, 3)]]);
+        let mut fan = crate::sim::Fan(vec![&mut one, &mut two]);
+        fan.restart();
+        fan.run(BlockId(1), &[]);
+        assert!(runs(&one).is_empty() && runs(&two).is_empty());
+    }
+
+    #[test]
     fn what_does_not_fuse_counts_alone() {
         // `lea` sets no flags: the jump starts behind it, in the next block.
         let report = counted(0x101e, &[&[0x8d, 0x08], JNE], 1);

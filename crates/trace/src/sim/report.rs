@@ -228,3 +228,25 @@ impl Sink for Models {
         self.counts.run(id, accesses);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_window_ended_is_said() {
+        let all = [
+            Ended::Length,
+            Ended::Short,
+            Ended::Exit,
+            Ended::Exec,
+            Ended::Signal(11),
+            Ended::Signal(9999),
+        ];
+        let said = all.map(ended);
+        assert!(said[4].contains("SIGSEGV") && said[5].contains("signal 9999"), "{said:?}");
+        let different: std::collections::BTreeSet<&String> = said.iter().collect();
+        assert_eq!(different.len(), 6);
+        assert!(said[3].contains("exec") && said[0].contains("length"), "{said:?}");
+    }
+}

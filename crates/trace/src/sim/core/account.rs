@@ -281,3 +281,66 @@ impl<'a> RecordedWindow<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Executions and cycles, and with each mechanism as many events as its place times ten.
+    fn account(executions: u64, cycles: u64) -> Account {
+        Account {
+            executions,
+            cycles,
+            cycles_without: std::array::from_fn(|n| 10 * n as u64),
+            events: std::array::from_fn(|n| 100 * n as u64),
+            divider_cycles: 7,
+            store_edges: 0b100,
+        }
+    }
+
+    #[test]
+    fn a_mechanism_has_its_own_events_and_cycles() {
+        let found = account(4000, 15);
+        let (first, second) = (Mechanism::BlockedLoads, Mechanism::MispredictedBranches);
+        assert_eq!((found.events_of(second), found.events_per_thousand(second)), (100, 25.0));
+        assert_eq!(
+            Account { events: [3; 14], ..Account::default() }.events_per_thousand(first),
+            3000.0
+        );
+        // It may be faster with it than without.
+        let misses = Mechanism::DataCacheMisses;
+        assert_eq!([first, second, misses].map(|m| found.cycles_of(m)), [15, 5, -5]);
+        // Misses weigh by their cycles, divisions by those of their unit, all else by number.
+        assert_eq!(found.weight_of(misses), -5);
+        assert_eq!(found.weight_of(Mechanism::Divisions), 7);
+        assert_eq!(found.weight_of(second), 100);
+    }
+
+    #[test]
+    fn accounts_are_scaled_mixed_and_added_up_in_all_their_parts() {
+        let (a, b) = (
+            account(3, 8),
+            Account { cycles: 16, divider_cycles: 11, store_edges: 1, ..account(5, 0) },
+        );
+        let more = a.times(2.5);
+        assert_eq!(
+            (more.executions, more.cycles, more.divider_cycles, more.store_edges),
+            (8, 20, 18, 0b100)
+        );
+        assert_eq!((more.events[3], more.cycles_without[3]), (750, 75));
+        let none = Account { events: [0; 14], cycles_without: [0; 14], ..b };
+        let mixed = a.mixed_with(&none, 25);
+        assert_eq!(
+            (mixed.executions, mixed.cycles, mixed.divider_cycles, mixed.store_edges),
+            (3, 10, 8, 0b100)
+        );
+        assert_eq!((mixed.events[4], mixed.cycles_without[4]), (300, 30));
+        assert_eq!((a.mixed_with(&none, 0), a.mixed_with(&none, 999).cycles), (a, 16));
+        let sum: Account = [a, b].iter().sum();
+        assert_eq!(
+            (sum.executions, sum.cycles, sum.divider_cycles, sum.store_edges),
+            (8, 24, 18, 0b101)
+        );
+        assert_eq!((sum.events[5], sum.cycles_without[5]), (1000, 100));
+    }
+}

@@ -100,3 +100,21 @@ impl fmt::Display for Mechanism {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mechanism_has_a_name_and_two_have_no_events() {
+        let names: std::collections::BTreeSet<String> =
+            Mechanism::ALL.map(|m| m.to_string()).into();
+        assert_eq!(names.len(), Mechanism::ALL.len());
+        let are = |of: fn(Mechanism) -> bool| Mechanism::ALL.into_iter().filter(|m| of(*m)).count();
+        assert_eq!(are(Mechanism::has_events), 12);
+        assert_eq!((are(Mechanism::has_distance), are(Mechanism::is_in_its_events)), (1, 11));
+        assert!(Mechanism::DataCacheMisses.has_distance());
+        // The order of the list is that of the places in an account.
+        assert!(Mechanism::ALL.into_iter().enumerate().all(|(n, m)| n == m as usize));
+    }
+}

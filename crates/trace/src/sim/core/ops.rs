@@ -532,6 +532,9 @@ fn is_slow_address(raw: &Instruction) -> bool {
 }
 
 #[cfg(test)]
+mod classes;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -242,3 +242,82 @@ fn inputs(design: &Design) -> Vec<ModelInput> {
     ];
     all.map(|(what, origin)| ModelInput { what: what.to_owned(), origin }).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two instructions: one waits for stores, the other for what is in front of it.
+    fn accounts(unread_executions: u64) -> Accounts {
+        let mut first = Account {
+            executions: 600,
+            cycles: 900,
+            cycles_without: [900; 14],
+            ..Account::default()
+        };
+        first.cycles_without[Mechanism::BlockedLoads as usize] = 300;
+        first.events[Mechanism::BlockedLoads as usize] = 60;
+        let mut second = Account {
+            executions: 200,
+            cycles: 100,
+            cycles_without: [100; 14],
+            ..Account::default()
+        };
+        second.cycles_without[Mechanism::LongChains as usize] = 40;
+        let insns = vec![(Avma(0x20), second), (Avma(0x10), first)];
+        Accounts { window_instructions: 1000, insns, unread_executions }
+    }
+
+    fn report(accounts: &Accounts, calls: Option<u64>) -> Result<CycleReport, String> {
+        let design = Design::of(Microarchitecture::GoldenCove);
+        CycleReport::of(accounts, calls, &design, &mut Places::new(Vec::new(), Vec::new()))
+    }
+
+    #[test]
+    fn cycles_are_told_for_an_instruction_and_for_a_call() {
+        let found = report(&accounts(0), Some(4)).unwrap();
+        assert_eq!(
+            (found.instructions, found.warm_up_instructions, found.cycles),
+            (800, 200, 1000)
+        );
+        // Four calls of 250 instructions, those that warm the model up among them.
+        assert_eq!((found.cycles_per_instruction, found.cycles_per_call), (1.25, Some(312.5)));
+        assert_eq!(report(&accounts(0), Some(0)).unwrap().cycles_per_call, None);
+        assert_eq!(report(&accounts(0), None).unwrap().cycles_per_call, None);
+        let insns: Vec<u64> = found.insns.iter().map(|i| i.insn.0).collect();
+        assert_eq!((found.insns_executed, insns), (2, vec![0x10, 0x20]));
+        // Code that no file holds is one function.
+        assert_eq!((found.functions_executed, found.functions[0].account.executions), (1, 800));
+        assert_eq!(found.functions[0].cycles_per_instruction, 1.25);
+        assert_eq!((found.inputs.len(), found.design), (10, Microarchitecture::GoldenCove));
+        assert_eq!(found.addresses().count(), 2 + 1 + 2);
+    }
+
+    #[test]
+    fn the_mechanism_that_costs_most_comes_first_with_its_place() {
+        let found = report(&accounts(0), None).unwrap();
+        let [blocked, chains, others @ ..] = &found.waits[..] else { panic!("{:?}", found.waits) };
+        assert_eq!(
+            (blocked.mechanism, blocked.cycles, blocked.share),
+            (Mechanism::BlockedLoads, 600, 0.6)
+        );
+        assert_eq!((blocked.events, blocked.events_per_thousand), (60, 75.0));
+        assert_eq!((blocked.most_at, blocked.most_events), (Some(Avma(0x10)), 60));
+        // Where no single execution has it, its place is where most of its cycles are.
+        assert_eq!(
+            (chains.mechanism, chains.cycles, chains.events),
+            (Mechanism::LongChains, 60, 0)
+        );
+        assert_eq!((chains.most_at, chains.most_events), (Some(Avma(0x20)), 0));
+        assert_eq!(others.len(), 12);
+        assert!(others.iter().all(|wait| wait.cycles == 0 && wait.most_at.is_none()));
+    }
+
+    #[test]
+    fn a_window_of_which_most_could_not_be_read_has_no_cycles() {
+        assert!(report(&accounts(400), None).is_ok());
+        assert!(report(&accounts(401), None).unwrap_err().contains("401 of 800"));
+        let none = Accounts { window_instructions: 9, insns: Vec::new(), unread_executions: 0 };
+        assert!(report(&none, None).unwrap_err().contains("no instructions"));
+    }
+}

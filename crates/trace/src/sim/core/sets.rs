@@ -91,3 +91,55 @@ impl Sets {
         is_missing
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_not_used_for_longest_leaves_its_set() {
+        // Two sets of two: even numbers and odd ones.
+        let mut sets = Sets::new(4, 2);
+        let put = |sets: &mut Sets, number, at| sets.insert(number, at).number;
+        assert_eq!(
+            [put(&mut sets, 0, 10), put(&mut sets, 2, 20), put(&mut sets, 1, 30)],
+            [EMPTY; 3]
+        );
+        assert_eq!((sets.find(0), sets.find(3)), (Some(10), None));
+        assert_eq!(put(&mut sets, 4, 40), 2);
+        assert_eq!((sets.find(2), sets.find(1)), (None, Some(30)));
+        // Being written to is a use, and leaves with the line.
+        sets.write(0);
+        sets.write(6);
+        let left = sets.insert(6, 50);
+        assert_eq!((left.number, left.is_written), (4, false));
+        let left = sets.insert(8, 60);
+        assert_eq!((left.number, left.is_written), (0, true));
+        // What was taken out leaves room for the next one.
+        sets.remove(6);
+        sets.remove(99);
+        assert_eq!(put(&mut sets, 10, 70), EMPTY);
+        assert_eq!((sets.find(6), sets.find(8)), (None, Some(60)));
+    }
+
+    #[test]
+    fn what_is_there_is_not_put_in_again() {
+        let mut sets = Sets::new(4, 2);
+        assert!(sets.insert_missing(12, 9) && !sets.insert_missing(12, 99));
+        assert_eq!(sets.find(12), Some(9));
+    }
+
+    #[test]
+    fn a_cache_has_one_entry_at_the_least_and_no_more_sets_than_entries() {
+        let mut least = Sets::new(0, 0);
+        assert_eq!([least.insert(5, 0).number, least.insert(6, 0).number], [EMPTY, 5]);
+        let mut narrow = Sets::new(4, 8);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|n| narrow.insert(n, 0).number),
+            [EMPTY, EMPTY, EMPTY, EMPTY, 0]
+        );
+        // By another number than their own, neighbours share a set.
+        let mut pairs = Sets::new(4, 2).indexed_by(|number| number / 2);
+        assert_eq!([0, 1, 4].map(|n| pairs.insert(n, 0).number), [EMPTY, EMPTY, 0]);
+    }
+}

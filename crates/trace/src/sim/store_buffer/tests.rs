@@ -19,10 +19,10 @@ fn store(insn: u32, address: u64, size_bytes: u32) -> MemoryAccess {
     access(insn, AccessKind::Store, address, size_bytes)
 }
 
-/// A buffer that knows one block of `length` instructions, four bytes each from address 0.
 /// That of Cascade Lake, with the 200 instructions that these tests count out.
 const LAKE: StoreBufferShape = StoreBufferShape { depth: 56, window_instructions: 200 };
 
+/// A buffer that knows one block of `length` instructions, four bytes each from address 0.
 fn buffer(rule: ForwardingRule, shape: StoreBufferShape, length: u64) -> StoreBuffer {
     let mut model = StoreBuffer::new(rule, shape);
     let insn = |n| BlockInsn { address: Avma(4 * n), size_bytes: 4 };
@@ -122,6 +122,104 @@ fn wide_strings_and_addresses_at_the_end_are_survived() {
         [store(1, u64::MAX - 3, 8), load(2, u64::MAX - 1, 2), store(3, 0, 4096), load(4, 0, 0)];
     let report = after(CONTAINS, &[&runs]);
     assert_eq!((report.forwarded, report.unjudged), (1, 2));
+}
+
+#[test]
+fn distances_are_counted_in_powers_of_two_and_the_last_ones_are_open() {
+    let of = |instructions: u64, reuse: u64| {
+        let mut distances = Distances::default();
+        distances.count(instructions, reuse);
+        let at = |counts: &[u64]| counts.iter().position(|n| *n == 1).unwrap();
+        (at(&distances.instructions), at(&distances.reuse_iterations))
+    };
+    for (instructions, bucket) in [
+        (0, 0),
+        (1, 0),
+        (2, 1),
+        (3, 2),
+        (4, 2),
+        (5, 3),
+        (64, 6),
+        (65, 7),
+        (128, 7),
+        (129, 8),
+        (9999, 8),
+    ] {
+        assert_eq!(of(instructions, 0).0, bucket, "{instructions}");
+    }
+    assert_eq!([of(1, 0).1, of(1, 6).1, of(1, 7).1, of(1, 99).1], [0, 6, 7, 7]);
+}
+
+#[test]
+fn four_stores_are_named_of_a_load_that_more_of_them_block() {
+    let bytes: Vec<MemoryAccess> = (0..8).map(|n| store(n, 0x1000 + u64::from(n), 1)).collect();
+    let runs = [bytes, vec![load(9, 0x1000, 8)]].concat();
+    let report = after(CONTAINS, &[&runs]);
+    assert_eq!(report.sites[0].blockers[0].stores, [28, 24, 20, 16].map(Avma));
+}
+
+#[test]
+fn what_blocks_most_comes_first_and_addresses_decide_between_equals() {
+    let pair = |insn, at| [store(0, at, 4), load(insn, at, 8)];
+    let other = |insn, at| [store(1, at, 4), load(insn, at, 8)];
+    let mut runs: Vec<[MemoryAccess; 2]> = vec![pair(7, 0x1000), pair(5, 0x1100), other(9, 0x1200)];
+    runs.extend([pair(9, 0x1300), pair(9, 0x1400)]);
+    // An alias beside a blocked load, and one that was only forwarded.
+    runs.push([store(2, 0x1500, 8), load(11, 0x1500, 8)]);
+    runs.push([store(2, 0x2600, 4), load(5, 0x9600, 4)]);
+    let runs: Vec<&[MemoryAccess]> = runs.iter().map(|r| &r[..]).collect();
+    let report = after(CONTAINS, &runs);
+    let sites: Vec<_> = report.sites.iter().map(|s| (s.insn.0, s.blocked, s.aliased)).collect();
+    assert_eq!(sites, [(36, 3, 0), (20, 1, 1), (28, 1, 0), (44, 0, 0)]);
+    let blockers: Vec<_> =
+        report.sites[0].blockers.iter().map(|b| (b.stores[0].0, b.count)).collect();
+    assert_eq!(blockers, [(0, 2), (4, 1)]);
+    assert_eq!((report.loads, report.forwarded, report.blocked, report.aliased), (7, 1, 5, 1));
+    assert_eq!(report.sites[0].executions, 3);
+    assert_eq!(report.instructions, 7 * 16);
+}
+
+#[test]
+fn sixty_four_bytes_are_judged_and_prefetches_are_no_loads() {
+    let prefetch = access(3, AccessKind::Prefetch, 0x1000, 8);
+    let runs = [store(1, 0x1000, 64), load(2, 0x1000, 64), load(4, 0x1000, 65), prefetch];
+    let report = after(CONTAINS, &[&runs]);
+    assert_eq!((report.loads, report.forwarded, report.unjudged), (1, 1, 1));
+    // A block that nobody described, and an instruction behind its end.
+    let mut model = buffer(CONTAINS, LAKE, 2);
+    model.run(BlockId(7), &[store(0, 0x1000, 4)]);
+    model.run(BlockId(0), &[store(2, 0x1000, 4), load(1, 0x1000, 8)]);
+    assert_eq!((model.report().blocked, model.report().loads), (0, 1));
+    model.run(BlockId(0), &[store(0, 0x1000, 4), load(1, 0x1000, 8)]);
+    assert_eq!(model.report().blocked, 1);
+    model.restart();
+    assert_eq!((model.report().loads, model.report().instructions), (0, 0));
+    // A buffer has one entry at the least.
+    let mut least = buffer(CONTAINS, StoreBufferShape { depth: 0, ..LAKE }, 2);
+    least.run(BlockId(0), &[store(0, 0x1000, 4), load(1, 0x1000, 4)]);
+    assert_eq!((least.report().forwarded, least.report().shape.depth), (1, 1));
+}
+
+#[test]
+fn places_in_a_page_overlap_by_a_byte_at_either_end() {
+    let at = |address, size_bytes| Entry { address, size_bytes, ..Entry::default() };
+    let overlaps = |address, store: &Entry| overlaps_in_page(address, 8, store);
+    let store = at(0x1100, 4);
+    assert!(overlaps(0x50f9, &store) && !overlaps(0x50f8, &store));
+    assert!(overlaps(0x5103, &store) && !overlaps(0x5104, &store));
+    // Over the end of the page.
+    assert!(overlaps(0x5ffd, &at(0x1004, 4)) && overlaps(0x5001, &at(0x1ffe, 4)));
+    assert_eq!(covered_bytes(0x1000, 8, &at(0x0ffe, 4)), 0b11);
+    assert_eq!(covered_bytes(0x1000, 8, &at(0x1006, 4)), 0b1100_0000);
+    assert_eq!(covered_bytes(0x1000, 8, &at(0x1002, 2)), 0b1100);
+    assert_eq!(covered_bytes(0x1000, 64, &at(0x1000, 64)), u64::MAX);
+    assert_eq!(
+        [covered_bytes(0x1000, 8, &at(0x1008, 4)), covered_bytes(0x1000, 8, &at(0x0ffc, 4))],
+        [0; 2]
+    );
+    assert_eq!(pieces(0x100f, 2).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(pieces(0x1ff0, 17).collect::<Vec<_>>(), [255, 0]);
+    assert_eq!(pieces(0x1001, 64).count(), 5);
 }
 
 /// For each byte the number of the store that wrote it last, and all stores ever.
