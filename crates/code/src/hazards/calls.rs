@@ -192,6 +192,57 @@ mod tests {
     use crate::code::fixture;
 
     #[test]
+    fn direct_calls_say_where_they_go_in_both_sets_of_instructions() {
+        let end = |length| Svma(0x1000).offset(length);
+        assert_eq!(direct_target(&[0xe8, 0xfb, 0xff, 0xff, 0xff], end(5)), Some(Svma(0x1000)));
+        // bl +8, bl -4, and the furthest one back.
+        let bl = |word: u32| direct_target(&word.to_le_bytes(), end(4));
+        assert_eq!([bl(0x9400_0002), bl(0x97ff_ffff)], [Some(Svma(0x1008)), Some(Svma(0xffc))]);
+        assert_eq!(bl(0x9600_0000), Some(Svma(0x1000_u64.wrapping_sub(1 << 27))));
+        // b, blr, and call through a register.
+        assert_eq!([bl(0x1400_0002), bl(0xd63f_0000)], [None; 2]);
+        assert_eq!(direct_target(&[0xff, 0xd0], end(2)), None);
+    }
+
+    #[test]
+    fn a_function_names_each_that_it_calls_once_in_order() {
+        // call h; call g; call g
+        let caller = [0xe8, 27, 0, 0, 0, 0xe8, 6, 0, 0, 0, 0xe8, 1, 0, 0, 0];
+        let image = fixture::image(&[("caller", &caller), ("g", &[0xc3]), ("h", &[0xc3])]).unwrap();
+        let calls = Calls::of(&FunctionView::of(&image, &image.functions()[0])).unwrap();
+        let starts: Vec<Svma> = image.functions().iter().map(|f| f.start).collect();
+        assert_eq!((calls.function, &calls.targets[..]), (starts[0], &starts[1..]));
+        assert!(calls.loops.is_empty());
+    }
+
+    #[test]
+    fn what_a_loop_reaches_ends_by_levels_number_and_bytes() {
+        // a: (loop:) call b; dec edi; jnz loop; ret. b: call c; ret. c: call b; ret, recursive.
+        let a = [0xe8, 11, 0, 0, 0, 0xff, 0xcf, 0x75, 0xf7, 0xc3];
+        let b = [0xe8, 11, 0, 0, 0, 0xc3];
+        let c = [0xe8, 0xeb, 0xff, 0xff, 0xff, 0xc3];
+        let image = fixture::image(&[("a", &a), ("b", &b), ("c", &c)]).unwrap();
+        let calls: BTreeMap<Svma, Calls> = image
+            .functions()
+            .iter()
+            .filter_map(|f| Calls::of(&FunctionView::of(&image, f)))
+            .map(|c| (c.function, c))
+            .collect();
+        let from = calls[&image.functions()[0].start].loops[0].clone();
+        let graph = CallGraph::of(&image, calls);
+        let reached = |levels, most, most_bytes| {
+            let found = graph.reachable(&from, levels, most, most_bytes)?;
+            Some(found.iter().map(|f| f.symbol.clone()).collect::<String>())
+        };
+        assert_eq!(reached(3, 9, 12).as_deref(), Some("bc"));
+        assert_eq!(reached(1, 9, 12).as_deref(), Some("b"));
+        assert_eq!(reached(3, 1, 12).as_deref(), Some("b"));
+        assert_eq!((reached(3, 9, 11), reached(0, 9, 12).as_deref()), (None, Some("")));
+        let called = graph.called_from_loops();
+        assert_eq!(called.into_iter().collect::<Vec<_>>(), [image.functions()[1].start]);
+    }
+
+    #[test]
     fn calls_in_loops_are_followed_to_their_functions() {
         // (loop:) call +11 (the second function, 16 bytes on); dec edi; jnz loop; ret
         let caller = [0xe8, 11, 0, 0, 0, 0xff, 0xcf, 0x75, 0xf7, 0xc3];

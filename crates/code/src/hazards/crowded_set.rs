@@ -216,12 +216,14 @@ fn names(functions: &[&Function], wanted: &BTreeSet<Svma>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::Image;
     use crate::code::fixture;
     use crate::hazards::calls::Calls;
+    use crate::hazards::scan::{ScanFilter, scan};
     use crate::machine::Microarchitecture;
 
     /// A loop that calls `count` functions of one line each, `apart` bytes from each other.
-    fn found(count: usize, apart: usize) -> Vec<(Svma, Candidate, Vec<Svma>)> {
+    fn program(count: usize, apart: usize) -> Image {
         let mut caller = Vec::new();
         let filler = vec![0x90_u8; apart - 16];
         let first = (caller_size(count) / 16 + 1) * 16;
@@ -242,7 +244,11 @@ mod tests {
                 functions.push(("filler", &filler[..filler.len() - 1]));
             }
         }
-        let image = fixture::image(&functions).unwrap();
+        fixture::image(&functions).unwrap()
+    }
+
+    fn found(count: usize, apart: usize) -> Vec<(Svma, Candidate, Vec<Svma>)> {
+        let image = program(count, apart);
         let views = image.functions().iter().map(|f| FunctionView::of(&image, f));
         let calls = views.filter_map(|v| Calls::of(&v)).map(|c| (c.function, c)).collect();
         let design = Design::of(Microarchitecture::Zen5);
@@ -262,5 +268,29 @@ mod tests {
         let (_, candidate, others) = &crowded[0];
         assert!(others.len() >= 10, "{candidate:?}");
         assert!(candidate.mechanism.contains("f0, f1, f2, f3 and"), "{}", candidate.mechanism);
+    }
+
+    #[test]
+    fn a_scan_names_the_functions_that_crowd_a_set() {
+        let image = program(10, 4096);
+        let filter = ScanFilter { rules: vec![&CROWDED_SET], ..ScanFilter::default() };
+        let found = scan(&image, &filter, &Design::of(Microarchitecture::Zen5), None).findings;
+        let [one] = &found[..] else { panic!("{found:?}") };
+        let names: Vec<&str> = one.others.iter().map(|site| site.function.as_str()).collect();
+        assert_eq!(names, ["f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9"]);
+        assert!(one.site.function == "caller" && one.others.iter().all(|o| o.offset_bytes == 0));
+    }
+
+    #[test]
+    fn two_lines_more_than_ways_are_needed_and_four_are_worth_the_most() {
+        assert!(found(9, 4096).is_empty(), "one more than fits");
+        let at = |count: usize| found(count, 4096).remove(0).1;
+        let (ten, twelve, sixteen) = (at(10), at(12), at(16));
+        assert!(ten.mechanism.contains("of which 10 stand in"), "{}", ten.mechanism);
+        assert!(ten.mechanism.ends_with("in all sets 2 lines are too many"), "{}", ten.mechanism);
+        assert_eq!([ten.weight, twelve.weight, sixteen.weight], [BELIEF, BELIEF, 0.5 * BELIEF]);
+        let each = Design::of(Microarchitecture::Zen5).code_miss_price().high_cycles;
+        assert_eq!([ten.cycles_lost.high, twelve.cycles_lost.high], [2.0 * each, 4.0 * each]);
+        assert!(ten.mechanism.contains("f3 and 6 more"), "{}", ten.mechanism);
     }
 }

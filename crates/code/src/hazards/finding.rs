@@ -239,6 +239,57 @@ mod tests {
     }
 
     #[test]
+    fn a_place_outside_of_the_program_is_left_out_of_a_text_and_nothing_else_is() {
+        assert_eq!(unplaced("call 0x401234"), "call");
+        assert_eq!(unplaced("lea rax, [rip-0x20]"), "lea rax, [rip]");
+        assert_eq!(unplaced("mov dword ptr [rip+0x20], 5"), "mov dword ptr [rip], 5");
+        assert_eq!(unplaced("ret"), "ret");
+        assert_eq!(unplaced("mov rax, [rsp+8]"), "mov rax, [rsp+8]");
+    }
+
+    #[test]
+    fn a_hash_is_that_of_fnv() {
+        // FNV-1a of nothing and of "a", folded.
+        let of = |text: &str| {
+            let mut hash = Fnv::default();
+            hash.write(text.as_bytes());
+            hash.finish()
+        };
+        let folded = |full: u64| full ^ (full >> 32);
+        assert_eq!(of(""), folded(0xcbf2_9ce4_8422_2325));
+        assert_eq!(of("a"), folded(0xaf63_dc4c_8601_ec8c));
+    }
+
+    #[test]
+    fn a_block_has_what_was_seen_there_and_no_more_than_what_makes_it_pay() {
+        use crate::model::{HotPlace, HotSpot};
+        // inc eax; inc eax; je over; inc eax; (over:) ret
+        let code = [0xff, 0xc0, 0xff, 0xc0, 0x74, 0x02, 0xff, 0xc0, 0xc3];
+        let image = Image::parse(Path::new("p"), fixture::program(&[("f", &code)])).unwrap();
+        let view = FunctionView::of(&image, &image.functions()[0]);
+        let start = view.function.start;
+        let spots = |at: i64, count: usize| {
+            let place = HotPlace::Stated(start.offset(at));
+            vec![HotSpot { object: None, place, weight: 1.0 }; count]
+        };
+        // 600 samples in three instructions, 390 in one, none in the return; 10 behind the function.
+        let heat = Heat::of(&image, &[spots(0, 600), spots(6, 390), spots(64, 10)].concat());
+        let share = |insn: usize, sets: &[Vec<usize>]| block_share(&heat, &view, insn, sets);
+        let near = |got: f64, want: f64| assert!((got - want).abs() < 1e-9, "{got} {want}");
+        // Three samples in a thousand may have been missed.
+        near(share(0, &[]), 0.603);
+        near(share(3, &[]), 0.393);
+        // Each instruction of the first block ran 0.201 of that; the third, 0.393.
+        near(share(3, &[vec![0]]), 0.201);
+        near(share(3, &[vec![0], vec![4]]), 0.201);
+        near(share(3, &[vec![0, 4]]), 0.003);
+        near(share(0, &[vec![3]]), 0.603);
+        near(share(3, &[vec![3]]), 0.393);
+        let site = first_site(&view).unwrap();
+        assert_eq!((site.svma, site.offset_bytes, site.text.as_str()), (start, 0, "inc eax"));
+    }
+
+    #[test]
     fn names_and_texts_hold_no_addresses_of_a_fixed_program() {
         // mov eax, [rax*4+TO]; call behind the end; ret
         let code = |to: u32| {

@@ -134,6 +134,17 @@ mod tests {
     use crate::code::fixture;
 
     #[test]
+    fn a_profile_is_of_a_program_by_its_files_name_or_of_the_kernel() {
+        let of = |path: &str, object: Option<&str>| {
+            let image = Image::parse(Path::new(path), fixture::program(&[("f", &[0xc3])])).unwrap();
+            is_of(&image, object)
+        };
+        assert!(of("dir/p", None) && of("dir/p", Some("/elsewhere/p")) && !of("dir/p", Some("q")));
+        assert!(of("boot/vmlinux-6.1", Some("[kernel.kallsyms]")));
+        assert!(!of("dir/p", Some("[kernel.kallsyms]")) && !of("boot/vmlinux-6.1", Some("p")));
+    }
+
+    #[test]
     fn samples_are_booked_on_stretches_and_on_functions() {
         let ret = [0x90_u8, 0x90, 0x90, 0xc3];
         let functions: [(&str, &[u8]); 2] = [("hot", &ret), ("_Z4warmv", &ret)];
@@ -166,6 +177,13 @@ mod tests {
         assert_eq!((share(hot, 0, 1), share(hot, 1, 4)), (0.3, 0.1));
         assert_eq!(share(warm, 0, 1), 0.4);
         assert_eq!(heat.program_share(), 0.8);
+        // What has no sample does not run, and a sample on the first byte behind it is not its own.
+        let cold = Heat::of(&image, &[spot(None, HotPlace::Stated(hot.end()), 1.0)]);
+        assert!(heat.runs(hot) && heat.runs(warm) && !cold.runs(hot) && !cold.runs(warm));
+        let named = Heat::of(&image, &[spot(None, named("warm", Some(0)), 1.0)]);
+        assert!(named.runs(warm) && !named.runs(hot), "by its name without parameters");
+        let weightless = Heat::of(&image, &[spot(None, HotPlace::Stated(hot.start), 0.0)]);
+        assert_eq!(weightless.program_share(), 0.0);
         assert_eq!(Heat::default().program_share(), 0.0);
     }
 }

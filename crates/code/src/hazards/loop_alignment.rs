@@ -226,6 +226,15 @@ mod tests {
         assert_eq!(across.len(), 1);
         assert!(across[0].mechanism.contains("touches 2 of them where 1"), "{across:?}");
         assert!(found(8, 100, Zen5).is_empty(), "needs two anyway");
+        let said = &across[0].mechanism;
+        assert!(said.contains("of 44 bytes starts 32 bytes into a window of 64"), "{said}");
+        assert_eq!(across[0].weight, 1.0);
+        // A loop that ends with its window touches no other.
+        assert!(found(20, 40, Zen5).is_empty());
+        assert_eq!(found(21, 40, Zen5).len(), 1);
+        // 100 bytes and more: in three windows where two would do.
+        let long = found(40, 100, Zen5);
+        assert!(long[0].mechanism.contains("touches 3 of them where 2"), "{long:?}");
     }
 
     #[test]
@@ -239,5 +248,28 @@ mod tests {
         assert_eq!(found(0, 28, CascadeLake).len(), 1);
         assert!(found(0, 24, CascadeLake).is_empty());
         assert!(found(0, 30, Zen5).is_empty());
+        let price = Design::of(CascadeLake).jump_at_boundary_price().unwrap();
+        let lost = jump[0].cycles_lost;
+        assert_eq!((lost.low, lost.high), (price.low_cycles, price.high_cycles));
+        assert_eq!((jump[0].weight, jump[0].sets.len()), (1.0, 0));
+    }
+
+    #[test]
+    fn all_jumps_of_a_loop_at_boundaries_count() {
+        // (loop:) 31 nops; je +0 at 31 crosses; nops to 63; jnz loop at 63 crosses; ret
+        let mut code = vec![0x90; 31];
+        code.extend([0x74, 0x00]);
+        code.resize(63, 0x90);
+        code.extend([0x75, (-65_i8) as u8, 0xc3]);
+        let image = fixture::image(&[("f", &code)]).unwrap();
+        let view = FunctionView::of(&image, &image.functions()[0]);
+        let design = Design::of(Microarchitecture::CascadeLake);
+        let found = LOOP_ALIGNMENT.look(&view, &design);
+        let [both] = &found[..] else { panic!("{found:?}") };
+        assert!(both.mechanism.starts_with("2 jumps in this loop cross or end"), "{both:?}");
+        assert_eq!((both.site, &both.sets), (31, &vec![vec![62]]));
+        let price = design.jump_at_boundary_price().unwrap();
+        assert_eq!(both.cycles_lost.high, 2.0 * price.high_cycles);
+        assert_eq!(both.cycles_lost.low, price.low_cycles);
     }
 }

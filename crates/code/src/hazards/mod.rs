@@ -127,6 +127,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn code_outside_loops_counts_a_quarter_and_nesting_by_its_root() {
+        assert_eq!([0, 1, 4, 9].map(loop_weight), [0.25, 1.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn what_a_rule_costs_is_at_the_site_or_at_what_it_stands_for() {
+        let elsewhere: Vec<_> =
+            HAZARDS.iter().filter(|h| !h.pays_at_site()).map(|h| h.id()).collect();
+        assert_eq!(elsewhere, ["crowded-set", "loop-alignment"]);
+    }
+
+    #[test]
     fn ids_are_unique_sorted_and_have_a_page() {
         let ids: Vec<_> = HAZARDS.iter().map(|h| h.id()).collect();
         assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");

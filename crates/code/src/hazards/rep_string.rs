@@ -160,6 +160,24 @@ mod tests {
     }
 
     #[test]
+    fn the_card_tells_what_both_lose_and_from_where_they_win() {
+        let design = Design::of(Microarchitecture::CascadeLake);
+        let price = REP_STRING.card(&design).price;
+        let (moves, stores) = (design.string_move_costs(8), design.string_store_costs(8));
+        for (name, costs) in [("rep movs", moves), ("rep stos", stores)] {
+            let [short, long] = [48, 168].map(|size| costs.lost_cycles(size).1);
+            let said =
+                format!("{name} loses up to {short:.0} cycles at 48 bytes and {long:.0} at 168");
+            assert!(price.contains(&said), "{said}: {price}");
+            assert!(
+                price.contains(&format!("wins from {} bytes", costs.crossover_bytes)),
+                "{price}"
+            );
+        }
+        assert_eq!(REP_STRING.grade(&design), Grade::Pattern, "nothing was probed");
+    }
+
+    #[test]
     fn large_and_unknown_sizes_are_no_findings() {
         // mov ecx, 512; rep stosq
         let large = [0xb9, 0, 2, 0, 0, 0xf3, 0x48, 0xab];

@@ -268,3 +268,113 @@ pub fn describe_sites(image: &Image, debug: &DebugInfo<'_>, findings: &mut [Find
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::code::fixture;
+    use crate::machine::Microarchitecture;
+    use crate::model::{FileOffset, HotPlace, HotSpot};
+
+    /// mov ecx, 21; rep movsq; ret
+    const COPY: &[u8] = &[0xb9, 21, 0, 0, 0, 0xf3, 0x48, 0xa5, 0xc3];
+
+    fn image() -> Image {
+        let functions: [(&str, &[u8]); 3] =
+            [("first_copy", COPY), ("still", &[0x90, 0xc3]), ("copy", COPY)];
+        Image::parse(Path::new("p"), fixture::program(&functions)).unwrap()
+    }
+
+    fn scanned(filter: &ScanFilter, heat: Option<&Heat>) -> ScanReport {
+        scan(&image(), filter, &Design::of(Microarchitecture::CascadeLake), heat)
+    }
+
+    /// A profile of a thousand samples, so many of them in a function.
+    fn profile(name: &str, hits: usize) -> Heat {
+        let spot = |object: Option<&str>, name: &str| HotSpot {
+            object: object.map(str::to_owned),
+            place: HotPlace::Function { name: name.into(), offset_bytes: Some(0) },
+            weight: 1.0,
+        };
+        let spots = [vec![spot(None, name); hits], vec![spot(Some("q"), name); 1000 - hits]];
+        Heat::of(&image(), &spots.concat())
+    }
+
+    #[test]
+    fn a_scan_sees_all_functions_or_those_with_such_a_name() {
+        let all = scanned(&ScanFilter::default(), None);
+        assert_eq!((all.functions, all.code_bytes, all.rules.len()), (3, 20, HAZARDS.len()));
+        assert!(all.coverage.is_some() && all.heat_share.is_none());
+        let names: Vec<&str> = all.findings.iter().map(|f| f.site.function.as_str()).collect();
+        assert_eq!(names, ["first_copy", "copy"], "equal scores come by address");
+        assert_eq!(all.strings.unwrap().sites, 2);
+        let named = |name: &str| {
+            scanned(&ScanFilter { function: Some(name.into()), ..ScanFilter::default() }, None)
+        };
+        assert_eq!(
+            [named("copy").functions, named("first").functions, named("x").functions],
+            [2, 1, 0]
+        );
+        assert!(named("copy").coverage.is_none());
+        // Without the rule nobody counts strings.
+        let others = HAZARDS.iter().copied().filter(|r| r.id() != "rep-string").collect();
+        let others = scanned(&ScanFilter { rules: others, ..ScanFilter::default() }, None);
+        assert!(others.findings.is_empty() && others.strings.is_none());
+    }
+
+    #[test]
+    fn what_a_profile_saw_comes_first_and_alone_where_that_is_asked_for() {
+        let heat = profile("copy", 300);
+        let all = scanned(&ScanFilter::default(), Some(&heat));
+        assert_eq!((all.functions, all.heat_share), (3, Some(0.3)));
+        let [hot, cold] = &all.findings[..] else { panic!("{:?}", all.findings) };
+        assert_eq!(
+            (hot.site.function.as_str(), cold.site.function.as_str()),
+            ("copy", "first_copy")
+        );
+        assert_eq!((hot.heat_share, cold.heat_share), (Some(0.3), Some(0.0)));
+        // Its score is in per cent of the run, outside of loops a quarter; what was not seen keeps a thousandth.
+        let each = hot.cycles_lost.middle() * 0.25;
+        assert!((hot.score - each * 30.0).abs() < 1e-9, "{hot:?}");
+        assert!((cold.score - each * 0.001).abs() < 1e-9, "{cold:?}");
+        let plain = &scanned(&ScanFilter::default(), None).findings[0];
+        assert_eq!((plain.score, plain.heat_share, plain.block_share), (each, None, None));
+        // Three samples may have been missed where there was none.
+        assert!(cold.block_share.is_some_and(|share| (share - 0.003).abs() < 1e-9), "{cold:?}");
+        let only = ScanFilter { only_hot: true, ..ScanFilter::default() };
+        let hot = scanned(&only, Some(&heat));
+        assert_eq!((hot.functions, hot.findings.len(), hot.coverage.is_some()), (1, 1, false));
+        assert_eq!(scanned(&only, None).functions, 3, "without a profile all are");
+        let both = ScanFilter { function: Some("first".into()), ..only };
+        assert_eq!(scanned(&both, Some(&heat)).functions, 0);
+    }
+
+    #[test]
+    fn string_instructions_are_named_by_what_they_move() {
+        // rep movsb; rep movsw; rep movsd; rep stosd; rep stosb
+        let code = [0xf3, 0xa4, 0xf3, 0x66, 0xa5, 0xf3, 0xa5, 0xf3, 0xab, 0xf3, 0xaa, 0xc3];
+        let image = Image::parse(Path::new("p"), fixture::program(&[("f", &code)])).unwrap();
+        let design = Design::of(Microarchitecture::CascadeLake);
+        let found = scan(&image, &ScanFilter::default(), &design, None).strings.unwrap();
+        let names: Vec<&str> = found.list.iter().map(|e| e.instruction.as_str()).collect();
+        assert_eq!(names, ["rep movsb", "rep movsw", "rep movsd", "rep stosd", "rep stosb"]);
+        assert!(found.list.iter().all(|e| e.function.as_deref() == Some("f")));
+    }
+
+    #[test]
+    fn one_function_is_looked_at_with_the_rules_that_are_given() {
+        let (image, design) = (image(), Design::of(Microarchitecture::CascadeLake));
+        let first = &image.functions()[0];
+        assert_eq!(scan_function(&image, first, HAZARDS, &design).len(), 1);
+        assert!(scan_function(&image, first, &[], &design).is_empty());
+        let found = scan_function(&image, first, HAZARDS, &design).remove(0);
+        assert_eq!(
+            (found.rule.as_str(), found.site.offset_bytes, found.loop_depth),
+            ("rep-string", 5, 0)
+        );
+        let place = found.in_file.unwrap();
+        assert_eq!((place.offset, place.size_bytes), (FileOffset(fixture::CODE_START.1.0 + 5), 3));
+    }
+}

@@ -196,6 +196,26 @@ mod tests {
         assert!(found(&load_global(0x60_0038)).is_empty());
         let long = [load_global(0x40_103c), vec![0x90; 100]].concat();
         assert!(found(&long).is_empty(), "code is no data");
+        assert!(crossing[0].by_placement && crossing[0].mechanism.contains("this load of 8 bytes"));
+        assert_eq!(
+            (crossing[0].remedy.as_str(), crossing[0].weight),
+            ("align the variable to 8 bytes", 0.25)
+        );
+    }
+
+    #[test]
+    fn only_an_address_that_is_a_constant_is_one() {
+        // mov rax, [0x60003c]; the same with rbx and with rbx*8 added; [0x3c], which is no address
+        let absolute =
+            |modrm: &[u8], to: u32| [&[0x48, 0x8b][..], modrm, &to.to_le_bytes(), &[0xc3]].concat();
+        assert_eq!(found(&absolute(&[0x04, 0x25], 0x60_003c)).len(), 1);
+        assert!(found(&absolute(&[0x83], 0x60_003c)).is_empty());
+        assert!(found(&absolute(&[0x04, 0xdd], 0x60_003c)).is_empty());
+        assert!(found(&absolute(&[0x04, 0x25], 0x3c)).is_empty());
+        // A store, and an addition to memory.
+        let says = |code: &[u8], word: &str| found(code)[0].mechanism.contains(word);
+        assert!(says(&[0x48, 0x89, 0x04, 0x25, 0x3c, 0, 0x60, 0, 0xc3], "this store of 8 bytes"));
+        assert!(says(&[0x48, 0x01, 0x04, 0x25, 0x3c, 0, 0x60, 0, 0xc3], "this update of 8 bytes"));
     }
 
     #[test]

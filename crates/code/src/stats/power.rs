@@ -171,6 +171,7 @@ mod tests {
         assert_eq!((pairs_for_t(0.0, 0.01), pairs_for_t(0.0, 0.0)), (Some(2), None));
         // 34 pairs by the t-test are 36 by ranks.
         assert_eq!(pairs_needed(0.01, 0.005), Some(36));
+        assert_eq!(pairs_needed(0.02, 0.005), Some(135));
     }
 
     #[test]

@@ -99,6 +99,33 @@ fn fields_written_and_read_back_as_one() {
 }
 
 #[test]
+fn near_and_certain_finds_weigh_more_and_a_ring_twice() {
+    let weight = |body: &[u8]| candidates(body)[0].weight;
+    // mov [rdi], eax; mov [rdi+4], ecx; nops; mov rdx, [rdi]
+    let fields = |nops| {
+        let body = [&[0x89, 0x07, 0x89, 0x4f, 0x04][..], &vec![0x90; nops], &[0x48, 0x8b, 0x17]];
+        weight(&body.concat())
+    };
+    // Half a weight over the 64 instructions that stores are looked for in.
+    assert_eq!([fields(0), fields(31)], [1.0 - 0.5 / 64.0, 1.0 - 16.0 / 64.0]);
+    // Under a masked index, five instructions from the last store.
+    let ring = weight(&[OTHER, LOAD_PAIR, NEXT, STORE_LOW, STORE_HIGH].concat());
+    assert_eq!(ring, 2.0 * (1.0 - 2.5 / 64.0));
+    let found = candidates(&[0x89, 0x07, 0x89, 0x4f, 0x04, 0x48, 0x8b, 0x17]);
+    let design = Design::of(Microarchitecture::Zen5);
+    let forwarded = design.store_forward_cycles.as_ref().map_or(4.0, |p| p.low_cycles);
+    let high_cycles = design.store_forward_blocked_cycles.high_cycles - forwarded;
+    assert_eq!((found[0].cycles_lost.low, found[0].cycles_lost.high), (0.0, high_cycles));
+    let said = &found[0].mechanism;
+    assert!(said.contains("this 64-bit load") && said.contains("2 stores of 32 bits"), "{said}");
+    assert!(said.contains("at least 1 instruction earlier"), "{said}");
+    assert!(
+        found[0].remedy.contains("pieces of 32 bits")
+            && found[0].remedy.contains("one piece of 64")
+    );
+}
+
+#[test]
 fn a_covering_store_in_between_serves_the_load() {
     // mov [rdi], eax; mov [rdi+4], ecx; mov [rdi], rbx; mov rdx, [rdi]
     let body = [0x89, 0x07, 0x89, 0x4f, 0x04, 0x48, 0x89, 0x1f, 0x48, 0x8b, 0x17];

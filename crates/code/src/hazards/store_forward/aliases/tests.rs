@@ -17,6 +17,44 @@ const RULES: [ForwardingRule; 4] = [
     ForwardingRule::StartOrMiddleOrHalves,
 ];
 
+#[test]
+fn two_that_are_a_multiple_apart_miss_where_both_fit_between() {
+    // Ahead, bytes of the store, bytes of the load, step.
+    assert!(always_miss(8, 4, 8, 0) && !always_miss(7, 4, 8, 0));
+    assert!(always_miss(-4, 4, 8, 0) && !always_miss(-3, 4, 8, 0));
+    assert!(always_miss(8, 8, 8, 16) && !always_miss(7, 8, 8, 16) && !always_miss(8, 9, 8, 16));
+    assert!(always_miss(-8, 8, 8, 16) && always_miss(24, 8, 8, 16) && !always_miss(16, 8, 8, 16));
+    assert!(!always_miss(8, 4, 8, u64::MAX));
+    let divisors = [(12, 18, 6), (18, 12, 6), (0, 5, 5), (5, 0, 5), (0, 0, 0), (7, 9, 1)];
+    for (a, b, want) in divisors {
+        assert_eq!(greatest_divisor(a, b), want, "{a} {b}");
+    }
+}
+
+#[test]
+fn what_can_only_be_forwarded_keeps_clear() {
+    let at = |offset_bytes, size_bytes, scale| AccessShape {
+        size_bytes,
+        offset_bytes,
+        scale,
+        floats: false,
+    };
+    let contains = ForwardingRule::SingleStoreContains;
+    let clear = |store, step| keeps_clear(at(0, 8, 8), store, step, &contains);
+    // The same width on the same grid, or a wider store that holds whole ones of it.
+    assert!(clear(at(0, 8, 8), 0) && clear(at(16, 8, 8), 8) && clear(at(0, 16, 8), 0));
+    // Half of it, off its grid, or on a finer one.
+    assert!(!clear(at(0, 4, 8), 0) && !clear(at(4, 8, 8), 0) && !clear(at(0, 8, 4), 0));
+    assert!(!clear(at(0, 8, 8), 4) && !clear(at(0, 12, 8), 0));
+    // Where only the same start is forwarded a wider one is not.
+    assert!(!keeps_clear(at(0, 8, 8), at(0, 16, 8), 0, &ForwardingRule::SameStart));
+    assert!(keeps_clear(at(0, 8, 8), at(0, 8, 8), 0, &ForwardingRule::SameStart));
+    // Narrow ones that always lie in the other half.
+    assert!(keeps_clear(at(0, 4, 8), at(4, 4, 8), 0, &contains));
+    assert!(keeps_clear(at(0, 4, 8), at(4, 2, 8), 0, &contains));
+    assert!(!keeps_clear(at(0, 4, 8), at(2, 4, 8), 0, &contains));
+}
+
 /// Of each real program.
 const MOST_BYTES: u64 = 1 << 19;
 
