@@ -172,6 +172,10 @@ fuzz: ## Feed each parser nonsense for a minute (SECONDS_EACH), 256 MB and 5 s a
 		$(CARGO) +nightly fuzz run --sanitizer none "$$target" -- -max_total_time=$(or $(SECONDS_EACH),60) \
 			-rss_limit_mb=256 -timeout=5; done)
 
+.PHONY: mutants
+mutants: ## Change one operator, arm or answer of a room at a time: do tests notice? (ROOM, SHARD=k/n, ONLY; cargo-mutants)
+	@scripts/mutants
+
 .PHONY: miri
 miri: ## Watch every access of the index codec's tests (nightly Rust with miri)
 	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
