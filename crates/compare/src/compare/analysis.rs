@@ -584,3 +584,6 @@ fn program_warnings(pairs: &[Pair<'_>]) -> Vec<Warning> {
     }
     warnings
 }
+
+#[cfg(test)]
+mod tests;

@@ -176,6 +176,59 @@ mod tests {
         assert!(autocorrelation(&[]).lag_1 == 0.0);
     }
 
+    fn pair(a: f64, b: f64, second: bool) -> LogPair {
+        LogPair { a, b, slot_of_b: if second { Slot::Second } else { Slot::First } }
+    }
+
+    #[test]
+    fn a_drift_is_from_the_first_third_to_the_last() {
+        // Means 0, 1, 2 ... 6: thirds of three, with medians 1 and 5.
+        let rising: Vec<LogPair> =
+            (0..7).map(|i| pair(f64::from(i) - 0.5, f64::from(i) + 0.5, true)).collect();
+        let found = drift(&rising);
+        assert_eq!((found.change_log, found.spearman), (4.0, 1.0));
+        assert_eq!(found.p_value, 0.0);
+        let falling: Vec<LogPair> = rising.iter().rev().copied().collect();
+        assert_eq!((drift(&falling).change_log, drift(&falling).spearman), (-4.0, -1.0));
+    }
+
+    #[test]
+    fn running_second_costs_half_of_what_the_orders_differ_in() {
+        // B is 0.3 slower, and whoever runs second 0.1.
+        let pairs: Vec<LogPair> = (0..20)
+            .map(|i| {
+                let noise = 0.001 * f64::from(i / 2);
+                if i % 2 == 0 {
+                    pair(0.0, 0.4 + noise, true)
+                } else {
+                    pair(0.1, 0.3 + noise, false)
+                }
+            })
+            .collect();
+        let found = slot_effect(&pairs);
+        assert!((found.second_over_first_log - 0.1).abs() < 1e-12, "{found:?}");
+        assert!(found.p_value < 1e-4, "{found:?}");
+        let one_order = slot_effect(&pairs[..1]);
+        assert_eq!((one_order.second_over_first_log, one_order.p_value), (0.0, 1.0));
+    }
+
+    #[test]
+    fn a_spike_stands_far_above_its_own_neighbours() {
+        let with = |spikes: &[(usize, f64)]| {
+            let mut pairs: Vec<LogPair> = (0..20)
+                .map(|i| pair(0.01 * f64::from(i % 3), 0.01 * f64::from(i % 3), true))
+                .collect();
+            spikes.iter().for_each(|(at, height)| pairs[*at].a += height);
+            spike_share(&pairs)
+        };
+        assert_eq!([with(&[]), with(&[(10, 0.5)])], [0.0, 1.0 / 40.0]);
+        assert_eq!(with(&[(0, 0.5), (19, 0.5)]), 2.0 / 40.0);
+        // Fast runs are none, and neither is a step that stays.
+        assert_eq!(with(&[(10, -0.5)]), 0.0);
+        let step: Vec<(usize, f64)> = (10..20).map(|i| (i, 0.5)).collect();
+        assert_eq!(with(&step), 0.0);
+    }
+
     #[test]
     fn nothing_is_no_machine() {
         let d = diagnose(&[]);

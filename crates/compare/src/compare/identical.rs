@@ -275,6 +275,41 @@ mod tests {
     }
 
     #[test]
+    fn a_hundred_samples_and_ninety_nine_of_a_hundred_alike_are_enough() {
+        let (hot, other) = (ring_loop(true), ring_loop(false));
+        let a = |hits| arm(&[(("cold", &[0xc3]), 0), (("decode", &hot), hits)], "/bin/true", 0);
+        let b = |cold, hits| {
+            arm(&[(("cold", other.as_slice()), cold), (("decode", &hot), hits)], "/bin/true", 0)
+        };
+        assert!(judged(a(100), b(0, 100)).is_some());
+        assert_eq!(judged(a(99), b(0, 100)), None);
+        assert_eq!(judged(a(100), b(0, 99)), None);
+        let most = judged(a(100), b(1, 99)).unwrap();
+        assert_eq!(most.alike_share, [1.0, 0.99]);
+        assert_eq!(judged(a(100), b(2, 98)), None);
+        let said = most.to_string();
+        assert!(
+            said.contains("100.0 % of A's 100") && said.contains("99.0 % of B's 100"),
+            "{said}"
+        );
+        // Where it did not move, none has.
+        let still = judged(a(100), a(100)).unwrap();
+        assert_eq!((still.functions, still.moved), (1, 0));
+    }
+
+    #[test]
+    fn the_kernels_page_is_one_file_and_what_has_no_file_is_none() {
+        let of = |path: &str| {
+            is_one_file(&ObjectSamples {
+                path: path.into(),
+                is_main_program: false,
+                hits: [].into(),
+            })
+        };
+        assert!(of("[vdso]") && of("/bin/true") && !of("[heap]") && !of("/no/file"));
+    }
+
+    #[test]
     fn a_program_is_the_same_as_itself_and_text_is_no_program() {
         let own = Path::new("/bin/true");
         let same = same_code(own, own).expect("a system has /bin/true");

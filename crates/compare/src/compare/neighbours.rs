@@ -273,6 +273,39 @@ mod tests {
     }
 
     #[test]
+    fn more_than_a_quarter_repeated_of_twenty_is_hopeless() {
+        let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None, true).unwrap();
+        let mut hopeless = |runs, repeated| {
+            guard.counts = Disturbances { runs, repeated, kept_disturbed: 0 };
+            guard.is_hopeless()
+        };
+        assert!(!hopeless(15, 5) && hopeless(14, 6));
+        assert!(!hopeless(3, 16), "too early to tell");
+        assert!(!hopeless(75, 25) && hopeless(74, 26));
+    }
+
+    #[test]
+    fn counts_add_up_and_are_told_since_a_moment() {
+        let counts =
+            |runs, repeated, kept_disturbed| Disturbances { runs, repeated, kept_disturbed };
+        assert_eq!(counts(5, 3, 2).plus(counts(40, 20, 10)), counts(45, 23, 12));
+        assert_eq!(counts(45, 23, 12).since(counts(40, 20, 10)), counts(5, 3, 2));
+        assert_eq!(counts(1, 1, 1).since(counts(2, 2, 2)), counts(0, 0, 0));
+    }
+
+    #[test]
+    fn a_look_is_clean_near_the_usual_clock_and_alone() {
+        let guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None, true).unwrap();
+        let usual = quantile(&guard.clocks, USUAL_CLOCK);
+        let at = |share: f64| Canary { cycles_per_tick: Some(share * usual), ..guard.best };
+        assert!(
+            guard.is_clean(&at(1.0)) && guard.is_clean(&at(0.9701)) && guard.is_clean(&at(1.2))
+        );
+        assert!(!guard.is_clean(&at(0.9699)));
+        assert!(!guard.is_clean(&Canary { cycles_per_tick: None, ..guard.best }));
+    }
+
+    #[test]
     fn a_neighbour_is_noticed() {
         let mut guard = Guard::with_clock(FakeClock::quiet(2.5, 3.1), None, true).unwrap();
         guard.clock = FakeClock::quiet(2.5, 3.1).busy_sibling(1.0);

@@ -305,6 +305,67 @@ mod tests {
     }
 
     #[test]
+    fn one_command_that_is_over_in_less_than_a_millisecond_is_short() {
+        let of = |base_ns: f64| {
+            let mut machine = SimulatedMachine::new(Noise::Quiet, 40, 3);
+            (machine.base_ns, machine.run_sd_log) = (base_ns, 0.001);
+            let mut machine = Several(machine, vec![0.0]);
+            let settings = Settings { pairs: 7, ..Settings::default() };
+            rank(&mut machine, &settings, &mut |_| {}).unwrap().warnings
+        };
+        assert!(matches!(of(0.9e6)[..], [Warning::TooShort { median_ns }] if median_ns < 1e6));
+        assert_eq!(of(1.1e6), []);
+    }
+
+    #[test]
+    fn failures_and_what_pairs_show_are_told_once_and_of_all() {
+        let mut machine = SimulatedMachine::new(Noise::LinearDrift(0.2), 120, 3);
+        machine.run_sd_log = 0.001;
+        let mut machine = Several(machine, vec![0.0, 0.5, 0.5]);
+        let settings = Settings { pairs: 20, ..Settings::default() };
+        let mut ranking = rank(&mut machine, &settings, &mut |_| {}).unwrap();
+        let drifts =
+            |found: &[Warning]| found.iter().filter(|w| matches!(w, Warning::Drift { .. })).count();
+        assert_eq!(drifts(&ranking.warnings), 1, "{:?}", ranking.warnings);
+        assert!(!ranking.warnings.contains(&Warning::OneBuildEach), "that is about pairs");
+        ranking.commands[1].runs[3].failure = Some("exit code 1".into());
+        let found = warnings(&ranking.commands, Metric::Wall);
+        let failed = |w: &Warning| *w == Warning::FailuresOfSeveral { failed: vec![0, 1, 0] };
+        assert!(found.iter().any(failed), "{found:?}");
+    }
+
+    #[test]
+    fn runs_of_two_commands_are_paired_in_the_order_in_which_they_ran() {
+        let mut machine = SimulatedMachine::new(Noise::Quiet, 40, 3);
+        let mut run = |order, arm| {
+            let plan = schedule::PlannedRun {
+                order,
+                pair: order / 4,
+                block: 0,
+                slot: Slot::Second,
+                arm,
+                environment_padding_bytes: 0,
+            };
+            machine.run(&plan).unwrap()
+        };
+        let [c, d] = [Arm::A, Arm::B];
+        let (first, second) = ([run(1, c), run(6, c)], [run(3, d), run(4, d)]);
+        let found: Vec<_> = paired([&first, &second])
+            .iter()
+            .map(|run| (run.plan.order, run.plan.arm, run.plan.slot))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (1, Arm::A, Slot::First),
+                (3, Arm::B, Slot::Second),
+                (4, Arm::B, Slot::First),
+                (6, Arm::A, Slot::Second)
+            ]
+        );
+    }
+
+    #[test]
     fn too_many_commands_are_refused() {
         let mut machine =
             Several(SimulatedMachine::new(Noise::Quiet, 9, 3), vec![0.0; Arm::MOST + 1]);

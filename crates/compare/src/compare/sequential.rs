@@ -176,6 +176,37 @@ mod tests {
     }
 
     #[test]
+    fn the_bound_is_four_deviations_beyond_the_median_of_the_burn_in() {
+        // Median 2, median distance 1: 2 + 4 × 1.4826.
+        let mut values = vec![1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0];
+        let bound = 2.0 + 4.0 * crate::stats::robust::MAD_TO_SD;
+        values.extend([bound - 0.01, bound + 0.01, 0.01 - bound, -0.01 - bound]);
+        let kept = bounded(&values);
+        assert_eq!(kept[10], bound - 0.01);
+        assert!((kept[11] - bound).abs() < 1e-12 && (kept[13] + bound).abs() < 1e-12);
+        assert_eq!((kept[12], &kept[..10]), (0.01 - bound, &values[..10]));
+        // Values behind the burn-in do not move it.
+        assert_eq!(bounded(&[&values[..10], &[9.0; 90][..]].concat())[50], kept[11]);
+    }
+
+    #[test]
+    fn the_radius_is_that_of_the_normal_mixture() {
+        // √((nρ + 1) ln((nρ + 1) / α²) / (n² ρ)) with ρ = 0.2, written out for n = 10 and 40.
+        for (n, want) in [(10, 1.031_266_951_6), (40, 0.479_902_991_9)] {
+            assert!((radius_in_sd(n) - want).abs() < 1e-9, "{n}: {}", radius_in_sd(n));
+        }
+        let ten = [0.0, 0.02, 0.04, 0.0, 0.02, 0.04, 0.0, 0.02, 0.04, 0.02];
+        let (mean, sd) = mean_and_sd(&ten);
+        let i = interval(&ten).unwrap();
+        assert!((i.centre - mean).abs() < 1e-12 && (i.confidence - 0.95).abs() < 1e-12);
+        assert!((i.high - mean - radius_in_sd(10) * sd).abs() < 1e-12);
+        assert!((mean - i.low - radius_in_sd(10) * sd).abs() < 1e-12);
+        assert_eq!((interval(&ten[..9]), Looks::of(None)), (None, Looks::Once));
+        assert_eq!(Looks::of(Some(Until::Equivalent)), Looks::EveryRound);
+        assert!(Looks::EveryRound.widening(1).is_finite());
+    }
+
+    #[test]
     fn without_spread_in_the_burn_in_nothing_is_bounded() {
         let mut values = vec![0.0; 10];
         values.extend([0.1; 5]);

@@ -160,6 +160,58 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_belong_to_one_side() {
+        let small = (Decision::Inconclusive, Some(Doubt::RealButSmall));
+        let noisy = (Decision::Inconclusive, Some(Doubt::TooNoisy));
+        // The estimate reaches what matters; an interval that touches zero or what matters does not exclude it.
+        assert_eq!(word(0.002, 0.01, 0.03, 20), (Decision::Slower, None));
+        assert_eq!(word(-0.03, -0.01, -0.002, 20), (Decision::Faster, None));
+        assert_eq!(word(0.0, 0.02, 0.03, 20), noisy);
+        assert_eq!(word(-0.03, -0.02, 0.0, 20), noisy);
+        assert_eq!(word(-0.01, 0.0, 0.004, 20), noisy);
+        assert_eq!(word(-0.004, 0.0, 0.01, 20), noisy);
+        assert_eq!(word(0.002, 0.009, 0.01, 20), small);
+        assert_eq!(word(0.011, 0.02, 0.03, 6), (Decision::Slower, None));
+        assert_eq!(word(-0.004, 0.0, 0.004, 5).1, Some(Doubt::TooFewPairs));
+    }
+
+    #[test]
+    fn a_word_is_taken_back_only_where_there_is_one() {
+        let interval =
+            |low, high| Interval { centre: 0.5 * (low + high), low, high, confidence: 0.95 };
+        let judged = |low, high| judge(&interval(low, high), 20, 0.01, 0.01);
+        for (low, high) in [(0.02, 0.03), (-0.03, -0.02)] {
+            let mut verdict = judged(low, high);
+            verdict.doubt_identical_files();
+            assert_eq!(verdict.doubt, Some(Doubt::IdenticalFiles));
+            assert_eq!(verdict.decision, Decision::Inconclusive);
+            verdict = judged(low, high);
+            verdict.doubt_noise();
+            assert_eq!(verdict.doubt, Some(Doubt::TooNoisy));
+        }
+        let mut equal = judged(-0.004, 0.004);
+        equal.doubt_noise();
+        assert_eq!((equal.decision, equal.doubt), (Decision::Equivalent, None));
+        let words =
+            [Decision::Slower, Decision::Faster, Decision::Equivalent, Decision::Inconclusive];
+        assert_eq!(
+            words.map(|w| w.to_string()),
+            ["slower", "faster", "equivalent", "inconclusive"]
+        );
+    }
+
+    #[test]
+    fn an_interval_tells_the_noise_that_it_comes_from() {
+        // Student's interval of 16 pairs with noise of 2 %: the 97.5 % point for 15 is 2.13145.
+        let reach = 2.131_449_546 * 0.02 / 4.0;
+        let of = |low, high, pairs| {
+            implied_sd(&Interval { centre: 0.0, low, high, confidence: 0.95 }, pairs)
+        };
+        assert!((of(0.1 - reach, 0.1 + reach, 16) - 0.02).abs() < 1e-9);
+        assert_eq!([of(-f64::MAX, f64::MAX, 16), of(-1e6, 1e6, 16), of(-0.1, 0.1, 1)], [0.0; 3]);
+    }
+
+    #[test]
     fn planning_goes_with_every_verdict() {
         let interval = Interval { centre: 0.0, low: -0.009, high: 0.009, confidence: 0.95 };
         let v = judge(&interval, 20, 0.02, 0.01);

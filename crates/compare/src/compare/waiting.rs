@@ -102,5 +102,39 @@ mod tests {
         assert_eq!(waited_for(&[run(Some(2), 40, 3)]), WaitedFor::Blocked);
         assert_eq!(waited_for(&[run(None, 40, 3)]), WaitedFor::Unknown);
         assert_eq!(waited_for(&[]), WaitedFor::Unknown);
+        // From half of the time on, of all runs together; no more than all of it.
+        let half = WaitedFor::Processor { queue_share: Some(0.5) };
+        assert_eq!(waited_for(&[run(Some(35), 9, 0)]), half);
+        assert_eq!(waited_for(&[run(Some(70), 9, 0), run(Some(0), 9, 0)]), half);
+        assert_eq!(waited_for(&[run(Some(34), 9, 0)]), WaitedFor::Blocked);
+        assert_eq!(
+            waited_for(&[run(Some(99), 9, 0)]),
+            WaitedFor::Processor { queue_share: Some(1.0) }
+        );
+        // As many switches of either kind accuse nobody of competing, and none tell nothing.
+        assert_eq!(waited_for(&[run(Some(2), 3, 3)]), WaitedFor::Blocked);
+        assert_eq!(waited_for(&[run(Some(2), 0, 0)]), WaitedFor::Unknown);
+        assert_eq!(
+            waited_for(&[run(Some(2), 3, 1), run(Some(2), 0, 3)]),
+            WaitedFor::Processor { queue_share: None }
+        );
+    }
+
+    #[test]
+    fn the_queue_decides_when_it_is_long_and_explains_all_the_waiting() {
+        let decides = |cpu_ns, run_queue_ns| {
+            let run = Amounts { wall_ns: 1000, cpu_ns, run_queue_ns, ..Amounts::default() };
+            Waiting::of([run, run].iter()).decides()
+        };
+        assert!(decides(970, Some(30)));
+        assert!(decides(979, Some(21)) && !decides(980, Some(20)), "more than 2 %");
+        // Less than 1 % off the processor for other reasons, and as little unexplained.
+        assert!(decides(961, Some(30)) && !decides(959, Some(30)));
+        assert!(decides(979, Some(30)) && !decides(981, Some(30)));
+        assert!(!decides(970, None));
+        let share = |runs: &[Amounts]| Waiting::of(runs.iter()).share;
+        let run = |wall_ns, cpu_ns| Amounts { wall_ns, cpu_ns, ..Amounts::default() };
+        assert_eq!(share(&[run(100, 100), run(300, 0)]), 0.75);
+        assert_eq!(share(&[]), 1.0);
     }
 }

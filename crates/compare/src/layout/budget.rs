@@ -210,6 +210,63 @@ mod tests {
         Some(MeasuredDifference::stated(operation_cycles, share))
     }
 
+    #[test]
+    fn a_difference_has_a_sign_and_a_size() {
+        let of = |share, interval, differs| MeasuredDifference {
+            interval,
+            differs,
+            ..MeasuredDifference::stated(1000.0, share)
+        };
+        let is = |share, interval| of(share, interval, None).is_difference();
+        assert!(is(0.03, None) && is(-0.03, None) && !is(0.0, None));
+        assert!(is(0.03, Some([0.01, 0.05])) && is(-0.03, Some([-0.05, -0.01])));
+        assert!(!is(0.03, Some([-0.01, 0.05])) && !is(0.03, Some([0.0, 0.05])));
+        assert!(!of(0.03, None, Some(false)).is_difference());
+        // The smaller end first, whatever its sign.
+        assert_eq!(of(0.5, Some([0.25, 0.75]), None).cycles(), [250.0, 750.0]);
+        assert_eq!(of(-0.5, Some([-0.75, -0.25]), None).cycles(), [-250.0, -750.0]);
+        assert_eq!(of(0.5, None, None).cycles(), [500.0, 500.0]);
+    }
+
+    #[test]
+    fn half_of_a_difference_is_enough_and_half_again_not_too_much() {
+        // Two to three cycles each.
+        let pays = |jumps, operation_cycles| {
+            let counts = vec![count(EffectKind::BoundaryJumps, 0.0, jumps)];
+            Budget::of(counts, measured(operation_cycles, 1.0)).effects[0].payment
+        };
+        assert_eq!(
+            [pays(1000.0, 6000.0), pays(1000.0, 6001.0)],
+            [Payment::CanPay, Payment::TooLittle]
+        );
+        assert_eq!(
+            [pays(1500.0, 2000.0), pays(1500.0, 1999.0)],
+            [Payment::CanPay, Payment::TooMuch]
+        );
+    }
+
+    #[test]
+    fn what_surely_costs_comes_before_what_may_pull_either_way() {
+        let torn = EventCount {
+            before: [600.0, 2400.0],
+            after: [700.0, 2000.0],
+            ..count(EffectKind::DecodedMisses, 0.0, 0.0)
+        };
+        let sure = count(EffectKind::BoundaryJumps, 0.0, 50.0);
+        let budget = Budget::of(vec![torn, sure], None);
+        let order: Vec<EffectKind> = budget.effects.iter().map(|e| e.count.kind).collect();
+        assert_eq!(order, [EffectKind::BoundaryJumps, EffectKind::DecodedMisses]);
+        let kinds = [
+            EffectKind::BoundaryJumps,
+            EffectKind::CodeMisses,
+            EffectKind::DecodedMisses,
+            EffectKind::ExtraWindows,
+            EffectKind::PageRefills,
+        ];
+        let words: std::collections::BTreeSet<&str> = kinds.map(EffectKind::events).into();
+        assert_eq!(words.len(), 5);
+    }
+
     /// 18 misses more, 450 ns more of 15 us, at 3 GHz.
     #[test]
     fn the_storys_own_numbers_do_not_name_the_cause_that_it_named() {

@@ -169,6 +169,11 @@ mod tests {
         assert_eq!((line(64).samples, line(64).function), (3, Some(1)));
         assert_eq!((line(128).samples, line(128).function), (4, Some(1)));
         assert_eq!((heat.functions[&0], heat.functions[&1]), (6, 6));
+        // Two places of one function in one line are one part of it: five against four of another.
+        let hits = [(at(66), 3), (at(70), 2), (at(113), 4)];
+        let samples = Samples::of_file(&image, "invented".into(), &hits.into());
+        let line = LineHeat::of(&image, l1i, &samples).lines[&start.offset(64)];
+        assert_eq!((line.samples, line.function), (9, Some(0)));
     }
 
     #[test]
@@ -188,5 +193,51 @@ mod tests {
         assert_eq!(used(&samples), 2);
         samples.is_complete = false;
         assert_eq!(used(&samples), 1);
+        // One byte further in front it ends where the line does.
+        samples.is_complete = true;
+        let at = |nops: usize| {
+            let mut code = vec![0x90_u8; nops];
+            code.extend([0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8, 0xc3]);
+            let image = fixture::image(&[("f", &code)]).unwrap();
+            let hits = [(start.offset(nops as i64), 7)].into();
+            LineHeat::of(&image, l1i, &Samples { hits, ..samples.clone() })
+        };
+        assert_eq!((at(54).lines.len(), at(55).lines.len(), at(49).lines.len()), (1, 2, 1));
+        let next = at(55).lines[&start.offset(64)];
+        assert!(next.is_in_use && next.samples == 0 && next.function == Some(0));
+        samples.hits = [(start.offset(60), 1)].into();
+        assert_eq!(used(&samples), 2, "one execution is as many as are needed");
+    }
+
+    #[test]
+    fn a_line_is_in_use_with_its_share_of_all() {
+        let code = [0x90_u8; 200];
+        let image = fixture::image(&[("f", &code)]).unwrap();
+        let l1i = CacheGeometry { sets: 64, ways: 8, line_bytes: 64 };
+        let start = fixture::CODE_START.0;
+        let in_use = |all: u64, few: u64, is_complete| {
+            let hits = [(start, all - few), (start.offset(64), few)].into();
+            let misses = Some([(start.offset(64), 3), (start.offset(70), 4)].into());
+            let samples = Samples { hits, is_complete, misses, ..Samples::default() };
+            let heat = LineHeat::of(&image, l1i, &samples);
+            let line = heat.lines[&start.offset(64)];
+            assert_eq!((heat.misses, line.misses), (Some(7), 7));
+            line.is_in_use
+        };
+        // One sample in a hundred thousand, one execution in a million.
+        assert!(in_use(500_000, 5, false) && !in_use(500_000, 4, false));
+        assert!(in_use(5_000_000, 5, true) && !in_use(5_000_000, 4, true));
+        assert!(in_use(100, 1, false));
+    }
+
+    #[test]
+    fn an_address_belongs_to_the_function_that_reaches_over_it() {
+        let image = fixture::image(&[("a", &[0x90; 20]), ("b", &[0x90; 16])]).unwrap();
+        let index = |at: i64| function_index(&image, fixture::CODE_START.0.offset(at));
+        assert_eq!(
+            [index(-1), index(0), index(19), index(32), index(47)],
+            [None, Some(0), Some(0), Some(1), Some(1)]
+        );
+        assert_eq!([index(20), index(31), index(48)], [None; 3]);
     }
 }

@@ -234,6 +234,47 @@ mod tests {
     use super::*;
 
     #[test]
+    fn equal_code_is_the_same_wherever_it_calls_to_and_other_code_of_that_size_is_not() {
+        use crate::code::fixture;
+        // f calls g, which stands behind the padding.
+        let build = |padding: usize, other: u8| {
+            let to = (16 + (padding / 16 + 1) * 16) as i32 - 5;
+            let f = [&[0xe8][..], &to.to_le_bytes(), &[0xc3]].concat();
+            let (pad, g) = (vec![0x90; padding], [0x31, other, 0xc3]);
+            fixture::image(&[("f", &f), ("pad", &pad), ("g", &g)]).unwrap()
+        };
+        let (before, after) = (build(20, 0xc0), build(60, 0xc9));
+        let changes: Vec<(String, Change)> = match_functions(&before, &after)
+            .iter()
+            .map(|m| (m.before.unwrap().symbol.clone(), m.change))
+            .collect();
+        let named = |name: &str| changes.iter().find(|c| c.0 == name).unwrap().1;
+        assert_eq!(
+            [named("f"), named("pad"), named("g")],
+            [Change::Same, Change::Changed, Change::Changed]
+        );
+        let moved = build(60, 0xc0);
+        let g =
+            match_functions(&before, &moved).into_iter().find(|m| m.before.unwrap().symbol == "g");
+        assert_eq!(g.unwrap().change, Change::Moved { by_bytes: 32 });
+    }
+
+    #[test]
+    fn what_became_of_a_function_is_said() {
+        let all = [
+            Change::Same,
+            Change::Moved { by_bytes: -16 },
+            Change::Changed,
+            Change::New,
+            Change::Gone,
+        ];
+        assert_eq!(
+            all.map(|change| change.to_string()),
+            ["same bytes, same address", "same bytes, moved by -16", "code changed", "new", "gone"]
+        );
+    }
+
+    #[test]
     fn a_program_matches_itself() {
         let image = Image::open(&std::env::current_exe().unwrap()).unwrap();
         let matches = match_functions(&image, &image);

@@ -219,6 +219,39 @@ mod tests {
     use super::*;
     use crate::code::fixture;
 
+    #[test]
+    fn a_set_is_overfull_with_more_lines_than_ways_in_its_own_build() {
+        let heat = |lines| super::super::SetHeat { lines, ..Default::default() };
+        let row = |before, after| SetRow {
+            set: 0,
+            before: heat(before),
+            after: heat(after),
+            change: SetChange::Unchanged,
+            occupants_before: Vec::new(),
+            occupants_after: Vec::new(),
+        };
+        let geometry = CacheGeometry { sets: 4, ways: 2, line_bytes: 64 };
+        let rows = [row(1, 3), row(2, 3), row(3, 0), row(0, 9)];
+        assert_eq!([overfull(&rows, 0, geometry), overfull(&rows, 1, geometry)], [1, 3]);
+    }
+
+    #[test]
+    fn few_samples_and_sets_that_the_loader_chooses_are_noted_once() {
+        let image = fixture::image(&[("f", &[0x90; 16])]).unwrap();
+        let said = |samples: u64, is_complete: bool, sets: u32| {
+            let own = Samples { is_complete, notes: vec!["noted".into()], ..Samples::default() };
+            let heats = [2000, samples].map(|samples| LineHeat { samples, ..LineHeat::default() });
+            let geometry = CacheGeometry { sets, ways: 8, line_bytes: 64 };
+            notes(&[(&image, &own), (&image, &own)], &heats, geometry)
+        };
+        assert_eq!(said(2000, false, 64), ["noted"]);
+        let few = said(1999, false, 64);
+        assert!(few.len() == 2 && few[1].starts_with("1999 samples are too few"), "{few:?}");
+        assert_eq!(said(1999, true, 64), ["noted"], "all of it was counted");
+        let unsure = said(2000, false, 128);
+        assert!(unsure.len() == 2 && unsure[1].contains("above the page"), "{unsure:?}");
+    }
+
     /// `peer` stays, `pad` grows by 16 lines, `hot` moves by as much: onto the sets of `peer`.
     #[test]
     fn a_function_that_moves_onto_its_peer_is_a_new_collision() {

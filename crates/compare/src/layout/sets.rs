@@ -276,4 +276,111 @@ mod tests {
         assert_eq!(said, SetChange::Unchanged);
         assert_eq!(change(heat(0, 0), heat(0, 0), [0.0; 2]), SetChange::Unchanged);
     }
+
+    #[test]
+    fn a_quarter_of_an_even_spread_is_hot_and_half_as_much_again_is_heavier() {
+        let said = |before: (u64, u64), after: (u64, u64)| {
+            change(heat(before.0, before.1), heat(after.0, after.1), [1000.0; 2])
+        };
+        assert_eq!(said((0, 0), (250, 250)), SetChange::NewCollision);
+        assert_eq!(said((0, 0), (250, 249)), SetChange::MovedHere);
+        assert_eq!(said((0, 0), (249, 250)), SetChange::Unchanged);
+        assert_eq!(said((250, 0), (250, 0)), SetChange::Unchanged, "it was here before");
+        let grown = |before: u64, after: (u64, u64)| {
+            change(heat(before, before), heat(after.0, after.1), [1024.0; 2])
+        };
+        assert_eq!(grown(512, (768, 768)), SetChange::HeavierCollision);
+        assert_eq!(grown(512, (768, 767)), SetChange::Unchanged);
+        assert_eq!(grown(768, (513, 512)), SetChange::Unchanged);
+        assert_eq!(grown(768, (512, 512)), SetChange::CalmedDown);
+        assert_eq!(said((600, 600), (249, 2000)), SetChange::CalmedDown);
+        let all = [
+            SetChange::NewCollision,
+            SetChange::HeavierCollision,
+            SetChange::CalmedDown,
+            SetChange::MovedHere,
+            SetChange::Unchanged,
+        ];
+        let words: std::collections::BTreeSet<&str> = all.map(SetChange::words).into();
+        assert_eq!(words.len(), 5);
+        // A run without samples is spread over nothing, not divided by it.
+        assert_eq!(change(heat(0, 0), heat(1, 1), [0.0, 0.5]), SetChange::NewCollision);
+    }
+
+    use crate::code::fixture;
+    use crate::layout::Samples;
+
+    const FOUR_SETS: CacheGeometry = CacheGeometry { sets: 4, ways: 1, line_bytes: 64 };
+
+    /// A program of functions of this many bytes, and its heat.
+    fn heated(sizes: &[usize], hits: &[(i64, u64)], misses: &[(i64, u64)]) -> (Image, LineHeat) {
+        let names: Vec<String> = (0..sizes.len()).map(|i| format!("f{i}")).collect();
+        let bodies: Vec<Vec<u8>> = sizes.iter().map(|size| vec![0x90; *size]).collect();
+        let functions: Vec<(&str, &[u8])> =
+            names.iter().zip(&bodies).map(|(n, b)| (n.as_str(), &b[..])).collect();
+        let image = fixture::image(&functions).unwrap();
+        let at = |list: &[(i64, u64)]| {
+            list.iter().map(|(at, n)| (fixture::CODE_START.0.offset(*at), *n)).collect()
+        };
+        let misses = (!misses.is_empty()).then(|| at(misses));
+        let samples = Samples { hits: at(hits), misses, ..Samples::default() };
+        let heat = LineHeat::of(&image, FOUR_SETS, &samples);
+        (image, heat)
+    }
+
+    #[test]
+    fn a_set_holds_the_function_in_question_and_its_peers() {
+        // f0 in lines 0 and 1, f1 in lines 2 to 4: line 4 is in set 0 again.
+        let hits = [(0, 5), (64, 7), (128, 20), (256, 9)];
+        let (image, heat) = heated(&[127, 300], &hits, &[(0, 2), (256, 3)]);
+        let build = HotBuild { image: &image, heat: &heat, focus: Some(0) };
+        let rows = set_rows(build, None, FOUR_SETS);
+        let first = FOUR_SETS.set_of(fixture::CODE_START.0) as usize;
+        let row = &rows[first];
+        assert_eq!((rows.len(), row.set as usize), (4, first));
+        let wanted = SetHeat { function: 5, peers: 9, lines: 2, misses: Some(5) };
+        assert_eq!((row.before, row.after), (wanted, wanted));
+        assert!(row.occupants_after.is_empty());
+        // Those with most misses first.
+        let seen: Vec<_> =
+            row.occupants_before.iter().map(|o| (o.samples, o.misses, o.offset_bytes)).collect();
+        assert_eq!(seen, [(9, Some(3), 128), (5, Some(2), 0)]);
+        assert_eq!(row.occupants_before[1].function.as_deref(), Some("f0"));
+        let second = &rows[(first + 1) % 4];
+        assert_eq!((second.before.function, second.before.peers, second.before.lines), (7, 0, 1));
+        let empty = &rows[(first + 3) % 4];
+        assert_eq!((empty.before.lines, empty.occupants_before.len()), (0, 0));
+        // Without a function in question all are peers; two builds have two lists.
+        let plain = HotBuild { focus: None, ..build };
+        let rows = set_rows(plain, Some(plain), FOUR_SETS);
+        assert_eq!((rows[first].before.function, rows[first].before.peers), (0, 14));
+        assert_eq!(rows[first].occupants_after, rows[first].occupants_before);
+    }
+
+    #[test]
+    fn four_functions_at_one_offset_are_a_cluster_where_chance_gives_half_as_many() {
+        // Functions of 512 bytes, each hot in its first line.
+        let sizes = [511; 5];
+        let hits: Vec<(i64, u64)> = (0..5).map(|i| (512 * i, 10 + i as u64)).collect();
+        let at = |hits: &[(i64, u64)]| {
+            let (image, heat) = heated(&sizes, hits, &[]);
+            clusters(HotBuild { image: &image, heat: &heat, focus: None }, FOUR_SETS)
+        };
+        let found = at(&hits);
+        assert_eq!(found.len(), 1, "no two are 4096 bytes apart: {found:?}");
+        let cluster = &found[0];
+        assert_eq!((cluster.modulus_bytes, cluster.samples), (512, 60));
+        assert_eq!(cluster.offset_bytes, fixture::CODE_START.0.0 % 512);
+        assert_eq!(cluster.functions, ["f4", "f3", "f2", "f1", "f0"]);
+        assert_eq!(at(&hits[..4]).len(), 1);
+        assert!(at(&hits[..3]).is_empty());
+        // Hot in every line, each offset has all of them, and none is special.
+        let everywhere: Vec<(i64, u64)> = (0..40).map(|i| (64 * i, 10)).collect();
+        assert!(at(&everywhere).is_empty());
+        assert!(at(&[]).is_empty());
+        // A sample or two beside a hot line make no member: a quarter of 1/4 of all is asked for.
+        let mut cold = hits.clone();
+        cold[4].1 = 400;
+        assert!(at(&cold).is_empty());
+    }
 }

@@ -394,6 +394,20 @@ mod tests {
     }
 
     #[test]
+    fn a_placement_has_the_remainders_that_hardware_looks_at() {
+        let code = nops(40);
+        let image = image(&[("a", &code), ("b", &code)]);
+        let second = &image.functions()[1];
+        let placement = Placement::of(second);
+        assert_eq!((placement.start, placement.size_bytes), (second.start, 40));
+        assert_eq!(placement.remainders_bytes, [0, 16, 48, second.start.0 % 4096]);
+        let summary = BuildSummary::of(&image);
+        // 40 bytes, padding to 48, and 40 more.
+        assert_eq!((summary.functions, summary.code_bytes), (2, 88));
+        assert_eq!(summary.aligned_functions[..3], [2, 1, 1]);
+    }
+
+    #[test]
     fn new_and_gone_functions_push_too() {
         let code = nops(20);
         let one = image(&[("a", &code), ("b", &code)]);

@@ -300,6 +300,18 @@ mod tests {
     }
 
     #[test]
+    fn functions_are_aligned_as_nearly_all_of_them_are() {
+        let of = |size: usize| {
+            let code = vec![0x90_u8; size];
+            let names: Vec<String> = (0..8).map(|i| format!("f{i}")).collect();
+            let functions: Vec<(&str, &[u8])> =
+                names.iter().map(|n| (n.as_str(), &code[..])).collect();
+            alignment_bytes(&fixture::image(&functions).unwrap())
+        };
+        assert_eq!([of(15), of(31), of(63), of(127), of(79)], [16, 32, 64, 64, 16]);
+    }
+
+    #[test]
     fn alignment_keeps_the_order_and_never_overlaps() {
         let (image, ..) = crowded();
         for bytes in ALIGNMENTS_BYTES {

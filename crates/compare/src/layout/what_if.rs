@@ -172,6 +172,26 @@ mod tests {
         {
             assert!(text.parse::<Shifts>().is_err(), "{text}");
         }
+        for text in ["0..4096:0", "16..16:16", "8..4096:32", "0..65552:16"] {
+            assert!(text.parse::<Shifts>().is_err(), "{text}");
+        }
+        for text in ["0..65536:16", "16..32:16", "32..65568:16"] {
+            assert!(text.parse::<Shifts>().is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_front_of_the_point_stays_and_excess_is_counted_by_set() {
+        let cache = CacheGeometry { sets: 2, ways: 1, line_bytes: 64 };
+        // Lines 0, 2, 4 and 1: three in set 0, one in set 1.
+        let pieces: BTreeSet<Svma> = [0, 16, 128, 256, 64].map(Svma).into();
+        let now = shifted(&pieces, cache, Svma(128), 0);
+        assert_eq!((now.by_bytes, now.overfull_sets, now.excess_lines), (0, 1, 2));
+        // From 128 on by a line: 0 stays, 3 and 5 join 1.
+        let moved = shifted(&pieces, cache, Svma(128), 64);
+        assert_eq!((moved.by_bytes, moved.overfull_sets, moved.excess_lines), (64, 1, 2));
+        let far = shifted(&pieces, cache, Svma(256), 64);
+        assert_eq!((far.overfull_sets, far.excess_lines), (2, 2));
     }
 
     /// A direct-mapped cache of two sets: `a` fills set 0, `b` set 1; moved by a line they fight.

@@ -224,6 +224,7 @@ fn is_program(mapped: &Path, program: &Path) -> bool {
 pub(super) mod tests {
     use super::*;
     use crate::code::fixture;
+    use crate::trace::engine::{BlockInsn, Ended, SelfCheck};
 
     /// A window over blocks of the invented program: (first byte in it, instructions of 4 bytes).
     pub fn window(blocks: &[(u64, usize)], order: &[u32]) -> TracedWindow {
@@ -279,6 +280,63 @@ pub(super) mod tests {
         let mut other = code;
         other[2] = 0x65;
         assert_eq!(of(&other), (2, 2));
+    }
+
+    #[test]
+    fn a_window_is_joined_with_the_files_that_it_ran_in() {
+        let image = fixture::image(&[("f", &[0x90; 64])]).unwrap();
+        let (start, in_file) = fixture::CODE_START;
+        // The program's code at 0x7000, a library behind it, and something that no file holds.
+        let mapping = |from: u64, to: u64, path: &Path, file_offset| Mapping {
+            start: Avma(from),
+            end: Avma(to),
+            path: path.to_owned(),
+            file_offset,
+        };
+        let recording = Recording {
+            engine: "invented",
+            instructions: 0,
+            wall_ns: 0,
+            ended: Ended::Length,
+            mappings: vec![
+                mapping(0x7000, 0x7040, image.path(), in_file),
+                mapping(0x8000, 0x9000, Path::new("/lib/libx.so"), FileOffset(0)),
+            ],
+            self_check: SelfCheck::NotCompared,
+            notes: vec!["noted".into()],
+            code: Vec::new(),
+            exit: None,
+        };
+        let insn = |address| BlockInsn { address: Avma(address), size_bytes: 4 };
+        let mut log = WindowLog::default();
+        log.describe(BlockId(0), &Block { insns: vec![insn(0x7000), insn(0x703c), insn(0x7040)] });
+        log.describe(BlockId(1), &Block { insns: vec![insn(0x8000)] });
+        log.run(BlockId(0), &[]);
+        log.run(BlockId(1), &[]);
+        let window = TracedWindow::of(log, &recording, &image, "here".into());
+        let places: Vec<Option<Svma>> = window.blocks.iter().flatten().map(|i| i.svma).collect();
+        assert_eq!(places, [Some(start), Some(start.offset(0x3c)), None, None]);
+        assert!(window.is_whole && window.touches_program());
+        assert_eq!((window.instructions, window.operations), (4, 1));
+        // Half of what ran stands outside of the program.
+        let samples = window.samples(None);
+        assert_eq!((samples.hits.len(), samples.notes.len()), (2, 2));
+        assert!(samples.notes[1].starts_with("50.0 % of"), "{:?}", samples.notes);
+        let object = |at| window.object(Avma(at)).and_then(Path::file_name);
+        assert_eq!([object(0x7fff), object(0x9000), object(0x6fff)], [None; 3]);
+        assert_eq!(object(0x8000), Some("libx.so".as_ref()));
+        assert_eq!(object(0x8fff), object(0x8000));
+        let elsewhere =
+            TracedWindow { blocks: window.blocks[1..].to_vec(), ..TracedWindow::default() };
+        assert!(!elsewhere.touches_program());
+    }
+
+    #[test]
+    fn a_program_is_known_by_its_path_or_where_that_leads() {
+        let here = Path::new("/bin/true").canonicalize().unwrap();
+        assert!(is_program(&here, &here) && is_program(Path::new("/bin/../bin/true"), &here));
+        assert!(!is_program(Path::new("/bin/false"), &here));
+        assert!(is_program(Path::new("gone"), Path::new("gone")));
     }
 
     #[test]

@@ -126,6 +126,20 @@ mod tests {
     }
 
     #[test]
+    fn a_side_has_three_values_at_the_least() {
+        let with = |high: std::ops::Range<usize>| -> Vec<f64> {
+            (0..14).map(|i| if high.contains(&i) { 9.0 } else { 0.0 }).collect()
+        };
+        assert_eq!(best_cut(&with(0..3)).unwrap().0, 3);
+        assert_eq!(best_cut(&with(11..14)).unwrap().0, 11);
+        assert_eq!(best_cut(&with(12..14)).unwrap().0, 11);
+        // Of two places that are as good the first.
+        assert_eq!(best_cut(&with(5..9)).unwrap().0, 5);
+        assert_eq!(best_cut(&[1.0; 14]), None);
+        assert_eq!(best_cut(&[0.0, 0.0, 0.0, 1.0, 1.0]), None);
+    }
+
+    #[test]
     fn steps_are_found_where_they_are() {
         let found = changes(&series(1, 60, &[(20, 6.0), (45, 1.0)]), 1);
         assert_eq!(found.iter().map(|c| c.at).collect::<Vec<_>>(), [20, 45]);

@@ -258,3 +258,122 @@ fn levels(groups: &BTreeMap<(u32, u32), Vec<f64>>, sd_log: f64) -> BTreeMap<(u32
     let level = |values: &[f64]| median(&undisturbed(values, sd_log)).unwrap_or_default();
     groups.iter().map(|(key, values)| (*key, level(values))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(layout: u32, median_log: f64, runs: u32) -> LayoutValue {
+        LayoutValue { layout, median_log, runs, disturbed: 0 }
+    }
+
+    #[test]
+    fn the_variance_of_a_layout_is_that_of_a_median_from_three_runs_on() {
+        let half_pi = std::f64::consts::FRAC_PI_2;
+        let of = |runs| run_variance(0.5, runs);
+        assert_eq!([of(0), of(1), of(2)], [0.25, 0.25, 0.125]);
+        assert!((of(3) - half_pi * 0.25 / 3.0).abs() < 1e-12);
+        let layouts = [vec![value(1, 0.0, 1), value(2, 0.0, 2)], vec![value(1, 0.0, 1)]];
+        assert!((noise_of_medians(&layouts, 0.5) - 0.625 / 3.0).abs() < 1e-12);
+        assert_eq!(noise_of_medians(&[], 0.5), 0.0);
+    }
+
+    #[test]
+    fn the_spread_of_layouts_has_the_noise_of_runs_taken_out() {
+        let placed = [
+            vec![value(1, 1.0, 1), value(2, 2.0, 1), value(3, 4.0, 1)],
+            vec![value(1, 5.0, 1), value(2, 9.0, 1)],
+        ];
+        // Squares 14/3 and 8 over three degrees of freedom, less 0.25; χ²(3) has 9.3484036 and 0.2157953.
+        let total = (14.0 / 3.0 + 8.0) / 3.0;
+        let (sd, interval) = layout_spread(&placed, 0.5);
+        assert!((sd - (total - 0.25_f64).sqrt()).abs() < 1e-12, "{sd}");
+        let [low, high] = interval.unwrap();
+        assert!((low - (3.0 * total / 9.348_403_6 - 0.25_f64).sqrt()).abs() < 1e-6, "{low}");
+        assert!((high - (3.0 * total / 0.215_795_283 - 0.25_f64).sqrt()).abs() < 1e-5, "{high}");
+        assert_eq!(layout_spread(&placed, 9.0).0, 0.0, "noise is all there is");
+        assert_eq!(layout_spread(&[vec![value(1, 1.0, 1)]], 0.1), (0.0, None));
+        assert_eq!(layout_spread(&[vec![value(1, 1.0, 1), value(2, 1.0, 1)]], 0.1), (0.0, None));
+    }
+
+    #[test]
+    fn disturbed_runs_are_above_the_lowest_band_that_holds_two_of_five() {
+        let sd = 0.01;
+        // The band is 0.06 wide; four of ten hold it.
+        let mut values = [0.0, 0.02, 0.04, 0.06, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7];
+        assert_eq!(undisturbed(&values, sd), [0.0, 0.02, 0.04, 0.06]);
+        values.reverse();
+        assert_eq!(undisturbed(&values, sd), [0.0, 0.02, 0.04, 0.06], "in any order");
+        // A lone fast run below the band stays, and the band is sought above it.
+        let lone = [-0.5, 0.0, 0.02, 0.04, 0.06, 0.2, 0.3, 0.4, 0.5, 0.6];
+        assert_eq!(undisturbed(&lone, sd), [-0.5, 0.0, 0.02, 0.04, 0.06]);
+        // Three runs, and runs without noise, are left as they are; four are looked at.
+        assert_eq!(undisturbed(&[0.0, 0.0, 9.0], sd), [0.0, 0.0, 9.0]);
+        assert_eq!(undisturbed(&[0.0, 0.0, 0.0, 9.0], 0.0), [0.0, 0.0, 0.0, 9.0]);
+        assert_eq!(undisturbed(&[0.0, 0.0, 0.0, 9.0], sd), [0.0, 0.0, 0.0]);
+        // No band: what there is.
+        assert_eq!(undisturbed(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0], sd), [0.0]);
+    }
+
+    #[test]
+    fn rounds_are_taken_out_and_what_is_no_time_is_left_out() {
+        // Layout 1 takes twice layout 0; the second round of three is ten times as slow.
+        let runs = (0..3).flat_map(|round| {
+            let speed = if round == 1 { 10.0 } else { 1.0 };
+            [
+                ((7, 0), round, 100.0 * speed),
+                ((7, 1), round, 200.0 * speed),
+                ((8, 0), round, 50.0 * speed),
+            ]
+        });
+        let broken = [((9, 0), 0, 0.0), ((9, 0), 0, -1.0), ((9, 0), 0, f64::INFINITY)];
+        let ensemble = Ensemble::new(runs.chain(broken));
+        assert_eq!((ensemble.programs(), ensemble.rounds()), (vec![7, 8], 3));
+        let layouts = ensemble.layouts(7);
+        assert_eq!(
+            layouts.iter().map(|l| (l.layout, l.runs, l.disturbed)).collect::<Vec<_>>(),
+            [(0, 3, 0), (1, 3, 0)]
+        );
+        assert!((layouts[0].median_log - 100.0_f64.ln()).abs() < 1e-9, "{layouts:?}");
+        assert!((layouts[1].median_log - 200.0_f64.ln()).abs() < 1e-9, "{layouts:?}");
+        // Nine runs of three layouts in three rounds leave four degrees of freedom.
+        assert_eq!((ensemble.freedom(&[7, 8]), ensemble.freedom(&[8])), (4.0, 1.0));
+        assert!(ensemble.run_sd_log(&[7, 8]) < 1e-9);
+    }
+
+    #[test]
+    fn a_difference_is_of_random_placements_or_of_the_builds_as_they_come() {
+        let at = |program, layout, log: f64| ((program, layout), 0, log.exp());
+        let runs = [
+            at(0, AS_BUILT, 1.0),
+            at(0, 4, 2.0),
+            at(0, 5, 4.0),
+            at(1, AS_BUILT, 1.5),
+            at(1, 4, 7.0),
+        ];
+        let ensemble = Ensemble::new(runs.into_iter());
+        let built = ensemble.difference([0, 1], false).unwrap();
+        assert!((built.log_ratio - 0.5).abs() < 1e-9, "{built:?}");
+        assert_eq!(built.run_variance_share, 2.0);
+        let placed = ensemble.difference([0, 1], true).unwrap();
+        assert!((placed.log_ratio - 4.0).abs() < 1e-9, "{placed:?}");
+        // Two layouts of one run on one side, one on the other.
+        assert_eq!((placed.run_variance_share, placed.freedom), (1.5, 1.0));
+        assert_eq!(ensemble.difference([0, 3], true), None);
+    }
+
+    #[test]
+    fn the_noise_of_a_run_is_corrected_for_the_median_that_it_helped_to_set() {
+        // Two runs a layout, 0.02 apart: residuals of ±0.01 times √2; layouts of one run tell nothing.
+        let runs = (0..4).flat_map(|layout| {
+            let log = |round: u32| 0.01 * (1.0 - 2.0 * f64::from((round + layout) % 2));
+            [0, 1].map(|round| ((0, layout), round, (3.0 + log(round)).exp()))
+        });
+        let ensemble = Ensemble::new(runs.chain([((1, 0), 2, 9.0)]));
+        let want = 0.01 * 2.0_f64.sqrt() * crate::stats::robust::MAD_TO_SD;
+        assert!((ensemble.run_sd_log(&[0]) - want).abs() < 1e-9, "{}", ensemble.run_sd_log(&[0]));
+        assert_eq!(ensemble.run_sd_log(&[1]), 0.0);
+        let [between, noise] = ensemble.spread(&[0]);
+        assert!(between < 1e-9 && (noise - want).abs() < 1e-9, "{between} {noise}");
+    }
+}

@@ -125,6 +125,14 @@ mod tests {
         assert_eq!(word(&[(0.01, 0.02), (-0.01, 0.05)]), Agreement::Partly);
         assert_eq!(word(&[(-0.01, 0.02)]), Agreement::Nowhere);
         assert_eq!(agree(vec![]), None);
+        // What touches nothing is not beyond noise.
+        assert_eq!(word(&[(0.0, 0.02), (-0.02, 0.0)]), Agreement::Nowhere);
+        assert_eq!(word(&[(-0.04, -0.02), (-0.01, 0.02)]), Agreement::Partly);
+        assert_eq!(word(&[(-0.04, -0.02), (-0.03, -0.01)]), Agreement::Holds);
+        assert_eq!(word(&[(0.01, 0.02), (-0.02, -0.01)]), Agreement::ChangesSign);
+        let all = [Agreement::Holds, Agreement::ChangesSign, Agreement::Partly, Agreement::Nowhere];
+        let words: std::collections::BTreeSet<&str> = all.map(Agreement::words).into();
+        assert_eq!(words.len(), 4);
     }
 
     #[test]
@@ -144,7 +152,14 @@ mod tests {
         assert!(effect_by_rounds(&runs(8), Looks::Once).unwrap().low_log > 0.09);
         assert_eq!(effect_by_rounds(&runs(8), Looks::EveryRound), None);
         assert!(effect_by_rounds(&runs(10), Looks::EveryRound).unwrap().low_log > 0.09);
-        assert_eq!(effect_by_rounds(&runs(3), Looks::Once), None);
+        assert!(effect_by_rounds(&runs(6), Looks::Once).is_some());
+        assert_eq!(effect_by_rounds(&runs(5), Looks::Once), None);
+        // A round without one of the arms, or without a time, is no round.
+        let mut holes = runs(8);
+        (holes[0].value, holes[3].value) = (0.0, 0.0);
+        assert!(effect_by_rounds(&holes, Looks::Once).is_some());
+        holes.remove(5);
+        assert_eq!(effect_by_rounds(&holes, Looks::Once), None);
         assert_eq!(effect_by_rounds(&[], Looks::Once), None);
     }
 }

@@ -114,8 +114,15 @@ mod tests {
         assert_eq!(pilot.runs_per_layout(), 1);
         let plan = pilot.plan(0.03).unwrap();
         assert!((8..=10).contains(&plan.layouts_per_arm), "{plan:?}");
+        // Each layout of both arms is built once and run as often as planned.
+        assert_eq!(plan.expected_ns, 2.0 * plan.layouts_per_arm as f64 * 2.5e9);
         let noisy = Pilot { run_sd_log: 0.08, ..pilot };
         assert_eq!(noisy.runs_per_layout(), 8);
+        let plan = noisy.plan(0.03).unwrap();
+        let spread = (0.02_f64.powi(2) + 0.08_f64.powi(2) / 8.0).sqrt();
+        assert_eq!(Some(plan.layouts_per_arm as usize), layouts_needed(spread, 0.03));
+        assert_eq!(plan.expected_ns, 2.0 * plan.layouts_per_arm as f64 * 6e9);
+        assert_eq!(Pilot { run_ns: 1e-9, ..noisy }.runs_per_layout(), 50);
         let still = Pilot { layout_sd_log: 0.0, run_sd_log: 0.0, ..pilot };
         assert_eq!(still.runs_per_layout(), 1);
         assert_eq!(still.plan(0.0), None);

@@ -316,6 +316,76 @@ mod tests {
     }
 
     #[test]
+    fn the_word_about_the_code_is_that_of_its_interval() {
+        let part = |low_log: f64, high_log: f64| {
+            Some(Part { log_ratio: 0.5 * (low_log + high_log), low_log, high_log })
+        };
+        let word = |code| judge(code, None, None, DELTA);
+        assert_eq!(word(part(0.01, 0.03)), (Decision::Slower, Source::Code));
+        assert_eq!(word(part(-0.03, -0.01)), (Decision::Faster, Source::Code));
+        assert_eq!(word(part(-0.009, 0.009)), (Decision::Equivalent, Source::Nothing));
+        // What matters itself is neither inside nor too small.
+        assert_eq!(word(part(-0.01, 0.009)), (Decision::Inconclusive, Source::Open));
+        assert_eq!(word(part(-0.009, 0.01)), (Decision::Inconclusive, Source::Open));
+        let exact = Part { log_ratio: DELTA, low_log: 0.001, high_log: 0.02 };
+        assert_eq!(word(Some(exact)), (Decision::Slower, Source::Code));
+        assert_eq!(word(part(0.001, 0.015)), (Decision::Inconclusive, Source::Open));
+        assert_eq!(word(part(0.0, 0.03)), (Decision::Inconclusive, Source::Open));
+        assert_eq!(word(None), (Decision::Inconclusive, Source::Open));
+        // Placement takes code that may be nothing, the ends of its interval included.
+        let shift = part(0.025, 0.035);
+        let placed = |code| judge(code, shift, shift, DELTA).1;
+        assert_eq!(placed(part(-0.009, 0.009)), Source::Placement);
+        assert_eq!(placed(part(0.0, 0.018)), Source::Placement);
+        assert_eq!(placed(part(-0.018, 0.0)), Source::Placement);
+        assert_eq!(placed(part(0.001, 0.015)), Source::Open);
+        assert_eq!(placed(part(-0.015, -0.001)), Source::Open);
+    }
+
+    #[test]
+    fn an_interval_widens_around_its_estimate() {
+        let part = Part { log_ratio: 1.0, low_log: 0.5, high_log: 2.0 };
+        assert_eq!(part.wider(3.0), Part { log_ratio: 1.0, low_log: -0.5, high_log: 4.0 });
+        let around = |centre, reach| Part::around(centre, reach).excludes_zero();
+        assert!(around(2.0, 1.0) && around(-2.0, 1.0) && !around(1.0, 1.0) && !around(-1.0, 1.0));
+        let words: std::collections::BTreeSet<&str> =
+            [Source::Code, Source::Placement, Source::Nothing, Source::Open]
+                .map(Source::words)
+                .into();
+        assert_eq!(words.len(), 4);
+    }
+
+    #[test]
+    fn the_parts_of_a_difference_have_the_errors_of_their_runs() {
+        let noise = Noise { run_sd_log: 0.02, freedom: 10.0, widening: 1.5 };
+        let value =
+            |layout, median_log, runs| LayoutValue { layout, median_log, runs, disturbed: 0 };
+        let layouts = [
+            vec![value(3, 9.0, 1), value(AS_BUILT, 1.0, 4)],
+            vec![value(AS_BUILT, 1.3, 1), value(5, 9.0, 1)],
+        ];
+        let observed = noise.observed(&layouts).unwrap();
+        // A median of four runs has π/2 of the variance of their mean; one run has its own.
+        let variance = 0.02 * 0.02 * (std::f64::consts::FRAC_PI_2 / 4.0 + 1.0);
+        let t = t_quantile(0.975, 10.0).unwrap();
+        assert!((observed.log_ratio - 0.3).abs() < 1e-12);
+        assert!(
+            (observed.high_log - 0.3 - 1.5 * t * f64::sqrt(variance)).abs() < 1e-9,
+            "{observed:?}"
+        );
+        assert_eq!(noise.observed(&[layouts[0].clone(), Vec::new()]), None);
+        // Observed less code, the squares of both errors added, at 99 %, as often as it is looked at.
+        let code = welch(&[0.0, 0.1, 0.2], &[0.1, 0.2, 0.3]).unwrap();
+        let placement = noise.placement(Some(code), Some(observed)).unwrap();
+        let parts = [(code.standard_error.powi(2), code.freedom), (variance, 10.0)];
+        let want = from_parts(0.3 - 0.1, parts).unwrap();
+        assert!((placement.log_ratio - 0.2).abs() < 1e-9, "{placement:?}");
+        let reach = 1.5 * Z_99 / Z * (want.high - want.difference);
+        assert!((placement.high_log - 0.2 - reach).abs() < 1e-9, "{placement:?} {want:?}");
+        assert_eq!(noise.placement(None, Some(observed)), None);
+    }
+
+    #[test]
     fn the_difference_is_that_of_the_rows() {
         let machine = LayoutMachine::new(5);
         let cell = |r: &LayoutRun| ((r.arm.index() as u32, r.layout), r.round, r.value);
@@ -349,6 +419,8 @@ mod tests {
         machine.effect_log = 0.5;
         let s = split(&machine.ensemble(2, 4), DELTA).unwrap();
         assert_eq!((s.decision, s.source), (Decision::Inconclusive, Source::Open));
+        assert_eq!((s.placed(), s.layouts[0].len(), s.detectable_log), ([2, 2], 3, None));
+        assert!(split(&machine.ensemble(3, 4), DELTA).unwrap().detectable_log.is_some());
         let mut runs = machine.ensemble(3, 2);
         runs[0].value = 0.0;
         assert!(split(&runs, DELTA).unwrap_err().to_string().contains("above zero"));

@@ -385,3 +385,6 @@ fn geomeans(rows: &[Row]) -> Vec<Geomean> {
     }
     means
 }
+
+#[cfg(test)]
+mod tests;

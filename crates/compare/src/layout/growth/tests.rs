@@ -72,6 +72,68 @@ fn a_callee_that_is_gone_from_a_function_that_grew_was_inlined() {
     assert_eq!(f.why.split_off, ["g"]);
 }
 
+/// call of the second function, 16 bytes on; inc eax as often as asked for; ret
+fn calling(incs: usize) -> Vec<u8> {
+    [vec![0xe8, 11, 0, 0, 0], counting(incs)].concat()
+}
+
+/// inc eax as often as asked for; ret
+fn counting(incs: usize) -> Vec<u8> {
+    [[0xff, 0xc0].repeat(incs), vec![0xc3]].concat()
+}
+
+#[test]
+fn calls_come_and_go_and_only_growth_inlines_and_only_shrinking_splits_off() {
+    let why = |before: &[(&str, &[u8])], after: &[(&str, &[u8])]| {
+        let found = difference(before, after);
+        let f = found.functions.into_iter().find(|f| f.name == "f").unwrap();
+        let calls = |all: &[CallChange]| all.iter().map(|c| c.callee.clone()).collect::<Vec<_>>();
+        let (removed, added) = (calls(&f.why.calls_removed), calls(&f.why.calls_added));
+        (f.change_bytes, [removed, added, f.why.inlined, f.why.split_off])
+    };
+    let g: (&str, &[u8]) = ("g", &[0x31, 0xc0, 0xc3]);
+    let (called, short, long) = (calling(2), counting(1), counting(6));
+    let one = |i: usize| {
+        let mut found: [Vec<String>; 4] = Default::default();
+        found[i].push("g".into());
+        found
+    };
+    // Shorter without the call: nothing was inlined. Longer without it: it was.
+    assert_eq!(why(&[("f", &called), g], &[("f", &short), g]), (-7, one(0)));
+    assert_eq!(why(&[("f", &called), g], &[("f", &long), g]), (3, one(2)));
+    // A call of what was there before splits nothing off, and neither does a function that grew.
+    assert_eq!(why(&[("f", &long), g], &[("f", &called), g]), (-3, one(1)));
+    assert_eq!(why(&[("f", &short)], &[("f", &called), g]), (7, one(1)));
+    assert_eq!(why(&[("f", &long)], &[("f", &called), g]), (-3, one(3)));
+}
+
+#[test]
+fn string_instructions_add_up_over_functions() {
+    let found = difference(
+        &[("clear", WITH_STORES), ("fill", WITH_STORES), ("same", WITH_REP)],
+        &[("clear", WITH_REP), ("fill", WITH_REP), ("same", WITH_REP)],
+    );
+    assert_eq!(found.rep_sites, [1, 3]);
+    assert_eq!(found.gained_rep, StringEffect { functions: 2, sites: 2, change_bytes: -30 });
+    assert_eq!((found.lost_rep, found.counts.same), (StringEffect::default(), 1));
+    assert_eq!((found.hot_change_bytes, found.counts.shrank), (-30, 2));
+    // A function that is new has no string instruction instead of something.
+    let new = difference(&[("same", WITH_REP)], &[("same", WITH_REP), ("clear", WITH_REP)]);
+    assert_eq!((new.rep_sites, new.gained_rep), ([1, 2], StringEffect::default()));
+    let size =
+        FunctionSize { hot_bytes: 1, cold_bytes: 2, init_bytes: 4, ..FunctionSize::default() };
+    assert_eq!(size.code_bytes(), 7);
+}
+
+#[test]
+fn fewer_than_half_of_the_functions_are_hardly_one_program() {
+    let images = image(&[("a", &[0x31, 0xc0, 0xc3]), ("b", &[0x31, 0xc9, 0xc3])]);
+    let build = Build::of(Path::new("p"), &images);
+    assert_eq!(warnings(&build, &build, 1), Vec::<String>::new());
+    let said = warnings(&build, &build, 0);
+    assert!(said.len() == 1 && said[0].starts_with("only 0 of 2 functions"), "{said:?}");
+}
+
 #[test]
 fn a_renamed_function_is_found_by_its_code() {
     let found = difference(&[("old", WITH_STORES)], &[("new", WITH_STORES)]);
