@@ -112,3 +112,63 @@ fn path_to(code: &FunctionCode, addresses: &Addresses, mut block: usize) -> Vec<
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::fixture;
+
+    /// What a function of these bytes leaves: for each return the offsets of its stores and how far back they are.
+    fn exits(code: &[u8]) -> (Vec<Vec<(i64, u32)>>, Option<u32>) {
+        let image = fixture::image(&[("f", code), ("g", &[0xc3])]).unwrap();
+        let found = Exits::of(&image, image.functions()[0].start);
+        let path =
+            |path: &Vec<ExitStore>| path.iter().map(|s| (s.offset_bytes, s.distance)).collect();
+        (found.paths.iter().map(path).collect(), found.changes)
+    }
+
+    #[test]
+    fn a_setter_leaves_its_stores_to_each_of_its_returns() {
+        // mov [rdi], eax; mov [rdi+4], ecx; ret
+        let (paths, changes) = exits(&[0x89, 0x07, 0x89, 0x4f, 0x04, 0xc3]);
+        // Its return moves the stack pointer, and nothing else changes.
+        assert_eq!((paths, changes), (vec![vec![(4, 2), (0, 3)]], Some(Reg::STACK.bit())));
+        // mov [rdi], eax; test eax, eax; je over; mov [rdi+4], ecx; ret; (over:) ret
+        let code = [0x89, 0x07, 0x85, 0xc0, 0x74, 0x04, 0x89, 0x4f, 0x04, 0xc3, 0xc3];
+        assert_eq!(exits(&code).0, [vec![(4, 2), (0, 5)], vec![(0, 4)]]);
+        // test eax, eax; je over; mov [rdi], eax; (over:) mov [rdi+4], ecx; ret: one way or the other
+        let code = [0x85, 0xc0, 0x74, 0x02, 0x89, 0x07, 0x89, 0x4f, 0x04, 0xc3];
+        assert_eq!(exits(&code).0, [[(4, 2)]]);
+        // mfence: what was stored before it is in the cache
+        assert_eq!(exits(&[0x89, 0x07, 0x0f, 0xae, 0xf0, 0x89, 0x4f, 0x04, 0xc3]).0, [[(4, 2)]]);
+    }
+
+    #[test]
+    fn what_its_caller_cannot_name_is_not_left() {
+        // mov [rsp+8], eax; ret
+        assert!(exits(&[0x89, 0x44, 0x24, 0x08, 0xc3]).0.is_empty());
+        // mov [rdi], eax; jmp g, and without a return or a jump
+        let (paths, changes) = exits(&[0x89, 0x07, 0xe9, 0x09, 0, 0, 0]);
+        assert!(paths.is_empty() && changes.is_none());
+        assert!(exits(&[0x89, 0x07, 0xf4]).0.is_empty());
+        // mov rdx, [rdi]; mov [rdx], eax; ret: through a pointer that it loads
+        assert!(exits(&[0x48, 0x8b, 0x17, 0x89, 0x02, 0xc3]).0.is_empty());
+        // A function of more than 96 bytes is not read.
+        let long = |nops: usize| [&[0x89, 0x07][..], &vec![0x90; nops], &[0xc3]].concat();
+        assert_eq!(exits(&long(62)).0.len(), 1);
+        assert_eq!(exits(&long(94)), (vec![], None));
+    }
+
+    #[test]
+    fn the_registers_that_it_changes_are_those_that_it_writes() {
+        // mov eax, 1; ret
+        let (_, one) = exits(&[0xb8, 1, 0, 0, 0, 0xc3]);
+        // mov eax, 1; mov ecx, 1; ret, and the same twice into one
+        let (_, two) = exits(&[0xb8, 1, 0, 0, 0, 0xb9, 1, 0, 0, 0, 0xc3]);
+        let (_, twice) = exits(&[0xb8, 1, 0, 0, 0, 0xb8, 1, 0, 0, 0, 0xc3]);
+        let added = |changes: Option<u32>| (changes.unwrap() & !Reg::STACK.bit()).count_ones();
+        assert_eq!((added(one), added(two)), (1, 2));
+        assert_eq!(twice, one);
+        assert_eq!(exits(&[0xe8, 0, 0, 0, 0, 0xc3]).1, None, "who knows what a call changes");
+    }
+}

@@ -71,3 +71,65 @@ fn reads_back(code: &FunctionCode, outside: &Loop, design: &Design) -> bool {
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{ForwardingRule, Microarchitecture};
+    use crate::model::Svma;
+
+    const STORE_4: &[u8] = &[0x89, 0x07]; // mov [rdi], eax
+    const LOAD_8: &[u8] = &[0x48, 0x8b, 0x1f]; // mov rbx, [rdi]
+    const CALL: &[u8] = &[0xe8, 0, 0, 0, 0];
+
+    fn code(parts: &[&[u8]]) -> FunctionCode {
+        FunctionCode::decode(&parts.concat(), Svma(0x1000))
+    }
+
+    #[test]
+    fn a_load_reads_back_what_is_spelled_alike_and_does_not_hold_all_of_it() {
+        let zen_5 = Design::of(Microarchitecture::Zen5);
+        let design = Design { forwarding_rule: ForwardingRule::SingleStoreContains, ..zen_5 };
+        let reads = |store: &[u8], load: &[u8]| {
+            let code = code(&[store, load]);
+            reads_back(&code, &outside_loops(&code), &design)
+        };
+        assert!(
+            reads(STORE_4, LOAD_8) && reads(LOAD_8, STORE_4),
+            "a loop may lead from one to the other"
+        );
+        assert!(reads(&[0x89, 0x47, 0x04], LOAD_8), "its upper half");
+        assert!(reads(&[0x89, 0x47, 0xfd], LOAD_8), "its first byte");
+        assert!(!reads(&[0x89, 0x47, 0x08], LOAD_8), "what lies behind it");
+        assert!(!reads(&[0x89, 0x47, 0xfc], LOAD_8), "what lies in front of it");
+        assert!(!reads(&[0x48, 0x89, 0x07], LOAD_8), "mov [rdi], rax holds all");
+        assert!(!reads(&[0x89, 0x06], LOAD_8), "mov [rsi], eax is spelled otherwise");
+        assert!(!reads(&[], LOAD_8) && !reads(STORE_4, &[]));
+        assert!(
+            !reads(&[0x89, 0x04, 0x24], &[0xc3]),
+            "what a return reads was not stored by halves"
+        );
+        // One that misses before one that meets.
+        let both = [&[0x89, 0x47, 0xfc][..], STORE_4].concat();
+        assert!(reads(&both, LOAD_8));
+    }
+
+    #[test]
+    fn records_are_read_behind_a_call_and_eight_bytes_at_a_time() {
+        let reads = |parts: &[&[u8]]| {
+            let code = code(parts);
+            reads_records(&code, &outside_loops(&code))
+        };
+        assert!(reads(&[CALL, LOAD_8]) && !reads(&[LOAD_8, CALL]) && !reads(&[LOAD_8]));
+        assert!(!reads(&[CALL, &[0x8b, 0x1f]]), "mov ebx, [rdi]");
+        assert!(!reads(&[CALL, &[0xc3]]) && !reads(&[CALL, &[0xff, 0x17]]), "ret, call [rdi]");
+    }
+
+    #[test]
+    fn what_is_in_a_loop_is_not_outside_of_one() {
+        // mov [rdi], eax; (loop:) dec edi; jnz loop; ret
+        let code = code(&[STORE_4, &[0xff, 0xcf, 0x75, 0xfc, 0xc3]]);
+        let outside = outside_loops(&code);
+        assert_eq!((outside.depth, code.insns_in(&outside).collect::<Vec<_>>()), (0, vec![0, 3]));
+    }
+}

@@ -79,3 +79,13 @@ impl Walk<'_> {
 pub(super) fn is_place(constant: i64) -> bool {
     constant >= 1 << 12
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_of_a_page_and_more_is_a_place() {
+        assert_eq!([-1, 0, 4095, 4096, 0x60_0000].map(is_place), [false, false, false, true, true]);
+    }
+}
