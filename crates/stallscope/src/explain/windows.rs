@@ -32,8 +32,9 @@ pub struct WindowCount {
 
 /// Instructions that windows hold more rarely tell nothing of what one takes.
 const LEAST_EXECUTIONS: u64 = 50;
-/// Windows tell of a place where the instructions that they hold are such a part of what whole runs execute there.
-const LEAST_MET: f64 = 0.8;
+/// Windows tell of a place where the instructions that they hold are such a part of what whole runs execute there: measured
+/// on Zen 4, a loop of 6.5 % of the instructions had half of the time.
+const LEAST_MET: f64 = 0.97;
 
 /// The windows of one arm.
 #[derive(Clone, Default, PartialEq)]
@@ -449,9 +450,9 @@ mod tests {
         let windows: [&[_]; 2] = [&[(1, 3000)], &[(1, 3000), (2, 49)]];
         let cycles = |run: &[(u64, u64)]| cycles_per_insn(&met(900, run, &windows));
         // Of too few executions nothing follows: the first loop stands for all, as long as it is most of the run.
-        assert!((cycles(&[(1, 80_000), (2, 20_000)]) - 1.0).abs() < 1e-9);
+        assert!((cycles(&[(1, 97_000), (2, 3000)]) - 1.0).abs() < 1e-9);
         let raw = (6000.0 + 49.0 * 900.0) / 6049.0;
-        assert!((cycles(&[(1, 79_000), (2, 21_000)]) - raw).abs() < 1e-9);
+        assert!((cycles(&[(1, 96_000), (2, 4000)]) - raw).abs() < 1e-9);
         // Fifty are enough.
         let windows: [&[_]; 2] = [&[(1, 3000)], &[(1, 3000), (2, 50)]];
         let half = cycles_per_insn(&met(900, &[(1, 50_000), (2, 50_000)], &windows));

@@ -105,7 +105,7 @@ fn places_that_no_window_holds_want_more_windows_from_a_quarter_of_the_differenc
         let core = CoreTaken::plain(MemoryRenaming::Never);
         ledger::is_unseen(std::slice::from_ref(&row), &[BothArms { core, arms }])
     };
-    assert!(is_half_seen(79) && !is_half_seen(80));
+    assert!(is_half_seen(96) && !is_half_seen(97));
 }
 
 #[test]
