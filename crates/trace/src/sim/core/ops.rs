@@ -581,11 +581,6 @@ mod tests {
         assert_eq!((wide.class, wide.vector_bytes), (OpClass::FloatDivide64, 32));
         assert_eq!(op(&[0x48, 0xf7, 0xf1]).class, OpClass::Divide64); // div rcx
         assert_eq!(op(&[0x48, 0x0f, 0xaf, 0xc1]).class, OpClass::Multiply); // imul rax, rcx
-        assert_eq!(op(&[0xf3, 0x48, 0x0f, 0xb8, 0xc1]).class, OpClass::BitCount); // popcnt rax, rcx
-        assert_eq!(op(&[0x66, 0x0f, 0x72, 0xf0, 2]).class, OpClass::VectorShift); // pslld xmm0, 2
-        assert_eq!(op(&[0x66, 0x0f, 0x73, 0xf8, 2]).class, OpClass::Shuffle); // pslldq xmm0, 2
-        assert_eq!(op(&[0x66, 0x0f, 0x38, 0xdd, 0xc1]).class, OpClass::Cipher); // aesenclast xmm0, xmm1
-        assert_eq!(op(&[0x0f, 0x38, 0xcb, 0xca]).class, OpClass::Digest); // sha256rnds2 xmm1, xmm2
         assert_eq!(op(&[0x66, 0x0f, 0x6e, 0xc1]).class, OpClass::Cross); // movd xmm0, ecx
         assert_eq!(op(&[0xf0, 0xff, 0x07]).class, OpClass::Locked); // lock inc [rdi]
         assert_eq!(op(&[0xc4, 0xe2, 0xf1, 0xb8, 0xc2]).class, OpClass::FloatMultiply); // vfmadd231pd

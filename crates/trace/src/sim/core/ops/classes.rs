@@ -8,7 +8,7 @@ fn op(bytes: &[u8]) -> Op {
 
 #[test]
 fn every_kind_of_arithmetic_has_its_class() {
-    let all: [(&[u8], OpClass); 24] = [
+    let all: [(&[u8], OpClass); 29] = [
         (&[0xf3, 0x0f, 0x5e, 0xc1], OpClass::FloatDivide32), // divss xmm0, xmm1
         (&[0xf2, 0x0f, 0x5e, 0xc1], OpClass::FloatDivide64), // divsd xmm0, xmm1
         (&[0xf3, 0x0f, 0x51, 0xc1], OpClass::FloatRoot32),   // sqrtss xmm0, xmm1
@@ -19,6 +19,11 @@ fn every_kind_of_arithmetic_has_its_class() {
         (&[0x66, 0x0f, 0x38, 0x40, 0xc1], OpClass::VectorMultiply), // pmulld xmm0, xmm1
         (&[0x66, 0x0f, 0x70, 0xc1, 0], OpClass::Shuffle),    // pshufd xmm0, xmm1, 0
         (&[0x66, 0x0f, 0xfe, 0xc1], OpClass::Vector),        // paddd xmm0, xmm1
+        (&[0xf3, 0x48, 0x0f, 0xb8, 0xc1], OpClass::BitCount), // popcnt rax, rcx
+        (&[0x66, 0x0f, 0x72, 0xf0, 2], OpClass::VectorShift), // pslld xmm0, 2
+        (&[0x66, 0x0f, 0x73, 0xf8, 2], OpClass::Shuffle),    // pslldq xmm0, 2
+        (&[0x66, 0x0f, 0x38, 0xdd, 0xc1], OpClass::Cipher),  // aesenclast xmm0, xmm1
+        (&[0x0f, 0x38, 0xcb, 0xca], OpClass::Digest),        // sha256rnds2 xmm1, xmm2
         (&[0xd8, 0xf1], OpClass::FloatDivide64),             // fdiv st0, st1
         (&[0xd8, 0xc1], OpClass::FloatAdd),                  // fadd st0, st1
         (&[0xd8, 0xc9], OpClass::FloatMultiply),             // fmul st0, st1
