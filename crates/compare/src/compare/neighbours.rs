@@ -6,7 +6,7 @@
 //!
 //! *Measurable sign.* A chain of dependent additions and a loop of no-ops, a fraction of a
 //! millisecond before and after each run (`clock::canary`): the first knows the clock, the second
-//! knows who shares the core. What the second took is kept with the run, and [`super::strata`] sorts
+//! knows who shares the core. What the second took is kept with the run, and [`super::Strata`] sorts
 //! pairs by it. Where that is asked for, runs below 97 % of the usual clock, or with a shared core on
 //! either side, are done again; they are counted, and which arm they belong to plays no part.
 //!
