@@ -258,7 +258,7 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
         Some((found, alone)) if found.go_apart() && settings.until.is_none() => {
             (Some(Strata { judged_alone: true, ..found }), alone)
         }
-        found => (found.map(|(found, _)| found), all),
+        found => (found.map(|(found, _)| found), all.clone()),
     };
     let is_split = samples.iter().all(|s| s.amounts.user_ns.is_some());
     let shown = Metric::ALL.iter().filter(|m| is_split || !m.is_of_the_split());
@@ -293,7 +293,7 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
         statistical_warnings(&verdict, &wanted, &contrasts, &diagnostics, settings, &waiting);
     let strata = strata.filter(Strata::is_worth_saying).map(Box::new);
     warnings.extend(strata.map(Warning::SharedCore));
-    warnings.extend(program_warnings(&pairs));
+    warnings.extend(program_warnings(&all));
     if !hidden.is_empty() {
         let floor_bytes = samples.iter().map(|s| s.amounts.memory_before_exec_bytes).max();
         warnings

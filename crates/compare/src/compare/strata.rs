@@ -154,7 +154,8 @@ mod tests {
         machine.effect_log = ALONE_LOG;
         machine.shared_effect_log = shared_effect_log;
         let settings = Settings { pairs: 80, ..Settings::default() };
-        let samples = compare(&mut machine, &settings, &mut |_| {}).unwrap().samples;
+        let mut samples = compare(&mut machine, &settings, &mut |_| {}).unwrap().samples;
+        samples.iter_mut().for_each(|run| run.failure = Some("exit code 1".into()));
         analyse(&samples, &Settings { until, ..settings }).unwrap()
     }
 
@@ -181,6 +182,8 @@ mod tests {
         }
         assert_eq!(analysis.wall, strata.alone.ratio.clone().unwrap());
         assert_eq!(analysis.contrasts[0].a.n, strata.alone.pairs as usize);
+        let failed = Warning::FailuresIgnored { a: 80, b: 80 };
+        assert!(analysis.warnings.contains(&failed), "what failed is told of all pairs");
         assert!(analysis.is_judged_alone() && analysis.verdict.decision == Decision::Slower);
         assert!(text.contains("alone +1") && text.contains("beside it +5"), "{text}");
     }
