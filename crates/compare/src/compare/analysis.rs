@@ -246,9 +246,16 @@ impl Analysis {
 pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, CompareError> {
     settings.check()?;
     let all = pair_up(samples)?;
+    let is_split = samples.iter().all(|s| s.amounts.user_ns.is_some());
+    let shown = || Metric::ALL.iter().filter(|m| is_split || !m.is_of_the_split());
+    let contrasts_of =
+        |pairs: &[Pair<'_>]| -> Vec<Contrast> { shown().map(|m| contrast(*m, pairs)).collect() };
+    let mut contrasts = contrasts_of(&all);
     let waiting = Waiting::of(samples.iter().map(|s| &s.amounts));
     let metric = match Metric::chosen(&settings.measure, samples.iter().map(|s| &s.amounts)) {
-        Metric::Wall if settings.measure == Measure::Auto && only_the_queue_differs(&all) => {
+        Metric::Wall
+            if settings.measure == Measure::Auto && only_the_queue_differs(&contrasts, &all) =>
+        {
             Metric::Cpu
         }
         chosen => chosen,
@@ -256,13 +263,11 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     let (strata, pairs) = match strata(&all, metric) {
         // An interval that holds at all looks must not change what it is about between them.
         Some((found, alone)) if found.go_apart() && settings.until.is_none() => {
+            contrasts = contrasts_of(&alone);
             (Some(Strata { judged_alone: true, ..found }), alone)
         }
         found => (found.map(|(found, _)| found), all.clone()),
     };
-    let is_split = samples.iter().all(|s| s.amounts.user_ns.is_some());
-    let shown = Metric::ALL.iter().filter(|m| is_split || !m.is_of_the_split());
-    let mut contrasts: Vec<Contrast> = shown.map(|m| contrast(*m, &pairs)).collect();
     let hidden = match metric {
         Metric::Memory => arms_with_hidden_memory(&pairs),
         _ => Vec::new(),
@@ -271,7 +276,7 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
     let wall =
         wanted.ratio.clone().ok_or_else(|| CompareError::Samples(metric.absence().into()))?;
     let diagnostics = diagnose(&logs(&pairs, metric));
-    let log_ratios: Vec<f64> = logs(&pairs, metric).iter().map(|p| p.b - p.a).collect();
+    let log_ratios = log_ratios(&pairs, metric);
     let sequence = settings.until.and_then(|_| sequential::interval(&log_ratios));
     let fixed = Interval {
         centre: wall.log_ratio,
@@ -311,8 +316,9 @@ pub fn analyse(samples: &[RunSample], settings: &Settings) -> Result<Analysis, C
 
 /// Whether wall time differs, processor time does not, and neither does wall time less what was measured in the
 /// queue for the processor: that says who else ran, and nothing of the programs.
-fn only_the_queue_differs(pairs: &[Pair<'_>]) -> bool {
-    let [Some(wall), Some(cpu)] = [Metric::Wall, Metric::Cpu].map(|m| ratio_in(m, pairs)) else {
+fn only_the_queue_differs(contrasts: &[Contrast], pairs: &[Pair<'_>]) -> bool {
+    let [Contrast { ratio: Some(wall), .. }, Contrast { ratio: Some(cpu), .. }, ..] = contrasts
+    else {
         return false;
     };
     let agrees = |ratio: &Ratio| ratio.excludes_zero() && ratio.log_ratio * wall.log_ratio > 0.0;
@@ -321,7 +327,7 @@ fn only_the_queue_differs(pairs: &[Pair<'_>]) -> bool {
         amounts.map(|a| Some(a.wall_ns.saturating_sub(a.run_queue_ns?) as f64)).collect()
     };
     wall.excludes_zero()
-        && !agrees(&cpu)
+        && !agrees(cpu)
         && without_queue(0)
             .zip(without_queue(1))
             .and_then(|(a, b)| ratio(&a, &b))
@@ -367,7 +373,12 @@ pub fn pair_up(samples: &[RunSample]) -> Result<Vec<[&RunSample; 2]>, CompareErr
     Ok(pairs)
 }
 
-pub(super) fn logs(pairs: &[Pair<'_>], metric: Metric) -> Vec<LogPair> {
+/// B over A of each pair, as logs.
+pub(super) fn log_ratios(pairs: &[Pair<'_>], metric: Metric) -> Vec<f64> {
+    logs(pairs, metric).iter().map(|p| p.b - p.a).collect()
+}
+
+fn logs(pairs: &[Pair<'_>], metric: Metric) -> Vec<LogPair> {
     pairs
         .iter()
         .map(|[a, b]| LogPair {

@@ -14,7 +14,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::analysis::{Metric, Pair, Ratio, logs, ratio_in};
+use super::analysis::{Metric, Pair, Ratio, log_ratios, ratio_in};
 use super::runner::RunSample;
 use crate::clock::SHARED_CORE;
 use crate::stats::power::FEWEST_PAIRS;
@@ -79,51 +79,49 @@ enum Core {
 }
 
 impl Core {
-    fn of_run(run: &RunSample, best_cycles: f64) -> Self {
-        let is_shared = |cycles: f64| cycles > SHARED_CORE * best_cycles;
-        match run.no_ops_cycles.map(|both| both.map(is_shared)) {
+    fn of_run(run: &RunSample, most_alone_cycles: f64) -> Self {
+        match run.no_ops_cycles.map(|both| both.map(|cycles| cycles > most_alone_cycles)) {
             Some([false, false]) => Self::Alone,
             Some([true, true]) => Self::Shared,
             _ => Self::Other,
         }
     }
 
-    fn of_pair(pair: &Pair<'_>, best_cycles: f64) -> Self {
-        let [a, b] = pair.map(|run| Self::of_run(run, best_cycles));
+    fn of_pair(pair: &Pair<'_>, most_alone_cycles: f64) -> Self {
+        let [a, b] = pair.map(|run| Self::of_run(run, most_alone_cycles));
         if a == b { a } else { Self::Other }
     }
 }
 
-/// What the looks beside runs saw, ascending, and the best of them.
+/// What the looks beside runs saw, ascending, and what the loop takes at the most without a neighbour.
 fn looks<'a>(runs: impl Iterator<Item = &'a RunSample>) -> (Vec<f64>, f64) {
     let looks = finite(runs.filter_map(|run| run.no_ops_cycles).flatten());
-    let best_cycles = quantile(&looks, BEST);
-    (looks, best_cycles)
+    let most_alone_cycles = SHARED_CORE * quantile(&looks, BEST);
+    (looks, most_alone_cycles)
 }
 
 /// In how many of a hundred looks beside runs another process was on the core; `None` where nothing looked.
 pub(super) fn shared_percent(samples: &[RunSample]) -> Option<f64> {
-    let (looks, best_cycles) = looks(samples.iter());
-    let alone = looks.partition_point(|cycles| *cycles <= SHARED_CORE * best_cycles);
+    let (looks, most_alone_cycles) = looks(samples.iter());
+    let alone = looks.partition_point(|cycles| *cycles <= most_alone_cycles);
     (!looks.is_empty()).then(|| percent(looks.len() - alone, looks.len()))
 }
 
 /// Sorts pairs into strata: these, and the pairs that were alone. `None` where no look saw a neighbour.
 pub(super) fn strata<'a>(pairs: &[Pair<'a>], metric: Metric) -> Option<(Strata, Vec<Pair<'a>>)> {
-    let (looks, best_cycles) = looks(pairs.iter().copied().flatten());
-    if !looks.iter().any(|cycles| *cycles > SHARED_CORE * best_cycles) {
-        return None;
-    }
+    let (looks, most_alone_cycles) = looks(pairs.iter().copied().flatten());
+    looks.last().filter(|slowest| **slowest > most_alone_cycles)?;
     let of = |core| -> Vec<Pair<'a>> {
-        pairs.iter().copied().filter(|pair| Core::of_pair(pair, best_cycles) == core).collect()
+        pairs
+            .iter()
+            .copied()
+            .filter(|pair| Core::of_pair(pair, most_alone_cycles) == core)
+            .collect()
     };
     let (alone, shared) = (of(Core::Alone), of(Core::Shared));
     let stratum = |pairs: &[Pair<'_>]| Stratum {
         pairs: pairs.len() as u32,
         ratio: if pairs.len() < FEWEST_PAIRS { None } else { ratio_in(metric, pairs) },
-    };
-    let log_ratios = |pairs: &[Pair<'_>]| -> Vec<f64> {
-        logs(pairs, metric).iter().map(|p| p.b - p.a).collect()
     };
     let mut found = Strata {
         other_pairs: (pairs.len() - alone.len() - shared.len()) as u32,
@@ -133,7 +131,8 @@ pub(super) fn strata<'a>(pairs: &[Pair<'a>], metric: Metric) -> Option<(Strata, 
         judged_alone: false,
     };
     if found.alone.ratio.is_some() && found.shared.ratio.is_some() {
-        found.p_value = rank_sum::p_value(&log_ratios(&alone), &log_ratios(&shared));
+        found.p_value =
+            rank_sum::p_value(&log_ratios(&alone, metric), &log_ratios(&shared, metric));
     }
     Some((found, alone))
 }

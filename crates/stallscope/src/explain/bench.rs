@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::run_count::{self, RunCounter};
 use super::{WindowCount, WorkCount, kernel};
-use crate::clock::{Cpus, HardwareClock, Pin, Reading, Summary, SurveyPlan, survey};
+use crate::clock::{Cpus, HardwareClock, Pin, Reading, SurveyPlan, survey};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
     library_name,
@@ -275,13 +275,6 @@ impl<'a> ProcessBench<'a> {
         self.runner.clean_up()
     }
 
-    /// What the clock is and how quiet it is, on the processor that the arms run on.
-    fn core_summary(&self) -> Option<Summary> {
-        let cpu = self.settings.cpus.as_ref().and_then(Cpus::single);
-        let _pin = cpu.map(Pin::to).transpose().ok()?;
-        Some(survey(&mut HardwareClock::new().ok()?, &CLOCK_SURVEY).summary())
-    }
-
     /// Follows a window of one run of an arm; the program's own file as the recording names it.
     fn follow(
         &self,
@@ -424,7 +417,9 @@ impl Bench for ProcessBench<'_> {
     }
 
     fn core_now(&mut self) -> Option<CoreNow> {
-        let summary = self.core_summary()?;
+        let cpu = self.settings.cpus.as_ref().and_then(Cpus::single);
+        let _pin = cpu.map(Pin::to).transpose().ok()?;
+        let summary = survey(&mut HardwareClock::new().ok()?, &CLOCK_SURVEY).summary();
         let clock = match probes::clock::core_rate(&summary) {
             Reading::Measured(rate) => Some(rate),
             Reading::Inconclusive { .. } => None,

@@ -32,7 +32,7 @@ use super::{FunctionRow, Place, Share};
 use crate::code::{DebugInfo, Image};
 use crate::compare::Arm;
 use crate::machine::MemoryRenaming;
-use crate::model::{FileOffset, Measurement, Site, Svma};
+use crate::model::{FileOffset, Measurement, Site};
 use crate::sim::Sites;
 use crate::sim::core::{Account, Mechanism};
 
@@ -343,9 +343,8 @@ pub(super) fn ledgers(
         if let Some(function) = row.place.function(slow) {
             let insns = arm.insns(function.start, function.end());
             for line in &mut ledger.lines {
-                let everywhere = || arm.insns(Svma(0), Svma(u64::MAX));
                 let at = match is_paid_for_elsewhere(line.mechanism, &insns) {
-                    true => most(&everywhere(), line.mechanism),
+                    true => most(&arm.insns_of_program(), line.mechanism),
                     false => most(&insns, line.mechanism),
                 };
                 line.site = at.and_then(|at| sites.site(at));
@@ -385,7 +384,7 @@ pub(super) fn ledgers(
                 let events = |all: &mut dyn Iterator<Item = &Account>| {
                     all.map(|account| account.events_of(line.mechanism)).sum::<u64>()
                 };
-                let insns = arm.insns(Svma(0), Svma(u64::MAX));
+                let insns = arm.insns_of_program();
                 let here = events(&mut insns.values());
                 let objects = rows.iter().filter_map(|row| row.place.object(slow));
                 let objects = objects.map(|path| (path, arm.insns_of_object(path)));

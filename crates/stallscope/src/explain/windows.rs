@@ -140,6 +140,11 @@ impl ArmWindows {
         added(self.windows.iter().flat_map(|(insns, _)| insns.range(range.clone())))
     }
 
+    /// The same of the program's whole file.
+    pub fn insns_of_program(&self) -> BTreeMap<Svma, Account> {
+        self.insns(Svma(0), Svma(u64::MAX))
+    }
+
     /// What all windows together did with each instruction of another file.
     pub fn insns_of_object(&self, path: &Path) -> BTreeMap<FileOffset, Account> {
         let name = library_name(path);
@@ -416,6 +421,7 @@ mod tests {
         assert_eq!((of(near), of(beside)), ((6, 64, 4), (3, 32, 4)));
         assert_eq!(shapes.len(), 8);
     }
+
     /// Two loops of one function: the first takes a cycle an instruction, the second so many; each window met one of them.
     fn met(second: u64, in_run: &[(u64, u64)], windows: &[&[(u64, u64)]]) -> Vec<Account> {
         let account = |(at, executions): &(u64, u64)| {

@@ -73,15 +73,9 @@ impl Account {
     /// The same of so many times as many executions.
     #[must_use]
     pub fn times(&self, factor: f64) -> Self {
-        let times = |n: u64| (n as f64 * factor).round() as u64;
-        Self {
-            executions: times(self.executions),
-            cycles: times(self.cycles),
-            cycles_without: self.cycles_without.map(times),
-            events: self.events.map(times),
-            divider_cycles: times(self.divider_cycles),
-            store_edges: self.store_edges,
-        }
+        let mut sum = WeightedSum::default();
+        sum.add(self, factor);
+        sum.account()
     }
 
     /// What it would be if so many in a hundred executions were those of `other`, another model of the same window.
