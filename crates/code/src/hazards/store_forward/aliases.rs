@@ -39,6 +39,8 @@ struct AccessShape {
     scale: u8,
     /// Whether one of its roots may turn into a constant.
     floats: bool,
+    /// Whether it has one root and no index: only others reach into arrays that begin at any of their roots.
+    is_plain: bool,
 }
 
 /// A store without an index: offset, width, class.
@@ -211,6 +213,7 @@ impl AliasClasses {
             offset_bytes: address.offset_bytes,
             scale: address.index.map_or(0, |(_, scale)| scale),
             floats: starts(address).into_iter().flatten().any(floats),
+            is_plain: address.is_plain(),
         }
     }
 

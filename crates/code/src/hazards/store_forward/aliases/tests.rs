@@ -38,6 +38,7 @@ fn what_can_only_be_forwarded_keeps_clear() {
         offset_bytes,
         scale,
         floats: false,
+        is_plain: scale == 0,
     };
     let contains = ForwardingRule::SingleStoreContains;
     let clear = |store, step| keeps_clear(at(0, 8, 8), store, step, &contains);
