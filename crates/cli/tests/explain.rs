@@ -77,7 +77,7 @@ __attribute__((noinline)) static unsigned parse(unsigned n) { return work(7 * n)
 __attribute__((noinline)) static unsigned flush(unsigned n) { return work(3 * n) + 2; }
 int main(void) {
     unsigned s = 0;
-    for (unsigned i = 0; i < 4000; i++) s += parse(700 + i % 3) ^ flush(700 + i % 3);
+    for (unsigned i = 0; i < 16000; i++) s += parse(700 + i % 3) ^ flush(700 + i % 3);
     return s == 7;
 }
 ";

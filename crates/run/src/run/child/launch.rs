@@ -200,6 +200,14 @@ pub(super) fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
+/// Descriptors of ours that a held child is rid of; more than any command of ours opens.
+const MOST_DESCRIPTORS: RawFd = 1024;
+
+/// A program that was written a moment ago is busy while a child that another thread forked meanwhile still has the
+/// descriptor. One second in all.
+const BUSY_TRIES: u32 = 200;
+const BUSY_PAUSE_US: u32 = 5_000;
+
 /// The child's side of the fork. Never returns.
 ///
 /// # Safety
@@ -234,6 +242,12 @@ pub(super) unsafe fn become_program(
         if let Some(set) = &prepared.cpu_set {
             libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set);
         }
+        // What exec would close is closed now: a file that another thread writes stays busy as long as this child is held.
+        for fd in (3..MOST_DESCRIPTORS).filter(|fd| ![go, fail].contains(fd)) {
+            if libc::fcntl(fd, libc::F_GETFD) == libc::FD_CLOEXEC {
+                libc::close(fd);
+            }
+        }
         let mut byte = 0_u8;
         if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127);
@@ -244,8 +258,14 @@ pub(super) unsafe fn become_program(
         let resident_kib = usage.ru_maxrss.to_ne_bytes();
         libc::write(fail, resident_kib.as_ptr().cast(), resident_kib.len());
         let moved = prepared.folder.as_ref().is_none_or(|folder| libc::chdir(folder.as_ptr()) == 0);
-        if moved {
+        let mut tries_left = if moved { BUSY_TRIES } else { 0 };
+        while tries_left > 0 {
             libc::execve(prepared.path.as_ptr(), argv.as_ptr(), envp.as_ptr());
+            if Errno::last() != Errno::ETXTBSY {
+                break;
+            }
+            tries_left -= 1;
+            libc::usleep(BUSY_PAUSE_US);
         }
         let errno = (Errno::last_raw()).to_ne_bytes();
         libc::write(fail, errno.as_ptr().cast(), errno.len());

@@ -28,6 +28,25 @@ fn a_signal_is_told_from_an_exit_code() {
 }
 
 #[test]
+fn a_program_that_is_still_being_written_is_waited_for() {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("program");
+    let mut file =
+        std::fs::File::options().write(true).create_new(true).mode(0o755).open(&path).unwrap();
+    file.write_all(b"#!/bin/sh\necho whole\n").unwrap();
+    let child = Child::hold(&Launch { program: path, ..Launch::default() }).unwrap();
+    let exit = std::thread::scope(|threads| {
+        let running = threads.spawn(|| child.wait(&limits(None)));
+        std::thread::sleep(Duration::from_millis(50));
+        drop(file);
+        running.join().unwrap()
+    });
+    assert_eq!(exit.unwrap().stdout.tail, "whole\n");
+}
+
+#[test]
 fn a_limit_kills_the_whole_group() {
     let child = Child::hold(&Launch::shell("sleep 1000 & echo $!; wait")).unwrap();
     let group = child.pid();
