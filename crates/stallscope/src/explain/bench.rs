@@ -26,7 +26,7 @@ use crate::trace::recorded::{ReplayError, Writer};
 
 /// How long a window is that the model of the core is run on, and how long it may take.
 const WINDOW_INSTRUCTIONS: u64 = 2_000_000;
-/// In front of each of them, instructions from which the predictor of the model learns.
+/// Behind each of them, instructions from which the predictor of the model learns.
 const TRAINING_INSTRUCTIONS: u64 = 16_000_000;
 const WINDOW_BUDGET: Duration = Duration::from_secs(10);
 
@@ -204,7 +204,7 @@ pub struct ProcessBench<'a> {
     placements: u32,
     /// How long all of it should take, from when on.
     budget: Option<(Duration, Instant)>,
-    /// Instructions of training in front of windows; none where the engine does not come so far.
+    /// Instructions of training behind windows; none where the engine does not come so far.
     training: u64,
 }
 
@@ -342,23 +342,15 @@ impl Bench for ProcessBench<'_> {
         design: &Design,
         shapes: &[CoreShape],
     ) -> Result<Vec<WindowCount>, EngineError> {
-        let mut training = self.training;
-        let (writer, way, program, recording) = loop {
-            let length = Length::Instructions(training + WINDOW_INSTRUCTIONS);
-            let window = Window::after(after, length, true, WINDOW_BUDGET);
-            let mut writer = Writer::new(Vec::new());
-            let mut trained = Training::new(training, &mut writer);
-            let (program, recording) = self.follow(arm, &window, &mut trained)?;
-            let way = trained.way();
-            if training == 0 || recording.instructions >= training + WINDOW_INSTRUCTIONS / 2 {
-                break (writer, way, program, recording);
-            }
-            // The run ends before that, or the engine does not come so far.
-            training = (recording.instructions / 10 * 9).saturating_sub(WINDOW_INSTRUCTIONS);
-            if recording.ended == Ended::Short {
-                (self.training, training) = (0, 0);
-            }
-        };
+        let length = Length::Instructions(WINDOW_INSTRUCTIONS + self.training);
+        let mut writer = Writer::new(Vec::new());
+        let mut trained = Training::behind(WINDOW_INSTRUCTIONS, &mut writer);
+        let asked = Window::after(after, length, true, WINDOW_BUDGET);
+        let (program, recording) = self.follow(arm, &asked, &mut trained)?;
+        let way = trained.way();
+        if recording.ended == Ended::Short {
+            self.training = 0;
+        }
         let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
         recording.checked()?;
         let recorded = writer.finish(&recording).map_err(|e| unsupported(e.to_string()))?;

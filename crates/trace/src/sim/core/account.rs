@@ -173,7 +173,7 @@ pub struct RecordedWindow<'a> {
     instructions: u64,
     program: Program,
     training: Vec<BlockId>,
-    /// By [`CoreShape::learned`]: which branches a predictor is right about that was trained before the window begins.
+    /// By [`CoreShape::learned`]: which branches a predictor is right about that is trained when the window begins.
     predicted: Mutex<BTreeMap<LearnedBranches, Arc<Predicted>>>,
 }
 
@@ -192,7 +192,7 @@ impl<'a> RecordedWindow<'a> {
         Ok(Self { recorded, design, instructions, program, training, predicted })
     }
 
-    /// The same for cores that ran through these blocks before, whose numbers are those of the recording (see
+    /// The same for cores that know the way through these blocks, whose numbers are those of the recording (see
     /// [`Training`](super::Training)).
     #[must_use]
     pub fn trained_by(self, training: Vec<BlockId>) -> Self {

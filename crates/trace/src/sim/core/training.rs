@@ -1,15 +1,17 @@
-//! What a program ran through before the window that is modelled, so that the predictor knows its branches.
+//! What a program runs through behind the window that is modelled, so that the predictor knows its branches.
 //!
 //! A core has seen a loop thousands of times when a window begins; one that begins with the window mispredicts what
-//! takes several passes to learn. Of what comes before, only the way through the code is kept: caches are warmed up by the
-//! window itself.
+//! takes several passes to learn. A program goes on with what it did before, so what comes behind teaches as much as what
+//! came in front, and the window lies where it was asked for: windows that begin at moments of a run sample its time, and
+//! with millions of instructions in between would sample its instructions. Of what comes behind, only the way through
+//! the code is kept: caches are warmed up by the window itself.
 //! Literature: R. Wunderlich and others, "SMARTS: Accelerating Microarchitecture Simulation via Rigorous Statistical Sampling"
 //! (2003), on warming long-lived state without modelling time.
 
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 
-/// A sink that keeps the way through the first instructions of a stretch of a run, and tells another one what comes
-/// behind them.
+/// A sink that tells another one the first instructions of a stretch of a run, and keeps the way through those that
+/// come behind them.
 pub struct Training<'a> {
     instructions: u64,
     left: u64,
@@ -19,12 +21,12 @@ pub struct Training<'a> {
 }
 
 impl<'a> Training<'a> {
-    /// With so many instructions, to the end of a block, in front of what `window` is told.
-    pub fn new(instructions: u64, window: &'a mut dyn Sink) -> Self {
+    /// Behind so many instructions, to the end of a block, that `window` is told.
+    pub fn behind(instructions: u64, window: &'a mut dyn Sink) -> Self {
         Self { instructions, left: instructions, lengths: Vec::new(), way: Vec::new(), window }
     }
 
-    /// The blocks that were run before the window, in order; their numbers are those of the window.
+    /// The blocks that were run behind the window, in order; their numbers are those of the window.
     #[must_use]
     pub fn way(self) -> Vec<BlockId> {
         self.way
@@ -44,11 +46,11 @@ impl Sink for Training<'_> {
 
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
         if self.left == 0 {
-            return self.window.run(id, accesses);
+            return self.way.push(id);
         }
         let length = self.lengths.get(id.0 as usize).copied().unwrap_or(0);
         self.left = self.left.saturating_sub(length);
-        self.way.push(id);
+        self.window.run(id, accesses);
     }
 }
 
@@ -76,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn the_window_begins_behind_whole_blocks_and_knows_them_all() {
+    fn the_window_ends_with_a_block_and_knows_those_behind_it() {
         let mut told = Told::default();
-        let mut training = Training::new(5, &mut told);
+        let mut training = Training::behind(5, &mut told);
         let block = |insns: usize| Block {
             insns: vec![BlockInsn { address: Avma(0x1000), size_bytes: 1 }; insns],
         };
@@ -90,8 +92,17 @@ mod tests {
         for id in [0, 1, 0, 1, 0] {
             training.run(BlockId(id), &[]);
         }
-        assert_eq!(training.way(), [0, 1, 0].map(BlockId));
-        let expected = ["describe 0", "restart", "describe 0", "describe 1", "run 1", "run 0"];
+        assert_eq!(training.way(), [1, 0].map(BlockId));
+        let expected = [
+            "describe 0",
+            "run 0",
+            "restart",
+            "describe 0",
+            "describe 1",
+            "run 0",
+            "run 1",
+            "run 0",
+        ];
         assert_eq!(told.0, expected);
     }
 }
