@@ -139,6 +139,26 @@ fn a_setup_may_build_the_program_and_a_preparation_its_input() {
 }
 
 #[test]
+fn a_server_is_given_its_load_and_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let server = "trap 'echo told; exit 0' TERM; mkfifo in; \
+        while :; do read n < in && echo $n > out.$n; done";
+    fs::write(here.join("server"), format!("#!/bin/sh\nrm -f in\n{server}\n")).unwrap();
+    let load = "echo 7 > in; while [ ! -e out.7 ]; do sleep 0.01; done; rm out.7";
+    let told = result(here, &["--pairs", "2", "--load", load, "sh server", "sh server"]);
+    for sample in told["samples"].as_array().unwrap() {
+        assert!(sample.get("left_behind").is_none(), "{sample}");
+    }
+    assert_eq!(told["arms"][0]["steps"][0]["step"], "load");
+    let said = refused(here, &["--load", "echo no answer >&2; exit 3", "sh server", "sh server"]);
+    assert!(said.contains("--load `echo no answer >&2; exit 3` failed: exit code 3"), "{said}");
+    assert!(said.contains("no answer"), "{said}");
+    let said = refused(here, &["--load", "sleep 1000", "sleep 0.2", "sleep 0.2"]);
+    assert!(said.contains("was not done when the command ended: exit code 0"), "{said}");
+}
+
+#[test]
 fn a_server_of_the_setup_runs_as_long_as_it_is_needed() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();

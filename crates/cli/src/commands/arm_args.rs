@@ -53,6 +53,9 @@ pub struct ArmArgs {
     /// Run CMD before each run, unmeasured: once for all commands, or given once for each
     #[arg(long, short = 'p', value_name = "CMD")]
     prepare: Vec<OsString>,
+    /// Run CMD against each run, a server, once it waits for work; then SIGTERM ends the server. Wall time is that of CMD
+    #[arg(long, value_name = "CMD")]
+    load: Vec<OsString>,
     /// Run CMD behind each run, unmeasured, likewise
     #[arg(long, short = 'C', value_name = "CMD")]
     conclude: Vec<OsString>,
@@ -101,6 +104,7 @@ impl ArmArgs {
         let all = [
             (Step::Setup, &self.setup),
             (Step::Prepare, &self.prepare),
+            (Step::Load, &self.load),
             (Step::Conclude, &self.conclude),
             (Step::Cleanup, &self.cleanup),
         ];

@@ -23,6 +23,8 @@ pub enum Step {
     Setup,
     /// Before every run.
     Prepare,
+    /// During every run, against a server that is told to end behind it.
+    Load,
     /// Behind every run.
     Conclude,
     /// Once, behind everything else.
@@ -36,6 +38,7 @@ impl Step {
         match self {
             Self::Setup => "setup",
             Self::Prepare => "prepare",
+            Self::Load => "load",
             Self::Conclude => "conclude",
             Self::Cleanup => "cleanup",
         }

@@ -3,8 +3,9 @@
 use super::amounts::{Amounts, NoAmounts, measured};
 use super::command::{CommandLine, Step};
 use super::measure::Measure;
-use super::runner::last_lines;
-use crate::run::child::{Background, Child, ChildError, Launch, Limits};
+use super::runner::allowed_cpus;
+use crate::clock::Cpus;
+use crate::run::child::{Background, ChildError, Launch, Limits, Load, run_step};
 
 /// Empty commands that a shell is timed with.
 const SHELL_RUNS: usize = 11;
@@ -18,29 +19,26 @@ pub(super) fn run(
     step: Step,
     limits: Limits<'_>,
 ) -> Result<Vec<Background>, ChildError> {
-    let wanted = line.steps.iter().filter(|(when, _)| *when == step);
-    wanted.map(|(_, around)| one(around, step, limits)).collect()
+    let of = |around: &CommandLine| {
+        let kept = run_step(step.option(), &around.display(), around.launch(), &limits);
+        kept.map(|(_, background)| background)
+    };
+    line.steps.iter().filter(|(when, _)| *when == step).map(|(_, around)| of(around)).collect()
 }
 
-fn one(line: &CommandLine, step: Step, limits: Limits<'_>) -> Result<Background, ChildError> {
-    let failed = |what: String, said: String| ChildError::Step {
-        step: step.option(),
-        command: line.display(),
-        what,
-        said,
+/// What gives the command its work while it runs, on other processors than those that it has for itself.
+///
+/// # Errors
+/// When it cannot be found.
+pub(super) fn load(line: &CommandLine, taken: Option<&Cpus>) -> Result<Option<Load>, ChildError> {
+    let Some((_, load)) = line.steps.iter().find(|(when, _)| *when == Step::Load) else {
+        return Ok(None);
     };
-    let done = line
-        .launch()
-        .and_then(|launch| Child::hold(&launch))
-        .and_then(|child| child.wait_keeping(&limits));
-    match done {
-        Ok((exit, background)) if exit.status.success() => Ok(background),
-        Ok((exit, _)) => {
-            Err(failed(format!("failed: {}", exit.status), last_lines(&exit.stderr.tail)))
-        }
-        Err(ChildError::Interrupted) => Err(ChildError::Interrupted),
-        Err(cause) => Err(failed(format!("did not run: {cause}"), String::new())),
-    }
+    let mut launch = load.launch()?;
+    let is_free = |cpu: &usize| taken.is_some_and(|taken| !taken.iter().any(|it| it == *cpu));
+    let free: Vec<usize> = allowed_cpus().into_iter().filter(is_free).collect();
+    launch.cpu = Cpus::last(free.len(), &free);
+    Ok(Some(Load { launch, command: load.display() }))
 }
 
 /// What a shell that `launch` starts takes with nothing to do: the least of several runs, so that what is taken off

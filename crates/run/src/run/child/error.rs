@@ -72,3 +72,33 @@ pub(super) fn not_executable(path: &Path, errno: Errno) -> ChildError {
     };
     ChildError::NotExecutable { path: path.into(), cause: errno.into(), hint }
 }
+
+/// Lines of a failed program's standard error that are shown.
+const SHOWN_LINES: usize = 5;
+
+/// The last lines that a command said, behind a separator; empty where it said nothing.
+#[must_use]
+pub fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    let shown = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+    // Control characters of the program must not reach the user's terminal.
+    let clean = |line: &&str| line.replace(char::is_control, " ");
+    match shown {
+        [] => String::new(),
+        shown => {
+            format!("; it said:\n  {}", shown.iter().map(clean).collect::<Vec<_>>().join("\n  "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_are_short_and_harmless() {
+        let text = last_lines("1\n2\n3\n4\n5\n6\n\x1b[31m7\n\n");
+        assert!(!text.contains('2') && !text.contains('\x1b') && text.contains('7'), "{text}");
+        assert_eq!(last_lines("\n"), "");
+    }
+}

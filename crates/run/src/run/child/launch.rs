@@ -11,6 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::error::ChildError;
 use super::guardian::VARIABLE;
+use super::load::Load;
 use crate::clock::Cpus;
 
 /// What the child's standard streams are.
@@ -44,6 +45,8 @@ pub struct Launch {
     pub cpu: Option<Cpus>,
     /// Where it reads from and writes to.
     pub streams: Streams,
+    /// For a server: what is run against it, and is what its wall time is the time of.
+    pub load: Option<Box<Load>>,
 }
 
 impl Launch {

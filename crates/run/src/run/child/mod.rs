@@ -14,6 +14,7 @@ mod error;
 mod guardian;
 mod launch;
 mod leftovers;
+mod load;
 mod output;
 
 use std::fs::File;
@@ -29,13 +30,15 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, pipe2, setpgid};
 
 pub use addresses::FixedAddresses;
-pub use error::ChildError;
+pub use error::{ChildError, last_lines};
 pub use guardian::dismiss_guardian;
 pub use launch::{Launch, Streams, own_input, resolve_on, resolve_program};
+pub use load::{Load, run_step};
 pub use output::Output;
 
 use error::{not_executable, system};
 use launch::{Prepared, become_program, pointers};
+use load::Loading;
 use output::Stream;
 
 /// How long a wait may sleep before it looks at the interrupt flag again.
@@ -106,7 +109,7 @@ pub struct OffProcessor {
 /// A finished child.
 #[derive(Clone, Debug)]
 pub struct Exit {
-    /// From the start signal to the exit.
+    /// From the start signal to the exit; that of the load where there is one.
     pub wall_ns: u64,
     /// Processor time in user mode, of the child and the children it waited for.
     pub user_ns: u64,
@@ -168,6 +171,9 @@ pub struct Child {
     memory_before_exec_bytes: u64,
     started: Option<Instant>,
     reaped: bool,
+    load: Option<Box<Load>>,
+    /// Present from the start on.
+    loading: Option<Loading>,
     /// Absent once its background has been handed on.
     run: Option<leftovers::Run>,
 }
@@ -260,6 +266,8 @@ impl Child {
             memory_before_exec_bytes: 0,
             started: None,
             reaped: false,
+            load: launch.load.clone(),
+            loading: None,
             run: Some(leftovers::Run::begun(pid, mark)),
         })
     }
@@ -278,6 +286,9 @@ impl Child {
         let Some(mut go) = self.go.take() else {
             return Ok(());
         };
+        if let Some(load) = self.load.take() {
+            self.loading = Some(Loading::begin(&load, self.pid, self.pid_fd()?));
+        }
         self.started = Some(Instant::now());
         go.write_all(b"g")
             .map_err(|cause| ChildError::System { action: "start the child", cause })?;
@@ -411,7 +422,7 @@ impl Child {
         started: Instant,
         keeps: bool,
     ) -> Result<(Exit, Option<leftovers::Run>), ChildError> {
-        let wall_ns = started.elapsed().as_nanos() as u64;
+        let mut wall_ns = started.elapsed().as_nanos() as u64;
         let left_behind = self.run.as_ref().map(leftovers::Run::left_behind).unwrap_or_default();
         if !keeps {
             // Before the wait, while the number is still ours.
@@ -437,11 +448,18 @@ impl Child {
             while stream.drain() {}
         }
         let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-        let status = if libc::WIFSIGNALED(status) {
+        let mut status = if libc::WIFSIGNALED(status) {
             Status::Signal(libc::WTERMSIG(status))
         } else {
             Status::Code(libc::WEXITSTATUS(status))
         };
+        let [stdout, stderr] = [self.stdout.finish(), self.stderr.finish()];
+        if let Some(loading) = self.loading.take() {
+            wall_ns = loading.finish(status, &stderr.tail)?;
+            if load::is_told_to_end(status) {
+                status = Status::Code(0);
+            }
+        }
         let exit = Exit {
             wall_ns,
             user_ns: ns(usage.ru_utime),
@@ -456,8 +474,8 @@ impl Child {
                 involuntary_switches: u64::try_from(usage.ru_nivcsw).unwrap_or(0),
             },
             status,
-            stdout: self.stdout.finish(),
-            stderr: self.stderr.finish(),
+            stdout,
+            stderr,
             left_behind,
         };
         Ok((exit, run.filter(|_| keeps)))
@@ -466,6 +484,9 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
+        if let Some(loading) = self.loading.take() {
+            loading.stop();
+        }
         if self.reaped {
             return;
         }
