@@ -234,7 +234,8 @@ pub fn check(
         .filter(|it| it.share.value >= LEAST_SHARE && it.instructions > 0)
         .collect();
     places.sort_by(|a, b| b.share.value.total_cmp(&a.share.value));
-    let all = checked("user code", heat.summary.samples, work.instructions, followed.in_all());
+    let all =
+        checked("user code", heat.summary.samples, work.instructions, followed.in_whole_run());
     let windows = followed.len();
     Ok(Ok(ModelCheck { core_clock, user_ns, sampled: heat.summary, windows, all, places, notes }))
 }

@@ -307,7 +307,7 @@ pub(super) fn ledgers(
     let seen = Seen::of(rows, windows);
     let whole_sides = |both: &BothArms| match &seen {
         Some(seen) => seen.sides(both),
-        None => [0, 1].map(|arm| Side::of(instructions[arm], both.arms[arm].in_all())),
+        None => [0, 1].map(|arm| Side::of(instructions[arm], both.arms[arm].in_whole_run())),
     };
     let (whole_place, whole_ns, whole_share) = match &seen {
         Some(seen) => ("all hot places", seen.ns, &seen.share),

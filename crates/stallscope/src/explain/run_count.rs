@@ -65,6 +65,8 @@ pub struct ByPlace {
     pub calls: Vec<(FileOffset, u64)>,
     /// Every instruction of the program's own file, and how often; in parts, where several blocks hold it.
     pub insns: Vec<(FileOffset, u64)>,
+    /// The same of other files.
+    pub object_insns: HashMap<String, BTreeMap<FileOffset, u64>>,
 }
 
 /// What one whole run executed in user code.
@@ -116,8 +118,14 @@ impl Sink for RunCounter {
     }
 }
 
-/// How often a whole run executes each instruction of the program's own file.
-pub(super) type InsnCounts = Arc<BTreeMap<Svma, u64>>;
+/// How often a whole run executes each instruction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct InsnCounts {
+    /// Of the program's own file.
+    pub program: Arc<BTreeMap<Svma, u64>>,
+    /// Of other files, by what [`library_name`] calls them.
+    pub objects: Arc<HashMap<String, BTreeMap<FileOffset, u64>>>,
+}
 
 /// What one run of an arm executed, by place in its image.
 pub(super) struct InRun<'a> {
@@ -140,12 +148,14 @@ impl<'a> InRun<'a> {
                 *insns.entry(svma).or_default() += times;
             }
         }
-        Self { by_svma, objects: &counted.objects, insns: insns.into() }
+        let insns =
+            InsnCounts { program: insns.into(), objects: counted.object_insns.clone().into() };
+        Self { by_svma, objects: &counted.objects, insns }
     }
 
     /// How often each instruction was executed.
     pub(super) fn insns(&self) -> InsnCounts {
-        Arc::clone(&self.insns)
+        self.insns.clone()
     }
 
     pub(super) fn in_place(&self, arm: Arm, place: &Place) -> Executed {
@@ -230,15 +240,17 @@ pub(super) fn of_run(
             accesses: runs * accesses().count() as u64,
             accessed_bytes: runs * accesses().map(|it| u64::from(it.size_bytes)).sum::<u64>(),
         };
+        let at = |insn: &BlockInsn| start.0 + (insn.address.0 - first.address.0);
+        let insns = block.insns.iter().map(|insn| (FileOffset(at(insn)), runs));
         match mapping.path == program {
             true => {
                 work.executed.program.push((start, executed));
-                let at = |insn: &BlockInsn| start.0 + (insn.address.0 - first.address.0);
-                let insns = block.insns.iter().map(|insn| (FileOffset(at(insn)), runs));
                 work.executed.insns.extend(insns);
             }
             false => {
                 let name = library_name(&mapping.path);
+                let counts = work.executed.object_insns.entry(name.clone()).or_default();
+                insns.for_each(|(at, runs)| *counts.entry(at).or_default() += runs);
                 *work.executed.objects.entry(name).or_default() += executed;
             }
         }

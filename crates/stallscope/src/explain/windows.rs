@@ -5,8 +5,9 @@
 //! ([`crate::sim::core`]), with everything and without each mechanism.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 use std::path::Path;
+#[cfg(test)]
+use std::sync::Arc;
 
 use super::run_count::InsnCounts;
 use super::{Bench, CoreTaken, Place};
@@ -55,75 +56,49 @@ impl ArmWindows {
         Self { windows: Vec::new(), in_run }
     }
 
-    /// What each window did from `start` to `end`.
-    fn between(&self, start: Svma, end: Svma) -> Vec<Account> {
+    /// What the windows and whole runs do from `start` to `end`.
+    fn held_between(&self, start: Svma, end: Svma) -> Held<'_, Svma> {
         let range = start..end.max(start);
-        self.as_in_run(&range).unwrap_or_else(|| {
-            let sum = |insns: &BTreeMap<Svma, Account>| {
-                insns.range(range.clone()).map(|(_, account)| account).sum()
-            };
-            self.windows.iter().map(|(insns, _)| sum(insns)).collect()
-        })
+        let windows = self.windows.iter().map(|(insns, _)| entries(insns.range(range.clone())));
+        Held { windows: windows.collect(), in_run: entries(self.in_run.program.range(range)) }
     }
 
-    /// The same as it would be if each window had executed each instruction as often as whole runs do: windows are few,
-    /// and meet one loop of a function more often than another. What an instruction takes in one window more than in all
-    /// stays in that window (W. Cochran, "Sampling Techniques", 1977, 5A.9: stratification after the sample was drawn).
-    /// None where whole runs were not counted, or the windows hold too little of what they execute there.
-    fn as_in_run(&self, range: &Range<Svma>) -> Option<Vec<Account>> {
-        let all = self.insns(range.start, range.end);
-        let known = |at: &Svma| all.get(at).filter(|it| it.executions >= LEAST_EXECUTIONS);
-        let (mut in_run, mut met) = (0, 0);
-        let mut means = Vec::new();
-        for (at, times) in self.in_run.range(range.clone()) {
-            in_run += times;
-            if let Some(account) = known(at) {
-                met += times;
-                means.push((account, *times as f64 / account.executions as f64));
-            }
-        }
-        if met == 0 || (met as f64) < LEAST_MET * in_run as f64 {
-            return None;
-        }
-        let executions: u64 = all.values().map(|account| account.executions).sum();
-        let each = executions as f64 / (self.windows.len() as f64 * met as f64);
-        let mut mean = WeightedSum::default();
-        means.iter().for_each(|(account, times)| mean.add(account, each * times));
-        let window = |(insns, _): &(BTreeMap<Svma, Account>, ObjectInsns)| {
-            let mut sum = mean.clone();
-            for (at, account) in insns.range(range.clone()) {
-                if let Some(in_all) = known(at).filter(|_| self.in_run.contains_key(at)) {
-                    sum.add(account, 1.0);
-                    sum.add(in_all, -(account.executions as f64) / in_all.executions as f64);
-                }
-            }
-            sum.account()
-        };
-        Some(self.windows.iter().map(window).collect())
+    /// The same in another file.
+    fn held_in(&self, name: &str) -> Held<'_, FileOffset> {
+        let windows = self
+            .windows
+            .iter()
+            .map(|(_, objects)| entries(objects.get(name).into_iter().flatten()));
+        let in_run = entries(self.in_run.objects.get(name).into_iter().flatten());
+        Held { windows: windows.collect(), in_run }
     }
 
     /// Whether the windows hold most of what whole runs execute in a place of this arm, as far as that is known.
     pub fn meet(&self, arm: Arm, place: &Place) -> bool {
-        let Some(function) = place.function(arm) else { return true };
-        let range = function.start..function.end().max(function.start);
-        self.in_run.range(range.clone()).next().is_none() || self.as_in_run(&range).is_some()
+        match place {
+            Place::Function { .. } => {
+                place.function(arm).is_none_or(|f| self.held_between(f.start, f.end()).is_met())
+            }
+            Place::Object { name, .. } => self.held_in(&library_name(Path::new(name))).is_met(),
+        }
     }
 
-    /// What each window did in a place of this arm.
+    /// What each window did in a place of this arm, weighed by whole runs.
     pub fn in_place(&self, arm: Arm, place: &Place) -> Vec<Account> {
         match place {
             Place::Function { .. } => {
                 let function = place.function(arm);
-                function.map(|f| self.between(f.start, f.end())).unwrap_or_default()
+                function.map(|f| self.held_between(f.start, f.end()).weighed()).unwrap_or_default()
             }
-            Place::Object { name, .. } => {
-                let name = library_name(Path::new(name));
-                let insns = |(_, objects): &(_, ObjectInsns)| {
-                    objects.get(&name).map(|insns| insns.values().sum()).unwrap_or_default()
-                };
-                self.windows.iter().map(insns).collect()
-            }
+            Place::Object { name, .. } => self.held_in(&library_name(Path::new(name))).weighed(),
         }
+    }
+
+    /// What each window did in all places, weighed by whole runs.
+    pub fn in_whole_run(&self) -> Vec<Account> {
+        let windows = self.windows.iter().map(|(insns, objects)| everywhere(insns, objects));
+        let in_run = everywhere(&self.in_run.program, &self.in_run.objects);
+        Held { windows: windows.collect(), in_run }.weighed()
     }
 
     /// What each window did.
@@ -157,7 +132,8 @@ impl ArmWindows {
     /// One window of one instruction of the program, of a run that executes instructions so often.
     pub fn of_insn(at: Svma, executions: u64, in_run: &[(Svma, u64)]) -> Self {
         let account = Account { executions, ..Account::default() };
-        let in_run = InsnCounts::new(in_run.iter().copied().collect());
+        let program = Arc::new(in_run.iter().copied().collect());
+        let in_run = InsnCounts { program, ..InsnCounts::default() };
         Self { windows: vec![(BTreeMap::from([(at, account)]), HashMap::new())], in_run }
     }
 
@@ -169,6 +145,81 @@ impl ArmWindows {
         let objects = objects.map(|(name, executions)| (name.to_owned(), insns(executions)));
         Self { windows: vec![(BTreeMap::new(), objects.into())], in_run: InsnCounts::default() }
     }
+}
+
+/// Instructions, with what each window did with them and how often a whole run executes them.
+struct Held<'a, K> {
+    windows: Vec<Vec<(K, &'a Account)>>,
+    /// Empty where whole runs were not counted.
+    in_run: Vec<(K, &'a u64)>,
+}
+
+impl<K: Ord + Copy> Held<'_, K> {
+    /// What each window did; weighed, where that can be.
+    fn weighed(&self) -> Vec<Account> {
+        self.as_in_run().unwrap_or_else(|| {
+            let sum = |window: &Vec<(K, &Account)>| window.iter().map(|(_, it)| *it).sum();
+            self.windows.iter().map(sum).collect()
+        })
+    }
+
+    /// Whether the windows hold most of what whole runs execute, as far as that is known.
+    fn is_met(&self) -> bool {
+        self.in_run.is_empty() || self.as_in_run().is_some()
+    }
+
+    /// What each window would have done if it had executed each instruction as often as whole runs do: windows are few,
+    /// and meet one loop of a function more often than another. What an instruction takes in one window more than in all
+    /// stays in that window (W. Cochran, "Sampling Techniques", 1977, 5A.9: stratification after the sample was drawn).
+    /// None where whole runs were not counted, or the windows hold too little of what they execute there.
+    fn as_in_run(&self) -> Option<Vec<Account>> {
+        let all = added(self.windows.iter().flatten().map(|(at, account)| (at, *account)));
+        let (mut in_run, mut met) = (0, 0);
+        let mut means: BTreeMap<K, (&Account, u64)> = BTreeMap::new();
+        for (at, times) in &self.in_run {
+            in_run += **times;
+            if let Some(account) = all.get(at).filter(|it| it.executions >= LEAST_EXECUTIONS) {
+                met += **times;
+                means.insert(*at, (account, **times));
+            }
+        }
+        if met == 0 || (met as f64) < LEAST_MET * in_run as f64 {
+            return None;
+        }
+        let executions: u64 = all.values().map(|account| account.executions).sum();
+        let each = executions as f64 / (self.windows.len() as f64 * met as f64);
+        let mut mean = WeightedSum::default();
+        for (account, times) in means.values() {
+            mean.add(account, each * *times as f64 / account.executions as f64);
+        }
+        let window = |insns: &Vec<(K, &Account)>| {
+            let mut sum = mean.clone();
+            for (at, account) in insns {
+                if let Some((in_all, _)) = means.get(at) {
+                    sum.add(account, 1.0);
+                    sum.add(in_all, -(account.executions as f64) / in_all.executions as f64);
+                }
+            }
+            sum.account()
+        };
+        Some(self.windows.iter().map(window).collect())
+    }
+}
+
+fn entries<'a, K: Copy + 'a, V>(of: impl Iterator<Item = (&'a K, &'a V)>) -> Vec<(K, &'a V)> {
+    of.map(|(at, what)| (*at, what)).collect()
+}
+
+/// What is known of the program's own file and of others, by file and place.
+fn everywhere<'a, V>(
+    program: &'a BTreeMap<Svma, V>,
+    objects: &'a HashMap<String, BTreeMap<FileOffset, V>>,
+) -> Vec<((Option<&'a str>, u64), &'a V)> {
+    let program = program.iter().map(|(at, what)| ((None, at.0), what));
+    let objects = objects.iter().flat_map(|(name, insns)| {
+        insns.iter().map(|(at, what)| ((Some(name.as_str()), at.0), what))
+    });
+    program.chain(objects).collect()
 }
 
 fn added<'a, K: Ord + Copy + 'a>(
@@ -360,6 +411,7 @@ impl ArmWindows {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ObjectCode;
     use super::*;
     use crate::machine::Microarchitecture;
 
@@ -431,7 +483,8 @@ mod tests {
         let window = |insns: &&[(u64, u64)]| (insns.iter().map(account).collect(), HashMap::new());
         let in_run = in_run.iter().map(|(at, times)| (Svma(*at), *times)).collect();
         let windows = windows.iter().map(window).collect();
-        ArmWindows { windows, in_run: InsnCounts::new(in_run) }.between(Svma(0), Svma(9))
+        let in_run = InsnCounts { program: Arc::new(in_run), ..InsnCounts::default() };
+        ArmWindows { windows, in_run }.held_between(Svma(0), Svma(9)).weighed()
     }
 
     fn cycles_per_insn(windows: &[Account]) -> f64 {
@@ -474,9 +527,41 @@ mod tests {
                     (BTreeMap::from([(Svma(1), account)]), HashMap::new())
                 })
                 .into(),
-            in_run: InsnCounts::new(BTreeMap::from([(Svma(1), 7)])),
+            in_run: InsnCounts {
+                program: Arc::new(BTreeMap::from([(Svma(1), 7)])),
+                ..InsnCounts::default()
+            },
         };
-        let cycles = arm.between(Svma(0), Svma(9)).iter().map(|it| it.cycles).collect::<Vec<_>>();
-        assert_eq!(cycles, [100, 300]);
+        let held = arm.held_between(Svma(0), Svma(9)).weighed();
+        assert_eq!(held.iter().map(|it| it.cycles).collect::<Vec<_>>(), [100, 300]);
+    }
+
+    #[test]
+    fn loops_of_other_files_weigh_what_whole_runs_execute_too() {
+        let account = |executions, cycles| Account { executions, cycles, ..Account::default() };
+        let library = "libx.so".to_owned();
+        // Three windows of its cheap loop and one of its expensive one; the program's own instruction is in all.
+        let window = |at, cycles| {
+            let objects = HashMap::from([(
+                library.clone(),
+                BTreeMap::from([(FileOffset(at), account(1000, cycles))]),
+            )]);
+            (BTreeMap::from([(Svma(at), account(1000, 1000))]), objects)
+        };
+        let windows = vec![window(1, 1000), window(1, 1000), window(1, 1000), window(2, 9000)];
+        let in_library = BTreeMap::from([(FileOffset(1), 500), (FileOffset(2), 500)]);
+        let in_run = InsnCounts {
+            program: Arc::new(BTreeMap::from([(Svma(1), 500), (Svma(2), 500)])),
+            objects: Arc::new(HashMap::from([(library.clone(), in_library)])),
+        };
+        let arm = ArmWindows { windows: windows.clone(), in_run };
+        let place = Place::Object { name: library, code: ObjectCode::NotCompared, most_in: None };
+        assert!((cycles_per_insn(&arm.in_place(Arm::A, &place)) - 5.0).abs() < 1e-9);
+        assert!(arm.meet(Arm::A, &place));
+        // The program's instructions take a cycle each, and are as many.
+        assert!((cycles_per_insn(&arm.in_whole_run()) - 3.0).abs() < 1e-9);
+        let uncounted = ArmWindows { windows, in_run: InsnCounts::default() };
+        assert!((cycles_per_insn(&uncounted.in_place(Arm::A, &place)) - 3.0).abs() < 1e-9);
+        assert!((cycles_per_insn(&uncounted.in_whole_run()) - 2.0).abs() < 1e-9);
     }
 }
