@@ -24,6 +24,7 @@ use super::prediction::{
     ForEach, LEAST_PART, LEAST_RATIO, More, Spent, had_more, is_alike, more_for_each, ns_per_cycle,
     predict,
 };
+use super::run_count::Executed;
 use super::side::Side;
 use super::summary::LEAST_BESIDE;
 use super::windows::BothArms;
@@ -220,6 +221,25 @@ struct Shape<'a> {
     ns_per_cycle: Option<f64>,
 }
 
+impl Shape<'_> {
+    /// Whether a place that takes its time by itself has a good part of the difference that this shape does not predict, or
+    /// has not what it predicts: what all places together take says nothing then.
+    fn is_contradicted(&self, rows: &[FunctionRow], difference_ns: f64) -> bool {
+        let Some(ns_per_cycle) = self.ns_per_cycle else { return false };
+        rows.iter().zip(&self.sides).any(|(row, sides)| {
+            let is_by_itself =
+                row.executed.is_some_and(|both| both.iter().all(Executed::is_by_itself));
+            let followed = sides.as_ref().filter(|sides| sides.iter().all(Side::is_enough));
+            followed.filter(|_| is_by_itself).is_some_and(|sides| {
+                let [before, after] =
+                    sides.each_ref().map(|side| side.of_a_run(|it| it.cycles as f64)[0]);
+                let predicted = 100.0 * (after - before) * ns_per_cycle / difference_ns;
+                (predicted - row.share_of_difference.percent.value).abs() >= LEAST_BESIDE
+            })
+        })
+    }
+}
+
 /// The places that were counted in whole runs and followed in windows, where these hold most of the difference: as one, they tell
 /// more than the windows alone, in which each part of a run is there as it happens to be met.
 struct Seen<'a> {
@@ -379,6 +399,10 @@ pub(super) fn ledgers(
             predict(&spent, &shape.whole, &nothing_moves, slow, difference_ns)
         });
         let whole = whole.map(|(mut ledger, both)| {
+            let shape = shapes.iter().find(|shape| std::ptr::eq(shape.windows, both));
+            if shape.is_some_and(|shape| shape.is_contradicted(rows, difference_ns)) {
+                ledger.lines.iter_mut().for_each(|line| line.is_named = false);
+            }
             if let Some(line) = ledger.lines.iter_mut().find(|line| line.is_named) {
                 let arm = &both.arms[slow.index()];
                 let events = |all: &mut dyn Iterator<Item = &Account>| {

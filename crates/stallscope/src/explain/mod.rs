@@ -235,8 +235,9 @@ impl Explanation {
             Conclusion::NoMechanism
         };
         self.grade = grade.filter(|_| self.conclusion == Conclusion::Mechanism);
-        // A mechanism beside more work is told as such, if it is a good part of the difference.
-        let is_beside = self.conclusion == Conclusion::MoreWork && named >= summary::LEAST_BESIDE;
+        // A mechanism beside more work, or of slower work, is told as such, if it is a good part of the difference.
+        let is_beside = matches!(self.conclusion, Conclusion::MoreWork | Conclusion::SlowerWork)
+            && named >= summary::LEAST_BESIDE;
         if !is_named && !is_beside {
             cure::rename(self, |_| false);
         }

@@ -37,18 +37,34 @@ pub struct Executed {
     pub string_bytes: u64,
     /// How often its first instruction was: of a function, its calls.
     pub entries: u64,
+    /// Instructions that call a function.
+    #[serde(default)]
+    pub calls: u64,
     /// Operands in memory that are loaded or stored, of other instructions than `rep`.
     pub accesses: u64,
     /// The bytes of these operands.
     pub accessed_bytes: u64,
 }
 
+/// What is executed in one go takes its time by itself from so many instructions on: the widest reorder windows hold 600.
+const BY_ITSELF: u64 = 10_000;
+
+impl Executed {
+    /// Whether a place is entered and left so rarely that what happens elsewhere costs it nothing, and what happens in it
+    /// costs others nothing.
+    pub(super) fn is_by_itself(&self) -> bool {
+        let visits = self.entries.saturating_add(self.calls);
+        self.entries > 0 && self.instructions / BY_ITSELF >= visits
+    }
+}
+
 impl AddAssign for Executed {
     fn add_assign(&mut self, other: Self) {
-        let Self { instructions, string_bytes, entries, accesses, accessed_bytes } = other;
+        let Self { instructions, string_bytes, entries, calls, accesses, accessed_bytes } = other;
         self.instructions += instructions;
         self.string_bytes += string_bytes;
         self.entries += entries;
+        self.calls += calls;
         self.accesses += accesses;
         self.accessed_bytes += accessed_bytes;
     }
@@ -222,6 +238,7 @@ pub(super) fn of_run(
         let read = file.is_some_and(|file| file.read_exact_at(&mut bytes, start.0).is_ok());
         let insns = if read { x86::decode(&bytes, Svma(0)) } else { Vec::new() };
         // Calls of both kinds end their blocks.
+        let calls = insns.last().is_some_and(|insn| insn.flow == Flow::Call);
         match insns.last() {
             _ if bytes.ends_with(&SYSCALL) => work.system_calls += runs,
             Some(Insn { flow: Flow::Call, svma, .. }) => {
@@ -237,6 +254,7 @@ pub(super) fn of_run(
             instructions: runs * block.insns.len() as u64,
             string_bytes,
             entries: runs,
+            calls: if calls { runs } else { 0 },
             accesses: runs * accesses().count() as u64,
             accessed_bytes: runs * accesses().map(|it| u64::from(it.size_bytes)).sum::<u64>(),
         };

@@ -47,9 +47,12 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
                 None => format!("{} takes longer for the same instructions", slow.build_name()),
             };
             let (built, kernel) = (built(explanation, slow), kernel_beside(explanation));
-            format!(
-                "slower work: {what}, {slower}{place}; no mechanism that was counted explains it{built}{kernel}"
-            )
+            let named = Together::of(&explanation.ledgers);
+            let why = match named.filter(|named| named.without >= LEAST_BESIDE) {
+                Some(_) => format!("of that, {}", by_model(explanation)),
+                None => "no mechanism that was counted explains it".into(),
+            };
+            format!("slower work: {what}, {slower}{place}; {why}{built}{kernel}")
         }
         Conclusion::Kernel => {
             let more = work.filter(|work| has_more_beside(work)).map(|work| {

@@ -243,9 +243,14 @@ fn more_work_beside_slower_work_is_told_where_it_is_a_good_part() {
 #[test]
 fn what_is_sampled_elsewhere_than_where_it_happens_is_told_of_all_user_code() {
     // What the slow build waits for happens in the decoder; most of it is sampled in the helper.
+    let by_itself = std::cell::Cell::new(false);
     let explained = |cycles: u64, mechanism: Mechanism| {
         let mut scene = Scene::new([false, false], 1.0, [(350, 650), (600, 1400)]);
         scene.bench.work = executes([1_000_000_000, 1_000_000_000]);
+        for run in scene.bench.work.iter_mut().flatten() {
+            let entries = if by_itself.get() { 99_999 } else { 100_001 };
+            run.executed.program.iter_mut().for_each(|(_, place)| place.entries = entries);
+        }
         let window = |cycles: u64, waits: u64| {
             let account = |cycles: u64, waits: u64| {
                 let mut account = Account { executions: 20_000, cycles, ..Account::default() };
@@ -271,6 +276,11 @@ fn what_is_sampled_elsewhere_than_where_it_happens_is_told_of_all_user_code() {
     assert!(ledger.is_whole && ledger.agrees, "{ledger:?}");
     let summary = e.summary.unwrap();
     assert!(summary.starts_with("mispredicted branches in decode at "), "{summary}");
+    // Of places that take their time by themselves, each has its own.
+    by_itself.set(true);
+    let e = explained(60_000, Mechanism::MispredictedBranches);
+    assert!(e.grade.is_none() && e.named_ledger().is_none());
+    by_itself.set(false);
     // A model that does not agree with the clock, and what no single instruction has, is not told.
     for (cycles, mechanism) in
         [(30_000, Mechanism::MispredictedBranches), (60_000, Mechanism::LongChains)]

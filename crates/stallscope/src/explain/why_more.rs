@@ -99,7 +99,7 @@ mod tests {
     use crate::layout::Change;
 
     fn executed([instructions, entries, accesses, accessed_bytes]: [u64; 4]) -> Executed {
-        Executed { instructions, entries, accesses, accessed_bytes, string_bytes: 0 }
+        Executed { instructions, entries, accesses, accessed_bytes, ..Executed::default() }
     }
 
     fn said(before: [u64; 4], after: [u64; 4], slow: Arm) -> Option<String> {

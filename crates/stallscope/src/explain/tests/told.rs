@@ -137,3 +137,26 @@ fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_
     });
     assert_eq!(ends, [true, false, false, true]);
 }
+
+#[test]
+fn a_mechanism_that_is_a_good_part_of_slower_work_is_told_as_that() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
+    scene.bench.work = executes([1_000_000_000, 1_050_000_000]);
+    let mut e = scene.explain().unwrap();
+    let share = |value: f64| {
+        let percent = e.rows[0].share_of_difference.percent.clone();
+        Share { percent: Measurement { value, ..percent }, of: Whole::DifferenceInProcessorTime }
+    };
+    let parts = [24.0, 25.0, 49.0];
+    let ledgers = parts
+        .map(|part| vec![ledger_of("decode", &e.rows[0], &share, [(Mechanism::Divisions, part)])]);
+    let told = ledgers.map(|ledgers| {
+        e.ledgers = ledgers;
+        e.conclude();
+        assert_eq!(e.conclusion, Conclusion::SlowerWork);
+        let said = summary::summary(&e).unwrap();
+        assert_ne!(said.contains("; of that, divisions"), said.contains("no mechanism"), "{said}");
+        said.contains("; of that, divisions and roots in decode; the model")
+    });
+    assert_eq!(told, [false, true, true]);
+}
