@@ -45,6 +45,9 @@ pub enum CoreCost {
     SplitLoadLatency,
     /// The same across two pages.
     PageSplitLoadLatency,
+    /// From address to value, where a store in front of the load has its address at the same time and goes to the same place of
+    /// another page.
+    AliasedLoad,
     /// From a store's value to that of the load behind it, where both name their place alike.
     SameName,
     /// The same where they name it by different registers.
@@ -105,6 +108,8 @@ const LEAST_WAIT_CYCLES: f64 = 5.0;
 const LEAST_MOVED_CYCLES: f64 = 20.0;
 /// Instructions that wait for what their destination held take longer from one to the next.
 const LEAST_HELD_CYCLES: f64 = 1.75;
+/// Loads that are taken for others wait longer.
+const LEAST_ALIASED_CYCLES: u8 = 2;
 /// A value that goes through memory in less is handed on while renaming.
 const MOST_RENAMED_CYCLES: f64 = 2.5;
 /// An interval below is that of several units, above of one that is taken for longer.
@@ -164,7 +169,8 @@ impl MeasuredCore {
                 CoreCost::SameName
                 | CoreCost::SameStore
                 | CoreCost::SplitLoadLatency
-                | CoreCost::PageSplitLoadLatency => {}
+                | CoreCost::PageSplitLoadLatency
+                | CoreCost::AliasedLoad => {}
                 CoreCost::Misprediction => shape.mispredict_cycles = whole,
             }
         }
@@ -173,6 +179,10 @@ impl MeasuredCore {
             if let Some(cycles) = self.cycles_of(cost) {
                 *longer = whole_cycles(cycles.value).saturating_sub(shape.load_cycles);
             }
+        }
+        if let Some(cycles) = self.cycles_of(CoreCost::AliasedLoad) {
+            let longer = whole_cycles(cycles.value).saturating_sub(shape.load_cycles);
+            shape.alias_cycles = if longer >= LEAST_ALIASED_CYCLES { longer } else { 0 };
         }
         let is_renamed =
             |cost: CoreCost| self.cycles_of(cost).map(|cycles| cycles.value < MOST_RENAMED_CYCLES);
@@ -230,6 +240,7 @@ impl CoreShape {
             CoreCost::PageSplitLoadLatency => {
                 f64::from(self.load_cycles + self.split_load_cycles[1])
             }
+            CoreCost::AliasedLoad => f64::from(self.load_cycles + self.alias_cycles),
             CoreCost::SameName if self.renames_memory == MemoryRenaming::SameName => 0.0,
             CoreCost::SameName | CoreCost::SameStore => match self.renames_memory {
                 MemoryRenaming::SameStore | MemoryRenaming::SameStart => 0.0,

@@ -34,6 +34,7 @@ pub fn screen(report: &CoreReport) -> String {
         ("load, from address to value", CoreCost::LoadLatency),
         ("load across two lines, from address to value", CoreCost::SplitLoadLatency),
         ("load across two pages, from address to value", CoreCost::PageSplitLoadLatency),
+        ("load beside a store to its place in another page", CoreCost::AliasedLoad),
         ("stored value to that of a load, named alike", CoreCost::SameName),
         ("the same, named by another register", CoreCost::SameStore),
         ("atomic operation, of a chain through later loads", CoreCost::LockedWait),

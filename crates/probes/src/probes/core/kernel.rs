@@ -7,18 +7,19 @@
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
 
-use super::{Case, ONE_IN};
+use super::{Case, PER_PASS};
 use crate::machine::{BESIDE_LOCKED, CoreCost, FalseDependency, OpClass};
 
-/// Repetitions of a case in one pass of its loop.
-pub const PER_PASS: u64 = 32;
 /// Where the random numbers stand: a run goes on where the last one ended, or a predictor would know what comes.
-const RANDOM: usize = 64 * PER_PASS as usize;
+const RANDOM: usize = 64 * PER_PASS;
 /// Eight bytes here are in two lines, and in two pages.
 const LINE_END: usize = 64 - 4;
-const PAGE_END: usize = 4096 - 4;
+const PAGE_END: usize = PAGE_BYTES - 4;
+const PAGE_BYTES: usize = 4096;
+/// Where a load is that is taken for one of what is stored a page behind it.
+const ALIASED: usize = 16;
 /// Bytes of buffer that kernels may touch, from the start of a page on.
-pub const BUFFER_BYTES: usize = 4096 + 64;
+pub const BUFFER_BYTES: usize = PAGE_BYTES + 64;
 /// More bytes than one kernel has.
 pub const MOST_CODE_BYTES: usize = 3072;
 
@@ -36,7 +37,7 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
     prepare(case, a)?;
     let mut top = a.create_label();
     a.set_label(&mut top)?;
-    let repetitions = (0..PER_PASS as usize).step_by(if case.is_rare() { ONE_IN } else { 1 });
+    let repetitions = (0..PER_PASS).step_by(case.one_in());
     for n in repetitions {
         match case.cost {
             CoreCost::Latency(class) => latency(class, a)?,
@@ -50,6 +51,10 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
             CoreCost::LoadLatency => a.mov(rax, qword_ptr(rdi + rax))?,
             CoreCost::SplitLoadLatency => a.mov(rax, qword_ptr(rdi + rax + LINE_END))?,
             CoreCost::PageSplitLoadLatency => a.mov(rax, qword_ptr(rdi + rax + PAGE_END))?,
+            CoreCost::AliasedLoad => {
+                a.mov(qword_ptr(rdi + rax + PAGE_BYTES + ALIASED), rcx)?;
+                a.mov(rax, qword_ptr(rdi + rax + ALIASED))?;
+            }
             CoreCost::SameName => {
                 a.mov(qword_ptr(rdi), rax)?;
                 a.mov(rax, qword_ptr(rdi))?;
@@ -117,6 +122,7 @@ fn prepare(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
         CoreCost::LoadLatency => a.mov(qword_ptr(rdi), rax)?,
         CoreCost::SplitLoadLatency => a.mov(qword_ptr(rdi + LINE_END), rax)?,
         CoreCost::PageSplitLoadLatency => a.mov(qword_ptr(rdi + PAGE_END), rax)?,
+        CoreCost::AliasedLoad => a.mov(qword_ptr(rdi + ALIASED), rax)?,
         CoreCost::SameStore => a.mov(r11, rdi)?,
         CoreCost::Misprediction => a.add(rax, qword_ptr(rdi + RANDOM))?,
         _ => {}

@@ -58,6 +58,8 @@ pub const FENCES: [OpClass; 3] = [OpClass::Fence, OpClass::LoadFence, OpClass::S
 /// Of some cases, one in so many repetitions is more than nothing: cores learn of few stores which load they serve (Zen 4: of 10,
 /// not of 32), an atomic operation stands beside many others, and upper halves take hundreds of cycles.
 const ONE_IN: usize = 8;
+/// Repetitions of a case in one pass of its loop.
+const PER_PASS: usize = 32;
 
 /// One question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +71,14 @@ pub struct Case {
 }
 
 impl Case {
-    /// Whether only one in [`ONE_IN`] repetitions is more than nothing.
-    fn is_rare(self) -> bool {
-        matches!(self.cost, CoreCost::SameStore | CoreCost::LockedApart | CoreCost::UpperHalves)
+    /// Of how many repetitions one is more than nothing.
+    fn one_in(self) -> usize {
+        match self.cost {
+            CoreCost::SameStore | CoreCost::LockedApart | CoreCost::UpperHalves => ONE_IN,
+            // Zen 4: 12 cycles each of up to 4 loads, 35 to 44 of 8 to 64.
+            CoreCost::AliasedLoad => PER_PASS,
+            _ => 1,
+        }
     }
 }
 
@@ -86,6 +93,7 @@ pub fn all_cases() -> Vec<Case> {
         CoreCost::LoadLatency,
         CoreCost::SplitLoadLatency,
         CoreCost::PageSplitLoadLatency,
+        CoreCost::AliasedLoad,
         CoreCost::SameName,
         CoreCost::SameStore,
         CoreCost::Commit,
@@ -124,7 +132,7 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     let cases = all_cases();
     let shape = Shape {
         placements: &[0, 16, 32, 48],
-        per_pass: kernel::PER_PASS,
+        per_pass: PER_PASS as u64,
         buffer_bytes: kernel::BUFFER_BYTES,
         code_bytes: cases.len() * 4 * kernel::MOST_CODE_BYTES,
     };

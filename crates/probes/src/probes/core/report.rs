@@ -66,8 +66,9 @@ impl CoreReport {
                 CoreCost::Latency(OpClass::Convert | OpClass::ConvertAcross | OpClass::Cross) => {
                     Some(m.map(|cycles| cycles / 2.0))
                 }
-                CoreCost::SameStore | CoreCost::LockedApart => {
-                    Some(m.map(|cycles| cycles * ONE_IN as f64))
+                CoreCost::SameStore | CoreCost::LockedApart | CoreCost::AliasedLoad => {
+                    let one_in = Case { cost, is_plain: false }.one_in();
+                    Some(m.map(|cycles| cycles * one_in as f64))
                 }
                 // There and back.
                 CoreCost::UpperHalves => Some(m.map(|cycles| cycles * ONE_IN as f64 / 2.0)),

@@ -2,6 +2,7 @@
 
 use super::memory::Level;
 use super::ops::Op;
+use super::program::PAGE_LINES;
 use super::state::{Served, Store};
 use super::{Core, Mechanism, OpClass, STORE_LINES, WIDEST_BYTES};
 use crate::machine::{WideVectors, WrittenCode};
@@ -52,6 +53,10 @@ impl Core<'_> {
         }
         match self.serve(number, access, start) {
             Served::Renamed(at) => at,
+            Served::At(0) if self.is_aliased(access, start) => {
+                self.event(number, Mechanism::AliasedLoads);
+                done + u64::from(self.shape.alias_cycles)
+            }
             Served::At(at) => done.max(at),
         }
     }
@@ -124,7 +129,12 @@ impl Core<'_> {
         if size_bytes == WIDEST_BYTES { self.take(ports, first) } else { first }
     }
 
-    pub(super) fn store(&mut self, number: u32, access: &MemoryAccess, value: u64, data: u64) {
+    pub(super) fn store(
+        &mut self,
+        number: u32,
+        access: &MemoryAccess,
+        [addressed, value, data]: [u64; 3],
+    ) {
         let there_at = match self.program.ops[number as usize].non_temporal {
             true => self.write_past(number, access, data),
             false => self.fetch(number, access, data).0,
@@ -145,15 +155,15 @@ impl Core<'_> {
             commit = self.take(ports(&LOAD_PORTS, of_a_cycle), commit);
         }
         self.write_code(number, access, commit);
-        self.enqueue(number, access, [value, data, commit], is_in_parts);
+        self.enqueue(number, access, [addressed, value, data, commit], is_in_parts);
     }
 
-    /// Puts a store into the queue: when its value is known, its data taken, and the cache has it.
+    /// Puts a store into the queue: when its address and its value are known, its data taken, and the cache has it.
     fn enqueue(
         &mut self,
         number: u32,
         access: &MemoryAccess,
-        [value, data, commit]: [u64; 3],
+        [addressed, value, data, commit]: [u64; 4],
         is_in_parts: bool,
     ) {
         let op = &self.program.ops[number as usize];
@@ -166,6 +176,7 @@ impl Core<'_> {
         self.state.stores[slot] = Store {
             address: access.address.0,
             size_bytes: access.size_bytes,
+            addressed,
             value,
             data,
             op: number,
@@ -181,6 +192,8 @@ impl Core<'_> {
         let last = access.address.0 + u64::from(access.size_bytes.min(WIDEST_BYTES)) - 1;
         for at in [access.address.0, last] {
             self.state.store_lines[(at / LINE_BYTES) as usize % STORE_LINES] = commit;
+            let of_page = &mut self.state.page_lines[(at / LINE_BYTES % PAGE_LINES) as usize];
+            *of_page = (*of_page).max(addressed);
         }
     }
 
@@ -244,7 +257,7 @@ impl Core<'_> {
         self.retire(number, done);
         for access in accesses.iter().filter(|access| access.kind == AccessKind::Store) {
             let commit = self.state.next_commit(&self.shape).max(self.state.retire.0 + 2);
-            self.enqueue(number, access, [done, done, commit], !self.shape.forwards_strings);
+            self.enqueue(number, access, [done, done, done, commit], !self.shape.forwards_strings);
         }
     }
 }

@@ -298,7 +298,8 @@ mod tests {
         let (first, second) = (Mechanism::BlockedLoads, Mechanism::MispredictedBranches);
         assert_eq!((found.events_of(second), found.events_per_thousand(second)), (100, 25.0));
         assert_eq!(
-            Account { events: [3; 14], ..Account::default() }.events_per_thousand(first),
+            Account { events: [3; Mechanism::ALL.len()], ..Account::default() }
+                .events_per_thousand(first),
             3000.0
         );
         // It may be faster with it than without.
@@ -322,7 +323,11 @@ mod tests {
             (8, 20, 18, 0b100)
         );
         assert_eq!((more.events[3], more.cycles_without[3]), (750, 75));
-        let none = Account { events: [0; 14], cycles_without: [0; 14], ..b };
+        let none = Account {
+            events: [0; Mechanism::ALL.len()],
+            cycles_without: [0; Mechanism::ALL.len()],
+            ..b
+        };
         let mixed = a.mixed_with(&none, 25);
         assert_eq!(
             (mixed.executions, mixed.cycles, mixed.divider_cycles, mixed.store_edges),

@@ -20,6 +20,8 @@ pub enum Mechanism {
     DataCacheMisses,
     /// Accesses across two lines or pages.
     SplitAccesses,
+    /// Loads that are taken for loads of what a store in front of them writes to the same place of another page.
+    AliasedLoads,
     /// Divisions and roots, of integers and of floating-point numbers.
     Divisions,
     /// Atomic operations and fences.
@@ -45,11 +47,12 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All of them, in the order in which a tie is decided.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::BlockedLoads,
         Self::MispredictedBranches,
         Self::DataCacheMisses,
         Self::SplitAccesses,
+        Self::AliasedLoads,
         Self::Divisions,
         Self::LockedOperations,
         Self::Microcode,
@@ -87,6 +90,7 @@ impl fmt::Display for Mechanism {
             Self::MispredictedBranches => "mispredicted branches",
             Self::DataCacheMisses => "data cache and TLB misses",
             Self::SplitAccesses => "accesses across lines",
+            Self::AliasedLoads => "4 KiB aliases",
             Self::Divisions => "divisions and roots",
             Self::LockedOperations => "atomic operations and fences",
             Self::Microcode => "microcoded instructions",
@@ -111,8 +115,8 @@ mod tests {
             Mechanism::ALL.map(|m| m.to_string()).into();
         assert_eq!(names.len(), Mechanism::ALL.len());
         let are = |of: fn(Mechanism) -> bool| Mechanism::ALL.into_iter().filter(|m| of(*m)).count();
-        assert_eq!(are(Mechanism::has_events), 12);
-        assert_eq!((are(Mechanism::has_distance), are(Mechanism::is_in_its_events)), (1, 11));
+        assert_eq!(are(Mechanism::has_events), 13);
+        assert_eq!((are(Mechanism::has_distance), are(Mechanism::is_in_its_events)), (1, 12));
         assert!(Mechanism::DataCacheMisses.has_distance());
         // The order of the list is that of the places in an account.
         assert!(Mechanism::ALL.into_iter().enumerate().all(|(n, m)| n == m as usize));

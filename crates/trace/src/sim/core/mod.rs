@@ -20,10 +20,13 @@
 //! A conversion, a root or a bit count that keeps a part of its destination, or that its core lets wait for it, waits for what
 //! that register held.
 //!
+//! A load that starts when the address of a store in front of it has just become known is taken for a load of what that writes
+//! where both go to the same place of different pages, and waits longer.
+//!
 //! A branch that was not taken for so long that nothing remembers where it goes is found out when it is decoded.
 //!
 //! Left out: windows of decoded code, memory that other cores write, assists
-//! (denormal numbers), 4 KiB aliases, huge pages, the clock. Lines that a window touches first are taken for
+//! (denormal numbers), huge pages, the clock. Lines that a window touches first are taken for
 //! being where the whole window fits. A model, no measurement: whoever names a cause by it holds its ratio
 //! against the measured one first.
 //! Literature: H. Wong, "Measuring Reorder Buffer Capacity" (2013) and "Store-to-Load Forwarding and Memory
@@ -332,7 +335,7 @@ impl<'a> Core<'a> {
         for access in accesses {
             match access.kind {
                 AccessKind::Load => self.state.leave_load_queue(),
-                AccessKind::Store => self.store(number, access, done, data),
+                AccessKind::Store => self.store(number, access, [addresses, done, data]),
                 AccessKind::Prefetch => {}
             }
         }

@@ -7,7 +7,7 @@ use super::code_lines::CodeLines;
 use super::followed::Followed;
 use super::memory::DataCaches;
 use super::ops::{Flow, REGISTERS, Registers};
-use super::program::Program;
+use super::program::{PAGE_LINES, Program};
 use super::scheduler::Scheduler;
 use super::sets::{EMPTY, Sets};
 use super::slots::Slots;
@@ -20,6 +20,8 @@ use crate::model::LINE_BYTES;
 pub(super) struct Store {
     pub address: u64,
     pub size_bytes: u32,
+    /// When its address is known.
+    pub addressed: u64,
     /// When its value is known.
     pub value: u64,
     /// When the store queue has it.
@@ -67,6 +69,8 @@ pub(super) struct State {
     pub served: Vec<(u32, u8)>,
     /// By line: when the last store to it is in the cache.
     pub store_lines: Vec<u64>,
+    /// By line of a page: when the address of a store to such a line is known at the latest.
+    pub page_lines: [u64; PAGE_LINES as usize],
     /// Of lines that hold code and data: how many instructions were executed when the last one there was, and whether it was
     /// not written since.
     pub executed: FxHashMap<u64, (u64, bool)>,
@@ -123,6 +127,7 @@ impl State {
             latest: vec![0; program.ops.len()],
             served: vec![(u32::MAX, 0); program.ops.len()],
             store_lines: vec![0; STORE_LINES],
+            page_lines: [0; PAGE_LINES as usize],
             executed: FxHashMap::default(),
             barrier: 0,
             stores_drained_at: 0,

@@ -1,5 +1,6 @@
 //! Loops of a few instructions, whose cycles an iteration can be told by hand.
 
+mod aliases;
 mod branches;
 mod false_dependencies;
 mod fences;
