@@ -240,8 +240,10 @@ pub struct CoreShape {
     pub known_branches: u32,
     /// What the fetch of the target waits for where that is not remembered.
     pub unknown_branch_cycles: u8,
-    /// Cycles in which one indirect jump or call, or one return, is followed, where one branch to a fixed place takes one.
+    /// Cycles in which one indirect jump or call is followed, where one branch to a fixed place takes one.
     pub indirect_branch_cycles: u8,
+    /// The same of a call, and of a return.
+    pub call_cycles: [u8; 2],
     /// Ways to branches that are remembered, the last 40 taken ones before included: from these, one can be taken a cycle.
     pub near_branches: u32,
     /// What each other one takes longer, and those behind one that was mispredicted.
@@ -633,6 +635,7 @@ impl Design {
             known_branches: 12_288,
             unknown_branch_cycles: 10,
             indirect_branch_cycles: 1,
+            call_cycles: [1, 1],
             near_branches: 12_288,
             far_branch_cycles: 0,
             // Measured on Redwood Cove, sixteen placements of a loop, after four millions of branches: of 4,000 random directions nearly all
@@ -693,6 +696,7 @@ impl Design {
                     // Measured on Redwood Cove, chains of 16 and 64: 2.0 cycles each, 3.0 with a direct jump between, 4.0 with two;
                     // a call and its return 3.5. One jump with up to 32 targets and direct jumps back to it: 3.5 to 3.9.
                     indirect_branch_cycles: 2,
+                    call_cycles: [1, 2],
                     far_branch_cycles: 1,
                     // Measured on Redwood Cove: 2.0 cycles from one addition to the next, 6.0 of a multiplication (3.0 alone) and an
                     // addition, 8.0 of a multiplication and two additions, 7.0 of a multiply-add (4.0 alone) and an addition.
@@ -780,6 +784,9 @@ impl Design {
                     // Measured on Zen 4, rings of jumps: 1.0 cycle each of 2,000, 2.9 of 6,000, 12 of more than 9,000.
                     known_branches: 8192,
                     unknown_branch_cycles: 11,
+                    // Measured on Zen 4: 4.0 cycles a pair of call and return, one to four in a row or inside one another, where a jump
+                    // takes 1.0, through a register, too; a call from which a jump leads back 3.0. Others are assumed to be alike.
+                    call_cycles: [2, 2],
                     // Measured on Zen 4: directions of 45,000 all, 60,000 all but 9 %, 70,000 half, 100,000 a quarter; targets of
                     // 2,000 all, 4,000 half, 6,000 none. Older ones are assumed to have half of it.
                     learned: LearnedBranches {

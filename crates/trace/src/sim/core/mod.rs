@@ -195,12 +195,16 @@ impl<'a> Core<'a> {
         if !self.has(Mechanism::TakenBranches) {
             return 0;
         }
-        match self.program.ops[number as usize].flow {
-            Flow::IndirectJump | Flow::IndirectCall | Flow::Return => {
-                follow_cycles.max(self.shape.indirect_branch_cycles.into())
-            }
-            Flow::On | Flow::Either | Flow::Jump | Flow::Call => follow_cycles,
-        }
+        let CoreShape { indirect_branch_cycles: indirect, call_cycles: [call, back], .. } =
+            self.shape;
+        let least = match self.program.ops[number as usize].flow {
+            Flow::IndirectJump => indirect,
+            Flow::IndirectCall => indirect.max(call),
+            Flow::Call => call,
+            Flow::Return => back,
+            Flow::On | Flow::Either | Flow::Jump => 0,
+        };
+        follow_cycles.max(least.into())
     }
 
     /// What the fetch of a target waits for, of a branch that was taken: nothing where the branch is known.
