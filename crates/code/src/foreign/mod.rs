@@ -16,6 +16,6 @@ pub use budget::Budget;
 pub use bytes::{Bytes, hex, u32_at, u64_at};
 pub use file::{open, open_within, read, read_text};
 pub use json::{escape_json, from_json, from_json_as_written};
-pub use process::{Status, children, has_filter, threads};
+pub use process::{Stat, Status, children, has_filter, processes, threads};
 pub use source::SourceRoots;
 pub use text::{Text, plain, plain_bytes, plain_lines};

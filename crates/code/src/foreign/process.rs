@@ -27,6 +27,38 @@ impl Status {
     }
 }
 
+/// `/proc/PID/stat`, as far as it is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is called; may hold anything.
+    pub name: String,
+    /// A letter: `S` for asleep, `Z` for dead.
+    pub state: char,
+    /// The number of its parent.
+    pub parent: i32,
+    /// Of its process group.
+    pub group: i32,
+    /// Of its session.
+    pub session: i32,
+}
+
+impl Stat {
+    /// Reads it; `pid` is a process, or `PID/task/TID` for a thread. None of one that is gone.
+    pub fn of(pid: impl std::fmt::Display) -> Option<Self> {
+        Self::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
+    }
+
+    /// What `pid (name) state parent group session ...` says.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (start, rest) = text.rsplit_once(')')?;
+        let mut words = rest.split_whitespace();
+        let state = words.next()?.chars().next()?;
+        let mut number = || words.next()?.parse().ok();
+        let (parent, group, session) = (number()?, number()?, number()?);
+        Some(Self { name: start.split_once('(')?.1.to_owned(), state, parent, group, session })
+    }
+}
+
 /// Whether a filter (seccomp) judges the system calls of this process or thread; `false` where the
 /// kernel does not say.
 pub fn has_filter(pid: impl std::fmt::Display) -> bool {
@@ -36,6 +68,11 @@ pub fn has_filter(pid: impl std::fmt::Display) -> bool {
 /// The threads of a process; none of one that is gone.
 pub fn threads(pid: i32) -> Vec<i32> {
     numbers_in(&format!("/proc/{pid}/task")).collect()
+}
+
+/// All processes that `/proc` shows.
+pub fn processes() -> impl Iterator<Item = i32> {
+    numbers_in("/proc")
 }
 
 fn numbers_in(folder: &str) -> impl Iterator<Item = i32> + use<> {
@@ -55,14 +92,7 @@ pub fn children(pid: i32) -> Vec<i32> {
 }
 
 fn children_by_parent(of: i32) -> Vec<i32> {
-    let of = of.to_string();
-    numbers_in("/proc")
-        .filter(|pid| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
-            parent == Some(of.as_str())
-        })
-        .collect()
+    processes().filter(|pid| Stat::of(pid).is_some_and(|stat| stat.parent == of)).collect()
 }
 
 #[cfg(test)]

@@ -84,6 +84,11 @@ impl CommandLine {
         as_typed(&self.words().collect::<Vec<_>>())
     }
 
+    /// What is run around it at this step.
+    pub(super) fn around(&self, step: Step) -> impl Iterator<Item = &Self> {
+        self.steps.iter().filter(move |(when, _)| *when == step).map(|(_, around)| around)
+    }
+
     /// Program and arguments as text.
     pub fn words(&self) -> impl Iterator<Item = String> {
         let words = std::iter::once(&self.program).chain(&self.args);

@@ -324,7 +324,7 @@ impl<'a> ProcessRunner<'a> {
     fn time_shell(&mut self, arm: Arm) -> Result<(), CompareError> {
         let line = &self.commands[arm.index()].line;
         // Where a load has the time, no shell is in it.
-        let is_loaded = line.steps.iter().any(|(step, _)| *step == Step::Load);
+        let is_loaded = line.around(Step::Load).next().is_some();
         let Some(alone) = line.shell_alone().filter(|_| !is_loaded) else { return Ok(()) };
         let is_as = |other: &&Command| other.line.shell_alone().as_ref() == Some(&alone);
         let known = self.commands.iter().filter(is_as).find_map(|other| other.shell_start);

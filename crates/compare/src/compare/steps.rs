@@ -23,7 +23,7 @@ pub(super) fn run(
         let kept = run_step(step.option(), &around.display(), around.launch(), &limits);
         kept.map(|(_, background)| background)
     };
-    line.steps.iter().filter(|(when, _)| *when == step).map(|(_, around)| of(around)).collect()
+    line.around(step).map(of).collect()
 }
 
 /// What gives the command its work while it runs, on other processors than those that it has for itself.
@@ -31,9 +31,7 @@ pub(super) fn run(
 /// # Errors
 /// When it cannot be found.
 pub(super) fn load(line: &CommandLine, taken: Option<&Cpus>) -> Result<Option<Load>, ChildError> {
-    let Some((_, load)) = line.steps.iter().find(|(when, _)| *when == Step::Load) else {
-        return Ok(None);
-    };
+    let Some(load) = line.around(Step::Load).next() else { return Ok(None) };
     let mut launch = load.launch()?;
     let is_free = |cpu: &usize| taken.is_some_and(|taken| !taken.iter().any(|it| it == *cpu));
     let free: Vec<usize> = allowed_cpus().into_iter().filter(is_free).collect();

@@ -288,19 +288,19 @@ fn is_followed(row: &FunctionRow, both: &BothArms) -> bool {
     sides_of(&row.place, instructions, both).iter().all(Side::is_enough)
 }
 
-/// The ledger by the shape that comes nearest to what was measured, and its windows: what is not known of the core is not
+/// The ledger by the shape that comes nearest to what was measured, and that shape: what is not known of the core is not
 /// guessed.
-fn nearest<'a>(
-    shapes: &[Shape<'a>],
+fn nearest<'s, 'a>(
+    shapes: &'s [Shape<'a>],
     ledger: impl Fn(&Shape<'a>) -> Option<Ledger>,
-) -> Option<(Ledger, &'a BothArms)> {
+) -> Option<(Ledger, &'s Shape<'a>)> {
     let distance = |ledger: &Ledger| {
         let predicted = ledger.predicted.percent.value / ledger.measured.percent.value;
         if predicted > 0.0 { predicted.ln().abs() } else { f64::INFINITY }
     };
-    let of_shape = |shape: &Shape<'a>| {
+    let of_shape = |shape: &'s Shape<'a>| {
         let core = shape.windows.core;
-        Some((Ledger { core, ..ledger(shape)? }, shape.windows))
+        Some((Ledger { core, ..ledger(shape)? }, shape))
     };
     let all = shapes.iter().filter_map(of_shape);
     all.min_by(|(a, _), (b, _)| distance(a).total_cmp(&distance(b)))
@@ -354,12 +354,12 @@ pub(super) fn ledgers(
     let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
     let of_row = |(n, row): (usize, &FunctionRow)| {
-        let (mut ledger, both) = nearest(&shapes, |shape| {
+        let (mut ledger, shape) = nearest(&shapes, |shape| {
             let sides = shape.sides[n].as_ref()?;
             let spent = Spent { ns_per_cycle: shape.ns_per_cycle, ..Spent::of(row) };
             predict(&spent, sides, &shape.more, slow, difference_ns)
         })?;
-        let arm = &both.arms[slow.index()];
+        let arm = &shape.windows.arms[slow.index()];
         if let Some(function) = row.place.function(slow) {
             let insns = arm.insns(function.start, function.end());
             for line in &mut ledger.lines {
@@ -398,13 +398,12 @@ pub(super) fn ledgers(
             };
             predict(&spent, &shape.whole, &nothing_moves, slow, difference_ns)
         });
-        let whole = whole.map(|(mut ledger, both)| {
-            let shape = shapes.iter().find(|shape| std::ptr::eq(shape.windows, both));
-            if shape.is_some_and(|shape| shape.is_contradicted(rows, difference_ns)) {
+        let whole = whole.map(|(mut ledger, shape)| {
+            if shape.is_contradicted(rows, difference_ns) {
                 ledger.lines.iter_mut().for_each(|line| line.is_named = false);
             }
             if let Some(line) = ledger.lines.iter_mut().find(|line| line.is_named) {
-                let arm = &both.arms[slow.index()];
+                let arm = &shape.windows.arms[slow.index()];
                 let events = |all: &mut dyn Iterator<Item = &Account>| {
                     all.map(|account| account.events_of(line.mechanism)).sum::<u64>()
                 };

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Place;
-use crate::code::{Flow, Image, Insn, x86};
+use crate::code::{Flow, Image, x86};
 use crate::compare::{Arm, library_name};
 use crate::foreign;
 use crate::model::{FileOffset, Svma};
@@ -82,7 +82,7 @@ pub struct ByPlace {
     /// Every instruction of the program's own file, and how often; in parts, where several blocks hold it.
     pub insns: Vec<(FileOffset, u64)>,
     /// The same of other files.
-    pub object_insns: HashMap<String, BTreeMap<FileOffset, u64>>,
+    pub object_insns: Arc<HashMap<String, BTreeMap<FileOffset, u64>>>,
 }
 
 /// What one whole run executed in user code.
@@ -165,7 +165,7 @@ impl<'a> InRun<'a> {
             }
         }
         let insns =
-            InsnCounts { program: insns.into(), objects: counted.object_insns.clone().into() };
+            InsnCounts { program: insns.into(), objects: Arc::clone(&counted.object_insns) };
         Self { by_svma, objects: &counted.objects, insns }
     }
 
@@ -222,6 +222,7 @@ pub(super) fn of_run(
         let why = why.map_or("it ended otherwise", String::as_str);
         return Err(format!("the run was not followed to its end: {why}"));
     }
+    let mut object_insns: HashMap<String, BTreeMap<FileOffset, u64>> = HashMap::new();
     let mut work = WorkCount { instructions: recording.instructions, ..WorkCount::default() };
     let mut files: HashMap<&Path, Option<std::fs::File>> = HashMap::new();
     for (id, block, runs) in counter.blocks.executed() {
@@ -238,23 +239,22 @@ pub(super) fn of_run(
         let read = file.is_some_and(|file| file.read_exact_at(&mut bytes, start.0).is_ok());
         let insns = if read { x86::decode(&bytes, Svma(0)) } else { Vec::new() };
         // Calls of both kinds end their blocks.
-        let calls = insns.last().is_some_and(|insn| insn.flow == Flow::Call);
-        match insns.last() {
-            _ if bytes.ends_with(&SYSCALL) => work.system_calls += runs,
-            Some(Insn { flow: Flow::Call, svma, .. }) => {
-                work.calls += runs;
-                if mapping.path == program {
-                    work.executed.calls.push((FileOffset(start.0 + svma.0), runs));
-                }
-            }
-            _ => {}
+        let last = insns.last().filter(|_| !bytes.ends_with(&SYSCALL));
+        let call = last.filter(|insn| insn.flow == Flow::Call);
+        let calls = call.map_or(0, |_| runs);
+        work.calls += calls;
+        if bytes.ends_with(&SYSCALL) {
+            work.system_calls += runs;
+        }
+        if let Some(call) = call.filter(|_| mapping.path == program) {
+            work.executed.calls.push((FileOffset(start.0 + call.svma.0), runs));
         }
         let accesses = || insns.iter().flat_map(|insn| [insn.load, insn.store]).flatten();
         let executed = Executed {
             instructions: runs * block.insns.len() as u64,
             string_bytes,
             entries: runs,
-            calls: if calls { runs } else { 0 },
+            calls,
             accesses: runs * accesses().count() as u64,
             accessed_bytes: runs * accesses().map(|it| u64::from(it.size_bytes)).sum::<u64>(),
         };
@@ -267,12 +267,13 @@ pub(super) fn of_run(
             }
             false => {
                 let name = library_name(&mapping.path);
-                let counts = work.executed.object_insns.entry(name.clone()).or_default();
+                let counts = object_insns.entry(name.clone()).or_default();
                 insns.for_each(|(at, runs)| *counts.entry(at).or_default() += runs);
                 *work.executed.objects.entry(name).or_default() += executed;
             }
         }
     }
+    work.executed.object_insns = object_insns.into();
     Ok(work)
 }
 

@@ -9,13 +9,14 @@ use iced_x86::code_asm::*;
 
 use super::{Case, PER_PASS};
 use crate::machine::{BESIDE_LOCKED, CoreCost, FalseDependency, OpClass};
+use crate::model;
 
 /// Where the random numbers stand: a run goes on where the last one ended, or a predictor would know what comes.
 const RANDOM: usize = 64 * PER_PASS;
 /// Eight bytes here are in two lines, and in two pages.
 const LINE_END: usize = 64 - 4;
+const PAGE_BYTES: usize = model::PAGE_BYTES as usize;
 const PAGE_END: usize = PAGE_BYTES - 4;
-const PAGE_BYTES: usize = 4096;
 /// Where a load is that is taken for one of what is stored a page behind it.
 const ALIASED: usize = 16;
 /// Bytes of buffer that kernels may touch, from the start of a page on.

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::guardian;
-use crate::foreign::{children, plain};
+use crate::foreign::{Stat, children, plain};
 
 /// How long the end of what was killed may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -132,18 +132,13 @@ impl Process {
     }
 
     fn parse(pid: i32, stat: &str, environment: &[u8]) -> Option<Self> {
-        // "pid (name) state parent group session ..."; the name may hold anything.
-        let (start, rest) = stat.rsplit_once(')')?;
-        let mut words = rest.split_whitespace();
-        let is_dead = matches!(words.next()?, "Z" | "X");
-        let mut number = || words.next()?.parse::<i32>().ok();
-        let (_parent, group, session) = (number()?, number()?, number()?);
+        let Stat { name, state, group, session, .. } = Stat::parse(stat)?;
         let prefix = [guardian::VARIABLE.as_bytes(), b"="].concat();
         let mark = environment.split(|b| *b == 0).find_map(|pair| pair.strip_prefix(&prefix[..]));
         Some(Self {
             pid,
-            name: plain(start.split_once('(')?.1).into_owned(),
-            is_dead,
+            name: plain(&name).into_owned(),
+            is_dead: matches!(state, 'Z' | 'X'),
             group,
             session,
             mark: mark.map(|mark| String::from_utf8_lossy(mark).into_owned()),

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -16,6 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::error::{ChildError, last_lines};
 use super::{Background, Child, Exit, Launch, Limits, Status, schedule_ns};
+use crate::foreign::{Stat, processes, threads};
 
 /// How long a server may take until it waits for work, and how long to end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -130,13 +132,12 @@ fn drive(load: &Load, pid: libc::pid_t, stop: &AtomicBool) -> Result<u64, ChildE
             return Err(ChildError::Interrupted);
         }
         let group = group(pid);
-        if listens(&group) {
+        if group.iter().any(|pid| listens(*pid)) {
             break;
         }
-        let used =
-            group.iter().filter_map(|member| schedule_ns(member.pid)).map(|[on, _]| on).sum();
+        let used = group.iter().filter_map(|pid| schedule_ns(*pid)).map(|[on, _]| on).sum();
         asleep = match asleep {
-            _ if group.is_empty() || !group.iter().all(Member::sleeps) => None,
+            _ if group.is_empty() || !group.iter().all(|pid| sleeps(*pid)) => None,
             Some((since, before)) if before == used => Some((since, before)),
             _ => Some((Instant::now(), used)),
         };
@@ -171,61 +172,36 @@ fn end(alive: &OwnedFd) {
     }
 }
 
-/// A process of the child's group.
-struct Member {
-    pid: i32,
-}
-
-impl Member {
-    /// Whether all its threads sleep.
-    fn sleeps(&self) -> bool {
-        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return true };
-        threads.flatten().all(|thread| {
-            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('S'))
-        })
-    }
-
-    /// The sockets that it has open, by number.
-    fn sockets(&self) -> BTreeSet<String> {
-        let Ok(open) = fs::read_dir(format!("/proc/{}/fd", self.pid)) else {
-            return BTreeSet::new();
-        };
-        open.flatten()
-            .filter_map(|fd| fs::read_link(fd.path()).ok())
-            .filter_map(|to| {
-                Some(to.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
-            })
-            .collect()
-    }
-}
-
 /// Which processes are in the group of this leader.
-fn group(leader: libc::pid_t) -> Vec<Member> {
-    let is_in = |pid: &i32| {
-        let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let stat = String::from_utf8_lossy(&stat);
-        // "pid (name) state parent group ..."; the name may hold anything.
-        let group = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(2));
-        group.and_then(|word| word.parse().ok()) == Some(leader)
-    };
-    let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(is_in).map(|pid| Member { pid }).collect()
+fn group(leader: libc::pid_t) -> Vec<i32> {
+    let is_in = |pid: &i32| Stat::of(pid).is_some_and(|stat| stat.group == leader);
+    processes().filter(is_in).collect()
 }
 
-/// Whether one of them listens on a socket.
-fn listens(group: &[Member]) -> bool {
-    let of = |member: &Member| {
-        let sockets = member.sockets();
-        let table = |name: &str| {
-            let text = fs::read_to_string(format!("/proc/{}/net/{name}", member.pid));
-            listening(name, &text.unwrap_or_default())
-        };
-        !sockets.is_empty()
-            && ["tcp", "tcp6", "unix"].into_iter().flat_map(table).any(|n| sockets.contains(&n))
+/// Whether all threads of a process sleep.
+fn sleeps(pid: i32) -> bool {
+    let stats = threads(pid).into_iter().filter_map(|tid| Stat::of(format!("{pid}/task/{tid}")));
+    stats.into_iter().all(|stat| stat.state == 'S')
+}
+
+/// The sockets that a process has open, by number.
+fn sockets(pid: i32) -> BTreeSet<String> {
+    let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return BTreeSet::new() };
+    let links = open.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+    let number =
+        |to: PathBuf| Some(to.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned());
+    links.filter_map(number).collect()
+}
+
+/// Whether a process listens on a socket.
+fn listens(pid: i32) -> bool {
+    let sockets = sockets(pid);
+    let table = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/{name}"));
+        listening(name, &text.unwrap_or_default())
     };
-    group.iter().any(of)
+    !sockets.is_empty()
+        && ["tcp", "tcp6", "unix"].into_iter().flat_map(table).any(|n| sockets.contains(&n))
 }
 
 /// The numbers of the sockets of a table of the kernel's that are listened on.

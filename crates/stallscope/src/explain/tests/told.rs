@@ -35,6 +35,15 @@ fn ledger_of<const N: usize>(
     }
 }
 
+/// Shares of other values that are as certain as that of a row.
+fn shares_like(row: &FunctionRow) -> impl Fn(f64) -> Share + use<> {
+    let percent = row.share_of_difference.percent.clone();
+    move |value| Share {
+        percent: Measurement { value, ..percent.clone() },
+        of: Whole::DifferenceInProcessorTime,
+    }
+}
+
 #[test]
 fn a_second_mechanism_what_hides_it_and_the_kernel_are_told_from_a_quarter_on() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
@@ -113,10 +122,7 @@ fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
     scene.bench.work = executes([1_000_000_000, 1_400_000_000]);
     let mut e = scene.explain().unwrap();
-    let share = |value: f64| {
-        let percent = e.rows[0].share_of_difference.percent.clone();
-        Share { percent: Measurement { value, ..percent }, of: Whole::DifferenceInProcessorTime }
-    };
+    let share = shares_like(&e.rows[0]);
     let ledger = |part: f64| {
         let branches = (Mechanism::MispredictedBranches, part);
         ledger_of("decode", &e.rows[0], &share, [branches])
@@ -143,10 +149,7 @@ fn a_mechanism_that_is_a_good_part_of_slower_work_is_told_as_that() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
     scene.bench.work = executes([1_000_000_000, 1_050_000_000]);
     let mut e = scene.explain().unwrap();
-    let share = |value: f64| {
-        let percent = e.rows[0].share_of_difference.percent.clone();
-        Share { percent: Measurement { value, ..percent }, of: Whole::DifferenceInProcessorTime }
-    };
+    let share = shares_like(&e.rows[0]);
     let parts = [24.0, 25.0, 49.0];
     let ledgers = parts
         .map(|part| vec![ledger_of("decode", &e.rows[0], &share, [(Mechanism::Divisions, part)])]);

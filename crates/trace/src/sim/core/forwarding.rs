@@ -35,7 +35,7 @@ impl Core<'_> {
         }
         let entries = self.state.stores.len() as u64;
         let queued = self.state.stored.saturating_sub(entries)..self.state.stored;
-        let mut queued = queued.rev().map(|n| &self.state.stores[(n % entries) as usize]);
+        let queued = queued.rev().map(|n| &self.state.stores[(n % entries) as usize]);
         let is_aliased = |store: &Store| {
             let since = start.checked_sub(store.addressed);
             let behind = low.wrapping_sub(store.address) % PAGE_BYTES;
@@ -43,7 +43,7 @@ impl Core<'_> {
             since.is_some_and(|since| since <= ALIAS_CYCLES)
                 && (behind < store.size_bytes.into() || ahead < access.size_bytes.into())
         };
-        queued.by_ref().take_while(|store| store.commit > start).any(is_aliased)
+        queued.take_while(|store| store.commit > start).any(is_aliased)
     }
 
     /// When the bytes are there that come from stores in flight; 0 where none do.
