@@ -60,8 +60,18 @@ pub enum CureVerdict {
     Confirmed,
     /// Without it the difference is what it was: it is not the cause.
     Refuted,
-    /// Some of the difference is gone, or the runs do not decide.
+    /// A part of the difference is gone for certain, and the control changes little: it is one cause of several, or the
+    /// runs went without some of it.
+    Partly,
+    /// Some of the difference may be gone: the runs do not decide.
     Open,
+}
+
+impl CureVerdict {
+    /// Whether it causes a part of the difference at least.
+    pub(super) fn is_proof(self) -> bool {
+        matches!(self, Self::Confirmed | Self::Partly)
+    }
 }
 
 /// What a run goes without.
@@ -366,10 +376,13 @@ pub(super) fn typical_times(times: &[[f64; ARMS]]) -> [Measurement; ARMS] {
 /// `net` is what the cure brings back beyond the control.
 fn verdict(recovered: &Measurement, control: &Measurement, net: &Measurement) -> CureVerdict {
     let is_hidden = control.value <= -MOST_OVERHEAD && net.high >= NOT_RECOVERED;
+    let changes_little = changes_little(control, recovered);
     if recovered.high < NOT_RECOVERED && !is_hidden {
         CureVerdict::Refuted
-    } else if recovered.low.max(net.low) >= LEAST_RECOVERED && changes_little(control, recovered) {
+    } else if recovered.low.max(net.low) >= LEAST_RECOVERED && changes_little {
         CureVerdict::Confirmed
+    } else if recovered.low.min(net.low) >= NOT_RECOVERED && changes_little {
+        CureVerdict::Partly
     } else {
         CureVerdict::Open
     }
@@ -396,7 +409,9 @@ pub(super) fn apply(
     };
     let removed = cure.mechanism;
     let was_named = names(explanation, removed);
-    if cure.verdict == CureVerdict::Open && is_foretold(&cure, &explanation.ledgers) {
+    if matches!(cure.verdict, CureVerdict::Partly | CureVerdict::Open)
+        && is_foretold(&cure, &explanation.ledgers)
+    {
         cure.verdict = CureVerdict::Confirmed;
     }
     let has = |cause: &Cause| cure.has(cause.finding.site.svma);
@@ -413,7 +428,7 @@ pub(super) fn apply(
             explanation.causes.retain(|cause| !has(cause));
             rename(explanation, |mechanism| Removed::Mechanism(mechanism) != removed);
         }
-        CureVerdict::Open => {}
+        CureVerdict::Partly | CureVerdict::Open => {}
     }
     let said = (cure.verdict == CureVerdict::Refuted && was_named)
         .then(|| format!("{removed} are not the cause: without them {} is gone", cure.recovered));
@@ -499,10 +514,10 @@ mod tests {
         for (recovered, control, want) in [
             (of(99.0, 3.0), of(1.0, 3.0), Confirmed),
             (of(60.0, 10.0), of(0.0, 3.0), Confirmed),
-            (of(60.0, 10.1), of(0.0, 3.0), Open),
+            (of(60.0, 10.1), of(0.0, 3.0), Partly),
             (of(52.0, 4.0), of(-13.0, 4.0), Confirmed),
             (of(45.0, 4.0), of(-13.6, 4.0), Open),
-            (of(47.0, 4.0), of(-12.0, 4.0), Open),
+            (of(47.0, 4.0), of(-12.0, 4.0), Partly),
             (of(80.0, 3.0), of(24.0, 3.0), Confirmed),
             (of(80.0, 3.0), of(24.1, 3.0), Open),
             (of(80.0, 20.0), of(20.0, 41.0), Open),
@@ -511,6 +526,11 @@ mod tests {
             (of(-40.0, 10.0), of(-50.0, 3.0), Open),
             (of(-40.0, 10.0), of(-49.9, 3.0), Refuted),
             (of(0.0, 25.0), of(0.0, 3.0), Open),
+            (of(41.9, 7.0), of(-2.6, 10.0), Partly),
+            (of(41.9, 16.9), of(0.0, 3.0), Partly),
+            (of(41.9, 17.0), of(0.0, 3.0), Open),
+            (of(39.9, 7.0), of(0.0, 3.0), Open),
+            (of(40.0, 7.0), of(12.1, 3.0), Open),
         ] {
             let net = of(recovered.value - control.value, 15.0);
             assert_eq!(verdict(&recovered, &control, &net), want, "{recovered} {control}");

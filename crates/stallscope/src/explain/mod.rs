@@ -253,10 +253,14 @@ impl Explanation {
     /// why there were none.
     fn keep(&mut self, tried: Result<Cure, String>, open: &str) {
         match tried {
-            Ok(cure) if cure.verdict == CureVerdict::Confirmed || self.cure.is_none() => {
-                self.cure = Some(cure);
+            Ok(cure) => {
+                let is_more = cure.verdict == CureVerdict::Confirmed
+                    || cure.verdict.is_proof()
+                        && !self.cure.as_ref().is_some_and(|it| it.verdict.is_proof());
+                if is_more || self.cure.is_none() {
+                    self.cure = Some(cure);
+                }
             }
-            Ok(_) => {}
             Err(why) => self.unexplained.push(format!("{open}: {why}")),
         }
         self.conclude();

@@ -5,8 +5,8 @@ use super::prediction::AS_MUCH;
 use super::processor::LEAST_PART;
 use super::why_more::why_more;
 use super::{
-    Conclusion, Counts, Explanation, FunctionRow, OnlyInSlow, Place, Removed, Share, Whole, Work,
-    rows,
+    Conclusion, Counts, Cure, Explanation, FunctionRow, OnlyInSlow, Place, Removed, Share, Whole,
+    Work, rows,
 };
 use crate::compare::Arm;
 use crate::model::Site;
@@ -48,9 +48,11 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
             };
             let (built, kernel) = (built(explanation, slow), kernel_beside(explanation));
             let named = Together::of(&explanation.ledgers);
-            let why = match named.filter(|named| named.without >= LEAST_BESIDE) {
-                Some(_) => format!("of that, {}", by_model(explanation)),
-                None => "no mechanism that was counted explains it".into(),
+            let proved = explanation.cure.as_ref().filter(|cure| cure.verdict.is_proof());
+            let why = match (proved, named.filter(|named| named.without >= LEAST_BESIDE)) {
+                (Some(cure), _) => format!("of that, {}", taken_back(explanation, cure)),
+                (None, Some(_)) => format!("of that, {}", by_model(explanation)),
+                (None, None) => "no mechanism that was counted explains it".into(),
             };
             format!("slower work: {what}, {slower}{place}; {why}{built}{kernel}")
         }
@@ -255,9 +257,14 @@ fn kernel(explanation: &Explanation) -> String {
 }
 
 fn mechanism(explanation: &Explanation) -> String {
-    let Some(cure) = explanation.confirmed_cure() else {
-        return by_model(explanation);
-    };
+    match explanation.confirmed_cure() {
+        Some(cure) => taken_back(explanation, cure),
+        None => by_model(explanation),
+    }
+}
+
+/// What runs without it take back.
+fn taken_back(explanation: &Explanation, cure: &Cure) -> String {
     let (recovered, control) = (&cure.recovered, &cure.control.percent);
     let others = match cure.placed.len() {
         0 | 1 => String::new(),

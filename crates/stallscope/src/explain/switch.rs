@@ -163,7 +163,7 @@ mod tests {
         };
         for (fast, slow, want, recovered) in [
             (195.0, 200.0, CureVerdict::Confirmed, 95.0),
-            (145.0, 200.0, CureVerdict::Open, 45.0),
+            (145.0, 200.0, CureVerdict::Partly, 45.0),
             (100.0, 200.0, CureVerdict::Refuted, 0.0),
             // Both lose as much: the difference is what it was.
             (200.0, 300.0, CureVerdict::Open, 0.0),

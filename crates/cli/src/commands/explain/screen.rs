@@ -294,6 +294,7 @@ fn cure(cure: &Cure) -> String {
     let verdict = match cure.verdict {
         CureVerdict::Confirmed => "",
         CureVerdict::Refuted => ": that is not the cause",
+        CureVerdict::Partly => ": that is a part of it",
         CureVerdict::Open => ": that neither proves nor refutes it",
     };
     let (done, otherwise) = match cure.mechanism {

@@ -284,6 +284,9 @@ fn cure_view(cure: &Cure) -> CureView {
             CureVerdict::Refuted => {
                 "Without it the difference is what it was: it is not the cause."
             }
+            CureVerdict::Partly => {
+                "Without it a part of the difference is gone, and the control changes little: it is one cause of several."
+            }
             CureVerdict::Open => "That neither proves nor refutes it.",
         },
         recovered: Number::share(&cure.recovered, &what),
