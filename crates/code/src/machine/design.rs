@@ -214,6 +214,10 @@ pub struct Design {
     /// absent where nobody measured it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_miss_cycles: Option<[PriceRange; 3]>,
+    /// How much of the third level of data cache one core gets, in bytes, where a probe found that to be less than the
+    /// machine presents: neighbours that nobody sees may use it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub third_level_bytes: Option<u64>,
     /// Core cycles from one line to the next, of lines in order, out of the second and the third level and from behind them;
     /// absent where nobody measured it here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -391,6 +395,7 @@ impl Design {
             code_cache_origin: None,
             data_cache_bytes: None,
             data_miss_cycles: None,
+            third_level_bytes: None,
             data_line_cycles: None,
             page_walk_cycles: None,
             page_walk_apart_cycles: None,

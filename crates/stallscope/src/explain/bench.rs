@@ -347,7 +347,7 @@ impl Bench for ProcessBench<'_> {
         let mut trained = Training::behind(WINDOW_INSTRUCTIONS, &mut writer);
         let asked = Window::after(after, length, true, WINDOW_BUDGET);
         let (program, recording) = self.follow(arm, &asked, &mut trained)?;
-        let way = trained.way();
+        let learned = trained.learned();
         if recording.ended == Ended::Short {
             self.training = 0;
         }
@@ -356,7 +356,7 @@ impl Bench for ProcessBench<'_> {
         let recorded = writer.finish(&recording).map_err(|e| unsupported(e.to_string()))?;
         let window =
             RecordedWindow::read(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
-        let window = window.trained_by(way);
+        let window = window.trained_by(learned);
         let of_shape = |shape: &CoreShape| {
             let mut count = WindowCount::default();
             for (at, account) in window.account(shape)?.insns {

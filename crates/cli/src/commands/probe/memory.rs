@@ -25,6 +25,7 @@ pub fn data_caches(report: &DataCacheReport) -> String {
             Chain::ThirdInOrder => "third, in order",
             Chain::MemoryInOrder => "behind, in order",
             Chain::PagesAtOnce => "pages at once",
+            Chain::ThirdTwice | Chain::ThirdFourfold | Chain::ThirdEightfold => "larger table",
         };
         let cycles = cycles(chain.cycles.as_ref(), 6);
         page.text += &format!("{what:<17}{:>8}  {cycles}\n", size(chain.table_bytes));

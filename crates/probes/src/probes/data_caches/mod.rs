@@ -9,8 +9,8 @@
 //! in few pages: the difference is what walks cost. *Positive control.* Each level takes longer than the one
 //! before. *Negative control.* The first level takes what the tables of the clock allow: less than 12 cycles.
 //!
-//! What a guest is presented as its third level may be shared with neighbours that nobody inside sees: this
-//! measures what is left of it. Lines one behind the other, which prefetchers bring, tell how many come in what time; so do loads from
+//! What a guest is presented as its third level may be shared with neighbours that nobody inside sees: the largest
+//! of several tables most of which is still there tells what is left of it (a Zen 4 guest with 32 MiB: 4). Lines one behind the other, which prefetchers bring, tell how many come in what time; so do loads from
 //! many pages whose addresses do not depend on each other, of walks.
 //! Huge pages would take the walks away: the kernel is asked for none there.
 //! *Literature.* L. McVoy and C. Staelin, "lmbench" (1996); the articles of Chips and Cheese on latency.
@@ -57,11 +57,17 @@ pub enum Chain {
     MemoryInOrder,
     /// No chain: the lines of [`Chain::OfPages`] in the same order, by addresses that no load has to find.
     PagesAtOnce,
+    /// In a table that is twice the size of that for [`Chain::Third`], or half of the third level that is presented.
+    ThirdTwice,
+    /// The same of four times the size.
+    ThirdFourfold,
+    /// The same of eight times the size.
+    ThirdEightfold,
 }
 
 impl Chain {
     /// All of them, in the order of their cases.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::First,
         Self::Second,
         Self::Third,
@@ -72,11 +78,18 @@ impl Chain {
         Self::ThirdInOrder,
         Self::MemoryInOrder,
         Self::PagesAtOnce,
+        Self::ThirdTwice,
+        Self::ThirdFourfold,
+        Self::ThirdEightfold,
     ];
+
+    /// Chains in the third level, those through smaller tables first.
+    const THIRD: [Self; 4] =
+        [Self::Third, Self::ThirdTwice, Self::ThirdFourfold, Self::ThirdEightfold];
 
     /// Whether it goes to and fro in more pages than the first TLB holds, all of which the second does.
     fn is_far(self) -> bool {
-        matches!(self, Self::Third | Self::Memory)
+        self == Self::Memory || Self::THIRD.contains(&self)
     }
 
     /// The chain through the same table.
@@ -103,7 +116,22 @@ fn table_bytes(caches: Option<[u64; 3]>) -> [u64; Chain::ALL.len()] {
     let in_third = (4 * second).min(third / 2).max(2 * second);
     let far = 64 * KIB * KIB;
     let [of_pages, of_lines] = [PAGE_BYTES, LINE_BYTES].map(|bytes| PAGES * bytes);
-    [first / 2, in_second, in_third, of_pages, of_lines, far, in_second, in_third, far, of_pages]
+    let larger = |times: u64| (times * in_third).min(third / 2).max(in_third);
+    [
+        first / 2,
+        in_second,
+        in_third,
+        of_pages,
+        of_lines,
+        far,
+        in_second,
+        in_third,
+        far,
+        of_pages,
+        larger(2),
+        larger(4),
+        larger(8),
+    ]
 }
 
 /// The probe.
@@ -134,7 +162,12 @@ mod tests {
     use crate::probes::{Protocol, UpdatesProfile};
 
     fn report(clock: FakeClock, chains: [f64; 6]) -> DataCacheReport {
-        let cycles = [&chains[..], &[2.0, 2.6, 15.0, 21.0]].concat();
+        let third = chains[2];
+        report_with(clock, chains, [third; 3])
+    }
+
+    fn report_with(clock: FakeClock, chains: [f64; 6], larger: [f64; 3]) -> DataCacheReport {
+        let cycles = [&chains[..], &[2.0, 2.6, 15.0, 21.0], &larger].concat();
         let sampled = sampled(clock, Chain::ALL.len(), |case| cycles[case]);
         let machine = Machine::from_facts(&invented::cascade_lake_guest());
         DataCacheReport::new(table_bytes(None), &sampled, Protocol::new(machine, 1))
@@ -155,6 +188,21 @@ mod tests {
         assert!(about(core.tlb_cycles[1], 40), "{core:?}");
         assert_eq!(core.walk_apart_cycles, 21);
         assert_eq!(core.line_cycles, [2, 5, 30], "lines from far away come in pairs");
+    }
+
+    #[test]
+    fn what_is_left_of_the_third_level_is_what_the_largest_table_takes_that_is_there() {
+        let left = |larger: [f64; 3]| {
+            let found = report_with(quiet(), [5.0, 14.0, 77.0, 60.0, 20.0, 307.0], larger);
+            let mut design = Design::of(Microarchitecture::CascadeLake);
+            design.data_cache_bytes = Some([32 * KIB, 512 * KIB, 32 * KIB * KIB]);
+            found.apply_to(&mut design);
+            design.core().value.cache_bytes[2] / KIB
+        };
+        // The tables have 2, 4 and 4 MiB of the 8 that are taken for presented.
+        assert_eq!(left([77.0, 80.0, 80.0]), 32 * KIB, "as presented where half of it is there");
+        assert_eq!(left([150.0, 250.0, 300.0]), 4 * KIB);
+        assert_eq!(left([250.0, 300.0, 300.0]), 2 * KIB);
     }
 
     #[test]

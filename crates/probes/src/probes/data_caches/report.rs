@@ -80,8 +80,14 @@ impl DataCacheReport {
         }));
         let answer = match [Chain::Second, Chain::Third, Chain::Memory].map(of) {
             [Some(second), Some(third), Some(memory)] => Answer::Found(format!(
-                "a load takes {:.0} cycles out of the second level, {:.0} out of the third, {:.0} behind it",
-                second.value, third.value, memory.value
+                "a load takes {:.0} cycles out of the second level, {:.0} out of the third, {:.0} behind it{}",
+                second.value,
+                third.value,
+                memory.value,
+                report.third_level_left().map_or_else(String::new, |bytes| format!(
+                    "; of the third level about {} MiB are left to it",
+                    bytes >> 20
+                ))
             )),
             [Some(second), None, Some(memory)] => Answer::Found(format!(
                 "a load takes {:.0} cycles out of the second level, {:.0} out of memory; lines of the third level \
@@ -93,6 +99,19 @@ impl DataCacheReport {
         report.protocol.controls = controls;
         report.protocol.conclude(answer);
         report
+    }
+
+    /// How much of the third level is there for one core, in bytes: the size of the largest table whose lines come out of it
+    /// rather than out of memory; absent where that is as much as was tried.
+    fn third_level_left(&self) -> Option<u64> {
+        let cycles = |chain| Some(self.latency(chain)?.value);
+        let (third, memory) = (cycles(Chain::Third)?, cycles(Chain::Memory)?);
+        let is_there = |chain: &&Chain| {
+            cycles(**chain).is_some_and(|cycles| cycles < f64::midpoint(third, memory))
+        };
+        let largest = Chain::THIRD.iter().take_while(is_there).last()?;
+        let table = self.chains.iter().find(|it| it.chain == *largest)?;
+        (*largest != Chain::ThirdEightfold).then_some(table.table_bytes)
     }
 
     /// What one step of a chain takes, in core cycles.
@@ -135,6 +154,7 @@ impl UpdatesProfile for DataCacheReport {
             of_level,
         );
         profile.data_miss_cycles = Some([of_level(second), third, of_level(memory)]);
+        profile.third_level_bytes = self.third_level_left();
         let in_order = [Chain::SecondInOrder, Chain::ThirdInOrder, Chain::MemoryInOrder];
         if let [Some(second), Some(third), Some(memory)] = in_order.map(|it| self.latency(it)) {
             profile.data_line_cycles = Some([second, third, memory].map(Clone::clone));

@@ -18,7 +18,7 @@ const PAGE_LINES: usize = (PAGE_BYTES / LINE_BYTES) as usize;
 /// Chains of loads on this processor.
 pub(super) struct ChainRig {
     clock: HardwareClock,
-    /// By chain: where each entry leads.
+    /// By chain: where each entry leads; empty for those through the table of another one.
     tables: Vec<Vec<u32>>,
     /// The entries of [`Chain::OfPages`] in its order.
     of_pages: Vec<u32>,
@@ -29,7 +29,7 @@ pub(super) struct ChainRig {
 impl ChainRig {
     pub(super) fn new(clock: HardwareClock, tables: [u64; Chain::ALL.len()], seed: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let table = |(chain, bytes): (Chain, u64)| {
+        let mut table = |(chain, bytes): (Chain, u64)| {
             let lines = (bytes / LINE_BYTES / apart(chain)).max(2) as usize;
             let entries = apart(chain) as usize * LINE;
             let order = order(chain, lines, &mut random);
@@ -47,9 +47,9 @@ impl ChainRig {
             }
             leads_to
         };
-        let chains =
-            Chain::ALL.into_iter().zip(tables).filter(|(chain, _)| chain.table() == *chain);
-        let tables: Vec<Vec<u32>> = chains.map(table).collect();
+        let chains = Chain::ALL.into_iter().zip(tables);
+        let tables: Vec<Vec<u32>> =
+            chains.map(|it| if it.0.table() == it.0 { table(it) } else { Vec::new() }).collect();
         let pages = &tables[Chain::OfPages as usize];
         let next = |at: &u32| Some(pages[*at as usize]);
         let of_pages = std::iter::successors(Some(0), next).take(PAGES as usize).collect();
@@ -100,7 +100,12 @@ impl Rig for ChainRig {
         match Chain::ALL[case] {
             Chain::First | Chain::Second => 32_768,
             Chain::Third | Chain::OfLines => 8192,
-            Chain::Memory | Chain::OfPages | Chain::PagesAtOnce => 2048,
+            Chain::Memory
+            | Chain::OfPages
+            | Chain::PagesAtOnce
+            | Chain::ThirdTwice
+            | Chain::ThirdFourfold
+            | Chain::ThirdEightfold => 2048,
             Chain::SecondInOrder | Chain::ThirdInOrder | Chain::MemoryInOrder => 16_384,
         }
     }
@@ -124,10 +129,10 @@ impl Rig for ChainRig {
             follow(table, 0, PAGES);
         } else if chain != Chain::Memory {
             in_order(table, 0, table.len() / LINE);
-            if chain == Chain::Third {
-                // Its end would be in the second level, of which it is four times the size.
+            if Chain::THIRD.contains(&chain) {
+                // Its end would be in the second level, of which it is four times the size or more.
                 let others = &self.tables[Chain::Memory as usize];
-                in_order(others, 0, table.len() / LINE / 2);
+                in_order(others, 0, self.tables[Chain::Third as usize].len() / LINE / 2);
             }
         }
     }

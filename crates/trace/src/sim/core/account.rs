@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::predictor::{Mispredictions, Predicted, Predictor};
-use super::{Core, Mechanism, Program, WindowCode};
+use super::{Core, Learned, Mechanism, Program, WindowCode};
 use crate::machine::{CoreShape, Design, LearnedBranches};
 use crate::model::{Avma, LINE_BYTES};
 use crate::sim::Places;
@@ -192,11 +192,12 @@ impl<'a> RecordedWindow<'a> {
         Ok(Self { recorded, design, instructions, program, training, predicted })
     }
 
-    /// The same for cores that know the way through these blocks, whose numbers are those of the recording (see
+    /// The same for cores that went on behind the window, through blocks whose numbers are those of the recording (see
     /// [`Training`](super::Training)).
     #[must_use]
-    pub fn trained_by(self, training: Vec<BlockId>) -> Self {
-        Self { training, predicted: Mutex::default(), ..self }
+    pub fn trained_by(mut self, learned: Learned) -> Self {
+        self.program.reuse = learned.data.reuse();
+        Self { training: learned.way, predicted: Mutex::default(), ..self }
     }
 
     /// Whether it takes as long on a core of one shape as on one of the other, because they differ in what makes no
@@ -208,7 +209,7 @@ impl<'a> RecordedWindow<'a> {
         let mut alike = one.clone();
         alike.cache_bytes[2] = other.cache_bytes[2];
         if alike == *other {
-            return Ok(self.program.lines <= one.cache_bytes[1] / LINE_BYTES);
+            return Ok(self.program.reuse[0].likely <= one.cache_bytes[1] / LINE_BYTES);
         }
         let mut alike = one.clone();
         alike.learned = other.learned;

@@ -107,13 +107,14 @@ impl CodeLines {
 
 #[cfg(test)]
 mod tests {
+    use super::super::footprint::Reuse;
     use super::*;
     use crate::machine::{Design, Microarchitecture};
 
     /// Cycles a line of a walk over these lines, again and again, dispatched as fast as they come.
     fn cycles_a_line(lines: &[u64]) -> f64 {
         let shape = Design::of(Microarchitecture::Zen4).core().value;
-        let mut behind = DataCaches::new(&shape, lines.len() as u64, 1);
+        let mut behind = DataCaches::new(&shape, &[lines.len() as u64, 1].map(Reuse::among));
         let mut code = CodeLines::new(shape.code_cache, lines.iter().copied());
         let mut walk = |mut dispatch: u64| {
             for line in lines {
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn behind_a_wrong_prediction_the_whole_latency_shows() {
         let shape = Design::of(Microarchitecture::Zen4).core().value;
-        let mut behind = DataCaches::new(&shape, 1024, 1);
+        let mut behind = DataCaches::new(&shape, &[1024, 1].map(Reuse::among));
         let mut code = CodeLines::new(shape.code_cache, 0..1024);
         let mut late = |line: u64, dispatch: u64| {
             assert!(code.may_wait(line));
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn a_written_line_is_waited_for_though_the_code_fits() {
         let shape = Design::of(Microarchitecture::Zen4).core().value;
-        let mut behind = DataCaches::new(&shape, 4, 1);
+        let mut behind = DataCaches::new(&shape, &[4, 1].map(Reuse::among));
         let mut code = CodeLines::new(shape.code_cache, 0..4);
         assert!(!code.may_wait(1));
         code.write(1, 700);

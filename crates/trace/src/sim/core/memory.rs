@@ -3,14 +3,14 @@
 //! Streams of lines are fetched ahead within their page, and the first line of the next page with its translation where a
 //! stream comes near the end; a line from beyond the second level brings the other one of its pair.
 //!
-//! Lines and pages that a window touches for the first time have a place that nothing in the window tells. They are
-//! taken for being where all of the window together fit: a stretch of a run repeats what came before it more often
-//! than not. A non-temporal store takes its line out of all caches and writes it to memory, from where the next load of it
+//! Lines and pages that a window touches for the first time are where they were left before it: how long ago that was, the times
+//! between touches tell ([`Reuse`]), and which are those left longer ago is drawn by their address. A non-temporal store takes its line out of all caches and writes it to memory, from where the next load of it
 //! has to bring it. Literature: the makers' optimization manuals (prefetchers); Hennessy and
 //! Patterson, "Computer Architecture", chapter 2.
 
 use rustc_hash::FxHashSet;
 
+use super::footprint::Reuse;
 use super::predictor::hash;
 use super::program::PAGE_LINES;
 use super::sets::{EMPTY, Sets};
@@ -66,6 +66,24 @@ pub(super) struct Fetched {
     pub evicted: u64,
 }
 
+/// Why a line comes into the first level.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// A load or store found it missing.
+    Missed,
+    /// It belongs to a stream.
+    Stream,
+    /// A store to it was on its way when it left.
+    Stored,
+}
+
+/// Whether one that is touched for the first time, behind so many others, was left no longer ago than a cache of this size holds:
+/// of all that could have been left then, as many as that are.
+fn is_within(reuse: &Reuse, size: u64, (one, others): (u64, u64), is_stream: bool) -> bool {
+    let drawn = hash(one) as f64 / u64::MAX as f64;
+    reuse.beyond(size, is_stream) <= reuse.beyond(others, is_stream) * drawn
+}
+
 /// What the second TLB goes by: 512 pages fit that are any of up to 256 apart (measured on Redwood Cove; B. Gras and others,
 /// "Translation Leak-aside Buffer", 2018, found two groups of 7 or 8 bits on other cores of Intel).
 fn second_tlb_index(page: u64) -> u64 {
@@ -90,12 +108,14 @@ pub(super) struct DataCaches {
     walkers: Vec<u64>,
     /// For how long a walk keeps its walker: longer than the load waits for it where the hypervisor's tables are walked, too.
     walker_cycles: u64,
-    /// Where lines come from that were never seen.
-    first_touch: Level,
+    /// When lines and pages were touched that were never seen.
+    reuse: [Reuse; 2],
+    /// Lines of the second and the third level, and pages of the second TLB.
+    sizes: [u64; 3],
     /// Lines that were: the third level does not have them any more.
     seen: FxHashSet<u64>,
-    /// Pages that were seen, where all fit into the second TLB: the first time each is there, too.
-    seen_pages: Option<FxHashSet<u64>>,
+    /// Pages that were seen: the second TLB does not have them any more.
+    seen_pages: FxHashSet<u64>,
     /// The cycles in which lines come from each level behind the first: accesses are not told in the order in which they
     /// start.
     coming: [Slots; 3],
@@ -117,17 +137,12 @@ pub(super) struct DataCaches {
 }
 
 impl DataCaches {
-    /// For windows that touch so many lines and pages in all.
-    pub(super) fn new(shape: &CoreShape, lines: u64, pages: u64) -> Self {
-        let [first, second, third] = shape.cache_bytes.map(|bytes| bytes / LINE_BYTES);
-        let first_touch = match lines {
-            n if n <= second => Level::Second,
-            n if n <= third => Level::Third,
-            _ => Level::Memory,
-        };
+    /// For a window that comes back to its lines and pages in such times.
+    pub(super) fn new(shape: &CoreShape, reuse: &[Reuse; 2]) -> Self {
+        let [first, second, all_third] = shape.cache_bytes.map(|bytes| bytes / LINE_BYTES);
         let beyond = |cycles: u32| u64::from(cycles.saturating_sub(u32::from(shape.load_cycles)));
         // No more of the third level than the window can fill, with room for sets that more lines than others go to.
-        let third = third.min((2 * lines).next_power_of_two().max(1024));
+        let third = all_third.min((2 * reuse[0].likely).next_power_of_two().max(1024));
         Self {
             caches: [
                 Sets::new(first, FIRST_SETS),
@@ -147,9 +162,10 @@ impl DataCaches {
             walker_cycles: (shape.walk_apart_cycles * shape.page_walkers)
                 .max(shape.tlb_cycles[1])
                 .into(),
-            first_touch,
+            reuse: reuse.clone(),
+            sizes: [second, all_third, shape.tlb_pages[1].into()],
             seen: FxHashSet::default(),
-            seen_pages: (pages <= shape.tlb_pages[1].into()).then(FxHashSet::default),
+            seen_pages: FxHashSet::default(),
             coming: std::array::from_fn(|_| Slots::new()),
             fills: vec![0; shape.fill_buffers.max(1) as usize],
             filling: std::array::from_fn(|grouping| vec![(0, 0); 2 << grouping]),
@@ -193,7 +209,10 @@ impl DataCaches {
         if !self.tlbs[1].insert_missing(page, 0) {
             return (at + self.tlb_cycles[0], false);
         }
-        if self.seen_pages.as_mut().is_some_and(|seen| seen.insert(page)) {
+        let others = self.seen_pages.len() as u64;
+        if self.seen_pages.insert(page)
+            && is_within(&self.reuse[1], self.sizes[2], (page, others), false)
+        {
             return (at + self.tlb_cycles[0], false);
         }
         let walker = self.walkers.iter_mut().min_by_key(|free_at| **free_at);
@@ -248,22 +267,22 @@ impl DataCaches {
     /// Brings a line into the first level: when it is there, from where, and which one leaves. Groups of sets take one line
     /// behind the other.
     pub(super) fn fill(&mut self, line: u64, at: u64) -> (u64, Level, u64) {
-        self.fill_first(line, at, false)
+        self.fill_first(line, at, Why::Missed)
     }
 
     /// Brings a line back that left before a store to it was made: when it is there. That is long behind what starts next, which
     /// finds its groups of sets taken for longer all the same.
     pub(super) fn bring_back(&mut self, line: u64, at: u64) -> u64 {
-        self.fill_first(line, at, true).0
+        self.fill_first(line, at, Why::Stored).0
     }
 
-    fn fill_first(&mut self, line: u64, at: u64, is_ahead: bool) -> (u64, Level, u64) {
+    fn fill_first(&mut self, line: u64, at: u64, why: Why) -> (u64, Level, u64) {
         // Accesses are not told in the order in which they start.
         let start = self.filling.iter().fold(at, |start, groups| {
             let (from, until) = groups[line as usize % groups.len()];
             if (from..until).contains(&start) { until } else { start }
         });
-        let (there_at, level) = self.bring(line, start);
+        let (there_at, level) = self.bring(line, start, why == Why::Stream);
         let leaves = self.caches[0].insert(line, there_at);
         if leaves.is_written {
             // All sets share the way to the second level.
@@ -275,7 +294,7 @@ impl DataCaches {
         for (groups, cycles) in self.filling.iter_mut().zip(taken) {
             let group = line as usize % groups.len();
             let (from, until) = &mut groups[group];
-            if is_ahead && start > *until {
+            if why == Why::Stored && start > *until {
                 *until += u64::from(cycles);
             } else if start >= *until {
                 *from = if start == *until { *from } else { start };
@@ -286,12 +305,12 @@ impl DataCaches {
     }
 
     /// When a line that is not in the first level can be there, and from where.
-    fn bring(&mut self, line: u64, at: u64) -> (u64, Level) {
+    fn bring(&mut self, line: u64, at: u64, is_stream: bool) -> (u64, Level) {
         let (there, level, is_new) = match (self.caches[1].find(line), self.caches[2].find(line)) {
             (Some(there), _) => (there, Level::Second, false),
             (None, Some(there)) => (there, Level::Third, false),
             (None, None) if self.past.remove(&line) => (0, Level::Memory, true),
-            (None, None) if self.seen.insert(line) => (0, self.first_touch, true),
+            (None, None) if self.seen.insert(line) => (0, self.left_in(line, is_stream), true),
             (None, None) => (0, Level::Memory, true),
         };
         let start = self.take_line(level, at);
@@ -310,13 +329,24 @@ impl DataCaches {
         (there_at, level)
     }
 
+    /// Where a line was left that the window touches for the first time.
+    fn left_in(&self, line: u64, is_stream: bool) -> Level {
+        let others = self.seen.len() as u64 - 1;
+        let is_within = |lines| is_within(&self.reuse[0], lines, (line, others), is_stream);
+        match self.sizes {
+            [second, ..] if is_within(second) => Level::Second,
+            [_, third, _] if is_within(third) => Level::Third,
+            _ => Level::Memory,
+        }
+    }
+
     /// When a line of code that is not in the instruction cache can be there.
     pub(super) fn bring_code(&mut self, line: u64, at: u64) -> u64 {
-        self.bring(line, at).0 + self.first_cycles
+        self.bring(line, at, false).0 + self.first_cycles
     }
 
     fn fill_ahead(&mut self, line: u64, at: u64) {
-        self.fill(line, at);
+        self.fill_first(line, at, Why::Stream);
         if self.ahead.len() >= MOST_AHEAD {
             // Most of these were pushed out unused.
             self.ahead.clear();
@@ -366,7 +396,7 @@ impl DataCaches {
                 self.fill_ahead(next, at);
                 filled += 1;
             } else {
-                self.bring(next, at);
+                self.bring(next, at, true);
             }
         }
         filled
@@ -380,7 +410,7 @@ mod tests {
 
     fn caches(lines: u64) -> DataCaches {
         let shape = Design::of(Microarchitecture::GoldenCove).core().value;
-        DataCaches::new(&shape, lines, lines)
+        DataCaches::new(&shape, &[lines, lines].map(Reuse::among))
     }
 
     #[test]
@@ -408,7 +438,7 @@ mod tests {
         (shape.tlb_cycles, shape.page_walkers) = ([7, 50], 4);
         let mut of = |apart: u32| {
             shape.walk_apart_cycles = apart;
-            let mut caches = DataCaches::new(&shape, 1000, 100_000);
+            let mut caches = DataCaches::new(&shape, &[1000, 100_000].map(Reuse::among));
             let mut walk = |page: u64| caches.translate(page, 0).0;
             (0..12).map(|n| walk(1000 + n)).collect::<Vec<_>>()
         };
@@ -422,7 +452,7 @@ mod tests {
         let mut shape = Design::of(Microarchitecture::GoldenCove).core().value;
         shape.tlb_pages = [96, 2048];
         let pays = |count: u64, apart: u64| {
-            let mut caches = DataCaches::new(&shape, 1000, 100_000);
+            let mut caches = DataCaches::new(&shape, &[1000, 100_000].map(Reuse::among));
             (0..count).for_each(|n| _ = caches.translate(n * apart, 0));
             let late = (0..count).map(|n| caches.translate(n * apart, 1 << 40));
             let all: Vec<(u64, bool)> = late.map(|(at, walked)| (at - (1 << 40), walked)).collect();

@@ -37,6 +37,7 @@ mod account;
 mod code_lines;
 mod false_dependencies;
 mod followed;
+mod footprint;
 mod forwarding;
 mod halves;
 mod mechanism;
@@ -57,7 +58,7 @@ pub use account::{Account, Accounts, RecordedWindow, WeightedSum};
 pub use mechanism::Mechanism;
 use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
-pub use training::Training;
+pub use training::{Learned, Training};
 
 use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
 use crate::model::{Avma, LINE_BYTES};
@@ -279,9 +280,11 @@ impl<'a> Core<'a> {
             _ if !self.has(Mechanism::LockedOperations) => Fences::default(),
             OpClass::Fence => Fences { stores: true, older: true, younger: true },
             OpClass::LoadFence => Fences { stores: false, older: true, younger: true },
-            OpClass::Locked => {
-                Fences { stores: true, older: self.shape.locked_is_fence, younger: false }
-            }
+            OpClass::Locked => Fences {
+                stores: self.shape.locked_waits_for_stores,
+                older: self.shape.locked_is_fence,
+                younger: false,
+            },
             _ => Fences::default(),
         };
         if fences.older {
@@ -302,8 +305,11 @@ impl<'a> Core<'a> {
                 AccessKind::Store => {}
             }
         }
-        let ready = inputs.max(loaded);
+        // An atomic operation that waits for nothing starts with its address, and what it adds comes to that.
+        let starts_early = is_locked && !self.shape.locked_waits_for_stores;
+        let ready = if starts_early { addresses.max(loaded) } else { inputs.max(loaded) };
         let done = self.compute(number, op, dispatched, ready).max(merged);
+        let done = if starts_early { done.max(inputs + self.latency(1)) } else { done };
         let done = self.wait_for_held(number, op, done);
         if fences.younger {
             self.state.hold_dispatch(done);

@@ -64,7 +64,7 @@ pub(super) struct State {
     pub loaded: u64,
     pub stores: Vec<Store>,
     pub stored: u64,
-    /// By instruction: the number of its last store, and which one served it the last so many times.
+    /// By instruction: the number of its last store, and which one served it the last so many times without a break.
     pub latest: Vec<u64>,
     pub served: Vec<(u32, u8)>,
     /// By line: when the last store to it is in the cache.
@@ -108,6 +108,9 @@ fn branches(entries: u32, program: &Program) -> Option<Sets> {
 }
 
 impl State {
+    /// See [`State::served`].
+    pub(super) const SERVED_BY_NONE: (u32, u8) = (u32::MAX, 0);
+
     pub(super) fn new(shape: &CoreShape, program: &Program) -> Self {
         Self {
             registers: [0; REGISTERS],
@@ -125,7 +128,7 @@ impl State {
             stores: vec![Store::default(); shape.store_queue.max(1) as usize],
             stored: 0,
             latest: vec![0; program.ops.len()],
-            served: vec![(u32::MAX, 0); program.ops.len()],
+            served: vec![Self::SERVED_BY_NONE; program.ops.len()],
             store_lines: vec![0; STORE_LINES],
             page_lines: [0; PAGE_LINES as usize],
             executed: FxHashMap::default(),
@@ -138,7 +141,7 @@ impl State {
                 Scheduler::new(shape.scheduler),
                 (shape.vector_scheduler > 0).then(|| Scheduler::new(shape.vector_scheduler)),
             ),
-            caches: DataCaches::new(shape, program.lines, program.pages),
+            caches: DataCaches::new(shape, &program.reuse),
             code: CodeLines::new(shape.code_cache, program.code_lines.iter().copied()),
             branches: 0,
             known_branches: branches(shape.known_branches, program),

@@ -3,11 +3,12 @@
 //! A core has seen a loop thousands of times when a window begins; one that begins with the window mispredicts what
 //! takes several passes to learn. A program goes on with what it did before, so what comes behind teaches as much as what
 //! came in front, and the window lies where it was asked for: windows that begin at moments of a run sample its time, and
-//! with millions of instructions in between would sample its instructions. Of what comes behind, only the way through
-//! the code is kept: caches are warmed up by the window itself.
+//! with millions of instructions in between would sample its instructions. Of what comes behind, the way through
+//! the code is kept, and when lines and pages of data come back (see [`Footprint`]).
 //! Literature: R. Wunderlich and others, "SMARTS: Accelerating Microarchitecture Simulation via Rigorous Statistical Sampling"
 //! (2003), on warming long-lived state without modelling time.
 
+use super::footprint::Footprint;
 use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 
 /// A sink that tells another one the first instructions of a stretch of a run, and keeps the way through those that
@@ -16,20 +17,30 @@ pub struct Training<'a> {
     instructions: u64,
     left: u64,
     lengths: Vec<u64>,
-    way: Vec<BlockId>,
+    learned: Learned,
     window: &'a mut dyn Sink,
+}
+
+/// What a stretch of a run teaches a core about a window at its beginning.
+#[derive(Default)]
+pub struct Learned {
+    /// The blocks that were run behind the window, in order; their numbers are those of the window.
+    pub(super) way: Vec<BlockId>,
+    /// Data of the whole stretch.
+    pub(super) data: Footprint,
 }
 
 impl<'a> Training<'a> {
     /// Behind so many instructions, to the end of a block, that `window` is told.
     pub fn behind(instructions: u64, window: &'a mut dyn Sink) -> Self {
-        Self { instructions, left: instructions, lengths: Vec::new(), way: Vec::new(), window }
+        let (lengths, learned) = Default::default();
+        Self { instructions, left: instructions, lengths, learned, window }
     }
 
-    /// The blocks that were run behind the window, in order; their numbers are those of the window.
+    /// What the whole stretch tells.
     #[must_use]
-    pub fn way(self) -> Vec<BlockId> {
-        self.way
+    pub fn learned(self) -> Learned {
+        self.learned
     }
 }
 
@@ -40,13 +51,15 @@ impl Sink for Training<'_> {
     }
 
     fn restart(&mut self) {
-        (self.left, self.lengths, self.way) = (self.instructions, Vec::new(), Vec::new());
+        (self.left, self.lengths) = (self.instructions, Vec::new());
+        self.learned = Learned::default();
         self.window.restart();
     }
 
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
+        self.learned.data.touch(accesses);
         if self.left == 0 {
-            return self.way.push(id);
+            return self.learned.way.push(id);
         }
         let length = self.lengths.get(id.0 as usize).copied().unwrap_or(0);
         self.left = self.left.saturating_sub(length);
@@ -92,7 +105,7 @@ mod tests {
         for id in [0, 1, 0, 1, 0] {
             training.run(BlockId(id), &[]);
         }
-        assert_eq!(training.way(), [1, 0].map(BlockId));
+        assert_eq!(training.learned().way, [1, 0].map(BlockId));
         let expected = [
             "describe 0",
             "run 0",
