@@ -144,7 +144,7 @@ impl Core<'_> {
             false => self.fetch(number, access, data).0,
         };
         let mut commit =
-            self.state.next_commit(&self.shape).max(self.state.retire.0 + 2).max(there_at);
+            self.state.next_commit(access, &self.shape).max(self.state.retire.0 + 2).max(there_at);
         let is_split = self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses);
         let is_in_parts = is_split && self.crosses(access, PAGE_BYTES);
         if is_split {
@@ -260,7 +260,7 @@ impl Core<'_> {
         }
         self.retire(number, done);
         for access in accesses.iter().filter(|access| access.kind == AccessKind::Store) {
-            let commit = self.state.next_commit(&self.shape).max(self.state.retire.0 + 2);
+            let commit = self.state.next_commit(access, &self.shape).max(self.state.retire.0 + 2);
             self.enqueue(number, access, [done, done, done, commit], !self.shape.forwards_strings);
         }
     }

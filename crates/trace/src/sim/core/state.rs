@@ -15,6 +15,7 @@ use super::upper_halves::UpperState;
 use super::x87::Stack;
 use crate::machine::CoreShape;
 use crate::model::LINE_BYTES;
+use crate::trace::engine::MemoryAccess;
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Store {
@@ -163,13 +164,27 @@ impl State {
     }
 
     /// When the cache can take another store, in order.
-    pub(super) fn next_commit(&self, shape: &CoreShape) -> u64 {
-        self.earliest_commit(self.stored, shape)
+    pub(super) fn next_commit(&self, store: &MemoryAccess, shape: &CoreShape) -> u64 {
+        self.earliest_commit(self.stored, (store.address.0, store.size_bytes), shape)
     }
 
-    /// The same for the `n`th store, behind those before it.
-    fn earliest_commit(&self, n: u64, shape: &CoreShape) -> u64 {
-        (self.commit_before(n, shape.commits_per_cycle) + 1).max(self.commit_before(n, 1))
+    /// The same for the `n`th store, of so many bytes to this address, behind those before it.
+    fn earliest_commit(&self, n: u64, (address, size_bytes): (u64, u32), shape: &CoreShape) -> u64 {
+        let last = self.commit_before(n, 1);
+        let before =
+            n.checked_sub(1).map(|n| &self.stores[(n % self.stores.len() as u64) as usize]);
+        let is_joined = before.is_some_and(|before| {
+            let all = [(before.address, before.size_bytes), (address, size_bytes)];
+            all.iter().all(|(at, size_bytes)| {
+                *size_bytes <= shape.joined_stores_bytes
+                    && [*at, at + u64::from(*size_bytes) - 1].map(|at| at / LINE_BYTES)
+                        == [address / LINE_BYTES; 2]
+            })
+        });
+        match is_joined {
+            true => last,
+            false => last.max(self.commit_before(n, shape.commits_per_cycle) + 1),
+        }
     }
 
     /// When the store is in the cache that comes so many before the `n`th; 0 where there was none.
@@ -192,7 +207,8 @@ impl State {
         self.caches.write(line);
         self.stores[slot(first)].commit = there_at;
         for n in in_flight {
-            let earliest = self.earliest_commit(n, shape);
+            let Store { address, size_bytes, .. } = self.stores[slot(n)];
+            let earliest = self.earliest_commit(n, (address, size_bytes), shape);
             let store = &mut self.stores[slot(n)];
             store.commit = store.commit.max(earliest);
             let of_line =

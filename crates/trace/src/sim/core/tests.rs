@@ -267,6 +267,23 @@ fn a_load_that_the_same_store_always_serves_is_renamed_where_the_core_learns_tha
 }
 
 #[test]
+fn narrow_stores_to_one_line_reach_the_cache_together_where_the_core_does_that() {
+    const STORE: &[u8] = &[0x48, 0x89, 0x07]; // mov [rdi], rax
+    let insns = [vec![STORE; 12], vec![DEC_EDX, JNE]].concat();
+    let of = |bytes: u32, in_turn: bool, design| {
+        let place =
+            move |n: u64| if in_turn { n % 2 * 64 + n / 2 * 8 } else { n * u64::from(bytes) };
+        let at = move |n: u64| 0x8000 + place(n);
+        let accesses = move |_| (0..12).map(|n| store(n, at(n.into()), bytes)).collect();
+        run_on(&Kernel { insns: &insns, accesses: &accesses }, None, design).0
+    };
+    let zen_4 = Microarchitecture::Zen4;
+    let cycles = [of(8, false, zen_4), of(16, false, zen_4), of(8, true, zen_4)];
+    assert!(cycles.iter().zip([6.0, 12.0, 12.0]).all(|(a, b)| (a - b).abs() < 0.3), "{cycles:?}");
+    assert!((of(8, false, Microarchitecture::RedwoodCove) - 12.0).abs() < 0.3);
+}
+
+#[test]
 fn a_load_that_begins_where_its_store_does_is_renamed_where_the_core_does_that() {
     // As measured on Redwood Cove: 1 cycle for all that are renamed, 7.5 for the others.
     const STORE: &[u8] = &[0x48, 0x89, 0x07]; // mov [rdi], rax
