@@ -193,7 +193,8 @@ pub fn check(
         Ok(work) => work,
         Err(why) => return Ok(Err(why)),
     };
-    let count = spread::count(typical_ns);
+    // Twice those of `explain`, which adds more where they go apart: a run has phases (bzip2: 0.24 to 0.71 cycles an instruction).
+    let count = 2 * spread::count(typical_ns);
     let shape = [design.core().value];
     let windows = spread::follow(typical_ns, 0..count, &mut |n, after| {
         counting(n as u32, count as u32);
