@@ -102,16 +102,18 @@ impl DataCacheReport {
     }
 
     /// How much of the third level is there for one core, in bytes: the size of the largest table whose lines come out of it
-    /// rather than out of memory; absent where that is as much as was tried.
+    /// rather than out of memory, half of the smallest where not even that is there all the time; absent where it is as
+    /// much as was tried.
     fn third_level_left(&self) -> Option<u64> {
         let cycles = |chain| Some(self.latency(chain)?.value);
-        let (third, memory) = (cycles(Chain::Third)?, cycles(Chain::Memory)?);
+        let memory = cycles(Chain::Memory)?;
+        let table = |chain| Some(self.chains.iter().find(|it| it.chain == chain)?.table_bytes);
+        let Some(third) = cycles(Chain::Third) else { return Some(table(Chain::Third)? / 2) };
         let is_there = |chain: &&Chain| {
             cycles(**chain).is_some_and(|cycles| cycles < f64::midpoint(third, memory))
         };
-        let largest = Chain::THIRD.iter().take_while(is_there).last()?;
-        let table = self.chains.iter().find(|it| it.chain == *largest)?;
-        (*largest != Chain::ThirdEightfold).then_some(table.table_bytes)
+        let largest = *Chain::THIRD.iter().take_while(is_there).last()?;
+        if largest == Chain::ThirdEightfold { None } else { table(largest) }
     }
 
     /// What one step of a chain takes, in core cycles.

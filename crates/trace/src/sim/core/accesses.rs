@@ -3,7 +3,7 @@
 use super::memory::Level;
 use super::ops::Op;
 use super::program::PAGE_LINES;
-use super::state::{Served, State, Store};
+use super::state::{Served, Store};
 use super::{Core, Mechanism, OpClass, STORE_LINES, WIDEST_BYTES};
 use crate::machine::{WideVectors, WrittenCode};
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
@@ -51,11 +51,7 @@ impl Core<'_> {
         if access.size_bytes > WIDEST_BYTES {
             return done;
         }
-        let served = self.serve(number, access, start);
-        if matches!(served, Served::At(0)) {
-            self.state.served[number as usize] = State::SERVED_BY_NONE;
-        }
-        match served {
+        match self.serve(number, access, start) {
             Served::Renamed(at) => at,
             Served::At(0) if self.is_aliased(access, start) => {
                 self.event(number, Mechanism::AliasedLoads);

@@ -47,6 +47,9 @@ impl Reuse {
 
     /// The part of touches of something that was touched before `others` others, or never.
     pub(super) fn beyond(&self, others: u64, is_stream: bool) -> f64 {
+        if others >= self.likely {
+            return 0.0;
+        }
         let (others, class) = (others as f64, usize::from(is_stream));
         let next = self.beyond.partition_point(|point| point.0 <= others);
         let Some(&(from, part)) = next.checked_sub(1).map(|n| &self.beyond[n]) else { return 1.0 };
@@ -56,7 +59,7 @@ impl Reuse {
         }
         // Of those that are left, any is as likely.
         let all = self.likely as f64;
-        if all <= others { 0.0 } else { part * (all - others) / (all - from) }
+        part * (all - others) / (all - from)
     }
 }
 
@@ -166,18 +169,17 @@ impl Touched {
     fn reuse(&self, likely: u64) -> Reuse {
         let mut beyond = vec![(0.0, [1.0; 2])];
         let mut left = self.times.each_ref().map(Times::all);
-        let [mut parts, mut part_of_all, mut others] = [[1.0; 2], [1.0; 2], [0.0; 2]];
-        let [part_of_all, others] = [&mut part_of_all[0], &mut others[0]];
+        let (mut parts, mut part_of_all, mut others) = ([1.0; 2], 1.0, 0.0);
         for bucket in 0..=bucket(self.touches) {
             let counts = self.times.each_ref().map(|times| times.counts(bucket));
             let all: u64 = left.iter().sum();
             if all < LEAST_FOLLOWED {
                 break;
             }
-            let before = *part_of_all;
+            let before = part_of_all;
             let stays =
                 |again: u64, of: u64| if of == 0 { 1.0 } else { 1.0 - again as f64 / of as f64 };
-            *part_of_all *= stays(counts[0][0] + counts[1][0], all);
+            part_of_all *= stays(counts[0][0] + counts[1][0], all);
             for class in 0..2 {
                 let [again, first] = counts[class];
                 if left[class] >= LEAST_FOLLOWED {
@@ -186,8 +188,8 @@ impl Touched {
                 left[class] -= again + first;
             }
             let touches = (least(bucket + 1) - least(bucket)) as f64;
-            *others += touches * f64::midpoint(before, *part_of_all);
-            beyond.push((*others, parts));
+            others += touches * f64::midpoint(before, part_of_all);
+            beyond.push((others, parts));
         }
         Reuse { beyond, likely }
     }

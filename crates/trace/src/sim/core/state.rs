@@ -65,7 +65,7 @@ pub(super) struct State {
     pub loaded: u64,
     pub stores: Vec<Store>,
     pub stored: u64,
-    /// By instruction: the number of its last store, and which one served it the last so many times without a break.
+    /// By instruction: the number of its last store, and which one served it the last so many times.
     pub latest: Vec<u64>,
     pub served: Vec<(u32, u8)>,
     /// By line: when the last store to it is in the cache.
@@ -109,9 +109,6 @@ fn branches(entries: u32, program: &Program) -> Option<Sets> {
 }
 
 impl State {
-    /// See [`State::served`].
-    pub(super) const SERVED_BY_NONE: (u32, u8) = (u32::MAX, 0);
-
     pub(super) fn new(shape: &CoreShape, program: &Program) -> Self {
         Self {
             registers: [0; REGISTERS],
@@ -129,7 +126,7 @@ impl State {
             stores: vec![Store::default(); shape.store_queue.max(1) as usize],
             stored: 0,
             latest: vec![0; program.ops.len()],
-            served: vec![Self::SERVED_BY_NONE; program.ops.len()],
+            served: vec![(u32::MAX, 0); program.ops.len()],
             store_lines: vec![0; STORE_LINES],
             page_lines: [0; PAGE_LINES as usize],
             executed: FxHashMap::default(),
