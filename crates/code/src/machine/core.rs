@@ -754,6 +754,7 @@ impl Design {
             ),
             m if (M::Zen1..=M::Zen5).contains(&m) => {
                 let is_old = m <= M::Zen2;
+                let atomics_wait = !matches!(m, M::Zen3 | M::Zen4);
                 let zen = CoreShape {
                     dispatch_width: 6,
                     scheduler: if is_old { 64 } else { 96 },
@@ -779,8 +780,8 @@ impl Design {
                     alias_cycles: if m == M::Zen4 { 7 } else { 0 },
                     // Measured on Zen 4: hidden beside other work, behind four stores, too, and in a chain of 30 cycles whose end is
                     // stored or added right before; 7.5 cycles apart, with 20 instructions between 6.5.
-                    locked_is_fence: !matches!(m, M::Zen3 | M::Zen4),
-                    locked_waits_for_stores: !matches!(m, M::Zen3 | M::Zen4),
+                    locked_is_fence: atomics_wait,
+                    locked_waits_for_stores: atomics_wait,
                     locked_apart_cycles: if is_old { 17 } else { 7 },
                     split_store_cycles: [2, 34],
                     renames_memory: match m {

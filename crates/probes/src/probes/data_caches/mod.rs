@@ -213,6 +213,18 @@ mod tests {
     }
 
     #[test]
+    fn a_third_level_that_is_mostly_gone_is_held_against_what_it_takes_at_the_least() {
+        // Measured on a Zen 4 guest beside a compiler: 465 [60, 509] out of 4 MiB, 563 out of memory.
+        let mut found = report(quiet(), [5.0, 14.0, 465.0, 60.0, 20.0, 563.0]);
+        for chain in found.chains.iter_mut().filter(|it| Chain::THIRD.contains(&it.chain)) {
+            chain.cycles.as_mut().unwrap().low = 60.0;
+        }
+        let mut design = Design::of(Microarchitecture::Zen4);
+        found.apply_to(&mut design);
+        assert_eq!(design.third_level_bytes, Some(KIB * KIB));
+    }
+
+    #[test]
     fn levels_in_the_wrong_order_say_nothing() {
         for chains in
             [[5.0, 14.0, 12.0, 110.0, 14.0, 300.0], [25.0, 30.0, 70.0, 110.0, 14.0, 300.0]]

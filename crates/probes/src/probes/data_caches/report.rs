@@ -105,15 +105,19 @@ impl DataCacheReport {
     /// rather than out of memory, half of the smallest where not even that is there all the time; absent where it is as
     /// much as was tried.
     fn third_level_left(&self) -> Option<u64> {
-        let cycles = |chain| Some(self.latency(chain)?.value);
-        let memory = cycles(Chain::Memory)?;
-        let table = |chain| Some(self.chains.iter().find(|it| it.chain == chain)?.table_bytes);
-        let Some(third) = cycles(Chain::Third) else { return Some(table(Chain::Third)? / 2) };
+        let memory = self.latency(Chain::Memory)?.value;
+        // What neighbours do only adds.
+        let least = self.latency(Chain::Third).map_or(0.0, |third| third.low);
         let is_there = |chain: &&Chain| {
-            cycles(**chain).is_some_and(|cycles| cycles < f64::midpoint(third, memory))
+            let cycles = self.latency(**chain);
+            cycles.is_some_and(|cycles| cycles.value < f64::midpoint(least, memory))
         };
-        let largest = *Chain::THIRD.iter().take_while(is_there).last()?;
-        if largest == Chain::ThirdEightfold { None } else { table(largest) }
+        let table = |chain| Some(self.chains.iter().find(|it| it.chain == chain)?.table_bytes);
+        match Chain::THIRD.iter().take_while(is_there).last() {
+            None => Some(table(Chain::Third)? / 2),
+            Some(Chain::ThirdEightfold) => None,
+            Some(largest) => table(*largest),
+        }
     }
 
     /// What one step of a chain takes, in core cycles.

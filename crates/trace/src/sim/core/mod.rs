@@ -305,11 +305,14 @@ impl<'a> Core<'a> {
                 AccessKind::Store => {}
             }
         }
-        // An atomic operation that waits for nothing starts with its address, and what it adds comes to that.
-        let starts_early = is_locked && !self.shape.locked_waits_for_stores;
-        let ready = if starts_early { addresses.max(loaded) } else { inputs.max(loaded) };
-        let done = self.compute(number, op, dispatched, ready).max(merged);
-        let done = if starts_early { done.max(inputs + self.latency(1)) } else { done };
+        let done = match is_locked && !self.shape.locked_waits_for_stores {
+            // It starts with its address, and what it adds comes to that.
+            true => self
+                .compute(number, op, dispatched, addresses.max(loaded))
+                .max(inputs + self.latency(1)),
+            false => self.compute(number, op, dispatched, inputs.max(loaded)),
+        };
+        let done = done.max(merged);
         let done = self.wait_for_held(number, op, done);
         if fences.younger {
             self.state.hold_dispatch(done);

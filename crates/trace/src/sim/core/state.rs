@@ -168,9 +168,7 @@ impl State {
     /// The same for the `n`th store, of so many bytes to this address, behind those before it.
     fn earliest_commit(&self, n: u64, (address, size_bytes): (u64, u32), shape: &CoreShape) -> u64 {
         let last = self.commit_before(n, 1);
-        let before =
-            n.checked_sub(1).map(|n| &self.stores[(n % self.stores.len() as u64) as usize]);
-        let is_joined = before.is_some_and(|before| {
+        let is_joined = self.store_before(n, 1).is_some_and(|before| {
             let all = [(before.address, before.size_bytes), (address, size_bytes)];
             all.iter().all(|(at, size_bytes)| {
                 *size_bytes <= shape.joined_stores_bytes
@@ -186,8 +184,13 @@ impl State {
 
     /// When the store is in the cache that comes so many before the `n`th; 0 where there was none.
     fn commit_before(&self, n: u64, stores: u32) -> u64 {
-        let number = n.checked_sub(stores.into());
-        number.map_or(0, |n| self.stores[(n % self.stores.len() as u64) as usize].commit)
+        self.store_before(n, stores).map_or(0, |store| store.commit)
+    }
+
+    /// The store that comes so many before the `n`th.
+    fn store_before(&self, n: u64, stores: u32) -> Option<&Store> {
+        let number = n.checked_sub(stores.into())?;
+        Some(&self.stores[(number % self.stores.len() as u64) as usize])
     }
 
     /// A line leaves the first level at `cycle`: stores that are on their way to it bring it back, and those behind them wait.
