@@ -167,6 +167,15 @@ pub enum WideVectors {
 pub struct CoreShape {
     /// Operations that are dispatched in a cycle.
     pub dispatch_width: u32,
+    /// Whether what is a few operations is dispatched in one cycle.
+    pub dispatches_whole: bool,
+    /// Operations that an instruction is at the least that computes with what it loads from a place by an index, or stores a
+    /// general register or a constant to one.
+    pub by_index_operations: u8,
+    /// The ports that can compute with what the same instruction loads.
+    pub loaded_ports: u16,
+    /// Whether loads, and stores with their addresses, wait for their start with the operations on integers.
+    pub addresses_wait_with_integers: bool,
     /// Operations that retire in a cycle.
     pub retire_width: u32,
     /// Operations between dispatch and retirement.
@@ -245,7 +254,14 @@ pub struct CoreShape {
     pub unknown_branch_cycles: u8,
     /// Cycles in which one indirect jump or call is followed, where one branch to a fixed place takes one.
     pub indirect_branch_cycles: u8,
-    /// The same of a call, and of a return.
+    /// What each line of code but the first takes between two taken branches, where one branch takes one cycle.
+    pub next_line_cycles: u8,
+    /// Cycles in which an indirect jump or call is followed at the least that goes elsewhere than the last time, where one
+    /// branch takes one cycle.
+    pub elsewhere_cycles: u8,
+    /// Whether a jump to a fixed place takes a unit that can do branches.
+    pub jumps_take_units: bool,
+    /// Cycles in which a call is followed, and a return.
     pub call_cycles: [u8; 2],
     /// Ways to branches that are remembered, the last 40 taken ones before included: from these, one can be taken a cycle.
     pub near_branches: u32,
@@ -448,6 +464,7 @@ mod amd {
     pub const INTEGER: u16 = 0x1e;
     pub const ALU1: u16 = 2;
     pub const ALU2: u16 = 4;
+    pub const ALU3: u16 = 8;
     /// Measured on Zen 4: a comparison with its jump beside four additions takes no unit of theirs.
     pub const BRANCHES: u16 = 0x11;
     /// Before Zen 3 branches had no unit of their own.
@@ -597,6 +614,10 @@ impl Design {
     fn tabled_core(&self) -> (CoreShape, bool) {
         let sunny = CoreShape {
             dispatch_width: 5,
+            dispatches_whole: false,
+            by_index_operations: 1,
+            loaded_ports: u16::MAX,
+            addresses_wait_with_integers: false,
             retire_width: 8,
             reorder_window: 352,
             // Chips and Cheese, published measurements: these, and those of the other cores.
@@ -644,6 +665,9 @@ impl Design {
             known_branches: 12_288,
             unknown_branch_cycles: 10,
             indirect_branch_cycles: 1,
+            next_line_cycles: 0,
+            elsewhere_cycles: 1,
+            jumps_take_units: true,
             call_cycles: [1, 1],
             near_branches: 12_288,
             far_branch_cycles: 0,
@@ -755,8 +779,18 @@ impl Design {
             m if (M::Zen1..=M::Zen5).contains(&m) => {
                 let is_old = m <= M::Zen2;
                 let atomics_wait = !matches!(m, M::Zen3 | M::Zen4);
+                let shares_schedulers = matches!(m, M::Zen3 | M::Zen4);
                 let zen = CoreShape {
                     dispatch_width: 6,
+                    // Measured on Zen 4, copies between registers beside one such instruction: with three, 12 cycles for twelve times five
+                    // operations, and 8.3 with two. Additions and comparisons with an index, stores of general registers with one, and what
+                    // changes memory are two operations; other loads and stores are one, of vectors, too.
+                    dispatches_whole: m == M::Zen4,
+                    by_index_operations: if m == M::Zen4 { 2 } else { 1 },
+                    // AMD's guide for family 19h, 2.10: three of the four schedulers have a unit for addresses. Measured on Zen 4: twelve
+                    // shifts and additions from memory 8.0 cycles, with `and` in place of the shifts 6.2.
+                    loaded_ports: if shares_schedulers { !amd::ALU3 } else { u16::MAX },
+                    addresses_wait_with_integers: shares_schedulers,
                     scheduler: if is_old { 64 } else { 96 },
                     vector_scheduler: if is_old { 100 } else { 128 },
                     load_queue: if is_old { 44 } else { 88 },
@@ -802,6 +836,13 @@ impl Design {
                     // Measured on Zen 4: 4.0 cycles a pair of call and return, one to four in a row or inside one another, where a jump
                     // takes 1.0, through a register, too; a call from which a jump leads back 3.0. Others are assumed to be alike.
                     call_cycles: [2, 2],
+                    // Measured on Zen 4: three or eleven copies and a jump 1.0 and 1.9 cycles in one line, 2.0 across two.
+                    next_line_cycles: if m == M::Zen4 { 1 } else { 0 },
+                    // Measured on Zen 4, jumps to eight places that come again and again in an order of 8, 32, 64 and 256 of them: 2.1, 3.8,
+                    // 4.9 and 5.3 cycles each, with up to 18 instructions between.
+                    elsewhere_cycles: if m == M::Zen4 { 4 } else { 1 },
+                    // Measured on Zen 4: three branches that are not taken and a jump 1.5 cycles, two and a jump 1.0.
+                    jumps_take_units: m != M::Zen4,
                     // Measured on Zen 4: directions of 45,000 all, 60,000 all but 9 %, 70,000 half, 100,000 a quarter; targets of
                     // 2,000 all, 4,000 half, 6,000 none. Older ones are assumed to have half of it.
                     learned: LearnedBranches {

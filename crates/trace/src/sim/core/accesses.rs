@@ -32,8 +32,9 @@ impl Core<'_> {
             }
             false => (self.shape.loads_per_cycle, self.shape.load_cycles),
         };
-        let ports = ports(&LOAD_PORTS, of_a_cycle);
+        let ports = load_ports(of_a_cycle);
         let start = self.take(ports, ready);
+        self.address_starts(start);
         let latency = self.latency(latency);
         let (there_at, is_fresh) = self.fetch(number, access, start);
         if is_fresh {
@@ -93,7 +94,7 @@ impl Core<'_> {
 
     pub(super) fn take_load_slots(&mut self, slots: u32, at: u64) {
         for _ in 0..slots {
-            self.take(ports(&LOAD_PORTS, self.shape.loads_per_cycle), at);
+            self.take(load_ports(self.shape.loads_per_cycle), at);
         }
     }
 
@@ -115,7 +116,7 @@ impl Core<'_> {
 
     /// Brings a line that no instruction waits for.
     pub(super) fn prefetch(&mut self, access: &MemoryAccess, ready: u64) {
-        let start = self.take(ports(&LOAD_PORTS, self.shape.loads_per_cycle), ready);
+        let start = self.take(load_ports(self.shape.loads_per_cycle), ready);
         if self.has(Mechanism::DataCacheMisses) {
             let fetched = self.state.caches.fetch(access.address, start);
             self.state.evict(fetched.evicted, fetched.there_at, &self.shape);
@@ -152,7 +153,7 @@ impl Core<'_> {
         // cycles, one load and a store 1.0).
         if access.size_bytes == WIDEST_BYTES && self.shape.wide_vectors == WideVectors::JoinPorts {
             let of_a_cycle = self.shape.vector_loads_per_cycle(WIDEST_BYTES);
-            commit = self.take(ports(&LOAD_PORTS, of_a_cycle), commit);
+            commit = self.take(load_ports(of_a_cycle), commit);
         }
         self.write_code(number, access, commit);
         self.enqueue(number, access, [addressed, value, data, commit], is_in_parts);
@@ -267,6 +268,10 @@ fn lines(access: &MemoryAccess) -> impl Iterator<Item = u64> {
     let first = access.address.0 / LINE_BYTES;
     let last = access.address.0.wrapping_add(u64::from(access.size_bytes) - 1) / LINE_BYTES;
     first..=last.max(first)
+}
+
+pub(super) fn load_ports(of_a_cycle: u32) -> u16 {
+    ports(&LOAD_PORTS, of_a_cycle)
 }
 
 fn ports(all: &[u16], count: u32) -> u16 {

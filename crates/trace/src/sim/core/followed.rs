@@ -32,8 +32,22 @@ const SLOW: u64 = 2;
 const ACROSS_LINES: u64 = 4;
 const CORRECTED: u64 = 6;
 
-/// The way through taken branches; empty where all of them take the same time.
-pub(super) struct Followed(Option<Small>);
+/// Lines of code between two taken branches that are counted, at the most.
+const MOST_LINES: u64 = 64;
+
+/// The way through taken branches.
+pub(super) struct Followed {
+    /// Absent where one predictor answers for all of them.
+    small: Option<Small>,
+    /// What each line of code but the first takes between two taken branches.
+    next_line_cycles: u64,
+    /// What an indirect branch takes at the least that goes elsewhere than the last time.
+    elsewhere_cycles: u64,
+    /// By indirect branch: where it went the last time.
+    targets: Vec<Avma>,
+    /// Where the last taken branch went.
+    from: Avma,
+}
 
 /// The small predictor.
 struct Small {
@@ -42,53 +56,68 @@ struct Small {
     way: u64,
     /// By way: what came next the last time.
     answers: Vec<u64>,
-    /// By indirect branch: where it went the last time.
-    targets: Vec<Avma>,
     /// Branches for which the larger one answers.
     slow: u32,
     /// Half cycles that no branch has paid yet.
     half: u64,
-    /// Where the last taken branch went.
-    from: Avma,
 }
 
 impl Followed {
     pub(super) fn new(shape: &CoreShape) -> Self {
         let entries = u64::from(shape.near_branches);
-        Self((shape.far_branch_cycles > 0).then(|| Small {
+        let small = (shape.far_branch_cycles > 0).then(|| Small {
             near: Sets::new(entries, entries / WAYS),
             far_cycles: shape.far_branch_cycles.into(),
             way: 0,
             answers: vec![0; ANSWERS],
-            targets: vec![Avma(0); TARGETS],
             slow: 0,
             half: 0,
-            from: Avma(0),
-        }))
+        });
+        Self {
+            small,
+            next_line_cycles: shape.next_line_cycles.into(),
+            elsewhere_cycles: shape.elsewhere_cycles.into(),
+            targets: vec![Avma(0); TARGETS],
+            from: Avma(u64::MAX),
+        }
     }
 
     /// A branch was mispredicted.
     pub(super) fn mispredicted(&mut self) {
-        if let Some(small) = &mut self.0 {
+        if let Some(small) = &mut self.small {
             small.slow = SLOW_BRANCHES;
         }
     }
 
-    /// A branch is taken to a place: cycles until what is there follows it.
-    pub(super) fn cycles(&mut self, branch: Avma, to: Avma, is_indirect: bool) -> u64 {
-        self.0.as_mut().map_or(1, |small| small.cycles(branch, to, is_indirect))
+    /// A branch, the instruction behind it, and where it is taken to: cycles until what is there follows it.
+    pub(super) fn cycles(&mut self, [branch, next, to]: [Avma; 3], is_indirect: bool) -> u64 {
+        let from = std::mem::replace(&mut self.from, to);
+        let last_line = (next.0 - 1) / LINE_BYTES;
+        let next_lines = last_line.saturating_sub(from.0 / LINE_BYTES).min(MOST_LINES);
+        let last = &mut self.targets[hash(branch.0) as usize % TARGETS];
+        let goes_elsewhere = is_indirect.then(|| std::mem::replace(last, to) != to);
+        let Some(small) = &mut self.small else {
+            let fetched = 1 + next_lines * self.next_line_cycles;
+            let found = if goes_elsewhere == Some(true) { self.elsewhere_cycles } else { 0 };
+            return fetched.max(found);
+        };
+        small.cycles([branch, to], goes_elsewhere, next_lines > 0)
     }
 }
 
 impl Small {
-    fn cycles(&mut self, branch: Avma, to: Avma, is_indirect: bool) -> u64 {
+    /// A branch, which may be an indirect one, from and to places; code that lies across lines leads to it.
+    fn cycles(
+        &mut self,
+        [branch, to]: [Avma; 2],
+        goes_elsewhere: Option<bool>,
+        lies_across: bool,
+    ) -> u64 {
         let now = hash(branch.0 ^ to.0.rotate_left(32));
         let is_far = self.near.insert_missing(hash(now ^ self.way), 0);
         let answer = &mut self.answers[hash(self.way) as usize % ANSWERS];
         let is_wrong = std::mem::replace(answer, now) != now;
         self.way = self.way << OF_A_BRANCH ^ (now & ((1 << OF_A_BRANCH) - 1));
-        let from = std::mem::replace(&mut self.from, to);
-        let lies_across = from.0 / LINE_BYTES != branch.0 / LINE_BYTES;
         let took = match (is_far, is_wrong, self.slow > 0) {
             (true, ..) => SLOW * (1 + self.far_cycles),
             (false, true, _) => CORRECTED,
@@ -97,9 +126,7 @@ impl Small {
             (false, false, false) => FAST,
         };
         self.slow = if is_wrong { SLOW_BRANCHES } else { self.slow.saturating_sub(1) };
-        if is_indirect {
-            let last = &mut self.targets[hash(branch.0) as usize % TARGETS];
-            let elsewhere = std::mem::replace(last, to) != to;
+        if let Some(elsewhere) = goes_elsewhere {
             // The next one at least.
             self.slow = self.slow.max(if elsewhere { SLOW_BRANCHES } else { 1 });
         }
@@ -122,8 +149,10 @@ mod tests {
             let mut cycles = 0;
             for n in 0..turns {
                 let at = Avma(0x1000 + 16 * n);
-                cycles += (0..inner).map(|_| followed.cycles(at, at, false)).sum::<u64>();
-                cycles += followed.cycles(at.offset(4), Avma(0x1010 + 16 * n), false);
+                cycles +=
+                    (0..inner).map(|_| followed.cycles([at, at.offset(2), at], false)).sum::<u64>();
+                cycles +=
+                    followed.cycles([at.offset(4), at.offset(6), Avma(0x1010 + 16 * n)], false);
             }
             if mispredicts {
                 followed.mispredicted();
@@ -154,9 +183,9 @@ mod tests {
         let shape = Design::of(Microarchitecture::RedwoodCove).core().value;
         let of = |to: u64, at: u64| {
             let mut followed = Followed::new(&shape);
-            (0..100).for_each(|_| _ = followed.cycles(Avma(at), Avma(to), false));
+            (0..100).for_each(|_| _ = followed.cycles([at, at + 2, to].map(Avma), false));
             followed.mispredicted();
-            (0..20).map(|_| followed.cycles(Avma(at), Avma(to), false)).sum::<u64>()
+            (0..20).map(|_| followed.cycles([at, at + 2, to].map(Avma), false)).sum::<u64>()
         };
         assert_eq!((of(0x1000, 0x1008), of(0x103c, 0x1044)), (20, 40));
     }
@@ -168,11 +197,27 @@ mod tests {
             let mut followed = Followed::new(&shape);
             let mut turn = |n: u64| {
                 let to = Avma(0x2000 + n % targets * 64);
-                followed.cycles(Avma(0x1000), to, true) + followed.cycles(to, Avma(0x1000), false)
+                followed.cycles([Avma(0x1000), Avma(0x1002), to], true)
+                    + followed.cycles([to, to.offset(2), Avma(0x1000)], false)
             };
             (0..1000).map(&mut turn).sum::<u64>()
         };
         assert!(of(1) < 1600, "{}", of(1));
         assert!(of(4) > 1950, "{}", of(4));
+    }
+
+    #[test]
+    fn an_indirect_jump_that_goes_elsewhere_than_the_last_time_takes_longer_on_zen_4() {
+        let shape = Design::of(Microarchitecture::Zen4).core().value;
+        let of = |targets: u64, is_indirect: bool| {
+            let mut followed = Followed::new(&shape);
+            let mut jump = |n: u64| {
+                let to = Avma(0x1000 + n % targets * 128);
+                followed.cycles([Avma(0x1000), Avma(0x1002), to], is_indirect)
+            };
+            (0..100).map(&mut jump).sum::<u64>()
+        };
+        assert!((100..=104).contains(&of(1, true)), "{}", of(1, true));
+        assert!((398..=402).contains(&of(8, true)), "{}", of(8, true));
     }
 }

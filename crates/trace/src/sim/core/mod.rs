@@ -42,6 +42,7 @@ mod forwarding;
 mod halves;
 mod mechanism;
 mod memory;
+mod memory_use;
 mod ops;
 mod predictor;
 mod program;
@@ -63,6 +64,7 @@ pub use training::{Learned, Training};
 use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
 use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
+use accesses::load_ports;
 use ops::{Flow, Op, REGISTERS, VECTORS};
 use predictor::hash;
 use scheduler::Scheduler;
@@ -169,7 +171,7 @@ impl<'a> Core<'a> {
         self.state.branches += 1;
         let taken = to != op.next;
         let follow_cycles = match taken {
-            true => self.state.followed.cycles(op.address, to, op.flow.is_indirect()),
+            true => self.state.followed.cycles([op.address, op.next, to], op.flow.is_indirect()),
             false => 0,
         };
         if !right && self.has(Mechanism::MispredictedBranches) {
@@ -238,7 +240,7 @@ impl<'a> Core<'a> {
         let operations = match slow(op.class) {
             _ if op.joined => 0,
             Some(mechanism) if !self.has(mechanism) => 1,
-            _ => u32::from(row.operations),
+            _ => u32::from(row.operations.max(op.memory.operations(&self.shape))),
         };
         let waits = op.class != OpClass::Renamed && !op.zeroes;
         if waits {
@@ -339,7 +341,8 @@ impl<'a> Core<'a> {
         let stores = || accesses.iter().filter(|access| access.kind == AccessKind::Store);
         if let Some(store) = stores().next() {
             if self.shape.stores_take_load_slots {
-                self.take_load_slots(1, addresses);
+                let start = self.take(load_ports(self.shape.loads_per_cycle), addresses);
+                self.address_starts(start);
             }
             data = self.take_data(done.max(addresses), store.size_bytes);
             complete = complete.max(data);
@@ -383,6 +386,13 @@ impl<'a> Core<'a> {
         }
     }
 
+    /// A load, or a store with its address, starts at `start`, and waits until then.
+    fn address_starts(&mut self, start: u64) {
+        if self.shape.addresses_wait_with_integers {
+            self.starts(OpClass::Integer, self.state.dispatch.0, start);
+        }
+    }
+
     fn take(&mut self, ports: u16, cycle: u64) -> u64 {
         match self.has(Mechanism::BusyPorts) {
             true => self.state.slots.take(ports, cycle),
@@ -407,11 +417,13 @@ impl<'a> Core<'a> {
         if let Some(cycles) = op.microcode_cycles {
             (row.latency_cycles, row.busy_cycles) = (cycles, cycles);
         }
-        if op.class == OpClass::Renamed {
+        let is_free = op.flow == Flow::Jump && !self.shape.jumps_take_units;
+        if op.class == OpClass::Renamed || is_free {
             return ready;
         }
         let Some(slow) = slow(op.class) else {
             let (ports, times) = self.shape.ports(op.class, op.vector_bytes);
+            let ports = op.memory.ports(&self.shape, ports);
             for _ in 1..times {
                 self.take(ports, ready);
             }

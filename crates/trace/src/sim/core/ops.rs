@@ -6,6 +6,7 @@ use iced_x86::{
 };
 
 use super::halves::{Halves, changes};
+use super::memory_use::MemoryUse;
 use super::upper_halves::UpperUse;
 use super::x87::StackUse;
 use crate::code::x86::is_prefetch;
@@ -82,6 +83,7 @@ pub(super) struct Op {
     pub in_jump: bool,
     /// Whether it adds a small constant to a register of 64 bits.
     pub adds_constant: bool,
+    pub memory: MemoryUse,
     /// What it loads whole, and the register that it changes by another one, as one operation where they follow on each other.
     pub halves: Halves,
     /// Whether it loads what the same operation changes by a register, on cores that join the two.
@@ -120,6 +122,7 @@ impl Op {
             joined: false,
             in_jump: false,
             adds_constant: false,
+            memory: MemoryUse::Moves,
             halves: Halves::default(),
             joins_load: false,
             non_temporal: false,
@@ -177,6 +180,7 @@ impl Op {
             only_moves,
             zeroes,
             adds_constant: adds_constant(&raw),
+            memory: MemoryUse::of(&raw, explicit, info),
             halves: Halves::of(&raw),
             joins_load: touches_memory && changes(&raw),
             non_temporal: is_non_temporal(&raw),
@@ -360,7 +364,7 @@ fn is_zeroing(raw: &Instruction) -> bool {
 }
 
 /// A move that changes nothing of what it moves.
-fn is_plain_move(raw: &Instruction) -> bool {
+pub(super) fn is_plain_move(raw: &Instruction) -> bool {
     use I::*;
     matches!(
         raw.mnemonic(),

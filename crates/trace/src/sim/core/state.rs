@@ -221,7 +221,9 @@ impl State {
     pub(super) fn dispatch(&mut self, shape: &CoreShape, operations: u32) -> u64 {
         let window = self.window.len() as u64;
         self.hold_dispatch(self.window[(self.dispatched % window) as usize]);
-        if operations > 0 && self.dispatch.1 >= shape.dispatch_width {
+        let fits_whole = (2..=shape.dispatch_width).contains(&operations);
+        let needed = if shape.dispatches_whole && fits_whole { operations } else { 1 };
+        if operations > 0 && self.dispatch.1 + needed > shape.dispatch_width {
             self.dispatch = (self.dispatch.0 + 1, 0);
         }
         self.dispatch.1 += operations;

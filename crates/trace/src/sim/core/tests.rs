@@ -4,6 +4,7 @@ mod aliases;
 mod branches;
 mod false_dependencies;
 mod fences;
+mod operations;
 mod upper_halves;
 
 use super::*;

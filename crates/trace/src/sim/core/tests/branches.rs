@@ -75,6 +75,33 @@ fn a_call_and_its_return_take_longer_than_two_jumps_on_zen() {
 }
 
 #[test]
+fn code_between_jumps_that_lies_across_lines_takes_a_cycle_more_on_zen_4() {
+    // Three copies and a jump: 1.0 cycles measured in one line, 2.0 across two.
+    let copy: &[u8] = &[0x89, 0xc8];
+    let back: &[u8] = &[0xeb, 0xf8];
+    let on = |design, first: u64| {
+        let block = [copy, copy, copy, back];
+        let insns: Vec<_> = (first..).step_by(2).zip(block).collect();
+        ring_at(design, &insns, ITERATIONS, None)
+    };
+    let zen = |first| on(Microarchitecture::Zen4, first);
+    assert_eq!([zen(0), zen(56), zen(58), zen(60)].map(f64::round), [1.0, 1.0, 2.0, 2.0]);
+    assert_eq!(on(Microarchitecture::Zen3, 58).round(), 1.0, "nobody measured it there");
+}
+
+#[test]
+fn three_branches_that_are_not_taken_leave_a_cycle_for_a_jump_on_zen_4() {
+    let back: &[u8] = &[0xeb, 0xf6];
+    let of = |branches: usize| {
+        let mut insns: Vec<_> = (0..).step_by(2).zip(vec![JNE; branches]).collect();
+        insns.push((2 * branches as u64, back));
+        ring_at(Microarchitecture::Zen4, &insns, ITERATIONS, None)
+    };
+    // Measured 1.0 and 1.5: two units for branches, and none for the jump.
+    assert!((of(2) - 1.0).abs() < 0.05 && (of(3) - 1.5).abs() < 0.05, "{} {}", of(2), of(3));
+}
+
+#[test]
 fn more_branches_than_are_remembered_cost_what_decoding_finds_out() {
     // All of their lines are in the second level. As measured on Zen 4: 12 cycles a jump of more than 9,000.
     let on =
