@@ -778,8 +778,7 @@ impl Design {
             ),
             m if (M::Zen1..=M::Zen5).contains(&m) => {
                 let is_old = m <= M::Zen2;
-                let atomics_wait = !matches!(m, M::Zen3 | M::Zen4);
-                let shares_schedulers = matches!(m, M::Zen3 | M::Zen4);
+                let is_19h = matches!(m, M::Zen3 | M::Zen4);
                 let zen = CoreShape {
                     dispatch_width: 6,
                     // Measured on Zen 4, copies between registers beside one such instruction: with three, 12 cycles for twelve times five
@@ -789,8 +788,8 @@ impl Design {
                     by_index_operations: if m == M::Zen4 { 2 } else { 1 },
                     // AMD's guide for family 19h, 2.10: three of the four schedulers have a unit for addresses. Measured on Zen 4: twelve
                     // shifts and additions from memory 8.0 cycles, with `and` in place of the shifts 6.2.
-                    loaded_ports: if shares_schedulers { !amd::ALU3 } else { u16::MAX },
-                    addresses_wait_with_integers: shares_schedulers,
+                    loaded_ports: if is_19h { !amd::ALU3 } else { u16::MAX },
+                    addresses_wait_with_integers: is_19h,
                     scheduler: if is_old { 64 } else { 96 },
                     vector_scheduler: if is_old { 100 } else { 128 },
                     load_queue: if is_old { 44 } else { 88 },
@@ -814,8 +813,8 @@ impl Design {
                     alias_cycles: if m == M::Zen4 { 7 } else { 0 },
                     // Measured on Zen 4: hidden beside other work, behind four stores, too, and in a chain of 30 cycles whose end is
                     // stored or added right before; 7.5 cycles apart, with 20 instructions between 6.5.
-                    locked_is_fence: atomics_wait,
-                    locked_waits_for_stores: atomics_wait,
+                    locked_is_fence: !is_19h,
+                    locked_waits_for_stores: !is_19h,
                     locked_apart_cycles: if is_old { 17 } else { 7 },
                     split_store_cycles: [2, 34],
                     renames_memory: match m {

@@ -32,9 +32,7 @@ impl Core<'_> {
             }
             false => (self.shape.loads_per_cycle, self.shape.load_cycles),
         };
-        let ports = load_ports(of_a_cycle);
-        let start = self.take(ports, ready);
-        self.address_starts(start);
+        let start = self.start_address(of_a_cycle, ready);
         let latency = self.latency(latency);
         let (there_at, is_fresh) = self.fetch(number, access, start);
         if is_fresh {
@@ -44,7 +42,7 @@ impl Core<'_> {
         if self.crosses(access, LINE_BYTES) && self.has(Mechanism::SplitAccesses) {
             self.event(number, Mechanism::SplitAccesses);
             let more = 1..self.shape.split_load_slots;
-            let last = more.fold(start, |start, _| self.take(ports, start));
+            let last = more.fold(start, |start, _| self.take(load_ports(of_a_cycle), start));
             let longer =
                 self.shape.split_load_cycles[usize::from(self.crosses(access, PAGE_BYTES))];
             done = done.max(last + latency).max(start + latency + u64::from(longer));
@@ -90,6 +88,15 @@ impl Core<'_> {
             self.event(number, Mechanism::DataCacheMisses);
         }
         (there_at, is_fresh)
+    }
+
+    /// When a load, or a store with its address, starts that can from `ready` on; it waits until then.
+    pub(super) fn start_address(&mut self, of_a_cycle: u32, ready: u64) -> u64 {
+        let start = self.take(load_ports(of_a_cycle), ready);
+        if self.shape.addresses_wait_with_integers {
+            self.starts(OpClass::Integer, self.state.dispatch.0, start);
+        }
+        start
     }
 
     pub(super) fn take_load_slots(&mut self, slots: u32, at: u64) {
@@ -270,7 +277,7 @@ fn lines(access: &MemoryAccess) -> impl Iterator<Item = u64> {
     first..=last.max(first)
 }
 
-pub(super) fn load_ports(of_a_cycle: u32) -> u16 {
+fn load_ports(of_a_cycle: u32) -> u16 {
     ports(&LOAD_PORTS, of_a_cycle)
 }
 

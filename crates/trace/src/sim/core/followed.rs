@@ -92,10 +92,12 @@ impl Followed {
     /// A branch, the instruction behind it, and where it is taken to: cycles until what is there follows it.
     pub(super) fn cycles(&mut self, [branch, next, to]: [Avma; 3], is_indirect: bool) -> u64 {
         let from = std::mem::replace(&mut self.from, to);
-        let last_line = (next.0 - 1) / LINE_BYTES;
+        let last_line = next.0.saturating_sub(1) / LINE_BYTES;
         let next_lines = last_line.saturating_sub(from.0 / LINE_BYTES).min(MOST_LINES);
-        let last = &mut self.targets[hash(branch.0) as usize % TARGETS];
-        let goes_elsewhere = is_indirect.then(|| std::mem::replace(last, to) != to);
+        let goes_elsewhere = is_indirect.then(|| {
+            let last = &mut self.targets[hash(branch.0) as usize % TARGETS];
+            std::mem::replace(last, to) != to
+        });
         let Some(small) = &mut self.small else {
             let fetched = 1 + next_lines * self.next_line_cycles;
             let found = if goes_elsewhere == Some(true) { self.elsewhere_cycles } else { 0 };

@@ -64,7 +64,6 @@ pub use training::{Learned, Training};
 use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
 use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
-use accesses::load_ports;
 use ops::{Flow, Op, REGISTERS, VECTORS};
 use predictor::hash;
 use scheduler::Scheduler;
@@ -341,8 +340,7 @@ impl<'a> Core<'a> {
         let stores = || accesses.iter().filter(|access| access.kind == AccessKind::Store);
         if let Some(store) = stores().next() {
             if self.shape.stores_take_load_slots {
-                let start = self.take(load_ports(self.shape.loads_per_cycle), addresses);
-                self.address_starts(start);
+                self.start_address(self.shape.loads_per_cycle, addresses);
             }
             data = self.take_data(done.max(addresses), store.size_bytes);
             complete = complete.max(data);
@@ -383,13 +381,6 @@ impl<'a> Core<'a> {
     fn starts(&mut self, class: OpClass, dispatched: u64, start: u64) {
         if start > dispatched + 1 {
             self.scheduler(class).enter(start);
-        }
-    }
-
-    /// A load, or a store with its address, starts at `start`, and waits until then.
-    fn address_starts(&mut self, start: u64) {
-        if self.shape.addresses_wait_with_integers {
-            self.starts(OpClass::Integer, self.state.dispatch.0, start);
         }
     }
 
