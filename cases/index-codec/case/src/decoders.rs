@@ -3,7 +3,7 @@
 
 use index_codec::variants::{Narrow, Paired, WideLoad, WideStore, decode_by_table, decode_plainly};
 use index_codec::{Error, checked};
-use stallscope::code::Image;
+use stallscope::code::{FunctionQuery, Image};
 use stallscope::hazards::{STORE_FORWARD, ScanFilter, scan};
 use stallscope::machine::Design;
 
@@ -76,7 +76,7 @@ fn scan_one(image: Result<&Image, &String>, decoder: &Decoder, profile: &Design)
     let (mut functions, mut findings) = (0, Vec::new());
     for name in decoder.functions {
         let filter = ScanFilter {
-            function: Some((*name).to_owned()),
+            function: Some(FunctionQuery::new(name)),
             rules: vec![&STORE_FORWARD],
             ..ScanFilter::default()
         };

@@ -139,6 +139,14 @@ impl Debug {
         lines
     }
 
+    /// Whether code between two addresses is of a line of a file whose path ends so.
+    pub fn has_line(&self, [low, high]: [Svma; 2], file: &str, line: u32) -> bool {
+        let Some(book) = self.book(low) else { return false };
+        let Ok(mut ranges) = book.context.find_location_range(low.0, high.0) else { return false };
+        let is_it = |path: &str| Path::new(path).ends_with(file);
+        ranges.any(|(.., at)| at.line == Some(line) && at.file.is_some_and(is_it))
+    }
+
     /// The split part of a unit, from the package beside the program or a file of its own.
     fn split(&self, load: SplitDwarfLoad<Reader>) -> Option<Arc<Dwarf>> {
         let package = self.package.get_or_init(|| {

@@ -57,6 +57,12 @@ impl<'a> DebugInfo<'a> {
         Some(Producer::of(&text))
     }
 
+    /// Whether code between two addresses is of a line of a file whose path ends so; code that was inlined there counts.
+    #[must_use]
+    pub fn has_line(&self, between: [Svma; 2], file: &str, line: u32) -> bool {
+        self.debug().has_line(between, file, line)
+    }
+
     /// The frames at an address, innermost first; empty when nothing is known.
     #[must_use]
     pub fn frames(&self, svma: Svma) -> Vec<SourceLine> {

@@ -1,5 +1,7 @@
-//! The libraries that a program names and that hold more code than it does: a program can be a shell around its library.
+//! The libraries that a program names: which of them hold more code than it does (a program can be a shell around its library), and
+//! where each is that it or one of them names.
 
+use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 use object::elf;
@@ -61,9 +63,8 @@ pub fn larger_libraries(image: &Image) -> Vec<NeededLibrary> {
     let (names, folders) = needed(image).unwrap_or_default();
     let is_own = |name: &&String| !OF_ALL_PROGRAMS.iter().any(|common| name.starts_with(common));
     let find = |name: &String| {
-        let others = FOLDERS.iter().map(PathBuf::from);
-        let files = folders.iter().cloned().chain(others).map(|folder| folder.join(name));
-        files.into_iter().find_map(|path| Some((code_bytes(&path)?, path)))
+        let mut files = candidates(name, &folders);
+        files.find_map(|path| Some((code_bytes(&path)?, path)))
     };
     let mut libraries: Vec<NeededLibrary> = names
         .iter()
@@ -74,6 +75,38 @@ pub fn larger_libraries(image: &Image) -> Vec<NeededLibrary> {
         .collect();
     libraries.sort_by(|a, b| b.code_bytes.cmp(&a.code_bytes).then_with(|| a.path.cmp(&b.path)));
     libraries
+}
+
+/// Libraries that are looked into, at the most: nobody names more, but a file may claim to.
+const MOST_LIBRARIES: usize = 512;
+
+/// The files of the libraries that a program names, and of those that these name, each once: nearest first. They are looked for where
+/// the files want it, in `folders` (those of `LD_LIBRARY_PATH`, as a rule), and where the loader looks last.
+#[must_use]
+pub fn named_libraries(image: &Image, folders: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut asked = needed(image).into_iter().collect::<VecDeque<_>>();
+    while let Some((names, mut wanted)) = asked.pop_front() {
+        wanted.extend_from_slice(folders);
+        for name in names {
+            if found.len() == MOST_LIBRARIES || !seen.insert(name.clone()) {
+                continue;
+            }
+            let opened = candidates(&name, &wanted).find_map(|path| Image::open(&path).ok());
+            if let Some(library) = opened {
+                found.push(library.path().to_owned());
+                asked.extend(needed(&library));
+            }
+        }
+    }
+    found
+}
+
+/// Where a library may be.
+fn candidates(name: &str, folders: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    let others = FOLDERS.iter().map(PathBuf::from);
+    folders.iter().cloned().chain(others).map(move |folder| folder.join(name))
 }
 
 /// The names of the libraries, and the folders that the program wants searched for them.

@@ -11,7 +11,8 @@ use super::finding::{Describer, first_site};
 use super::strings::{self, StringEntry, StringSummary};
 use super::{CallGraph, Callees, Calls, Candidate, FunctionView, HAZARDS, Hazard, Heat, Needs};
 use crate::code::{
-    Addresses, Coverage, DebugInfo, Function, FunctionCode, FunctionSource, Image, NeededLibrary,
+    Addresses, Coverage, DebugInfo, Function, FunctionCode, FunctionQuery, FunctionSource, Image,
+    NeededLibrary,
 };
 use crate::foreign::plain;
 use crate::machine::Design;
@@ -27,8 +28,8 @@ pub type RuleSet = Vec<&'static dyn Hazard>;
 /// Which part of a program to look at, and with which rules.
 #[derive(Clone)]
 pub struct ScanFilter {
-    /// Only functions whose name contains this text; `None` takes all.
-    pub function: Option<String>,
+    /// Only these functions; `None` takes all.
+    pub function: Option<FunctionQuery>,
     /// Only functions in which the profile has a sample.
     pub only_hot: bool,
     /// Rules to run.
@@ -42,13 +43,16 @@ impl Default for ScanFilter {
 }
 
 impl ScanFilter {
-    fn takes(&self, function: &Function, heat: Option<&Heat>) -> bool {
-        if self.only_hot && heat.is_some_and(|heat| !heat.runs(function)) {
-            return false;
+    /// The functions to look at, in the order of their addresses.
+    fn chosen<'i>(&self, image: &'i Image, heat: Option<&Heat>) -> Vec<&'i Function> {
+        let mut chosen = match &self.function {
+            Some(query) => query.all_in(image),
+            None => image.functions().iter().collect(),
+        };
+        if let Some(heat) = heat.filter(|_| self.only_hot) {
+            chosen.retain(|function| heat.runs(function));
         }
-        self.function.as_ref().is_none_or(|wanted| {
-            function.symbol.contains(wanted.as_str()) || function.name().contains(wanted.as_str())
-        })
+        chosen
     }
 
     fn counts_strings(&self) -> bool {
@@ -98,8 +102,7 @@ pub fn scan(
     design: &Design,
     heat: Option<&Heat>,
 ) -> ScanReport {
-    let chosen: Vec<&Function> =
-        image.functions().iter().filter(|f| filter.takes(f, heat)).collect();
+    let chosen: Vec<&Function> = filter.chosen(image, heat);
     let of_program: RuleSet =
         filter.rules.iter().copied().filter(|r| r.needs() == Needs::Program).collect();
     let understood = || filter.rules.iter().filter(|r| r.understands(image.architecture()));
@@ -311,7 +314,10 @@ mod tests {
         assert_eq!(names, ["first_copy", "copy"], "equal scores come by address");
         assert_eq!(all.strings.unwrap().sites, 2);
         let named = |name: &str| {
-            scanned(&ScanFilter { function: Some(name.into()), ..ScanFilter::default() }, None)
+            scanned(
+                &ScanFilter { function: Some(FunctionQuery::new(name)), ..ScanFilter::default() },
+                None,
+            )
         };
         assert_eq!(
             [named("copy").functions, named("first").functions, named("x").functions],
@@ -347,7 +353,7 @@ mod tests {
         let hot = scanned(&only, Some(&heat));
         assert_eq!((hot.functions, hot.findings.len(), hot.coverage.is_some()), (1, 1, false));
         assert_eq!(scanned(&only, None).functions, 3, "without a profile all are");
-        let both = ScanFilter { function: Some("first".into()), ..only };
+        let both = ScanFilter { function: Some(FunctionQuery::new("first")), ..only };
         assert_eq!(scanned(&both, Some(&heat)).functions, 0);
     }
 

@@ -10,7 +10,7 @@ use crate::model::Measurement;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BranchHistory {
-    /// Whether the last 127 conditional branches were taken.
+    /// Whether the last 127 conditional branches that go both ways were taken, and where the last three taken ones lie.
     Outcomes,
     /// The last 44 branches that were taken, of any kind.
     TakenBranches,

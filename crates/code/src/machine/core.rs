@@ -288,6 +288,8 @@ pub struct CoreShape {
     pub fill_cycles: [u8; SET_GROUPINGS],
     /// The same where the line that leaves was written to.
     pub write_back_fill_cycles: [u8; SET_GROUPINGS],
+    /// Whether the line that a load's takes the place of leaves the first level when that is asked for, and not when it comes.
+    pub leaves_when_asked: bool,
     /// What a floating-point multiplication with an addition takes longer than one without.
     pub multiply_add_cycles: u8,
     /// What the result of a floating-point addition takes longer to any operation but another one.
@@ -691,6 +693,7 @@ impl Design {
             write_back_cycles: 4,
             fill_cycles: [2, 3, 3, 3, 3, 3],
             write_back_fill_cycles: [5, 6, 7, 8, 10, 11],
+            leaves_when_asked: false,
             multiply_add_cycles: 0,
             sum_elsewhere_cycles: 0,
             divider_bytes: 16,
@@ -843,10 +846,11 @@ impl Design {
                     // Measured on Zen 4: three branches that are not taken and a jump 1.5 cycles, two and a jump 1.0.
                     jumps_take_units: m != M::Zen4,
                     // Measured on Zen 4: directions of 45,000 all, 60,000 all but 9 %, 70,000 half, 100,000 a quarter; targets of
-                    // 2,000 all, 4,000 half, 6,000 none. Older ones are assumed to have half of it.
+                    // 1,000 all but a tenth, 2,000 half, 6,000 a tenth, where jumps tell where they come from. Older ones are
+                    // assumed to have half of it.
                     learned: LearnedBranches {
                         directions: if is_old { 35_000 } else { 70_000 },
-                        targets: if is_old { 2000 } else { 4000 },
+                        targets: if is_old { 1100 } else { 2200 },
                         history: BranchHistory::Outcomes,
                     },
                     page_walkers: if is_old { 2 } else { 6 },
@@ -856,6 +860,9 @@ impl Design {
                     write_back_cycles: 0,
                     fill_cycles: [0, 0, 0, 0, 0, 12],
                     write_back_fill_cycles: [0, 0, 0, 0, 0, 12],
+                    // Measured on Zen 4: 150 to 600 lines, 32 apart, 5.7 cycles a load, 8 a store, 21 to 25 a load with a store to
+                    // the same behind it, where each load that runs ahead has taken a line's place. Others are assumed to be alike.
+                    leaves_when_asked: true,
                     divider_bytes: if m <= M::ZenPlus { 16 } else { 32 },
                     wide_vectors: WideVectors::InHalves,
                     // Measured on Zen 4: each turn of a loop pays, not each transition. AMD's guide for family 17h, 2.11.6, has 100

@@ -8,7 +8,9 @@ use super::{
     Budget, BuildSummary, FrontEnd, LineHeat, Occupancy, Samples, ShiftMap, Shifts, Suggestions,
     TracedWindow, WhatIf, match_functions,
 };
-use crate::code::{Function, Image};
+use std::collections::HashSet;
+
+use crate::code::{Function, FunctionQuery, Image};
 use crate::machine::{CacheGeometry, Design, Microarchitecture};
 
 /// Fewer samples than this give no picture of 64 sets.
@@ -76,10 +78,8 @@ pub struct LayoutReport {
 /// Which function to hold against the others.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FocusError {
-    /// No function of that name has samples.
-    #[error(
-        "no function whose name contains `{0}` has samples; leave --function out to see which are hot"
-    )]
+    /// No such function has samples.
+    #[error("no {0} has samples; leave --function out to see which are hot")]
     Cold(String),
 }
 
@@ -91,7 +91,7 @@ pub enum FocusError {
 pub fn set_report(
     builds: &[(&Image, &Samples)],
     design: &Design,
-    function: Option<&str>,
+    function: Option<&FunctionQuery>,
     shifts: Option<(Shifts, Option<&TracedWindow>)>,
 ) -> Result<SetReport, FocusError> {
     let geometry = design.code_cache().value;
@@ -166,7 +166,7 @@ fn focus(
     builds: &[(&Image, &Samples)],
     heats: &[LineHeat],
     geometry: CacheGeometry,
-    wanted: Option<&str>,
+    wanted: Option<&FunctionQuery>,
 ) -> Result<Vec<Option<usize>>, FocusError> {
     let index = |image: &Image, f: &Function| {
         image.functions().binary_search_by_key(&f.start, |other| other.start).ok()
@@ -175,10 +175,19 @@ fn focus(
         at.and_then(|i| heats[arm].functions.get(&i)).copied().unwrap_or(0) as f64
             / heats[arm].samples.max(1) as f64
     };
+    let meant: Option<Vec<HashSet<usize>>> = wanted.map(|query| {
+        let all = |image| query.all_in(image).into_iter().filter_map(|f| index(image, f)).collect();
+        builds.iter().map(|(image, _)| all(*image)).collect()
+    });
+    let is_meant = |places: &[Option<usize>]| {
+        meant.as_ref().is_none_or(|meant| {
+            meant.iter().zip(places).any(|(meant, at)| at.is_some_and(|at| meant.contains(&at)))
+        })
+    };
     let mut candidates: Vec<(bool, f64, Vec<Option<usize>>)> = Vec::new();
-    let mut consider = |name: String, sets_changed: bool, places: Vec<Option<usize>>| {
+    let mut consider = |sets_changed: bool, places: Vec<Option<usize>>| {
         let hot = (0..places.len()).map(|arm| heat(arm, places[arm])).sum();
-        if hot > 0.0 && wanted.is_none_or(|w| name.contains(w)) {
+        if hot > 0.0 && is_meant(&places) {
             candidates.push((sets_changed, hot, places));
         }
     };
@@ -192,13 +201,12 @@ fn focus(
                 let sets_changed = m.before.zip(m.after).is_none_or(|(b, a)| {
                     b.start.0.wrapping_sub(a.start.0) % geometry.period_bytes() != 0
                 });
-                let name = m.after.or(m.before).map(Function::name).unwrap_or_default();
-                consider(name, sets_changed, places);
+                consider(sets_changed, places);
             }
         }
         [(image, _), ..] => {
-            for (i, f) in image.functions().iter().enumerate() {
-                consider(f.name(), false, vec![Some(i)]);
+            for i in 0..image.functions().len() {
+                consider(false, vec![Some(i)]);
             }
         }
         [] => {}
@@ -208,7 +216,7 @@ fn focus(
         .max_by(|x, y| (x.0, x.1).partial_cmp(&(y.0, y.1)).unwrap_or(std::cmp::Ordering::Equal));
     match (best, wanted) {
         (Some((.., places)), _) => Ok(places),
-        (None, Some(name)) => Err(FocusError::Cold(name.to_owned())),
+        (None, Some(query)) => Err(FocusError::Cold(query.to_string())),
         (None, None) => Ok(vec![None; builds.len()]),
     }
 }
@@ -281,8 +289,11 @@ mod tests {
         assert_eq!(collisions(&report), [0, 1, 2]);
         assert_eq!(report.sets[0].occupants_after.len(), 2);
         // One build alone has sets and no change.
-        let single = set_report(&[(&after, &a)], &lake, Some("peer"), None).unwrap();
+        let single =
+            set_report(&[(&after, &a)], &lake, Some(&FunctionQuery::new("peer")), None).unwrap();
         assert_eq!(collisions(&single), [0_u32; 0]);
-        assert!(set_report(&[(&after, &a)], &lake, Some("pad"), None).is_err());
+        assert!(
+            set_report(&[(&after, &a)], &lake, Some(&FunctionQuery::new("pad")), None).is_err()
+        );
     }
 }

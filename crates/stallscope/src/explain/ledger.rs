@@ -252,6 +252,9 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn of(rows: &'a [FunctionRow], windows: &[BothArms]) -> Option<Self> {
         let first = windows.first()?;
+        if !has_same_functions(rows) {
+            return None;
+        }
         let is_seen = |row: &&FunctionRow| row.executed.is_some() && is_followed(row, first);
         let rows: Vec<&FunctionRow> = rows.iter().filter(is_seen).collect();
         let mut share = rows.first()?.share_of_difference.clone();
@@ -274,6 +277,13 @@ impl<'a> Seen<'a> {
             Side::together(&self.rows.iter().map(of_row).collect::<Vec<_>>())
         })
     }
+}
+
+/// Whether no good part of the difference is in functions that one build alone has: the other one has what they do in others, and only
+/// all of user code is the same then.
+pub(super) fn has_same_functions(rows: &[FunctionRow]) -> bool {
+    let in_one = rows.iter().filter(|row| !row.place.is_in_both());
+    in_one.map(|row| row.share_of_difference.percent.value.abs()).sum::<f64>() < LEAST_BESIDE
 }
 
 /// What the windows of both builds hold of a place that whole runs execute so many instructions in.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use stallscope::code::Image;
+use stallscope::code::{FunctionQuery, Image};
 use stallscope::explain::MeasuredLayout;
 use stallscope::layout::{
     BuildSummary, LayoutReport, Occupancy, Samples, ShiftMap, Shifts, TracedWindow, front_end,
@@ -96,8 +96,9 @@ pub struct LayoutArgs {
     /// The event of the recordings to use [default: the one with the most samples]
     #[arg(long, value_name = "NAME", requires = "samples")]
     event: Option<String>,
-    /// The function to hold against all others [default: the hottest whose sets changed]
-    #[arg(long, short, value_name = "NAME")]
+    /// The function to hold against all others: NAME, 0xADDR or FILE:LINE [default: the hottest whose
+    /// sets changed]
+    #[arg(long, short, value_name = "FUNCTION")]
     function: Option<String>,
     /// The instruction cache [default: the design's]
     #[arg(long, value_name = "SIZE,WAYS,LINE")]
@@ -272,7 +273,8 @@ fn judge(
     let Seen { samples, windows, occupancies } = seen;
     let builds: Vec<(&Image, &Samples)> = images.iter().zip(&samples).collect();
     let shifts = args.shift.map(|shifts| (shifts, windows.last()));
-    report.sets = Some(set_report(&builds, design, args.function.as_deref(), shifts)?);
+    let function = args.function.as_deref().map(FunctionQuery::new);
+    report.sets = Some(set_report(&builds, design, function.as_ref(), shifts)?);
     report.front_end = builds
         .iter()
         .enumerate()

@@ -1,11 +1,12 @@
 //! `scan --diff OLD NEW`: which findings a change brought, and which functions grew and why.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::bail;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stallscope::code::{DebugInfo, Image, Images};
+use stallscope::code::{DebugInfo, Function, Image, Images};
 use stallscope::hazards::{
     FindingsDifference, Heat, PlacedFinding, ScanFilter, ScanReport, describe_sites, scan,
 };
@@ -82,8 +83,11 @@ pub fn run(args: &ScanArgs, context: &Context) -> anyhow::Result<Outcome> {
     size.warnings.extend(describe(&after.images, &after.reports, &mut findings.new, shown));
     let gone = describe(&before.images, &before.reports, &mut findings.gone, most(args.top));
     size.warnings.extend(gone);
-    if let Some(name) = &filter.function {
-        size.functions.retain(|f| f.name.contains(name.as_str()));
+    if let Some(query) = &filter.function {
+        let images = before.images.iter().chain(&after.images);
+        let meant: HashSet<String> =
+            images.flat_map(|image| query.all_in(image)).map(Function::name).collect();
+        size.functions.retain(|f| meant.contains(&f.name));
     }
     let summaries = |side: &Side| side.images.iter().map(BuildSummary::of).collect();
     let difference = ScanDifference {

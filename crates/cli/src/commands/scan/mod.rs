@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use stallscope::code::{DebugInfo, Images, larger_libraries};
+use stallscope::code::{DebugInfo, FunctionQuery, Images, larger_libraries};
 use stallscope::hazards::{
     HAZARDS, Hazard, Heat, RuleCard, RuleSet, ScanFilter, ScanReport, describe_sites, find_rule,
     scan,
@@ -75,8 +75,9 @@ pub struct ScanArgs {
     /// Compare two builds, OLD and NEW: findings new, gone and moved; which functions grew and why
     #[arg(long, conflicts_with_all = ["sites", "write_baseline"])]
     diff: bool,
-    /// Only functions whose name contains NAME
-    #[arg(long, short, value_name = "NAME")]
+    /// Only functions whose name contains NAME, or that FUNCTION means otherwise: 0xADDR, FILE:LINE,
+    /// each with a library in front (LIB:NAME) or not
+    #[arg(long, short, value_name = "FUNCTION")]
     function: Option<String>,
     /// Only this rule (may be given again); `stallscope list` names them
     #[arg(long, value_name = "ID")]
@@ -226,8 +227,8 @@ fn close(
     if members == 0 {
         anyhow::bail!("{} is an archive without machine code", path.display());
     }
-    if let (0, Some(name)) = (functions, &filter.function) {
-        anyhow::bail!("{} has no function whose name contains `{name}`", path.display());
+    if let (0, Some(query)) = (functions, &filter.function) {
+        anyhow::bail!("{} has no {query}", path.display());
     }
     if members < 2 {
         return Ok(String::new());
@@ -237,7 +238,8 @@ fn close(
 
 /// What was asked for.
 fn filter(args: &ScanArgs) -> anyhow::Result<ScanFilter> {
-    let (function, rules) = (args.function.clone(), rules(&args.rule)?);
+    let function = args.function.as_deref().map(FunctionQuery::new);
+    let rules = rules(&args.rule)?;
     Ok(ScanFilter { function, rules, ..ScanFilter::default() })
 }
 

@@ -67,9 +67,9 @@ pub struct TraceArgs {
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "replay", "check"],
           value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
-    /// Start at this function of the program [default: the hottest, found by a sampled run before; of
-    /// a running process wherever it is at work]
-    #[arg(long, short, value_name = "NAME", conflicts_with = "replay")]
+    /// Start at this function: NAME, 0xADDR or FILE:LINE, of the program or of a library (LIB:NAME)
+    /// [default: the hottest, found by a sampled run before; of a running process wherever it is at work]
+    #[arg(long, short, value_name = "FUNCTION", conflicts_with = "replay")]
     function: Option<String>,
     /// Let N arrivals at the function pass first
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "replay")]

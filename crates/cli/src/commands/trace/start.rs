@@ -1,11 +1,11 @@
 //! Where a window starts: the function that the user names, or the one where the time goes.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{env, io};
 
 use anyhow::{Context as _, bail};
-use stallscope::code::{Function, Image};
+use stallscope::code::{Function, FunctionQuery, Image, QueryError, named_libraries};
 use stallscope::model::Svma;
 use stallscope::run::child::{Launch, Limits, Streams};
 use stallscope::run::sample::{SampleSettings, sample};
@@ -14,8 +14,8 @@ use stallscope::trace::engine::Start;
 use super::super::site;
 use crate::context::Context;
 
-/// Candidates that an ambiguous name is answered with.
-const MOST_NAMES: usize = 5;
+/// Libraries that are named where only they have a function, at the most.
+const MOST_LIBRARIES: usize = 3;
 
 pub struct Found {
     pub start: Start,
@@ -29,21 +29,51 @@ fn found(function: &Function, object: Option<&Path>, program: &Path, why: &str) 
     Found { start: Start::At { object: object.map(Into::into), svma: function.start }, title }
 }
 
-/// The function with this name: its symbol or its whole name, else the only one that contains it.
-pub fn named(program: &Path, name: &str) -> anyhow::Result<Found> {
+/// The function that is meant: of the program, or of a library that it, or one of its libraries, names.
+pub fn named(program: &Path, text: &str) -> anyhow::Result<Found> {
+    let query = FunctionQuery::new(text);
     let image = Image::open(program)?;
-    let exact = |f: &&Function| f.symbol == name || site::short_name(&f.name()) == name;
-    let mut fits: Vec<&Function> = image.functions().iter().filter(exact).collect();
-    if fits.is_empty() {
-        fits = image.functions().iter().filter(|f| f.name().contains(name)).collect();
+    let libraries = || {
+        let folders = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        named_libraries(&image, &env::split_paths(&folders).collect::<Vec<_>>())
+    };
+    if query.is_of(program) {
+        return match query.one_in(&image) {
+            Ok(function) => Ok(found(function, None, program, "")),
+            Err(nothing @ QueryError::Nothing { .. }) => {
+                bail!("{nothing}{}", elsewhere(&query, &libraries()))
+            }
+            Err(several) => Err(several.into()),
+        };
     }
-    match fits.as_slice() {
-        [] => bail!("{} has no function whose name contains `{name}`", program.display()),
-        [function] => Ok(found(function, None, program, "")),
-        many => {
-            let names: Vec<String> = many.iter().take(MOST_NAMES).map(|f| f.name()).collect();
-            bail!("`{name}` fits {} functions, such as {}", many.len(), names.join(", "))
-        }
+    let object = query.object().unwrap_or_default();
+    let library = match object.contains('/') {
+        true => Some(PathBuf::from(object)),
+        false => libraries().into_iter().find(|path| query.is_of(path)),
+    };
+    let library = library.with_context(|| {
+        format!(
+            "`{object}` is none of the libraries that {} names: give its file, as in \
+             /usr/lib/{object}:FUNCTION",
+            program.display()
+        )
+    })?;
+    let image = Image::open(&library)?;
+    let function = query.one_in(&image)?;
+    Ok(found(function, Some(&library), program, ""))
+}
+
+/// What to type for functions of libraries that fit, as the end of a sentence.
+fn elsewhere(query: &FunctionQuery, libraries: &[PathBuf]) -> String {
+    let has = |path: &&PathBuf| Image::open(path).is_ok_and(|i| !query.all_in(&i).is_empty());
+    let typed = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        format!("{name}:{}", query.text())
+    };
+    let found: Vec<String> = libraries.iter().filter(has).take(MOST_LIBRARIES).map(typed).collect();
+    match found.is_empty() {
+        true => String::new(),
+        false => format!("; libraries have one: {}", found.join(", ")),
     }
 }
 

@@ -17,7 +17,10 @@ use crate::probes::rig::Rig;
 const PLACEMENTS: [usize; 2] = [0, 32];
 /// Places that the indirect jump goes to, and the bytes of each.
 const PLACES: u8 = 32;
-const PLACE_BYTES: usize = 16;
+const PLACE_BYTES: usize = 64;
+/// Bytes of the code that goes to the next place, and how many bytes the first one of a place may have in front of it.
+const NEXT_BYTES: usize = 14;
+const FIRST_BYTES: usize = 16;
 /// Room for all loops.
 const CODE_BYTES: usize = 8192;
 /// A visit runs at least so many branches, and whole sequences.
@@ -115,37 +118,58 @@ impl HoldsClock for BranchRig {
 }
 
 fn assemble(drawn: Drawn, a: &mut CodeAssembler) -> Result<(), IcedError> {
-    let (mut top, mut behind, mut places) = (a.create_label(), a.create_label(), a.create_label());
-    if drawn == Drawn::Targets {
-        a.lea(r8, ptr(places))?;
+    match drawn {
+        Drawn::Directions => directions(a),
+        Drawn::Targets => targets(a),
     }
+}
+
+fn directions(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    let (mut top, mut behind) = (a.create_label(), a.create_label());
     a.set_label(&mut top)?;
     a.movzx(eax, byte_ptr(rdi))?;
     a.inc(rdi)?;
-    match drawn {
-        Drawn::Directions => {
-            a.test(eax, eax)?;
-            a.jz(behind)?;
-            a.nop()?;
-        }
-        Drawn::Targets => {
-            a.shl(eax, PLACE_BYTES.trailing_zeros())?;
-            a.add(rax, r8)?;
-            a.jmp(rax)?;
-            a.set_label(&mut places)?;
-            for place in 0..usize::from(PLACES) {
-                // A jump behind the last place, and what fills the place up.
-                let to = (usize::from(PLACES) - place) * PLACE_BYTES - 5;
-                a.db(&[0xe9])?;
-                a.db(&(to as u32).to_le_bytes())?;
-                a.db(&[0xcc; PLACE_BYTES - 5])?;
-            }
-        }
-    }
+    a.test(eax, eax)?;
+    a.jz(behind)?;
+    a.nop()?;
     a.set_label(&mut behind)?;
     a.nop()?;
     a.dec(rsi)?;
     a.jnz(top)
+}
+
+/// Each place jumps to the next one by itself, as a threaded interpreter does: all that is known of the places before
+/// is then in the jumps. They lie at different bytes of their places: that is all that Zen 4 remembers of a jump for long.
+fn targets(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    let (mut places, mut behind) = (a.create_label(), a.create_label());
+    let next = |a: &mut CodeAssembler| -> Result<(), IcedError> {
+        a.movzx(eax, byte_ptr(rdi))?;
+        a.inc(rdi)?;
+        a.shl(eax, PLACE_BYTES.trailing_zeros())?;
+        a.add(rax, r8)?;
+        a.jmp(rax)
+    };
+    a.lea(r8, ptr(places))?;
+    next(a)?;
+    for place in 0..usize::from(PLACES) {
+        if place == 0 {
+            a.set_label(&mut places)?;
+        }
+        let first = place % FIRST_BYTES;
+        if first > 0 {
+            a.nops_with_size(first)?;
+        }
+        a.dec(rsi)?;
+        // A near jump whatever the distance, so that all places have the same size.
+        a.db(&[0x0f, 0x84])?;
+        let jump_bytes = 3 + 6;
+        let to = (usize::from(PLACES) - place) * PLACE_BYTES - first - jump_bytes;
+        a.db(&(to as u32).to_le_bytes())?;
+        next(a)?;
+        a.nops_with_size(PLACE_BYTES - first - jump_bytes - NEXT_BYTES)?;
+    }
+    a.set_label(&mut behind)?;
+    a.nop()
 }
 
 #[cfg(test)]

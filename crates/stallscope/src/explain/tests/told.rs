@@ -118,6 +118,25 @@ fn places_that_no_window_holds_want_more_windows_from_a_quarter_of_the_differenc
 }
 
 #[test]
+fn places_are_no_whole_where_a_quarter_of_the_difference_is_in_functions_of_one_build() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
+    scene.bench.work = executes([1_000_000_000, 1_000_000_000]);
+    let row = scene.explain().unwrap().rows[0].clone();
+    let is_whole = |part: f64, is_gone: bool| {
+        let mut other = row.clone();
+        other.share_of_difference.percent.value = part;
+        if let Place::Function { after, .. } = &mut other.place
+            && is_gone
+        {
+            *after = None;
+        }
+        ledger::has_same_functions(&[row.clone(), other])
+    };
+    assert!(is_whole(24.0, true) && is_whole(-24.0, true) && is_whole(-81.0, false));
+    assert!(!is_whole(25.0, true) && !is_whole(-25.0, true));
+}
+
+#[test]
 fn a_mechanism_of_the_model_is_told_where_it_is_the_larger_part_and_not_a_small_one() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
     scene.bench.work = executes([1_000_000_000, 1_400_000_000]);

@@ -79,10 +79,13 @@ impl Core<'_> {
             is_fresh |= fetched.is_fresh;
             self.take_load_slots(fetched.filled * self.shape.fill_load_slots, fetched.there_at);
             missed |= fetched.level > Level::First || fetched.walked;
-            if access.kind == AccessKind::Store {
+            let is_store = access.kind == AccessKind::Store;
+            if is_store {
                 self.state.caches.write(line);
             }
-            self.state.evict(fetched.evicted, fetched.there_at, &self.shape);
+            let is_early = self.shape.leaves_when_asked && !is_store;
+            let leaves_at = if is_early { fetched.asked_at } else { fetched.there_at };
+            self.state.evict(fetched.evicted, leaves_at, &self.shape);
         }
         if missed {
             self.event(number, Mechanism::DataCacheMisses);

@@ -64,6 +64,8 @@ pub(super) struct Fetched {
     pub walked: bool,
     /// The line that it took the place of; [`EMPTY`] where there was none.
     pub evicted: u64,
+    /// When it was asked for where it was missing.
+    pub asked_at: u64,
 }
 
 /// Why a line comes into the first level.
@@ -190,14 +192,22 @@ impl DataCaches {
             let is_fresh = at < there_at + FRESH_CYCLES;
             let there_at = there_at.max(at);
             let level = Level::First;
-            return Fetched { there_at, is_fresh, level, filled, walked, evicted: EMPTY };
+            return Fetched {
+                there_at,
+                is_fresh,
+                level,
+                filled,
+                walked,
+                evicted: EMPTY,
+                asked_at: at,
+            };
         }
         let (slot, free_at) = self.free_first();
         let start = at.max(free_at);
         let (there_at, level, evicted) = self.fill(line, start);
         self.fills[slot] = there_at;
         let filled = 1 + self.follow_stream(line, start);
-        Fetched { there_at, is_fresh: true, level, filled, walked, evicted }
+        Fetched { there_at, is_fresh: true, level, filled, walked, evicted, asked_at: start }
     }
 
     fn translate(&mut self, page: u64, at: u64) -> (u64, bool) {

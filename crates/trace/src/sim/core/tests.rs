@@ -463,7 +463,7 @@ fn more_pages_than_the_tlb_holds_are_walked_for() {
 #[test]
 fn lines_of_one_set_come_one_behind_the_other_and_leave_before_their_stores() {
     // Measured on Zen 4, cycles an iteration over so many lines so far apart: 1.95 and 9.8 for loads, 13.6 for stores; 40 for
-    // both where the store needs the load, of which the model tells what the line takes that comes twice.
+    // both where the store needs the load, the line of which has left for one that is loaded behind it.
     let of = |insns: &[&[u8]], kinds: &[AccessKind], lines: u64, bytes: u64| {
         let accesses = |n: u64| {
             let at = |(insn, kind): (usize, &AccessKind)| {
@@ -483,7 +483,7 @@ fn lines_of_one_set_come_one_behind_the_other_and_leave_before_their_stores() {
     let stores = of(&[STORE, DEC_EDX, JNE], &[Store], 64, 4096);
     assert!((10.0..14.0).contains(&stores), "{stores}");
     let both = of(&[LOAD, STORE, DEC_EDX, JNE], &[Load, Store], 64, 4096);
-    assert!((10.0..45.0).contains(&both), "{both}");
+    assert!((20.0..45.0).contains(&both), "{both}");
     let alone = of(&[LOAD, STORE, DEC_EDX, JNE], &[Load, Store], 64, 4096 + 64);
     assert!(alone < 3.0, "in sets of their own: {alone}");
 }
