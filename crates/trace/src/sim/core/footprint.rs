@@ -13,6 +13,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::predictor::hash;
 use super::program::PAGE_LINES;
 use crate::model::{LINE_BYTES, PAGE_BYTES};
 use crate::trace::engine::MemoryAccess;
@@ -45,8 +46,15 @@ impl Reuse {
         Self { beyond: vec![(0.0, [1.0; 2])], likely }
     }
 
+    /// Whether one that is touched for the first time, behind so many others, was left no longer ago than a cache of this size
+    /// holds: of all that could have been left then, as many as that are.
+    pub(super) fn is_within(&self, size: u64, (one, others): (u64, u64), is_stream: bool) -> bool {
+        let drawn = hash(one) as f64 / u64::MAX as f64;
+        self.beyond(size, is_stream) <= self.beyond(others, is_stream) * drawn
+    }
+
     /// The part of touches of something that was touched before `others` others, or never.
-    pub(super) fn beyond(&self, others: u64, is_stream: bool) -> f64 {
+    fn beyond(&self, others: u64, is_stream: bool) -> f64 {
         if others >= self.likely {
             return 0.0;
         }

@@ -12,8 +12,7 @@ use rustc_hash::FxHashSet;
 
 use super::footprint::Reuse;
 use super::predictor::hash;
-use super::program::PAGE_LINES;
-use super::sets::{EMPTY, Sets};
+use super::sets::{EMPTY, Sets, second_level_index, second_tlb_index};
 use super::slots::Slots;
 use crate::machine::{CoreShape, SET_GROUPINGS};
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
@@ -77,24 +76,6 @@ enum Why {
     Stream,
     /// A store to it was on its way when it left.
     Stored,
-}
-
-/// Whether one that is touched for the first time, behind so many others, was left no longer ago than a cache of this size holds:
-/// of all that could have been left then, as many as that are.
-fn is_within(reuse: &Reuse, size: u64, (one, others): (u64, u64), is_stream: bool) -> bool {
-    let drawn = hash(one) as f64 / u64::MAX as f64;
-    reuse.beyond(size, is_stream) <= reuse.beyond(others, is_stream) * drawn
-}
-
-/// What the second TLB goes by: 512 pages fit that are any of up to 256 apart (measured on Redwood Cove; B. Gras and others,
-/// "Translation Leak-aside Buffer", 2018, found two groups of 7 or 8 bits on other cores of Intel).
-fn second_tlb_index(page: u64) -> u64 {
-    page ^ page >> 7 ^ page >> 14
-}
-
-/// What the second level goes by: the place in memory, of which the bits within a page are known, and the others are anything.
-fn second_level_index(line: u64) -> u64 {
-    hash(line / PAGE_LINES).wrapping_mul(PAGE_LINES) | (line % PAGE_LINES)
 }
 
 /// Which lines and pages are near.
@@ -221,7 +202,7 @@ impl DataCaches {
         }
         let others = self.seen_pages.len() as u64;
         if self.seen_pages.insert(page)
-            && is_within(&self.reuse[1], self.sizes[2], (page, others), false)
+            && self.reuse[1].is_within(self.sizes[2], (page, others), false)
         {
             return (at + self.tlb_cycles[0], false);
         }
@@ -342,7 +323,7 @@ impl DataCaches {
     /// Where a line was left that the window touches for the first time.
     fn left_in(&self, line: u64, is_stream: bool) -> Level {
         let others = self.seen.len() as u64 - 1;
-        let is_within = |lines| is_within(&self.reuse[0], lines, (line, others), is_stream);
+        let is_within = |lines| self.reuse[0].is_within(lines, (line, others), is_stream);
         match self.sizes {
             [second, ..] if is_within(second) => Level::Second,
             [_, third, _] if is_within(third) => Level::Third,
