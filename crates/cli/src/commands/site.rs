@@ -1,6 +1,7 @@
 //! Findings on the screen: the load, its stores, their source lines.
 
 use stallscope::code::SourceText;
+pub use stallscope::code::short_name;
 use stallscope::model::{Finding, Site, SourceLine};
 
 pub use crate::terminal::clip;
@@ -93,23 +94,6 @@ pub fn stores(finding: &Finding, first: usize, indent: usize, text: &mut SourceT
         out += &format!("{blanks}and {rest} more that can (--json lists them)\n");
     }
     out
-}
-
-/// A function's name without its parameters, or without its import path: `ns::f(unsigned int)` is
-/// `ns::f`, and Go's `example.com/a/b.(*T).m` is `b.(*T).m`.
-pub fn short_name(name: &str) -> &str {
-    match name.find('(') {
-        Some(0) => name,
-        // The receiver of a Go method.
-        Some(at) if name[..at].ends_with('.') => without_import_path(name, at),
-        Some(at) => without_import_path(&name[..at], at),
-        None => without_import_path(name, name.len()),
-    }
-}
-
-/// Drops what stands before the last slash in front of `end`.
-fn without_import_path(name: &str, end: usize) -> &str {
-    name[..end].rfind('/').map_or(name, |slash| &name[slash + 1..])
 }
 
 #[cfg(test)]

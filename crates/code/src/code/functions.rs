@@ -51,6 +51,30 @@ impl Function {
     }
 }
 
+/// A function's name without its parameters, or without its import path: `ns::f(unsigned int)` is
+/// `ns::f`, and Go's `example.com/a/b.(*T).m` is `b.(*T).m`.
+///
+/// ```
+/// use stallscope_code::code::short_name;
+/// assert_eq!(short_name("ns::f(unsigned int)"), "ns::f");
+/// assert_eq!(short_name("example.com/a/b.(*T).m"), "b.(*T).m");
+/// ```
+#[must_use]
+pub fn short_name(name: &str) -> &str {
+    match name.find('(') {
+        Some(0) => name,
+        // The receiver of a Go method.
+        Some(at) if name[..at].ends_with('.') => without_import_path(name, at),
+        Some(at) => without_import_path(&name[..at], at),
+        None => without_import_path(name, name.len()),
+    }
+}
+
+/// Drops what stands before the last slash in front of `end`.
+fn without_import_path(name: &str, end: usize) -> &str {
+    name[..end].rfind('/').map_or(name, |slash| &name[slash + 1..])
+}
+
 /// A mangled name that is longer is shown as it is: what a short one stands for can grow without
 /// measure, and how fast was measured up to here.
 const LONGEST_MANGLED_BYTES: usize = 4 << 10;

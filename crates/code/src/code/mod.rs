@@ -34,7 +34,7 @@ pub use arch::Architecture;
 pub(crate) use cfg::MOST_FUNCTION_BYTES;
 pub use cfg::{Block, Edges, FunctionCode};
 pub use error::CodeError;
-pub use functions::{Function, demangle};
+pub use functions::{Function, demangle, short_name};
 pub use image::{Coverage, FunctionSource, Image, Images};
 pub use insn::{Access, Flow, Insn, LONGEST_INSN_BYTES, RawAddress, Reg, Value};
 pub use lines::{DebugInfo, SourceText};

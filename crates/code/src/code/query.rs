@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::functions::Function;
+use super::functions::{Function, short_name};
 use super::image::Image;
 use super::lines::DebugInfo;
 use crate::model::Svma;
@@ -99,7 +99,7 @@ impl FunctionQuery {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
-    /// Whether functions of all names are meant that contain a text.
+    /// The text that names are held against, where it is no address and no line.
     fn name(&self) -> Option<&str> {
         match &self.wanted {
             Wanted::Name(name) => Some(name),
@@ -134,7 +134,7 @@ impl FunctionQuery {
     pub fn one_in<'i>(&self, image: &'i Image) -> Result<&'i Function, QueryError> {
         let all = self.all_in(image);
         let exact = self.name().map(|name| {
-            let is_it = |f: &&&Function| f.symbol == name || before_arguments(&f.name()) == name;
+            let is_it = |f: &&&Function| f.symbol == name || short_name(&f.name()) == name;
             all.iter().filter(is_it).copied().collect::<Vec<_>>()
         });
         let fits = exact.filter(|fits| !fits.is_empty()).unwrap_or(all);
@@ -190,14 +190,6 @@ fn object_in(text: &str) -> Option<(&str, &str)> {
     let is_name = !object.is_empty() && !object.contains("::") && !object.contains(['(', '<', ' ']);
     let is_line = rest.bytes().all(|byte| byte.is_ascii_digit());
     (is_name && !is_line).then_some((object, rest))
-}
-
-/// A name up to its parameters.
-fn before_arguments(name: &str) -> &str {
-    match name.find('(') {
-        Some(at) if at > 0 => &name[..at],
-        _ => name,
-    }
 }
 
 #[cfg(test)]
