@@ -784,11 +784,6 @@ impl Design {
                 let is_19h = matches!(m, M::Zen3 | M::Zen4);
                 let zen = CoreShape {
                     dispatch_width: 6,
-                    // Measured on Zen 4, copies between registers beside one such instruction: with three, 12 cycles for twelve times five
-                    // operations, and 8.3 with two. Additions and comparisons with an index, stores of general registers with one, and what
-                    // changes memory are two operations; other loads and stores are one, of vectors, too.
-                    dispatches_whole: m == M::Zen4,
-                    by_index_operations: if m == M::Zen4 { 2 } else { 1 },
                     // AMD's guide for family 19h, 2.10: three of the four schedulers have a unit for addresses. Measured on Zen 4: twelve
                     // shifts and additions from memory 8.0 cycles, with `and` in place of the shifts 6.2.
                     loaded_ports: if is_19h { !amd::ALU3 } else { u16::MAX },
@@ -802,9 +797,6 @@ impl Design {
                     forward_cycles: 7,
                     // Measured on Zen 4: six loads and two stores 2.67 cycles, four and two 2.0. AMD's guide: three units for addresses.
                     stores_take_load_slots: !is_old,
-                    // Measured on Zen 4: twelve stores of 8 bytes to two lines one behind the other 6.0 cycles, of 16 and 32 bytes, and to
-                    // the lines in turn 12.0.
-                    joined_stores_bytes: if m == M::Zen4 { 8 } else { 0 },
                     // Measured on Zen 4: 18.9 cycles from one blocked load to the next where no chain goes through them, 20 in a
                     // chain, across two pages, too.
                     behind_commit_cycles: 15,
@@ -812,8 +804,6 @@ impl Design {
                     // in a chain through that load.
                     forwards_strings: !is_old,
                     blocked_across_pages_cycles: 0,
-                    // Measured on Zen 4: 12 cycles in place of 5 in each of eleven pairs of pages, whatever bytes overlap.
-                    alias_cycles: if m == M::Zen4 { 7 } else { 0 },
                     // Measured on Zen 4: hidden beside other work, behind four stores, too, and in a chain of 30 cycles whose end is
                     // stored or added right before; 7.5 cycles apart, with 20 instructions between 6.5.
                     locked_is_fence: !is_19h,
@@ -822,12 +812,8 @@ impl Design {
                     split_store_cycles: [2, 34],
                     renames_memory: match m {
                         M::Zen2 => MemoryRenaming::SameName,
-                        // Measured: 0 cycles by another register and by other addressing.
-                        M::Zen4 => MemoryRenaming::SameStore,
                         _ => MemoryRenaming::Never,
                     },
-                    // Measured: 0.4 cycles an instruction for four bytes of eight, 1.5 for the upper half and for one byte.
-                    renames_halves: m == M::Zen4,
                     mispredict_cycles: if is_old { 16 } else { 13 },
                     // Measured on Zen 4: 125 cycles for one store, 190 for two, 230 for four, and 145 where 100 cycles of other work
                     // stand between; others are assumed to be alike.
@@ -838,13 +824,6 @@ impl Design {
                     // Measured on Zen 4: 4.0 cycles a pair of call and return, one to four in a row or inside one another, where a jump
                     // takes 1.0, through a register, too; a call from which a jump leads back 3.0. Others are assumed to be alike.
                     call_cycles: [2, 2],
-                    // Measured on Zen 4: three or eleven copies and a jump 1.0 and 1.9 cycles in one line, 2.0 across two.
-                    next_line_cycles: if m == M::Zen4 { 1 } else { 0 },
-                    // Measured on Zen 4, jumps to eight places that come again and again in an order of 8, 32, 64 and 256 of them: 2.1, 3.8,
-                    // 4.9 and 5.3 cycles each, with up to 18 instructions between.
-                    elsewhere_cycles: if m == M::Zen4 { 4 } else { 1 },
-                    // Measured on Zen 4: three branches that are not taken and a jump 1.5 cycles, two and a jump 1.0.
-                    jumps_take_units: m != M::Zen4,
                     // Measured on Zen 4: directions of 45,000 all, 60,000 all but 9 %, 70,000 half, 100,000 a quarter; targets of
                     // 1,000 all but a tenth, 2,000 half, 6,000 a tenth, where jumps tell where they come from. Older ones are
                     // assumed to have half of it.
@@ -873,35 +852,58 @@ impl Design {
                         if m >= M::Zen4 { 1024 } else { 512 } * KIB,
                         32 * KIB * KIB,
                     ],
-                    second_level_sets: if m == M::Zen4 { 2048 } else { 1024 },
                     miss_cycles: [13, 46, 350],
                     tlb_pages: [64, 2048],
                     execution: if is_old { ZEN_2 } else { ZEN_3 },
                     ..sunny
                 };
-                if m != M::Zen5 {
-                    return (zen, true);
-                }
-                let zen_5 = CoreShape {
-                    dispatch_width: 8,
-                    scheduler: 88,
-                    vector_scheduler: 210,
-                    loads_per_cycle: 4,
-                    commits_per_cycle: 2,
-                    wide_vectors: WideVectors::Whole,
-                    renames_memory: MemoryRenaming::SameStore,
-                    renames_halves: false,
-                    // Measured: 23 from a load in the first level to what follows the branch.
-                    mispredict_cycles: 19,
-                    cache_bytes: [48 * KIB, 1024 * KIB, 32 * KIB * KIB],
-                    miss_cycles: [14, 46, 350],
-                    // Measured, one load a line: 1.0 to 1.4, 2.4 to 3.5, 6.8 for lines in order and 13 for every other one.
-                    line_cycles: [1, 3, 14],
-                    tlb_pages: [96, 4096],
-                    execution: ZEN_5,
-                    ..zen
+                let core = match m {
+                    M::Zen4 => CoreShape {
+                        // Measured, copies between registers beside one such instruction: with three, 12 cycles for twelve times five
+                        // operations, and 8.3 with two. Additions and comparisons with an index, stores of general registers with one, and what
+                        // changes memory are two operations; other loads and stores are one, of vectors, too.
+                        dispatches_whole: true,
+                        by_index_operations: 2,
+                        // Measured: twelve stores of 8 bytes to two lines one behind the other 6.0 cycles, of 16 and 32 bytes, and to
+                        // the lines in turn 12.0.
+                        joined_stores_bytes: 8,
+                        // Measured: 12 cycles in place of 5 in each of eleven pairs of pages, whatever bytes overlap.
+                        alias_cycles: 7,
+                        // Measured: 0 cycles by another register and by other addressing.
+                        renames_memory: MemoryRenaming::SameStore,
+                        // Measured: 0.4 cycles an instruction for four bytes of eight, 1.5 for the upper half and for one byte.
+                        renames_halves: true,
+                        // Measured: three or eleven copies and a jump 1.0 and 1.9 cycles in one line, 2.0 across two.
+                        next_line_cycles: 1,
+                        // Measured, jumps to eight places that come again and again in an order of 8, 32, 64 and 256 of them: 2.1, 3.8,
+                        // 4.9 and 5.3 cycles each, with up to 18 instructions between.
+                        elsewhere_cycles: 4,
+                        // Measured: three branches that are not taken and a jump 1.5 cycles, two and a jump 1.0.
+                        jumps_take_units: false,
+                        second_level_sets: 2048,
+                        ..zen
+                    },
+                    M::Zen5 => CoreShape {
+                        dispatch_width: 8,
+                        scheduler: 88,
+                        vector_scheduler: 210,
+                        loads_per_cycle: 4,
+                        commits_per_cycle: 2,
+                        wide_vectors: WideVectors::Whole,
+                        renames_memory: MemoryRenaming::SameStore,
+                        // Measured: 23 from a load in the first level to what follows the branch.
+                        mispredict_cycles: 19,
+                        cache_bytes: [48 * KIB, 1024 * KIB, 32 * KIB * KIB],
+                        miss_cycles: [14, 46, 350],
+                        // Measured, one load a line: 1.0 to 1.4, 2.4 to 3.5, 6.8 for lines in order and 13 for every other one.
+                        line_cycles: [1, 3, 14],
+                        tlb_pages: [96, 4096],
+                        execution: ZEN_5,
+                        ..zen
+                    },
+                    _ => zen,
                 };
-                (zen_5, true)
+                (core, true)
             }
             _ => (sunny, false),
         }
