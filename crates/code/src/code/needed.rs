@@ -60,7 +60,7 @@ pub fn larger_libraries(image: &Image) -> Vec<NeededLibrary> {
     if image.code_bytes() > MOST_OF_A_SHELL_BYTES {
         return Vec::new();
     }
-    let (names, folders) = needed(image).unwrap_or_default();
+    let (names, folders) = needed(image.path(), &image.parts()).unwrap_or_default();
     let is_own = |name: &&String| !OF_ALL_PROGRAMS.iter().any(|common| name.starts_with(common));
     let find = |name: &String| {
         let mut files = candidates(name, &folders);
@@ -86,17 +86,20 @@ const MOST_LIBRARIES: usize = 512;
 pub fn named_libraries(image: &Image, folders: &[PathBuf]) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut seen: HashSet<String> = HashSet::new();
-    let mut asked = needed(image).into_iter().collect::<VecDeque<_>>();
+    let mut asked: VecDeque<_> = needed(image.path(), &image.parts()).into_iter().collect();
     while let Some((names, mut wanted)) = asked.pop_front() {
         wanted.extend_from_slice(folders);
         for name in names {
             if found.len() == MOST_LIBRARIES || !seen.insert(name.clone()) {
                 continue;
             }
-            let opened = candidates(&name, &wanted).find_map(|path| Image::open(&path).ok());
-            if let Some(library) = opened {
-                found.push(library.path().to_owned());
-                asked.extend(needed(&library));
+            let opened = candidates(&name, &wanted).find_map(|path| {
+                let of_library = needed(&path, &Parts::open(&path).ok()?)?;
+                Some((path, of_library))
+            });
+            if let Some((path, of_library)) = opened {
+                found.push(path);
+                asked.push_back(of_library);
             }
         }
     }
@@ -109,15 +112,14 @@ fn candidates(name: &str, folders: &[PathBuf]) -> impl Iterator<Item = PathBuf> 
     folders.iter().cloned().chain(others).map(move |folder| folder.join(name))
 }
 
-/// The names of the libraries, and the folders that the program wants searched for them.
-fn needed(image: &Image) -> Option<(Vec<String>, Vec<PathBuf>)> {
-    let parts = image.parts();
-    let file = ElfFile64::<Endianness, _>::parse(&*parts).ok()?;
+/// The names of the libraries, and the folders that the program or library at `path` wants searched for them.
+fn needed(path: &Path, parts: &Parts) -> Option<(Vec<String>, Vec<PathBuf>)> {
+    let file = ElfFile64::<Endianness, _>::parse(parts).ok()?;
     let endian = file.endian();
     let header = file.elf_header();
-    let sections = header.sections(endian, &*parts).ok()?;
-    let (entries, link) = sections.dynamic(endian, &*parts).ok()??;
-    let strings = sections.strings(endian, &*parts, link).ok()?;
+    let sections = header.sections(endian, parts).ok()?;
+    let (entries, link) = sections.dynamic(endian, parts).ok()??;
+    let strings = sections.strings(endian, parts, link).ok()?;
     let (mut names, mut folders) = (Vec::new(), Vec::new());
     for entry in entries {
         let text = || entry.string(endian, strings).ok().map(plain_bytes);
@@ -127,7 +129,7 @@ fn needed(image: &Image) -> Option<(Vec<String>, Vec<PathBuf>)> {
                 names.extend(text().filter(|name| !name.contains('/')));
             }
             elf::DT_RUNPATH | elf::DT_RPATH => {
-                let origin = image.path().canonicalize().ok();
+                let origin = path.canonicalize().ok();
                 let origin = origin.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
                 let origin = origin.to_string_lossy();
                 let list = text().unwrap_or_default();

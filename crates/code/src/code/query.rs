@@ -99,14 +99,6 @@ impl FunctionQuery {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
-    /// The text that names are held against, where it is no address and no line.
-    fn name(&self) -> Option<&str> {
-        match &self.wanted {
-            Wanted::Name(name) => Some(name),
-            Wanted::Address(_) | Wanted::Line(..) => None,
-        }
-    }
-
     /// All functions that fit, in the order of their addresses; none where another file is meant.
     #[must_use]
     pub fn all_in<'i>(&self, image: &'i Image) -> Vec<&'i Function> {
@@ -133,11 +125,12 @@ impl FunctionQuery {
     /// [`QueryError`] where none fits, or more than one.
     pub fn one_in<'i>(&self, image: &'i Image) -> Result<&'i Function, QueryError> {
         let all = self.all_in(image);
-        let exact = self.name().map(|name| {
-            let is_it = |f: &&&Function| f.symbol == name || short_name(&f.name()) == name;
-            all.iter().filter(is_it).copied().collect::<Vec<_>>()
-        });
-        let fits = exact.filter(|fits| !fits.is_empty()).unwrap_or(all);
+        let is_exact = |f: &&&Function| match &self.wanted {
+            Wanted::Name(name) => f.symbol == *name || short_name(&f.name()) == name,
+            Wanted::Address(_) | Wanted::Line(..) => false,
+        };
+        let exact: Vec<&Function> = all.iter().filter(is_exact).copied().collect();
+        let fits = if exact.is_empty() { all } else { exact };
         match fits.as_slice() {
             [one] => Ok(one),
             [] => Err(QueryError::Nothing {

@@ -1,5 +1,7 @@
 //! The whole answer of `layout`: what moved, and which sets became crowded, as far as it is known.
 
+use std::collections::HashSet;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -8,8 +10,6 @@ use super::{
     Budget, BuildSummary, FrontEnd, LineHeat, Occupancy, Samples, ShiftMap, Shifts, Suggestions,
     TracedWindow, WhatIf, match_functions,
 };
-use std::collections::HashSet;
-
 use crate::code::{Function, FunctionQuery, Image};
 use crate::machine::{CacheGeometry, Design, Microarchitecture};
 
