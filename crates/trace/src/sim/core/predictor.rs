@@ -94,8 +94,9 @@ impl<V: Copy + Eq + Default> Tagged<V> {
 
     /// A branch did this behind this history; whether that was predicted.
     fn learn(&mut self, branch: Avma, history: &History, value: V) -> bool {
+        let way = history.way();
         let slots: [(usize, u16); TABLES] = std::array::from_fn(|table| {
-            let (index, tag) = history.slot(branch, table);
+            let (index, tag) = history.slot(branch, way, table);
             ((index * self.entries[table].len()) >> 32, tag)
         });
         let plain = (branch.0 ^ (branch.0 >> 14)) as usize & (PLAIN_ENTRIES - 1);
@@ -232,14 +233,19 @@ impl History {
         *seen == 3
     }
 
-    /// Index (of 32 bits) and tag of a branch in a table.
-    fn slot(&self, branch: Avma, table: usize) -> (usize, u16) {
+    /// What all tables know of the way to a branch.
+    fn way(&self) -> u64 {
+        hash(self.path ^ self.returned << 60)
+    }
+
+    /// Index (of 32 bits) and tag in a table of a branch that this way leads to.
+    fn slot(&self, branch: Avma, way: u64, table: usize) -> (usize, u16) {
         let folded = self.folded[table];
         // Not folded upon itself: the end of a loop would be told from one of its turns no more.
         let folded = (folded as u64) ^ ((folded >> 64) as u64).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        let folded = folded ^ hash(self.path ^ self.returned << 60);
-        let hash =
-            hash(folded ^ branch.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((table as u64) << 50));
+        let hash = hash(
+            folded ^ way ^ branch.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((table as u64) << 50),
+        );
         (hash as usize & 0xffff_ffff, (hash >> 40) as u16 | 1)
     }
 }
@@ -530,8 +536,7 @@ mod tests {
             let mut wrong = 0;
             for (n, bits) in random().take(8000).enumerate() {
                 let second = bits >> 63 == 1;
-                let first_way = if tells { second } else { false };
-                is_wrong(&mut predictor, BRANCH, first_way);
+                is_wrong(&mut predictor, BRANCH, tells && second);
                 for never in 0..200 {
                     let at = Avma(0x40_8000 + 4 * never);
                     is_wrong(&mut predictor, [at, at.offset(2), at], false);
