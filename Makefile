@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 MSRV := $(shell sed -nE 's/^rust-version = "(.*)"/\1/p' Cargo.toml)
+PAGES := $(CURDIR)/target/html
 DECODER := cases/upstream-index-decoder/build/decoder-clang
 
 # A tool that is optional: $(call optional,cargo subcommand,what is skipped,command)
@@ -29,18 +30,20 @@ cases: setup-test ## Build the programs of all cases
 	@for script in cases/*/build.sh; do "$$script"; done
 
 .PHONY: test
-test: cases ## The gate: format, lints, tests, documentation, generated files
+test: cases ## The gate: format, lints, tests, pages in a browser, documentation, generated files
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) test --workspace --locked --no-fail-fast
+	@rm -rf $(PAGES) && mkdir -p $(PAGES)
+	STALLSCOPE_PAGES=$(PAGES) $(CARGO) test --workspace --locked --no-fail-fast
+	scripts/test-html $(PAGES)
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) xtask check
 
 .PHONY: test-html
-test-html: ## Pages in a headless Chromium, narrow and wide, light and dark; screenshots (needs python3, chromium)
-	@rm -rf target/html && mkdir -p target/html
-	STALLSCOPE_PAGES=$(CURDIR)/target/html $(CARGO) test --locked --quiet -p stallscope --lib report::page
-	scripts/test-html target/html
+test-html: ## That part of the gate which opens pages in a headless Chromium; screenshots (needs python3, chromium)
+	@rm -rf $(PAGES) && mkdir -p $(PAGES)
+	STALLSCOPE_PAGES=$(PAGES) $(CARGO) test --locked --quiet -p stallscope --lib report::page
+	scripts/test-html $(PAGES)
 
 .PHONY: book
 book: ## All pages as one book in target/book/book (needs mdbook)

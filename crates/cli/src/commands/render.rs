@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::Value;
 use stallscope::foreign;
 use stallscope::report;
@@ -32,30 +32,9 @@ pub struct RenderArgs {
     /// Write one chart as an SVG file that needs nothing else
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Which chart; without it the flame graph, or the pairs where there is none
-    #[arg(long, value_name = "NAME", requires = "svg")]
-    chart: Option<ChartName>,
-}
-
-/// The charts of results.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ChartName {
-    /// Flame graph of the difference, of an explanation
-    Flame,
-    /// Every pair in order of time
-    Pairs,
-    /// Every run in order of time
-    Runs,
-}
-
-impl From<ChartName> for page::Chart {
-    fn from(name: ChartName) -> Self {
-        match name {
-            ChartName::Flame => Self::Flame,
-            ChartName::Pairs => Self::Pairs,
-            ChartName::Runs => Self::Runs,
-        }
-    }
+    /// Which chart: the first one whose caption has these words (`flame`, `pairs`, `runs` of a comparison)
+    #[arg(long, value_name = "WORDS", requires = "svg")]
+    chart: Option<String>,
 }
 
 /// Runs the command.
@@ -77,7 +56,7 @@ pub fn run(args: &RenderArgs, context: &Context) -> anyhow::Result<Outcome> {
         text = value.to_string();
     }
     if let Some(path) = &args.svg {
-        let svg = page::svg(&text, args.chart.map(page::Chart::from)).with_context(name)?;
+        let svg = page::svg(&text, args.chart.as_deref()).with_context(name)?;
         report::write_file(path, &svg)?;
     }
     if let Some(path) = context.html() {

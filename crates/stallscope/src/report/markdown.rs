@@ -1,22 +1,23 @@
-//! Results for a comment on a pull request: one line with the word, one table, the doubts folded away.
+//! Results for a comment on a pull request: one line with the word, one table, one picture, the doubts folded away.
+//!
+//! The picture is a Mermaid chart: GitHub and GitLab draw those where the text stands, and GitHub takes `<svg>` elements out of
+//! what is written (github/markup issue 1065).
 
 use std::fmt::Write;
 
+use super::words::{change, change_of, percent};
 use crate::compare::results::{Change, Judgement};
-use crate::compare::{Comparison, Decision, Metric, Warning};
+use crate::compare::{Comparison, Decision, Metric, Warning, pair_up};
 use crate::explain::{Explanation, Ledger};
 use crate::foreign::plain;
 use crate::machine::PriceOrigin;
 use crate::machine::survey::{Entry, Relation, Survey};
+use crate::stats::robust::median;
 
 /// Places that are listed.
 const MOST_PLACES: usize = 5;
-
-/// A log ratio with its interval in per cent.
-fn change(log: f64, low: f64, high: f64) -> String {
-    let [c, l, h] = [log, low, high].map(|x| 100.0 * x.exp_m1());
-    format!("{c:+.1} % [{l:+.1}, {h:+.1}]")
-}
+/// Points that a comment has room for.
+const MOST_POINTS: usize = 40;
 
 /// Text that does not end a table's cell.
 pub(super) fn cell(text: &str) -> String {
@@ -46,7 +47,7 @@ fn sign(word: Decision) -> &'static str {
 /// A comparison of two programs.
 #[must_use]
 pub fn comparison(comparison: &Comparison) -> String {
-    let mut out = verdict(comparison) + &metrics(comparison, ["A", "B"]);
+    let mut out = verdict(comparison) + &metrics(comparison, ["A", "B"]) + &pairs(comparison);
     let doubts: Vec<String> = comparison.analysis.warnings.iter().map(Warning::to_string).collect();
     details(&mut out, &doubts);
     out
@@ -87,6 +88,7 @@ pub fn explanation(explanation: &Explanation) -> String {
         let _ = writeln!(out, "{}{}\n", cell(summary), grade.unwrap_or_default());
     }
     out += &metrics(comparison, ["BEFORE", "AFTER"]);
+    out += &pairs(comparison);
     if !explanation.rows.is_empty() {
         out +=
             "\n| where | user time BEFORE | AFTER | part of the difference |\n|---|---|---|---|\n";
@@ -125,11 +127,10 @@ pub fn explanation(explanation: &Explanation) -> String {
 fn verdict(comparison: &Comparison) -> String {
     let analysis = &comparison.analysis;
     let word = analysis.verdict.decision;
-    let [low, log, high] = analysis.judged();
     format!(
         "{} **{word}**: {} (95 % interval, {} pairs)\n\n",
         sign(word),
-        change(log, low, high),
+        change(analysis.judged(), 1),
         analysis.wall.estimate.n
     )
 }
@@ -152,11 +153,49 @@ fn metrics(comparison: &Comparison, builds: [&str; 2]) -> String {
         let ratio = contrast
             .ratio
             .as_ref()
-            .map_or("-".into(), |r| change(r.log_ratio, r.low_log, r.high_log));
+            .map_or("-".into(), |r| change([r.low_log, r.log_ratio, r.high_log], 1));
         let [a, b] = [&contrast.a, &contrast.b].map(|m| format!("{:.3}", m.value / scale));
         let _ = writeln!(out, "| {name} | {a} | {b} | {ratio} |");
     }
     out
+}
+
+/// Every pair in order of time, the estimate and no difference as lines; nothing of fewer than two pairs. (Bars of such a
+/// chart start at the lower end of its axis, not at nothing.)
+fn pairs(comparison: &Comparison) -> String {
+    let metric = comparison.analysis.metric();
+    let Ok(pairs) = pair_up(&comparison.samples) else { return String::new() };
+    let changes: Vec<f64> =
+        pairs.iter().map(|runs| change_of(runs, metric)).filter(|c| c.is_finite()).collect();
+    let in_a_point = changes.len().div_ceil(MOST_POINTS).max(1);
+    let points: Vec<f64> = changes.chunks(in_a_point).filter_map(median).collect();
+    if points.len() < 2 {
+        return String::new();
+    }
+    let [_, centre, _] = comparison.analysis.judged().map(percent);
+    let (least, most) =
+        points.iter().fold((centre.min(0.0), centre.max(0.0)), |(low, high), point| {
+            (low.min(*point), high.max(*point))
+        });
+    let room = 0.05 * (most - least).max(0.1);
+    let list = |values: &mut dyn Iterator<Item = f64>| {
+        values.map(|value| format!("{value:.2}")).collect::<Vec<_>>().join(", ")
+    };
+    let of_each = match in_a_point {
+        1 => "each pair".to_owned(),
+        n => format!("each {n} pairs (median)"),
+    };
+    format!(
+        "\n<details><summary>Every pair</summary>\n\n```mermaid\nxychart-beta\n  \
+         title \"Change of {of_each} in order of time; estimate {centre:+.2} %\"\n  \
+         x-axis 1 --> {}\n  y-axis \"change, %\" {:.2} --> {:.2}\n  line [{}]\n  line [{}]\n  line [{}]\n```\n\n</details>\n",
+        points.len(),
+        least - room,
+        most + room,
+        list(&mut points.iter().copied()),
+        list(&mut points.iter().map(|_| centre)),
+        list(&mut points.iter().map(|_| 0.0)),
+    )
 }
 
 /// A comparison of two result files.
@@ -164,7 +203,7 @@ fn metrics(comparison: &Comparison, builds: [&str; 2]) -> String {
 pub fn judgement(judgement: &Judgement) -> String {
     let mut out = format!("{} **{}**\n\n", sign(judgement.decision), judgement.decision);
     out += "| benchmark | unit | old | new | change | p | |\n|---|---|---|---|---|---|---|\n";
-    let shown = |c: &Change| change(c.log_ratio, c.low_log, c.high_log);
+    let shown = |c: &Change| change([c.low_log, c.log_ratio, c.high_log], 1);
     for row in &judgement.rows {
         let _ = writeln!(
             out,
@@ -202,6 +241,21 @@ mod tests {
     use crate::compare::{Settings, compare};
 
     #[test]
+    fn many_pairs_share_bars_and_one_pair_has_none() {
+        let text = |pairs| {
+            let mut machine = SimulatedMachine::new(Noise::Quiet, pairs, 1);
+            let settings = Settings { pairs, ..Settings::default() };
+            comparison(&compare(&mut machine, &settings, &mut |_| {}).unwrap())
+        };
+        assert!(!text(1).contains("mermaid"));
+        let many = text(90);
+        assert!(
+            many.contains("Change of each 3 pairs (median)") && many.contains("1 --> 30\n"),
+            "{many}"
+        );
+    }
+
+    #[test]
     fn a_comparison_is_a_line_a_table_and_doubts() {
         let mut machine = SimulatedMachine::new(Noise::Quiet, 20, 1);
         machine.effect_log = 0.2;
@@ -210,6 +264,16 @@ mod tests {
         assert!(text.starts_with("🔴 **slower**: +2"), "{text}");
         assert_eq!(text.lines().filter(|l| l.starts_with('|')).count(), 6);
         assert!(text.contains("<details>"));
+        let chart = text.split("```mermaid\n").nth(1).unwrap().split("```").next().unwrap();
+        assert!(chart.contains("Change of each pair in order of time; estimate +2"), "{chart}");
+        let lines = chart.split("line [").skip(1).map(|rest| {
+            let list = rest.split(']').next().unwrap().split(", ");
+            list.map(|n| n.parse::<f64>().unwrap()).collect::<Vec<_>>()
+        });
+        let lines: Vec<Vec<f64>> = lines.collect();
+        assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [20; 3]);
+        assert!(lines[0].iter().all(|change| (10.0..40.0).contains(change)), "{chart}");
+        assert!(lines[1].iter().all(|change| *change == lines[1][0]) && lines[2] == [0.0; 20]);
         assert_eq!(cell("a|b\nc"), "a\\|b c");
     }
 }

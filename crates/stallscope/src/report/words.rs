@@ -1,9 +1,17 @@
 //! Numbers as readers want them: changes in per cent, as many decimals as the interval is worth, digits in groups.
 
+use crate::compare::{Metric, RunSample};
+
 /// A log ratio as a change in per cent.
 #[must_use]
 pub fn percent(log: f64) -> f64 {
     100.0 * log.exp_m1()
+}
+
+/// A pair of runs as a change in per cent.
+pub(super) fn change_of(pair: &[&RunSample; 2], metric: Metric) -> f64 {
+    let [a, b] = pair.map(|run| metric.of(&run.amounts));
+    100.0 * (b / a - 1.0)
 }
 
 /// Decimals for changes: a tight interval around a small change needs two, a multiple needs none.

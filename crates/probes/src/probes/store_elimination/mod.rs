@@ -107,7 +107,7 @@ fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
         let what = format!("evictions: no counter of them is published for {design}");
         protocol.skipped.push(what);
     }
-    let mut report = EliminationReport::new(&regions, wide.as_deref(), protocol);
+    let mut report = EliminationReport::new(&regions, wide.as_deref(), bench.raw, protocol);
     report.counted = counted;
     report.protocol.took_ms = core.start.elapsed().as_millis() as u64;
     Ok(ProbeReport::StoreElimination(Box::new(report)))

@@ -65,6 +65,9 @@ pub struct Ratio {
     pub fill: Fill,
     /// Its speed over that of ones (of sparse ones for sparse zeros).
     pub speed: Option<Measurement>,
+    /// The same in each block, in order of time, where every sample was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<f64>,
 }
 
 /// Figures of one region size.
@@ -124,9 +127,14 @@ const LEAST_DOSE_SHARE: f64 = 0.2;
 const COARSEST_PERCENT: f64 = 5.0;
 
 impl EliminationReport {
-    /// Joins regions, and what the child said about [`WIDE_SIZES`], into a report.
+    /// Joins regions, and what the child said about [`WIDE_SIZES`], into a report; of every block with `raw`.
     #[must_use]
-    pub fn new(regions: &[Region], wide: Option<&[Cell]>, mut protocol: Protocol) -> Self {
+    pub fn new(
+        regions: &[Region],
+        wide: Option<&[Cell]>,
+        raw: bool,
+        mut protocol: Protocol,
+    ) -> Self {
         let of_wide = |bytes: usize| {
             let at = 2 * WIDE_SIZES.iter().position(|s| *s == bytes)?;
             let cell = |i: usize| wide?.get(i)?.cycles.clone();
@@ -134,7 +142,7 @@ impl EliminationReport {
         };
         let regions: Vec<RegionReport> = regions
             .iter()
-            .map(|r| RegionReport { wide: of_wide(r.bytes), ..one(r, &protocol.machine) })
+            .map(|r| RegionReport { wide: of_wide(r.bytes), ..one(r, raw, &protocol.machine) })
             .collect();
         protocol.samples = regions.iter().filter_map(|r| r.speed.as_ref()).map(|m| m.n).sum();
         protocol.controls = controls(&regions);
@@ -153,8 +161,12 @@ impl UpdatesProfile for EliminationReport {
     }
 }
 
-fn one(region: &Region, machine: &Machine) -> RegionReport {
-    let ratio = |fill, base| Ratio { fill, speed: region.speed_over(fill, base) };
+fn one(region: &Region, raw: bool, machine: &Machine) -> RegionReport {
+    let ratio = |fill, base| {
+        let blocks = region.logs_over(fill, base).map(|log| (log.exp() * 1e4).round() / 1e4);
+        let blocks = if raw { blocks.collect() } else { Vec::new() };
+        Ratio { fill, speed: region.speed_over(fill, base), blocks }
+    };
     let shorter = region.speed_over(Fill::Shorter, Fill::One).filter(|_| region.bytes >= 2048);
     let ratios = vec![
         ratio(Fill::Zero, Fill::One),

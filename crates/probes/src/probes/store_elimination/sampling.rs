@@ -125,14 +125,18 @@ impl Region {
         FILLS.iter().position(|f| *f == fill).map_or(Vec::new(), |at| block[at].clone())
     }
 
-    /// Speed of one fill over that of another: the median over blocks of the median over pairs of
-    /// chunks, with the order-statistic interval of blocks (99 %).
-    pub fn speed_over(&self, fill: Fill, base: Fill) -> Option<Measurement> {
-        let of_block = |block: &Vec<Vec<f64>>| {
+    /// The logarithm of the speed of one fill over that of another, for each block in order of time: the median over pairs of
+    /// chunks.
+    pub fn logs_over(&self, fill: Fill, base: Fill) -> impl Iterator<Item = f64> {
+        self.blocks.iter().map(move |block| {
             let (a, b) = (self.ticks(block, fill), self.ticks(block, base));
             quantile(&finite(a.iter().zip(&b).map(|(a, b)| (b / a).ln())), 0.5)
-        };
-        let logs = finite(self.blocks.iter().map(of_block));
+        })
+    }
+
+    /// Speed of one fill over that of another: the median over blocks, with its order-statistic interval (99 %).
+    pub fn speed_over(&self, fill: Fill, base: Fill) -> Option<Measurement> {
+        let logs = finite(self.logs_over(fill, base));
         if logs.len() < LEAST_BLOCKS {
             return None;
         }

@@ -92,7 +92,7 @@ fn report_of(clock: FakeClock, gain: f64, noise: f64) -> EliminationReport {
 fn report_by(mut filler: FakeFiller) -> EliminationReport {
     let regions = all(&mut filler, &SIZES, Plan::new(1), &AtomicBool::new(false)).unwrap();
     let machine = Machine::from_facts(&invented::zen_5_guest());
-    EliminationReport::new(&regions, None, Protocol::new(machine, 0))
+    EliminationReport::new(&regions, None, true, Protocol::new(machine, 0))
 }
 
 fn claims(report: &EliminationReport) -> Vec<Option<bool>> {

@@ -53,6 +53,8 @@ pub(super) struct Plot {
     pub along_steps: Steps,
     pub along_unit: Option<Unit>,
     pub dots: Vec<Dot>,
+    /// What the dots are the middle of, each with its class: too many to say anything one by one.
+    pub samples: Vec<(&'static str, f64, f64)>,
     /// Whether the dots of a class are joined, in their order.
     pub is_joined: bool,
     pub marks: Vec<Mark>,
@@ -75,8 +77,9 @@ pub(super) struct Scatter {
     bands: Vec<Mark>,
     /// Each where it is, whether its words stand to the left of it, and the words.
     limits: Vec<(f64, bool, String)>,
-    /// What joins the dots of a class.
+    /// What joins the dots of a class, and their samples.
     paths: Vec<(&'static str, String)>,
+    samples: Vec<(&'static str, String)>,
     ticks: [Vec<(f64, String)>; 2],
     curve: Option<String>,
 }
@@ -134,6 +137,7 @@ impl Plot {
             bands: self.marks.into_iter().filter(in_sight).map(place).collect(),
             limits: limits.collect(),
             paths: if self.is_joined { paths(&dots) } else { Vec::new() },
+            samples: points(self.samples.into_iter().map(|(of, x, y)| (of, along.at(x), down(y)))),
             dots,
             title: self.title,
             along: self.along,
@@ -155,6 +159,19 @@ fn paths(dots: &[Dot]) -> Vec<(&'static str, String)> {
             Some((_, path)) => drop(write!(path, "L{x} {y}")),
             None => paths.push((class, format!("M{x} {y}"))),
         }
+    }
+    paths
+}
+
+/// The points of each class as lines of no length, whose round ends are all that is drawn.
+fn points(samples: impl Iterator<Item = (&'static str, f64, f64)>) -> Vec<(&'static str, String)> {
+    let mut paths: Vec<(&str, String)> = Vec::new();
+    for (class, x, y) in samples {
+        let at = paths.iter().position(|(of, _)| *of == class).unwrap_or_else(|| {
+            paths.push((class, String::new()));
+            paths.len() - 1
+        });
+        let _ = write!(paths[at].1, "M{x} {y}h0");
     }
     paths
 }

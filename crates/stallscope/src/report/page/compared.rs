@@ -10,7 +10,7 @@ use crate::compare::{
     Comparison, Contrast, Decision, Measure, Metric, RunSample, Severity, Slot, Warning, pair_up,
 };
 use crate::model::Unit;
-use crate::report::words::percent;
+use crate::report::words::{change_of, percent};
 
 /// Pairs that are listed beside the picture that has them all.
 const MOST_LISTED: usize = 200;
@@ -155,12 +155,6 @@ fn contrast_row(contrast: &Contrast, names: [&str; 2]) -> (&'static str, [Number
     let [a, b] = [(&contrast.a, names[0]), (&contrast.b, names[1])]
         .map(|(m, name)| Number::of(m, &of(name)));
     (what, [a, b, change])
-}
-
-/// A pair as a change in per cent.
-fn change_of(pair: &[&RunSample; 2], metric: Metric) -> f64 {
-    let [a, b] = pair.map(|run| metric.of(&run.amounts));
-    100.0 * (b / a - 1.0)
 }
 
 /// Every pair in order of time with estimate, interval and effect that matters; whether zero is in the picture.

@@ -54,7 +54,8 @@ impl Grid {
         self.plan.rows.len() * ROW
     }
 
-    fn full_height(&self) -> usize {
+    /// With what is written below, in pixels.
+    pub fn full_height(&self) -> usize {
         self.height() + BELOW
     }
 

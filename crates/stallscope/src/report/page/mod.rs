@@ -24,10 +24,7 @@ mod steps;
 mod swept;
 mod windowed;
 
-use std::fmt;
-
 use askama::Template;
-use askama::filters::HtmlSafe;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -36,15 +33,15 @@ use self::compared::{Compared, ComparisonPage};
 use self::explained::ExplanationPage;
 use self::fields::FieldsPage;
 use self::flame::FlameView;
-use self::parts::Part;
+use self::parts::{Part, Picture};
 use super::Document;
 use crate::compare::history::HistoryReport;
 use crate::compare::sweep::SweepReport;
 use crate::explain::Explanation;
 use crate::foreign::from_json;
 
-/// Larger documents are not read: a result of 2000 pairs has 2 MB.
-pub const MOST_DOCUMENT_BYTES: u64 = 8 << 20;
+/// Larger documents are not read: a result of 2,000 pairs has 2 MB, the layout of a library of 100 MB some 30.
+pub const MOST_DOCUMENT_BYTES: u64 = 64 << 20;
 /// Larger pages are not written.
 const MOST_PAGE_BYTES: usize = 2_000_000;
 
@@ -76,13 +73,13 @@ pub enum PageError {
     #[error("its parts do not belong together: {0}")]
     Contradicts(String),
     /// It has no such chart.
-    #[error("a result of the kind `{kind}` has no chart `{chart}`; it has {has}")]
+    #[error("a result of the kind `{kind}` has no chart{chart}; it has {has}")]
     NoChart {
-        /// What was asked for.
-        chart: Chart,
+        /// What was asked for, quoted behind a blank; empty where nothing was.
+        chart: String,
         /// What the result is.
         kind: String,
-        /// The charts that it has, in words.
+        /// The names of those that it has.
         has: String,
     },
     /// The page would be too large to be of use.
@@ -134,69 +131,60 @@ fn pictures(kind: &str, result: &Value) -> Vec<Part> {
     parts.unwrap_or_default()
 }
 
-/// A chart of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chart {
-    /// The flame graph of the difference.
-    Flame,
-    /// Every pair in order of time.
-    Pairs,
-    /// Every run in order of time.
-    Runs,
-}
-
-impl fmt::Display for Chart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Flame => "flame",
-            Self::Pairs => "pairs",
-            Self::Runs => "runs",
-        })
-    }
-}
-
 /// A chart as an SVG file of its own.
 #[derive(Template)]
 #[template(path = "chart.html")]
-struct ChartFile<C: Template + HtmlSafe> {
+struct ChartFile {
     height: f64,
-    chart: C,
+    chart: Picture,
 }
 
-/// One chart of a result, whose whole document is `text`, as an SVG file that needs nothing else; the first that there is, where
-/// `chosen` is none.
+/// One chart of a result, whose whole document is `text`, as an SVG file that needs nothing else: the first one whose name has
+/// the words `chosen`, or the first that there is.
 ///
 /// # Errors
 /// See [`PageError`].
-pub fn svg(text: &str, chosen: Option<Chart>) -> Result<String, PageError> {
+pub fn svg(text: &str, chosen: Option<&str>) -> Result<String, PageError> {
     let Document { kind, result, .. } = document(text)?;
-    let (compared, flame) = match kind.as_str() {
-        "comparison" => (Some(Compared::of(&typed(&kind, result)?, ["A", "B"])?), None),
-        "explanation" => {
-            let explanation: Explanation = typed(&kind, result)?;
-            let compared = Compared::of(&explanation.comparison, ["BEFORE", "AFTER"])?;
-            (Some(compared), FlameView::of(&explanation)?)
-        }
-        _ => (None, None),
+    let words = chosen.unwrap_or_default().to_lowercase();
+    let charts = charts(&kind, result)?;
+    let names: Vec<String> = charts.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let found = charts.into_iter().find(|(name, _)| name.to_lowercase().contains(&words));
+    let Some((_, chart)) = found else {
+        let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let chart = chosen.map_or_else(String::new, |words| format!(" `{words}`"));
+        return Err(PageError::NoChart { chart, kind, has });
     };
-    let first = if flame.is_some() { Chart::Flame } else { Chart::Pairs };
-    let chart = chosen.unwrap_or(first);
-    let svg = match (chart, flame, compared) {
-        (Chart::Flame, Some(FlameView { graph, .. }), _) => {
-            ChartFile { height: graph.height, chart: graph }.render()?
-        }
-        (Chart::Pairs, _, Some(Compared { pairs, .. })) => {
-            ChartFile { height: pairs.full_height(), chart: pairs }.render()?
-        }
-        (Chart::Runs, _, Some(Compared { runs, .. })) => {
-            ChartFile { height: runs.full_height(), chart: runs }.render()?
-        }
-        (_, _, compared) => {
-            let has = if compared.is_some() { "pairs and runs" } else { "none" }.to_owned();
-            return Err(PageError::NoChart { chart, kind, has });
-        }
-    };
+    let svg = ChartFile { height: chart.full_height(), chart }.render()?;
     if svg.len() > MOST_PAGE_BYTES { Err(PageError::TooLarge) } else { Ok(svg) }
+}
+
+/// The charts of a result, with their names.
+fn charts(kind: &str, result: Value) -> Result<Vec<(String, Picture)>, PageError> {
+    let mut charts = Vec::new();
+    let mut add = |name: &str, picture| charts.push((name.to_owned(), picture));
+    let mut add_compared = |Compared { pairs, runs, .. }: Compared| {
+        add("pairs", Picture::Scatter(pairs));
+        add("runs", Picture::Scatter(runs));
+    };
+    match kind {
+        "comparison" => add_compared(Compared::of(&typed(kind, result)?, ["A", "B"])?),
+        "explanation" => {
+            let explanation: Explanation = typed(kind, result)?;
+            add_compared(Compared::of(&explanation.comparison, ["BEFORE", "AFTER"])?);
+            let flame = FlameView::of(&explanation)?;
+            let flame = flame.map(|flame| ("flame".to_owned(), Picture::Flame(flame.graph)));
+            charts.splice(0..0, flame);
+        }
+        _ => {
+            let figures = pictures(kind, &result).into_iter().filter_map(|part| match part {
+                Part::Figure(figure) => Some((figure.name().to_owned(), figure.picture)),
+                _ => None,
+            });
+            charts.extend(figures);
+        }
+    }
+    Ok(charts)
 }
 
 fn document(text: &str) -> Result<Document<Value>, PageError> {

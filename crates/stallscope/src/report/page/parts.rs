@@ -5,6 +5,7 @@ use askama::filters::HtmlSafe;
 
 use super::bar::Bar;
 use super::chart::Scatter;
+use super::flame::Flame;
 use super::grid::Grid;
 use super::number::Number;
 use crate::compare::Decision;
@@ -36,17 +37,36 @@ pub(super) struct Figure {
     pub rows: Vec<(String, Vec<Number>)>,
 }
 
+impl Figure {
+    /// What its caption is about, by which it is asked for.
+    pub fn name(&self) -> &str {
+        self.caption.split_once(": ").map_or(&self.caption, |(name, _)| name)
+    }
+}
+
 #[derive(Debug, Template)]
 #[template(
     ext = "html",
-    source = "{% match self %}{% when Self::Scatter(drawn) %}{{ drawn }}{% when Self::Grid(drawn) %}{{ drawn }}{% endmatch %}"
+    source = "{% match self %}{% when Self::Scatter(drawn) %}{{ drawn }}{% when Self::Grid(drawn) %}{{ drawn }}{% when Self::Flame(drawn) %}{{ drawn }}{% endmatch %}"
 )]
 pub(super) enum Picture {
     Scatter(Scatter),
     Grid(Grid),
+    Flame(Flame),
 }
 
 impl HtmlSafe for Picture {}
+
+impl Picture {
+    /// With what is written below, in pixels.
+    pub fn full_height(&self) -> f64 {
+        match self {
+            Self::Scatter(drawn) => drawn.full_height(),
+            Self::Grid(drawn) => drawn.full_height() as f64,
+            Self::Flame(drawn) => drawn.height,
+        }
+    }
+}
 
 /// A row of a table: what it is about, its figures, its picture.
 #[derive(Debug)]

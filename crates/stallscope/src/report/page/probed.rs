@@ -87,7 +87,11 @@ fn figures(report: &ProbeReport) -> Vec<Figure> {
             let ratios = r.regions.iter().flat_map(|region| {
                 region.ratios.iter().map(|ratio| {
                     let picture = "Speed over that of ones (of sparse ones for sparse zeros)";
-                    point(picture, &name_of(&ratio.fill), region.bytes as f64, ratio.speed.as_ref())
+                    let series = name_of(&ratio.fill);
+                    Point {
+                        samples: &ratio.blocks,
+                        ..point(picture, &series, region.bytes as f64, ratio.speed.as_ref())
+                    }
                 })
             });
             curves(&axes, ratios.chain(speeds))
@@ -188,7 +192,7 @@ fn delay(between: &'static str, points: &[DelayPoint], free_after: Option<u32>) 
 }
 
 fn point<'a>(picture: &str, series: &str, x: f64, y: Option<&'a Measurement>) -> Point<'a> {
-    Point { picture: picture.to_owned(), series: series.to_owned(), x, y }
+    Point { picture: picture.to_owned(), series: series.to_owned(), x, y, samples: &[] }
 }
 
 /// What the JSON calls a choice, as words.

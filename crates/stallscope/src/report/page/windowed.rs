@@ -126,10 +126,6 @@ fn site_words(site: &Site) -> String {
     format!("{} {} in {}{source}", site.svma, site.text, site.function)
 }
 
-fn percent_of(share: f64, from: &str) -> Number {
-    Number::told(format!("{:.1} %", 100.0 * share), from, share)
-}
-
 fn waits(cycles: &Cycles, places: &Places<'_>) -> Part {
     let shown =
         || cycles.waits.iter().filter(|wait| wait.share.abs() >= LEAST_SHARE).take(MOST_ROWS);
@@ -138,7 +134,11 @@ fn waits(cycles: &Cycles, places: &Places<'_>) -> Part {
         name: wait.mechanism.to_string(),
         note: wait.most_at.map(|at| told(places, at)).unwrap_or_default(),
         numbers: vec![
-            percent_of(wait.share, "cycles of the window that are gone without it, by the model"),
+            Number::told(
+                format!("{:.1} %", 100.0 * wait.share),
+                "cycles of the window that are gone without it, by the model",
+                wait.share,
+            ),
             match wait.events {
                 0 => Number::default(),
                 events => Number::told(
@@ -167,9 +167,12 @@ fn functions(cycles: &Cycles, places: &Places<'_>) -> Part {
             .map_or_else(|| function.start.to_string(), |site| site.function.clone()),
         note: format!("{} instructions of it ran", grouped(function.account.executions)),
         numbers: vec![
-            percent_of(
-                share(function),
-                "cycles in it, without those of what it calls, by the model",
+            Number::new(
+                format!("{:.1} %", 100.0 * share(function)),
+                format!(
+                    "{} of {} cycles in it, without those of what it calls, by the model",
+                    function.account.cycles, cycles.cycles
+                ),
             ),
             Number::told(
                 format!("{:.2}", function.cycles_per_instruction),

@@ -136,6 +136,38 @@ fn a_probe() {
     insta::assert_snapshot!(body("probe", &document("probe", &data_caches())));
 }
 
+#[test]
+fn every_sample_of_a_fill_is_a_point_and_every_picture_a_chart_of_its_own() {
+    let region = |bytes: u64, blocks: &[f64]| {
+        let speed = Measurement { unit: Unit::Ratio, ..cycles(1.2) };
+        json!({"bytes": bytes, "level": "l2", "speed": speed, "eliminated": null, "detectable_percent": 1.0, "wide": null,
+            "ratios": [{"fill": "zero", "speed": speed, "blocks": blocks}, {"fill": "two", "speed": speed}]})
+    };
+    let mut fills = serde_json::to_value(protocol()).unwrap();
+    fills["regions"] = json!([
+        region(4096, &[&[1.15, 1.25].repeat(51)[..], &[400.0]].concat()),
+        region(8192, &[1.2])
+    ]);
+    fills["probe"] = json!("store-elimination");
+    let document = document("probe", &json!({"seed": 1, "probes": [fills]})).to_string();
+    let speeds = svg(&document, None).unwrap();
+    assert_eq!(speeds, svg(&document, Some("speed over that")).unwrap());
+    let points = |class: &str| {
+        let found = speeds.split(&format!("class=\"sample {class}\" d=\"")).nth(1)?;
+        Some(found.split('"').next()?.matches("h0").count())
+    };
+    assert_eq!([points("s0"), points("s1")], [Some(104), None]);
+    // A sample that is far from all others does not flatten them.
+    assert!(
+        !speeds.contains(">10 x<")
+            && page(&document).unwrap().contains("Of 104 samples 1 lie outside"),
+        "{speeds}"
+    );
+    assert_ne!(speeds, svg(&document, Some("filling with ones")).unwrap());
+    let refused = svg(&document, Some("flame")).unwrap_err().to_string();
+    assert!(refused.ends_with("it has `Speed over that of ones (of sparse ones for sparse zeros)`, `Speed of filling with ones`"), "{refused}");
+}
+
 /// Twelve commits, slower from the seventh on.
 pub(super) fn dated() -> Value {
     let key = json!({"reference": ["./reference"], "reference_fnv1a": "1", "command": ["./app", "input"],
