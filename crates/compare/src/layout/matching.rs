@@ -2,8 +2,8 @@
 //!
 //! By name first, then by name without the suffixes that compilers put on clones, then by
 //! normalised bytes (so that functions of stripped programs find each other), then by readable name without the
-//! program's own crate (hashes and the names of files change where the source does not), and what is nameless and changed
-//! by standing between the same neighbours. Equal names (static functions of different
+//! program's own crate (hashes and the names of files change where the source does not), then by that without parameters,
+//! and what is nameless and changed by standing between the same neighbours. Equal names (static functions of different
 //! files) are paired in the order of their addresses.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -12,7 +12,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::code::{Function, Image};
+use crate::code::{Function, Image, short_name};
 use crate::model::Svma;
 
 /// What became of a function.
@@ -71,6 +71,16 @@ pub fn match_functions<'a>(before: &'a Image, after: &'a Image) -> Vec<FunctionM
     let names = [before, after].map(ReadableNames::of);
     let readable = |of: usize, f: &Function| f.named.then(|| names[of].of_function(f));
     pair_by(&mut left, &mut right, &mut pairs, |f| readable(0, f), |f| readable(1, f));
+    let short_before = alone_by_short_name(&left, |f| readable(0, f));
+    let short_after = alone_by_short_name(&right, |f| readable(1, f));
+    let short = |names: &BTreeMap<Svma, String>, f: &Function| names.get(&f.start).cloned();
+    pair_by(
+        &mut left,
+        &mut right,
+        &mut pairs,
+        |f| short(&short_before, f),
+        |f| short(&short_after, f),
+    );
     let [gaps_before, gaps_after] = gaps(&left, &right, &pairs);
     let gap = |gaps: &BTreeMap<Svma, Gap>, f: &Function| gaps.get(&f.start).copied();
     pair_by(&mut left, &mut right, &mut pairs, |f| gap(&gaps_before, f), |f| gap(&gaps_after, f));
@@ -95,6 +105,24 @@ pub fn match_functions<'a>(before: &'a Image, after: &'a Image) -> Vec<FunctionM
         change: Change::New,
     }));
     matches
+}
+
+/// Names without parameters: with other ones it is another symbol, and the same function if no second one has its name.
+fn alone_by_short_name(
+    functions: &[&Function],
+    readable: impl Fn(&Function) -> Option<String>,
+) -> BTreeMap<Svma, String> {
+    let mut by_name: BTreeMap<String, Vec<Svma>> = BTreeMap::new();
+    for function in functions {
+        if let Some(name) = readable(function) {
+            by_name.entry(short_name(&name).to_owned()).or_default().push(function.start);
+        }
+    }
+    let alone = by_name.into_iter().filter_map(|(name, starts)| match starts[..] {
+        [start] => Some((start, name)),
+        _ => None,
+    });
+    alone.collect()
 }
 
 fn body(image: &Image, function: &Function) -> Option<Vec<u8>> {
@@ -257,6 +285,28 @@ mod tests {
         let g =
             match_functions(&before, &moved).into_iter().find(|m| m.before.unwrap().symbol == "g");
         assert_eq!(g.unwrap().change, Change::Moved { by_bytes: 32 });
+    }
+
+    #[test]
+    fn a_function_with_other_parameters_is_the_same_one_unless_several_have_its_name() {
+        use crate::code::fixture;
+        let build = |names: &[&str]| {
+            let code = |n: usize| {
+                [&[0x05][..], &(names[0].len() + n).to_le_bytes()[..4], &[0xc3]].concat()
+            };
+            let codes: Vec<Vec<u8>> = (0..names.len()).map(code).collect();
+            let all: Vec<(&str, &[u8])> =
+                names.iter().zip(&codes).map(|(name, code)| (*name, &code[..])).collect();
+            fixture::image(&all).unwrap()
+        };
+        let change = |before: &[&str], after: &[&str]| {
+            let [before, after] = [build(before), build(after)];
+            match_functions(&before, &after)[0].change
+        };
+        // collect(int const&), collect(int), collect(long)
+        let [by_reference, by_value, other] = ["_Z7collectRKi", "_Z7collecti", "_Z7collectl"];
+        assert_eq!(change(&[by_reference, "main"], &[by_value, "main"]), Change::Changed);
+        assert_eq!(change(&[by_reference, "main"], &[by_value, other, "main"]), Change::Gone);
     }
 
     #[test]

@@ -20,9 +20,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::joined::{self, Joined};
 use super::prediction::{
-    ForEach, LEAST_PART, LEAST_RATIO, More, Spent, had_more, is_alike, more_for_each, ns_per_cycle,
-    predict,
+    ForEach, LEAST_PART, More, Spent, had_more, is_alike, more_for_each, ns_per_cycle, predict,
 };
 use super::run_count::Executed;
 use super::side::Side;
@@ -30,7 +30,7 @@ use super::summary::LEAST_BESIDE;
 use super::windows::BothArms;
 use super::work::{MOST, UserCode, Work};
 use super::{FunctionRow, Place, Share};
-use crate::code::{DebugInfo, Image};
+use crate::code::{DebugInfo, Image, short_name};
 use crate::compare::Arm;
 use crate::machine::MemoryRenaming;
 use crate::model::{FileOffset, Measurement, Site};
@@ -97,6 +97,10 @@ impl CoreTaken {
 pub struct Ledger {
     /// The place.
     pub place: String,
+    /// Functions that one build alone has, and that the place calls there: in the other build they are a part of it. Their time
+    /// and what they execute are counted with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<String>,
     /// Whether that is all of user code, or all hot places together.
     pub is_whole: bool,
     /// The slow arm.
@@ -114,6 +118,9 @@ pub struct Ledger {
     pub counted: bool,
     /// Whether the two agree well enough for the model to be believed.
     pub agrees: bool,
+    /// Whether a mechanism with events would be named if the windows did not differ by so much.
+    #[serde(skip)]
+    pub is_undecided: bool,
     /// The mechanisms with a part worth showing, largest first.
     pub lines: Vec<LedgerLine>,
 }
@@ -125,20 +132,16 @@ impl Ledger {
         self.lines.iter().find(|line| line.is_named)
     }
 
-    /// Whether a mechanism with events would be named if the windows did not differ by so much.
-    pub(super) fn is_undecided(&self) -> bool {
-        let is_spread = |line: &LedgerLine| {
-            let more = |both: [f64; 2]| {
-                let [here, there] =
-                    [self.slow_arm, self.slow_arm.other()].map(|arm| both[arm.index()]);
-                here > LEAST_RATIO * there
-            };
-            let part = |percent: f64| percent / self.predicted.percent.value;
-            line.per_thousand.is_some_and(more)
-                && part(line.part.percent.value.min(line.for_each_percent)) >= LEAST_PART[0]
-                && part(line.part.percent.low) < LEAST_PART[0] / 2.0
-        };
-        self.agrees && self.lines.iter().any(is_spread)
+    /// What is counted with the place, as words behind its name.
+    #[must_use]
+    pub fn with_words(&self) -> String {
+        match &self.with[..] {
+            [] => String::new(),
+            names => {
+                let names: Vec<&str> = names.iter().map(|name| short_name(name)).collect();
+                format!(" with {}, a part of it in the other build", names.join(", "))
+            }
+        }
     }
 
     /// Whether most of what is predicted for this place is gone without `mechanism`, which is no matter of more instructions.
@@ -240,52 +243,6 @@ impl Shape<'_> {
     }
 }
 
-/// The places that were counted in whole runs and followed in windows, where these hold most of the difference: as one, they tell
-/// more than the windows alone, in which each part of a run is there as it happens to be met.
-struct Seen<'a> {
-    rows: Vec<&'a FunctionRow>,
-    /// What a run of each arm spends there.
-    ns: [f64; 2],
-    share: Share,
-}
-
-impl<'a> Seen<'a> {
-    fn of(rows: &'a [FunctionRow], windows: &[BothArms]) -> Option<Self> {
-        let first = windows.first()?;
-        if !has_same_functions(rows) {
-            return None;
-        }
-        let is_seen = |row: &&FunctionRow| row.executed.is_some() && is_followed(row, first);
-        let rows: Vec<&FunctionRow> = rows.iter().filter(is_seen).collect();
-        let mut share = rows.first()?.share_of_difference.clone();
-        let of_all = |part: fn(&Measurement) -> f64| {
-            rows.iter().map(|row| part(&row.share_of_difference.percent)).sum::<f64>()
-        };
-        share.percent.value = of_all(|percent| percent.value);
-        (share.percent.low, share.percent.high) = (of_all(|it| it.low), of_all(|it| it.high));
-        let ns = [|row: &FunctionRow| row.before.value, |row: &FunctionRow| row.after.value]
-            .map(|ns| rows.iter().map(|row| ns(row)).sum());
-        (share.percent.value >= MOST).then_some(Self { rows, ns, share })
-    }
-
-    fn sides(&self, both: &BothArms) -> [Side; 2] {
-        [Arm::A, Arm::B].map(|arm| {
-            let of_row = |row: &&FunctionRow| {
-                let instructions = row.instructions().unwrap_or_default();
-                (instructions[arm.index()], both.arms[arm.index()].in_place(arm, &row.place))
-            };
-            Side::together(&self.rows.iter().map(of_row).collect::<Vec<_>>())
-        })
-    }
-}
-
-/// Whether no good part of the difference is in functions that one build alone has: the other one has what they do in others, and only
-/// all of user code is the same then.
-pub(super) fn has_same_functions(rows: &[FunctionRow]) -> bool {
-    let in_one = rows.iter().filter(|row| !row.place.is_in_both());
-    in_one.map(|row| row.share_of_difference.percent.value.abs()).sum::<f64>() < LEAST_BESIDE
-}
-
 /// What the windows of both builds hold of a place that whole runs execute so many instructions in.
 fn sides_of(place: &Place, instructions: [u64; 2], both: &BothArms) -> [Side; 2] {
     [Arm::A, Arm::B]
@@ -293,7 +250,7 @@ fn sides_of(place: &Place, instructions: [u64; 2], both: &BothArms) -> [Side; 2]
 }
 
 /// Whether windows of both builds hold enough of a place.
-fn is_followed(row: &FunctionRow, both: &BothArms) -> bool {
+pub(super) fn is_followed(row: &FunctionRow, both: &BothArms) -> bool {
     let instructions = row.instructions().unwrap_or(TAKEN);
     sides_of(&row.place, instructions, both).iter().all(Side::is_enough)
 }
@@ -334,7 +291,8 @@ pub(super) fn ledgers(
         Some(sides_of(&row.place, row.instructions().or_else(taken)?, both))
     };
     let instructions = counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
-    let seen = Seen::of(rows, windows);
+    let inlined = joined::inlined(rows, images);
+    let seen = Joined::of_all(rows, windows);
     let whole_sides = |both: &BothArms| match &seen {
         Some(seen) => seen.sides(both),
         None => [0, 1].map(|arm| Side::of(instructions[arm], both.arms[arm].in_whole_run())),
@@ -364,14 +322,29 @@ pub(super) fn ledgers(
     let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
     let of_row = |(n, row): (usize, &FunctionRow)| {
+        let parts: Vec<&FunctionRow> = inlined[n].iter().map(|part| &rows[*part]).collect();
+        let whole = [&[row][..], &parts].concat();
+        let whole = Joined::of(whole).filter(|_| !parts.is_empty());
         let (mut ledger, shape) = nearest(&shapes, |shape| {
-            let sides = shape.sides[n].as_ref()?;
             let spent = Spent { ns_per_cycle: shape.ns_per_cycle, ..Spent::of(row) };
-            predict(&spent, sides, &shape.more, slow, difference_ns)
+            match &whole {
+                Some(whole) => {
+                    let spent = Spent { ns: whole.ns, share: &whole.share, ..spent };
+                    let sides = whole.sides(shape.windows);
+                    predict(&spent, &sides, &shape.more, slow, difference_ns)
+                }
+                None => predict(&spent, shape.sides[n].as_ref()?, &shape.more, slow, difference_ns),
+            }
         })?;
+        if whole.is_some() {
+            ledger.with = parts.iter().map(|part| part.place.name().to_owned()).collect();
+        }
         let arm = &shape.windows.arms[slow.index()];
         if let Some(function) = row.place.function(slow) {
-            let insns = arm.insns(function.start, function.end());
+            let mut insns = arm.insns(function.start, function.end());
+            for part in parts.iter().filter_map(|part| part.place.function(slow)) {
+                insns.extend(arm.insns(part.start, part.end()));
+            }
             for line in &mut ledger.lines {
                 let at = match is_paid_for_elsewhere(line.mechanism, &insns) {
                     true => most(&arm.insns_of_program(), line.mechanism),
@@ -451,7 +424,7 @@ pub(super) fn ledgers(
 /// The way to rename memory by which a place is undecided, where no place names anything.
 pub(super) fn undecided(ledgers: &[Ledger]) -> Option<MemoryRenaming> {
     let is_named = ledgers.iter().any(|ledger| ledger.named().is_some());
-    let undecided = ledgers.iter().find(|ledger| !is_named && ledger.is_undecided());
+    let undecided = ledgers.iter().find(|ledger| !is_named && ledger.is_undecided);
     undecided.map(|ledger| ledger.core.renames_memory)
 }
 

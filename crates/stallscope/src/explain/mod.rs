@@ -20,6 +20,7 @@ mod counts;
 mod cure;
 mod events;
 mod heat;
+mod joined;
 mod kernel;
 mod ledger;
 mod library_calls;

@@ -176,13 +176,13 @@ pub(super) fn predict(
     let [executed, executed_there] =
         [slow, slow.other()].map(|arm| sides[arm.index()].instructions);
     let is_only_here = executed_there * HARDLY < executed;
-    let can_be_named = |line: &LedgerLine| {
+    let of_predicted = |percent: f64| percent / predicted.percent.value;
+    let least = |line: &LedgerLine| LEAST_PART[usize::from(!line.mechanism.has_events())];
+    let would_be_named = |line: &LedgerLine| {
         let of_a_run = |what: &dyn Fn(&Account) -> f64| {
             [slow.index(), 1 - slow.index()].map(|arm| sides[arm].of_a_run(what)[0])
         };
         let more = |[here, there]: [f64; 2]| here > LEAST_RATIO * there;
-        let least = LEAST_PART[usize::from(!line.mechanism.has_events())];
-        let part = |percent: f64| percent / predicted.percent.value;
         let mechanism = line.mechanism;
         let happens_more = match mechanism.has_events() {
             true => {
@@ -204,9 +204,14 @@ pub(super) fn predict(
         };
         happens_more
             && is_left
-            && part(line.part.percent.value.min(line.for_each_percent)) >= least
-            && part(line.part.percent.low) >= least / 2.0
+            && of_predicted(line.part.percent.value.min(line.for_each_percent)) >= least(line)
     };
+    let is_certain = |line: &LedgerLine| of_predicted(line.part.percent.low) >= least(line) / 2.0;
+    let can_be_named = |line: &LedgerLine| would_be_named(line) && is_certain(line);
+    let is_spread = |line: &LedgerLine| {
+        line.mechanism.has_events() && would_be_named(line) && !is_certain(line)
+    };
+    let is_undecided = agrees && lines.iter().any(is_spread);
     // Events come first: a chain or a busy unit is often what they leave behind. Of two that bring back nearly as much, the
     // one that the fast build hardly has is the reason for the other.
     let events = |line: &LedgerLine| line.mechanism.has_events() && can_be_named(line);
@@ -224,6 +229,7 @@ pub(super) fn predict(
     }
     Some(Ledger {
         place: spent.place.to_owned(),
+        with: Vec::new(),
         is_whole: spent.is_whole,
         slow_arm: slow,
         cycles_per_instruction: [sides[0].cycles_per_insn()?, sides[1].cycles_per_insn()?],
@@ -232,6 +238,7 @@ pub(super) fn predict(
         core: CoreTaken::plain(MemoryRenaming::Never),
         counted: spent.is_counted,
         agrees,
+        is_undecided,
         lines,
     })
 }
@@ -341,28 +348,36 @@ mod tests {
     #[test]
     fn windows_that_differ_decide_nothing_unless_they_are_many() {
         let branches = Mechanism::MispredictedBranches;
-        let (idle, busy) = (side(500, branches, 5, 1), side(1000, branches, 480, 30));
+        let misses = Mechanism::DataCacheMisses;
         let windows = |of: &Side, n: usize| -> Vec<Account> {
             of.windows.iter().copied().cycle().take(n).collect()
         };
-        let judged = |idle_ones: usize, busy_ones: usize| {
+        let judged_by = |mechanism, events, idle_ones: usize, busy_ones: usize| {
+            let (idle, busy) = (side(500, mechanism, 5, events), side(1000, mechanism, 480, 30));
             let all = [windows(&idle, idle_ones), windows(&busy, busy_ones)].concat();
             let fast = windows(&idle, idle_ones + busy_ones);
             let sides = [fast, all].map(|all| Side::of(100_000_000, all));
             let after_ms = 100.0 + 100.0 * busy_ones as f64 / (idle_ones + busy_ones) as f64;
             of([100.0, after_ms], sides)
         };
+        let judged = |idle_ones, busy_ones| judged_by(branches, 1, idle_ones, busy_ones);
         let few = judged(1, 3);
-        assert!(few.named().is_none() && few.is_undecided(), "{few:?}");
+        assert!(few.named().is_none() && few.is_undecided, "{few:?}");
         assert!(few.lines[0].part.percent.low < 5.0, "{few:?}");
         let many = judged(2, 6);
-        assert!(many.named().is_some() && !many.is_undecided(), "{many:?}");
+        assert!(many.named().is_some() && !many.is_undecided, "{many:?}");
         let Measurement { value, low, high, n, .. } = many.lines[0].part.percent;
         // The mean of eight, two of which have none: 0.75 with a standard error of 0.164 and seven degrees of freedom.
         assert!(n == 16 && (low / value - 0.484).abs() < 0.01, "{low} {value}");
         assert!((value - low - (high - value)).abs() < 1e-6);
         assert!(judged(6, 2).named().is_none(), "a quarter of the windows may be chance");
-        assert!(!judged(0, 4).is_undecided() && !judged(4, 0).is_undecided());
+        assert!(!judged(0, 4).is_undecided && !judged(4, 0).is_undecided);
+        // Lines that are missed as often, and come from farther away.
+        assert!(
+            judged_by(misses, 30, 1, 3).is_undecided
+                && judged_by(misses, 30, 0, 4).named().is_some()
+        );
+        assert!(!judged_by(branches, 30, 1, 3).is_undecided);
     }
 
     #[test]

@@ -109,8 +109,9 @@ pub fn explanation(explanation: &Explanation) -> String {
             .map(|line| format!("{}: {:.1} %", line.mechanism, line.part.percent.value));
         let _ = writeln!(
             out,
-            "| `{}` | {} | {:.1} % | {} |",
+            "| `{}`{} | {} | {:.1} % | {} |",
             cell(&ledger.place),
+            cell(&ledger.with_words()),
             ledger.predicted,
             ledger.measured.percent.value,
             parts.collect::<Vec<String>>().join(", ")

@@ -369,9 +369,10 @@ fn ledger_text(ledger: &Ledger) -> String {
     let mut out = wrap(
         "model    ",
         &format!(
-            "{}: {before:.2} -> {after:.2} cycles an instruction predict {}, where {:.1} % was \
+            "{}{}: {before:.2} -> {after:.2} cycles an instruction predict {}, where {:.1} % was \
              measured{verdict}",
             site::clip(site::short_name(&ledger.place), 56),
+            ledger.with_words(),
             ledger.predicted,
             ledger.measured.percent.value,
         ),

@@ -78,18 +78,19 @@ impl DataCacheReport {
         controls.push(Control::compare("negative", "first level", first, first, |a, _| {
             a.value < FIRST_LEVEL_CYCLES
         }));
-        let answer = match [Chain::Second, Chain::Third, Chain::Memory].map(of) {
-            [Some(second), Some(third), Some(memory)] => Answer::Found(format!(
-                "a load takes {:.0} cycles out of the second level, {:.0} out of the third, {:.0} behind it{}",
+        let answer = match (of(Chain::Second), report.third(), of(Chain::Memory)) {
+            (Some(second), Some(third), Some(memory)) => Answer::Found(format!(
+                "a load takes {:.0} cycles out of the second level, {:.0} out of the third{}, {:.0} behind it{}",
                 second.value,
                 third.value,
+                if report.is_there(Chain::Third) { "" } else { " at the least" },
                 memory.value,
                 report.third_level_left().map_or_else(String::new, |bytes| format!(
                     "; of the third level about {} MiB are left to it",
                     bytes >> 20
                 ))
             )),
-            [Some(second), None, Some(memory)] => Answer::Found(format!(
+            (Some(second), None, Some(memory)) => Answer::Found(format!(
                 "a load takes {:.0} cycles out of the second level, {:.0} out of memory; lines of the third level \
                  are there and not there",
                 second.value, memory.value
@@ -101,22 +102,40 @@ impl DataCacheReport {
         report
     }
 
+    /// Whether the lines of this table come out of the third level rather than out of memory.
+    fn is_there(&self, chain: Chain) -> bool {
+        // What neighbours do only adds.
+        let least = self.latency(Chain::Third).map_or(0.0, |third| third.low);
+        let memory = self.latency(Chain::Memory).map_or(f64::INFINITY, |memory| memory.value);
+        let cycles = self.latency(chain);
+        cycles.is_some_and(|cycles| cycles.value < f64::midpoint(least, memory))
+    }
+
+    /// What a line of the third level takes: the least, where neighbours keep most of even the smallest table out of it and
+    /// the typical step goes to memory.
+    fn third(&self) -> Option<Measurement> {
+        let third = self.latency(Chain::Third)?;
+        Some(match self.is_there(Chain::Third) {
+            true => third.clone(),
+            false => Measurement {
+                value: third.low,
+                high: third.low,
+                how: "lowest placement: most lines came from memory".into(),
+                ..third.clone()
+            },
+        })
+    }
+
     /// How much of the third level is there for one core, in bytes: the size of the largest table whose lines come out of it
     /// rather than out of memory, half of the smallest where not even that is there all the time; absent where it is as
     /// much as was tried.
     fn third_level_left(&self) -> Option<u64> {
-        let memory = self.latency(Chain::Memory)?.value;
-        // What neighbours do only adds.
-        let least = self.latency(Chain::Third).map_or(0.0, |third| third.low);
-        let is_there = |chain: &&Chain| {
-            let cycles = self.latency(**chain);
-            cycles.is_some_and(|cycles| cycles.value < f64::midpoint(least, memory))
-        };
+        self.latency(Chain::Memory)?;
         let table = |chain| Some(self.chains.iter().find(|it| it.chain == chain)?.table_bytes);
-        match Chain::THIRD.iter().take_while(is_there).last() {
+        match Chain::THIRD.into_iter().take_while(|chain| self.is_there(*chain)).last() {
             None => Some(table(Chain::Third)? / 2),
             Some(Chain::ThirdEightfold) => None,
-            Some(largest) => table(*largest),
+            Some(largest) => table(largest),
         }
     }
 
@@ -148,18 +167,19 @@ impl UpdatesProfile for DataCacheReport {
         // A step takes the latency of the first level and the arithmetic of its address, which is no part of a price.
         let tabled = profile.core();
         let arithmetic = (first.value - f64::from(tabled.value.load_cycles)).max(0.0);
-        let of_level = |m: &Measurement| {
+        let of_level = |m: Measurement| {
             let alone = m.map(|cycles| cycles - arithmetic);
             price(alone.low, alone.high, Some(alone))
         };
-        let third = of(Chain::Third).map_or_else(
+        let third = self.third().map_or_else(
             || {
                 let cycles = f64::from(tabled.value.miss_cycles[1]);
                 PriceRange { origin: tabled.origin, ..price(cycles, cycles, None) }
             },
             of_level,
         );
-        profile.data_miss_cycles = Some([of_level(second), third, of_level(memory)]);
+        profile.data_miss_cycles =
+            Some([of_level(second.clone()), third, of_level(memory.clone())]);
         profile.third_level_bytes = self.third_level_left();
         let in_order = [Chain::SecondInOrder, Chain::ThirdInOrder, Chain::MemoryInOrder];
         if let [Some(second), Some(third), Some(memory)] = in_order.map(|it| self.latency(it)) {

@@ -23,6 +23,7 @@ fn ledger_of<const N: usize>(
     };
     Ledger {
         place: place.into(),
+        with: Vec::new(),
         is_whole: false,
         slow_arm: Arm::B,
         cycles_per_instruction: [row.before.clone(), row.after.clone()],
@@ -31,6 +32,7 @@ fn ledger_of<const N: usize>(
         core: CoreTaken::plain(MemoryRenaming::Never),
         counted: true,
         agrees: true,
+        is_undecided: false,
         lines: mechanisms.into_iter().enumerate().map(line).collect(),
     }
 }
@@ -130,7 +132,7 @@ fn places_are_no_whole_where_a_quarter_of_the_difference_is_in_functions_of_one_
         {
             *after = None;
         }
-        ledger::has_same_functions(&[row.clone(), other])
+        joined::has_same_functions(&[row.clone(), other])
     };
     assert!(is_whole(24.0, true) && is_whole(-24.0, true) && is_whole(-81.0, false));
     assert!(!is_whole(25.0, true) && !is_whole(-25.0, true));

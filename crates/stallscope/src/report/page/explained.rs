@@ -206,7 +206,7 @@ fn ledger_view(ledger: &Ledger) -> LedgerView {
     let ends =
         [plain("measured", &ledger.measured, "b"), plain("predicted", &ledger.predicted, "a")];
     LedgerView {
-        place: ledger.place.clone(),
+        place: ledger.place.clone() + &ledger.with_words(),
         cycles: by_cause(ledger),
         causes: SERIES.into_iter().cycle().zip(&ledger.lines).map(cause_key).collect(),
         rows: ends.into_iter().chain(ledger.lines.iter().map(line)).collect(),

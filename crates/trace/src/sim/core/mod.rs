@@ -43,6 +43,7 @@ mod halves;
 mod mechanism;
 mod memory;
 mod memory_use;
+mod microcode_use;
 mod ops;
 mod predictor;
 mod program;
@@ -404,22 +405,21 @@ impl<'a> Core<'a> {
         if op.in_jump || op.adds_constant && self.shape.renames_additions {
             return ready;
         }
-        let mut row = self.shape.execution(op.class);
-        if let Some(cycles) = op.microcode_cycles {
-            (row.latency_cycles, row.busy_cycles) = (cycles, cycles);
-        }
+        let microcode_cycles = op.microcode.cycles(&self.shape);
+        let class = if microcode_cycles.is_some() { OpClass::Microcode } else { op.class };
+        let row = self.shape.execution(class);
         let is_free = op.flow == Flow::Jump && !self.shape.jumps_take_units;
-        if op.class == OpClass::Renamed || is_free {
+        if class == OpClass::Renamed || is_free {
             return ready;
         }
-        let Some(slow) = slow(op.class) else {
-            let (ports, times) = self.shape.ports(op.class, op.vector_bytes);
+        let Some(slow) = slow(class) else {
+            let (ports, times) = self.shape.ports(class, op.vector_bytes);
             let ports = op.memory.ports(&self.shape, ports);
             for _ in 1..times {
                 self.take(ports, ready);
             }
             let start = self.take(ports, ready);
-            self.starts(op.class, dispatched, start);
+            self.starts(class, dispatched, start);
             let more = if op.multiplies_and_adds { self.shape.multiply_add_cycles } else { 0 };
             return start + self.latency(row.latency_cycles + more);
         };
@@ -427,21 +427,22 @@ impl<'a> Core<'a> {
         if !self.has(slow) {
             return self.take(row.ports, ready) + 1;
         }
-        let unit = match op.class {
+        let unit = match class {
             OpClass::Divide32 | OpClass::Divide64 => 1,
             _ if slow == Mechanism::Divisions => 2,
             _ => 4,
         };
         let parts = u32::from(op.vector_bytes).div_ceil(self.shape.divider_bytes.max(1)).max(1);
-        let busy = u64::from(row.busy_cycles) * u64::from(parts);
+        let once = u64::from(row.busy_cycles);
+        let busy = microcode_cycles.unwrap_or(once * u64::from(parts));
         if slow == Mechanism::Divisions && self.instructions > self.warm_up {
             self.accounts[number as usize].divider_cycles += busy;
         }
         let start = self.take(row.ports, ready);
         let start = self.state.units.take(unit, start);
-        self.starts(op.class, dispatched, start);
+        self.starts(class, dispatched, start);
         let mut taken = busy;
-        if op.class == OpClass::Locked {
+        if class == OpClass::Locked {
             let before = std::mem::replace(&mut self.state.locked, self.instructions);
             if self.instructions - before > NEAR_LOCKED_INSTRUCTIONS {
                 taken = taken.max(self.shape.locked_apart_cycles.into());
@@ -450,7 +451,7 @@ impl<'a> Core<'a> {
         for _ in 1..taken {
             self.state.units.take(unit, start + 1);
         }
-        start + u64::from(row.latency_cycles) + busy - u64::from(row.busy_cycles)
+        start + microcode_cycles.unwrap_or(u64::from(row.latency_cycles) + busy - once)
     }
 
     fn retire(&mut self, number: u32, complete: u64) {

@@ -7,6 +7,7 @@ use iced_x86::{
 
 use super::halves::{Halves, changes};
 use super::memory_use::MemoryUse;
+use super::microcode_use::MicrocodeUse;
 use super::upper_halves::UpperUse;
 use super::x87::StackUse;
 use crate::code::x86::is_prefetch;
@@ -69,8 +70,7 @@ pub(super) struct Op {
     pub upper_halves: UpperUse,
     /// The register that it writes and may wait for, though its result does not need what that held.
     pub held: Option<(FalseDependency, u8)>,
-    /// What microcode takes for it that is no tens of cycles.
-    pub microcode_cycles: Option<u8>,
+    pub microcode: MicrocodeUse,
     /// Whether it multiplies and adds.
     pub multiplies_and_adds: bool,
     /// Whether the result is the loaded value itself, or the stored value the operand itself.
@@ -115,7 +115,7 @@ impl Op {
             vector_bytes: 0,
             upper_halves: UpperUse::None,
             held: None,
-            microcode_cycles: None,
+            microcode: MicrocodeUse::None,
             multiplies_and_adds: false,
             only_moves: false,
             zeroes: false,
@@ -144,9 +144,8 @@ impl Op {
         let zeroes = is_zeroing(&raw);
         let only_moves = is_plain_move(&raw);
         let touches_memory = (0..raw.op_count()).any(|o| raw.op_kind(o) == OpKind::Memory);
-        let microcode_cycles = microcode_cycles(&raw);
+        let microcode = MicrocodeUse::of(&raw);
         let class = match class(&raw, explicit) {
-            _ if microcode_cycles.is_some() => OpClass::Microcode,
             _ if matches!(raw.mnemonic(), I::Nop | I::Fxch)
                 || is_prefetch(raw.mnemonic())
                 || zeroes =>
@@ -174,7 +173,7 @@ impl Op {
                 _ => 0,
             },
             upper_halves: UpperUse::of(&raw, explicit, info),
-            microcode_cycles,
+            microcode,
             multiplies_and_adds: class == OpClass::FloatMultiply && is_fused_multiply(raw.code()),
             held,
             only_moves,
@@ -507,19 +506,6 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
     }
 }
 
-/// Measured on Redwood Cove, one behind the other; others are alike (uops.info). A bit that a register numbers may be far from where
-/// the address points.
-fn microcode_cycles(raw: &Instruction) -> Option<u8> {
-    let in_memory = raw.op0_kind() == OpKind::Memory && raw.op1_kind() == OpKind::Register;
-    match raw.mnemonic() {
-        I::Bt if in_memory => Some(5),
-        I::Bts | I::Btr | I::Btc if in_memory => Some(8),
-        I::Rcl | I::Rcr if raw.op1_register() == Register::CL => Some(7),
-        I::Cld | I::Std => Some(4),
-        _ => None,
-    }
-}
-
 fn is_fused_multiply(code: Code) -> bool {
     let name = format!("{code:?}");
     name.contains("Vfmadd")
@@ -593,7 +579,7 @@ mod tests {
         assert_eq!(op(&[0xff, 0xe0]).flow, Flow::IndirectJump);
         assert_eq!(op(&[0x0f, 0x05]).class, OpClass::Microcode); // syscall
         let bit = op(&[0x48, 0x0f, 0xa3, 0x0f]); // bt [rdi], rcx
-        assert_eq!((bit.class, bit.microcode_cycles), (OpClass::Microcode, Some(5)));
+        assert_eq!(bit.microcode, MicrocodeUse::Takes(5));
         assert_eq!(op(&[0x48, 0x0f, 0xba, 0x27, 3]).class, OpClass::Shift); // bt [rdi], 3
         assert_eq!(op(&[]).class, OpClass::Integer);
     }

@@ -1,6 +1,7 @@
 //! Which unit an instruction asks for, and where it goes on.
 
 use super::*;
+use crate::machine::{Design, Microarchitecture};
 
 fn op(bytes: &[u8]) -> Op {
     Op::of(bytes, Avma(0x1000), &mut InstructionInfoFactory::new())
@@ -46,12 +47,23 @@ fn every_kind_of_arithmetic_has_its_class() {
 
 #[test]
 fn what_microcode_does_has_a_price_where_it_was_measured() {
-    let cycles = |bytes: &[u8]| op(bytes).microcode_cycles;
-    assert_eq!(cycles(&[0x0f, 0xab, 0x0f]), Some(8), "bts [rdi], ecx");
-    assert_eq!(cycles(&[0x0f, 0xab, 0xc8]), None, "bts eax, ecx");
-    assert_eq!(cycles(&[0x0f, 0xa3, 0xc8]), None, "bt eax, ecx");
-    assert_eq!([cycles(&[0xd3, 0xd0]), cycles(&[0xd1, 0xd0])], [Some(7), None], "rcl eax, cl");
-    assert_eq!([cycles(&[0xfc]), cycles(&[0xfd])], [Some(4); 2], "cld, std");
+    use MicrocodeUse::{Compresses, None, Takes};
+    let of = |bytes: &[u8]| op(bytes).microcode;
+    assert_eq!(of(&[0x0f, 0xab, 0x0f]), Takes(8), "bts [rdi], ecx");
+    assert_eq!(of(&[0x0f, 0xab, 0xc8]), None, "bts eax, ecx");
+    assert_eq!(of(&[0x0f, 0xa3, 0xc8]), None, "bt eax, ecx");
+    assert_eq!([of(&[0xd3, 0xd0]), of(&[0xd1, 0xd0])], [Takes(7), None], "rcl eax, cl");
+    assert_eq!([of(&[0xfc]), of(&[0xfd])], [Takes(4); 2], "cld, std");
+    let to_memory = [0x62, 0xf2, 0x7d, 0x49, 0x8b, 0x0f]; // vpcompressd [rdi]{k1}, zmm1
+    assert_eq!(of(&to_memory), Compresses(16));
+    let pairs = [0x62, 0xf2, 0xfd, 0x29, 0x8b, 0x0f]; // vpcompressq [rdi]{k1}, ymm1
+    assert_eq!(of(&pairs), Compresses(4));
+    let to_register = [0x62, 0xf2, 0x7d, 0x49, 0x8b, 0xca]; // vpcompressd zmm2{k1}, zmm1
+    assert_eq!(of(&to_register), None);
+    let of = |microarchitecture| Design::of(microarchitecture).core().value;
+    let [zen3, zen4] = [Microarchitecture::Zen3, Microarchitecture::Zen4].map(of);
+    assert_eq!(Compresses(16).cycles(&zen4), Some(47 + 4 * 16));
+    assert_eq!([Compresses(16).cycles(&zen3), Takes(8).cycles(&zen3)], [Option::None, Some(8)]);
 }
 
 #[test]
