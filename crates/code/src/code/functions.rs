@@ -15,8 +15,7 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arch::Architecture;
-use super::image::{FunctionSource, Image};
+use super::image::FunctionSource;
 use super::parts::ProgramFile;
 use super::pclntab::go_functions;
 use super::place::Placed;
@@ -39,15 +38,6 @@ pub struct Function {
 }
 
 impl Function {
-    /// Where its direct calls go, as often as there are calls; nothing of other code than x86-64's.
-    #[must_use]
-    pub fn direct_calls(&self, image: &Image) -> Vec<Svma> {
-        match image.architecture() {
-            Architecture::X86_64 => gaps::call_targets(image.function_bytes(self), self.start),
-            Architecture::Aarch64 => Vec::new(),
-        }
-    }
-
     /// The first address behind it.
     #[must_use]
     pub fn end(&self) -> Svma {

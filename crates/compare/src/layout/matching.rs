@@ -68,19 +68,13 @@ pub fn match_functions<'a>(before: &'a Image, after: &'a Image) -> Vec<FunctionM
     pair_by(&mut left, &mut right, &mut pairs, named, named);
     pair_by(&mut left, &mut right, &mut pairs, stem, stem);
     pair_by(&mut left, &mut right, &mut pairs, |f| body(before, f), |f| body(after, f));
-    let names = [before, after].map(ReadableNames::of);
-    let readable = |of: usize, f: &Function| f.named.then(|| names[of].of_function(f));
-    pair_by(&mut left, &mut right, &mut pairs, |f| readable(0, f), |f| readable(1, f));
-    let short_before = alone_by_short_name(&left, |f| readable(0, f));
-    let short_after = alone_by_short_name(&right, |f| readable(1, f));
-    let short = |names: &BTreeMap<Svma, String>, f: &Function| names.get(&f.start).cloned();
-    pair_by(
-        &mut left,
-        &mut right,
-        &mut pairs,
-        |f| short(&short_before, f),
-        |f| short(&short_after, f),
-    );
+    let names = [readable_names(before, &left), readable_names(after, &right)];
+    let by_name = |names: &BTreeMap<Svma, String>, f: &Function| names.get(&f.start).cloned();
+    let [of_before, of_after] = &names;
+    pair_by(&mut left, &mut right, &mut pairs, |f| by_name(of_before, f), |f| by_name(of_after, f));
+    let short = [alone_by_short_name(&left, of_before), alone_by_short_name(&right, of_after)];
+    let [of_before, of_after] = &short;
+    pair_by(&mut left, &mut right, &mut pairs, |f| by_name(of_before, f), |f| by_name(of_after, f));
     let [gaps_before, gaps_after] = gaps(&left, &right, &pairs);
     let gap = |gaps: &BTreeMap<Svma, Gap>, f: &Function| gaps.get(&f.start).copied();
     pair_by(&mut left, &mut right, &mut pairs, |f| gap(&gaps_before, f), |f| gap(&gaps_after, f));
@@ -107,19 +101,25 @@ pub fn match_functions<'a>(before: &'a Image, after: &'a Image) -> Vec<FunctionM
     matches
 }
 
+fn readable_names(image: &Image, functions: &[&Function]) -> BTreeMap<Svma, String> {
+    let names = ReadableNames::of(image);
+    let named = functions.iter().filter(|function| function.named);
+    named.map(|function| (function.start, names.of_function(function))).collect()
+}
+
 /// Names without parameters: with other ones it is another symbol, and the same function if no second one has its name.
 fn alone_by_short_name(
     functions: &[&Function],
-    readable: impl Fn(&Function) -> Option<String>,
+    names: &BTreeMap<Svma, String>,
 ) -> BTreeMap<Svma, String> {
-    let mut by_name: BTreeMap<String, Vec<Svma>> = BTreeMap::new();
+    let mut by_name: BTreeMap<&str, Vec<Svma>> = BTreeMap::new();
     for function in functions {
-        if let Some(name) = readable(function) {
-            by_name.entry(short_name(&name).to_owned()).or_default().push(function.start);
+        if let Some(name) = names.get(&function.start) {
+            by_name.entry(short_name(name)).or_default().push(function.start);
         }
     }
     let alone = by_name.into_iter().filter_map(|(name, starts)| match starts[..] {
-        [start] => Some((start, name)),
+        [start] => Some((start, name.to_owned())),
         _ => None,
     });
     alone.collect()

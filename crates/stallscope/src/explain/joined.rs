@@ -12,6 +12,7 @@ use super::windows::BothArms;
 use super::work::MOST;
 use crate::code::Image;
 use crate::compare::Arm;
+use crate::hazards::{Calls, FunctionView};
 use crate::model::{Measurement, Svma};
 
 /// Places that were counted in whole runs, as one.
@@ -37,6 +38,20 @@ impl<'a> Joined<'a> {
         let ns = [|row: &FunctionRow| row.before.value, |row: &FunctionRow| row.after.value]
             .map(|ns| rows.iter().map(|row| ns(row)).sum());
         Some(Self { rows, ns, share })
+    }
+
+    /// Of each row, it with the rows that are a part of it in one build (`inlined`); none where it has no such rows.
+    pub fn with_inlined(rows: &'a [FunctionRow], images: &[Image; 2]) -> Vec<Option<Self>> {
+        let whole = |(row, parts): (&'a FunctionRow, Vec<usize>)| {
+            let parts = parts.into_iter().map(|part| &rows[part]);
+            Self::of(std::iter::once(row).chain(parts).collect()).filter(|it| it.rows.len() > 1)
+        };
+        rows.iter().zip(inlined(rows, images)).map(whole).collect()
+    }
+
+    /// What is counted with the first of them.
+    pub fn parts(&self) -> &[&'a FunctionRow] {
+        &self.rows[1..]
     }
 
     /// All that were counted and followed in windows, where these hold most of the difference: they tell more than the windows
@@ -69,7 +84,7 @@ pub(super) fn has_same_functions(rows: &[FunctionRow]) -> bool {
 
 /// Of each row, the rows that are a part of it in the build that does not have them: functions that it alone calls in the other
 /// build, and whose time goes the other way. None where the builds differ by little of that.
-pub(super) fn inlined(rows: &[FunctionRow], images: &[Image; 2]) -> Vec<Vec<usize>> {
+fn inlined(rows: &[FunctionRow], images: &[Image; 2]) -> Vec<Vec<usize>> {
     let mut parts = vec![Vec::new(); rows.len()];
     if has_same_functions(rows) {
         return parts;
@@ -104,7 +119,8 @@ fn in_one(row: &FunctionRow) -> Option<(Arm, Svma)> {
 fn calls(row: &FunctionRow, images: &[Image; 2]) -> [Vec<Svma>; 2] {
     [Arm::A, Arm::B].map(|arm| {
         let function = row.place.function(arm);
-        function.map_or_else(Vec::new, |function| function.direct_calls(&images[arm.index()]))
+        let calls = function.and_then(|it| Calls::of(&FunctionView::of(&images[arm.index()], it)));
+        calls.map_or_else(Vec::new, |calls| calls.targets)
     })
 }
 

@@ -20,7 +20,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::joined::{self, Joined};
+use super::joined::Joined;
 use super::prediction::{
     ForEach, LEAST_PART, More, Spent, had_more, is_alike, more_for_each, ns_per_cycle, predict,
 };
@@ -291,7 +291,7 @@ pub(super) fn ledgers(
         Some(sides_of(&row.place, row.instructions().or_else(taken)?, both))
     };
     let instructions = counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
-    let inlined = joined::inlined(rows, images);
+    let with_inlined = Joined::with_inlined(rows, images);
     let seen = Joined::of_all(rows, windows);
     let whole_sides = |both: &BothArms| match &seen {
         Some(seen) => seen.sides(both),
@@ -322,12 +322,11 @@ pub(super) fn ledgers(
     let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
     let of_row = |(n, row): (usize, &FunctionRow)| {
-        let parts: Vec<&FunctionRow> = inlined[n].iter().map(|part| &rows[*part]).collect();
-        let whole = [&[row][..], &parts].concat();
-        let whole = Joined::of(whole).filter(|_| !parts.is_empty());
+        let whole = with_inlined[n].as_ref();
+        let parts = whole.map_or(&[][..], Joined::parts);
         let (mut ledger, shape) = nearest(&shapes, |shape| {
             let spent = Spent { ns_per_cycle: shape.ns_per_cycle, ..Spent::of(row) };
-            match &whole {
+            match whole {
                 Some(whole) => {
                     let spent = Spent { ns: whole.ns, share: &whole.share, ..spent };
                     let sides = whole.sides(shape.windows);
@@ -336,9 +335,7 @@ pub(super) fn ledgers(
                 None => predict(&spent, shape.sides[n].as_ref()?, &shape.more, slow, difference_ns),
             }
         })?;
-        if whole.is_some() {
-            ledger.with = parts.iter().map(|part| part.place.name().to_owned()).collect();
-        }
+        ledger.with = parts.iter().map(|part| part.place.name().to_owned()).collect();
         let arm = &shape.windows.arms[slow.index()];
         if let Some(function) = row.place.function(slow) {
             let mut insns = arm.insns(function.start, function.end());

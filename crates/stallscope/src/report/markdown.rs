@@ -28,11 +28,13 @@ fn details(out: &mut String, lines: &[String]) {
     if lines.is_empty() {
         return;
     }
-    out.push_str("\n<details><summary>What to know before believing it</summary>\n\n");
-    for line in lines {
-        let _ = writeln!(out, "- {}", cell(line));
-    }
-    out.push_str("\n</details>\n");
+    let items: String = lines.iter().map(|line| format!("- {}\n", cell(line))).collect();
+    *out += &folded("What to know before believing it", &items);
+}
+
+/// What is shown when its title is asked for.
+fn folded(title: &str, body: &str) -> String {
+    format!("\n<details><summary>{title}</summary>\n\n{body}\n</details>\n")
 }
 
 fn sign(word: Decision) -> &'static str {
@@ -186,17 +188,18 @@ fn pairs(comparison: &Comparison) -> String {
         1 => "each pair".to_owned(),
         n => format!("each {n} pairs (median)"),
     };
-    format!(
-        "\n<details><summary>Every pair</summary>\n\n```mermaid\nxychart-beta\n  \
+    let chart = format!(
+        "```mermaid\nxychart-beta\n  \
          title \"Change of {of_each} in order of time; estimate {centre:+.2} %\"\n  \
-         x-axis 1 --> {}\n  y-axis \"change, %\" {:.2} --> {:.2}\n  line [{}]\n  line [{}]\n  line [{}]\n```\n\n</details>\n",
+         x-axis 1 --> {}\n  y-axis \"change, %\" {:.2} --> {:.2}\n  line [{}]\n  line [{}]\n  line [{}]\n```\n",
         points.len(),
         least - room,
         most + room,
         list(&mut points.iter().copied()),
         list(&mut points.iter().map(|_| centre)),
         list(&mut points.iter().map(|_| 0.0)),
-    )
+    );
+    folded("Every pair", &chart)
 }
 
 /// A comparison of two result files.

@@ -167,19 +167,19 @@ impl UpdatesProfile for DataCacheReport {
         // A step takes the latency of the first level and the arithmetic of its address, which is no part of a price.
         let tabled = profile.core();
         let arithmetic = (first.value - f64::from(tabled.value.load_cycles)).max(0.0);
-        let of_level = |m: Measurement| {
+        let of_level = |m: &Measurement| {
             let alone = m.map(|cycles| cycles - arithmetic);
             price(alone.low, alone.high, Some(alone))
         };
-        let third = self.third().map_or_else(
+        let third = self.third();
+        let third = third.as_ref().map_or_else(
             || {
                 let cycles = f64::from(tabled.value.miss_cycles[1]);
                 PriceRange { origin: tabled.origin, ..price(cycles, cycles, None) }
             },
             of_level,
         );
-        profile.data_miss_cycles =
-            Some([of_level(second.clone()), third, of_level(memory.clone())]);
+        profile.data_miss_cycles = Some([of_level(second), third, of_level(memory)]);
         profile.third_level_bytes = self.third_level_left();
         let in_order = [Chain::SecondInOrder, Chain::ThirdInOrder, Chain::MemoryInOrder];
         if let [Some(second), Some(third), Some(memory)] = in_order.map(|it| self.latency(it)) {

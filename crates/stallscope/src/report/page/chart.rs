@@ -128,6 +128,8 @@ impl Plot {
             let at = along.at(at);
             (at, at > 60.0, words)
         });
+        let joined = dots.iter().filter(|_| self.is_joined).map(|dot| (dot.class, dot.x, dot.y));
+        let samples = self.samples.into_iter().map(|(of, x, y)| (of, along.at(x), down(y)));
         Scatter {
             ticks: [
                 whole.map(|at| (along.at(at), below(at))).collect(),
@@ -136,8 +138,9 @@ impl Plot {
             curve: self.has_density.then(|| density(&values, scale)).flatten(),
             bands: self.marks.into_iter().filter(in_sight).map(place).collect(),
             limits: limits.collect(),
-            paths: if self.is_joined { paths(&dots) } else { Vec::new() },
-            samples: points(self.samples.into_iter().map(|(of, x, y)| (of, along.at(x), down(y)))),
+            paths: paths(joined, ["L", ""]),
+            // Lines of no length, whose round ends are all that is drawn.
+            samples: paths(samples, ["M", "h0"]),
             dots,
             title: self.title,
             along: self.along,
@@ -151,27 +154,17 @@ fn down(scale: Scale, value: f64) -> f64 {
     rounded(HEIGHT * (1.0 - scale.at(value) / 100.0))
 }
 
-/// A line through the dots of each class, 100 wide.
-fn paths(dots: &[Dot]) -> Vec<(&'static str, String)> {
+/// The points of each class as one path, 100 wide: `next` is what leads to each but the first, `end` what is behind each.
+fn paths(
+    points: impl Iterator<Item = (&'static str, f64, f64)>,
+    [next, end]: [&str; 2],
+) -> Vec<(&'static str, String)> {
     let mut paths: Vec<(&str, String)> = Vec::new();
-    for Dot { x, y, class, .. } in dots {
-        match paths.iter_mut().find(|(of, _)| of == class) {
-            Some((_, path)) => drop(write!(path, "L{x} {y}")),
-            None => paths.push((class, format!("M{x} {y}"))),
+    for (class, x, y) in points {
+        match paths.iter_mut().find(|(of, _)| *of == class) {
+            Some((_, path)) => drop(write!(path, "{next}{x} {y}{end}")),
+            None => paths.push((class, format!("M{x} {y}{end}"))),
         }
-    }
-    paths
-}
-
-/// The points of each class as lines of no length, whose round ends are all that is drawn.
-fn points(samples: impl Iterator<Item = (&'static str, f64, f64)>) -> Vec<(&'static str, String)> {
-    let mut paths: Vec<(&str, String)> = Vec::new();
-    for (class, x, y) in samples {
-        let at = paths.iter().position(|(of, _)| *of == class).unwrap_or_else(|| {
-            paths.push((class, String::new()));
-            paths.len() - 1
-        });
-        let _ = write!(paths[at].1, "M{x} {y}h0");
     }
     paths
 }

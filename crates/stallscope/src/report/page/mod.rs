@@ -40,7 +40,7 @@ use crate::compare::sweep::SweepReport;
 use crate::explain::Explanation;
 use crate::foreign::from_json;
 
-/// Larger documents are not read: a result of 2,000 pairs has 2 MB, the layout of a library of 100 MB some 30.
+/// Larger documents are not read: a result of 2,000 pairs has 2 MB, layouts of large programs have more than 8.
 pub const MOST_DOCUMENT_BYTES: u64 = 64 << 20;
 /// Larger pages are not written.
 const MOST_PAGE_BYTES: usize = 2_000_000;
@@ -161,30 +161,27 @@ pub fn svg(text: &str, chosen: Option<&str>) -> Result<String, PageError> {
 
 /// The charts of a result, with their names.
 fn charts(kind: &str, result: Value) -> Result<Vec<(String, Picture)>, PageError> {
-    let mut charts = Vec::new();
-    let mut add = |name: &str, picture| charts.push((name.to_owned(), picture));
-    let mut add_compared = |Compared { pairs, runs, .. }: Compared| {
-        add("pairs", Picture::Scatter(pairs));
-        add("runs", Picture::Scatter(runs));
+    let of_comparison = |Compared { pairs, runs, .. }: Compared| {
+        [("pairs", pairs), ("runs", runs)]
+            .map(|(name, drawn)| (name.to_owned(), Picture::Scatter(drawn)))
     };
-    match kind {
-        "comparison" => add_compared(Compared::of(&typed(kind, result)?, ["A", "B"])?),
+    Ok(match kind {
+        "comparison" => of_comparison(Compared::of(&typed(kind, result)?, ["A", "B"])?).into(),
         "explanation" => {
             let explanation: Explanation = typed(kind, result)?;
-            add_compared(Compared::of(&explanation.comparison, ["BEFORE", "AFTER"])?);
+            let compared = Compared::of(&explanation.comparison, ["BEFORE", "AFTER"])?;
             let flame = FlameView::of(&explanation)?;
             let flame = flame.map(|flame| ("flame".to_owned(), Picture::Flame(flame.graph)));
-            charts.splice(0..0, flame);
+            flame.into_iter().chain(of_comparison(compared)).collect()
         }
         _ => {
-            let figures = pictures(kind, &result).into_iter().filter_map(|part| match part {
+            let figure = |part| match part {
                 Part::Figure(figure) => Some((figure.name().to_owned(), figure.picture)),
                 _ => None,
-            });
-            charts.extend(figures);
+            };
+            pictures(kind, &result).into_iter().filter_map(figure).collect()
         }
-    }
-    Ok(charts)
+    })
 }
 
 fn document(text: &str) -> Result<Document<Value>, PageError> {
