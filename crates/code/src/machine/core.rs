@@ -208,6 +208,10 @@ pub struct CoreShape {
     pub joined_stores_bytes: u32,
     /// From address to value, into a general register, out of the first data cache.
     pub load_cycles: u8,
+    /// What that takes longer from an index that is multiplied.
+    pub scaled_index_cycles: u8,
+    /// What it takes longer where what is loaded is filled up with its sign.
+    pub signed_load_cycles: u8,
     /// The same into a vector register.
     pub vector_load_cycles: u8,
     /// Whether later loads wait for atomic operations, and these for everything before them.
@@ -228,6 +232,8 @@ pub struct CoreShape {
     pub forward_cycles: u8,
     /// Whether what a string instruction stores is forwarded like other stores.
     pub forwards_strings: bool,
+    /// What that takes longer where the store is of a vector register.
+    pub forward_from_vector_cycles: u8,
     /// From a store's commit to the value of a load that waited for it, at the most.
     pub behind_commit_cycles: u8,
     /// What a load across two pages that waited takes longer.
@@ -256,6 +262,9 @@ pub struct CoreShape {
     pub indirect_branch_cycles: u8,
     /// What each line of code but the first takes between two taken branches, where one branch takes one cycle.
     pub next_line_cycles: u8,
+    /// Instructions of one line of code that are fetched in a cycle where as many more take two, and two taken branches are
+    /// followed in a cycle; 0 where neither is so.
+    pub fetched_instructions: u32,
     /// Cycles in which an indirect jump or call is followed at the least that goes elsewhere than the last time, where one
     /// branch takes one cycle.
     pub elsewhere_cycles: u8,
@@ -281,6 +290,8 @@ pub struct CoreShape {
     pub late_load_slots: u32,
     /// Cycles between two lines that come out of the second level, the third, and memory.
     pub line_cycles: [u64; 3],
+    /// Whether the third level hands out two lines where one is asked for.
+    pub third_level_in_pairs: bool,
     /// The same out of the second level where the line that leaves the first was written to, if that is more.
     pub write_back_cycles: u64,
     /// Cycles between two lines that come into the same of 2, 4 … 64 groups of sets of the first level, told apart by
@@ -478,9 +489,10 @@ mod amd {
     pub const FP1: u16 = 0x200;
     pub const FP2: u16 = 0x400;
     pub const FP3: u16 = 0x800;
-    /// From Zen 5 on: six units for integers, those that branch first.
+    /// From Zen 5 on: six units for integers, three that multiply and three that shift, scan and branch. Measured: two shifts
+    /// beside each comparison with its jump 2.9 operations in a cycle, two multiplications 4.4.
     pub const WIDE_INTEGER: u16 = 0x401f;
-    pub const WIDE_BRANCHES: u16 = 0x0007;
+    pub const WIDE_MULTIPLY: u16 = 0x0007;
     pub const WIDE_SHIFTS: u16 = 0x4018;
     pub const SLOW_ADDRESSES: u16 = 0x0018;
 }
@@ -535,25 +547,34 @@ const ZEN_2: [Execution; OpClass::COUNT] = {
     table
 };
 
-/// Measured on a Turin guest with loops of one instruction; its branches have three units, its shifts and
-/// multiplications three of the six for integers.
+/// Measured on two Turin guests with loops of one instruction.
 const ZEN_5: [Execution; OpClass::COUNT] = {
-    use amd::{FP0, FP1, FP2, FP3, SLOW_ADDRESSES, WIDE_BRANCHES, WIDE_INTEGER, WIDE_SHIFTS};
+    use amd::{FP0, FP1, FP2, FP3, SLOW_ADDRESSES, WIDE_INTEGER, WIDE_MULTIPLY, WIDE_SHIFTS};
     let mut table = ZEN_3;
     table[OpClass::Integer as usize] = row(1, 1, WIDE_INTEGER, 1);
     table[OpClass::Shift as usize] = row(1, 1, WIDE_SHIFTS, 1);
     table[OpClass::ShiftByCount as usize] = row(1, 1, WIDE_SHIFTS, 1);
     table[OpClass::SlowAddress as usize] = row(2, 1, SLOW_ADDRESSES, 1);
-    table[OpClass::Multiply as usize] = row(3, 1, WIDE_SHIFTS, 1);
-    table[OpClass::Branch as usize] = row(1, 1, WIDE_BRANCHES, 1);
+    table[OpClass::Multiply as usize] = row(3, 1, WIDE_MULTIPLY, 1);
+    // Scans for the lowest bit are made by the three that shift.
+    table[OpClass::BitCount as usize] = row(1, 1, WIDE_INTEGER, 1);
+    table[OpClass::Divide32 as usize] = row(11, 6, amd::ALU2, 2);
+    table[OpClass::Divide64 as usize] = row(13, 7, amd::ALU2, 2);
+    table[OpClass::Branch as usize] = row(1, 1, WIDE_SHIFTS, 1);
     table[OpClass::Vector as usize] = row(2, 1, FP0 | FP1 | FP2 | FP3, 1);
     table[OpClass::VectorShift as usize] = row(2, 1, FP1 | FP2, 1);
-    table[OpClass::Shuffle as usize] = row(2, 1, FP1 | FP2, 1);
+    table[OpClass::Shuffle as usize] = row(2, 1, FP0 | FP1 | FP2 | FP3, 1);
     // Three cycles, and two from one addition to the next.
     table[OpClass::FloatAdd as usize] = row(2, 1, FP2 | FP3, 1);
+    table[OpClass::FloatDivide32 as usize] = row(10, 3, FP1, 1);
+    table[OpClass::FloatDivide64 as usize] = row(13, 4, FP1, 1);
+    table[OpClass::FloatRoot32 as usize] = row(15, 5, FP1, 1);
+    table[OpClass::FloatRoot64 as usize] = row(21, 8, FP1, 1);
     table[OpClass::Cross as usize] = row(4, 1, FP1 | FP2, 1);
     table[OpClass::Locked as usize] = row(20, 20, amd::ALU1, 4);
-    table[OpClass::Fence as usize] = row(20, 20, amd::ALU1, 4);
+    table[OpClass::Fence as usize] = row(76, 76, amd::ALU1, 4);
+    table[OpClass::LoadFence as usize] = row(11, 11, amd::ALU1, 2);
+    table[OpClass::StoreFence as usize] = row(1, 1, amd::ALU1, 2);
     table
 };
 
@@ -590,13 +611,16 @@ impl Design {
         }
         if let Some(levels) = &self.data_miss_cycles {
             // What neighbours do to a shared level only adds: on a Zen 4 guest the third took 49 to 404 cycles from probe to probe.
-            shape.miss_cycles = levels.each_ref().map(|m| m.low_cycles.round() as u32);
+            // Its chain goes through an index that is multiplied.
+            let scaled = u32::from(shape.scaled_index_cycles);
+            shape.miss_cycles =
+                levels.each_ref().map(|m| (m.low_cycles.round() as u32).saturating_sub(scaled));
         }
         if let Some(levels) = &self.data_line_cycles {
             let [second, third, memory] = levels.each_ref().map(|m| m.value.clamp(1.0, 500.0));
-            // Behind the second level lines come in pairs.
-            shape.line_cycles =
-                [second, 2.0 * third, 2.0 * memory].map(|cycles| cycles.round() as u64);
+            // Behind the second level lines come in pairs, or from memory alone.
+            let third = if shape.third_level_in_pairs { 2.0 * third } else { third };
+            shape.line_cycles = [second, third, 2.0 * memory].map(|cycles| cycles.round() as u64);
         }
         if let Some(walk) = &self.page_walk_cycles {
             shape.tlb_cycles[1] = walk.whole_cycles();
@@ -649,6 +673,8 @@ impl Design {
             commits_per_cycle: 1,
             joined_stores_bytes: 0,
             load_cycles: 5,
+            scaled_index_cycles: 0,
+            signed_load_cycles: 0,
             vector_load_cycles: 6,
             locked_is_fence: true,
             locked_waits_for_stores: true,
@@ -659,6 +685,7 @@ impl Design {
             split_load_cycles: [7, 7],
             split_store_cycles: [2, 21],
             forward_cycles: 5,
+            forward_from_vector_cycles: 0,
             renames_memory: MemoryRenaming::Never,
             joins_loads: false,
             mispredict_cycles: 17,
@@ -671,6 +698,7 @@ impl Design {
             unknown_branch_cycles: 10,
             indirect_branch_cycles: 1,
             next_line_cycles: 0,
+            fetched_instructions: 0,
             elsewhere_cycles: 1,
             jumps_take_units: true,
             call_cycles: [1, 1],
@@ -691,6 +719,7 @@ impl Design {
             fill_load_slots: 0,
             late_load_slots: 0,
             line_cycles: [2, 6, 14],
+            third_level_in_pairs: true,
             // Measured on Redwood Cove, lines that are 1, 2, 4 … 64 apart: 1.5, 2.2, 3.1, 3.2, 3.1, 3.1, 2.7 cycles a load, and
             // 4.1, 5.1, 6.5, 7.0, 8.0, 9.5, 10.6 a store; in disorder 1.6 and 4.3.
             write_back_cycles: 4,
@@ -898,12 +927,43 @@ impl Design {
                         commits_per_cycle: 2,
                         wide_vectors: WideVectors::Whole,
                         renames_memory: MemoryRenaming::SameStore,
+                        // Measured: four bytes of eight nothing, the upper half and single bytes as long as any load.
+                        renames_halves: true,
+                        // Measured: a store and a load of a vector 9.0 cycles, of a double 9, of a general register 7.
+                        forward_from_vector_cycles: 2,
+                        // Measured, chains: 4.0 cycles by base and displacement, and by an index of bytes, 5.0 from one of words
+                        // and wider (4.0 from the base beside it), 6.0 where the sign is copied, too, and 2.0 in place of 1.0 where the value is renamed.
+                        scaled_index_cycles: 1,
+                        signed_load_cycles: 1,
+                        // Measured: addition to multiplication, shuffle or logic 3.0, multiplication with addition 4.0.
+                        sum_elsewhere_cycles: 1,
+                        multiply_add_cycles: 1,
+                        // Measured: 14 cycles in place of 6 where a store has its address when the load has.
+                        alias_cycles: 8,
+                        // Measured: 3 cycles longer across lines and across pages, two in a cycle; stores 1.0 and 22.
+                        split_load_cycles: [3, 3],
+                        split_store_cycles: [1, 22],
+                        // Measured: 22.2 cycles apart with 40 additions between, 26 behind four stores to other lines.
+                        locked_apart_cycles: 22,
+                        // Measured: in a chain of 18 cycles whose end is added 20.1 the round, as long as without one.
+                        locked_is_fence: false,
+                        locked_waits_for_stores: false,
+                        // Measured, loops of no-ops: 12 in a line 1.5 cycles, 13 to 24 in one line 3.0, 25 to 36 5.0.
+                        fetched_instructions: 12,
+                        // Measured, rings of jumps: 0.52 cycles each of 1,000, 1.04 of 2,000, 1.4 of 3,000 to 24,000.
+                        known_branches: 24 * 1024,
                         // Measured: 23 from a load in the first level to what follows the branch.
                         mispredict_cycles: 19,
                         cache_bytes: [48 * KIB, 1024 * KIB, 32 * KIB * KIB],
                         miss_cycles: [14, 46, 350],
                         // Measured, one load a line: 1.0 to 1.4, 2.4 to 3.5, 6.8 for lines in order and 13 for every other one.
                         line_cycles: [1, 3, 14],
+                        // Measured, lines by chance that do not wait for one another: 1.9 to 2.3 cycles each of 1.5 to 8 MiB.
+                        third_level_in_pairs: false,
+                        // Measured, lines 2, 4 … 64 apart: 1.1, 1.7, 2.8, 3.2, 4.4, 7.5 cycles a load, 1.1, 1.7, 10.9, 20.6,
+                        // 28.3, 34 a store.
+                        fill_cycles: [1, 2, 3, 3, 4, 7],
+                        write_back_fill_cycles: [1, 2, 11, 21, 28, 34],
                         tlb_pages: [96, 4096],
                         execution: ZEN_5,
                         ..zen

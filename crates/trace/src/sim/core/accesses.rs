@@ -30,7 +30,10 @@ impl Core<'_> {
                 let of_a_cycle = self.shape.vector_loads_per_cycle(access.size_bytes);
                 (of_a_cycle, self.shape.vector_load_cycles)
             }
-            false => (self.shape.loads_per_cycle, self.shape.load_cycles),
+            false => {
+                let of_sign = if op.has_sign { self.shape.signed_load_cycles } else { 0 };
+                (self.shape.loads_per_cycle, self.shape.load_cycles + of_sign)
+            }
         };
         let start = self.start_address(of_a_cycle, ready);
         let latency = self.latency(latency);
@@ -51,6 +54,7 @@ impl Core<'_> {
             return done;
         }
         match self.serve(number, access, start) {
+            Served::Renamed(at) if op.has_sign => at + self.latency(self.shape.signed_load_cycles),
             Served::Renamed(at) => at,
             Served::At(0) if self.is_aliased(access, start) => {
                 self.event(number, Mechanism::AliasedLoads);
@@ -156,8 +160,10 @@ impl Core<'_> {
         let is_in_parts = is_split && self.crosses(access, PAGE_BYTES);
         if is_split {
             self.event(number, Mechanism::SplitAccesses);
-            let cycles = self.shape.split_store_cycles[usize::from(is_in_parts)];
-            commit += u64::from(cycles).saturating_sub(1);
+            let cycles = u64::from(self.shape.split_store_cycles[usize::from(is_in_parts)]);
+            // Never with the one before it, where two others are.
+            let last = self.state.commit_before(self.state.stored, 1);
+            commit = (commit + cycles.saturating_sub(1)).max(last + cycles);
         }
         // The first level takes or gives two of the widest a cycle (measured on Redwood Cove: two loads and a store 1.5
         // cycles, one load and a store 1.0).

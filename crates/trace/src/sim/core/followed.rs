@@ -10,6 +10,8 @@
 //! lies across two lines; of 200 turns 44 at that pace and the others fast. Branches that go by random bits, all of them
 //! predicted: 2.2 to 3.2 cycles more for each bit that is another one than most.
 
+use super::fetched::{FetchedLines, SIXTHS};
+use super::mechanism::Mechanism;
 use super::predictor::hash;
 use super::sets::Sets;
 use crate::machine::CoreShape;
@@ -39,6 +41,10 @@ const MOST_LINES: u64 = 64;
 pub(super) struct Followed {
     /// Absent where one predictor answers for all of them.
     small: Option<Small>,
+    /// Present where two are followed in a cycle, and what stands between them counts.
+    lines: Option<FetchedLines>,
+    /// Whether branches take time at all.
+    takes_time: bool,
     /// What each line of code but the first takes between two taken branches.
     next_line_cycles: u64,
     /// What an indirect branch takes at the least that goes elsewhere than the last time.
@@ -63,7 +69,7 @@ struct Small {
 }
 
 impl Followed {
-    pub(super) fn new(shape: &CoreShape) -> Self {
+    pub(super) fn new(shape: &CoreShape, without: Option<Mechanism>) -> Self {
         let entries = u64::from(shape.near_branches);
         let small = (shape.far_branch_cycles > 0).then(|| Small {
             near: Sets::new(entries, entries / WAYS),
@@ -73,8 +79,12 @@ impl Followed {
             slow: 0,
             half: 0,
         });
+        let fetched = shape.fetched_instructions;
+        let is_slow = without != Some(Mechanism::SlowFetch);
         Self {
             small,
+            lines: (fetched > 0).then(|| FetchedLines::new(fetched, is_slow)),
+            takes_time: without != Some(Mechanism::TakenBranches),
             next_line_cycles: shape.next_line_cycles.into(),
             elsewhere_cycles: shape.elsewhere_cycles.into(),
             targets: vec![Avma(0); TARGETS],
@@ -89,9 +99,30 @@ impl Followed {
         }
     }
 
+    /// An instruction that ends before `next`; whether it is one with that before it. Cycles in which the line before was
+    /// fetched, if it begins another.
+    pub(super) fn executed(&mut self, next: Avma, is_joined: bool) -> u64 {
+        match &mut self.lines {
+            Some(lines) => lines.executed(next.0.saturating_sub(1) / LINE_BYTES, is_joined),
+            None => 0,
+        }
+    }
+
+    /// Whether the last line held more than is fetched in a cycle.
+    pub(super) fn was_slow(&self) -> bool {
+        self.lines.as_ref().is_some_and(FetchedLines::was_slow)
+    }
+
     /// A branch, the instruction behind it, and where it is taken to: cycles until what is there follows it.
     pub(super) fn cycles(&mut self, [branch, next, to]: [Avma; 3], is_indirect: bool) -> u64 {
         let from = std::mem::replace(&mut self.from, to);
+        if let Some(lines) = &mut self.lines {
+            let least = if from == to { SIXTHS } else { SIXTHS / 2 };
+            return lines.redirected(if self.takes_time { least } else { 0 });
+        }
+        if !self.takes_time {
+            return 0;
+        }
         let last_line = next.0.saturating_sub(1) / LINE_BYTES;
         let next_lines = last_line.saturating_sub(from.0 / LINE_BYTES).min(MOST_LINES);
         let goes_elsewhere = is_indirect.then(|| {
@@ -146,7 +177,7 @@ mod tests {
     /// Cycles of the last of ten turns around a ring of branches, one in each line or two of them across lines.
     fn ring(turns: u64, inner: u64, mispredicts: bool) -> u64 {
         let shape = Design::of(Microarchitecture::RedwoodCove).core().value;
-        let mut followed = Followed::new(&shape);
+        let mut followed = Followed::new(&shape, None);
         let mut run = |_| {
             let mut cycles = 0;
             for n in 0..turns {
@@ -184,7 +215,7 @@ mod tests {
     fn slow_branches_take_longer_where_the_code_between_lies_across_lines() {
         let shape = Design::of(Microarchitecture::RedwoodCove).core().value;
         let of = |to: u64, at: u64| {
-            let mut followed = Followed::new(&shape);
+            let mut followed = Followed::new(&shape, None);
             (0..100).for_each(|_| _ = followed.cycles([at, at + 2, to].map(Avma), false));
             followed.mispredicted();
             (0..20).map(|_| followed.cycles([at, at + 2, to].map(Avma), false)).sum::<u64>()
@@ -196,7 +227,7 @@ mod tests {
     fn what_follows_an_indirect_branch_is_slow_where_it_goes_elsewhere_than_the_last_time() {
         let shape = Design::of(Microarchitecture::RedwoodCove).core().value;
         let of = |targets: u64| {
-            let mut followed = Followed::new(&shape);
+            let mut followed = Followed::new(&shape, None);
             let mut turn = |n: u64| {
                 let to = Avma(0x2000 + n % targets * 64);
                 followed.cycles([Avma(0x1000), Avma(0x1002), to], true)
@@ -212,7 +243,7 @@ mod tests {
     fn an_indirect_jump_that_goes_elsewhere_than_the_last_time_takes_longer_on_zen_4() {
         let shape = Design::of(Microarchitecture::Zen4).core().value;
         let of = |targets: u64, is_indirect: bool| {
-            let mut followed = Followed::new(&shape);
+            let mut followed = Followed::new(&shape, None);
             let mut jump = |n: u64| {
                 let to = Avma(0x1000 + n % targets * 128);
                 followed.cycles([Avma(0x1000), Avma(0x1002), to], is_indirect)

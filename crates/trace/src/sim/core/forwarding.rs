@@ -87,7 +87,9 @@ impl Core<'_> {
             }
             let op = &self.program.ops[number as usize];
             let computes = self.shape.joins_loads && (op.joins_load || !op.only_moves);
-            let cycles = self.shape.forward_cycles + u8::from(computes);
+            let is_of_vector = self.program.ops[store.op as usize].uses_vector;
+            let of_vector = if is_of_vector { self.shape.forward_from_vector_cycles } else { 0 };
+            let cycles = self.shape.forward_cycles + u8::from(computes) + of_vector;
             let forwarded = store.data + self.latency(cycles);
             if forwards && !blocked {
                 done = done.max(forwarded);

@@ -37,6 +37,8 @@ pub enum Mechanism {
     CodeCacheMisses,
     /// Taken branches that what follows waits for: the front end follows one in a cycle, or in several.
     TakenBranches,
+    /// Lines of code with more instructions than are fetched in a cycle.
+    SlowFetch,
     /// Stores to lines of code that was executed just before.
     WrittenCode,
     /// Results that the next instruction has to wait for, apart from all of the above.
@@ -47,7 +49,7 @@ pub enum Mechanism {
 
 impl Mechanism {
     /// All of them, in the order in which a tie is decided.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::BlockedLoads,
         Self::MispredictedBranches,
         Self::DataCacheMisses,
@@ -60,6 +62,7 @@ impl Mechanism {
         Self::FalseDependencies,
         Self::CodeCacheMisses,
         Self::TakenBranches,
+        Self::SlowFetch,
         Self::WrittenCode,
         Self::LongChains,
         Self::BusyPorts,
@@ -98,6 +101,7 @@ impl fmt::Display for Mechanism {
             Self::FalseDependencies => "false dependencies on destinations",
             Self::CodeCacheMisses => "instruction cache misses",
             Self::TakenBranches => "taken branches",
+            Self::SlowFetch => "lines of code that take several cycles to fetch",
             Self::WrittenCode => "stores to code that was just executed",
             Self::LongChains => "longer dependency chains",
             Self::BusyPorts => "busy execution units",
@@ -115,8 +119,8 @@ mod tests {
             Mechanism::ALL.map(|m| m.to_string()).into();
         assert_eq!(names.len(), Mechanism::ALL.len());
         let are = |of: fn(Mechanism) -> bool| Mechanism::ALL.into_iter().filter(|m| of(*m)).count();
-        assert_eq!(are(Mechanism::has_events), 13);
-        assert_eq!((are(Mechanism::has_distance), are(Mechanism::is_in_its_events)), (1, 12));
+        assert_eq!(are(Mechanism::has_events), 14);
+        assert_eq!((are(Mechanism::has_distance), are(Mechanism::is_in_its_events)), (1, 13));
         assert!(Mechanism::DataCacheMisses.has_distance());
         // The order of the list is that of the places in an account.
         assert!(Mechanism::ALL.into_iter().enumerate().all(|(n, m)| n == m as usize));

@@ -36,6 +36,7 @@ mod accesses;
 mod account;
 mod code_lines;
 mod false_dependencies;
+mod fetched;
 mod followed;
 mod footprint;
 mod forwarding;
@@ -125,7 +126,7 @@ impl<'a> Core<'a> {
     ) -> Self {
         let blocked_cycles = &design.store_forward_blocked_cycles;
         Self {
-            state: State::new(shape, program),
+            state: State::new(shape, program, without),
             predicted,
             rule: design.forwarding_rule,
             blocked_cycles: u64::from(blocked_cycles.whole_cycles().min(1000)),
@@ -181,14 +182,23 @@ impl<'a> Core<'a> {
             self.state.fetch = self.state.dispatch.0;
             self.state.code.redirect(self.state.dispatch.0);
         } else if taken {
-            // One taken branch a cycle, or less often, and not more than the queue in front of dispatch ahead of it.
-            let ahead = self.state.dispatch.0.saturating_sub(FETCHED_AHEAD_CYCLES);
+            // One taken branch a cycle, or less often.
             let cycles = self.taken_branch(number, follow_cycles);
-            let followed = (self.state.fetch + cycles).max(ahead);
-            if followed > self.state.dispatch.0 {
-                self.event(number, Mechanism::TakenBranches);
-            }
-            self.state.fetch = followed + self.unknown_branch(number);
+            self.fetched(number, cycles);
+            self.state.fetch += self.unknown_branch(number);
+            self.state.hold_dispatch(self.state.fetch);
+        }
+    }
+
+    /// What comes before an instruction, or with it, was fetched in so many cycles, not more ahead than the queue in front of
+    /// dispatch holds.
+    fn fetched(&mut self, number: u32, cycles: u64) {
+        let ahead = self.state.dispatch.0.saturating_sub(FETCHED_AHEAD_CYCLES);
+        self.state.fetch = (self.state.fetch + cycles).max(ahead);
+        if self.state.fetch > self.state.dispatch.0 {
+            let is_slow = self.state.followed.was_slow();
+            let mechanism = if is_slow { Mechanism::SlowFetch } else { Mechanism::TakenBranches };
+            self.event(number, mechanism);
             self.state.hold_dispatch(self.state.fetch);
         }
     }
@@ -196,7 +206,7 @@ impl<'a> Core<'a> {
     /// Cycles in which one branch of its kind is followed.
     fn taken_branch(&self, number: u32, follow_cycles: u64) -> u64 {
         if !self.has(Mechanism::TakenBranches) {
-            return 0;
+            return follow_cycles;
         }
         let CoreShape { indirect_branch_cycles: indirect, call_cycles: [call, back], .. } =
             self.shape;
@@ -236,6 +246,10 @@ impl<'a> Core<'a> {
         if self.state.code.may_wait(line) {
             self.fetch_code(number, line);
         }
+        let fetched_cycles = self.state.followed.executed(op.next, op.joined);
+        if fetched_cycles > 0 {
+            self.fetched(number, fetched_cycles);
+        }
         let row = self.shape.execution(op.class);
         let operations = match slow(op.class) {
             _ if op.joined => 0,
@@ -263,7 +277,11 @@ impl<'a> Core<'a> {
             self.repeat(number, start, accesses);
             return;
         }
-        let addresses = ready(&self.state.registers, op.addresses);
+        let mut addresses = ready(&self.state.registers, op.addresses);
+        if op.scaled != 0 && self.shape.scaled_index_cycles > 0 {
+            let cycles = self.latency(self.shape.scaled_index_cycles);
+            addresses = addresses.max(ready(&self.state.registers, op.scaled) + cycles);
+        }
         let mut inputs = ready(&self.state.registers, op.inputs);
         let sums = op.inputs & self.state.sums;
         if sums != 0 && op.class != OpClass::FloatAdd && !op.only_moves {
@@ -456,17 +474,20 @@ impl<'a> Core<'a> {
 
     fn retire(&mut self, number: u32, complete: u64) {
         let (before, width) = (self.state.retire.0, self.shape.retire_width);
+        let is_joined = self.program.ops[number as usize].joined;
         let (cycle, retired) = &mut self.state.retire;
         if complete > *cycle {
             (*cycle, *retired) = (complete, 0);
-        } else if *retired >= width {
+        } else if *retired >= width && !is_joined {
             (*cycle, *retired) = (*cycle + 1, 0);
         }
-        *retired += 1;
+        // What is one with the operation before it has no entry of its own.
+        let entries = u64::from(!is_joined);
+        *retired += entries as u32;
         let now = *cycle;
         let window = self.state.window.len() as u64;
-        self.state.window[(self.state.dispatched % window) as usize] = now;
-        self.state.dispatched += 1;
+        self.state.dispatched += entries;
+        self.state.window[((self.state.dispatched + window - 1) % window) as usize] = now;
         if self.instructions > self.warm_up {
             let account = &mut self.accounts[number as usize];
             account.executions += 1;
@@ -496,7 +517,7 @@ impl Sink for Core<'_> {
     fn describe(&mut self, _id: BlockId, _block: &Block) {}
 
     fn restart(&mut self) {
-        self.state = State::new(&self.shape, self.program);
+        self.state = State::new(&self.shape, self.program, self.without);
         self.accounts.fill(Account::default());
         self.instructions = 0;
     }

@@ -59,6 +59,8 @@ pub(super) struct Op {
     pub inputs: Registers,
     /// What its addresses need.
     pub addresses: Registers,
+    /// Of these, the index where it is multiplied.
+    pub scaled: Registers,
     pub outputs: Registers,
     /// Of these, what is there a cycle later: the upper half of a product of 64 bits (Intel's cores and Zen, uops.info; measured
     /// on Zen 4).
@@ -75,6 +77,8 @@ pub(super) struct Op {
     pub multiplies_and_adds: bool,
     /// Whether the result is the loaded value itself, or the stored value the operand itself.
     pub only_moves: bool,
+    /// Whether what it loads is filled up with its sign.
+    pub has_sign: bool,
     /// Whether the result depends on nothing.
     pub zeroes: bool,
     /// Whether it is the second of two that the front end joins.
@@ -109,6 +113,7 @@ impl Op {
             flow: Flow::On,
             inputs: 0,
             addresses: 0,
+            scaled: 0,
             outputs: 0,
             late: 0,
             uses_vector: false,
@@ -118,6 +123,7 @@ impl Op {
             microcode: MicrocodeUse::None,
             multiplies_and_adds: false,
             only_moves: false,
+            has_sign: false,
             zeroes: false,
             joined: false,
             in_jump: false,
@@ -152,7 +158,11 @@ impl Op {
             {
                 OpClass::Renamed
             }
-            _ if only_moves && (touches_memory || is_renamed(&raw)) => OpClass::Renamed,
+            _ if only_moves
+                && (touches_memory || raw.is_stack_instruction() || is_renamed(&raw)) =>
+            {
+                OpClass::Renamed
+            }
             class => class,
         };
         let info = factory.info(&raw);
@@ -165,6 +175,7 @@ impl Op {
             flow: flow(&raw),
             inputs: if zeroes { 0 } else { operands.inputs & !not_needed },
             addresses: operands.addresses,
+            scaled: if raw.memory_index_scale() > 1 { bit(raw.memory_index()) } else { 0 },
             outputs: operands.outputs,
             late: upper_half(&raw),
             uses_vector: explicit & VECTORS != 0,
@@ -177,6 +188,7 @@ impl Op {
             multiplies_and_adds: class == OpClass::FloatMultiply && is_fused_multiply(raw.code()),
             held,
             only_moves,
+            has_sign: matches!(raw.mnemonic(), I::Movsx | I::Movsxd),
             zeroes,
             adds_constant: adds_constant(&raw),
             memory: MemoryUse::of(&raw, explicit, info),
@@ -465,7 +477,7 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
         Cvtsi2ss | Cvtsi2sd | Cvttss2si | Cvttsd2si | Cvtss2sd | Cvtsd2ss | Cvtdq2ps | Cvtdq2pd
         | Cvttps2dq | Vcvtsi2ss | Vcvtsi2sd | Vcvttss2si | Vcvttsd2si | Vcvtss2sd | Vcvtsd2ss
         | Vcvtdq2ps | Vcvtdq2pd | Vcvttps2dq | Cvtsd2si | Cvtss2si | Roundsd | Roundss
-        | Vroundsd => {
+        | Roundps | Roundpd | Vroundss | Vroundsd | Vroundps | Vroundpd => {
             if crosses {
                 C::ConvertAcross
             } else {

@@ -309,7 +309,7 @@ mod tests {
             (Mechanism::LongChains, 60, 0)
         );
         assert_eq!((chains.most_at, chains.most_events), (Some(Avma(0x20)), 0));
-        assert_eq!(others.len(), 13);
+        assert_eq!(others.len(), 14);
         assert!(others.iter().all(|wait| wait.cycles == 0 && wait.most_at.is_none()));
     }
 

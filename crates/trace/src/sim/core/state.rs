@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::STORE_LINES;
 use super::code_lines::CodeLines;
 use super::followed::Followed;
+use super::mechanism::Mechanism;
 use super::memory::DataCaches;
 use super::ops::{Flow, REGISTERS, Registers};
 use super::program::{PAGE_LINES, Program};
@@ -109,7 +110,7 @@ fn branches(entries: u32, program: &Program) -> Option<Sets> {
 }
 
 impl State {
-    pub(super) fn new(shape: &CoreShape, program: &Program) -> Self {
+    pub(super) fn new(shape: &CoreShape, program: &Program, without: Option<Mechanism>) -> Self {
         Self {
             registers: [0; REGISTERS],
             writes: [0; REGISTERS],
@@ -143,7 +144,7 @@ impl State {
             code: CodeLines::new(shape.code_cache, program.code_lines.iter().copied()),
             branches: 0,
             known_branches: branches(shape.known_branches, program),
-            followed: Followed::new(shape),
+            followed: Followed::new(shape, without),
             branch: None,
         }
     }
@@ -183,7 +184,7 @@ impl State {
     }
 
     /// When the store is in the cache that comes so many before the `n`th; 0 where there was none.
-    fn commit_before(&self, n: u64, stores: u32) -> u64 {
+    pub(super) fn commit_before(&self, n: u64, stores: u32) -> u64 {
         self.store_before(n, stores).map_or(0, |store| store.commit)
     }
 
@@ -220,7 +221,9 @@ impl State {
     /// The cycle in which the next instruction is dispatched.
     pub(super) fn dispatch(&mut self, shape: &CoreShape, operations: u32) -> u64 {
         let window = self.window.len() as u64;
-        self.hold_dispatch(self.window[(self.dispatched % window) as usize]);
+        if operations > 0 {
+            self.hold_dispatch(self.window[(self.dispatched % window) as usize]);
+        }
         let fits_whole = (2..=shape.dispatch_width).contains(&operations);
         let needed = if shape.dispatches_whole && fits_whole { operations } else { 1 };
         if operations > 0 && self.dispatch.1 + needed > shape.dispatch_width {

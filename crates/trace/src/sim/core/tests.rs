@@ -6,6 +6,7 @@ mod false_dependencies;
 mod fences;
 mod operations;
 mod upper_halves;
+mod zen_5;
 
 use super::*;
 use crate::machine::{Fusion, Microarchitecture};

@@ -1,0 +1,116 @@
+//! What Zen 5 does otherwise than the other designs, loops and chains as they were measured there.
+
+use super::*;
+
+const NOP: &[u8] = &[0x90];
+const ADD: &[u8] = &[0x48, 0x83, 0xc0, 0x01]; // add rax, 1
+
+/// Cycles of a turn and events of each mechanism, of instructions with these accesses.
+fn run_zen_5(
+    insns: &[&[u8]],
+    accesses: &[MemoryAccess],
+    without: Option<Mechanism>,
+) -> (f64, [u64; Mechanism::ALL.len()]) {
+    let kernel = Kernel { insns, accesses: &|_| accesses.to_vec() };
+    run_on(&kernel, without, Microarchitecture::Zen5)
+}
+
+fn zen_5(insns: &[&[u8]], accesses: &[MemoryAccess]) -> f64 {
+    run_zen_5(insns, accesses, None).0
+}
+
+#[test]
+fn more_than_twelve_instructions_in_a_line_are_fetched_in_three_cycles() {
+    let turn = |nops: usize, without| {
+        let mut insns = vec![NOP; nops];
+        insns.extend([DEC_EDX, JNE]);
+        run_zen_5(&insns, &[], without)
+    };
+    for (nops, measured) in [(5, 1.02), (11, 1.52), (12, 3.03), (23, 3.05), (24, 5.04), (35, 5.04)]
+    {
+        let (cycles, events) = turn(nops, None);
+        assert!((cycles / measured - 1.0).abs() < 0.04, "{nops}: {cycles} {measured}");
+        let is_slow = events[Mechanism::SlowFetch as usize] > 0;
+        assert_eq!(is_slow, nops > 11, "{nops}");
+    }
+    let dispatched = turn(24, Some(Mechanism::SlowFetch)).0;
+    assert!((dispatched - 25.0 / 8.0).abs() < 0.05, "{dispatched}");
+    // Without taken branches a line still takes what it holds more than twelve.
+    assert!(turn(12, Some(Mechanism::TakenBranches)).0 > 1.9);
+}
+
+#[test]
+fn an_index_that_is_multiplied_and_a_sign_take_a_cycle_each() {
+    let chain = |insn: &[u8], bytes: u32| zen_5(&[insn], &[load(0, 0x9000, bytes)]);
+    let near = |cycles: f64, measured: f64| assert!((cycles - measured).abs() < 0.1, "{cycles}");
+    near(chain(&[0x48, 0x8b, 0x04, 0x06], 8), 4.0); // mov rax, [rsi+rax]
+    near(chain(&[0x48, 0x8b, 0x04, 0xc6], 8), 5.0); // mov rax, [rsi+rax*8]
+    near(chain(&[0x4a, 0x8b, 0x04, 0xf0], 8), 4.0); // mov rax, [rax+r14*8]
+    near(chain(&[0x48, 0x63, 0x04, 0x86], 4), 6.0); // movsxd rax, dword ptr [rsi+rax*4]
+}
+
+#[test]
+fn values_that_are_renamed_take_a_cycle_where_their_sign_is_copied() {
+    let round = |load_insn: &[u8], bytes: u32| {
+        // mov [rsi], rax
+        let insns = [&[0x48, 0x89, 0x06][..], load_insn, ADD];
+        zen_5(&insns, &[store(0, 0x9000, 8), load(1, 0x9000, bytes)])
+    };
+    let near = |cycles: f64, measured: f64| assert!((cycles - measured).abs() < 0.1, "{cycles}");
+    near(round(&[0x48, 0x8b, 0x06], 8), 1.02); // mov rax, [rsi]
+    near(round(&[0x8b, 0x06], 4), 1.02); // mov eax, [rsi]
+    near(round(&[0x48, 0x63, 0x06], 4), 2.02); // movsxd rax, dword ptr [rsi]
+    near(round(&[0x0f, 0xb6, 0x06], 1), 8.04); // movzx eax, byte ptr [rsi]
+}
+
+#[test]
+fn a_stored_vector_is_forwarded_two_cycles_later_than_other_values() {
+    // movaps [rsi], xmm0; movaps xmm0, [rsi]; paddd xmm0, xmm0
+    let insns = [&[0x0f, 0x29, 0x06][..], &[0x0f, 0x28, 0x06], &[0x66, 0x0f, 0xfe, 0xc0]];
+    let cycles = zen_5(&insns, &[store(0, 0x9000, 16), load(1, 0x9000, 16)]);
+    assert!((cycles - 11.0).abs() < 0.1, "{cycles}");
+}
+
+#[test]
+fn stores_across_lines_reach_the_cache_one_in_a_cycle_and_others_two() {
+    let stores = |at: u64| {
+        let accesses: Vec<_> = (0..4).map(|n| store(n, at + u64::from(n) * 64, 8)).collect();
+        // mov [rsi], rax, the places as if by four bases
+        zen_5(&[&[0x48, 0x89, 0x06][..]; 4], &accesses)
+    };
+    assert!((stores(0x9000) - 2.0).abs() < 0.1, "{}", stores(0x9000));
+    assert!((stores(0x903c) - 4.0).abs() < 0.1, "{}", stores(0x903c));
+}
+
+#[test]
+fn what_is_pushed_and_popped_is_only_moved() {
+    // push rax; pop rax; add rax, 1
+    let insns = [&[0x50][..], &[0x58], ADD];
+    let cycles = zen_5(&insns, &[store(0, 0x9000, 8), load(1, 0x9000, 8)]);
+    assert!((cycles - 1.0).abs() < 0.1, "{cycles}");
+}
+
+#[test]
+fn atomic_operations_hold_nothing_but_one_another() {
+    // lock xadd [rsi], rax; six times imul rax, rax
+    let mut insns: Vec<&[u8]> = vec![&[0xf0, 0x48, 0x0f, 0xc1, 0x06]];
+    insns.extend([IMUL_RAX; 6]);
+    let cycles = zen_5(&insns, &[load(0, 0x9000, 8), store(0, 0x9000, 8)]);
+    assert!((cycles - 20.1).abs() < 0.3, "{cycles}");
+}
+
+#[test]
+fn lines_of_one_set_come_and_go_slowly_where_they_were_written() {
+    let lines = |is_store: bool| {
+        let kernel = Kernel {
+            insns: &[if is_store { &[0x48, 0x89, 0x06] } else { &[0x48, 0x8b, 0x06] }],
+            accesses: &|n| {
+                let at = 0x10_0000 + n % 64 * 4096;
+                vec![if is_store { store(0, at, 8) } else { load(0, at, 8) }]
+            },
+        };
+        run_on(&kernel, None, Microarchitecture::Zen5).0
+    };
+    assert!((lines(false) - 7.5).abs() < 1.0, "{}", lines(false));
+    assert!((lines(true) - 34.0).abs() < 4.0, "{}", lines(true));
+}
