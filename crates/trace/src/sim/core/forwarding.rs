@@ -70,13 +70,17 @@ impl Core<'_> {
                     edges |= 1_u64 << (edge - low);
                 }
             }
+            let is_vector = [store.op, number].map(|op| self.program.ops[op as usize].uses_vector);
+            let widths = [store.size_bytes, access.size_bytes];
+            let blocked_cycles = self.blocked_cycles.of(widths, is_vector);
+            let behind_commit_cycles = self.behind_commit_cycles(blocked_cycles);
             // What a string instruction stores is forwarded no more than pieces are.
             let is_of_string = self.program.ops[store.op as usize].repeated_bytes > 0
                 && !self.shape.forwards_strings;
             blocked |= is_of_string;
             // Measured on Zen 4: 47 cycles for a round trip, 34 from one such store to the next.
             if store.is_in_parts && (!is_of_string || self.has(Mechanism::BlockedLoads)) {
-                done = done.max(store.commit + self.behind_commit_cycles());
+                done = done.max(store.commit + behind_commit_cycles);
                 continue;
             }
             let offset = low.wrapping_sub(store.address).cast_signed();
@@ -87,8 +91,7 @@ impl Core<'_> {
             }
             let op = &self.program.ops[number as usize];
             let computes = self.shape.joins_loads && (op.joins_load || !op.only_moves);
-            let is_of_vector = self.program.ops[store.op as usize].uses_vector;
-            let of_vector = if is_of_vector { self.shape.forward_from_vector_cycles } else { 0 };
+            let of_vector = if is_vector[0] { self.shape.forward_from_vector_cycles } else { 0 };
             let cycles = self.shape.forward_cycles + u8::from(computes) + of_vector;
             let forwarded = store.data + self.latency(cycles);
             if forwards && !blocked {
@@ -98,8 +101,8 @@ impl Core<'_> {
             blocked = true;
             done = done.max(match self.has(Mechanism::BlockedLoads) {
                 true => forwarded
-                    .max(store.data + self.blocked_cycles)
-                    .max(store.commit + self.behind_commit_cycles()),
+                    .max(store.data + blocked_cycles)
+                    .max(store.commit + behind_commit_cycles),
                 // As one store of the whole value would serve it.
                 false if self.hands_on(number, access, &store) => store.value,
                 false => forwarded,

@@ -34,6 +34,7 @@
 
 mod accesses;
 mod account;
+mod blocked;
 mod code_lines;
 mod false_dependencies;
 mod fetched;
@@ -66,6 +67,7 @@ pub use training::{Learned, Training};
 use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
 use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
+use blocked::BlockedCycles;
 use ops::{Flow, Op, REGISTERS, VECTORS};
 use predictor::hash;
 use scheduler::Scheduler;
@@ -100,7 +102,7 @@ struct Core<'a> {
     program: &'a Program,
     shape: CoreShape,
     rule: ForwardingRule,
-    blocked_cycles: u64,
+    blocked_cycles: BlockedCycles,
     /// Of moves and of stores: those of more than a byte at a time, and of single bytes.
     strings: [[StringCosts; 2]; 2],
     without: Option<Mechanism>,
@@ -124,12 +126,11 @@ impl<'a> Core<'a> {
         without: Option<Mechanism>,
         warm_up: u64,
     ) -> Self {
-        let blocked_cycles = &design.store_forward_blocked_cycles;
         Self {
             state: State::new(shape, program, without),
             predicted,
             rule: design.forwarding_rule,
-            blocked_cycles: u64::from(blocked_cycles.whole_cycles().min(1000)),
+            blocked_cycles: BlockedCycles::of_design(design),
             strings: [
                 [8, 1].map(|unit| design.string_move_costs(unit)),
                 [8, 1].map(|unit| design.string_store_costs(unit)),
@@ -148,10 +149,10 @@ impl<'a> Core<'a> {
         self.program.ops.iter().map(|op| op.address).zip(&self.accounts)
     }
 
-    /// From a store's commit to the value of a load that waited for it.
-    fn behind_commit_cycles(&self) -> u64 {
+    /// From a store's commit to the value of a load that waited for it, and waits so long for its data.
+    fn behind_commit_cycles(&self, blocked_cycles: u64) -> u64 {
         let most = u64::from(self.shape.behind_commit_cycles);
-        most.min(self.blocked_cycles.saturating_sub(DATA_TO_COMMIT_CYCLES))
+        most.min(blocked_cycles.saturating_sub(DATA_TO_COMMIT_CYCLES))
     }
 
     fn has(&self, mechanism: Mechanism) -> bool {
