@@ -208,11 +208,11 @@ pub struct CoreShape {
     pub joined_stores_bytes: u32,
     /// From address to value, into a general register, out of the first data cache.
     pub load_cycles: u8,
-    /// What that takes longer from an index that is multiplied.
+    /// What a load takes longer from an index that is multiplied.
     pub scaled_index_cycles: u8,
-    /// What it takes longer where what is loaded is filled up with its sign.
+    /// What a load takes longer where what it loads is filled up with its sign.
     pub signed_load_cycles: u8,
-    /// The same into a vector register.
+    /// From address to value into a vector register, out of the first data cache.
     pub vector_load_cycles: u8,
     /// Whether later loads wait for atomic operations, and these for everything before them.
     pub locked_is_fence: bool,
@@ -230,10 +230,10 @@ pub struct CoreShape {
     pub split_store_cycles: [u8; 2],
     /// From a store's data to the load that is served by it.
     pub forward_cycles: u8,
-    /// Whether what a string instruction stores is forwarded like other stores.
-    pub forwards_strings: bool,
     /// What that takes longer where the store is of a vector register.
     pub forward_from_vector_cycles: u8,
+    /// Whether what a string instruction stores is forwarded like other stores.
+    pub forwards_strings: bool,
     /// From a store's commit to the value of a load that waited for it, at the most.
     pub behind_commit_cycles: u8,
     /// What a load across two pages that waited takes longer.
@@ -288,10 +288,10 @@ pub struct CoreShape {
     pub fill_load_slots: u32,
     /// Slots that a load takes once more when the line that it waited for is there.
     pub late_load_slots: u32,
-    /// Cycles between two lines that come out of the second level, the third, and memory.
-    pub line_cycles: [u64; 3],
     /// Whether the third level hands out two lines where one is asked for.
     pub third_level_in_pairs: bool,
+    /// Cycles between two lines that come out of the second level, the third, and memory.
+    pub line_cycles: [u64; 3],
     /// The same out of the second level where the line that leaves the first was written to, if that is more.
     pub write_back_cycles: u64,
     /// Cycles between two lines that come into the same of 2, 4 … 64 groups of sets of the first level, told apart by
@@ -556,7 +556,7 @@ const ZEN_5: [Execution; OpClass::COUNT] = {
     table[OpClass::ShiftByCount as usize] = row(1, 1, WIDE_SHIFTS, 1);
     table[OpClass::SlowAddress as usize] = row(2, 1, SLOW_ADDRESSES, 1);
     table[OpClass::Multiply as usize] = row(3, 1, WIDE_MULTIPLY, 1);
-    // Scans for the lowest bit are made by the three that shift.
+    // Counts, and scans from the highest bit; those from the lowest are made by three of the six, which is not modelled.
     table[OpClass::BitCount as usize] = row(1, 1, WIDE_INTEGER, 1);
     table[OpClass::Divide32 as usize] = row(11, 6, amd::ALU2, 2);
     table[OpClass::Divide64 as usize] = row(13, 7, amd::ALU2, 2);
@@ -611,14 +611,14 @@ impl Design {
         }
         if let Some(levels) = &self.data_miss_cycles {
             // What neighbours do to a shared level only adds: on a Zen 4 guest the third took 49 to 404 cycles from probe to probe.
-            // Its chain goes through an index that is multiplied.
+            // The probe's chain goes through an index that is multiplied.
             let scaled = u32::from(shape.scaled_index_cycles);
             shape.miss_cycles =
                 levels.each_ref().map(|m| (m.low_cycles.round() as u32).saturating_sub(scaled));
         }
         if let Some(levels) = &self.data_line_cycles {
             let [second, third, memory] = levels.each_ref().map(|m| m.value.clamp(1.0, 500.0));
-            // Behind the second level lines come in pairs, or from memory alone.
+            // Lines come in pairs from memory, and from the third level where it hands them out so.
             let third = if shape.third_level_in_pairs { 2.0 * third } else { third };
             shape.line_cycles = [second, third, 2.0 * memory].map(|cycles| cycles.round() as u64);
         }
@@ -839,8 +839,8 @@ impl Design {
                     blocked_across_pages_cycles: 0,
                     // Measured on Zen 4: hidden beside other work, behind four stores, too, and in a chain of 30 cycles whose end is
                     // stored or added right before; 7.5 cycles apart, with 20 instructions between 6.5.
-                    locked_is_fence: !is_19h,
-                    locked_waits_for_stores: !is_19h,
+                    locked_is_fence: is_old,
+                    locked_waits_for_stores: is_old,
                     locked_apart_cycles: if is_old { 17 } else { 7 },
                     split_store_cycles: [2, 34],
                     renames_memory: match m {
@@ -932,7 +932,8 @@ impl Design {
                         // Measured: a store and a load of a vector 9.0 cycles, of a double 9, of a general register 7.
                         forward_from_vector_cycles: 2,
                         // Measured, chains: 4.0 cycles by base and displacement, and by an index of bytes, 5.0 from one of words
-                        // and wider (4.0 from the base beside it), 6.0 where the sign is copied, too, and 2.0 in place of 1.0 where the value is renamed.
+                        // and wider (4.0 from the base beside it), 6.0 where the sign is copied, too, and 2.0 in place of 1.0 where
+                        // the value is renamed.
                         scaled_index_cycles: 1,
                         signed_load_cycles: 1,
                         // Measured: addition to multiplication, shuffle or logic 3.0, multiplication with addition 4.0.
@@ -943,11 +944,9 @@ impl Design {
                         // Measured: 3 cycles longer across lines and across pages, two in a cycle; stores 1.0 and 22.
                         split_load_cycles: [3, 3],
                         split_store_cycles: [1, 22],
-                        // Measured: 22.2 cycles apart with 40 additions between, 26 behind four stores to other lines.
+                        // Measured: 22.2 cycles apart with 40 additions between, 26 behind four stores to other lines, and 20.1 in a
+                        // chain of 18 cycles whose end is added, as long as without one.
                         locked_apart_cycles: 22,
-                        // Measured: in a chain of 18 cycles whose end is added 20.1 the round, as long as without one.
-                        locked_is_fence: false,
-                        locked_waits_for_stores: false,
                         // Measured: 100 cycles for one store, 205 for two, 350 for four.
                         written_code: WrittenCode {
                             first_cycles: 100,

@@ -70,17 +70,14 @@ impl Core<'_> {
                     edges |= 1_u64 << (edge - low);
                 }
             }
-            let is_vector = [store.op, number].map(|op| self.program.ops[op as usize].uses_vector);
-            let widths = [store.size_bytes, access.size_bytes];
-            let blocked_cycles = self.blocked_cycles.of(widths, is_vector);
-            let behind_commit_cycles = self.behind_commit_cycles(blocked_cycles);
+            let stored_by = &self.program.ops[store.op as usize];
             // What a string instruction stores is forwarded no more than pieces are.
-            let is_of_string = self.program.ops[store.op as usize].repeated_bytes > 0
-                && !self.shape.forwards_strings;
+            let is_of_string = stored_by.repeated_bytes > 0 && !self.shape.forwards_strings;
             blocked |= is_of_string;
             // Measured on Zen 4: 47 cycles for a round trip, 34 from one such store to the next.
             if store.is_in_parts && (!is_of_string || self.has(Mechanism::BlockedLoads)) {
-                done = done.max(store.commit + behind_commit_cycles);
+                let blocked_cycles = self.blocked_cycles(number, access, &store);
+                done = done.max(store.commit + self.behind_commit_cycles(blocked_cycles));
                 continue;
             }
             let offset = low.wrapping_sub(store.address).cast_signed();
@@ -91,7 +88,8 @@ impl Core<'_> {
             }
             let op = &self.program.ops[number as usize];
             let computes = self.shape.joins_loads && (op.joins_load || !op.only_moves);
-            let of_vector = if is_vector[0] { self.shape.forward_from_vector_cycles } else { 0 };
+            let of_vector =
+                if stored_by.uses_vector { self.shape.forward_from_vector_cycles } else { 0 };
             let cycles = self.shape.forward_cycles + u8::from(computes) + of_vector;
             let forwarded = store.data + self.latency(cycles);
             if forwards && !blocked {
@@ -100,9 +98,12 @@ impl Core<'_> {
             }
             blocked = true;
             done = done.max(match self.has(Mechanism::BlockedLoads) {
-                true => forwarded
-                    .max(store.data + blocked_cycles)
-                    .max(store.commit + behind_commit_cycles),
+                true => {
+                    let blocked_cycles = self.blocked_cycles(number, access, &store);
+                    forwarded
+                        .max(store.data + blocked_cycles)
+                        .max(store.commit + self.behind_commit_cycles(blocked_cycles))
+                }
                 // As one store of the whole value would serve it.
                 false if self.hands_on(number, access, &store) => store.value,
                 false => forwarded,
@@ -121,6 +122,12 @@ impl Core<'_> {
             self.accounts[number as usize].store_edges |= edges;
         }
         Served::At(done)
+    }
+
+    /// From a store's data to the value of a load that it blocks.
+    fn blocked_cycles(&self, number: u32, access: &MemoryAccess, store: &Store) -> u64 {
+        let are_vectors = [store.op, number].map(|op| self.program.ops[op as usize].uses_vector);
+        self.blocked_cycles.of([store.size_bytes, access.size_bytes], are_vectors)
     }
 
     /// Whether a load that the `n`th store serves gets the value while renaming.

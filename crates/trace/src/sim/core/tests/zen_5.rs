@@ -3,7 +3,6 @@
 use super::*;
 
 const NOP: &[u8] = &[0x90];
-const ADD: &[u8] = &[0x48, 0x83, 0xc0, 0x01]; // add rax, 1
 
 /// Cycles of a turn and events of each mechanism, of instructions with these accesses.
 fn run_zen_5(
@@ -17,6 +16,11 @@ fn run_zen_5(
 
 fn zen_5(insns: &[&[u8]], accesses: &[MemoryAccess]) -> f64 {
     run_zen_5(insns, accesses, None).0
+}
+
+#[track_caller]
+fn near(cycles: f64, measured: f64) {
+    assert!((cycles - measured).abs() < 0.1, "{cycles}");
 }
 
 #[test]
@@ -42,7 +46,6 @@ fn more_than_twelve_instructions_in_a_line_are_fetched_in_three_cycles() {
 #[test]
 fn an_index_that_is_multiplied_and_a_sign_take_a_cycle_each() {
     let chain = |insn: &[u8], bytes: u32| zen_5(&[insn], &[load(0, 0x9000, bytes)]);
-    let near = |cycles: f64, measured: f64| assert!((cycles - measured).abs() < 0.1, "{cycles}");
     near(chain(&[0x48, 0x8b, 0x04, 0x06], 8), 4.0); // mov rax, [rsi+rax]
     near(chain(&[0x48, 0x8b, 0x04, 0xc6], 8), 5.0); // mov rax, [rsi+rax*8]
     near(chain(&[0x4a, 0x8b, 0x04, 0xf0], 8), 4.0); // mov rax, [rax+r14*8]
@@ -53,10 +56,9 @@ fn an_index_that_is_multiplied_and_a_sign_take_a_cycle_each() {
 fn values_that_are_renamed_take_a_cycle_where_their_sign_is_copied() {
     let round = |load_insn: &[u8], bytes: u32| {
         // mov [rsi], rax
-        let insns = [&[0x48, 0x89, 0x06][..], load_insn, ADD];
+        let insns = [&[0x48, 0x89, 0x06][..], load_insn, ADD_RAX_1];
         zen_5(&insns, &[store(0, 0x9000, 8), load(1, 0x9000, bytes)])
     };
-    let near = |cycles: f64, measured: f64| assert!((cycles - measured).abs() < 0.1, "{cycles}");
     near(round(&[0x48, 0x8b, 0x06], 8), 1.02); // mov rax, [rsi]
     near(round(&[0x8b, 0x06], 4), 1.02); // mov eax, [rsi]
     near(round(&[0x48, 0x63, 0x06], 4), 2.02); // movsxd rax, dword ptr [rsi]
@@ -85,7 +87,7 @@ fn stores_across_lines_reach_the_cache_one_in_a_cycle_and_others_two() {
 #[test]
 fn what_is_pushed_and_popped_is_only_moved() {
     // push rax; pop rax; add rax, 1
-    let insns = [&[0x50][..], &[0x58], ADD];
+    let insns = [&[0x50][..], &[0x58], ADD_RAX_1];
     let cycles = zen_5(&insns, &[store(0, 0x9000, 8), load(1, 0x9000, 8)]);
     assert!((cycles - 1.0).abs() < 0.1, "{cycles}");
 }
