@@ -132,6 +132,8 @@ pub struct WrittenCode {
     pub next_cycles: u32,
     /// Whether all that follows the store waits, and not just the code in that line.
     pub clears: bool,
+    /// Of the time for which the store has its address and older work has not retired, this part passes once more.
+    pub again_percent: u32,
 }
 
 /// What instructions of SSE that write vector registers pay while the upper halves of these registers are in use, which
@@ -692,7 +694,12 @@ impl Design {
             code_cache: CacheGeometry { sets: 64, ways: 8, line_bytes: 64 },
             // Measured on a Redwood Cove guest, in two programs: 460 and 620 for one store, 760 for two, 1370 for four; other
             // cores of Intel are assumed to be alike.
-            written_code: WrittenCode { first_cycles: 500, next_cycles: 180, clears: true },
+            written_code: WrittenCode {
+                first_cycles: 500,
+                next_cycles: 180,
+                clears: true,
+                again_percent: 0,
+            },
             // Measured on Redwood Cove, rings of jumps 16 bytes apart: 2.0 cycles each of 6,000, 3.7 of 12,000, 10 of 24,000.
             known_branches: 12_288,
             unknown_branch_cycles: 10,
@@ -850,7 +857,12 @@ impl Design {
                     mispredict_cycles: if is_old { 16 } else { 13 },
                     // Measured on Zen 4: 125 cycles for one store, 190 for two, 230 for four, and 145 where 100 cycles of other work
                     // stand between; others are assumed to be alike.
-                    written_code: WrittenCode { first_cycles: 100, next_cycles: 50, clears: false },
+                    written_code: WrittenCode {
+                        first_cycles: 100,
+                        next_cycles: 50,
+                        clears: false,
+                        again_percent: 0,
+                    },
                     // Measured on Zen 4, rings of jumps: 1.0 cycle each of 2,000, 2.9 of 6,000, 12 of more than 9,000.
                     known_branches: 8192,
                     unknown_branch_cycles: 11,
@@ -947,11 +959,13 @@ impl Design {
                         // Measured: 22.2 cycles apart with 40 additions between, 26 behind four stores to other lines, and 20.1 in a
                         // chain of 18 cycles whose end is added, as long as without one.
                         locked_apart_cycles: 22,
-                        // Measured: 100 cycles for one store, 205 for two, 350 for four.
+                        // Measured: 100 cycles for one store, 205 for two, 350 for four; 129, 198, 328, 409 and 537 behind chains of
+                        // 26, 50, 97, 194 and 300 cycles, whether the store needs their end or not.
                         written_code: WrittenCode {
                             first_cycles: 100,
                             next_cycles: 90,
                             clears: false,
+                            again_percent: 150,
                         },
                         // Measured, loops of no-ops: 12 in a line 1.5 cycles, 13 to 24 in one line 3.0, 25 to 36 5.0.
                         fetched_instructions: 12,

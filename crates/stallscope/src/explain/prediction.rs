@@ -223,7 +223,15 @@ pub(super) fn predict(
     };
     let named = lines.iter().position(|line| events(line) && only_here(line));
     let named = named.or_else(|| lines.iter().position(events));
-    let named = named.or_else(|| lines.iter().position(can_be_named)).filter(|_| agrees);
+    // Nor is a chain that waits for what happens in another place.
+    let waits_for_others = |chain: &LedgerLine| {
+        lines.iter().any(|line| {
+            line.per_thousand.is_some_and(|both| both[slow.index()] == 0.0)
+                && line.part.percent.value >= AS_MUCH * chain.part.percent.value
+        })
+    };
+    let by_itself = |line: &LedgerLine| can_be_named(line) && !waits_for_others(line);
+    let named = named.or_else(|| lines.iter().position(by_itself)).filter(|_| agrees);
     if let Some(named) = named {
         lines[named].is_named = true;
     }
@@ -406,6 +414,28 @@ mod tests {
             of([100.0, 200.0], sides).named().is_some()
         };
         assert!(named(601) && !named(600), "1.5 times as long on their unit");
+    }
+
+    #[test]
+    fn a_chain_that_waits_for_what_happens_elsewhere_is_not_named() {
+        let (chains, code) = (Mechanism::LongChains, Mechanism::WrittenCode);
+        let named = |by: u64, events: u64| {
+            let waiting = |cycles: u64, chain: u64, by: u64, events: u64| {
+                let Side { instructions, mut windows, .. } = side(cycles, chains, chain, 0);
+                for window in &mut windows {
+                    window.cycles_without[code as usize] -= 1000 * by;
+                    window.events[code as usize] = events;
+                }
+                Side::of(instructions as u64, windows)
+            };
+            let sides = [waiting(500, 0, 0, 0), waiting(1000, 490, by, events)];
+            of([100.0, 200.0], sides).named().map(|line| line.mechanism)
+        };
+        assert_eq!(named(0, 0), Some(chains));
+        assert_eq!(named(380, 0), Some(chains));
+        assert_eq!(named(400, 0), None, "0.8 times as much");
+        // Where it happens, it is named.
+        assert_eq!(named(400, 10), Some(code));
     }
 
     #[test]

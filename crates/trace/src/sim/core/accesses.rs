@@ -171,7 +171,7 @@ impl Core<'_> {
             let of_a_cycle = self.shape.vector_loads_per_cycle(WIDEST_BYTES);
             commit = self.take(load_ports(of_a_cycle), commit);
         }
-        self.write_code(number, access, commit);
+        commit += self.write_code(number, access, [addressed, commit]);
         self.enqueue(number, access, [addressed, value, data, commit], is_in_parts);
     }
 
@@ -214,27 +214,38 @@ impl Core<'_> {
         }
     }
 
-    /// A store may be to code that has been fetched: all that follows is fetched again.
-    fn write_code(&mut self, number: u32, access: &MemoryAccess, commit: u64) {
+    /// A store may be to code that has been fetched: all that follows is fetched again. Some cores start over what is older,
+    /// too, as soon as the store has its address; this hands back by how much that delays it.
+    fn write_code(
+        &mut self,
+        number: u32,
+        access: &MemoryAccess,
+        [addressed, commit]: [u64; 2],
+    ) -> u64 {
         if self.state.executed.is_empty() || !self.has(Mechanism::WrittenCode) {
-            return;
+            return 0;
         }
+        let mut later = 0;
         for line in lines(access).take(MOST_LINES) {
             let Some((executed, is_first)) = self.state.executed.get_mut(&line) else { continue };
             if self.instructions - *executed > NEAR_CODE_INSTRUCTIONS {
                 continue;
             }
-            let WrittenCode { first_cycles, next_cycles, clears } = self.shape.written_code;
+            let WrittenCode { first_cycles, next_cycles, clears, again_percent } =
+                self.shape.written_code;
             let cycles = if std::mem::take(is_first) { first_cycles } else { next_cycles };
             self.event(number, Mechanism::WrittenCode);
+            let older = self.state.retire.0.saturating_sub(addressed);
+            later += self.retire_later(older * u64::from(again_percent) / 100);
             if clears {
                 self.state.hold_dispatch(self.state.retire.0 + u64::from(cycles));
                 self.state.fetch = self.state.dispatch.0;
             } else {
-                let behind = self.state.code.written_at(line).max(commit);
+                let behind = self.state.code.written_at(line).max(commit + later);
                 self.state.code.write(line, behind + u64::from(cycles));
             }
         }
+        later
     }
 
     /// A string instruction: microcode that holds up what follows. What it takes was measured in loops in which its operands come
@@ -258,7 +269,7 @@ impl Core<'_> {
         for access in accesses {
             let there_at = self.fetch(number, access, start).0;
             if access.kind == AccessKind::Store {
-                self.write_code(number, access, sequenced);
+                self.write_code(number, access, [start, sequenced]);
             } else {
                 done = done.max(there_at);
             }

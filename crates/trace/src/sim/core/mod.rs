@@ -478,6 +478,9 @@ impl<'a> Core<'a> {
         let is_joined = self.program.ops[number as usize].joined;
         let (cycle, retired) = &mut self.state.retire;
         if complete > *cycle {
+            if complete > *cycle + 1 {
+                self.state.waited_for = number;
+            }
             (*cycle, *retired) = (complete, 0);
         } else if *retired >= width && !is_joined {
             (*cycle, *retired) = (*cycle + 1, 0);
@@ -494,6 +497,16 @@ impl<'a> Core<'a> {
             account.executions += 1;
             account.cycles += now - before;
         }
+    }
+
+    /// What has not retired when the latest operation does takes so many cycles longer, which are those of the operation that
+    /// it waited for.
+    fn retire_later(&mut self, cycles: u64) -> u64 {
+        self.state.retire.0 += cycles;
+        if self.instructions > self.warm_up {
+            self.accounts[self.state.waited_for as usize].cycles += cycles;
+        }
+        cycles
     }
 }
 

@@ -59,6 +59,8 @@ pub(super) struct State {
     /// When the latest block was fetched.
     pub fetch: u64,
     pub retire: (u64, u32),
+    /// The latest operation that what is younger waited for to retire.
+    pub waited_for: u32,
     /// When what left the window retired, by number modulo the window.
     pub window: Vec<u64>,
     pub dispatched: u64,
@@ -120,6 +122,7 @@ impl State {
             dispatch: (0, 0),
             fetch: 0,
             retire: (0, 0),
+            waited_for: 0,
             window: vec![0; shape.reorder_window.max(1) as usize],
             dispatched: 0,
             loads: vec![0; shape.load_queue.max(1) as usize],
