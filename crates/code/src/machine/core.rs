@@ -176,6 +176,10 @@ pub struct CoreShape {
     pub by_index_operations: u8,
     /// The ports that can compute with what the same instruction loads.
     pub loaded_ports: u16,
+    /// Of the units that any simple operation may take, those for one that has waited for what it computes with.
+    pub waited_ports: u16,
+    /// Units that take the value of a store from a general register; none where that takes no unit of these.
+    pub stored_ports: u16,
     /// Whether loads, and stores with their addresses, wait for their start with the operations on integers.
     pub addresses_wait_with_integers: bool,
     /// Operations that retire in a cycle.
@@ -222,6 +226,9 @@ pub struct CoreShape {
     pub locked_waits_for_stores: bool,
     /// From one atomic operation to the next where more than 20 instructions stand between.
     pub locked_apart_cycles: u8,
+    /// How long nothing is dispatched behind an atomic operation, and how much longer where a store is right before it; 0 where
+    /// it holds nothing, and is apart from the next one.
+    pub locked_hold_cycles: [u8; 2],
     /// Whether small constants are added to registers of 64 bits while renaming.
     pub renames_additions: bool,
     /// Slots of a load that a load across two lines takes.
@@ -648,6 +655,8 @@ impl Design {
             dispatches_whole: false,
             by_index_operations: 1,
             loaded_ports: u16::MAX,
+            waited_ports: u16::MAX,
+            stored_ports: 0,
             addresses_wait_with_integers: false,
             retire_width: 8,
             reorder_window: 352,
@@ -681,6 +690,7 @@ impl Design {
             locked_is_fence: true,
             locked_waits_for_stores: true,
             locked_apart_cycles: 18,
+            locked_hold_cycles: [0, 0],
             renames_additions: false,
             split_load_slots: 2,
             // Measured on Redwood Cove; older cores, and AMD's, are assumed to be alike.
@@ -956,9 +966,13 @@ impl Design {
                         // Measured: 3 cycles longer across lines and across pages, two in a cycle; stores 1.0 and 22.
                         split_load_cycles: [3, 3],
                         split_store_cycles: [1, 22],
-                        // Measured: 22.2 cycles apart with 40 additions between, 26 behind four stores to other lines, and 20.1 in a
-                        // chain of 18 cycles whose end is added, as long as without one.
-                        locked_apart_cycles: 22,
+                        // Measured, n chains of one addition beside a comparison with its jump: 1.13, 1.28, 1.45 and 1.62 cycles
+                        // for 4 to 7, 1.02 and 1.20 for 5 and 6 that wait for nothing; a store 0.15 to 0.2 more.
+                        waited_ports: amd::WIDE_INTEGER & !1,
+                        stored_ports: amd::WIDE_INTEGER & !1,
+                        // Measured, n no-ops and an atomic operation: 22.2 cycles of 40, 27.2 of 80, 32.2 of 120, 42.3 of 200, 25.2 of 40
+                        // with a store behind them; chains of up to 48 cycles around it hide it.
+                        locked_hold_cycles: [17, 3],
                         // Measured: 100 cycles for one store, 205 for two, 350 for four; 129, 198, 328, 409 and 537 behind chains of
                         // 26, 50, 97, 194 and 300 cycles, whether the store needs their end or not.
                         written_code: WrittenCode {

@@ -68,7 +68,7 @@ use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
 use crate::model::{Avma, LINE_BYTES};
 use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 use blocked::BlockedCycles;
-use ops::{Flow, Op, REGISTERS, VECTORS};
+use ops::{FLAGS, Flow, Op, REGISTERS, VECTORS};
 use predictor::hash;
 use scheduler::Scheduler;
 use state::State;
@@ -81,6 +81,8 @@ const DATA_TO_COMMIT_CYCLES: u64 = 3;
 const RETIREMENT_CYCLES: u64 = 3;
 /// Behind so many instructions an atomic operation is not near the one before.
 const NEAR_LOCKED_INSTRUCTIONS: u64 = 20;
+/// A store is right before an atomic operation up to so many cycles of dispatch.
+const NEAR_STORE_CYCLES: u64 = 3;
 /// What the queue in front of dispatch holds, in cycles of fetching.
 const FETCHED_AHEAD_CYCLES: u64 = 12;
 /// Stores in flight are found by their line; a power of two.
@@ -297,6 +299,9 @@ impl<'a> Core<'a> {
             false => 0,
         };
         let is_locked = op.class == OpClass::Locked;
+        if is_locked && self.has(Mechanism::LockedOperations) {
+            self.hold_behind_locked(dispatched);
+        }
         let fences = match op.class {
             _ if !self.has(Mechanism::LockedOperations) => Fences::default(),
             OpClass::Fence => Fences { stores: true, older: true, younger: true },
@@ -359,10 +364,14 @@ impl<'a> Core<'a> {
         let mut data = 0;
         let stores = || accesses.iter().filter(|access| access.kind == AccessKind::Store);
         if let Some(store) = stores().next() {
+            self.state.stored_at = self.state.dispatch.0;
             if self.shape.stores_take_load_slots {
                 self.start_address(self.shape.loads_per_cycle, addresses);
             }
             data = self.take_data(done.max(addresses), store.size_bytes);
+            if self.shape.stored_ports != 0 && !op.uses_vector {
+                self.take(self.shape.stored_ports, data);
+            }
             complete = complete.max(data);
         }
         self.retire(number, complete + 1);
@@ -421,8 +430,13 @@ impl<'a> Core<'a> {
         if op.zeroes {
             return dispatched;
         }
-        if op.in_jump || op.adds_constant && self.shape.renames_additions {
+        if op.adds_constant && self.shape.renames_additions {
             return ready;
+        }
+        // The flags are there when the jump has run, a register that it changes a cycle after what it needs.
+        if op.in_jump {
+            let writes = op.outputs & !(1 << FLAGS) != 0;
+            return ready + if writes { self.latency(1) } else { 0 };
         }
         let microcode_cycles = op.microcode.cycles(&self.shape);
         let class = if microcode_cycles.is_some() { OpClass::Microcode } else { op.class };
@@ -433,7 +447,10 @@ impl<'a> Core<'a> {
         }
         let Some(slow) = slow(class) else {
             let (ports, times) = self.shape.ports(class, op.vector_bytes);
-            let ports = op.memory.ports(&self.shape, ports);
+            let mut ports = op.memory.ports(&self.shape, ports);
+            if class == OpClass::Integer && ready > dispatched + 1 {
+                ports &= self.shape.waited_ports;
+            }
             for _ in 1..times {
                 self.take(ports, ready);
             }
@@ -463,7 +480,9 @@ impl<'a> Core<'a> {
         let mut taken = busy;
         if class == OpClass::Locked {
             let before = std::mem::replace(&mut self.state.locked, self.instructions);
-            if self.instructions - before > NEAR_LOCKED_INSTRUCTIONS {
+            if self.shape.locked_hold_cycles[0] > 0 {
+                taken = 1;
+            } else if self.instructions - before > NEAR_LOCKED_INSTRUCTIONS {
                 taken = taken.max(self.shape.locked_apart_cycles.into());
             }
         }
@@ -471,6 +490,16 @@ impl<'a> Core<'a> {
             self.state.units.take(unit, start + 1);
         }
         start + microcode_cycles.unwrap_or(u64::from(row.latency_cycles) + busy - once)
+    }
+
+    /// Some cores dispatch nothing behind an atomic operation for a while, however early it could start.
+    fn hold_behind_locked(&mut self, dispatched: u64) {
+        let [cycles, behind_store] = self.shape.locked_hold_cycles.map(u64::from);
+        let is_behind = dispatched < self.state.stored_at + NEAR_STORE_CYCLES;
+        let longer = if is_behind { behind_store } else { 0 };
+        if cycles > 0 {
+            self.state.hold_dispatch(dispatched + cycles + longer);
+        }
     }
 
     fn retire(&mut self, number: u32, complete: u64) {

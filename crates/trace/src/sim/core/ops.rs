@@ -83,7 +83,7 @@ pub(super) struct Op {
     pub zeroes: bool,
     /// Whether it is the second of two that the front end joins.
     pub joined: bool,
-    /// Whether it sets flags alone, and the operation that it is made with the jump behind it runs where jumps do.
+    /// Whether the operation that it is made with the jump behind it runs where jumps do.
     pub in_jump: bool,
     /// Whether it adds a small constant to a register of 64 bits.
     pub adds_constant: bool,

@@ -4,7 +4,7 @@ use iced_x86::InstructionInfoFactory;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::footprint::{Footprint, Reuse};
-use super::ops::{FLAGS, Op};
+use super::ops::Op;
 use crate::code::x86;
 use crate::machine::Fusion;
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES, Svma};
@@ -112,8 +112,7 @@ impl WindowCode {
                 let joined = x86::jumps(&bytes, Svma(compare.address.0), fusion);
                 let are_joined = joined.last().is_some_and(|jump| jump.start != jump.insn);
                 program.ops[last as usize].joined = are_joined;
-                let before = &mut program.ops[before as usize];
-                before.in_jump = are_joined && before.outputs == 1 << FLAGS;
+                program.ops[before as usize].in_jump = are_joined;
             }
             program.blocks.push(ops);
         }

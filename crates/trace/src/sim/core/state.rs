@@ -84,6 +84,8 @@ pub(super) struct State {
     pub stores_drained_at: u64,
     /// Instructions that were executed when the last atomic operation was.
     pub locked: u64,
+    /// The cycle of dispatch of the latest store.
+    pub stored_at: u64,
     /// In which cycles the units are taken that are not pipelined: for integers, for floating point, for atomic operations,
     /// fences and microcode.
     pub units: Slots,
@@ -137,6 +139,7 @@ impl State {
             barrier: 0,
             stores_drained_at: 0,
             locked: 0,
+            stored_at: 0,
             units: Slots::new(),
             slots: Slots::new(),
             schedulers: (
