@@ -76,6 +76,9 @@ pub struct CoreTaken {
     /// Of the lines behind the second level whose place nothing in the windows tells, those that were taken to come from memory
     /// and not from the third level, in per cent.
     pub from_memory_percent: u64,
+    /// How much of the third level was taken to be left to the core, in bytes, where that is more than was probed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub third_level_bytes: Option<u64>,
     /// Of the branches that tables of the predictor of twice the measured size hold and tables of a quarter of that size would
     /// not, those that were taken to be mispredicted, in per cent.
     pub forgotten_percent: u64,
@@ -88,7 +91,13 @@ pub struct CoreTaken {
 impl CoreTaken {
     /// A core as it was measured, that serves such loads while renaming.
     pub(super) fn plain(renames_memory: MemoryRenaming) -> Self {
-        Self { renames_memory, from_memory_percent: 0, forgotten_percent: 0, shared_percent: 0 }
+        Self {
+            renames_memory,
+            from_memory_percent: 0,
+            third_level_bytes: None,
+            forgotten_percent: 0,
+            shared_percent: 0,
+        }
     }
 }
 
@@ -118,6 +127,10 @@ pub struct Ledger {
     pub counted: bool,
     /// Whether the two agree well enough for the model to be believed.
     pub agrees: bool,
+    /// What instructions of microcode (`rep` and others) take longer in AFTER than in BEFORE, in per cent of the difference: their
+    /// part of the place's cycles in the windows, of its measured time.
+    #[serde(default)]
+    pub microcode_percent: f64,
     /// Whether a mechanism with events would be named if the windows did not differ by so much.
     #[serde(skip)]
     pub is_undecided: bool,
@@ -335,6 +348,16 @@ pub(super) fn ledgers(
                 None => predict(&spent, shape.sides[n].as_ref()?, &shape.more, slow, difference_ns),
             }
         })?;
+        let of_arm = |arm: Arm| {
+            let (windows, place) = (&shape.windows.arms[arm.index()], &row.place);
+            let part = match (place.function(arm), place.object(arm)) {
+                (Some(it), _) => part_in_microcode(&windows.insns(it.start, it.end())),
+                (None, Some(path)) => part_in_microcode(&windows.insns_of_object(path)),
+                (None, None) => 0.0,
+            };
+            part * [row.before.value, row.after.value][arm.index()]
+        };
+        ledger.microcode_percent = 100.0 * (of_arm(Arm::B) - of_arm(Arm::A)) / difference_ns;
         ledger.with = parts.iter().map(|part| part.place.name().to_owned()).collect();
         let arm = &shape.windows.arms[slow.index()];
         if let Some(function) = row.place.function(slow) {
@@ -472,6 +495,14 @@ fn is_paid_for_elsewhere<K>(mechanism: Mechanism, insns: &BTreeMap<K, Account>) 
         && lost_cycles > MOST_OF_A_BRANCH_CYCLES.saturating_mul(own).cast_signed()
 }
 
+/// Of the cycles of instructions, the part in which those of microcode retire.
+fn part_in_microcode<K>(insns: &BTreeMap<K, Account>) -> f64 {
+    let is_in_microcode = |account: &&Account| account.events_of(Mechanism::Microcode) > 0;
+    let all: u64 = insns.values().map(|account| account.cycles).sum();
+    let own: u64 = insns.values().filter(is_in_microcode).map(|account| account.cycles).sum();
+    own as f64 / all.max(1) as f64
+}
+
 /// The instruction that has a mechanism most often, or takes longest.
 fn most<K: Ord + Copy>(insns: &BTreeMap<K, Account>, mechanism: Mechanism) -> Option<K> {
     let weight = |account: &Account| match mechanism.has_events() {
@@ -486,6 +517,18 @@ fn most<K: Ord + Copy>(insns: &BTreeMap<K, Account>, mechanism: Mechanism) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cycles_in_microcode_are_those_of_the_instructions_that_have_it() {
+        let account = |cycles: u64, events: u64| {
+            let mut account = Account { cycles, ..Account::default() };
+            account.events[Mechanism::Microcode as usize] = events;
+            account
+        };
+        let both = BTreeMap::from([(0, account(30, 0)), (4, account(90, 2))]);
+        assert!((part_in_microcode(&both) - 0.75).abs() < 1e-9);
+        assert!(part_in_microcode(&BTreeMap::<u64, Account>::new()) == 0.0);
+    }
 
     #[test]
     fn a_place_that_loses_more_than_its_own_branches_cost_waits_for_others() {

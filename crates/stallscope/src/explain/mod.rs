@@ -42,6 +42,7 @@ pub mod simulate;
 mod stacks;
 mod summary;
 mod switch;
+mod variants;
 mod why_more;
 mod windows;
 mod work;
@@ -220,8 +221,9 @@ impl Explanation {
             Conclusion::MoreWork
         } else if self.kernel.is_the_cause(slow, &self.rows) {
             Conclusion::Kernel
-        } else if self.work.is_none()
-            && self.only_in_slow.as_ref().is_some_and(|it| is_most(&it.share))
+        } else if summary::part_of_strings(self).is_some()
+            || self.work.is_none()
+                && self.only_in_slow.as_ref().is_some_and(|it| is_most(&it.share))
         {
             Conclusion::MoreWork
         } else if self

@@ -246,6 +246,7 @@ pub(super) fn predict(
         core: CoreTaken::plain(MemoryRenaming::Never),
         counted: spent.is_counted,
         agrees,
+        microcode_percent: 0.0,
         is_undecided,
         lines,
     })

@@ -4,6 +4,7 @@ use super::ledger::{Ledger, LedgerLine, Together};
 use super::prediction::AS_MUCH;
 use super::processor::LEAST_PART;
 use super::why_more::why_more;
+use super::work::MOST;
 use super::{
     Conclusion, Counts, Cure, Explanation, FunctionRow, OnlyInSlow, Place, Removed, Share, Whole,
     Work, rows,
@@ -129,6 +130,17 @@ fn in_parts(explanation: &Explanation, slow: Arm) -> String {
     format!("{}: {}{place}{}", words.join(" and "), sentences.join("; "), built(explanation, slow))
 }
 
+/// What `rep` instructions take by the model, in per cent of the difference, where that is most of it and the fast build
+/// neither moves as much by them nor executes more instructions in their place: a byte that is moved has another price
+/// than an instruction, and only the model knows it.
+pub(super) fn part_of_strings(explanation: &Explanation) -> Option<f64> {
+    let slow = explanation.slow_arm?;
+    explanation.work.as_ref().filter(|work| work.fills_more(slow))?;
+    let agree = explanation.ledgers.iter().filter(|ledger| ledger.agrees && !ledger.is_whole);
+    let part = agree.map(|ledger| ledger.microcode_percent).sum::<f64>();
+    (part >= MOST).then_some(part)
+}
+
 /// Whether more instructions are a good part of the difference beside what is most of it.
 pub(super) fn has_more_beside(work: &Work) -> bool {
     work.more().is_some_and(|more| more.percent.low >= LEAST_BESIDE)
@@ -185,7 +197,13 @@ fn more_work(explanation: &Explanation, slow: Arm) -> String {
     if let Some(work) = &explanation.work {
         let place = most_of_it(explanation, slow);
         let memory = allocations(work, slow);
-        let share = &work.more_instructions;
+        let share = match part_of_strings(explanation).filter(|_| !work.is_the_cause()) {
+            Some(part) => format!(
+                "which take {part:.0} % of {} by the model of the core",
+                Whole::DifferenceInProcessorTime
+            ),
+            None => work.more_instructions.to_string(),
+        };
         return format!("more work: {}, {share}{place}{memory}", executes(work, slow));
     }
     let less = slow.other().build_name();

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::run_count::InsnCounts;
+use super::variants::{Variant, shapes, with_mixtures};
 use super::{Bench, CoreTaken, Place};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
@@ -40,9 +41,9 @@ const LEAST_MET: f64 = 0.97;
 /// The windows of one arm.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct ArmWindows {
-    windows: Vec<(BTreeMap<Svma, Account>, ObjectInsns)>,
+    pub(super) windows: Vec<(BTreeMap<Svma, Account>, ObjectInsns)>,
     /// Of a whole run; empty where that was not counted.
-    in_run: InsnCounts,
+    pub(super) in_run: InsnCounts,
 }
 
 impl ArmWindows {
@@ -244,84 +245,6 @@ pub(super) struct BothArms {
     pub arms: [ArmWindows; 2],
 }
 
-/// The shapes that the core may have. Whether a load is served while renaming depends on more than is
-/// published, so a design that can is modelled both ways. Which lines are in the third level depends on what the
-/// window does not show and on neighbours that nobody inside a guest sees (the same pair of programs differed by 57 and, half an
-/// hour later, by 20 %), so each is modelled with that level and without it, one behind the other. How long a sequence of branches is
-/// remembered depends on where the branches lie (Zen 4: one loop, 40,000 random directions, 0 to 11 % mispredicted) and on neighbours,
-/// who share the tables: all have twice as large ones as were measured, the third has a quarter of these. A neighbour on the core's
-/// other thread, where one was seen, takes half of the core from what keeps all of it busy and hardly anything from what waits:
-/// the fourth is beside one.
-fn shapes(design: &Design, is_shared: bool) -> Vec<CoreShape> {
-    let shape = design.core().value;
-    let mut never = shape.clone();
-    never.renames_memory = MemoryRenaming::Never;
-    let ways = if shape == never { vec![shape] } else { vec![shape, never] };
-    let variants = |mut near: CoreShape| {
-        let measured = near.learned;
-        near.learned = measured.times(LARGER_TABLES);
-        let (mut far, mut forgetful) = (near.clone(), near.clone());
-        far.cache_bytes[2] = far.cache_bytes[1];
-        forgetful.learned = measured.times(SMALLER_TABLES);
-        let shared = is_shared.then(|| near.beside_another());
-        [near, far, forgetful].into_iter().chain(shared)
-    };
-    ways.into_iter().flat_map(variants).collect()
-}
-
-/// So many times as large and as small as measured are the tables of a core that remembers, and of one that forgets.
-const LARGER_TABLES: f64 = 2.0;
-const SMALLER_TABLES: f64 = 0.25;
-/// Parts of the lines that come from memory, in per cent, that are tried.
-const FROM_MEMORY_PERCENTS: [u64; 4] = [25, 50, 75, 100];
-/// The same of what is executed beside another thread.
-const SHARED_PERCENTS: [u64; 4] = FROM_MEMORY_PERCENTS;
-/// The same of the branches that are forgotten: each costs much, and few are forgotten at first.
-const FORGOTTEN_PERCENTS: [u64; 6] = [5, 10, 25, 50, 75, 100];
-
-/// Of windows by each variant of one core: the first, and what is between it and each other one, where they differ.
-fn with_mixtures(variants: Vec<BothArms>) -> Vec<BothArms> {
-    let mut found = Vec::new();
-    let mut variants = variants.into_iter();
-    let Some(near) = variants.next() else { return found };
-    let mut between = |other: Option<BothArms>, percents: &[u64], taken: fn(&mut BothArms, u64)| {
-        let Some(other) = other.filter(|other| other.arms != near.arms) else { return };
-        found.extend(percents.iter().map(|percent| {
-            let mut both = mixed([&near, &other], *percent);
-            taken(&mut both, *percent);
-            both
-        }));
-    };
-    between(variants.next(), &FROM_MEMORY_PERCENTS, |it, percent| {
-        it.core.from_memory_percent = percent
-    });
-    between(variants.next(), &FORGOTTEN_PERCENTS, |it, percent| {
-        it.core.forgotten_percent = percent
-    });
-    between(variants.next(), &SHARED_PERCENTS, |it, percent| it.core.shared_percent = percent);
-    found.push(near);
-    found
-}
-
-/// Windows between two variants of a core.
-fn mixed([near, far]: [&BothArms; 2], percent: u64) -> BothArms {
-    let arms = [0, 1].map(|arm| {
-        let both = near.arms[arm].windows.iter().zip(&far.arms[arm].windows);
-        let mix = |a: &Account, b: Option<&Account>| b.map_or(*a, |b| a.mixed_with(b, percent));
-        let windows = both.map(|((insns, objects), (far_insns, far_objects))| {
-            let insns = insns.iter().map(|(at, a)| (*at, mix(a, far_insns.get(at))));
-            let objects = objects.iter().map(|(name, insns)| {
-                let far = far_objects.get(name);
-                let of = |at| far.and_then(|insns| insns.get(at));
-                (name.clone(), insns.iter().map(|(at, a)| (*at, mix(a, of(at)))).collect())
-            });
-            (insns.collect(), objects.collect())
-        });
-        ArmWindows { windows: windows.collect(), in_run: near.arms[arm].in_run.clone() }
-    });
-    BothArms { core: near.core, arms }
-}
-
 /// So many windows tell more than a few that differ.
 const MANY: usize = 8;
 
@@ -336,24 +259,24 @@ pub(super) fn count(bench: &dyn Bench, run_ns: [f64; 2], many: bool) -> usize {
 /// The windows that were followed, before anything is taken to lie between two shapes.
 pub(super) struct Followed {
     count: usize,
-    by_shape: Vec<(CoreShape, BothArms)>,
+    by_shape: Vec<(Variant, CoreShape, BothArms)>,
 }
 
 impl Followed {
     /// No windows, of a core that may have any of its shapes, and that others were seen to share or not; whole runs of each arm
     /// execute instructions so often.
     pub fn none(design: &Design, is_shared: bool, in_run: &[InsnCounts; 2]) -> Self {
-        let both = |shape: CoreShape| {
+        let both = |(variant, shape): (Variant, CoreShape)| {
             let core = CoreTaken::plain(shape.renames_memory);
             let both = BothArms { core, arms: in_run.clone().map(ArmWindows::of_run) };
-            (shape, both)
+            (variant, shape, both)
         };
         Self { count: 0, by_shape: shapes(design, is_shared).into_iter().map(both).collect() }
     }
 
     /// Those of one way to rename memory alone.
     pub fn of_way(mut self, way: MemoryRenaming) -> Self {
-        self.by_shape.retain(|(shape, _)| shape.renames_memory == way);
+        self.by_shape.retain(|(_, shape, _)| shape.renames_memory == way);
         self
     }
 
@@ -370,7 +293,8 @@ impl Followed {
         count: usize,
         progress: &mut dyn FnMut(u32, u32),
     ) -> Result<Result<Self, EngineError>, EngineError> {
-        let shapes: Vec<CoreShape> = self.by_shape.iter().map(|(shape, _)| shape.clone()).collect();
+        let shapes: Vec<CoreShape> =
+            self.by_shape.iter().map(|(_, shape, _)| shape.clone()).collect();
         let more = count - self.count;
         for arm in [Arm::A, Arm::B] {
             let numbers = self.count..count;
@@ -384,7 +308,7 @@ impl Followed {
                 Err(why) => return Ok(Err(why)),
             };
             for window in windows {
-                for ((_, both), window) in self.by_shape.iter_mut().zip(window) {
+                for ((.., both), window) in self.by_shape.iter_mut().zip(window) {
                     both.arms[arm.index()].add(&images[arm.index()], window);
                 }
             }
@@ -395,9 +319,11 @@ impl Followed {
 
     /// The windows by each shape, and by what lies between two of them.
     pub fn with_mixtures(&self) -> Vec<BothArms> {
-        let ways = self.by_shape.chunk_by(|(a, _), (b, _)| a.renames_memory == b.renames_memory);
-        ways.flat_map(|way| with_mixtures(way.iter().map(|(_, both)| both.clone()).collect()))
-            .collect()
+        let ways =
+            self.by_shape.chunk_by(|(_, a, _), (_, b, _)| a.renames_memory == b.renames_memory);
+        let windows =
+            |(variant, _, both): &(Variant, CoreShape, BothArms)| (*variant, both.clone());
+        ways.flat_map(|way| with_mixtures(way.iter().map(windows).collect())).collect()
     }
 }
 
@@ -413,66 +339,6 @@ impl ArmWindows {
 mod tests {
     use super::super::ObjectCode;
     use super::*;
-    use crate::machine::Microarchitecture;
-
-    #[test]
-    fn a_core_is_modelled_with_its_third_level_and_without_and_with_tables_of_two_sizes() {
-        let shapes = shapes(&Design::of(Microarchitecture::Zen4), false);
-        let ways = shapes.iter().map(|shape| {
-            let [_, second, third] = shape.cache_bytes;
-            (shape.renames_memory, third == second, shape.learned.directions)
-        });
-        let variants = |of| [(of, false, 140_000), (of, true, 140_000), (of, false, 17_500)];
-        let expected = [MemoryRenaming::SameStore, MemoryRenaming::Never].map(variants).concat();
-        assert_eq!(ways.collect::<Vec<_>>(), expected);
-    }
-
-    #[test]
-    fn what_lies_between_is_tried_where_the_variants_differ() {
-        let both = |cycles: u64| {
-            let account = Account { executions: 10, cycles, ..Account::default() };
-            let arm = || {
-                let insns = BTreeMap::from([(Svma(0x10), account)]);
-                let objects = HashMap::from([(
-                    "libc.so".to_owned(),
-                    BTreeMap::from([(FileOffset(1), account)]),
-                )]);
-                ArmWindows { windows: vec![(insns, objects)], ..ArmWindows::default() }
-            };
-            BothArms { core: CoreTaken::plain(MemoryRenaming::Never), arms: [arm(), arm()] }
-        };
-        let cycles = |far: u64, forgetful: u64| {
-            let mixtures = with_mixtures(vec![both(100), both(far), both(forgetful)]);
-            let of = |it: &BothArms| {
-                (
-                    it.core.from_memory_percent,
-                    it.core.forgotten_percent,
-                    it.arms[1].in_all()[0].cycles,
-                )
-            };
-            let mut all: Vec<_> = mixtures.iter().map(of).collect();
-            all.sort_unstable();
-            all
-        };
-        let far = [(0, 0, 200), (25, 0, 400), (50, 0, 600), (75, 0, 800), (100, 0, 1000)];
-        assert_eq!(cycles(500, 100), far);
-        assert_eq!(cycles(100, 100), [(0, 0, 200)]);
-        assert_eq!(cycles(100, 300)[2..5], [(0, 10, 240), (0, 25, 300), (0, 50, 400)]);
-        assert_eq!(cycles(500, 300).len(), 11, "never both at once");
-        let beside = with_mixtures([100, 100, 100, 200].map(both).into());
-        let of = |it: &BothArms| (it.core.shared_percent, it.arms[0].in_all()[0].cycles);
-        let beside: Vec<_> = beside.iter().map(of).collect();
-        assert_eq!(beside, [(25, 250), (50, 300), (75, 350), (100, 400), (0, 200)]);
-    }
-
-    #[test]
-    fn beside_another_thread_what_keeps_a_core_busy_has_half_of_it() {
-        let shapes = shapes(&Design::of(Microarchitecture::Zen4), true);
-        let [near, .., beside] = &shapes[..4] else { panic!() };
-        let of = |shape: &CoreShape| (shape.dispatch_width, shape.store_queue, shape.load_cycles);
-        assert_eq!((of(near), of(beside)), ((6, 64, 4), (3, 32, 4)));
-        assert_eq!(shapes.len(), 8);
-    }
 
     /// Two loops of one function: the first takes a cycle an instruction, the second so many; each window met one of them.
     fn met(second: u64, in_run: &[(u64, u64)], windows: &[&[(u64, u64)]]) -> Vec<Account> {

@@ -29,6 +29,8 @@ const SHORT_RUN_NS: f64 = 2e9;
 /// What a `rep` instruction moves in the time of about one other: what a vector instruction would, and what the cores
 /// of the last ten years move in a cycle out of their first two levels.
 const STEP_BYTES: f64 = 32.0;
+/// What one instruction moves at the most.
+const WIDEST_BYTES: f64 = 64.0;
 /// What a call comes with at the least: itself, a return, a move of what is handed over and of what is given back.
 const CALL_INSTRUCTIONS: f64 = 4.0;
 /// Calls are worth a word where at least this part of the instructions that are executed more comes with them, and they
@@ -153,6 +155,21 @@ impl Work {
         let is_large =
             ratio.max(1.0 / ratio) >= LEAST_TIMES_THE_BYTES && is_most(&self.more_instructions);
         self.string_bytes.is_apart() && (!self.are_as_many() || is_large) && moved / all > 0.5
+    }
+
+    /// Whether the slow build moves many times as much by `rep` instructions, and the fast one does not do it by others: it
+    /// executes no more of these than a part of the moves would be.
+    pub(super) fn fills_more(&self, slow: Arm) -> bool {
+        let of = |counts: &Counts| {
+            let both = counts.typical();
+            [slow, slow.other()].map(|arm| both[arm.index()])
+        };
+        let ([bytes, fewer_bytes], [instructions, others]) =
+            (of(&self.string_bytes), of(&self.instructions));
+        let moves = (bytes - fewer_bytes) / WIDEST_BYTES;
+        self.is_in_strings()
+            && bytes >= LEAST_TIMES_THE_BYTES * fewer_bytes
+            && others - instructions < moves / 2.0
     }
 
     /// How many times the calls of the fast build the slow one makes, where its instructions do not grow along and a good

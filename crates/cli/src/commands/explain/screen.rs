@@ -392,6 +392,16 @@ fn ledger_text(ledger: &Ledger) -> String {
             );
             out += &wrap(NO_LABEL, &text);
         }
+        if line.mechanism == Mechanism::DataCacheMisses
+            && let Some(bytes) = ledger.core.third_level_bytes
+        {
+            let text = format!(
+                "with {} MiB of the third level taken to be left to it, more than while that was probed: that is nearest to \
+                 the clock",
+                bytes >> 20
+            );
+            out += &wrap(NO_LABEL, &text);
+        }
         if line.mechanism == Mechanism::MispredictedBranches && ledger.core.forgotten_percent > 0 {
             let text = format!(
                 "with {} % of the branches that large tables of the predictor remember, and small ones do not, taken to be \

@@ -32,6 +32,7 @@ fn ledger_of<const N: usize>(
         core: CoreTaken::plain(MemoryRenaming::Never),
         counted: true,
         agrees: true,
+        microcode_percent: 0.0,
         is_undecided: false,
         lines: mechanisms.into_iter().enumerate().map(line).collect(),
     }
@@ -85,6 +86,39 @@ fn a_second_mechanism_what_hides_it_and_the_kernel_are_told_from_a_quarter_on() 
     };
     assert_eq!(told(50.0, 35.0, 30.0), [true; 3]);
     assert_eq!(told(40.0, 20.0, 20.0), [false; 3]);
+}
+
+#[test]
+fn what_rep_moves_in_one_build_alone_is_more_work_where_the_model_gives_it_most() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
+    scene.bench.work = executes([1_000_000_000, 1_000_000_000]);
+    let mut e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::SlowerWork);
+    let row = e.rows[0].clone();
+    let share = shares_like(&row);
+    let mut told = |microcode_percent: f64, instructions: [u64; 2], bytes: [u64; 2]| {
+        let ledger = ledger_of("encode", &row, &share, [(Mechanism::LongChains, 0.0)]);
+        e.ledgers = vec![Ledger { microcode_percent, ..ledger }];
+        e.ledgers[0].lines.clear();
+        let work = e.work.as_mut().unwrap();
+        work.instructions = Counts::of([&instructions[..1], &instructions[1..]]).unwrap();
+        work.string_bytes = Counts::of([&bytes[..1], &bytes[1..]]).unwrap();
+        e.conclude();
+        (e.conclusion, summary::summary(&e).unwrap())
+    };
+    let (alike, gigabytes) = ([1_000_000_000, 1_010_000_000], [0, 6_400_000_000]);
+    let (conclusion, said) = told(50.0, alike, gigabytes);
+    assert_eq!(conclusion, Conclusion::MoreWork);
+    let start = "more work: AFTER fills, copies or searches 6.400 GB by `rep` instructions (BEFORE 0.000 GB), which take \
+                 50 % of the difference in processor time by the model of the core, most of all in ";
+    assert!(said.starts_with(start), "{said}");
+    assert_ne!(told(49.0, alike, gigabytes).0, Conclusion::MoreWork);
+    // BEFORE does it by other instructions: 100 million moves of 64 bytes, of which it may execute half.
+    let others = |more: u64| [1_000_000_000 + more, 1_000_000_000];
+    assert_eq!(told(90.0, others(49_000_000), gigabytes).0, Conclusion::MoreWork);
+    assert_ne!(told(90.0, others(50_000_000), gigabytes).0, Conclusion::MoreWork);
+    // As much in both.
+    assert_ne!(told(90.0, alike, [4_300_000_000, 6_400_000_000]).0, Conclusion::MoreWork);
 }
 
 #[test]

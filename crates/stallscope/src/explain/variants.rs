@@ -1,0 +1,233 @@
+//! What is not known of a core: the shapes that it may have, and what lies between two of them.
+//!
+//! Windows are modelled by each of them, and the one that comes nearest to the clock is told (see `ledger`): both builds run on the
+//! same core, and what they share cannot make a difference between them.
+
+use super::CoreTaken;
+use super::windows::{ArmWindows, BothArms};
+use crate::machine::{CoreShape, Design, MemoryRenaming};
+use crate::sim::core::Account;
+
+/// What a core may be otherwise than it was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variant {
+    /// As it was measured.
+    Measured,
+    /// Without its third level.
+    NoThirdLevel,
+    /// With so many bytes of the third level, more than were left to it while that was probed.
+    ThirdLevel(u64),
+    /// With tables of the branch predictor that hold less.
+    Forgetful,
+    /// Beside a neighbour on the core's other thread.
+    Shared,
+}
+
+impl Variant {
+    /// Parts that are tried of what lies between the core as it was measured and this one, in per cent.
+    fn percents(self) -> &'static [u64] {
+        match self {
+            Self::Measured => &[],
+            // Each costs much, and few are forgotten at first.
+            Self::Forgetful => &[5, 10, 25, 50, 75, 100],
+            Self::NoThirdLevel | Self::Shared => &[25, 50, 75, 100],
+            Self::ThirdLevel(_) => &[50, 100],
+        }
+    }
+
+    fn take(self, core: &mut CoreTaken, percent: u64) {
+        match self {
+            Self::Measured => {}
+            Self::NoThirdLevel => core.from_memory_percent = percent,
+            Self::ThirdLevel(bytes) => core.third_level_bytes = Some(bytes * (100 + percent) / 200),
+            Self::Forgetful => core.forgotten_percent = percent,
+            Self::Shared => core.shared_percent = percent,
+        }
+    }
+}
+
+/// The shapes that the core may have. Whether a load is served while renaming depends on more than is
+/// published, so a design that can is modelled both ways. Which lines are in the third level depends on what the
+/// window does not show and on neighbours that nobody inside a guest sees (the same pair of programs differed by 57 and, half an
+/// hour later, by 20 %), so each is modelled with that level and without it, one behind the other; and, where less of it was left than
+/// the machine presents, with two and four times as much (a guest of 32 MiB whose probes found 4 and 8 MiB had chains through 6 to
+/// 13 MiB in it from minute to minute). How long a sequence of branches is
+/// remembered depends on where the branches lie (Zen 4: one loop, 40,000 random directions, 0 to 11 % mispredicted) and on neighbours,
+/// who share the tables: all have twice as large ones as were measured, the forgetful has a quarter of these. A neighbour on the core's
+/// other thread, where one was seen, takes half of the core from what keeps all of it busy and hardly anything from what waits.
+pub(super) fn shapes(design: &Design, is_shared: bool) -> Vec<(Variant, CoreShape)> {
+    let shape = design.core().value;
+    let presented =
+        Design { third_level_bytes: None, ..design.clone() }.core().value.cache_bytes[2];
+    let mut never = shape.clone();
+    never.renames_memory = MemoryRenaming::Never;
+    let ways = if shape == never { vec![shape] } else { vec![shape, never] };
+    let variants = |mut near: CoreShape| {
+        let measured = near.learned;
+        near.learned = measured.times(LARGER_TABLES);
+        let (mut far, mut forgetful) = (near.clone(), near.clone());
+        far.cache_bytes[2] = far.cache_bytes[1];
+        forgetful.learned = measured.times(SMALLER_TABLES);
+        let of_bytes = |bytes: u64| {
+            let mut more = near.clone();
+            more.cache_bytes[2] = bytes;
+            (Variant::ThirdLevel(bytes), more)
+        };
+        let left = near.cache_bytes[2];
+        let more = [2 * left, 4 * left].into_iter().filter(|bytes| *bytes < presented);
+        let more: Vec<_> = more.map(of_bytes).collect();
+        let shared = is_shared.then(|| (Variant::Shared, near.beside_another()));
+        let known = [
+            (Variant::Measured, near),
+            (Variant::NoThirdLevel, far),
+            (Variant::Forgetful, forgetful),
+        ];
+        known.into_iter().chain(more).chain(shared)
+    };
+    ways.into_iter().flat_map(variants).collect()
+}
+
+/// So many times as large and as small as measured are the tables of a core that remembers, and of one that forgets.
+const LARGER_TABLES: f64 = 2.0;
+const SMALLER_TABLES: f64 = 0.25;
+
+/// Of windows by each variant of one core: as it was measured, and what is between that and each other one, where they differ;
+/// of larger parts of the third level, what is between each and the next.
+pub(super) fn with_mixtures(variants: Vec<(Variant, BothArms)>) -> Vec<BothArms> {
+    let mut found = Vec::new();
+    let mut variants = variants.into_iter();
+    let Some((_, near)) = variants.next() else { return found };
+    let mut half = near.clone();
+    for (variant, other) in variants {
+        let is_larger = matches!(variant, Variant::ThirdLevel(_));
+        let from = if is_larger { &half } else { &near };
+        if from.arms != other.arms {
+            found.extend(variant.percents().iter().map(|percent| {
+                let mut both = mixed([from, &other], *percent);
+                variant.take(&mut both.core, *percent);
+                both
+            }));
+        }
+        if is_larger {
+            half = other;
+        }
+    }
+    found.push(near);
+    found
+}
+
+/// Windows between two variants of a core.
+fn mixed([near, far]: [&BothArms; 2], percent: u64) -> BothArms {
+    let arms = [0, 1].map(|arm| {
+        let both = near.arms[arm].windows.iter().zip(&far.arms[arm].windows);
+        let mix = |a: &Account, b: Option<&Account>| b.map_or(*a, |b| a.mixed_with(b, percent));
+        let windows = both.map(|((insns, objects), (far_insns, far_objects))| {
+            let insns = insns.iter().map(|(at, a)| (*at, mix(a, far_insns.get(at))));
+            let objects = objects.iter().map(|(name, insns)| {
+                let far = far_objects.get(name);
+                let of = |at| far.and_then(|insns| insns.get(at));
+                (name.clone(), insns.iter().map(|(at, a)| (*at, mix(a, of(at)))).collect())
+            });
+            (insns.collect(), objects.collect())
+        });
+        ArmWindows { windows: windows.collect(), in_run: near.arms[arm].in_run.clone() }
+    });
+    BothArms { core: near.core, arms }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
+    use super::*;
+    use crate::machine::Microarchitecture;
+    use crate::model::{FileOffset, Svma};
+
+    #[test]
+    fn a_core_is_modelled_with_its_third_level_and_without_and_with_tables_of_two_sizes() {
+        let mut design = Design::of(Microarchitecture::Zen4);
+        let shapes = |design: &Design| shapes(design, false);
+        let all = shapes(&design);
+        let ways = all.iter().map(|(_, shape)| {
+            let [_, second, third] = shape.cache_bytes;
+            (shape.renames_memory, third == second, shape.learned.directions)
+        });
+        let variants = |of| [(of, false, 140_000), (of, true, 140_000), (of, false, 17_500)];
+        let expected = [MemoryRenaming::SameStore, MemoryRenaming::Never].map(variants).concat();
+        assert_eq!(ways.collect::<Vec<_>>(), expected);
+        // With more than was left of it, up to what is presented.
+        const MIB: u64 = 1 << 20;
+        design.data_cache_bytes = Some([32 << 10, MIB, 32 * MIB]);
+        let mut with_more = |left: u64| -> Vec<u64> {
+            design.third_level_bytes = Some(left * MIB);
+            let sizes = shapes(&design).into_iter().filter_map(|(variant, _)| match variant {
+                Variant::ThirdLevel(bytes) => Some(bytes / MIB),
+                _ => None,
+            });
+            sizes.collect()
+        };
+        assert_eq!([4, 8, 16].map(&mut with_more), [vec![8, 16, 8, 16], vec![16, 16], vec![]]);
+    }
+
+    #[test]
+    fn what_lies_between_is_tried_where_the_variants_differ() {
+        let both = |cycles: u64| {
+            let account = Account { executions: 10, cycles, ..Account::default() };
+            let arm = || {
+                let insns = BTreeMap::from([(Svma(0x10), account)]);
+                let objects = HashMap::from([(
+                    "libc.so".to_owned(),
+                    BTreeMap::from([(FileOffset(1), account)]),
+                )]);
+                ArmWindows { windows: vec![(insns, objects)], ..ArmWindows::default() }
+            };
+            BothArms { core: CoreTaken::plain(MemoryRenaming::Never), arms: [arm(), arm()] }
+        };
+        let cycles = |far: u64, forgetful: u64| {
+            let mixtures = with_mixtures(vec![
+                (Variant::Measured, both(100)),
+                (Variant::NoThirdLevel, both(far)),
+                (Variant::Forgetful, both(forgetful)),
+            ]);
+            let of = |it: &BothArms| {
+                (
+                    it.core.from_memory_percent,
+                    it.core.forgotten_percent,
+                    it.arms[1].in_all()[0].cycles,
+                )
+            };
+            let mut all: Vec<_> = mixtures.iter().map(of).collect();
+            all.sort_unstable();
+            all
+        };
+        let far = [(0, 0, 200), (25, 0, 400), (50, 0, 600), (75, 0, 800), (100, 0, 1000)];
+        assert_eq!(cycles(500, 100), far);
+        assert_eq!(cycles(100, 100), [(0, 0, 200)]);
+        assert_eq!(cycles(100, 300)[2..5], [(0, 10, 240), (0, 25, 300), (0, 50, 400)]);
+        assert_eq!(cycles(500, 300).len(), 11, "never both at once");
+        let larger = |bytes: u64, cycles: u64| (Variant::ThirdLevel(bytes << 20), both(cycles));
+        let larger = vec![(Variant::Measured, both(300)), larger(8, 200), larger(16, 100)];
+        let of = |it: &BothArms| {
+            let mib = it.core.third_level_bytes.map(|bytes| bytes >> 20);
+            (mib, it.arms[0].in_all()[0].cycles)
+        };
+        let larger: Vec<_> = with_mixtures(larger).iter().map(of).collect();
+        let sizes = [(6, 250 * 2), (8, 200 * 2), (12, 150 * 2), (16, 100 * 2)];
+        assert_eq!(larger[..4], sizes.map(|(mib, cycles)| (Some(mib), cycles)));
+        assert_eq!(larger[4..], [(None, 600)]);
+        let beside = vec![(Variant::Measured, both(100)), (Variant::Shared, both(200))];
+        let beside = with_mixtures(beside);
+        let of = |it: &BothArms| (it.core.shared_percent, it.arms[0].in_all()[0].cycles);
+        let beside: Vec<_> = beside.iter().map(of).collect();
+        assert_eq!(beside, [(25, 250), (50, 300), (75, 350), (100, 400), (0, 200)]);
+    }
+
+    #[test]
+    fn beside_another_thread_what_keeps_a_core_busy_has_half_of_it() {
+        let shapes = shapes(&Design::of(Microarchitecture::Zen4), true);
+        let [(_, near), .., (Variant::Shared, beside)] = &shapes[..4] else { panic!() };
+        let of = |shape: &CoreShape| (shape.dispatch_width, shape.store_queue, shape.load_cycles);
+        assert_eq!((of(near), of(beside)), ((6, 64, 4), (3, 32, 4)));
+        assert_eq!(shapes.len(), 8);
+    }
+}
