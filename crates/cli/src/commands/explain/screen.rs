@@ -378,7 +378,8 @@ fn ledger_text(ledger: &Ledger) -> String {
         ),
     );
     for line in ledger.lines.iter().filter(|_| ledger.agrees) {
-        let often = match line.per_thousand {
+        // A place may wait for what happens in another one.
+        let often = match line.per_thousand.filter(|both| both.iter().any(|often| *often > 0.0)) {
             Some([before, after]) => format!(" ({before:.2} -> {after:.2} in 1000 instructions)"),
             None => String::new(),
         };

@@ -166,8 +166,14 @@ impl Core<'_> {
             commit = (commit + cycles.saturating_sub(1)).max(last + cycles);
         }
         // The first level takes or gives two of the widest a cycle (measured on Redwood Cove: two loads and a store 1.5
-        // cycles, one load and a store 1.0).
-        if access.size_bytes == WIDEST_BYTES && self.shape.wide_vectors == WideVectors::JoinPorts {
+        // cycles, one load and a store 1.0), or one where a store is to two lines (Zen 5: three loads and two stores across lines
+        // 4.0, two and two 3.1, one and one 1.6 to 2.0).
+        let takes_from_loads = match self.shape.wide_vectors {
+            WideVectors::JoinPorts => true,
+            WideVectors::Whole => is_split,
+            WideVectors::InHalves => false,
+        };
+        if access.size_bytes == WIDEST_BYTES && takes_from_loads {
             let of_a_cycle = self.shape.vector_loads_per_cycle(WIDEST_BYTES);
             commit = self.take(load_ports(of_a_cycle), commit);
         }
