@@ -81,7 +81,8 @@ use bench::SHARED_PERCENT;
 use ledger::Together;
 use placement::Placement;
 use processor::ProcessorTime;
-use windows::{BothArms, Followed};
+use variants::Followed;
+use windows::BothArms;
 
 use crate::code::{CodeError, DebugInfo, FunctionSource, Image, SourceText};
 use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};

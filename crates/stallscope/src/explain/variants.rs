@@ -3,14 +3,19 @@
 //! Windows are modelled by each of them, and the one that comes nearest to the clock is told (see `ledger`): both builds run on the
 //! same core, and what they share cannot make a difference between them.
 
-use super::CoreTaken;
+use super::run_count::InsnCounts;
 use super::windows::{ArmWindows, BothArms};
+use super::{Bench, CoreTaken};
+use crate::code::Image;
+use crate::compare::Arm;
 use crate::machine::{CoreShape, Design, MemoryRenaming};
 use crate::sim::core::Account;
+use crate::trace::engine::EngineError;
+use crate::trace::spread;
 
 /// What a core may be otherwise than it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Variant {
+enum Variant {
     /// As it was measured.
     Measured,
     /// Without its third level.
@@ -46,6 +51,77 @@ impl Variant {
     }
 }
 
+/// The windows that were followed, before anything is taken to lie between two shapes.
+pub(super) struct Followed {
+    count: usize,
+    by_shape: Vec<(Variant, CoreShape, BothArms)>,
+}
+
+impl Followed {
+    /// No windows, of a core that may have any of its shapes, and that others were seen to share or not; whole runs of each arm
+    /// execute instructions so often.
+    pub fn none(design: &Design, is_shared: bool, in_run: &[InsnCounts; 2]) -> Self {
+        let both = |(variant, shape): (Variant, CoreShape)| {
+            let core = CoreTaken::plain(shape.renames_memory);
+            let both = BothArms { core, arms: in_run.clone().map(ArmWindows::of_run) };
+            (variant, shape, both)
+        };
+        Self { count: 0, by_shape: shapes(design, is_shared).into_iter().map(both).collect() }
+    }
+
+    /// Those of one way to rename memory alone.
+    pub fn of_way(mut self, way: MemoryRenaming) -> Self {
+        self.by_shape.retain(|(_, shape, _)| shape.renames_memory == way);
+        self
+    }
+
+    /// Follows windows of both arms until there are so many, once for each shape; the inner error says why there are none.
+    ///
+    /// # Errors
+    /// Only when the user wants an end.
+    pub fn follow(
+        mut self,
+        bench: &mut dyn Bench,
+        images: &[Image; 2],
+        run_ns: [f64; 2],
+        design: &Design,
+        count: usize,
+        progress: &mut dyn FnMut(u32, u32),
+    ) -> Result<Result<Self, EngineError>, EngineError> {
+        let shapes: Vec<CoreShape> =
+            self.by_shape.iter().map(|(_, shape, _)| shape.clone()).collect();
+        let more = count - self.count;
+        for arm in [Arm::A, Arm::B] {
+            let numbers = self.count..count;
+            let windows = spread::follow(run_ns[arm.index()], numbers, &mut |n, after| {
+                let done = more * arm.index() + n - self.count;
+                progress(done as u32, 2 * more as u32);
+                bench.window(arm, after, design, &shapes)
+            })?;
+            let windows = match windows {
+                Ok(windows) => windows,
+                Err(why) => return Ok(Err(why)),
+            };
+            for window in windows {
+                for ((.., both), window) in self.by_shape.iter_mut().zip(window) {
+                    both.arms[arm.index()].add(&images[arm.index()], window);
+                }
+            }
+        }
+        self.count = count;
+        Ok(Ok(self))
+    }
+
+    /// The windows by each shape, and by what lies between two of them.
+    pub fn with_mixtures(&self) -> Vec<BothArms> {
+        let ways =
+            self.by_shape.chunk_by(|(_, a, _), (_, b, _)| a.renames_memory == b.renames_memory);
+        let windows =
+            |(variant, _, both): &(Variant, CoreShape, BothArms)| (*variant, both.clone());
+        ways.flat_map(|way| with_mixtures(way.iter().map(windows).collect())).collect()
+    }
+}
+
 /// The shapes that the core may have. Whether a load is served while renaming depends on more than is
 /// published, so a design that can is modelled both ways. Which lines are in the third level depends on what the
 /// window does not show and on neighbours that nobody inside a guest sees (the same pair of programs differed by 57 and, half an
@@ -55,7 +131,7 @@ impl Variant {
 /// remembered depends on where the branches lie (Zen 4: one loop, 40,000 random directions, 0 to 11 % mispredicted) and on neighbours,
 /// who share the tables: all have twice as large ones as were measured, the forgetful has a quarter of these. A neighbour on the core's
 /// other thread, where one was seen, takes half of the core from what keeps all of it busy and hardly anything from what waits.
-pub(super) fn shapes(design: &Design, is_shared: bool) -> Vec<(Variant, CoreShape)> {
+fn shapes(design: &Design, is_shared: bool) -> Vec<(Variant, CoreShape)> {
     let shape = design.core().value;
     let presented =
         Design { third_level_bytes: None, ..design.clone() }.core().value.cache_bytes[2];
@@ -93,7 +169,7 @@ const SMALLER_TABLES: f64 = 0.25;
 
 /// Of windows by each variant of one core: as it was measured, and what is between that and each other one, where they differ;
 /// of larger parts of the third level, what is between each and the next.
-pub(super) fn with_mixtures(variants: Vec<(Variant, BothArms)>) -> Vec<BothArms> {
+fn with_mixtures(variants: Vec<(Variant, BothArms)>) -> Vec<BothArms> {
     let mut found = Vec::new();
     let mut variants = variants.into_iter();
     let Some((_, near)) = variants.next() else { return found };

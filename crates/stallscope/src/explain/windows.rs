@@ -10,14 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::run_count::InsnCounts;
-use super::variants::{Variant, shapes, with_mixtures};
 use super::{Bench, CoreTaken, Place};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
-use crate::machine::{CoreShape, Design, MemoryRenaming};
 use crate::model::{FileOffset, Svma};
 use crate::sim::core::{Account, WeightedSum};
-use crate::trace::engine::EngineError;
 use crate::trace::spread;
 
 /// Instructions by their place in files, by what [`library_name`] calls these.
@@ -254,77 +251,6 @@ pub(super) fn count(bench: &dyn Bench, run_ns: [f64; 2], many: bool) -> usize {
     let few = spread::count(run_ns[0].max(run_ns[1]));
     let wanted = if many { MANY } else { few };
     wanted.min(most as usize).max(1)
-}
-
-/// The windows that were followed, before anything is taken to lie between two shapes.
-pub(super) struct Followed {
-    count: usize,
-    by_shape: Vec<(Variant, CoreShape, BothArms)>,
-}
-
-impl Followed {
-    /// No windows, of a core that may have any of its shapes, and that others were seen to share or not; whole runs of each arm
-    /// execute instructions so often.
-    pub fn none(design: &Design, is_shared: bool, in_run: &[InsnCounts; 2]) -> Self {
-        let both = |(variant, shape): (Variant, CoreShape)| {
-            let core = CoreTaken::plain(shape.renames_memory);
-            let both = BothArms { core, arms: in_run.clone().map(ArmWindows::of_run) };
-            (variant, shape, both)
-        };
-        Self { count: 0, by_shape: shapes(design, is_shared).into_iter().map(both).collect() }
-    }
-
-    /// Those of one way to rename memory alone.
-    pub fn of_way(mut self, way: MemoryRenaming) -> Self {
-        self.by_shape.retain(|(_, shape, _)| shape.renames_memory == way);
-        self
-    }
-
-    /// Follows windows of both arms until there are so many, once for each shape; the inner error says why there are none.
-    ///
-    /// # Errors
-    /// Only when the user wants an end.
-    pub fn follow(
-        mut self,
-        bench: &mut dyn Bench,
-        images: &[Image; 2],
-        run_ns: [f64; 2],
-        design: &Design,
-        count: usize,
-        progress: &mut dyn FnMut(u32, u32),
-    ) -> Result<Result<Self, EngineError>, EngineError> {
-        let shapes: Vec<CoreShape> =
-            self.by_shape.iter().map(|(_, shape, _)| shape.clone()).collect();
-        let more = count - self.count;
-        for arm in [Arm::A, Arm::B] {
-            let numbers = self.count..count;
-            let windows = spread::follow(run_ns[arm.index()], numbers, &mut |n, after| {
-                let done = more * arm.index() + n - self.count;
-                progress(done as u32, 2 * more as u32);
-                bench.window(arm, after, design, &shapes)
-            })?;
-            let windows = match windows {
-                Ok(windows) => windows,
-                Err(why) => return Ok(Err(why)),
-            };
-            for window in windows {
-                for ((.., both), window) in self.by_shape.iter_mut().zip(window) {
-                    both.arms[arm.index()].add(&images[arm.index()], window);
-                }
-            }
-        }
-        self.count = count;
-        Ok(Ok(self))
-    }
-
-    /// The windows by each shape, and by what lies between two of them.
-    pub fn with_mixtures(&self) -> Vec<BothArms> {
-        let ways =
-            self.by_shape.chunk_by(|(_, a, _), (_, b, _)| a.renames_memory == b.renames_memory);
-        let windows =
-            |(variant, _, both): &(Variant, CoreShape, BothArms)| (*variant, both.clone());
-        ways.flat_map(|way| with_mixtures(way.iter().map(windows).collect())).collect()
-    }
 }
 
 impl ArmWindows {
