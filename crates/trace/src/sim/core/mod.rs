@@ -455,6 +455,9 @@ impl<'a> Core<'a> {
                 self.take(ports, ready);
             }
             let start = self.take(ports, ready);
+            if class == OpClass::Multiply && self.shape.multiplied_ports != 0 {
+                self.take(self.shape.multiplied_ports, start);
+            }
             self.starts(class, dispatched, start);
             let more = if op.multiplies_and_adds { self.shape.multiply_add_cycles } else { 0 };
             return start + self.latency(row.latency_cycles + more);
