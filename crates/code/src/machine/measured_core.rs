@@ -231,7 +231,13 @@ impl CoreShape {
                 true => self.cycles_of(CoreCost::Interval(OpClass::Locked)),
                 false => 0.0,
             },
-            CoreCost::LockedApart => f64::from(self.locked_apart_cycles),
+            CoreCost::LockedApart => match self.locked_hold_cycles {
+                [0, _] => f64::from(self.locked_apart_cycles),
+                // The additions are dispatched behind it.
+                [hold, _] => {
+                    f64::from(hold) + BESIDE_LOCKED as f64 * self.cycles_of(CoreCost::Dispatch)
+                }
+            },
             CoreCost::AddConstant => match self.renames_additions {
                 true => self.cycles_of(CoreCost::Dispatch),
                 false => self.cycles_of(CoreCost::Latency(OpClass::Integer)),
@@ -328,6 +334,9 @@ mod tests {
             core_of(Microarchitecture::Zen4, costs).locked_apart_cycles
         };
         assert_eq!([apart(0.25, 10.3), apart(0.25, 24.0), apart(0.2, 10.3)], [7, 24, 10]);
+        // Measured on Zen 5: 22.
+        let of = |design| core_of(design, vec![]).cycles_of(CoreCost::LockedApart);
+        assert_eq!([Microarchitecture::Zen4, Microarchitecture::Zen5].map(of), [7.0, 22.0]);
     }
 
     #[test]
