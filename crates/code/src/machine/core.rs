@@ -176,12 +176,9 @@ pub struct CoreShape {
     pub by_index_operations: u8,
     /// The ports that can compute with what the same instruction loads.
     pub loaded_ports: u16,
-    /// Of the units that any simple operation may take, those for one that has waited for what it computes with.
+    /// The units that simple operations have where they waited for what they compute with, and of which the value of a store from
+    /// a general register takes one, and a multiplication one beside its own; none where nothing of that is so.
     pub waited_ports: u16,
-    /// Units that take the value of a store from a general register; none where that takes no unit of these.
-    pub stored_ports: u16,
-    /// Units of which a multiplication of integers takes one beside its own; none where it does not.
-    pub multiplied_ports: u16,
     /// Whether loads, and stores with their addresses, wait for their start with the operations on integers.
     pub addresses_wait_with_integers: bool,
     /// Operations that retire in a cycle.
@@ -657,9 +654,7 @@ impl Design {
             dispatches_whole: false,
             by_index_operations: 1,
             loaded_ports: u16::MAX,
-            waited_ports: u16::MAX,
-            stored_ports: 0,
-            multiplied_ports: 0,
+            waited_ports: 0,
             addresses_wait_with_integers: false,
             retire_width: 8,
             reorder_window: 352,
@@ -970,12 +965,9 @@ impl Design {
                         split_load_cycles: [3, 3],
                         split_store_cycles: [1, 22],
                         // Measured, n chains of one addition beside a comparison with its jump: 1.13, 1.28, 1.45 and 1.62 cycles
-                        // for 4 to 7, 1.02 and 1.20 for 5 and 6 that wait for nothing; a store 0.15 to 0.2 more.
+                        // for 4 to 7, 1.02 and 1.20 for 5 and 6 that wait for nothing; a store 0.15 to 0.2 more. A multiplication
+                        // beside four and five other operations 1.37 and 1.54 to 1.63, an addition in its place 1.11 to 1.13 and 1.28 to 1.34.
                         waited_ports: amd::WIDE_INTEGER & !1,
-                        stored_ports: amd::WIDE_INTEGER & !1,
-                        // Measured, beside four and five other operations: 1.37 cycles and 1.54 to 1.63, with an addition in place of the
-                        // multiplication 1.11 to 1.13 and 1.28 to 1.34.
-                        multiplied_ports: amd::WIDE_INTEGER & !1,
                         // Measured, n no-ops and an atomic operation: 22.2 cycles of 40, 27.2 of 80, 32.2 of 120, 42.3 of 200, 25.2 of 40
                         // with a store behind them; chains of up to 48 cycles around it hide it.
                         locked_hold_cycles: [17, 3],

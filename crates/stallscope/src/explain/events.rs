@@ -1,5 +1,6 @@
 //! How often something happened in runs of both arms, and whether that differs.
 
+use crate::compare::Arm;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,12 @@ impl Counts {
     /// What is in the middle of each arm's.
     pub(super) fn typical(&self) -> [f64; 2] {
         [self.before, self.after].map(Self::middle)
+    }
+
+    /// The same, the slow build's first.
+    pub(super) fn slow_first(&self, slow: Arm) -> [f64; 2] {
+        let both = self.typical();
+        [slow, slow.other()].map(|arm| both[arm.index()])
     }
 
     /// What AFTER has for one of BEFORE.

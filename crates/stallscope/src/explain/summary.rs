@@ -179,8 +179,7 @@ fn undecided(explanation: &Explanation, work: &Work, slow: Arm) -> Option<String
 fn executes(work: &Work, slow: Arm) -> String {
     let (more, less) = (slow.build_name(), slow.other().build_name());
     if work.is_in_strings() {
-        let gigabytes = |arm: Arm| work.string_bytes.typical()[arm.index()] / 1e9;
-        let (here, there) = (gigabytes(slow), gigabytes(slow.other()));
+        let [here, there] = work.string_bytes.slow_first(slow).map(|bytes| bytes / 1e9);
         return format!(
             "{more} fills, copies or searches {here:.3} GB by `rep` instructions ({less} {there:.3} GB)"
         );

@@ -173,10 +173,10 @@ fn with_mixtures(variants: Vec<(Variant, BothArms)>) -> Vec<BothArms> {
     let mut found = Vec::new();
     let mut variants = variants.into_iter();
     let Some((_, near)) = variants.next() else { return found };
-    let mut half = near.clone();
+    let mut half = None;
     for (variant, other) in variants {
         let is_larger = matches!(variant, Variant::ThirdLevel(_));
-        let from = if is_larger { &half } else { &near };
+        let from = half.as_ref().filter(|_| is_larger).unwrap_or(&near);
         if from.arms != other.arms {
             found.extend(variant.percents().iter().map(|percent| {
                 let mut both = mixed([from, &other], *percent);
@@ -185,7 +185,7 @@ fn with_mixtures(variants: Vec<(Variant, BothArms)>) -> Vec<BothArms> {
             }));
         }
         if is_larger {
-            half = other;
+            half = Some(other);
         }
     }
     found.push(near);

@@ -160,12 +160,8 @@ impl Work {
     /// Whether the slow build moves many times as much by `rep` instructions, and the fast one does not do it by others: it
     /// executes no more of these than a part of the moves would be.
     pub(super) fn fills_more(&self, slow: Arm) -> bool {
-        let of = |counts: &Counts| {
-            let both = counts.typical();
-            [slow, slow.other()].map(|arm| both[arm.index()])
-        };
-        let ([bytes, fewer_bytes], [instructions, others]) =
-            (of(&self.string_bytes), of(&self.instructions));
+        let [bytes, fewer_bytes] = self.string_bytes.slow_first(slow);
+        let [instructions, others] = self.instructions.slow_first(slow);
         let moves = (bytes - fewer_bytes) / WIDEST_BYTES;
         self.is_in_strings()
             && bytes >= LEAST_TIMES_THE_BYTES * fewer_bytes
@@ -175,12 +171,8 @@ impl Work {
     /// How many times the calls of the fast build the slow one makes, where its instructions do not grow along and a good
     /// part of them comes with the calls: what was inlined is not.
     pub(super) fn times_the_calls(&self, slow: Arm) -> Option<f64> {
-        let of = |counts: &Counts| {
-            let both = counts.typical();
-            [slow, slow.other()].map(|arm| both[arm.index()])
-        };
-        let ([calls, fewer_calls], [instructions, fewer]) =
-            (of(&self.calls), of(&self.instructions));
+        let [calls, fewer_calls] = self.calls.slow_first(slow);
+        let [instructions, fewer] = self.instructions.slow_first(slow);
         let times = calls / fewer_calls.max(1.0);
         let come_with_calls = (calls - fewer_calls) * CALL_INSTRUCTIONS;
         let more = instructions - fewer;

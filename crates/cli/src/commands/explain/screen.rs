@@ -377,6 +377,7 @@ fn ledger_text(ledger: &Ledger) -> String {
             ledger.measured.percent.value,
         ),
     );
+    let taken = |what: &str| wrap(NO_LABEL, &format!("with {what}: that is nearest to the clock"));
     for line in ledger.lines.iter().filter(|_| ledger.agrees) {
         // A place may wait for what happens in another one.
         let often = match line.per_thousand.filter(|both| both.iter().any(|often| *often > 0.0)) {
@@ -385,40 +386,33 @@ fn ledger_text(ledger: &Ledger) -> String {
         };
         let text = format!("without {}: {} less{often}", line.mechanism, percent(&line.part));
         out += &wrap(NO_LABEL, &text);
-        if line.mechanism == Mechanism::DataCacheMisses && ledger.core.from_memory_percent > 0 {
-            let text = format!(
-                "with {} % of the lines that the windows do not tell the place of taken to come from memory, and the \
-                 others from the third level: that is nearest to the clock",
-                ledger.core.from_memory_percent
-            );
-            out += &wrap(NO_LABEL, &text);
-        }
-        if line.mechanism == Mechanism::DataCacheMisses
-            && let Some(bytes) = ledger.core.third_level_bytes
-        {
-            let text = format!(
-                "with {} MiB of the third level taken to be left to it, more than while that was probed: that is nearest to \
-                 the clock",
-                bytes >> 20
-            );
-            out += &wrap(NO_LABEL, &text);
-        }
-        if line.mechanism == Mechanism::MispredictedBranches && ledger.core.forgotten_percent > 0 {
-            let text = format!(
-                "with {} % of the branches that large tables of the predictor remember, and small ones do not, taken to be \
-                 mispredicted: that is nearest to the clock",
-                ledger.core.forgotten_percent
-            );
-            out += &wrap(NO_LABEL, &text);
-        }
+        let core = &ledger.core;
+        let nearest = match line.mechanism {
+            Mechanism::DataCacheMisses if core.from_memory_percent > 0 => Some(format!(
+                "{} % of the lines that the windows do not tell the place of taken to come from memory, and the others from \
+                 the third level",
+                core.from_memory_percent
+            )),
+            Mechanism::DataCacheMisses => core.third_level_bytes.map(|bytes| {
+                let mib = bytes >> 20;
+                format!(
+                    "{mib} MiB of the third level taken to be left to it, more than while that was probed"
+                )
+            }),
+            Mechanism::MispredictedBranches if core.forgotten_percent > 0 => Some(format!(
+                "{} % of the branches that large tables of the predictor remember, and small ones do not, taken to be \
+                 mispredicted",
+                core.forgotten_percent
+            )),
+            _ => None,
+        };
+        out += &nearest.map(|what| taken(&what)).unwrap_or_default();
     }
     if ledger.core.shared_percent > 0 {
-        let text = format!(
-            "with {} % of the instructions taken to be executed while another thread keeps the core busy: that is nearest \
-             to the clock",
+        out += &taken(&format!(
+            "{} % of the instructions taken to be executed while another thread keeps the core busy",
             ledger.core.shared_percent
-        );
-        out += &wrap(NO_LABEL, &text);
+        ));
     }
     out
 }

@@ -369,8 +369,8 @@ impl<'a> Core<'a> {
                 self.start_address(self.shape.loads_per_cycle, addresses);
             }
             data = self.take_data(done.max(addresses), store.size_bytes);
-            if self.shape.stored_ports != 0 && !op.uses_vector {
-                self.take(self.shape.stored_ports, data);
+            if self.shape.waited_ports != 0 && !op.uses_vector {
+                self.take(self.shape.waited_ports, data);
             }
             complete = complete.max(data);
         }
@@ -448,15 +448,16 @@ impl<'a> Core<'a> {
         let Some(slow) = slow(class) else {
             let (ports, times) = self.shape.ports(class, op.vector_bytes);
             let mut ports = op.memory.ports(&self.shape, ports);
-            if class == OpClass::Integer && ready > dispatched + 1 {
-                ports &= self.shape.waited_ports;
+            let waited_ports = self.shape.waited_ports;
+            if waited_ports != 0 && class == OpClass::Integer && ready > dispatched + 1 {
+                ports &= waited_ports;
             }
             for _ in 1..times {
                 self.take(ports, ready);
             }
             let start = self.take(ports, ready);
-            if class == OpClass::Multiply && self.shape.multiplied_ports != 0 {
-                self.take(self.shape.multiplied_ports, start);
+            if waited_ports != 0 && class == OpClass::Multiply {
+                self.take(waited_ports, start);
             }
             self.starts(class, dispatched, start);
             let more = if op.multiplies_and_adds { self.shape.multiply_add_cycles } else { 0 };
