@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use super::run_count::{self, RunCounter};
-use super::{WindowCount, WorkCount, kernel};
+use super::{CodeAt, WindowCount, WorkCount, kernel};
 use crate::clock::{Cpus, HardwareClock, Pin, Reading, SurveyPlan, survey};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
     library_name,
 };
 use crate::machine::{CoreShape, Design, PriceOrigin};
-use crate::model::{FileOffset, Measurement};
+use crate::model::{Avma, FileOffset, Measurement};
 use crate::probes::{self, ProbeError, branches, core, data_caches, store_forwarding, string_copy};
 use crate::run::child::{Exit, Limits};
 use crate::run::sample::{
@@ -357,9 +357,16 @@ impl Bench for ProcessBench<'_> {
         let window =
             RecordedWindow::read(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
         let window = window.trained_by(learned);
+        let code_at = |at: Avma| match Mapping::find(&recording.mappings, at) {
+            Some((mapping, offset)) if mapping.path == program => CodeAt { object: None, offset },
+            Some((mapping, offset)) => CodeAt { object: Some(mapping.path.clone()), offset },
+            None => CodeAt { object: Some(PathBuf::new()), offset: FileOffset(at.0) },
+        };
         let of_shape = |shape: &CoreShape| {
-            let mut count = WindowCount::default();
-            for (at, account) in window.account(shape)?.insns {
+            let accounts = window.account(shape)?;
+            let blocked_by = accounts.blocked_by.iter().map(|it| it.at(code_at)).collect();
+            let mut count = WindowCount { blocked_by, ..WindowCount::default() };
+            for (at, account) in accounts.insns {
                 match Mapping::find(&recording.mappings, at) {
                     Some((mapping, offset)) if mapping.path == program => {
                         count.program.push((offset, account));

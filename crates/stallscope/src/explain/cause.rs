@@ -4,13 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::counts::{Candidate, Counted};
+use super::hot_code::{LoopHeat, loop_hits};
 use super::rows::{FunctionRow, Place};
 use super::{Heat, Share, Whole};
-use crate::code::{DebugInfo, Function, FunctionCode, Image, Insn, Loop, SourceText};
+use crate::code::{DebugInfo, Function, FunctionCode, Image, SourceText};
 use crate::compare::Arm;
 use crate::hazards::{Hazard, STORE_FORWARD, describe_sites, scan_function};
 use crate::machine::Design;
-use crate::model::{Finding, Site, SourceLine, Svma};
+use crate::model::{Finding, Site, SourceLine};
 use crate::stats::shares::share_of_samples;
 
 /// A function must hold this part of the difference, in per cent, to be searched.
@@ -22,40 +23,8 @@ const SHADOW_INSTRUCTIONS: usize = 8;
 
 /// Below this share of the loop's samples, in per cent, nobody waits for the site.
 const LEAST_SHADOW: f64 = 5.0;
-/// Instructions of a loop that are listed, at the most.
-const MOST_INSTRUCTIONS: usize = 400;
 /// Lines that name the site's variable, at the most.
 const MOST_MENTIONS: usize = 4;
-
-/// An instruction of a hot loop, with the samples that fell on it: they fall on what waits, often right behind what is
-/// waited for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct HotInstruction {
-    /// Its address.
-    pub svma: Svma,
-    /// It, in Intel syntax.
-    pub text: String,
-    /// Samples of all runs of its arm on it.
-    pub samples: u64,
-    /// Where it comes from, the innermost frame; absent without debug information.
-    pub source: Option<SourceLine>,
-}
-
-/// A loop with its share of the time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LoopHeat {
-    /// Its first instruction by address.
-    pub start: Svma,
-    /// The address behind its last instruction.
-    pub end: Svma,
-    /// First and last source line of the function that it spans, where known.
-    pub lines: Option<(SourceLine, SourceLine)>,
-    /// Share of the function's samples.
-    pub share_of_function: Share,
-    /// Its instructions by address, up to 400 of them.
-    #[serde(default)]
-    pub instructions: Vec<HotInstruction>,
-}
 
 /// A finding where the difference is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -68,9 +37,6 @@ pub struct Cause {
     pub part_in_function: Share,
     /// The loop around the site.
     pub loop_heat: LoopHeat,
-    /// The hottest loop of its function in the other arm; of the first cause alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub other_loop: Option<LoopHeat>,
     /// Share of the loop's samples on the site and the few instructions behind it, which wait.
     pub share_behind_site: Share,
     /// Findings of the same rule in the same function of the other arm; absent when the other arm
@@ -159,7 +125,7 @@ fn weigh(
     let code = base.code;
     let site = code.insn_at(finding.site.svma)?;
     let around = code.innermost_loop(code.block_of(site))?;
-    let in_loop = loop_hits(side.heat, code, around);
+    let in_loop = loop_hits(&side.heat.by_svma, code, around);
     let in_function = side.heat.between(base.function.start, base.function.end());
     let share_of_function = share_of(in_loop, in_function, Whole::FunctionSamples);
     if share_of_function.percent.value < LEAST_LOOP_SHARE {
@@ -172,81 +138,18 @@ fn weigh(
         return None;
     }
     describe_sites(side.image, base.debug, std::slice::from_mut(&mut finding));
-    let loop_heat = loop_heat(side, code, around, base.debug, share_of_function);
+    let loop_heat = LoopHeat::of(code.bodies(around), code, base.debug, share_of_function);
     Some(Cause {
         arm,
         part_in_function: base.row.share_of_difference.clone(),
         mentions: mentions(&finding.site, loop_heat.lines.as_ref(), text),
         loop_heat,
-        other_loop: None,
         share_behind_site,
         in_other_arm,
         counted: None,
         hottest_set: hottest_set(side.heat, code, &finding),
         finding,
     })
-}
-
-fn loop_heat(
-    side: &Side<'_>,
-    code: &FunctionCode,
-    around: &Loop,
-    debug: &DebugInfo<'_>,
-    share_of_function: Share,
-) -> LoopHeat {
-    let instructions = instructions(side, code, around, debug);
-    LoopHeat { share_of_function, instructions, ..span(code, around, debug) }
-}
-
-/// Puts the hottest loop of the other arm beside that of the first cause, whose function a row names.
-pub(super) fn put_beside(
-    causes: &mut [Cause],
-    images: &[Image; 2],
-    debug: &[DebugInfo<'_>; 2],
-    heats: &[Heat; 2],
-    rows: &[FunctionRow],
-) {
-    let Some(cause) = causes.first_mut() else { return };
-    let (here, there) = (cause.arm.index(), 1 - cause.arm.index());
-    let other = rows.iter().find_map(|row| {
-        let Place::Function { before, after, .. } = &row.place else { return None };
-        let both = [before.as_ref(), after.as_ref()];
-        let own = both[here]?;
-        (own.start..own.end()).contains(&cause.finding.site.svma).then_some(both[there]?)
-    });
-    let side = Side { image: &images[there], heat: &heats[there] };
-    cause.other_loop = other.and_then(|function| hottest_loop(&side, function, &debug[there]));
-}
-
-/// The innermost of the loops that most of a function's samples are in.
-fn hottest_loop(side: &Side<'_>, function: &Function, debug: &DebugInfo<'_>) -> Option<LoopHeat> {
-    let code = FunctionCode::of(side.image, function);
-    let all = code.loops.iter().map(|of| (loop_hits(side.heat, &code, of), of));
-    let most = all.clone().map(|(hits, _)| hits).max().filter(|most| *most > 0)?;
-    let (hits, around) = all.filter(|(hits, _)| 2 * hits > most).max_by_key(|(_, of)| of.depth)?;
-    let in_function = side.heat.between(function.start, function.end());
-    let share = share_of(hits, in_function, Whole::FunctionSamples);
-    Some(loop_heat(side, &code, around, debug, share))
-}
-
-/// The instructions of a loop with their samples.
-fn instructions(
-    side: &Side<'_>,
-    code: &FunctionCode,
-    around: &Loop,
-    debug: &DebugInfo<'_>,
-) -> Vec<HotInstruction> {
-    let insns = code.bodies(around).flat_map(|block| &code.insns[block.first..block.end]);
-    let hot = |insn: &Insn| {
-        let bytes = side.image.code_at(insn.svma, u64::from(insn.length_bytes));
-        HotInstruction {
-            svma: insn.svma,
-            text: side.image.architecture().text(bytes, insn.svma),
-            samples: side.heat.between(insn.svma, insn.end()),
-            source: debug.frames(insn.svma).into_iter().next().filter(|line| line.line > 0),
-        }
-    };
-    insns.take(MOST_INSTRUCTIONS).map(hot).collect()
 }
 
 /// Lines between the first and last of the loop that index the site's variable.
@@ -267,12 +170,8 @@ fn mentions(
         .collect()
 }
 
-fn share_of(hits: u64, total: u64, of: Whole) -> Share {
+pub(super) fn share_of(hits: u64, total: u64, of: Whole) -> Share {
     Share { percent: share_of_samples(hits, total), of }
-}
-
-fn loop_hits(heat: &Heat, code: &FunctionCode, around: &Loop) -> u64 {
-    code.ranges(around).map(|range| heat.between(range.start, range.end)).sum()
 }
 
 fn block_hits(heat: &Heat, code: &FunctionCode, block: usize) -> u64 {
@@ -291,20 +190,4 @@ fn hottest_set(heat: &Heat, code: &FunctionCode, finding: &Finding) -> Option<us
     };
     let best = finding.sets.iter().map(hits).max()?;
     finding.sets.iter().position(|set| hits(set) == best)
-}
-
-/// Where a loop lies, in addresses and in the lines of its function's own file.
-fn span(code: &FunctionCode, around: &Loop, debug: &DebugInfo<'_>) -> LoopHeat {
-    let insns = code.bodies(around).flat_map(|block| &code.insns[block.first..block.end]);
-    let start = insns.clone().map(|i| i.svma).min().unwrap_or_default();
-    let end = insns.clone().map(|i| i.end()).max().unwrap_or_default();
-    // The outermost frame is the function itself; what is inlined may come from anywhere.
-    let mut lines: Vec<SourceLine> =
-        insns.filter_map(|i| debug.frames(i.svma).pop()).filter(|l| l.line > 0).collect();
-    lines.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-    let file = debug.frames(start).pop().map(|l| l.file);
-    lines.retain(|l| Some(&l.file) == file.as_ref());
-    let lines = lines.first().cloned().zip(lines.last().cloned());
-    let share_of_function = share_of(0, 0, Whole::FunctionSamples);
-    LoopHeat { start, end, lines, share_of_function, instructions: Vec::new() }
 }

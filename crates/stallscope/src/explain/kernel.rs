@@ -15,7 +15,7 @@ use syscalls::Sysno;
 use super::events::Counts;
 use super::processor::LEAST_PART;
 use super::work::MOST;
-use super::{Bench, FunctionRow, Share, Work, is_most};
+use super::{Bench, FunctionRow, Share, Work};
 use crate::code::Image;
 use crate::compare::{Arm, Comparison};
 use crate::run::child::ChildError;
@@ -192,7 +192,7 @@ impl Kernel {
     /// Whether most of the difference is in the kernel, by all of its interval; or the slow build asks for more and that
     /// is most of the difference: the calls alone at the cheapest price, or all that is not in user code.
     pub(super) fn is_the_cause(&self, slow: Arm, rows: &[FunctionRow]) -> bool {
-        if self.part.as_ref().is_some_and(is_most) {
+        if self.part.as_ref().is_some_and(Share::is_most) {
             return true;
         }
         let more = |counts: &Counts| (counts.change() > 0.0) == (slow == Arm::B);

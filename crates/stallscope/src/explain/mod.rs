@@ -20,6 +20,7 @@ mod counts;
 mod cure;
 mod events;
 mod heat;
+mod hot_code;
 mod joined;
 mod kernel;
 mod ledger;
@@ -56,12 +57,13 @@ pub use answer::Answer;
 pub use bench::{Bench, CoreNow, ProcessBench, TimeLeft};
 pub use built::Built;
 pub use callers::{CalledFrom, Caller};
-pub use cause::{Cause, HotInstruction, LoopHeat};
+pub use cause::Cause;
 pub use check::{CheckedPlace, CheckedTrace, ModelCheck, STATED_ERROR, check};
 pub use counts::{Counted, Tally};
 pub use cure::{Cure, CureVerdict, Removed};
 pub use events::Counts;
 pub use heat::{ArmHeat, Heat, ObjectHeat};
+pub use hot_code::{BlockedLoad, HotBuild, HotCode, HotInstruction, LoopHeat, Occurrence};
 pub use kernel::{Kernel, NamedCalls, WaitingCalls};
 pub use ledger::{CoreTaken, Ledger, LedgerLine};
 pub use library_calls::LibraryCalls;
@@ -74,7 +76,7 @@ pub use rows::{FunctionRow, Place};
 pub use run_count::{ByPlace, Executed, WorkCount};
 pub use share::{Share, Whole};
 pub use stacks::{CallStacks, FoldedStack, StackFunction};
-pub use windows::{ObjectInsns, WindowCount};
+pub use windows::{CodeAt, ObjectInsns, WindowCount};
 pub use work::Work;
 
 use bench::SHARED_PERCENT;
@@ -185,6 +187,9 @@ pub struct Explanation {
     pub placements: Option<Placements>,
     /// What causes it, most deserving first.
     pub causes: Vec<Cause>,
+    /// The hot code of the places with most of the difference.
+    #[serde(default)]
+    pub hot_code: Vec<HotCode>,
     /// The strongest grade among the causes.
     pub grade: Option<Grade>,
     /// What the causes leave open, a sentence each.
@@ -224,7 +229,7 @@ impl Explanation {
             Conclusion::Kernel
         } else if summary::part_of_strings(self).is_some()
             || self.work.is_none()
-                && self.only_in_slow.as_ref().is_some_and(|it| is_most(&it.share))
+                && self.only_in_slow.as_ref().is_some_and(|it| it.share.is_most())
         {
             Conclusion::MoreWork
         } else if self
@@ -354,6 +359,7 @@ fn look(
         cure: None,
         placements: None,
         causes: Vec::new(),
+        hot_code: Vec::new(),
         grade: None,
         unexplained: Vec::new(),
         notes: stripped_notes(&images),
@@ -425,7 +431,7 @@ fn look(
     let mut design = profile.clone();
     let debug = images.each_ref().map(DebugInfo::of);
     explanation.built = Built::of(&images, &debug, &explanation.rows);
-    let mut tried = None;
+    let (mut tried, mut windows) = (None, Vec::new());
     let (causes, mut acquitted) = match &explanation.work {
         Some(work)
             if work.leaves_less_than(cause::LEAST_PART) && !rows::go_apart(&explanation.rows) =>
@@ -445,10 +451,9 @@ fn look(
             explanation.notes.extend(shared.map(open::is_shared));
             let followed = Followed::none(&design, shared.is_some(), &insns);
             let followed = followed.follow(bench, &images, run_ns, &design, few, counting)?;
-            let mut windows = match &followed {
-                Ok(followed) => followed.with_mixtures(),
-                Err(_) => Vec::new(),
-            };
+            if let Ok(followed) = &followed {
+                windows = followed.with_mixtures();
+            }
             let first = windows.first().map(|both| &both.arms);
             explanation.only_in_slow = OnlyInSlow::of(&explanation.rows, slow, first);
             let ledgers = |windows: &[BothArms]| {
@@ -508,7 +513,16 @@ fn look(
     explanation.causes = causes;
     acquitted.extend(cure::apply(&mut explanation, tried));
     acquitted.extend(cure::withdraw_unsupported(&mut explanation));
-    cause::put_beside(&mut explanation.causes, &images, &debug, &heats, &explanation.rows);
+    explanation.hot_code = hot_code::find(&hot_code::Known {
+        images: &images,
+        debug: &debug,
+        heats: &heats,
+        rows: &explanation.rows,
+        ledgers: &explanation.ledgers,
+        causes: &explanation.causes,
+        windows: &windows,
+    });
+    drop(windows);
     explanation.conclude();
     let both = [slow, slow.other()].map(|arm| &images[arm.index()]);
     let of_slow = &debug[slow.index()];
@@ -520,7 +534,7 @@ fn look(
     }
     // Locks that threads wait for are in the kernel, too.
     if (explanation.is_open() || explanation.conclusion == Conclusion::Kernel)
-        && has_threads_on_several_processors(&explanation.comparison)
+        && switch::has_threads_on_several_processors(&explanation.comparison)
     {
         let tried = switch::on_one_processor(bench, slow, run_ns, removing)?;
         explanation.keep(tried, "what runs on one processor take was not measured");
@@ -562,18 +576,6 @@ fn look(
     explanation.heat = Some(heats.map(|h| h.summary));
     explanation.summary = summary::summary(&explanation);
     Ok(explanation)
-}
-
-/// Whether both builds were seen with several threads, which may be on different processors.
-fn has_threads_on_several_processors(comparison: &Comparison) -> bool {
-    let cpus = comparison.settings.cpus.as_ref();
-    let several = cpus.is_none_or(|cpus| cpus.single().is_none());
-    several && comparison.arms.iter().all(|arm| arm.threads.is_some_and(|threads| threads > 1))
-}
-
-/// More than half of the difference, with all of the interval.
-fn is_most(share: &Share) -> bool {
-    share.percent.low >= work::MOST
 }
 
 fn slow_arm(comparison: &Comparison) -> Option<Arm> {

@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::work::MOST;
 use crate::model::Measurement;
 
 /// What a share is a share of.
@@ -37,6 +38,13 @@ pub struct Share {
     pub percent: Measurement,
     /// Of what.
     pub of: Whole,
+}
+
+impl Share {
+    /// More than half of it, with all of the interval.
+    pub(super) fn is_most(&self) -> bool {
+        self.percent.low >= MOST
+    }
 }
 
 impl fmt::Display for Share {

@@ -6,8 +6,8 @@ use super::processor::LEAST_PART;
 use super::why_more::why_more;
 use super::work::MOST;
 use super::{
-    Conclusion, Counts, Cure, Explanation, FunctionRow, OnlyInSlow, Place, Removed, Share, Whole,
-    Work, rows,
+    BlockedLoad, Conclusion, Counts, Cure, Explanation, FunctionRow, OnlyInSlow, Place, Removed,
+    Share, Whole, Work, rows,
 };
 use crate::compare::Arm;
 use crate::model::Site;
@@ -330,8 +330,12 @@ fn taken_back(explanation: &Explanation, cure: &Cure) -> String {
     let library = cure.library.as_ref().and_then(|path| path.file_name());
     let library = library.map_or(String::new(), |name| format!(" of {}", name.to_string_lossy()));
     let site = cure.sites.first().map(at).unwrap_or_default() + &library;
+    let behind = match cure.mechanism {
+        Removed::Mechanism(it) => behind(explanation, it, cure.arm, cure.sites.first()),
+        _ => String::new(),
+    };
     format!(
-        "{}{site}; a run without them takes back {:.0} % of {} (the control {:.0} %)",
+        "{}{site}{behind}; a run without them takes back {:.0} % of {} (the control {:.0} %)",
         cure.mechanism, recovered.percent.value, recovered.of, control.value,
     )
 }
@@ -368,11 +372,14 @@ fn by_model(explanation: &Explanation) -> String {
             let site = &cause.finding.site;
             let ledger = explanation.ledgers.iter().find(|l| l.place == site.function && l.agrees);
             let alone = ledger.map(|ledger| Together::alone(ledger, Mechanism::BlockedLoads));
-            format!("blocked loads{}; {}", at(site), prediction(alone.as_ref()))
+            let behind = behind(explanation, Mechanism::BlockedLoads, cause.arm, Some(site));
+            format!("blocked loads{}{behind}; {}", at(site), prediction(alone.as_ref()))
         }
         (None, Some((ledger, line))) => {
             let place = at_line(ledger, line);
-            let said = format!("{}{place}; {}", line.mechanism, prediction(together.as_ref()));
+            let behind = behind(explanation, line.mechanism, ledger.slow_arm, line.site.as_ref());
+            let said =
+                format!("{}{place}{behind}; {}", line.mechanism, prediction(together.as_ref()));
             said + &as_much(ledger, line) + &others(explanation, line.mechanism)
         }
         (None, None) => "not found".into(),
@@ -417,6 +424,22 @@ fn at_line(ledger: &Ledger, line: &LedgerLine) -> String {
 fn at(site: &Site) -> String {
     let line = site.line().map(|line| format!(" ({line})")).unwrap_or_default();
     format!(" in {} at {}{line}", site.function, site.svma)
+}
+
+/// The store that a blocked load waits for most often.
+fn behind(
+    explanation: &Explanation,
+    mechanism: Mechanism,
+    arm: Arm,
+    load: Option<&Site>,
+) -> String {
+    let load = load.filter(|_| mechanism == Mechanism::BlockedLoads);
+    let most = load.and_then(|load| Some((load, explanation.blocking_stores(arm, load).next()?)));
+    most.map_or(String::new(), |(load, BlockedLoad { store, .. })| {
+        let line = store.line().map(|line| format!(" ({line})")).unwrap_or_default();
+        let by = if store.function == load.function { "it" } else { &store.function };
+        format!(", behind what {by} stores at {}{line}", store.svma)
+    })
 }
 
 fn prediction(together: Option<&Together>) -> String {

@@ -11,10 +11,17 @@ use super::bench::or_why;
 use super::cure::{ARMS, Cure, Removed, judged, run, typical_times};
 use crate::code::x86::without_control_loads;
 use crate::code::{DebugInfo, Image};
-use crate::compare::Arm;
+use crate::compare::{Arm, Comparison};
 use crate::model::Site;
 use crate::sim::Sites;
 use crate::trace::engine::{Change, EngineError};
+
+/// Whether both builds were seen with several threads, which may be on different processors.
+pub(super) fn has_threads_on_several_processors(comparison: &Comparison) -> bool {
+    let cpus = comparison.settings.cpus.as_ref();
+    let several = cpus.is_none_or(|cpus| cpus.single().is_none());
+    several && comparison.arms.iter().all(|arm| arm.threads.is_some_and(|threads| threads > 1))
+}
 
 /// Lets both builds take denormal numbers for zero, where the slow one meets any; as
 /// [`attempt`](super::cure::attempt). Here the control is the fast build: what becomes faster in both is not what they differ by.

@@ -8,9 +8,10 @@ use crate::compare::simulate::{Noise, SimulatedMachine};
 use crate::machine::{MemoryRenaming, Microarchitecture};
 use crate::model::{FileOffset, Measurement, Svma};
 use crate::run::sample::{CallStack, Frame, Stacks};
-use crate::sim::core::{Account, Mechanism};
+use crate::sim::core::{Account, BlockedBy, Mechanism};
 use crate::trace::engine::DenormalSite;
 
+mod hot_code;
 mod removed;
 mod told;
 
@@ -35,7 +36,13 @@ fn counted(blocked: u64) -> WindowCount {
     let others = Account { executions: 19_000, ..Account::default() };
     let program = [(7, load), (0, others)];
     let at = |(bytes, account)| (offset(fixture::CODE_START.0.offset(bytes)), account);
-    WindowCount { program: program.map(at).to_vec(), ..WindowCount::default() }
+    let code_at = |bytes| {
+        let offset = offset(fixture::CODE_START.0.offset(bytes));
+        CodeAt { object: None, offset }
+    };
+    let pair = |store| BlockedBy { load: code_at(7), store: code_at(store), times: blocked };
+    let blocked_by = [19, 24].map(pair).to_vec();
+    WindowCount { program: program.map(at).to_vec(), blocked_by, ..WindowCount::default() }
 }
 
 impl Scene {

@@ -206,7 +206,12 @@ fn mixed([near, far]: [&BothArms; 2], percent: u64) -> BothArms {
             });
             (insns.collect(), objects.collect())
         });
-        ArmWindows { windows: windows.collect(), in_run: near.arms[arm].in_run.clone() }
+        let ArmWindows { in_run, blocked_by, .. } = &near.arms[arm];
+        ArmWindows {
+            windows: windows.collect(),
+            blocked_by: blocked_by.clone(),
+            in_run: in_run.clone(),
+        }
     });
     BothArms { core: near.core, arms }
 }

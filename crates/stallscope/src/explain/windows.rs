@@ -5,7 +5,7 @@
 //! ([`crate::sim::core`]), with everything and without each mechanism.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 #[cfg(test)]
 use std::sync::Arc;
 
@@ -14,11 +14,20 @@ use super::{Bench, CoreTaken, Place};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
 use crate::model::{FileOffset, Svma};
-use crate::sim::core::{Account, WeightedSum};
+use crate::sim::core::{Account, BlockedBy, WeightedSum};
 use crate::trace::spread;
 
 /// Instructions by their place in files, by what [`library_name`] calls these.
 pub type ObjectInsns = HashMap<String, BTreeMap<FileOffset, Account>>;
+
+/// An instruction, by its place in a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CodeAt {
+    /// The file, where that is not the program's own; empty for code without a file.
+    pub object: Option<PathBuf>,
+    /// Its place there.
+    pub offset: FileOffset,
+}
 
 /// What one window of one arm tells.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,6 +36,8 @@ pub struct WindowCount {
     pub program: Vec<(FileOffset, Account)>,
     /// Instructions of other files.
     pub objects: ObjectInsns,
+    /// Which stores blocked which loads.
+    pub blocked_by: Vec<BlockedBy<CodeAt>>,
 }
 
 /// Instructions that windows hold more rarely tell nothing of what one takes.
@@ -39,6 +50,8 @@ const LEAST_MET: f64 = 0.97;
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct ArmWindows {
     pub(super) windows: Vec<(BTreeMap<Svma, Account>, ObjectInsns)>,
+    /// How often each load was blocked by each store, in all of them.
+    pub(super) blocked_by: BTreeMap<[CodeAt; 2], u64>,
     /// Of a whole run; empty where that was not counted.
     pub(super) in_run: InsnCounts,
 }
@@ -51,7 +64,7 @@ impl ArmWindows {
 
     /// No windows, of a run that executes each instruction so often.
     pub fn of_run(in_run: InsnCounts) -> Self {
-        Self { windows: Vec::new(), in_run }
+        Self { in_run, ..Self::default() }
     }
 
     /// What the windows and whole runs do from `start` to `end`.
@@ -132,7 +145,8 @@ impl ArmWindows {
         let account = Account { executions, ..Account::default() };
         let program = Arc::new(in_run.iter().copied().collect());
         let in_run = InsnCounts { program, ..InsnCounts::default() };
-        Self { windows: vec![(BTreeMap::from([(at, account)]), HashMap::new())], in_run }
+        let windows = vec![(BTreeMap::from([(at, account)]), HashMap::new())];
+        Self { windows, in_run, ..Self::default() }
     }
 
     /// One window of so many instructions, some of them in one object.
@@ -141,7 +155,7 @@ impl ArmWindows {
         let insns = |executions| BTreeMap::from([(FileOffset(1), account(executions))]);
         let objects = [(name, executions), ("other", all - executions)];
         let objects = objects.map(|(name, executions)| (name.to_owned(), insns(executions)));
-        Self { windows: vec![(BTreeMap::new(), objects.into())], in_run: InsnCounts::default() }
+        Self { windows: vec![(BTreeMap::new(), objects.into())], ..Self::default() }
     }
 }
 
@@ -258,6 +272,9 @@ impl ArmWindows {
         let in_image =
             |(at, account): &(FileOffset, Account)| Some((image.svma_of(*at)?, *account));
         self.windows.push((window.program.iter().filter_map(in_image).collect(), window.objects));
+        for BlockedBy { load, store, times } in window.blocked_by {
+            *self.blocked_by.entry([load, store]).or_default() += times;
+        }
     }
 }
 
@@ -276,7 +293,9 @@ mod tests {
         let in_run = in_run.iter().map(|(at, times)| (Svma(*at), *times)).collect();
         let windows = windows.iter().map(window).collect();
         let in_run = InsnCounts { program: Arc::new(in_run), ..InsnCounts::default() };
-        ArmWindows { windows, in_run }.held_between(Svma(0), Svma(9)).weighed()
+        ArmWindows { windows, in_run, ..ArmWindows::default() }
+            .held_between(Svma(0), Svma(9))
+            .weighed()
     }
 
     fn cycles_per_insn(windows: &[Account]) -> f64 {
@@ -323,6 +342,7 @@ mod tests {
                 program: Arc::new(BTreeMap::from([(Svma(1), 7)])),
                 ..InsnCounts::default()
             },
+            ..ArmWindows::default()
         };
         let held = arm.held_between(Svma(0), Svma(9)).weighed();
         assert_eq!(held.iter().map(|it| it.cycles).collect::<Vec<_>>(), [100, 300]);
@@ -346,13 +366,13 @@ mod tests {
             program: Arc::new(BTreeMap::from([(Svma(1), 500), (Svma(2), 500)])),
             objects: Arc::new(HashMap::from([(library.clone(), in_library)])),
         };
-        let arm = ArmWindows { windows: windows.clone(), in_run };
+        let arm = ArmWindows { windows: windows.clone(), in_run, ..ArmWindows::default() };
         let place = Place::Object { name: library, code: ObjectCode::NotCompared, most_in: None };
         assert!((cycles_per_insn(&arm.in_place(Arm::A, &place)) - 5.0).abs() < 1e-9);
         assert!(arm.meet(Arm::A, &place));
         // The program's instructions take a cycle each, and are as many.
         assert!((cycles_per_insn(&arm.in_whole_run()) - 3.0).abs() < 1e-9);
-        let uncounted = ArmWindows { windows, in_run: InsnCounts::default() };
+        let uncounted = ArmWindows { windows, ..ArmWindows::default() };
         assert!((cycles_per_insn(&uncounted.in_place(Arm::A, &place)) - 3.0).abs() < 1e-9);
         assert!((cycles_per_insn(&uncounted.in_whole_run()) - 2.0).abs() < 1e-9);
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::bench::or_why;
 use super::events::{Counts, are_as_many};
 use super::run_count::{Executed, InRun, InsnCounts, MOST_TIMES_AS_LONG, WorkCount, budget};
-use super::{Bench, FunctionRow, LibraryCalls, Place, Share, is_most, library_calls, rows};
+use super::{Bench, FunctionRow, LibraryCalls, Place, Share, library_calls, rows};
 use crate::code::Image;
 use crate::compare::Arm;
 use crate::model::Measurement;
@@ -153,7 +153,7 @@ impl Work {
         let all = self.instructions.change() + moved;
         let ratio = self.string_bytes.ratio();
         let is_large =
-            ratio.max(1.0 / ratio) >= LEAST_TIMES_THE_BYTES && is_most(&self.more_instructions);
+            ratio.max(1.0 / ratio) >= LEAST_TIMES_THE_BYTES && self.more_instructions.is_most();
         self.string_bytes.is_apart() && (!self.are_as_many() || is_large) && moved / all > 0.5
     }
 

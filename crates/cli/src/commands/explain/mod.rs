@@ -1,6 +1,7 @@
 //! `stallscope explain`: the main job. What was typed, the work, one screen.
 
 pub mod planned;
+mod proof;
 mod screen;
 
 use std::ffi::{OsStr, OsString};

@@ -1,29 +1,29 @@
 //! One screen: the difference, the function, the site, the mechanism, the grade, what is open.
 
 use stallscope::code::SourceText;
-use stallscope::compare::{Comparison, Decision, Doubt, Metric, Warning};
+use stallscope::compare::{Arm, Comparison, Decision, Doubt, Metric, Warning};
 use stallscope::explain::{
-    ArmHeat, Built, Cause, Conclusion, Counts, Cure, CureVerdict, Explanation, FunctionRow, Ledger,
-    Placements, Removed, Share, Tally, Whole, Work,
+    ArmHeat, BlockedLoad, Built, Cause, Conclusion, Counts, Explanation, FunctionRow, Ledger,
+    Tally, Whole, Work,
 };
 use stallscope::layout::ChangeCounts;
-use stallscope::model::{Grade, Measurement};
+use stallscope::model::{Grade, Measurement, Site};
 use stallscope::sim::core::Mechanism;
 
+use super::proof::{cure, ledger_text, placements};
 use crate::commands::compare::screen::verdict;
-use crate::commands::sweep::screen::sentence;
 use crate::commands::{site, words};
 use crate::terminal::{STRONG, paint, wrap};
 
 /// Places that are listed when no mechanism was found.
 const MOST_ROWS: usize = 5;
-/// Functions in random places that are named.
-const MOST_PLACED: usize = 3;
+/// Stores that block a load and are named.
+const MOST_STORES: usize = 4;
 /// What is left of the difference and is worth a line, in per cent.
 const LEAST_REST: f64 = 0.5;
 /// Where text starts behind the labels.
 const INDENT: usize = 9;
-const NO_LABEL: &str = "         ";
+pub(super) const NO_LABEL: &str = "         ";
 
 /// The whole answer as text.
 pub fn screen(explanation: &Explanation, text: &mut SourceText) -> String {
@@ -166,7 +166,7 @@ fn built(built: &Built) -> String {
     wrap("built    ", &format!("{of}BEFORE with {before}; AFTER with {after}"))
 }
 
-fn milliseconds(m: &Measurement) -> String {
+pub(super) fn milliseconds(m: &Measurement) -> String {
     format!("{:.1} ms [{:.1}, {:.1}]", m.value / 1e6, m.low / 1e6, m.high / 1e6)
 }
 
@@ -252,6 +252,9 @@ fn named_text(explanation: &Explanation, ledger: &Ledger, text: &mut SourceText)
     if let Some(site) = &line.site {
         out += "site     ";
         out += site::site(site, INDENT, text).trim_start();
+        if line.mechanism == Mechanism::BlockedLoads {
+            out += &blocking_stores(explanation, ledger.slow_arm, site, text);
+        }
     }
     let where_it_is = match &line.site {
         Some(site) if row.is_some() && site.function != ledger.place => {
@@ -274,145 +277,23 @@ fn named_text(explanation: &Explanation, ledger: &Ledger, text: &mut SourceText)
     out + &wrap("grade    ", &format!("{grade}: {}", grade.meaning()))
 }
 
-/// What random places of the hot functions tell.
-fn placements(of: &Placements) -> String {
-    let Placements { functions, rounds, split } = of;
-    let more = match functions.len().saturating_sub(MOST_PLACED) {
-        0 => String::new(),
-        more => format!(" and {more} more functions"),
-    };
-    let text = format!(
-        "{} (processor time, {rounds} rounds; copies in random places of {}{more})",
-        sentence(split),
-        functions[..functions.len().min(MOST_PLACED)].join(", ")
-    );
-    wrap("places   ", &text)
-}
-
-/// What runs without the mechanism brought back.
-fn cure(cure: &Cure) -> String {
-    let verdict = match cure.verdict {
-        CureVerdict::Confirmed => "",
-        CureVerdict::Refuted => ": that is not the cause",
-        CureVerdict::Partly => ": that is a part of it",
-        CureVerdict::Open => ": that neither proves nor refutes it",
-    };
-    let (done, otherwise) = match cure.mechanism {
-        Removed::CodePlacement => (
-            format!(
-                "with {} run from copies as far into their pages as in {}",
-                functions(cure),
-                cure.arm.other().build_name()
-            ),
-            "copies as far into their pages as the originals, with which both builds are run here, once more",
-        ),
-        Removed::CodeAlignment => (
-            format!(
-                "with {} run from copies {} bytes further on",
-                functions(cure),
-                cure.moved_bytes()
-            ),
-            "the fast build's at their best place",
-        ),
-        Removed::DenormalNumbers => (
-            "with zero for denormal numbers in both builds".to_owned(),
-            "zero for them in the fast build alone",
-        ),
-        Removed::SharedLines => (
-            "with all threads of both builds on one processor".to_owned(),
-            "those of the fast build alone",
-        ),
-        Removed::HugePages => {
-            ("with both builds on pages of 4 KiB alone".to_owned(), "the slow build alone so")
-        }
-        Removed::Mechanism(mechanism) => (
-            format!(
-                "without {mechanism} ({} of them replaced in the running process)",
-                cure.sites.len()
-            ),
-            "the same detours and the instructions as they are",
-        ),
-    };
-    let [fast, slow, control, cured] = cure.times.each_ref().map(milliseconds);
-    let Measurement { value, low, high, n, .. } = &cure.control.percent;
-    wrap(
-        "cure     ",
-        &format!(
-            "{done} {} is gone{verdict}; with {otherwise}, {value:.1} % [{low:.1}, {high:.1}]. {n} rounds, \
-             processor time: fast {fast}, slow {slow}, control {control}, cure {cured}",
-            cure.recovered,
-        ),
-    )
-}
-
-fn functions(cure: &Cure) -> String {
-    match cure.placed.len() {
-        1 => "a function".to_owned(),
-        n => format!("{n} functions"),
-    }
-}
-
-/// What the model of the core predicts for one place.
-fn ledger_text(ledger: &Ledger) -> String {
-    let percent = |share: &Share| {
-        let Measurement { value, low, high, .. } = share.percent;
-        format!("{value:.1} % [{low:.1}, {high:.1}]")
-    };
-    let [before, after] = ledger.cycles_per_instruction.each_ref().map(|m| m.value);
-    let verdict = match (ledger.agrees, ledger.counted) {
-        (true, true) => "",
-        (true, false) => {
-            ": they agree, so both execute about as many instructions, which were not counted"
-        }
-        (false, _) => ", which does not agree: no cause is named by it",
-    };
-    let mut out = wrap(
-        "model    ",
-        &format!(
-            "{}{}: {before:.2} -> {after:.2} cycles an instruction predict {}, where {:.1} % was \
-             measured{verdict}",
-            site::clip(site::short_name(&ledger.place), 56),
-            ledger.with_words(),
-            ledger.predicted,
-            ledger.measured.percent.value,
-        ),
-    );
-    let taken = |what: &str| wrap(NO_LABEL, &format!("with {what}: that is nearest to the clock"));
-    for line in ledger.lines.iter().filter(|_| ledger.agrees) {
-        // A place may wait for what happens in another one.
-        let often = match line.per_thousand.filter(|both| both.iter().any(|often| *often > 0.0)) {
-            Some([before, after]) => format!(" ({before:.2} -> {after:.2} in 1000 instructions)"),
-            None => String::new(),
+/// The stores that block the load which a place names.
+fn blocking_stores(
+    explanation: &Explanation,
+    slow: Arm,
+    load: &Site,
+    text: &mut SourceText,
+) -> String {
+    let mut out = String::new();
+    let stores = explanation.blocking_stores(slow, load).take(MOST_STORES);
+    for BlockedLoad { store, percent, .. } in stores {
+        let function = match store.function == load.function {
+            true => String::new(),
+            false => format!(" in {}", site::clip(site::short_name(&store.function), 40)),
         };
-        let text = format!("without {}: {} less{often}", line.mechanism, percent(&line.part));
-        out += &wrap(NO_LABEL, &text);
-        let core = &ledger.core;
-        let nearest = match line.mechanism {
-            Mechanism::DataCacheMisses if core.from_memory_percent > 0 => Some(format!(
-                "{} % of the lines that the windows do not tell the place of taken to come from memory, and the others from \
-                 the third level",
-                core.from_memory_percent
-            )),
-            Mechanism::DataCacheMisses => core.third_level_bytes.map(|bytes| {
-                let mib = bytes >> 20;
-                format!(
-                    "{mib} MiB of the third level taken to be left to it, more than while that was probed"
-                )
-            }),
-            Mechanism::MispredictedBranches if core.forgotten_percent > 0 => Some(format!(
-                "{} % of the branches that large tables of the predictor remember, and small ones do not, taken to be \
-                 mispredicted",
-                core.forgotten_percent
-            )),
-            _ => None,
-        };
-        out += &nearest.map(|what| taken(&what)).unwrap_or_default();
-    }
-    if ledger.core.shared_percent > 0 {
-        out += &taken(&format!(
-            "{} % of the instructions taken to be executed while another thread keeps the core busy",
-            ledger.core.shared_percent
-        ));
+        let words = format!("waits in {percent:.1} % of its executions for this store{function}");
+        out += &wrap(NO_LABEL, &words);
+        out += &site::site(store, INDENT, text);
     }
     out
 }
@@ -476,11 +357,12 @@ mod tests {
     use stallscope::compare::Settings;
     use stallscope::compare::simulate::{Noise, SimulatedMachine};
     use stallscope::explain::{
-        ByPlace, Executed, TimeLeft, WindowCount, WorkCount, explain, simulate::InventedBench,
+        ByPlace, CodeAt, Executed, TimeLeft, WindowCount, WorkCount, explain,
+        simulate::InventedBench,
     };
     use stallscope::machine::{Design, Microarchitecture};
     use stallscope::model::FileOffset;
-    use stallscope::sim::core::{Account, Mechanism};
+    use stallscope::sim::core::{Account, BlockedBy, Mechanism};
 
     use super::*;
     use crate::terminal::plain;
@@ -537,7 +419,10 @@ mod tests {
                 let others = Account { executions: 76_000, ..Account::default() };
                 let start = fixture::CODE_START.1;
                 let program = vec![(start.offset(7), load), (start, others)];
-                Some(WindowCount { program, ..WindowCount::default() })
+                let at = |bytes| CodeAt { object: None, offset: start.offset(bytes) };
+                let pair = |store| BlockedBy { load: at(7), store: at(store), times: blocked };
+                let blocked_by = [19, 24].map(pair).to_vec();
+                Some(WindowCount { program, blocked_by, ..WindowCount::default() })
             }),
         };
         let profile = Design::of(Microarchitecture::Zen5);
@@ -557,6 +442,24 @@ mod tests {
     #[test]
     fn the_first_story() {
         insta::assert_snapshot!(shown([false, true], 0.7, Some([1000, 960])));
+    }
+
+    #[test]
+    fn stores_that_block_a_load_are_named_with_how_often() {
+        let text = &mut SourceText::default();
+        let story = explained([false, true], 0.7, Some([1000, 960]), text);
+        let load = &story.causes[0].finding.site;
+        let said = plain(&blocking_stores(&story, Arm::B, load, text));
+        assert_eq!(
+            said,
+            "         waits in 99.9 % of its executions for this store\n         \
+             0x401013  mov dword ptr [rsp+rbx*8-0x10], r11d\n         \
+             waits in 99.9 % of its executions for this store\n         \
+             0x401018  mov dword ptr [rsp+rbx*8-0xc], r14d\n"
+        );
+        let elsewhere = Site { function: "helper".into(), ..load.clone() };
+        assert_eq!(blocking_stores(&story, Arm::B, &elsewhere, text), "");
+        assert_eq!(blocking_stores(&story, Arm::A, load, text), "");
     }
 
     #[test]

@@ -108,7 +108,11 @@ impl ExplanationPage {
             more_places,
             flame: FlameView::of(explanation)?,
             work: work_rows(explanation),
-            listings: explanation.causes.iter().take(3).map(Listing::of).collect(),
+            listings: explanation
+                .hot_code
+                .iter()
+                .map(|hot| Listing::of(hot, explanation))
+                .collect(),
             ledgers: explanation.ledgers.iter().map(ledger_view).collect(),
             cure: explanation.cure.as_ref().map(cure_view),
             open: explanation.unexplained.iter().filter(told).cloned().collect(),

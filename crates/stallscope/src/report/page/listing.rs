@@ -1,5 +1,5 @@
-//! The hot loop around a blocked load: each instruction with its samples, and an arrow from each store to the load that reads
-//! from it; the hottest loop of the other build beside it.
+//! The hot code of a place in both builds, side by side: each instruction with its samples and what happened to it, and an arrow
+//! from each store to the load that it blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,9 @@ use super::bar::Bar;
 use super::number::Number;
 use super::scale::Scale;
 use crate::compare::Arm;
-use crate::explain::{Cause, LoopHeat};
+use crate::explain::{Cause, Explanation, HotBuild, HotCode, HotInstruction};
 use crate::model::{Grade, Site, SourceLine, Svma};
+use crate::report::words::grouped;
 
 /// Height of a line of the listing, in pixels.
 const LINE: usize = 22;
@@ -20,21 +21,36 @@ const LONG: usize = 60;
 const LEAST_PERCENT: f64 = 1.0;
 /// Lines around a site that are shown.
 const NEAR: usize = 3;
+/// Arrows that are drawn, from the stores that block most.
+const MOST_ARROWS: usize = 8;
 
-/// The instructions of one cause.
+/// The instructions of one place.
 #[derive(Debug)]
 pub(super) struct Listing {
-    pub function: String,
+    pub place: String,
+    /// What a rule says of it, how certain that is, and what to try.
+    pub found: Option<Found>,
+    /// BEFORE and AFTER, where they have it.
+    pub columns: Vec<Column>,
+}
+
+/// What a rule found there.
+#[derive(Debug)]
+pub(super) struct Found {
     pub mechanism: String,
     pub remedy: String,
     pub grade: Grade,
+    pub facts: Vec<(&'static str, Number)>,
+}
+
+/// The instructions of one build.
+#[derive(Debug)]
+pub(super) struct Column {
     pub about: String,
+    pub build: &'static str,
     pub lines: Vec<Line>,
-    /// What the other build's loop is, and its instructions.
-    pub other: Option<(String, Vec<Line>)>,
     pub arrows: Vec<Arrow>,
     pub height: usize,
-    pub facts: Vec<(&'static str, Number)>,
 }
 
 /// One instruction with its source.
@@ -44,11 +60,13 @@ pub(super) struct Line {
     address: String,
     text: String,
     source: String,
-    /// What it is to the cause: `load`, `store`, or nothing.
+    /// What it is to the cause: `load`, `store`, `site`, or nothing.
     role: &'static str,
-    /// Whether the other build's loop has no such instruction.
+    /// Whether the other build's code has no such instruction.
     is_changed: bool,
     samples: Option<(Number, Bar)>,
+    /// How often it had which mechanism.
+    events: Vec<(String, Number)>,
 }
 
 impl HtmlSafe for Line {}
@@ -62,106 +80,132 @@ pub(super) struct Arrow {
 }
 
 impl Listing {
-    pub fn of(cause: &Cause) -> Self {
-        let finding = &cause.finding;
-        let set = finding.sets.get(cause.hottest_set.unwrap_or(0));
-        let stores = set.into_iter().flatten().filter_map(|index| finding.others.get(*index));
-        let stores: Vec<&Site> = stores.collect();
-        let sites = stores.iter().map(|site| (*site, "store")).chain([(&finding.site, "load")]);
-        let other = cause.other_loop.as_ref();
-        let [here, there] = [cause.arm, cause.arm.other()];
-        let lines = lines(here, &cause.loop_heat, sites, other);
+    pub fn of(hot: &HotCode, explanation: &Explanation) -> Self {
+        let cause = explanation.causes.iter().find(|it| it.finding.site.function == hot.place);
+        let ledger = explanation.ledgers.iter().find(|ledger| ledger.place == hot.place);
+        let named =
+            ledger.and_then(|ledger| Some((ledger.slow_arm, ledger.named()?.site.as_ref()?)));
+        let rule = cause.map(|cause| (cause.arm, &cause.finding.site));
+        let columns = [Arm::A, Arm::B].into_iter().filter_map(|arm| {
+            let build = hot.builds[arm.index()].as_ref()?;
+            let sites = [rule, named].into_iter().flatten();
+            let sites = sites.filter(|(of, site)| *of == arm && site.function == build.function);
+            let other = hot.builds[arm.other().index()].as_ref();
+            Some(Column::of(arm, build, sites.map(|(_, site)| site), other))
+        });
+        Self { place: hot.place.clone(), found: cause.map(Found::of), columns: columns.collect() }
+    }
+}
+
+impl Column {
+    fn of<'a>(
+        arm: Arm,
+        build: &'a HotBuild,
+        named: impl Iterator<Item = &'a Site>,
+        other: Option<&HotBuild>,
+    ) -> Self {
+        let blocked = &build.blocked[..build.blocked.len().min(MOST_ARROWS)];
+        let stores = blocked.iter().map(|it| (&it.store, "store"));
+        let is_load = |at: Svma| blocked.iter().any(|it| it.load == at);
+        let named = named.map(|site| (site, if is_load(site.svma) { "load" } else { "site" }));
+        let mut by_address = lines(arm, build, other);
+        for (site, role) in stores.chain(named) {
+            let (line, _) = by_address.entry(site.svma).or_default();
+            let variable =
+                site.variable.as_ref().map(|name| format!("  ; {name}")).unwrap_or_default();
+            line.address = site.svma.to_string();
+            line.text = format!("{}{variable}", site.text);
+            line.source = source(site.line());
+            line.role = role;
+        }
+        for load in blocked.iter().map(|it| it.load) {
+            by_address.entry(load).and_modify(|(line, _)| line.role = "load");
+        }
+        let lines = shortened(by_address.into_values().collect());
         let middle = |svma: Svma| {
             let address = svma.to_string();
-            let line = lines.iter().position(|line| line.address == address);
-            LINE * line.unwrap_or(0) + LINE / 2
+            let line = lines.iter().position(|line| line.address == address)?;
+            Some(LINE * line + LINE / 2)
         };
-        let to = middle(finding.site.svma);
-        let arrow = |(nth, store): (usize, &&Site)| {
-            let (from, left) = (middle(store.svma), 30 - 9 * (nth % 4));
-            Arrow {
+        let arrows = blocked.iter().enumerate().filter_map(|(nth, pair)| {
+            let (from, to) = (middle(pair.store.svma)?, middle(pair.load)?);
+            let left = 30 - 9 * (nth % 4);
+            Some(Arrow {
                 path: format!("M50 {from}H{left}V{to}H44"),
                 head: format!("M42 {}L50 {to}L42 {}Z", to.saturating_sub(5), to + 5),
                 title: format!(
-                    "the load at {} reads what the store at {} wrote",
-                    finding.site.svma, store.svma
+                    "the load at {} waits for what the store at {} wrote in {:.1} % of its executions ({} times in the windows)",
+                    pair.load,
+                    pair.store.svma,
+                    pair.percent,
+                    grouped(pair.times)
                 ),
-            }
+            })
+        });
+        let arrows = arrows.collect();
+        let (extent, name) = (&build.extent, arm.build_name());
+        let share = extent.share_of_function.percent.value;
+        let lines_of = match &extent.lines {
+            Some((first, last)) => format!(" ({first} to {})", last.line),
+            None => String::new(),
         };
         Self {
-            function: finding.site.function.clone(),
-            mechanism: finding.mechanism.clone(),
-            remedy: finding.remedy.clone(),
-            grade: finding.grade,
-            arrows: stores.iter().enumerate().map(arrow).collect(),
+            about: format!(
+                "{name}: {} to {}{lines_of}, {share:.1} % of its function's samples",
+                extent.start, extent.end
+            ),
+            build: name,
             height: LINE * lines.len(),
-            about: about(here, &cause.loop_heat),
-            other: other.map(|of| {
-                let lines = self::lines(there, of, std::iter::empty(), Some(&cause.loop_heat));
-                (about(there, of), lines)
-            }),
             lines,
-            facts: facts(cause),
+            arrows,
         }
     }
 }
 
-/// Which loop it is.
-fn about(arm: Arm, of: &LoopHeat) -> String {
-    let build = ["BEFORE", "AFTER"][arm.index()];
-    let share = of.share_of_function.percent.value;
-    format!("{build}: {} to {}, {share:.1} % of its function's samples", of.start, of.end)
+/// An instruction without where it jumps to and how far its data are, which differ from build to build.
+fn kept(text: &str) -> String {
+    if text.starts_with('j') || text.starts_with("call") {
+        return text.split(' ').next().unwrap_or(text).to_owned();
+    }
+    match text.split_once("[rip") {
+        Some((start, rest)) => {
+            format!("{start}[rip{}", rest.split_once(']').map_or("", |(_, behind)| behind))
+        }
+        None => text.to_owned(),
+    }
 }
 
-/// An instruction without where it jumps to, which differs from build to build.
-fn kept(text: &str) -> &str {
-    let is_jump = text.starts_with('j') || text.starts_with("call");
-    if is_jump { text.split(' ').next().unwrap_or(text) } else { text }
-}
-
-/// The loop and the sites by address; of a long one, what is near a site or hot.
-fn lines<'a>(
-    arm: Arm,
-    of: &LoopHeat,
-    sites: impl Iterator<Item = (&'a Site, &'static str)>,
-    other: Option<&LoopHeat>,
-) -> Vec<Line> {
-    let hot = &of.instructions;
-    let others: Option<BTreeSet<&str>> =
+/// The instructions by address, and whether each is hot.
+fn lines(arm: Arm, build: &HotBuild, other: Option<&HotBuild>) -> BTreeMap<Svma, (Line, bool)> {
+    let hot = &build.instructions;
+    let others: Option<BTreeSet<String>> =
         other.map(|of| of.instructions.iter().map(|insn| kept(&insn.text)).collect());
     let (all, most) = hot.iter().fold((0, 0), |(all, most): (u64, u64), insn| {
         (all.saturating_add(insn.samples), most.max(insn.samples))
     });
     let scale = Scale::over([0.0, most as f64]);
-    let percent = |samples: u64| 100.0 * samples as f64 / all.max(1) as f64;
-    let mut by_address: BTreeMap<Svma, (Line, bool)> = BTreeMap::new();
-    for insn in hot {
-        let share = percent(insn.samples);
-        let from = format!("{} of {all} samples in this loop", insn.samples);
+    let line = |insn: &HotInstruction| {
+        let share = 100.0 * insn.samples as f64 / all.max(1) as f64;
+        let from = format!("{} of {all} samples that are shown here", insn.samples);
         let bar = Bar::between(scale, [0.0, insn.samples as f64], None, ["a", "b"][arm.index()]);
+        let events = insn.events.iter().map(|event| {
+            let executed = grouped(insn.executions);
+            let from = format!("of {executed} executions in the windows, by the model of the core");
+            let text = format!("{:.1} %", event.percent);
+            (event.mechanism.to_string(), Number::told(text, from, event.percent))
+        });
         let line = Line {
             address: insn.svma.to_string(),
             text: insn.text.clone(),
             source: source(insn.source.as_ref()),
             role: "",
-            is_changed: others.as_ref().is_some_and(|texts| !texts.contains(kept(&insn.text))),
+            is_changed: others.as_ref().is_some_and(|texts| !texts.contains(&kept(&insn.text))),
             samples: (insn.samples > 0).then(|| (Number::new(format!("{share:.1} %"), from), bar)),
+            events: events.collect(),
         };
-        by_address.insert(insn.svma, (line, share >= LEAST_PERCENT));
-    }
-    for (site, role) in sites {
-        let line = by_address.entry(site.svma).or_default();
-        let variable = site.variable.as_ref().map(|name| format!("  ; {name}")).unwrap_or_default();
-        line.0 = Line {
-            address: site.svma.to_string(),
-            text: format!("{}{variable}", site.text),
-            source: source(site.line()),
-            role,
-            is_changed: line.0.is_changed,
-            samples: line.0.samples.take(),
-        };
-    }
-    shortened(by_address.into_values().collect())
+        (insn.svma, (line, share >= LEAST_PERCENT))
+    };
+    hot.iter().map(line).collect()
 }
 
 fn shortened(lines: Vec<(Line, bool)>) -> Vec<Line> {
@@ -189,6 +233,17 @@ fn shortened(lines: Vec<(Line, bool)>) -> Vec<Line> {
 
 fn source(line: Option<&SourceLine>) -> String {
     line.map(ToString::to_string).unwrap_or_default()
+}
+
+impl Found {
+    fn of(cause: &Cause) -> Self {
+        Self {
+            mechanism: cause.finding.mechanism.clone(),
+            remedy: cause.finding.remedy.clone(),
+            grade: cause.finding.grade,
+            facts: facts(cause),
+        }
+    }
 }
 
 /// What was counted and sampled about it.

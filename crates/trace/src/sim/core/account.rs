@@ -155,6 +155,24 @@ impl WeightedSum {
     }
 }
 
+/// How often a load was blocked by what one instruction had stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockedBy<A> {
+    /// Address of the load.
+    pub load: A,
+    /// Address of the store.
+    pub store: A,
+    /// Executions of the load.
+    pub times: u64,
+}
+
+impl<A: Copy> BlockedBy<A> {
+    /// The same by other addresses.
+    pub fn at<B>(&self, place: impl Fn(A) -> B) -> BlockedBy<B> {
+        BlockedBy { load: place(self.load), store: place(self.store), times: self.times }
+    }
+}
+
 /// A window by the model.
 #[derive(Clone, Debug)]
 pub struct Accounts {
@@ -162,6 +180,8 @@ pub struct Accounts {
     pub window_instructions: u64,
     /// Every instruction that was executed behind the warm-up.
     pub insns: Vec<(Avma, Account)>,
+    /// Which stores blocked which loads.
+    pub blocked_by: Vec<BlockedBy<Avma>>,
     /// Executions of instructions whose bytes could not be read: they were taken for additions.
     pub unread_executions: u64,
 }
@@ -269,9 +289,14 @@ impl<'a> RecordedWindow<'a> {
             }
             (at, Account { cycles_without, ..*account })
         });
+        let blocked_by = whole.blocked_by.iter().map(|([load, store], times)| {
+            let by = BlockedBy { load: *load, store: *store, times: *times };
+            by.at(|op| self.program.ops[op as usize].address)
+        });
         Ok(Accounts {
             window_instructions: self.instructions,
             insns: insns.collect(),
+            blocked_by: blocked_by.collect(),
             unread_executions,
         })
     }

@@ -57,6 +57,7 @@ impl Core<'_> {
         let stores = self.state.stores.len() as u64;
         let oldest = self.state.stored.saturating_sub(stores);
         let (mut done, mut blocked, mut edges) = (0, false, 0);
+        self.overlapped.clear();
         for n in (oldest..self.state.stored).rev() {
             let store = self.state.stores[(n % stores) as usize];
             if store.commit <= start {
@@ -69,6 +70,9 @@ impl Core<'_> {
                 if low < edge && edge < high {
                     edges |= 1_u64 << (edge - low);
                 }
+            }
+            if !self.overlapped.contains(&store.op) {
+                self.overlapped.push(store.op);
             }
             let stored_by = &self.program.ops[store.op as usize];
             // What a string instruction stores is forwarded no more than pieces are.
@@ -120,6 +124,11 @@ impl Core<'_> {
             }
             self.event(number, Mechanism::BlockedLoads);
             self.accounts[number as usize].store_edges |= edges;
+            if self.without.is_none() && self.instructions > self.warm_up {
+                for store in &self.overlapped {
+                    *self.blocked_by.entry([number, *store]).or_default() += 1;
+                }
+            }
         }
         Served::At(done)
     }

@@ -58,11 +58,13 @@ mod training;
 mod upper_halves;
 mod x87;
 
-pub use account::{Account, Accounts, RecordedWindow, WeightedSum};
+pub use account::{Account, Accounts, BlockedBy, RecordedWindow, WeightedSum};
 pub use mechanism::Mechanism;
 use program::{Program, WindowCode};
 pub use report::{CycleReport, FunctionCycles, InsnCycles, ModelInput, Wait};
 pub use training::{Learned, Training};
+
+use std::collections::HashMap;
 
 use crate::machine::{CoreShape, Design, ForwardingRule, OpClass, StringCosts};
 use crate::model::{Avma, LINE_BYTES};
@@ -112,6 +114,10 @@ struct Core<'a> {
     warm_up: u64,
     instructions: u64,
     accounts: Vec<Account>,
+    /// How often each load was blocked by each store, by their numbers.
+    blocked_by: HashMap<[u32; 2], u64>,
+    /// The stores in flight that the load at hand overlaps.
+    overlapped: Vec<u32>,
     /// Whether each branch of the window is predicted, in order.
     predicted: &'a [bool],
     state: State,
@@ -143,6 +149,8 @@ impl<'a> Core<'a> {
             warm_up,
             instructions: 0,
             accounts: vec![Account::default(); program.ops.len()],
+            blocked_by: HashMap::new(),
+            overlapped: Vec::new(),
         }
     }
 

@@ -265,7 +265,7 @@ mod tests {
         };
         second.cycles_without[Mechanism::LongChains as usize] = 40;
         let insns = vec![(Avma(0x20), second), (Avma(0x10), first)];
-        Accounts { window_instructions: 1000, insns, unread_executions }
+        Accounts { window_instructions: 1000, insns, blocked_by: Vec::new(), unread_executions }
     }
 
     fn report(accounts: &Accounts, calls: Option<u64>) -> Result<CycleReport, String> {
@@ -317,7 +317,8 @@ mod tests {
     fn a_window_of_which_most_could_not_be_read_has_no_cycles() {
         assert!(report(&accounts(400), None).is_ok());
         assert!(report(&accounts(401), None).unwrap_err().contains("401 of 800"));
-        let none = Accounts { window_instructions: 9, insns: Vec::new(), unread_executions: 0 };
+        let none = Accounts { window_instructions: 9, ..accounts(0) };
+        let none = Accounts { insns: Vec::new(), ..none };
         assert!(report(&none, None).unwrap_err().contains("no instructions"));
     }
 }

@@ -78,6 +78,21 @@ fn run_shaped(
     design: Microarchitecture,
     change: impl Fn(&mut CoreShape),
 ) -> (f64, [u64; Mechanism::ALL.len()]) {
+    look(kernel, without, design, change, |core| {
+        let iterations = core.instructions() as f64 / kernel.insns.len() as f64;
+        let all: Account = core.accounts().map(|(_, account)| account).sum();
+        (core.cycles() as f64 / iterations, all.events)
+    })
+}
+
+/// What `look` finds at the end of the run.
+fn look<T>(
+    kernel: &Kernel<'_>,
+    without: Option<Mechanism>,
+    design: Microarchitecture,
+    change: impl Fn(&mut CoreShape),
+    look: impl FnOnce(&Core<'_>) -> T,
+) -> T {
     let mut at = 0x1000;
     let mut bytes = std::collections::HashMap::new();
     let mut block = Block::default();
@@ -101,14 +116,7 @@ fn run_shaped(
     let predicted = predicted(&program, &shape, warm_up, &all);
     let mut core = Core::new(&design, &shape, &program, &predicted.right, without, warm_up);
     all(&mut core);
-    let iterations = core.instructions() as f64 / kernel.insns.len() as f64;
-    let mut events = [0; Mechanism::ALL.len()];
-    for (_, account) in core.accounts() {
-        for (sum, n) in events.iter_mut().zip(account.events) {
-            *sum += n;
-        }
-    }
-    (core.cycles() as f64 / iterations, events)
+    look(&core)
 }
 
 fn cycles(kernel: &Kernel<'_>, without: Option<Mechanism>) -> f64 {
@@ -332,6 +340,13 @@ fn a_load_over_two_stores_waits_and_without_that_it_does_not() {
     assert!(blocked >= 2900, "{blocked}");
     let without = cycles(&kernel, Some(Mechanism::BlockedLoads));
     assert!((5.0..8.0).contains(&without), "{without}");
+    // Both stores block it, each once in an execution.
+    let by = |without| {
+        let of = |core: &Core<'_>| core.blocked_by.clone();
+        look(&kernel, without, Microarchitecture::GoldenCove, |_| {}, of)
+    };
+    assert_eq!(by(None), [([2, 0], blocked), ([2, 1], blocked)].into());
+    assert_eq!(by(Some(Mechanism::MispredictedBranches)).len(), 0, "told once for all runs");
     // Reading what lies elsewhere, nothing waits.
     let apart =
         |n: u64| vec![store(0, 0x8000, 4), store(1, 0x8004, 4), load(2, 0x9000 + n % 8 * 8, 8)];
