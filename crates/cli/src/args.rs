@@ -97,7 +97,7 @@ pub struct CommonArgs {
     /// Take defaults of options from no file
     #[arg(long, global = true, conflicts_with = "config")]
     pub no_config: bool,
-    /// Say which options a file has set
+    /// Say which options a file has set, and every note about a comparison
     #[arg(long, short, global = true, conflicts_with = "quiet")]
     pub verbose: bool,
 }

@@ -54,6 +54,8 @@ pub struct Context {
     profile: Option<PathBuf>,
     design: Option<Microarchitecture>,
     quiet: bool,
+    /// Whether notes are told that nothing depends on.
+    pub verbose: bool,
     progress: bool,
     seed: Option<u64>,
     redacts_args: bool,
@@ -73,6 +75,7 @@ impl Context {
             profile: common.profile.clone(),
             design: common.design,
             quiet: common.quiet,
+            verbose: common.verbose,
             progress: !common.no_progress && !common.quiet,
             seed: common.seed,
             redacts_args: common.redact_args,

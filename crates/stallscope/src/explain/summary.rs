@@ -130,7 +130,7 @@ fn in_parts(explanation: &Explanation, slow: Arm) -> String {
     format!("{}: {}{place}{}", words.join(" and "), sentences.join("; "), built(explanation, slow))
 }
 
-/// What `rep` instructions take by the model, in per cent of the difference, where that is most of it and the fast build
+/// What `rep` instructions take longer by the model, in per cent of the difference, where that is most of it and the fast build
 /// neither moves as much by them nor executes more instructions in their place: a byte that is moved has another price
 /// than an instruction, and only the model knows it.
 pub(super) fn part_of_strings(explanation: &Explanation) -> Option<f64> {
@@ -176,13 +176,18 @@ fn undecided(explanation: &Explanation, work: &Work, slow: Arm) -> Option<String
     ))
 }
 
+fn moves(work: &Work, slow: Arm) -> String {
+    let (more, less) = (slow.build_name(), slow.other().build_name());
+    let [here, there] = work.string_bytes.slow_first(slow).map(|bytes| bytes / 1e9);
+    format!(
+        "{more} fills, copies or searches {here:.3} GB by `rep` instructions ({less} {there:.3} GB)"
+    )
+}
+
 fn executes(work: &Work, slow: Arm) -> String {
     let (more, less) = (slow.build_name(), slow.other().build_name());
     if work.is_in_strings() {
-        let [here, there] = work.string_bytes.slow_first(slow).map(|bytes| bytes / 1e9);
-        return format!(
-            "{more} fills, copies or searches {here:.3} GB by `rep` instructions ({less} {there:.3} GB)"
-        );
+        return moves(work, slow);
     }
     let ratio = work.instructions.ratio();
     let ratio = if slow == Arm::B { ratio } else { 1.0 / ratio };
@@ -196,14 +201,15 @@ fn more_work(explanation: &Explanation, slow: Arm) -> String {
     if let Some(work) = &explanation.work {
         let place = most_of_it(explanation, slow);
         let memory = allocations(work, slow);
-        let share = match part_of_strings(explanation).filter(|_| !work.is_the_cause()) {
+        let what = match part_of_strings(explanation).filter(|_| !work.is_the_cause()) {
             Some(part) => format!(
-                "which take {part:.0} % of {} by the model of the core",
+                "{}, which take {part:.0} % of {} by the model of the core",
+                moves(work, slow),
                 Whole::DifferenceInProcessorTime
             ),
-            None => work.more_instructions.to_string(),
+            None => format!("{}, {}", executes(work, slow), work.more_instructions),
         };
-        return format!("more work: {}, {share}{place}{memory}", executes(work, slow));
+        return format!("more work: {what}{place}{memory}");
     }
     let less = slow.other().build_name();
     let only = explanation.only_in_slow.as_ref();

@@ -163,7 +163,7 @@ impl Work {
         let [bytes, fewer_bytes] = self.string_bytes.slow_first(slow);
         let [instructions, others] = self.instructions.slow_first(slow);
         let moves = (bytes - fewer_bytes) / WIDEST_BYTES;
-        self.is_in_strings()
+        self.string_bytes.is_apart()
             && bytes >= LEAST_TIMES_THE_BYTES * fewer_bytes
             && others - instructions < moves / 2.0
     }

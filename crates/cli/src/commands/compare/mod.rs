@@ -309,7 +309,7 @@ fn say(args: &CompareArgs, context: &Context, comparison: &Comparison) -> anyhow
         terminal::print(&report::markdown::comparison(comparison))?;
         return Ok(());
     }
-    terminal::print(&screen::screen(comparison))?;
+    terminal::print(&screen::screen(comparison, context.verbose))?;
     let line = if args.aa {
         let floor = NoiseFloor::of(comparison);
         Some(format!(

@@ -12,8 +12,8 @@ use crate::commands::cpu_args;
 use crate::commands::words::{change, decimals, percent, rough, share_words};
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, clip, paint, width, wrap};
 
-/// The whole screen, styled; ends in a newline.
-pub fn screen(comparison: &Comparison) -> String {
+/// The whole screen, styled; ends in a newline. Notes that nothing depends on are counted, unless all are asked for.
+pub fn screen(comparison: &Comparison, verbose: bool) -> String {
     let analysis = &comparison.analysis;
     let mut out = String::new();
     out += &verdict(comparison);
@@ -25,10 +25,25 @@ pub fn screen(comparison: &Comparison) -> String {
     out += &table(analysis);
     out.push('\n');
     out += &provenance(comparison);
-    for known in &analysis.warnings {
+    let is_told = |known: &&Warning| verbose || is_needed(known, analysis.verdict.decision);
+    for known in analysis.warnings.iter().filter(is_told) {
         out += &warning(known, known.severity());
     }
+    let left_out = analysis.warnings.iter().filter(|known| !is_told(known)).count();
+    if left_out > 0 {
+        let notes = if left_out == 1 { "note" } else { "notes" };
+        let _ = writeln!(out, "{}", paint(FAINT, format!("{left_out} more {notes}: --verbose")));
+    }
     out
+}
+
+/// Whether a reader must know it before believing the verdict: of what changes nothing in it, where there is one, what is
+/// about the programs.
+fn is_needed(warning: &Warning, verdict: Decision) -> bool {
+    let is_decided = matches!(verdict, Decision::Slower | Decision::Faster);
+    let is_of_machine =
+        matches!(warning, Warning::Spread { .. } | Warning::Disturbed(_) | Warning::SharedCore(_));
+    warning.severity() == Severity::Caution || is_decided && !is_of_machine
 }
 
 /// A warning behind its label.
@@ -251,7 +266,7 @@ mod tests {
         let settings =
             Settings { pairs, seed: 42, cpus: Some(Cpus::one(1)), ..Settings::default() };
         let result = compare(&mut machine, &settings, &mut |_| {}).unwrap();
-        plain(&screen(&result))
+        plain(&screen(&result, false))
     }
 
     #[test]
@@ -281,7 +296,7 @@ mod tests {
         let until = Some(stallscope::compare::Until::Verdict);
         let settings = Settings { pairs: 200, until, ..Settings::default() };
         let result = compare(&mut machine, &settings, &mut |_| {}).unwrap();
-        let text = plain(&screen(&result));
+        let text = plain(&screen(&result, false));
         let bracket = |line: &str| {
             let inside = line.rsplit_once('[').and_then(|(_, rest)| rest.split_once(']'));
             inside.map(|(ends, _)| ends.replace('+', "")).unwrap_or_default()
@@ -289,6 +304,26 @@ mod tests {
         let headline = bracket(text.lines().next().unwrap());
         let row = bracket(text.lines().find(|l| l.starts_with("wall")).unwrap());
         assert!(!row.is_empty() && headline == row, "{text}");
+    }
+
+    #[test]
+    fn notes_that_nothing_depends_on_are_counted_unless_all_are_asked_for() {
+        let machine = || SimulatedMachine::new(Noise::Quiet, 40, 11);
+        let of = |effect_log: f64, verbose: bool| {
+            let mut machine = machine();
+            machine.effect_log = effect_log;
+            let settings = Settings { pairs: 40, seed: 42, ..Settings::default() };
+            let mut result = compare(&mut machine, &settings, &mut |_| {}).unwrap();
+            result.analysis.warnings.push(Warning::Spread { cpus: "CPUs 0-1".into() });
+            plain(&screen(&result, verbose))
+        };
+        let same = of(0.0, false);
+        assert!(!same.contains("note:") && same.contains("2 more notes: --verbose"), "{same}");
+        // Of a difference, that it is one of two builds must be known.
+        let slower = of(0.3, false);
+        assert!(slower.contains("one build each") && slower.contains("1 more note: --verbose"));
+        let all = of(0.0, true);
+        assert!(all.matches("note:").count() == 2 && !all.contains("more note"), "{all}");
     }
 
     #[test]

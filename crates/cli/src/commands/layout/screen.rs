@@ -1,8 +1,8 @@
 //! The screen of `layout`: what moved and why first, then the sets.
 
 use stallscope::layout::{
-    BuildSummary, Change, HeatSummary, LayoutReport, STRIDES_BYTES, SetChange, SetReport, SetRow,
-    ShiftCause, ShiftMap, ShiftOutcome, ShiftRun, WhatIf,
+    BuildSummary, Change, ChangeCounts, HeatSummary, LayoutReport, STRIDES_BYTES, SetChange,
+    SetReport, SetRow, ShiftCause, ShiftMap, ShiftOutcome, ShiftRun, WhatIf,
 };
 use stallscope::machine::Microarchitecture;
 
@@ -15,7 +15,7 @@ const MOST_OCCUPANTS: usize = 5;
 
 /// The whole screen; at most `most` rows in each table.
 pub fn screen(report: &LayoutReport, most: usize) -> String {
-    let mut out = String::new();
+    let mut out = bottom_line(report).map_or(String::new(), |line| wrap("", &line));
     if let Some(map) = &report.shift {
         out += &shift(map, most);
     }
@@ -33,6 +33,28 @@ pub fn screen(report: &LayoutReport, most: usize) -> String {
         );
     }
     out
+}
+
+/// What moved and why, or what is hot where, in one sentence.
+fn bottom_line(report: &LayoutReport) -> Option<String> {
+    let overfull = |sets: &SetReport| {
+        let counts: Vec<String> =
+            sets.heat.iter().map(|heat| heat.overfull_sets.to_string()).collect();
+        format!("sets with more lines than ways: {}", counts.join(" -> "))
+    };
+    let sets = report.sets.as_ref().map(overfull);
+    let moved = report.shift.as_ref().map(|map| {
+        let largest = map.runs.iter().filter(|run| run.cause.is_some());
+        let largest = largest.max_by_key(|run| (run.functions, std::cmp::Reverse(&run.first)));
+        let why = largest.and_then(|run| run.cause.as_ref()).map(cause_words);
+        let why = why.map(|why| format!(" (most of all: {why})")).unwrap_or_default();
+        let ChangeCounts { moved, changed, new, gone, .. } = map.counts;
+        format!("{moved} functions moved{why}, {changed} changed, {new} are new, {gone} gone")
+    });
+    match (moved, sets) {
+        (Some(moved), Some(sets)) => Some(format!("{moved}; {sets}")),
+        (moved, sets) => moved.or(sets),
+    }
 }
 
 fn program(label: &str, build: &BuildSummary) -> String {

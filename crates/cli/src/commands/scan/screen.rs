@@ -129,7 +129,7 @@ pub fn entry(rank: usize, finding: &Finding, text: &mut SourceText) -> String {
         paint(STRONG, site::clip(site::short_name(&finding.site.function), 72)),
     );
     let mut place = format!(
-        "     {}: {} {}, score {:.2}\n     {}",
+        "     {}: {} {}, score {:.2} (weighted cycles)\n     {}",
         finding.id,
         finding.certainty,
         finding.grade,

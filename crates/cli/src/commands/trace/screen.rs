@@ -10,6 +10,8 @@ use super::super::{site, words};
 use super::cycles;
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
 
+/// A mechanism with less of the cycles is not told first.
+const LEAST_SHARE: f64 = 0.05;
 const MOST_LOADS: usize = 3;
 const MOST_SETS: usize = 3;
 /// Functions named for one set.
@@ -17,7 +19,8 @@ const MOST_FIGHTERS: usize = 6;
 const MOST_JUMPS: usize = 3;
 
 pub fn screen(report: &TraceReport, title: &str, text: &mut SourceText) -> String {
-    let mut out = paint(STRONG, title) + "\n";
+    let mut out = wrap("", &bottom_line(report));
+    out += &(paint(STRONG, title) + "\n");
     if let Some(cycles) = &report.cycles {
         // What was asked for stands alone; the rest is in the JSON.
         out += &cycles::screen(cycles, report, text);
@@ -32,6 +35,43 @@ pub fn screen(report: &TraceReport, title: &str, text: &mut SourceText) -> Strin
         out += &wrap("note     ", note);
     }
     out
+}
+
+/// What the window says first of all.
+fn bottom_line(report: &TraceReport) -> String {
+    let at = |address: Option<Avma>| {
+        let site = address.and_then(|at| report.place(at)).and_then(|place| place.site.as_ref());
+        site.map_or(String::new(), |site| {
+            let line = site.line().map(|line| format!(" ({line})")).unwrap_or_default();
+            format!(", most of all at {} in {}{line}", site.svma, site::short_name(&site.function))
+        })
+    };
+    if let Some(cycles) = &report.cycles {
+        let first = cycles.waits.first().filter(|wait| wait.share >= LEAST_SHARE);
+        let waits = first.map_or("no mechanism alone has a good part of it".to_owned(), |wait| {
+            let part = 100.0 * wait.share;
+            format!("{part:.0} % of it is {}{}", wait.mechanism, at(wait.most_at))
+        });
+        return format!(
+            "{:.2} cycles an instruction by the model of the core; {waits}",
+            cycles.cycles_per_instruction
+        );
+    }
+    let most = report.store_buffer.sites.first().filter(|load| load.blocked > 0);
+    let loads = match report.store_buffer.blocked {
+        0 => "no load was blocked by a store in flight".to_owned(),
+        _ => format!(
+            "{:.1} of 1000 instructions are loads that stores in flight blocked{}",
+            report.blocked_per_thousand(),
+            at(most.map(|load| load.insn))
+        ),
+    };
+    let overfull = report.l1i.as_ref().map_or(0, |l1i| l1i.overfull().len());
+    let sets = match overfull {
+        0 => String::new(),
+        n => format!("; {n} sets of the instruction cache are overfull"),
+    };
+    loads + &sets
 }
 
 fn window(report: &TraceReport) -> String {

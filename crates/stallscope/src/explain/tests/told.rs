@@ -117,6 +117,11 @@ fn what_rep_moves_in_one_build_alone_is_more_work_where_the_model_gives_it_most(
     let others = |more: u64| [1_000_000_000 + more, 1_000_000_000];
     assert_eq!(told(90.0, others(49_000_000), gigabytes).0, Conclusion::MoreWork);
     assert_ne!(told(90.0, others(50_000_000), gigabytes).0, Conclusion::MoreWork);
+    // Twice as much, by calls that are themselves more of what is executed than the moves.
+    let (conclusion, said) =
+        told(64.0, [1_000_000_000, 1_079_000_000], [2_160_000_000, 4_330_000_000]);
+    assert_eq!(conclusion, Conclusion::MoreWork);
+    assert!(said.contains("4.330 GB by `rep` instructions (BEFORE 2.160 GB), which take 64 %"));
     // As much in both.
     assert_ne!(told(90.0, alike, [4_300_000_000, 6_400_000_000]).0, Conclusion::MoreWork);
 }

@@ -34,6 +34,7 @@ use self::explained::ExplanationPage;
 use self::fields::FieldsPage;
 use self::flame::FlameView;
 use self::parts::{Part, Picture};
+use self::steps::waterfalls;
 use super::Document;
 use crate::compare::history::HistoryReport;
 use crate::compare::sweep::SweepReport;
@@ -172,7 +173,11 @@ fn charts(kind: &str, result: Value) -> Result<Vec<(String, Picture)>, PageError
             let compared = Compared::of(&explanation.comparison, ["BEFORE", "AFTER"])?;
             let flame = FlameView::of(&explanation)?;
             let flame = flame.map(|flame| ("flame".to_owned(), Picture::Flame(flame.graph)));
-            flame.into_iter().chain(of_comparison(compared)).collect()
+            let steps = waterfalls(&explanation).into_iter();
+            let steps = steps.map(|steps| {
+                (format!("steps {}", steps.title.to_lowercase()), Picture::Steps(steps))
+            });
+            flame.into_iter().chain(of_comparison(compared)).chain(steps).collect()
         }
         _ => {
             let figure = |part| match part {

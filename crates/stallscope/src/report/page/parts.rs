@@ -8,6 +8,7 @@ use super::chart::Scatter;
 use super::flame::Flame;
 use super::grid::Grid;
 use super::number::Number;
+use super::steps::Waterfall;
 use crate::compare::Decision;
 
 /// A part of the page.
@@ -47,12 +48,13 @@ impl Figure {
 #[derive(Debug, Template)]
 #[template(
     ext = "html",
-    source = "{% match self %}{% when Self::Scatter(drawn) %}{{ drawn }}{% when Self::Grid(drawn) %}{{ drawn }}{% when Self::Flame(drawn) %}{{ drawn }}{% endmatch %}"
+    source = "{% match self %}{% when Self::Scatter(drawn) %}{{ drawn }}{% when Self::Grid(drawn) %}{{ drawn }}{% when Self::Flame(drawn) %}{{ drawn }}{% when Self::Steps(drawn) %}{{ drawn }}{% endmatch %}"
 )]
 pub(super) enum Picture {
     Scatter(Scatter),
     Grid(Grid),
     Flame(Flame),
+    Steps(Waterfall),
 }
 
 impl HtmlSafe for Picture {}
@@ -64,6 +66,7 @@ impl Picture {
             Self::Scatter(drawn) => drawn.full_height(),
             Self::Grid(drawn) => drawn.full_height() as f64,
             Self::Flame(drawn) => drawn.height,
+            Self::Steps(drawn) => drawn.height() as f64,
         }
     }
 }

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use askama::Template;
+use askama::filters::HtmlSafe;
+
 use super::bar::Bar;
 use super::number::{Number, amount};
 use super::scale::Scale;
@@ -14,12 +17,33 @@ const LEAST_STEP: f64 = 1.0;
 /// Places that are steps where neither mechanisms nor work were counted.
 const MOST_PLACES: usize = 5;
 
+/// Height of a step as a picture of its own, in pixels.
+const ROW: usize = 24;
+
 /// One way from BEFORE to AFTER.
-#[derive(Debug)]
+#[derive(Debug, Template)]
+#[template(path = "steps.html")]
 pub(super) struct Waterfall {
     pub title: &'static str,
     pub about: &'static str,
     pub rows: Vec<Step>,
+}
+
+impl HtmlSafe for Waterfall {}
+
+impl Waterfall {
+    /// Of the picture, in pixels.
+    pub fn height(&self) -> usize {
+        ROW * self.rows.len()
+    }
+
+    fn top(row: &usize) -> usize {
+        ROW * row + 4
+    }
+
+    fn middle(row: &usize) -> usize {
+        ROW * row + 16
+    }
 }
 
 /// One step, or an end.

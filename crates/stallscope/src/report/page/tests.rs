@@ -98,7 +98,7 @@ fn charts_of_their_own() {
     };
     insta::assert_snapshot!(without_style(drawn(None)));
     assert_eq!(drawn(None), drawn(Some("flame")));
-    for chart in ["Flame", "pairs", "runs"] {
+    for chart in ["Flame", "pairs", "runs", "steps by mechanism", "steps by work"] {
         let svg = drawn(Some(chart));
         assert!(
             svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"") && svg.ends_with("</svg>")
@@ -108,6 +108,7 @@ fn charts_of_their_own() {
             assert!(!svg.contains(forbidden), "{forbidden}");
         }
     }
+    insta::assert_snapshot!("steps_by_mechanism", without_style(drawn(Some("steps"))));
     let refused = |text: &str, chart| svg(text, Some(chart)).unwrap_err().to_string();
     let comparison = self::document("comparison", &comparison(0.3, 8)).to_string();
     assert!(svg(&comparison, None).unwrap().contains("class=\"dot pair\""));
