@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::joined::Joined;
 use super::prediction::{
-    ForEach, LEAST_PART, More, Spent, had_more, is_alike, more_for_each, ns_per_cycle, predict,
+    ForEach, LEAST_PART, More, Spent, had_more, is_alike, is_paid_for_elsewhere, more_for_each,
+    ns_per_cycle, predict,
 };
 use super::run_count::Executed;
 use super::side::Side;
@@ -51,8 +52,8 @@ const LEAST_CALLS: u64 = 100;
 pub struct LedgerLine {
     /// Which.
     pub mechanism: Mechanism,
-    /// Executions that had it in a thousand instructions of BEFORE and of AFTER; absent for mechanisms that
-    /// single executions do not have.
+    /// Executions that had it in a thousand instructions of BEFORE and of AFTER, of the place, or of all user code where the
+    /// place waits for branches that are mispredicted in front of it; absent for mechanisms that single executions do not have.
     pub per_thousand: Option<[f64; 2]>,
     /// Cycles of an instruction that are gone without it, in BEFORE and in AFTER.
     pub cycles_per_instruction: [f64; 2],
@@ -229,6 +230,8 @@ struct Shape<'a> {
     sides: Vec<Option<[Side; 2]>>,
     /// Of all user code, or of all hot places together.
     whole: [Side; 2],
+    /// Of all that is executed, where whole runs were counted.
+    in_run: Option<[Side; 2]>,
     /// Over all rows.
     more: More,
     /// Over those that were counted, if they hold most of the difference.
@@ -306,9 +309,12 @@ pub(super) fn ledgers(
     let instructions = counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
     let with_inlined = Joined::with_inlined(rows, images);
     let seen = Joined::of_all(rows, windows);
+    let run_sides = |both: &BothArms| {
+        [0, 1].map(|arm| Side::of(instructions[arm], both.arms[arm].in_whole_run()))
+    };
     let whole_sides = |both: &BothArms| match &seen {
         Some(seen) => seen.sides(both),
-        None => [0, 1].map(|arm| Side::of(instructions[arm], both.arms[arm].in_whole_run())),
+        None => run_sides(both),
     };
     let (whole_place, whole_ns, whole_share) = match &seen {
         Some(seen) => ("all hot places", seen.ns, &seen.share),
@@ -330,7 +336,9 @@ pub(super) fn ledgers(
         let for_each = seen.is_some().then(|| Mechanism::ALL.map(for_each));
         let whole = whole_sides(windows);
         let ns_per_cycle = counted.and_then(|_| ns_per_cycle(whole_ns, &whole));
-        Shape { windows, more: Mechanism::ALL.map(in_all), for_each, ns_per_cycle, sides, whole }
+        let in_run = counted.map(|_| run_sides(windows));
+        let more = Mechanism::ALL.map(in_all);
+        Shape { windows, more, for_each, ns_per_cycle, sides, whole, in_run }
     };
     let shapes: Vec<Shape<'_>> = windows.iter().map(shape).collect();
     let mut sites = Sites::new(&images[slow.index()], &debug[slow.index()]);
@@ -338,7 +346,8 @@ pub(super) fn ledgers(
         let whole = with_inlined[n].as_ref();
         let parts = whole.map_or(&[][..], Joined::parts);
         let (mut ledger, shape) = nearest(&shapes, |shape| {
-            let spent = Spent { ns_per_cycle: shape.ns_per_cycle, ..Spent::of(row) };
+            let (ns_per_cycle, in_run) = (shape.ns_per_cycle, shape.in_run.as_ref());
+            let spent = Spent { ns_per_cycle, in_run, ..Spent::of(row) };
             match whole {
                 Some(whole) => {
                     let spent = Spent { ns: whole.ns, share: &whole.share, ..spent };
@@ -366,7 +375,7 @@ pub(super) fn ledgers(
                 insns.extend(arm.insns(part.start, part.end()));
             }
             for line in &mut ledger.lines {
-                let at = match is_paid_for_elsewhere(line.mechanism, &insns) {
+                let at = match is_paid_for_elsewhere(line.mechanism, &insns.values().sum()) {
                     true => most(&arm.insns_of_program(), line.mechanism),
                     false => most(&insns, line.mechanism),
                 };
@@ -398,6 +407,7 @@ pub(super) fn ledgers(
                 is_whole: true,
                 for_each: shape.for_each,
                 ns_per_cycle: None,
+                in_run: None,
             };
             predict(&spent, &shape.whole, &nothing_moves, slow, difference_ns)
         });
@@ -484,17 +494,6 @@ fn sites_in_object(path: &Path, insns: &BTreeMap<FileOffset, Account>, lines: &m
     }
 }
 
-/// What a mispredicted branch costs at the most: what comes behind it waits for its operands, too.
-const MOST_OF_A_BRANCH_CYCLES: u64 = 100;
-
-/// Whether a place waits for branches that are mispredicted in front of it: its own are too few for what it loses.
-fn is_paid_for_elsewhere<K>(mechanism: Mechanism, insns: &BTreeMap<K, Account>) -> bool {
-    let lost_cycles: i64 = insns.values().map(|account| account.cycles_of(mechanism)).sum();
-    let own: u64 = insns.values().map(|account| account.events_of(mechanism)).sum();
-    mechanism == Mechanism::MispredictedBranches
-        && lost_cycles > MOST_OF_A_BRANCH_CYCLES.saturating_mul(own).cast_signed()
-}
-
 /// Of the cycles of instructions, the part in which those of microcode retire.
 fn part_in_microcode<K>(insns: &BTreeMap<K, Account>) -> f64 {
     let is_in_microcode = |account: &&Account| account.events_of(Mechanism::Microcode) > 0;
@@ -528,19 +527,5 @@ mod tests {
         let both = BTreeMap::from([(0, account(30, 0)), (4, account(90, 2))]);
         assert!((part_in_microcode(&both) - 0.75).abs() < 1e-9);
         assert!(part_in_microcode(&BTreeMap::<u64, Account>::new()) == 0.0);
-    }
-
-    #[test]
-    fn a_place_that_loses_more_than_its_own_branches_cost_waits_for_others() {
-        let place = |events: u64, cycles: u64| {
-            let mut account = Account { cycles, ..Account::default() };
-            account.events[Mechanism::MispredictedBranches as usize] = events;
-            BTreeMap::from([(0, account)])
-        };
-        let branches = |place| is_paid_for_elsewhere(Mechanism::MispredictedBranches, &place);
-        assert!(branches(place(10, 1001)) && branches(place(0, 1)));
-        assert!(!branches(place(10, 1000)) && !branches(place(0, 0)));
-        // Of the others, what is lost is lost where it happens.
-        assert!(!is_paid_for_elsewhere(Mechanism::DataCacheMisses, &place(0, 1001)));
     }
 }

@@ -3,7 +3,7 @@
 use super::ledger::{Ledger, LedgerLine, Together};
 use super::prediction::AS_MUCH;
 use super::processor::LEAST_PART;
-use super::why_more::why_more;
+use super::why_more::{in_place_of, why_more};
 use super::work::MOST;
 use super::{
     BlockedLoad, Conclusion, Counts, Cure, Explanation, FunctionRow, OnlyInSlow, Place, Removed,
@@ -236,7 +236,8 @@ fn most_of_it(explanation: &Explanation, slow: Arm) -> String {
     most(explanation).map_or(String::new(), |row| {
         let work = explanation.work.as_ref().filter(|_| matches!(row.place, Place::Object { .. }));
         let calls = work.and_then(|work| work.library_calls.as_ref());
-        let why = why_more(row, slow).into_iter().chain(calls.map(ToString::to_string));
+        let why = why_more(row, slow).or_else(|| in_place_of(row, &explanation.rows, slow));
+        let why = why.into_iter().chain(calls.map(ToString::to_string));
         let why: String = why.map(|why| format!(", {why}")).collect();
         format!(", most of all in {}{why}", row.place.where_words())
     })

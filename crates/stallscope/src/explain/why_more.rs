@@ -4,6 +4,8 @@
 //! tells code that keeps its values in memory, as compilers write it that do not optimise. Counts alone; what the source
 //! says stays for whoever reads it.
 
+use super::summary::LEAST_BESIDE;
+use super::work::HARDLY;
 use super::{Executed, FunctionRow, Place};
 use crate::compare::Arm;
 
@@ -14,6 +16,8 @@ const MANY_TIMES: f64 = 100.0;
 /// Loads and stores of so many bytes on average are vectors where those of the other build are half as wide at the most.
 const VECTOR_BYTES: f64 = 8.5;
 const LEAST_TIMES_THE_WIDTH: f64 = 2.0;
+/// Of another function, it is enough if they are so many times as wide.
+const LEAST_TIMES_ELSEWHERE: f64 = 1.5;
 /// Where this part of the instructions load or store, and so many times the other build's part, values are kept in memory.
 const LEAST_IN_MEMORY: f64 = 0.5;
 const LEAST_TIMES_IN_MEMORY: f64 = 1.4;
@@ -30,7 +34,11 @@ pub(super) fn why_more(row: &FunctionRow, slow: Arm) -> Option<String> {
     let both = [here, there];
     let said = match row.place {
         Place::Function { .. } => {
-            vec![calls(both, slow), vectors(both, slow), in_memory(both, slow)]
+            vec![
+                calls(both, slow),
+                vectors(both, slow, LEAST_TIMES_THE_WIDTH),
+                in_memory(both, slow),
+            ]
         }
         Place::Object { .. } => vec![moved(both, slow)],
     };
@@ -55,12 +63,33 @@ fn calls([here, there]: [Executed; 2], slow: Arm) -> Option<String> {
     })
 }
 
-fn vectors(both: [Executed; 2], slow: Arm) -> Option<String> {
+fn vectors(both: [Executed; 2], slow: Arm, least_times: f64) -> Option<String> {
     let [here, there] = both.map(|it| it.accessed_bytes as f64 / it.accesses.max(1) as f64);
-    (there >= VECTOR_BYTES && there >= LEAST_TIMES_THE_WIDTH * here).then(|| {
+    (there >= VECTOR_BYTES && there >= least_times * here).then(|| {
         let [slow, fast] = [slow, slow.other()].map(Arm::build_name);
-        format!("a load or store of {slow} moves {here:.1} bytes, of {fast} {there:.1}: {fast} has vectors there")
+        let has = if here >= VECTOR_BYTES { "wider vectors" } else { "vectors" };
+        format!("a load or store of {slow} moves {here:.1} bytes, of {fast} {there:.1}: {fast} has {has} there")
     })
+}
+
+/// Of a place that the fast build hardly enters, the one that it is in instead, which the slow build hardly enters, and what tells
+/// both apart.
+pub(super) fn in_place_of(row: &FunctionRow, rows: &[FunctionRow], slow: Arm) -> Option<String> {
+    let alone = |row: &FunctionRow, arm: Arm| {
+        let [here, there] = [arm, arm.other()].map(|arm| row.executed.map(|it| it[arm.index()]));
+        let (here, there) = (here?, there?);
+        (there.instructions as f64 * HARDLY <= here.instructions as f64).then_some(here)
+    };
+    let here = alone(row, slow)?;
+    let less = |row: &&FunctionRow| row.share_of_difference.percent.value <= -LEAST_BESIDE;
+    let others = rows.iter().filter(less);
+    let (other, there) = others
+        .filter_map(|other| Some((other, alone(other, slow.other())?)))
+        .max_by_key(|(_, there)| there.instructions)?;
+    let fast = slow.other().build_name();
+    let apart = vectors([here, there], slow, LEAST_TIMES_ELSEWHERE);
+    let apart = apart.map(|apart| format!(": {apart}")).unwrap_or_default();
+    Some(format!("where {fast} is in {}{apart}", other.place.where_words()))
 }
 
 fn moved([here, there]: [Executed; 2], slow: Arm) -> Option<String> {
@@ -96,7 +125,9 @@ fn ratio(here: u64, there: u64) -> Option<f64> {
 mod tests {
     use super::super::work::tests::row;
     use super::*;
+    use crate::explain::Share;
     use crate::layout::Change;
+    use crate::model::Measurement;
 
     fn executed([instructions, entries, accesses, accessed_bytes]: [u64; 4]) -> Executed {
         Executed { instructions, entries, accesses, accessed_bytes, ..Executed::default() }
@@ -158,6 +189,30 @@ mod tests {
         );
         assert_eq!(said(narrow, wide(8), Arm::A), None, "single values that are wider");
         assert_eq!(said([4000, 0, 1000, 16_000], wide(31), Arm::A), None, "both have them");
+    }
+
+    #[test]
+    fn a_place_that_the_fast_build_hardly_enters_has_one_that_it_is_in_instead() {
+        let place = |name: &str| Place::Function {
+            name: name.into(),
+            before: None,
+            after: None,
+            change: Change::Changed,
+        };
+        let of = |narrow: [u64; 4], there: u64, part: f64| {
+            let here = at(place("narrow"), [there, 0, 0, 0], narrow);
+            let other = at(place("wide"), [400, 1, 100, 6000], [there, 0, 0, 0]);
+            let percent = Measurement { value: part, ..other.share_of_difference.percent };
+            let share_of_difference = Share { percent, ..other.share_of_difference };
+            let other = FunctionRow { share_of_difference, ..other };
+            in_place_of(&here, &[here.clone(), other], Arm::B)
+        };
+        let wide = "a load or store of AFTER moves 32.0 bytes, of BEFORE 60.0: BEFORE has wider vectors there";
+        let narrow = [900, 1, 200, 6400];
+        assert_eq!(of(narrow, 0, -70.0).unwrap(), format!("where BEFORE is in wide: {wide}"));
+        assert_eq!(of([900, 1, 200, 8400], 0, -70.0).unwrap(), "where BEFORE is in wide");
+        assert_eq!(of(narrow, 0, -24.0), None, "too little");
+        assert_eq!(of(narrow, 30, -70.0), None, "both are in both");
     }
 
     #[test]
