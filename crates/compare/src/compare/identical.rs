@@ -223,6 +223,7 @@ mod tests {
             total: samples.iter().map(ObjectSamples::total).sum(),
             samples,
             lost: 0,
+            generated: std::collections::BTreeMap::new(),
             unmapped: 0,
             kernel: None,
             exit: Exit::of(Status::Code(0)),

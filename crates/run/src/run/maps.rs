@@ -43,11 +43,15 @@ impl Mapping {
     }
 }
 
+/// Memory that has a name like a file's: shared memory without one, huge pages, what .NET maps twice to write code.
+const NO_FILES: [&[u8]; 3] = [b"/dev/zero", b"/anon_hugepage", b"/memfd:doublemapper"];
+
 /// Whether a mapping's name is that of a file, or of the kernel's own page of code.
 pub fn has_code(path: &Path) -> bool {
     // The kernel's name for memory without a file is `//anon`; true paths have one slash.
     let name = path.as_os_str().as_encoded_bytes();
-    name == b"[vdso]" || name.starts_with(b"/") && !name.starts_with(b"//")
+    let is_path = name.starts_with(b"/") && !name.starts_with(b"//");
+    name == b"[vdso]" || is_path && !NO_FILES.iter().any(|no_file| name.starts_with(no_file))
 }
 
 /// One line of `/proc/PID/maps`.

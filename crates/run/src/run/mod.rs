@@ -6,6 +6,7 @@
 
 pub mod child;
 pub mod counter;
+pub mod generated;
 pub mod look;
 pub mod maps;
 pub mod sample;

@@ -83,7 +83,7 @@ impl Sampled {
         sampling.runs += 1;
         sampling.samples += run.total + in_kernel.unwrap_or(0);
         sampling.in_kernel = sampling.in_kernel.zip(in_kernel).map(|(sum, n)| sum + n);
-        sampling.without_file += run.unmapped;
+        sampling.without_file += run.unmapped + run.generated.values().sum::<u64>();
         sampling.lost += run.lost;
         if !run.exit.status.success() {
             let note = format!("the command ended with {}", run.exit.status);

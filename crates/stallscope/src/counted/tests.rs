@@ -48,6 +48,7 @@ impl Runs for Invented {
             samples: vec![ObjectSamples { path: self.path.clone(), is_main_program: true, hits }],
             total,
             lost: 0,
+            generated: BTreeMap::new(),
             unmapped: 0,
             kernel: Some(1000 - total),
             exit: Exit { user_ns: 200_000_000, ..Exit::of(Status::Code(0)) },

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::run_count::{self, RunCounter};
 use super::{CodeAt, WindowCount, WorkCount, kernel};
@@ -15,6 +15,7 @@ use crate::machine::{CoreShape, Design, PriceOrigin};
 use crate::model::{Avma, FileOffset, Measurement};
 use crate::probes::{self, ProbeError, branches, core, data_caches, store_forwarding, string_copy};
 use crate::run::child::{Exit, Limits};
+use crate::run::generated::GeneratedCode;
 use crate::run::sample::{
     SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
 };
@@ -281,14 +282,17 @@ impl<'a> ProcessBench<'a> {
         arm: Arm,
         window: &Window,
         sink: &mut dyn Sink,
-    ) -> Result<(PathBuf, Recording), EngineError> {
+    ) -> Result<(PathBuf, Recording, GeneratedCode), EngineError> {
+        let since = SystemTime::now();
         let program = self.runner.program(arm);
         let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
         let engine = engine::preferred()?;
         let limits = self.runner.child_limits();
         let recording =
             self.runner.around(arm, 0, |launch| engine.record(launch, window, limits, sink))?;
-        Ok((program, recording))
+        let pids = recording.exit.iter().map(|exit| exit.pid).collect();
+        let code = GeneratedCode::of_processes(&pids, since);
+        Ok((program, recording, code))
     }
 }
 
@@ -346,7 +350,7 @@ impl Bench for ProcessBench<'_> {
         let mut writer = Writer::new(Vec::new());
         let mut trained = Training::behind(WINDOW_INSTRUCTIONS, &mut writer);
         let asked = Window::after(after, length, true, WINDOW_BUDGET);
-        let (program, recording) = self.follow(arm, &asked, &mut trained)?;
+        let (program, recording, code) = self.follow(arm, &asked, &mut trained)?;
         let learned = trained.learned();
         if recording.ended == Ended::Short {
             self.training = 0;
@@ -362,6 +366,7 @@ impl Bench for ProcessBench<'_> {
             Some((mapping, offset)) => CodeAt { object: Some(mapping.path.clone()), offset },
             None => CodeAt { object: Some(PathBuf::new()), offset: FileOffset(at.0) },
         };
+        let nowhere = || library_name(Path::new(""));
         let of_shape = |shape: &CoreShape| {
             let accounts = window.account(shape)?;
             let blocked_by = accounts.blocked_by.iter().map(|it| it.at(code_at)).collect();
@@ -372,9 +377,12 @@ impl Bench for ProcessBench<'_> {
                         count.program.push((offset, account));
                     }
                     found => {
-                        let path = found.map_or(Path::new(""), |(mapping, _)| &mapping.path);
+                        let name = match found {
+                            Some((mapping, _)) => library_name(&mapping.path),
+                            None => code.name(at).map_or_else(nowhere, str::to_owned),
+                        };
                         let offset = found.map_or(FileOffset(at.0), |(_, offset)| offset);
-                        let object = count.objects.entry(library_name(path)).or_default();
+                        let object = count.objects.entry(name).or_default();
                         *object.entry(offset).or_default() += &account;
                     }
                 }
@@ -401,9 +409,9 @@ impl Bench for ProcessBench<'_> {
     fn work(&mut self, arm: Arm, budget: Duration) -> Result<WorkCount, EngineError> {
         let window = Window::after(None, Length::ToEnd, false, budget);
         let mut counter = RunCounter::default();
-        let (program, recording) = self.follow(arm, &window, &mut counter)?;
+        let (program, recording, code) = self.follow(arm, &window, &mut counter)?;
         let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
-        run_count::of_run(&counter, &program, &recording).map_err(unsupported)
+        run_count::of_run(&counter, &program, &recording, &code).map_err(unsupported)
     }
 
     fn system_calls(&mut self, arm: Arm) -> Result<SystemCalls, SampleError> {

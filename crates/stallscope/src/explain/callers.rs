@@ -1,7 +1,6 @@
 //! From where the place with most of the difference is called: its callers in the call stacks, each with its part.
 
 use std::collections::HashMap;
-use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::processor::LEAST_PART;
 use super::rows::{self, Place};
 use super::stacks::CUT_OFF;
-use super::{FoldedStack, Share, StackFunction, processor};
-use crate::compare::library_name;
+use super::{FoldedStack, ObjectCode, Share, StackFunction, processor};
 use crate::model::Measurement;
 use crate::stats::shares::share_of_samples;
 
@@ -67,8 +65,11 @@ pub(super) fn called_from(
         Place::Function { name, .. } => {
             functions.iter().map(|f| f.file.is_none() && f.name == *name).collect()
         }
-        Place::Object { name, .. } => {
-            let file = library_name(Path::new(name));
+        Place::Object { code: ObjectCode::Generated, name, .. } => {
+            functions.iter().map(|f| f.file.is_some() && f.name == *name).collect()
+        }
+        Place::Object { .. } => {
+            let file = place.object_name();
             functions.iter().map(|f| f.file.as_ref() == Some(&file)).collect()
         }
     };

@@ -53,7 +53,7 @@ pub struct Heat {
     pub summary: ArmHeat,
     /// Samples in the program, by address as stated in the file.
     pub by_svma: BTreeMap<Svma, u64>,
-    /// Samples in other files, by what [`library_name`] calls them.
+    /// Samples in other files, by what [`library_name`] calls them, and in functions that were made at run time, by name.
     pub by_object: BTreeMap<String, ObjectHeat>,
     /// Call stacks of each run, where they were taken.
     pub stacks: Vec<Stacks>,
@@ -68,6 +68,8 @@ pub struct ObjectHeat {
     pub hits: u64,
     /// Those in the file's code, by place.
     pub by_offset: BTreeMap<FileOffset, u64>,
+    /// Whether it is no file, but a function that was made at run time.
+    pub is_generated: bool,
 }
 
 /// What is counted from `start` up to, not including, `end`.
@@ -133,6 +135,11 @@ impl Heat {
                     }
                 }
             }
+        }
+        for (name, hits) in run.generated {
+            let object = self.by_object.entry(name).or_default();
+            object.hits += hits;
+            object.is_generated = true;
         }
         if run.unmapped > 0 {
             self.add_to_object(Path::new(""), run.unmapped);

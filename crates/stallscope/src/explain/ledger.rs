@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::joined::Joined;
 use super::prediction::{
-    ForEach, LEAST_PART, More, Spent, had_more, is_alike, is_paid_for_elsewhere, more_for_each,
-    ns_per_cycle, predict,
+    AS_MUCH, ForEach, LEAST_PART, More, Spent, had_more, is_alike, is_paid_for_elsewhere,
+    more_for_each, ns_per_cycle, predict,
 };
 use super::run_count::Executed;
 use super::side::Side;
@@ -163,6 +163,16 @@ impl Ledger {
         let line = self.lines.iter().find(|line| line.mechanism == mechanism);
         let part = line.map_or(0.0, |line| line.part.percent.value.min(line.for_each_percent));
         self.agrees && part >= LEAST_PART[0] * self.predicted.percent.value
+    }
+
+    /// Whether hardly anything of what is predicted is left without the mechanism that is named, which single executions have, also
+    /// when what more instructions bring along is left out.
+    pub(super) fn is_all_of_it(&self) -> bool {
+        self.named().is_some_and(|line| {
+            line.mechanism.has_events()
+                && line.part.percent.value.min(line.for_each_percent)
+                    >= AS_MUCH * self.predicted.percent.value
+        })
     }
 
     /// What is gone without `mechanism`, in per cent of the difference.

@@ -86,7 +86,7 @@ use processor::ProcessorTime;
 use variants::Followed;
 use windows::BothArms;
 
-use crate::code::{CodeError, DebugInfo, FunctionSource, Image, SourceText};
+use crate::code::{CodeError, DebugInfo, Image, SourceText};
 use crate::compare::{Arm, CompareError, Comparison, Decision, Progress};
 use crate::layout::{ChangeCounts, match_functions};
 use crate::machine::Design;
@@ -207,9 +207,13 @@ impl Explanation {
 
     /// Decides how it ends, and by which grade. What was proved goes first, then what is most of the difference.
     fn conclude(&mut self) {
+        let slow = self.slow_arm.unwrap_or(Arm::B);
         // Other work holds a mechanism of its own: the larger part is the answer, also where its interval is too
-        // wide to be called the cause.
-        let rival = self.work.as_ref().filter(|work| work.may_be_the_cause());
+        // wide to be called the cause. Where each instruction takes less, and nothing is left without the mechanism, more of them
+        // cost nothing.
+        let is_all = self.named_ledger().is_some_and(Ledger::is_all_of_it);
+        let is_free = |work: &Work| is_all && work.is_cheaper(slow);
+        let rival = self.work.as_ref().filter(|work| work.may_be_the_cause() && !is_free(work));
         let rival = rival.map_or(0.0, Work::least_of_more);
         let least = rival.max(work::MOST);
         let named = Together::of(&self.ledgers).map_or(0.0, |named| named.without);
@@ -220,7 +224,6 @@ impl Explanation {
         let found =
             [self.is_confirmed().then_some(Grade::Confirmed), is_named.then_some(Grade::Counted)];
         let grade = grades.chain(found.into_iter().flatten()).max();
-        let slow = self.slow_arm.unwrap_or(Arm::B);
         self.conclusion = if grade.is_some() && (self.is_confirmed() || !is_more) {
             Conclusion::Mechanism
         } else if more.is_some() {
@@ -362,7 +365,7 @@ fn look(
         hot_code: Vec::new(),
         grade: None,
         unexplained: Vec::new(),
-        notes: stripped_notes(&images),
+        notes: open::stripped(&images),
         programs,
         comparison,
     };
@@ -434,7 +437,9 @@ fn look(
     let (mut tried, mut windows) = (None, Vec::new());
     let (causes, mut acquitted) = match &explanation.work {
         Some(work)
-            if work.leaves_less_than(cause::LEAST_PART) && !rows::go_apart(&explanation.rows) =>
+            if work.leaves_less_than(cause::LEAST_PART)
+                && !work.is_cheaper(slow)
+                && !rows::go_apart(&explanation.rows) =>
         {
             (Vec::new(), Vec::new())
         }
@@ -584,16 +589,6 @@ fn slow_arm(comparison: &Comparison) -> Option<Arm> {
         Decision::Faster => Some(Arm::A),
         Decision::Equivalent | Decision::Inconclusive => None,
     }
-}
-
-fn stripped_notes(images: &[Image; 2]) -> Vec<String> {
-    let stripped = images.iter().filter(|i| i.function_source() == FunctionSource::EhFrame);
-    let mut paths: Vec<_> = stripped.map(|image| image.path().display().to_string()).collect();
-    paths.dedup();
-    let said = |path| {
-        format!("{path} is stripped: its functions come from the unwind tables and have no names")
-    };
-    paths.into_iter().map(said).collect()
 }
 
 #[cfg(test)]

@@ -31,6 +31,8 @@ pub enum ObjectCode {
         /// How their functions relate; absent when one of them cannot be taken apart.
         census: Option<ChangeCounts>,
     },
+    /// A function that was made at run time, and not compared.
+    Generated,
     /// It was not compared: samples fell into it in one arm only, or no file holds it.
     NotCompared,
 }
@@ -38,6 +40,9 @@ pub enum ObjectCode {
 impl ObjectCode {
     /// Compares the files in which the samples of the two arms lie.
     pub(super) fn of(objects: [Option<&ObjectHeat>; 2]) -> Self {
+        if objects.into_iter().flatten().any(|object| object.is_generated) {
+            return Self::Generated;
+        }
         let [Some(a), Some(b)] = objects.map(|o| o.map(|o| o.path.as_path())) else {
             return Self::NotCompared;
         };
@@ -55,7 +60,7 @@ impl ObjectCode {
         match self {
             Self::Same { .. } => true,
             Self::Differs { census: Some(c), .. } => c.changed + c.new + c.gone == 0,
-            Self::Differs { census: None, .. } | Self::NotCompared => false,
+            Self::Differs { census: None, .. } | Self::Generated | Self::NotCompared => false,
         }
     }
 }
@@ -107,6 +112,7 @@ impl fmt::Display for ObjectCode {
                 c.same + c.moved
             ),
             Self::Differs { census: None, .. } => f.write_str("another file in each"),
+            Self::Generated => f.write_str("made at run time"),
             Self::NotCompared => f.write_str("not compared"),
         }
     }
@@ -132,6 +138,10 @@ mod tests {
         assert!(differs.to_string().contains("1 functions changed"), "{differs}");
         let gone = ObjectHeat { path: folder.path().join("gone"), ..ObjectHeat::default() };
         let nowhere = ObjectHeat::default();
+        let made = ObjectHeat { is_generated: true, ..ObjectHeat::default() };
+        for pair in [[Some(&made), None], [Some(&made), Some(&made)]] {
+            assert_eq!(ObjectCode::of(pair), ObjectCode::Generated);
+        }
         for pair in [[Some(&a), None], [Some(&a), Some(&gone)], [Some(&nowhere), Some(&nowhere)]] {
             let said = ObjectCode::of(pair);
             assert_eq!((said.clone(), said.is_unchanged()), (ObjectCode::NotCompared, false));

@@ -2,6 +2,7 @@
 
 use super::ledger::Together;
 use super::{Conclusion, Explanation, FunctionRow, Ledger, ObjectCode, Place};
+use crate::code::{FunctionSource, Image};
 use crate::machine::{Design, PriceOrigin};
 use crate::run::sample::SampleError;
 use crate::sim::core::Mechanism;
@@ -131,4 +132,15 @@ fn without_cause(explanation: &Explanation, profile: &Design) -> Vec<String> {
         _ => {}
     }
     open
+}
+
+/// Programs without the names of their functions.
+pub(super) fn stripped(images: &[Image; 2]) -> Vec<String> {
+    let stripped = images.iter().filter(|i| i.function_source() == FunctionSource::EhFrame);
+    let mut paths: Vec<_> = stripped.map(|image| image.path().display().to_string()).collect();
+    paths.dedup();
+    let said = |path| {
+        format!("{path} is stripped: its functions come from the unwind tables and have no names")
+    };
+    paths.into_iter().map(said).collect()
 }

@@ -100,11 +100,17 @@ pub(super) fn had_more(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> [f
     [beyond(sides, mechanism, slow, 1.0), events(slow) - events(slow.other())]
 }
 
-/// The same without what the fast build would have if it executed as many instructions, where the slow one executes more.
+/// The same without what the fast build would have if it executed as many instructions, where the slow one executes more: so
+/// many times its own, but no more than executions that have it became more. Instructions that do not have it bring none along.
 pub(super) fn more_for_each(sides: &[Side; 2], mechanism: Mechanism, slow: Arm) -> f64 {
-    let [executed, executed_there] =
-        [slow, slow.other()].map(|arm| sides[arm.index()].instructions);
-    beyond(sides, mechanism, slow, (executed / executed_there.max(1.0)).max(1.0))
+    let times = |of: &dyn Fn(&Side) -> f64| {
+        let [here, there] = [slow, slow.other()].map(|arm| of(&sides[arm.index()]));
+        here / there.max(1.0)
+    };
+    let executed = times(&|side| side.instructions);
+    let had = times(&|side| side.of_a_run(|it| it.events_of(mechanism) as f64)[0]);
+    let times = if mechanism.has_events() { executed.min(had) } else { executed };
+    beyond(sides, mechanism, slow, times.max(1.0))
 }
 
 /// Cycles of a run that the slow build has because of a mechanism, less so many times those of the fast one.

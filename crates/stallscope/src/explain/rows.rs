@@ -69,6 +69,15 @@ impl Place {
         }
     }
 
+    /// By which name its samples and instructions are kept, where it is no function of the program.
+    pub(super) fn object_name(&self) -> String {
+        match self {
+            Self::Function { name, .. }
+            | Self::Object { name, code: ObjectCode::Generated, .. } => name.clone(),
+            Self::Object { name, .. } => library_name(Path::new(name)),
+        }
+    }
+
     /// The function in this arm's build, where the place is one and the build has it.
     pub(super) fn function(&self, arm: Arm) -> Option<&Function> {
         match self {
@@ -173,7 +182,8 @@ pub(super) fn rows(
     let objects = names.into_iter().map(|name| {
         let found = heats.each_ref().map(|heat| heat.by_object.get(name));
         let code = ObjectCode::of(found);
-        let place = Place::Object { name: shown_name(found), code, most_in: None };
+        let name = if code == ObjectCode::Generated { name.clone() } else { shown_name(found) };
+        let place = Place::Object { name, code, most_in: None };
         (place, found.map(|object| object.map_or(0, |o| o.hits)))
     });
     let mut rows: Vec<FunctionRow> = functions
@@ -184,8 +194,8 @@ pub(super) fn rows(
         .collect();
     let of_a_hit_ns = [0, 1].map(|arm| user[arm].value / heats[arm].summary.samples.max(1) as f64);
     for row in &mut rows {
-        if let Place::Object { name, most_in, .. } = &mut row.place {
-            let name = library_name(Path::new(name));
+        let name = row.place.object_name();
+        if let Place::Object { most_in, .. } = &mut row.place {
             *most_in =
                 object::most_in(heats.each_ref().map(|h| h.by_object.get(&name)), of_a_hit_ns);
         }
@@ -233,6 +243,16 @@ pub(super) fn time_of(share: &Measurement, user: &Measurement) -> Measurement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_function_that_was_made_at_run_time_keeps_its_name_and_a_library_loses_its_version() {
+        let place = |name: &str, code| Place::Object { name: name.into(), code, most_in: None };
+        let made = place("JS:*sum /tmp/a.js:3", ObjectCode::Generated);
+        assert_eq!(made.object_name(), "JS:*sum /tmp/a.js:3");
+        assert_eq!((made.is_unchanged(), made.is_in_both()), (false, false));
+        let library = place("libz.so.1.3", ObjectCode::NotCompared);
+        assert_eq!(library.object_name(), "libz.so");
+    }
     use crate::explain::ArmHeat;
     use crate::model::{Svma, Unit};
     use crate::run::sample::Engine;

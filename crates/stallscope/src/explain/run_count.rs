@@ -16,6 +16,7 @@ use crate::code::{Flow, Image, x86};
 use crate::compare::{Arm, library_name};
 use crate::foreign;
 use crate::model::{FileOffset, Svma};
+use crate::run::generated::GeneratedCode;
 use crate::sim::jumps::BlockCounts;
 use crate::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
@@ -182,8 +183,8 @@ impl<'a> InRun<'a> {
                 let entry = self.by_svma.get(&f.start);
                 Executed { entries: entry.map_or(0, |block| block.entries), ..all }
             }),
-            Place::Object { name, .. } => {
-                let all = self.objects.get(&library_name(Path::new(name))).copied();
+            Place::Object { .. } => {
+                let all = self.objects.get(&place.object_name()).copied();
                 // What is called there is not known.
                 Executed { entries: 0, ..all.unwrap_or_default() }
             }
@@ -209,6 +210,7 @@ pub(super) fn of_run(
     counter: &RunCounter,
     program: &Path,
     recording: &Recording,
+    code: &GeneratedCode,
 ) -> Result<WorkCount, String> {
     let is_whole = match recording.ended {
         Ended::Exit => !matches!(recording.self_check, SelfCheck::Differs(_)),
@@ -230,6 +232,11 @@ pub(super) fn of_run(
         work.string_bytes += string_bytes;
         let Some((first, last)) = block.insns.first().zip(block.insns.last()) else { continue };
         let Some((mapping, start)) = Mapping::find(&recording.mappings, first.address) else {
+            if let Some(name) = code.name(first.address) {
+                let instructions = runs * block.insns.len() as u64;
+                *work.executed.objects.entry(name.to_owned()).or_default() +=
+                    Executed { instructions, string_bytes, ..Executed::default() };
+            }
             continue;
         };
         let open = || foreign::open(&mapping.path).ok();

@@ -186,6 +186,7 @@ impl Bench for InventedBench {
             total,
             samples,
             lost: 0,
+            generated: BTreeMap::new(),
             unmapped: 0,
             kernel: self.kernel_samples.map(|of_arms| of_arms[arm.index()]),
             exit: exit(total * period_ns),

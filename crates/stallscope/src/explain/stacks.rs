@@ -218,6 +218,8 @@ impl<'a> Names<'a> {
             _ => function.name(),
         });
         let file = library_name(path);
+        let generated = frame.file.is_none().then(|| stacks.generated.get(&frame.at)).flatten();
+        let name = name.or_else(|| generated.cloned());
         StackFunction {
             name: name.unwrap_or_else(|| file.clone()),
             file: (!is_main).then_some(file),

@@ -90,7 +90,7 @@ impl ArmWindows {
             Place::Function { .. } => {
                 place.function(arm).is_none_or(|f| self.held_between(f.start, f.end()).is_met())
             }
-            Place::Object { name, .. } => self.held_in(&library_name(Path::new(name))).is_met(),
+            Place::Object { .. } => self.held_in(&place.object_name()).is_met(),
         }
     }
 
@@ -101,7 +101,7 @@ impl ArmWindows {
                 let function = place.function(arm);
                 function.map(|f| self.held_between(f.start, f.end()).weighed()).unwrap_or_default()
             }
-            Place::Object { name, .. } => self.held_in(&library_name(Path::new(name))).weighed(),
+            Place::Object { .. } => self.held_in(&place.object_name()).weighed(),
         }
     }
 

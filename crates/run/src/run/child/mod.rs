@@ -109,6 +109,8 @@ pub struct OffProcessor {
 /// A finished child.
 #[derive(Clone, Debug)]
 pub struct Exit {
+    /// Its number, which other processes may have by now; 0 where that is not known.
+    pub pid: i32,
     /// From the start signal to the exit; that of the load where there is one.
     pub wall_ns: u64,
     /// Processor time in user mode, of the child and the children it waited for.
@@ -145,6 +147,7 @@ impl Exit {
     #[must_use]
     pub fn of(status: Status) -> Self {
         Self {
+            pid: 0,
             wall_ns: 0,
             user_ns: 0,
             system_ns: 0,
@@ -461,6 +464,7 @@ impl Child {
             }
         }
         let exit = Exit {
+            pid: self.pid,
             wall_ns,
             user_ns: ns(usage.ru_utime),
             system_ns: ns(usage.ru_stime),

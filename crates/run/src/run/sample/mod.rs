@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
@@ -127,11 +128,14 @@ pub struct SampleRun {
     pub period_ns: u64,
     /// Per file, the one with the most samples first.
     pub samples: Vec<ObjectSamples>,
-    /// Samples in user code: those of all files and the `unmapped`.
+    /// Samples in user code: those of all files, the `generated` and the `unmapped`.
     pub total: u64,
     /// Samples the kernel had no room for.
     pub lost: u64,
-    /// Samples in code that no file holds, such as a just-in-time compiler's.
+    /// Samples in code that was made at run time, by the names that the program wrote for them
+    /// ([`GeneratedCode`](crate::run::generated::GeneratedCode)).
+    pub generated: BTreeMap<String, u64>,
+    /// Samples in other code that no file holds.
     pub unmapped: u64,
     /// Samples in the kernel; absent where `perf` may not tell of them (kernel.perf_event_paranoid above 1 and no
     /// `CAP_PERFMON`).
@@ -190,6 +194,7 @@ pub fn sample(
     settings: &SampleSettings,
     limits: &Limits<'_>,
 ) -> Result<SampleRun, SampleError> {
+    let since = SystemTime::now();
     let child = Child::hold(launch)?;
     let mut notes = Vec::new();
     let takes_stacks = settings.stacks && cfg!(target_arch = "x86_64");
@@ -200,7 +205,7 @@ pub fn sample(
             match perf::Sampler::attach(child.pid(), period_ns, takes_stacks) {
                 Ok(sampler) => {
                     let (exit, collected) = sampler.run(child, limits)?;
-                    return Ok(collected.into_run(launch, period_ns, exit, notes));
+                    return Ok(collected.into_run(launch, period_ns, exit, notes, since));
                 }
                 Err(cause) => Some(perf_cause(&cause)),
             }
@@ -215,7 +220,7 @@ pub fn sample(
         (Ok(sampler), perf_cause) => {
             notes.extend(perf_cause.map(|cause| format!("sampled with ptrace: {cause}")));
             let (exit, collected) = sampler.run(child, launch, limits)?;
-            Ok(collected.into_run(launch, period_ns, exit, notes))
+            Ok(collected.into_run(launch, period_ns, exit, notes, since))
         }
         (Err(cause), Some(perf)) => {
             Err(SampleError::NoEngine { perf, ptrace: ptrace_cause(&cause) })
@@ -331,12 +336,16 @@ impl Collected {
         period_ns: u64,
         exit: Exit,
         mut notes: Vec<String>,
+        since: SystemTime,
     ) -> SampleRun {
         let main_program = launch.program.canonicalize().ok();
-        let unmapped = self.tally.unmapped();
-        let stacks = self.unwinder.map(|it| it.into_stacks(&self.tally, main_program.as_deref()));
+        let code = self.tally.generated_code(since);
+        let (generated, unmapped) = self.tally.generated(&code);
+        let stacks =
+            self.unwinder.map(|it| it.into_stacks(&self.tally, main_program.as_deref(), &code));
         let samples = self.tally.into_objects(main_program.as_deref());
-        let total = unmapped + samples.iter().map(ObjectSamples::total).sum::<u64>();
+        let in_files = samples.iter().map(ObjectSamples::total).sum::<u64>();
+        let total = unmapped + in_files + generated.values().sum::<u64>();
         notes.extend(self.notes);
         notes.extend(too_few(total));
         SampleRun {
@@ -345,6 +354,7 @@ impl Collected {
             samples,
             total,
             lost: self.lost,
+            generated,
             unmapped,
             kernel: self.kernel,
             exit,

@@ -152,7 +152,7 @@ impl Book {
             Record::Sample { pid, address, .. } => {
                 let space = self.spaces.get(&pid);
                 let place = space.and_then(|space| space.locate(address));
-                self.tally.count(place);
+                self.tally.count(place, pid.cast_signed());
             }
             Record::Stack { pid, snapshot } => {
                 let parts = self.unwinder.as_mut().zip(self.spaces.get(&pid));
@@ -233,6 +233,7 @@ fn parse_processor_list(text: &str) -> Vec<i32> {
 mod tests {
     use super::*;
     use crate::model::{Avma, FileOffset};
+    use crate::run::generated::GeneratedCode;
     use std::path::Path;
 
     fn map(pid: u32, path: &str) -> Record {
@@ -266,7 +267,7 @@ mod tests {
         ];
         story.into_iter().for_each(|record| book.enter(record));
         let collected = book.into_collected();
-        assert_eq!(collected.tally.unmapped(), 2);
+        assert_eq!(collected.tally.generated(&GeneratedCode::default()).1, 2);
         let objects = collected.tally.into_objects(Some(Path::new("/a")));
         let found: Vec<_> = objects
             .iter()

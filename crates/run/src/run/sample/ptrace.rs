@@ -358,7 +358,8 @@ impl Sampler {
             return None;
         }
         let place = thread.locate(position.address, &mut self.tally);
-        self.tally.count(place);
+        // Of a thread that is no process, there is no file of names.
+        self.tally.count(place, thread.tid);
         self.unwinder.is_some().then(|| snapshot(thread.tid)).flatten()
     }
 

@@ -1,10 +1,12 @@
 //! Which file, and where in it, an address of a process belongs to; and the counting of hits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::ObjectSamples;
 use crate::model::{Avma, FileOffset};
+use crate::run::generated::GeneratedCode;
 use crate::run::maps;
 
 /// A file among those seen so far.
@@ -44,6 +46,10 @@ fn enter(lines: Vec<maps::Line>, tally: &mut Tally) -> AddressSpace {
 pub(super) struct Tally {
     ids: HashMap<PathBuf, ObjectId>,
     hits: Vec<BTreeMap<FileOffset, u64>>,
+    /// In memory that no file backs, by address.
+    generated: BTreeMap<Avma, u64>,
+    /// The processes that these are of.
+    pids: BTreeSet<i32>,
     unmapped: u64,
 }
 
@@ -72,12 +78,36 @@ impl Tally {
         (if is_vdso { FileOffset(0) } else { offset }, Some(id))
     }
 
-    pub(super) fn count(&mut self, place: Located) {
-        let file = place.and_then(|(object, offset)| Some((self.hits.get_mut(object?.0)?, offset)));
-        match file {
-            Some((hits, offset)) => *hits.entry(offset).or_default() += 1,
-            None => self.unmapped += 1,
+    /// Counts a hit of a process.
+    pub(super) fn count(&mut self, place: Located, pid: i32) {
+        let hits = match place {
+            Some((Some(object), offset)) => {
+                self.hits.get_mut(object.0).map(|hits| hits.entry(offset).or_default())
+            }
+            Some((None, FileOffset(address))) => {
+                self.pids.insert(pid);
+                Some(self.generated.entry(Avma(address)).or_default())
+            }
+            None => None,
+        };
+        *hits.unwrap_or(&mut self.unmapped) += 1;
+    }
+
+    /// What the processes with hits in memory without a file wrote about their code since `since`.
+    pub(super) fn generated_code(&self, since: SystemTime) -> GeneratedCode {
+        GeneratedCode::of_processes(&self.pids, since)
+    }
+
+    /// Hits in code that no file holds: by name, as far as it has one, and the others.
+    pub(super) fn generated(&self, code: &GeneratedCode) -> (BTreeMap<String, u64>, u64) {
+        let (mut named, mut others) = (BTreeMap::new(), self.unmapped);
+        for (at, hits) in &self.generated {
+            match code.name(*at) {
+                Some(name) => *named.entry(name.to_owned()).or_default() += hits,
+                None => others += hits,
+            }
         }
+        (named, others)
     }
 
     /// The file, or the name that the kernel has for it.
@@ -93,10 +123,6 @@ impl Tally {
         let main = paths.iter().find(|(_, path)| Some(path.as_path()) == main_program);
         let main = main.map(|(id, _)| id.index());
         (paths.into_iter().map(|(_, path)| path.clone()).collect(), main)
-    }
-
-    pub(super) fn unmapped(&self) -> u64 {
-        self.unmapped
     }
 
     /// The files with at least one sample, most samples first, then by name.
@@ -147,7 +173,9 @@ nonsense
     #[test]
     fn memory_without_a_file_has_no_object() {
         let mut tally = Tally::default();
-        for name in ["", "//anon", "[heap]", "[stack]"] {
+        for name in
+            ["", "//anon", "[heap]", "[stack]", "/dev/zero (deleted)", "/memfd:doublemapper"]
+        {
             assert_eq!(object(&mut tally, name), None, "{name}");
         }
     }
@@ -157,11 +185,14 @@ nonsense
         let mut tally = Tally::default();
         let names = ["/few", "/none", "/many"];
         let ids = names.map(|name| object(&mut tally, name).unwrap());
-        tally.count(Some((Some(ids[0]), FileOffset(1))));
-        tally.count(Some((Some(ids[2]), FileOffset(1))));
-        tally.count(Some((Some(ids[2]), FileOffset(1))));
-        tally.count(None);
-        assert_eq!(tally.unmapped(), 1);
+        tally.count(Some((Some(ids[0]), FileOffset(1))), 7);
+        tally.count(Some((Some(ids[2]), FileOffset(1))), 7);
+        tally.count(Some((Some(ids[2]), FileOffset(1))), 7);
+        tally.count(None, 7);
+        let mut code = GeneratedCode::default();
+        code.read(&b"1000 10 made"[..]);
+        (0..3).for_each(|n| tally.count(Some((None, FileOffset(0x100e + n))), 7));
+        assert_eq!(tally.generated(&code), ([("made".to_owned(), 2)].into(), 2));
         let objects = tally.into_objects(Some(Path::new("/few")));
         let paths: Vec<_> = objects.iter().map(|o| o.path.to_str().unwrap()).collect();
         assert_eq!(paths, ["/many", "/few"]);

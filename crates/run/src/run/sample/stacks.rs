@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 use super::space::{AddressSpace, ObjectId, Tally};
 use crate::code::{Registers, Scratch, Step, UnwindTables, step_by_frame_pointer};
 use crate::model::{Avma, FileOffset};
+use crate::run::generated::GeneratedCode;
 use crate::run::maps;
 
 /// Time between two stacks of a thread, where samples come more often.
@@ -72,6 +73,8 @@ pub struct Stacks {
     pub by_frame_pointers: u64,
     /// Of these, not in `counts`, because there were too many different ones.
     pub left_out: u64,
+    /// Names of code that no file holds, by its addresses in the stacks.
+    pub generated: FxHashMap<FileOffset, String>,
 }
 
 /// Unwinds what was copied of threads, and counts the stacks.
@@ -138,9 +141,18 @@ impl Unwinder {
         }
     }
 
-    pub fn into_stacks(self, tally: &Tally, main_program: Option<&Path>) -> Stacks {
+    pub fn into_stacks(
+        self,
+        tally: &Tally,
+        main_program: Option<&Path>,
+        code: &GeneratedCode,
+    ) -> Stacks {
         let (files, main_program) = tally.files(main_program);
-        Stacks { files, main_program, ..self.stacks }
+        let frames = self.stacks.counts.keys().flat_map(|stack| &stack.frames);
+        let without_file = frames.filter(|frame| frame.file.is_none());
+        let generated = without_file
+            .filter_map(|frame| Some((frame.at, code.name(Avma(frame.at.0))?.to_owned())));
+        Stacks { files, main_program, generated: generated.collect(), ..self.stacks }
     }
 }
 
@@ -282,7 +294,8 @@ mod tests {
         let mut astray = snapshot(&[]);
         astray.registers.0[6] = 0x7001;
         unwinder.add(&astray, &space, &tally);
-        let stacks = unwinder.into_stacks(&tally, Some(Path::new("/a")));
+        let code = GeneratedCode::default();
+        let stacks = unwinder.into_stacks(&tally, Some(Path::new("/a")), &code);
         assert_eq!((stacks.taken, stacks.cut_off, stacks.by_frame_pointers), (4, 1, 4));
         assert_eq!((stacks.files.len(), stacks.main_program), (1, Some(0)));
         let mut counts: Vec<u64> = stacks.counts.values().copied().collect();
@@ -297,7 +310,8 @@ mod tests {
         let deep = |n| CallStack { frames: vec![frame(n); MOST_HELD_FRAMES / 4], is_whole: false };
         (0..6).for_each(|n| unwinder.count(deep(n)));
         unwinder.count(deep(0));
-        let stacks = unwinder.into_stacks(&Tally::default(), None);
+        let code = GeneratedCode::default();
+        let stacks = unwinder.into_stacks(&Tally::default(), None, &code);
         assert_eq!((stacks.counts.len(), stacks.left_out), (4, 2));
         assert_eq!(stacks.counts[&deep(0)], 2);
     }

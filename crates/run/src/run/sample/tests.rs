@@ -56,6 +56,43 @@ fn on_each_engine(check: impl Fn(&SampleSettings)) {
     }
 }
 
+/// Makes a loop at run time, says so, and runs it.
+#[cfg(target_arch = "x86_64")]
+const MADE: &str = r#"
+import ctypes, mmap, os
+memory = mmap.mmap(-1, 4096, prot=7, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.write(bytes.fromhex("48ffcf75fbc3"))
+at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+with open(f"/tmp/perf-{os.getpid()}.map", "w") as names:
+    names.write(f"{at:x} 6 JS:*made /tmp/made.js:1:1\n")
+ctypes.CFUNCTYPE(None, ctypes.c_uint64)(at)(TIMES)
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn code_that_is_made_at_run_time_has_the_name_that_the_program_wrote() {
+    let launch = |times: u32| {
+        let script = MADE.replace("TIMES", &(1 + 500_000_000 * u64::from(times)).to_string());
+        Launch::shell(format!("exec python3 -c '{script}'"))
+    };
+    let tried = sample(&launch(0), &SampleSettings::default(), &limits(None)).unwrap();
+    let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", tried.exit.pid));
+    if tried.exit.status == Status::Code(127) {
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), b"SKIPPED: no python3 here\n");
+        return;
+    }
+    on_each_engine(|settings| {
+        let run = sample_enough(&SampleSettings { stacks: true, ..*settings }, launch);
+        let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", run.exit.pid));
+        let made = run.generated.get("JS:*made made.js").copied().unwrap_or(0);
+        assert!(2 * made > run.total, "{made}: {}", brief(&run));
+        let stacks = run.stacks.unwrap();
+        let innermost = stacks.counts.keys().filter_map(|stack| stack.frames.last());
+        let mut innermost = innermost.filter(|frame| frame.file.is_none());
+        assert!(innermost.any(|frame| stacks.generated.contains_key(&frame.at)));
+    });
+}
+
 #[test]
 fn a_busy_shell_is_found_in_the_shell() {
     on_each_engine(|settings| {
@@ -329,6 +366,7 @@ fn a_run_is_json_without_its_exit() {
         }],
         total: 3,
         lost: 0,
+        generated: BTreeMap::new(),
         unmapped: 0,
         kernel: Some(0),
         exit: Child::hold(&Launch::shell("exit 0")).and_then(|c| c.wait(&limits(None))).unwrap(),

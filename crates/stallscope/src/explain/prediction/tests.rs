@@ -345,3 +345,22 @@ fn branches_that_are_mispredicted_in_front_of_a_place_are_those_of_the_whole_run
     // Own branches that can pay are what counts.
     assert_eq!(named(5, 3, 4, true), Some([3.0, 5.0]));
 }
+
+#[test]
+fn more_instructions_bring_along_what_they_have_themselves() {
+    let misses = Mechanism::DataCacheMisses;
+    // Four times the instructions, and so many events and cycles of it.
+    let left = |events: u64, cycles: u64| {
+        let before = side(100, misses, 40, 40);
+        let after = side(100, misses, cycles, events);
+        let after = Side { instructions: 4.0 * before.instructions, ..after };
+        let left = more_for_each(&[before, after], misses, Arm::B);
+        (left / 100_000_000.0).round()
+    };
+    // As many misses as before, each of them longer.
+    assert_eq!(left(10, 30), 4.0 * 30.0 - 40.0);
+    // Twice as many: twice of what BEFORE has is brought along.
+    assert_eq!(left(20, 30), 4.0 * 30.0 - 2.0 * 40.0);
+    // As often in each instruction, or more often: four times.
+    assert_eq!([left(40, 50), left(80, 50)], [4.0 * 50.0 - 4.0 * 40.0; 2]);
+}

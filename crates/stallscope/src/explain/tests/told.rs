@@ -223,3 +223,30 @@ fn a_mechanism_that_is_a_good_part_of_slower_work_is_told_as_that() {
     });
     assert_eq!(told, [false, true, true]);
 }
+
+#[test]
+fn more_instructions_that_take_less_each_are_no_cause_where_nothing_is_left_without_a_mechanism() {
+    let mut scene = Scene::new([false, false], 0.5, [(1000, 0), (1500, 0)]);
+    scene.bench.work = executes([1_000_000_000, 2_250_000_000]);
+    let mut e = scene.explain().unwrap();
+    assert_eq!(e.conclusion, Conclusion::MoreWork);
+    let row = e.rows[0].clone();
+    let share = shares_like(&row);
+    let mut told = |left: f64, ns_per_instruction: [f64; 2]| {
+        let mut ledger =
+            ledger_of("step", &row, &share, [(Mechanism::MispredictedBranches, 100.0)]);
+        ledger.lines[0].for_each_percent = 100.0 - left;
+        e.ledgers = vec![ledger];
+        let work = e.work.as_mut().unwrap();
+        work.ns_per_instruction = ns_per_instruction;
+        // As much as there can be.
+        work.more_at_mean_percent = 101.0;
+        work.more_instructions.percent.value = 101.0;
+        e.conclude();
+        e.conclusion
+    };
+    assert_eq!(told(20.0, [1.0, 0.7]), Conclusion::Mechanism);
+    // More instructions bring a part of it along.
+    assert_eq!(told(21.0, [1.0, 0.7]), Conclusion::MoreWork);
+    assert_eq!(told(0.0, [1.0, 0.9]), Conclusion::MoreWork);
+}
