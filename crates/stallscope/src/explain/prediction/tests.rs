@@ -355,7 +355,7 @@ fn more_instructions_bring_along_what_they_have_themselves() {
         let after = side(100, misses, cycles, events);
         let after = Side { instructions: 4.0 * before.instructions, ..after };
         let left = more_for_each(&[before, after], misses, Arm::B);
-        (left / 100_000_000.0).round()
+        (left / 100_000.0).round()
     };
     // As many misses as before, each of them longer.
     assert_eq!(left(10, 30), 4.0 * 30.0 - 40.0);
