@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use stallscope::code::SourceText;
 use stallscope::foreign::SourceRoots;
@@ -184,9 +184,15 @@ impl Context {
             return ProgressBar::hidden();
         }
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{msg:>12} [{bar:30}] {pos}/{len} eta {eta}")
+        let style = ProgressStyle::with_template("{msg:>12} [{bar:30}] {pos}/{len}{eta_if_known}")
             .unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_style(style.progress_chars("=> "));
+        // Before the first step there is nothing to tell it from.
+        let eta = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            if state.pos() > 0 {
+                let _ = write!(out, " eta {:#}", HumanDuration(state.eta()));
+            }
+        };
+        bar.set_style(style.progress_chars("=> ").with_key("eta_if_known", eta));
         bar.set_message(what.to_owned());
         bar
     }

@@ -325,14 +325,18 @@ impl Side<'_> {
             _ => (code.blocks.iter().collect(), share(in_function)),
         };
         let extent = LoopHeat::of(blocks.iter().copied(), &code, self.debug, share);
-        let insns = insns_of(blocks.into_iter(), &code).map(|insn| self.instruction(insn));
-        let mut instructions: Vec<HotInstruction> = insns.collect();
-        if instructions.len() > MOST_INSTRUCTIONS {
-            instructions.sort_by_key(|it| (std::cmp::Reverse(it.samples), it.svma));
-            instructions.truncate(MOST_INSTRUCTIONS);
-            instructions.sort_by_key(|it| it.svma);
+        let mut insns: Vec<&Insn> = insns_of(blocks.into_iter(), &code).collect();
+        if insns.len() > MOST_INSTRUCTIONS {
+            insns.sort_by_key(|it| (std::cmp::Reverse(self.samples(it)), it.svma));
+            insns.truncate(MOST_INSTRUCTIONS);
+            insns.sort_by_key(|it| it.svma);
         }
+        let instructions = insns.into_iter().map(|insn| self.instruction(insn)).collect();
         HotBuild { function: self.function.name(), extent, instructions, blocked: self.blocked }
+    }
+
+    fn samples(&self, insn: &Insn) -> u64 {
+        sum_between(self.hits, insn.svma, insn.end())
     }
 
     fn instruction(&self, insn: &Insn) -> HotInstruction {
@@ -346,7 +350,7 @@ impl Side<'_> {
         HotInstruction {
             svma: insn.svma,
             text: self.image.architecture().text(bytes, insn.svma),
-            samples: sum_between(self.hits, insn.svma, insn.end()),
+            samples: self.samples(insn),
             executions: account.executions,
             events: self.mechanisms.iter().filter_map(of).collect(),
             source: self.debug.frames(insn.svma).into_iter().next().filter(|line| line.line > 0),
