@@ -30,6 +30,7 @@ pub(super) struct ExplanationPage {
     pub title: String,
     pub kind: &'static str,
     pub tool_version: String,
+    told_of_case: Option<String>,
     compared: Compared,
     summary: Option<String>,
     grade: Option<Grade>,
@@ -89,7 +90,12 @@ struct CureView {
 }
 
 impl ExplanationPage {
-    pub fn of(explanation: &Explanation, tool_version: String) -> Result<Self, PageError> {
+    /// With what is said of the case that it is of, where it is of one.
+    pub fn of(
+        explanation: &Explanation,
+        told_of_case: Option<String>,
+        tool_version: String,
+    ) -> Result<Self, PageError> {
         let compared = Compared::of(&explanation.comparison, ["BEFORE", "AFTER"])?;
         let mut places = place_rows(&explanation.rows);
         let more_places = places.len().saturating_sub(MOST_PLACES);
@@ -100,6 +106,7 @@ impl ExplanationPage {
         Ok(Self {
             title: format!("{} {}", compared.word, compared.sentence.text),
             kind: "explanation",
+            told_of_case,
             tool_version,
             summary: explanation.summary.clone(),
             grade: explanation.grade,

@@ -103,7 +103,10 @@ pub fn page(text: &str) -> Result<String, PageError> {
             let title = format!("{} {}", compared.word, compared.sentence.text);
             ComparisonPage { title, kind: "comparison", tool_version, compared }.render()?
         }
-        "explanation" => ExplanationPage::of(&typed(&kind, result)?, tool_version)?.render()?,
+        "explanation" | "case" => {
+            let (explanation, told) = explanation(&kind, result)?;
+            ExplanationPage::of(&explanation, told, tool_version)?.render()?
+        }
         "survey" | "probe-diff" => {
             let survey = typed(&kind, result)?;
             FieldsPage::of_survey(kind, tool_version, &survey).render()?
@@ -168,8 +171,8 @@ fn charts(kind: &str, result: Value) -> Result<Vec<(String, Picture)>, PageError
     };
     Ok(match kind {
         "comparison" => of_comparison(Compared::of(&typed(kind, result)?, ["A", "B"])?).into(),
-        "explanation" => {
-            let explanation: Explanation = typed(kind, result)?;
+        "explanation" | "case" => {
+            let (explanation, _) = explanation(kind, result)?;
             let compared = Compared::of(&explanation.comparison, ["BEFORE", "AFTER"])?;
             let flame = FlameView::of(&explanation)?;
             let flame = flame.map(|flame| ("flame".to_owned(), Picture::Flame(flame.graph)));
@@ -186,6 +189,22 @@ fn charts(kind: &str, result: Value) -> Result<Vec<(String, Picture)>, PageError
             };
             pictures(kind, &result).into_iter().filter_map(figure).collect()
         }
+    })
+}
+
+/// An explanation, also that of a case, with what is said of the case.
+fn explanation(kind: &str, result: Value) -> Result<(Explanation, Option<String>), PageError> {
+    #[derive(Deserialize)]
+    struct Case {
+        sentence: String,
+        explanation: Explanation,
+    }
+    Ok(match kind {
+        "case" => {
+            let Case { sentence, explanation } = typed(kind, result)?;
+            (explanation, Some(sentence))
+        }
+        _ => (typed(kind, result)?, None),
     })
 }
 

@@ -91,6 +91,7 @@ fn an_explanation() {
 #[test]
 fn charts_of_their_own() {
     let document = explanation().to_string();
+    let drawn_page = |document: &Value| page(&document.to_string()).unwrap();
     let drawn = |chart| svg(&document, chart).unwrap();
     let without_style = |svg: String| {
         let (head, rest) = svg.split_once("<style>").unwrap();
@@ -109,6 +110,11 @@ fn charts_of_their_own() {
         }
     }
     insta::assert_snapshot!("steps_by_mechanism", without_style(drawn(Some("steps"))));
+    let case = json!({"sentence": "this machine has it", "explanation": explanation()["result"]});
+    let case = self::document("case", &case);
+    let page = drawn_page(&case);
+    assert!(page.contains(">this machine has it<") && page.contains("class=\"code load\""));
+    assert_eq!(svg(&case.to_string(), None).unwrap(), drawn(None));
     let refused = |text: &str, chart| svg(text, Some(chart)).unwrap_err().to_string();
     let comparison = self::document("comparison", &comparison(0.3, 8)).to_string();
     assert!(svg(&comparison, None).unwrap().contains("class=\"dot pair\""));
