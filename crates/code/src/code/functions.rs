@@ -44,6 +44,12 @@ impl Function {
         self.start.offset(self.size_bytes as i64)
     }
 
+    /// Whether an address lies in it.
+    #[must_use]
+    pub fn contains(&self, at: Svma) -> bool {
+        (self.start..self.end()).contains(&at)
+    }
+
     /// The name as a programmer wrote it: C++ and Rust names demangled, hashes dropped.
     #[must_use]
     pub fn name(&self) -> String {

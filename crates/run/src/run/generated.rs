@@ -96,14 +96,16 @@ fn without_folders(name: &str) -> Option<String> {
     let (at, mark) = starts.into_iter().flatten().min()?;
     let (function, path) = (&name[..=at], &name[at + mark.len() - 1..]);
     let file = path.rsplit('/').next()?;
-    let line = |text: &str| text.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let has_name =
         function.trim_end().ends_with(|c: char| c.is_alphanumeric() || "_$>".contains(c));
-    let mut end = file.len();
-    while has_name && line(&file[..end]) < end && file[..line(&file[..end])].ends_with(':') {
-        end = line(&file[..end]) - 1;
+    let mut kept = file;
+    while let Some((rest, line)) = kept.rsplit_once(':').filter(|_| has_name)
+        && !line.is_empty()
+        && line.bytes().all(|c| c.is_ascii_digit())
+    {
+        kept = rest;
     }
-    Some(format!("{function}{}", &file[..end]))
+    Some(format!("{function}{kept}"))
 }
 
 #[cfg(test)]

@@ -361,27 +361,26 @@ impl Bench for ProcessBench<'_> {
         let window =
             RecordedWindow::read(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
         let window = window.trained_by(learned);
-        let code_at = |at: Avma| match Mapping::find(&recording.mappings, at) {
-            Some((mapping, offset)) if mapping.path == program => CodeAt { object: None, offset },
-            Some((mapping, offset)) => CodeAt { object: Some(mapping.path.clone()), offset },
-            None => CodeAt { object: Some(PathBuf::new()), offset: FileOffset(at.0) },
+        // No file for the program's own.
+        let place = |at: Avma| match Mapping::find(&recording.mappings, at) {
+            Some((mapping, offset)) if mapping.path == program => (None, offset),
+            Some((mapping, offset)) => (Some(mapping.path.as_path()), offset),
+            None => (Some(Path::new("")), FileOffset(at.0)),
         };
-        let nowhere = || library_name(Path::new(""));
+        let code_at = |at: Avma| {
+            let (object, offset) = place(at);
+            CodeAt { object: object.map(Path::to_owned), offset }
+        };
         let of_shape = |shape: &CoreShape| {
             let accounts = window.account(shape)?;
             let blocked_by = accounts.blocked_by.iter().map(|it| it.at(code_at)).collect();
             let mut count = WindowCount { blocked_by, ..WindowCount::default() };
             for (at, account) in accounts.insns {
-                match Mapping::find(&recording.mappings, at) {
-                    Some((mapping, offset)) if mapping.path == program => {
-                        count.program.push((offset, account));
-                    }
-                    found => {
-                        let name = match found {
-                            Some((mapping, _)) => library_name(&mapping.path),
-                            None => code.name(at).map_or_else(nowhere, str::to_owned),
-                        };
-                        let offset = found.map_or(FileOffset(at.0), |(_, offset)| offset);
+                match place(at) {
+                    (None, offset) => count.program.push((offset, account)),
+                    (Some(path), offset) => {
+                        let made = code.name(at).filter(|_| path.as_os_str().is_empty());
+                        let name = made.map_or_else(|| library_name(path), str::to_owned);
                         let object = count.objects.entry(name).or_default();
                         *object.entry(offset).or_default() += &account;
                     }

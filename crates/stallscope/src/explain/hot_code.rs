@@ -13,7 +13,7 @@ use super::windows::{ArmWindows, BothArms, CodeAt};
 use super::{Cause, Explanation, FunctionRow, Heat, Ledger, Place, Share, Whole};
 use crate::code::{Block, DebugInfo, Function, FunctionCode, Image, Insn, Loop};
 use crate::compare::{Arm, library_name};
-use crate::model::{Site, SourceLine, Svma};
+use crate::model::{FileOffset, Site, SourceLine, Svma};
 use crate::sim::Sites;
 use crate::sim::core::{Account, Mechanism};
 
@@ -214,13 +214,12 @@ impl Known<'_> {
         let (n, function) = (arm.index(), row.place.function(arm)?);
         let windows = self.windows(row, arm);
         let insns = windows.map(|it| it.insns(function.start, function.end())).unwrap_or_default();
-        let in_function = |at: Svma| (function.start..function.end()).contains(&at);
         let own = |at: &CodeAt| match at.object {
-            None => self.images[n].svma_of(at.offset).filter(|at| in_function(*at)),
+            None => self.images[n].svma_of(at.offset).filter(|at| function.contains(*at)),
             Some(_) => None,
         };
-        let cause =
-            self.causes.iter().find(|it| it.arm == arm && in_function(it.finding.site.svma));
+        let is_own = |it: &&Cause| it.arm == arm && function.contains(it.finding.site.svma);
+        let cause = self.causes.iter().find(is_own);
         let side = Side {
             image: &self.images[n],
             debug: &self.debug[n],
@@ -254,8 +253,7 @@ impl Known<'_> {
         let insns: BTreeMap<Svma, Account> = insns.collect();
         let own = |place: &CodeAt| {
             let is_here = place.object.as_deref() == Some(path);
-            let svma = at(place.offset).filter(|_| is_here)?;
-            (function.start..function.end()).contains(&svma).then_some(svma)
+            at(place.offset).filter(|svma| is_here && function.contains(*svma))
         };
         let side = Side {
             image: &image,
@@ -291,22 +289,36 @@ impl Known<'_> {
         let mut pairs: Vec<_> = pairs.collect();
         pairs.sort_by_key(|(load, store, times, _)| (std::cmp::Reverse(*times), *load, *store));
         pairs.truncate(MOST_BLOCKED);
-        let mut program = Sites::new(&self.images[arm.index()], &self.debug[arm.index()]);
+        // Each file is opened once.
+        let mut stores: BTreeMap<Option<&Path>, BTreeMap<FileOffset, Option<Site>>> =
+            BTreeMap::new();
+        for (_, store, ..) in &pairs {
+            stores.entry(store.object.as_deref()).or_default().insert(store.offset, None);
+        }
+        for (path, at) in &mut stores {
+            match path {
+                None => describe(&self.images[arm.index()], &self.debug[arm.index()], at),
+                Some(path) => {
+                    if let Ok(image) = Image::open(path) {
+                        describe(&image, &DebugInfo::of(&image), at);
+                    }
+                }
+            }
+        }
         let blocked = pairs.into_iter().filter_map(|(load, store, times, percent)| {
-            let store = match &store.object {
-                None => program.site(self.images[arm.index()].svma_of(store.offset)?)?,
-                Some(path) => in_file(path, store)?,
-            };
+            let store = stores.get(&store.object.as_deref())?.get(&store.offset)?.clone()?;
             Some(BlockedLoad { load, store, times, percent })
         });
         blocked.collect()
     }
 }
 
-/// What stands at a place in another file, where that can be read.
-fn in_file(path: &Path, at: &CodeAt) -> Option<Site> {
-    let image = Image::open(path).ok()?;
-    Sites::new(&image, &DebugInfo::of(&image)).site(image.svma_of(at.offset)?)
+/// What stands at places in a file, where a function does.
+fn describe(image: &Image, debug: &DebugInfo<'_>, all: &mut BTreeMap<FileOffset, Option<Site>>) {
+    let mut sites = Sites::new(image, debug);
+    for (at, site) in all {
+        *site = image.svma_of(*at).and_then(|svma| sites.site(svma));
+    }
 }
 
 impl Side<'_> {
@@ -316,13 +328,12 @@ impl Side<'_> {
             self.site.and_then(|site| code.innermost_loop(code.block_of(code.insn_at(site)?)));
         let in_function = sum_between(self.hits, self.function.start, self.function.end());
         let share = |hits| share_of(hits, in_function, Whole::FunctionSamples);
-        let around = of_site.or_else(|| hottest_loop(self.hits, &code));
-        let around = around.map(|it| (it, share(loop_hits(self.hits, &code, it))));
-        let stands_for_it =
-            |share: &Share| of_site.is_some() || share.percent.value >= LEAST_LOOP_PERCENT;
+        let in_loop = |it: &Loop| share(loop_hits(self.hits, &code, it));
+        let stands_for_it = |it: &&Loop| in_loop(it).percent.value >= LEAST_LOOP_PERCENT;
+        let around = of_site.or_else(|| hottest_loop(self.hits, &code).filter(stands_for_it));
         let (blocks, share): (Vec<&Block>, Share) = match around {
-            Some((it, share)) if stands_for_it(&share) => (code.bodies(it).collect(), share),
-            _ => (code.blocks.iter().collect(), share(in_function)),
+            Some(it) => (code.bodies(it).collect(), in_loop(it)),
+            None => (code.blocks.iter().collect(), share(in_function)),
         };
         let extent = LoopHeat::of(blocks.iter().copied(), &code, self.debug, share);
         let mut insns: Vec<&Insn> = insns_of(blocks.into_iter(), &code).collect();

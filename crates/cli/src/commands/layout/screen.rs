@@ -44,9 +44,7 @@ fn bottom_line(report: &LayoutReport) -> Option<String> {
     };
     let sets = report.sets.as_ref().map(overfull);
     let moved = report.shift.as_ref().map(|map| {
-        let largest = map.runs.iter().filter(|run| run.cause.is_some());
-        let largest = largest.max_by_key(|run| (run.functions, std::cmp::Reverse(&run.first)));
-        let why = largest.and_then(|run| run.cause.as_ref()).map(cause_words);
+        let why = pushed(&map.runs).first().map(|(_, cause)| cause_words(cause));
         let why = why.map(|why| format!(" (most of all: {why})")).unwrap_or_default();
         let ChangeCounts { moved, changed, new, gone, .. } = map.counts;
         format!("{moved} functions moved{why}, {changed} changed, {new} are new, {gone} gone")
@@ -90,13 +88,19 @@ fn shift(map: &ShiftMap, most: usize) -> String {
     out + &aligned(&[&map.before, &map.after])
 }
 
-/// The largest runs that something pushed.
+/// The runs that something pushed, largest first.
+fn pushed(runs: &[ShiftRun]) -> Vec<(&ShiftRun, &ShiftCause)> {
+    let mut pushed: Vec<_> =
+        runs.iter().filter_map(|run| Some((run, run.cause.as_ref()?))).collect();
+    pushed.sort_by_key(|(run, _)| std::cmp::Reverse(run.functions));
+    pushed
+}
+
+/// The largest of them.
 fn causes(runs: &[ShiftRun], most: usize) -> String {
-    let mut pushed: Vec<&ShiftRun> = runs.iter().filter(|r| r.cause.is_some()).collect();
-    pushed.sort_by_key(|r| std::cmp::Reverse(r.functions));
+    let pushed = pushed(runs);
     let mut out = String::new();
-    for run in pushed.iter().take(most.min(5)) {
-        let Some(cause) = &run.cause else { continue };
+    for (run, cause) in pushed.iter().take(most.min(5)) {
         let names = match run.functions {
             1 => format!("1 function, {}", short_name(&run.first)),
             n => format!("{n} functions, {} to {}", short_name(&run.first), short_name(&run.last)),

@@ -106,8 +106,7 @@ impl Column {
     ) -> Self {
         let blocked = &build.blocked[..build.blocked.len().min(MOST_ARROWS)];
         let stores = blocked.iter().map(|it| (&it.store, "store"));
-        let is_load = |at: Svma| blocked.iter().any(|it| it.load == at);
-        let named = named.map(|site| (site, if is_load(site.svma) { "load" } else { "site" }));
+        let named = named.map(|site| (site, "site"));
         let mut by_address = lines(arm, build, other);
         for (site, role) in stores.chain(named) {
             let (line, _) = by_address.entry(site.svma).or_default();

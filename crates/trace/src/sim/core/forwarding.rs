@@ -58,6 +58,8 @@ impl Core<'_> {
         let oldest = self.state.stored.saturating_sub(stores);
         let (mut done, mut blocked, mut edges) = (0, false, 0);
         self.overlapped.clear();
+        // The runs without a mechanism tell nothing of stores.
+        let is_told = self.without.is_none() && self.instructions > self.warm_up;
         for n in (oldest..self.state.stored).rev() {
             let store = self.state.stores[(n % stores) as usize];
             if store.commit <= start {
@@ -71,7 +73,7 @@ impl Core<'_> {
                     edges |= 1_u64 << (edge - low);
                 }
             }
-            if !self.overlapped.contains(&store.op) {
+            if is_told && !self.overlapped.contains(&store.op) {
                 self.overlapped.push(store.op);
             }
             let stored_by = &self.program.ops[store.op as usize];
@@ -124,10 +126,8 @@ impl Core<'_> {
             }
             self.event(number, Mechanism::BlockedLoads);
             self.accounts[number as usize].store_edges |= edges;
-            if self.without.is_none() && self.instructions > self.warm_up {
-                for store in &self.overlapped {
-                    *self.blocked_by.entry([number, *store]).or_default() += 1;
-                }
+            for store in &self.overlapped {
+                *self.blocked_by.entry([number, *store]).or_default() += 1;
             }
         }
         Served::At(done)
