@@ -1,7 +1,7 @@
 //! Which logical processors runs stay on, as typed: the arguments of every command that pins its runs.
 
 use clap::Args;
-use stallscope::clock::Cpus;
+use stallscope::clock::{ClockError, Cpus, Pin};
 use stallscope::compare::{allowed_cpus, default_cpu};
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,21 @@ impl CpuArgs {
     }
 }
 
+/// The logical processor that measurements in this process stay on.
+#[derive(Debug, Args)]
+pub struct OneCpuArgs {
+    /// Measure on this logical processor [default: the quietest one]
+    #[arg(long, value_name = "N", value_parser = one)]
+    cpu: Option<usize>,
+}
+
+impl OneCpuArgs {
+    /// Holds this thread, and what it starts, there until the value is dropped; nowhere if no processor was chosen.
+    pub fn pin(&self) -> Result<Option<Pin>, ClockError> {
+        self.cpu.map(Pin::to).transpose()
+    }
+}
+
 pub fn words(cpus: Option<&Cpus>) -> String {
     cpus.map_or_else(|| "any cpu".into(), Cpus::to_string)
 }
@@ -51,6 +66,16 @@ fn cpu(text: &str) -> Result<CpuArg, String> {
             "write the number of a logical processor, or `none` to leave the choice open".into()
         }),
     }
+}
+
+fn one(text: &str) -> Result<usize, String> {
+    let allowed = allowed_cpus();
+    let cpu = text.parse().map_err(|_| "write the number of a logical processor")?;
+    if allowed.contains(&cpu) {
+        return Ok(cpu);
+    }
+    let all = Cpus::last(allowed.len(), &allowed).map_or_else(String::new, |cpus| cpus.to_string());
+    Err(format!("this process may run on {all} only"))
 }
 
 fn several(text: &str) -> Result<Cpus, String> {

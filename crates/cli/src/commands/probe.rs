@@ -20,6 +20,7 @@ use serde::Serialize;
 use stallscope::machine::{Candidate, Design, Machine, Resemblance};
 use stallscope::probes::{self, Bench, PROBES, Probe, ProbeError, ProbeReport};
 
+use crate::commands::cpu_args::OneCpuArgs;
 use crate::context::{Context, Outcome};
 use crate::{output, profile, terminal};
 
@@ -38,6 +39,8 @@ pub struct ProbeArgs {
     /// Show clamchowder's table of store forwarding beside ours (again for each pair of widths)
     #[arg(long, value_name = "STORE:LOAD=FILE")]
     peer: Vec<String>,
+    #[command(flatten)]
+    cpu: OneCpuArgs,
     #[command(flatten)]
     plan: planned::PlanArgs,
 }
@@ -83,6 +86,7 @@ pub fn run(args: &ProbeArgs, context: &Context) -> anyhow::Result<Outcome> {
         Some(ProbeCommand::Snippet(args)) => return snippet::run(args, context),
         None => {}
     }
+    let _pin = args.cpu.pin()?;
     let chosen = choose(&args.names)?;
     if let Some(path) = &args.plan.plan {
         return planned::run(&args.plan, path, &chosen, context);

@@ -14,6 +14,7 @@ use stallscope::probes::{self, ProbeError};
 
 use super::page::Page;
 use super::wide::OwnProcess;
+use crate::commands::cpu_args::OneCpuArgs;
 use crate::commands::tool;
 use crate::context::{Context, Outcome};
 use crate::{output, terminal};
@@ -48,10 +49,13 @@ pub struct SnippetArgs {
     /// Assemble with this program, which takes the options of GNU as
     #[arg(long, value_name = "AS", default_value = "as")]
     assembler: OsString,
+    #[command(flatten)]
+    cpu: OneCpuArgs,
 }
 
 pub fn run(args: &SnippetArgs, context: &Context) -> anyhow::Result<Outcome> {
     probes::check_architecture(std::env::consts::ARCH)?;
+    let _pin = args.cpu.pin()?;
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let code = |asm: &str| assembled(asm, &args.assembler, folder.path());
     let [init, body] = [code(&args.init)?, code(&args.body)?];

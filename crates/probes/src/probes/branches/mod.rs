@@ -79,7 +79,7 @@ pub const PROBE: Probe = Probe {
 fn run(bench: &Bench<'_>) -> Result<ProbeReport, ProbeError> {
     use super::sampling::{Plan, measure};
     let cases = all_cases();
-    let plan = Plan { rounds: 6, limit_ns: 2_500_000_000, ..Plan::new(bench.seed) };
+    let plan = Plan { rounds: 6, limit_ns: 4_000_000_000, ..Plan::new(bench.seed) };
     let of = (cases.len(), plan);
     let rig = |clock, _: &_| rig::BranchRig::new(clock, cases, bench.seed);
     let report = measure(bench, of, rig, BranchReport::new)?;

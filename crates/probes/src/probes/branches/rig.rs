@@ -28,10 +28,12 @@ const LEAST_BRANCHES: u64 = 4096;
 /// Branches of a sequence that never comes again: a visit runs six times as many as one repetition has.
 const FRESH: u64 = 8192;
 const FRESH_BRANCHES: usize = 6 * FRESH as usize;
-/// Branches that are run before a sequence is timed: some come hundreds of times, the longest six. Zen 4 mispredicts 25 % of
-/// 40,000 directions in the sixth pass and none in the end; Redwood Cove half of 2,800 in the thirtieth, of 5,700 two thirds after a
-/// million branches and half after eight millions.
+/// Branches that are run before a sequence is timed, at the most, and how often the sequence comes at the most. Zen 4 mispredicts 25 %
+/// of 40,000 directions in the sixth pass and none in the end; Redwood Cove half of 2,800 in the thirtieth and 2 to 5 % in the 350th,
+/// of 5,700 two thirds after a million branches and half after eight millions; Zen 5 half of 24,000 in the eighth pass, of 32,000 in
+/// the 22nd, of 40,000 in the 120th.
 const TRAINING: u64 = 4_000_000;
+const MOST_PASSES: u64 = 400;
 
 /// The loops on this processor.
 pub(super) struct BranchRig {
@@ -103,8 +105,9 @@ impl Rig for BranchRig {
         self.at[case] = 0;
         match self.cases[case].length {
             Some(length) => {
-                let branches = TRAINING.next_multiple_of(u64::from(length));
-                self.run_case(case, placement, branches);
+                let length = u64::from(length);
+                let passes = TRAINING.div_ceil(length).min(MOST_PASSES);
+                self.run_case(case, placement, passes * length);
             }
             None => self.sequences[case] = sequence(self.cases[case], &mut self.random),
         }
