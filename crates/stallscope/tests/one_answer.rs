@@ -106,8 +106,11 @@ impl Small {
     fn by_trace(&self, fusion: stallscope::machine::Fusion) -> Vec<Svma> {
         let mut counts = BlockCounts::default();
         for (id, block) in (0..).zip(&self.blocks) {
-            let insn =
-                |(at, size): &(Svma, u8)| BlockInsn { address: Avma(at.0), size_bytes: *size };
+            let insn = |(at, size): &(Svma, u8)| BlockInsn {
+                address: Avma(at.0),
+                size_bytes: *size,
+                drains_stores: false,
+            };
             counts.describe(BlockId(id), &Block { insns: block.iter().map(insn).collect() });
             (0..TURNS).for_each(|_| counts.run(BlockId(id), &[]));
         }

@@ -198,9 +198,10 @@ fn moved(raw: &Instruction) -> Option<Reg> {
     general(register).filter(|_| whole)
 }
 
-/// Fences, and what locks: `xchg` with memory does so without saying it. `sfence` and `lfence` let
-/// loads overtake older stores.
-fn drains_stores(raw: &Instruction) -> bool {
+/// Whether older stores are in the cache before anything younger loads: fences, and what locks; `xchg` with memory does so
+/// without saying it. `sfence` and `lfence` let loads overtake older stores.
+#[must_use]
+pub fn drains_stores(raw: &Instruction) -> bool {
     match raw.mnemonic() {
         Mnemonic::Mfence | Mnemonic::Cpuid | Mnemonic::Serialize => true,
         Mnemonic::Xchg => raw.op0_kind() == OpKind::Memory || raw.op1_kind() == OpKind::Memory,

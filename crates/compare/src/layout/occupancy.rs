@@ -98,7 +98,11 @@ fn simulate(
 ) -> Option<(L1iReport, L1iReport)> {
     let mut cache = InstructionCache::new(geometry, Replacement::Lru)?;
     for (id, block) in (0..).zip(&window.blocks) {
-        let insn = |i: &WindowInsn| BlockInsn { address: place(i), size_bytes: i.size_bytes };
+        let insn = |i: &WindowInsn| BlockInsn {
+            address: place(i),
+            size_bytes: i.size_bytes,
+            drains_stores: false,
+        };
         cache.describe(BlockId(id), &Block { insns: block.iter().map(insn).collect() });
     }
     window.order.iter().for_each(|id| cache.run(BlockId(*id), &[]));

@@ -307,7 +307,8 @@ pub(super) mod tests {
             code: Vec::new(),
             exit: None,
         };
-        let insn = |address| BlockInsn { address: Avma(address), size_bytes: 4 };
+        let insn =
+            |address| BlockInsn { address: Avma(address), size_bytes: 4, drains_stores: false };
         let mut log = WindowLog::default();
         log.describe(BlockId(0), &Block { insns: vec![insn(0x7000), insn(0x703c), insn(0x7040)] });
         log.describe(BlockId(1), &Block { insns: vec![insn(0x8000)] });
@@ -342,7 +343,11 @@ pub(super) mod tests {
     #[test]
     fn a_restarted_log_is_empty() {
         let mut log = WindowLog::default();
-        let insn = crate::trace::engine::BlockInsn { address: Avma(1), size_bytes: 1 };
+        let insn = crate::trace::engine::BlockInsn {
+            address: Avma(1),
+            size_bytes: 1,
+            drains_stores: false,
+        };
         log.describe(BlockId(0), &Block { insns: vec![insn] });
         log.run(BlockId(0), &[]);
         log.run(BlockId(7), &[]);

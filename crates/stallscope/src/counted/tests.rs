@@ -68,7 +68,11 @@ impl Runs for Invented {
         // Of the hot function: the load, then the two stores behind it.
         let load = BASE + loads()[0];
         let insns = [(load, 7), (load + 12, 5), (load + 17, 5)];
-        let insns = insns.map(|(at, size_bytes)| BlockInsn { address: Avma(at), size_bytes });
+        let insns = insns.map(|(at, size_bytes)| BlockInsn {
+            address: Avma(at),
+            size_bytes,
+            drains_stores: false,
+        });
         sink.describe(BlockId(0), &Block { insns: insns.to_vec() });
         for n in 0..RUNS {
             let written = 0x9_0000 + self.into_line + 8 * (n % 16);

@@ -108,11 +108,8 @@ pub fn to_json_with(
 /// # Errors
 /// [`ReportError::Write`] with the path; then an older file is still there.
 pub fn write_file(path: &Path, text: &str) -> Result<(), ReportError> {
-    let failed = |cause| ReportError::Write { path: path.into(), cause };
-    if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
-        return std::fs::write(path, text).map_err(failed);
-    }
-    WholeFile::write(path, text.as_bytes()).map_err(failed)
+    WholeFile::write(path, text.as_bytes())
+        .map_err(|cause| ReportError::Write { path: path.into(), cause })
 }
 
 #[cfg(test)]

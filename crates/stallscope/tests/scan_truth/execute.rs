@@ -113,7 +113,9 @@ impl Replay {
             for insn in FunctionCode::of(&image, function).insns {
                 let id = BlockId(insns.len() as u32);
                 let address = Avma(insn.svma.0);
-                let block = Block { insns: vec![BlockInsn { address, size_bytes: 4 }] };
+                let block = Block {
+                    insns: vec![BlockInsn { address, size_bytes: 4, drains_stores: false }],
+                };
                 Fan(vec![&mut near, &mut far]).describe(id, &block);
                 let bytes = image.code_at(Svma(insn.svma.0), 4);
                 let word = bytes.try_into().map_or(0, u32::from_le_bytes);

@@ -125,7 +125,11 @@ mod tests {
         let mut block = Block::default();
         for insn in insns {
             bytes.insert(address, insn.to_vec());
-            block.insns.push(BlockInsn { address: Avma(address), size_bytes: insn.len() as u8 });
+            block.insns.push(BlockInsn {
+                address: Avma(address),
+                size_bytes: insn.len() as u8,
+                drains_stores: false,
+            });
             address += insn.len() as u64;
         }
         let mut counts = BlockCounts::default();
@@ -163,7 +167,9 @@ mod tests {
 
     #[test]
     fn all_that_listen_hear_all_and_forget_when_the_window_begins_anew() {
-        let block = Block { insns: vec![BlockInsn { address: Avma(0x1000), size_bytes: 1 }] };
+        let block = Block {
+            insns: vec![BlockInsn { address: Avma(0x1000), size_bytes: 1, drains_stores: false }],
+        };
         let (mut one, mut two) = (BlockCounts::default(), BlockCounts::default());
         let runs = |counts: &BlockCounts| {
             counts.executed().map(|(id, _, n)| (id.0, n)).collect::<Vec<_>>()

@@ -322,8 +322,11 @@ mod tests {
     fn family(functions: u64, stride_bytes: u64, rounds: u64) -> L1iReport {
         let mut cache = InstructionCache::new(L1I, Replacement::Lru).unwrap();
         for k in 0..functions {
-            let insn =
-                |n: u64| BlockInsn { address: Avma(k * stride_bytes + 4 * n), size_bytes: 4 };
+            let insn = |n: u64| BlockInsn {
+                address: Avma(k * stride_bytes + 4 * n),
+                size_bytes: 4,
+                drains_stores: false,
+            };
             cache.describe(BlockId(k as u32), &Block { insns: (0..64).map(insn).collect() });
         }
         for _ in 0..rounds {
@@ -355,7 +358,7 @@ mod tests {
     #[test]
     fn an_instruction_across_two_lines_fetches_both() {
         let mut cache = InstructionCache::new(L1I, Replacement::Lru).unwrap();
-        let insn = BlockInsn { address: Avma(60), size_bytes: 8 };
+        let insn = BlockInsn { address: Avma(60), size_bytes: 8, drains_stores: false };
         cache.describe(BlockId(0), &Block { insns: vec![insn] });
         cache.run(BlockId(0), &[]);
         let report = cache.report();

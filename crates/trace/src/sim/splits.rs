@@ -57,7 +57,8 @@ mod tests {
     #[test]
     fn accesses_across_the_end_of_a_line_are_counted_by_instruction() {
         let mut splits = Splits::default();
-        let insn = |address| BlockInsn { address: Avma(address), size_bytes: 4 };
+        let insn =
+            |address| BlockInsn { address: Avma(address), size_bytes: 4, drains_stores: false };
         splits.describe(BlockId(0), &Block { insns: vec![insn(0x10), insn(0x14)] });
         let access = |insn, address, size_bytes| MemoryAccess {
             insn,

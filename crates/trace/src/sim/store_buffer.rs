@@ -157,6 +157,13 @@ enum Meeting {
     Nothing,
 }
 
+/// Sites of a block's instructions, and which of these drain stores.
+#[derive(Default)]
+struct Sites {
+    sites: Vec<SiteNumber>,
+    draining: Vec<u32>,
+}
+
 /// A model of the store buffer, fed with the accesses of a trace.
 pub struct StoreBuffer {
     rule: ForwardingRule,
@@ -171,8 +178,9 @@ pub struct StoreBuffer {
     numbers: FxHashMap<Avma, SiteNumber>,
     insns: Vec<Avma>,
     counts: Vec<Counts>,
-    /// Sites of each block's instructions.
-    blocks: Vec<Vec<SiteNumber>>,
+    /// How many stores fences and locked operations have sent to the cache.
+    drained: u64,
+    blocks: Vec<Sites>,
     blocking: FxHashMap<(SiteNumber, BlockingStores), u64>,
 }
 
@@ -192,6 +200,7 @@ impl StoreBuffer {
             numbers: FxHashMap::default(),
             insns: Vec::new(),
             counts: Vec::new(),
+            drained: 0,
             blocks: Vec::new(),
             blocking: FxHashMap::default(),
         }
@@ -237,7 +246,7 @@ impl StoreBuffer {
 
     /// Looks from the youngest store to the oldest in flight.
     fn meeting(&self, address: u64, size_bytes: u32, at: u64) -> Meeting {
-        let oldest = self.stores.saturating_sub(self.ring.len() as u64);
+        let oldest = self.stores.saturating_sub(self.ring.len() as u64).max(self.drained);
         let newest_near = pieces(address, size_bytes).map(|p| self.touched[p]).max().unwrap_or(0);
         if newest_near <= oldest {
             return Meeting::Nothing;
@@ -350,7 +359,9 @@ fn overlaps_in_page(address: u64, size_bytes: u32, store: &Entry) -> bool {
 impl Sink for StoreBuffer {
     fn describe(&mut self, id: BlockId, block: &Block) {
         let sites = block.insns.iter().map(|insn| self.number(insn.address)).collect();
-        id.put(sites, &mut self.blocks);
+        let draining = (0..).zip(&block.insns).filter(|(_, insn)| insn.drains_stores);
+        let draining = draining.map(|(n, _)| n).collect();
+        id.put(Sites { sites, draining }, &mut self.blocks);
     }
 
     fn restart(&mut self) {
@@ -359,11 +370,21 @@ impl Sink for StoreBuffer {
 
     fn run(&mut self, id: BlockId, accesses: &[MemoryAccess]) {
         let Some(block) = self.blocks.get(id.0 as usize) else { return };
-        let (start, length) = (self.instructions, block.len() as u64);
+        let (start, length) = (self.instructions, block.sites.len() as u64);
+        let mut drained = 0;
         for access in accesses {
-            let Some(site) = self.blocks[id.0 as usize].get(access.insn as usize).copied() else {
+            let block = &self.blocks[id.0 as usize];
+            let Some(site) = block.sites.get(access.insn as usize).copied() else {
                 continue;
             };
+            // What locks finds no older stores in flight and leaves none: its own is not served either.
+            while let Some(at) = block.draining.get(drained).filter(|at| **at <= access.insn) {
+                self.drained = self.stores;
+                if *at == access.insn {
+                    break;
+                }
+                drained += 1;
+            }
             if access.size_bytes == 0 || access.size_bytes > WIDEST_BYTES {
                 self.unjudged += 1;
                 continue;
@@ -374,6 +395,9 @@ impl Sink for StoreBuffer {
                 AccessKind::Store => self.store(site, access.address.0, access.size_bytes, at),
                 AccessKind::Prefetch => {}
             }
+        }
+        if self.blocks[id.0 as usize].draining.len() > drained {
+            self.drained = self.stores;
         }
         self.instructions = start + length;
     }

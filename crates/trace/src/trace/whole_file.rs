@@ -1,7 +1,8 @@
 //! A file that is at its place whole or not at all.
 //!
 //! It has no name while it is written (`O_TMPFILE`), so that nothing is left of it should we be
-//! killed. Where the file system has no such files, it has a name beside its place meanwhile.
+//! killed. Where the file system has no such files, it has a name beside its place meanwhile. A device or a pipe (`/dev/stdout`,
+//! `/dev/null`) is no file that could be replaced: it is written to.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -17,8 +18,17 @@ use tempfile::{NamedTempFile, TempPath};
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
-    name: Option<TempPath>,
+    place: Place,
     target: PathBuf,
+}
+
+/// Where it is meanwhile.
+#[derive(Debug)]
+enum Place {
+    Nameless,
+    Beside(TempPath),
+    /// A device or a pipe that stays what it is.
+    Written,
 }
 
 impl WholeFile {
@@ -32,20 +42,24 @@ impl WholeFile {
         if target.is_dir() {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         }
+        if target.metadata().is_ok_and(|it| !it.is_file()) {
+            let file = File::options().write(true).open(&target)?;
+            return Ok(Self { file, place: Place::Written, target });
+        }
         let nameless = File::options()
             .read(true)
             .write(true)
             .custom_flags(libc::O_TMPFILE)
             .mode(0o600)
             .open(folder(&target));
-        let (file, name) = match nameless {
-            Ok(file) => (file, None),
+        let (file, place) = match nameless {
+            Ok(file) => (file, Place::Nameless),
             Err(_) => {
                 let (file, name) = NamedTempFile::new_in(folder(&target))?.into_parts();
-                (file, Some(name))
+                (file, Place::Beside(name))
             }
         };
-        Ok(Self { file, name, target })
+        Ok(Self { file, place, target })
     }
 
     /// Writes these bytes to a file at `path`.
@@ -68,11 +82,12 @@ impl WholeFile {
             Ok(existing) if existing.is_file() => existing.permissions(),
             _ => Permissions::from_mode(0o644),
         };
-        self.file.set_permissions(permissions)?;
-        let name = match self.name {
-            Some(name) => name,
-            None => named(&self.file, folder(&self.target))?,
+        let name = match self.place {
+            Place::Written => return Ok(()),
+            Place::Beside(name) => name,
+            Place::Nameless => named(&self.file, folder(&self.target))?,
         };
+        self.file.set_permissions(permissions)?;
         name.persist(&self.target).map_err(|e| e.error)
     }
 
@@ -81,10 +96,17 @@ impl WholeFile {
     /// # Errors
     /// Whatever fails, [`io::ErrorKind::AlreadyExists`] among it; what is there stays as it is.
     pub fn keep_new(self) -> io::Result<()> {
-        self.file.set_permissions(Permissions::from_mode(0o644))?;
-        match self.name {
-            Some(name) => name.persist_noclobber(&self.target).map_err(|e| e.error),
-            None => link(&self.file, &self.target),
+        let permissions = Permissions::from_mode(0o644);
+        match self.place {
+            Place::Written => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
+            Place::Beside(name) => {
+                self.file.set_permissions(permissions)?;
+                name.persist_noclobber(&self.target).map_err(|e| e.error)
+            }
+            Place::Nameless => {
+                self.file.set_permissions(permissions)?;
+                link(&self.file, &self.target)
+            }
         }
     }
 }
@@ -120,6 +142,7 @@ fn link(file: &File, to: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileTypeExt as _;
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).unwrap();
@@ -163,10 +186,34 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut file = WholeFile::create(&folder.path().join("r.json")).unwrap();
         file.write_all(b"half").unwrap();
-        let has_name = file.name.is_some();
+        let has_name = matches!(file.place, Place::Beside(_));
         assert_eq!(names(folder.path()).len(), usize::from(has_name));
         drop(file);
         assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_device_and_a_pipe_stay_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("null");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        for path in [Path::new("/dev/null"), &link] {
+            WholeFile::write(path, b"nothing").unwrap();
+            assert!(std::fs::metadata(path).unwrap().file_type().is_char_device());
+        }
+        let full = WholeFile::write(Path::new("/dev/full"), b"x").unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let reader = {
+            let pipe = pipe.clone();
+            std::thread::spawn(move || std::fs::read(pipe).unwrap())
+        };
+        WholeFile::write(&pipe, b"told").unwrap();
+        assert_eq!(reader.join().unwrap(), b"told");
+        assert!(pipe.metadata().unwrap().file_type().is_fifo());
+        let kept = WholeFile::create(Path::new("/dev/null")).unwrap().keep_new();
+        assert_eq!(kept.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }
 
     #[test]

@@ -98,7 +98,11 @@ fn look<T>(
     let mut block = Block::default();
     for insn in kernel.insns {
         bytes.insert(at, insn.to_vec());
-        block.insns.push(BlockInsn { address: Avma(at), size_bytes: insn.len() as u8 });
+        block.insns.push(BlockInsn {
+            address: Avma(at),
+            size_bytes: insn.len() as u8,
+            drains_stores: false,
+        });
         at += insn.len() as u64;
     }
     let mut code = WindowCode::default();

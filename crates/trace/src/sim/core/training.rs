@@ -95,7 +95,10 @@ mod tests {
         let mut told = Told::default();
         let mut training = Training::behind(5, &mut told);
         let block = |insns: usize| Block {
-            insns: vec![BlockInsn { address: Avma(0x1000), size_bytes: 1 }; insns],
+            insns: vec![
+                BlockInsn { address: Avma(0x1000), size_bytes: 1, drains_stores: false };
+                insns
+            ],
         };
         training.describe(BlockId(0), &block(2));
         training.run(BlockId(0), &[]);

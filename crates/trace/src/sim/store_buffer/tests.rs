@@ -25,7 +25,7 @@ const LAKE: StoreBufferShape = StoreBufferShape { depth: 56, window_instructions
 /// A buffer that knows one block of `length` instructions, four bytes each from address 0.
 fn buffer(rule: ForwardingRule, shape: StoreBufferShape, length: u64) -> StoreBuffer {
     let mut model = StoreBuffer::new(rule, shape);
-    let insn = |n| BlockInsn { address: Avma(4 * n), size_bytes: 4 };
+    let insn = |n| BlockInsn { address: Avma(4 * n), size_bytes: 4, drains_stores: false };
     model.describe(BlockId(0), &Block { insns: (0..length).map(insn).collect() });
     model
 }
@@ -46,6 +46,27 @@ fn two_narrow_stores_block_a_wide_load_and_are_named() {
     assert_eq!(site.blockers, [Blockers { stores: vec![Avma(12), Avma(8)], count: 1 }]);
     assert_eq!(site.distances.instructions, [0, 0, 1, 0, 0, 0, 0, 0, 0]);
     assert_eq!(site.distances.reuse_iterations[0], 1);
+}
+
+#[test]
+fn stores_in_front_of_a_fence_or_a_locked_operation_block_nothing_behind_it() {
+    let halves = [store(1, 0x1000, 4), store(2, 0x1004, 4)];
+    let behind = |runs: &[&[MemoryAccess]]| {
+        let mut model = buffer(CONTAINS, LAKE, 0);
+        let insn = |n| BlockInsn { address: Avma(4 * n), size_bytes: 4, drains_stores: n == 3_u64 };
+        model.describe(BlockId(0), &Block { insns: (0..8).map(insn).collect() });
+        runs.iter().for_each(|accesses| model.run(BlockId(0), accesses));
+        let report = model.report();
+        (report.blocked, report.loads)
+    };
+    let with = |more: &[MemoryAccess]| [&halves, more].concat();
+    assert_eq!(behind(&[&with(&[load(5, 0x1000, 8)])]), (0, 1), "a fence");
+    let locked = [load(3, 0x1000, 8), store(3, 0x1000, 8), load(5, 0x1002, 8)];
+    assert_eq!(behind(&[&with(&locked)]), (0, 2), "its own load, and what it stored");
+    assert_eq!(behind(&[&halves, &[load(1, 0x1000, 8)]]), (0, 1), "in the block before");
+    let between = [store(4, 0x1000, 4), load(5, 0x1000, 8)];
+    assert_eq!(behind(&[&with(&between)]), (1, 1), "a store behind the fence");
+    assert_eq!(behind(&[&with(&[load(2, 0x1000, 8)])]), (1, 1), "a load in front of it");
 }
 
 #[test]

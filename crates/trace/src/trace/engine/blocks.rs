@@ -39,9 +39,9 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// Enters an instruction that was executed.
-    pub(super) fn push(&mut self, address: Avma, bytes: &[u8], touches: &[Touch]) {
+    pub(super) fn push(&mut self, executed: BlockInsn, bytes: &[u8], touches: &[Touch]) {
         let insn = self.block.insns.len() as u32;
-        self.block.insns.push(BlockInsn { address, size_bytes: bytes.len() as u8 });
+        self.block.insns.push(executed);
         self.bytes.extend_from_slice(bytes);
         self.accesses.extend(touches.iter().map(|touch| touch.of_insn(insn)));
     }
@@ -102,8 +102,10 @@ mod tests {
         let (mut blocks, mut log) = (Blocks::default(), Log::default());
         let load = Touch { kind: AccessKind::Load, size_bytes: 8, address: Avma(64) };
         for byte in [0x90, 0x90, 0xf4] {
-            blocks.push(Avma(1), &[byte], &[load]);
-            blocks.push(Avma(2), &[0xc3], &[]);
+            let insn =
+                |address| BlockInsn { address: Avma(address), size_bytes: 1, drains_stores: false };
+            blocks.push(insn(1), &[byte], &[load]);
+            blocks.push(insn(2), &[0xc3], &[]);
             blocks.end(&mut log);
         }
         blocks.end(&mut log);

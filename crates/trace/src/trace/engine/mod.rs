@@ -77,6 +77,19 @@ pub struct BlockInsn {
     pub address: Avma,
     /// Its length.
     pub size_bytes: u8,
+    /// Whether older stores are in the cache before anything younger loads.
+    pub drains_stores: bool,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl From<&iced_x86::Instruction> for BlockInsn {
+    fn from(insn: &iced_x86::Instruction) -> Self {
+        Self {
+            address: Avma(insn.ip()),
+            size_bytes: insn.len() as u8,
+            drains_stores: crate::code::x86::drains_stores(insn),
+        }
+    }
 }
 
 /// Instructions that ran one behind the other.

@@ -369,7 +369,7 @@ impl<'t, 'l, 's> Follower<'t, 'l, 's> {
         }
         let address = insn.ip();
         if let Some((bytes, _)) = self.decoded.get(&address) {
-            self.blocks.push(Avma(address), &bytes[..insn.len()], &self.touches);
+            self.blocks.push(insn.into(), &bytes[..insn.len()], &self.touches);
             self.instructions += 1;
         }
         let goes_elsewhere = insn.flow_control() != FlowControl::Next

@@ -14,8 +14,10 @@ pub use write::{Writer, create, keep};
 
 /// The first bytes of a file; the version follows.
 const MAGIC: &[u8; 7] = b"STLTRC\0";
-/// Since 2, code that no file holds stands at the end.
-const VERSION: u8 = 3;
+/// Since 2, code that no file holds stands at the end; since 4, which instructions drain stores.
+const VERSION: u8 = 4;
+/// Beside the length of an instruction: it drains stores.
+const DRAINS_STORES: u8 = 0x80;
 /// Kinds of records.
 const DESCRIBE: u8 = 1;
 const RUN: u8 = 2;

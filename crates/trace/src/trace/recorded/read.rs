@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 
 use super::number::apply;
 use super::{
-    DESCRIBE, END, LONGEST_TEXT, MAGIC, MOST_ACCESSES, MOST_ENTRIES, MOST_INSNS, RESTART, RUN,
-    VERSION,
+    DESCRIBE, DRAINS_STORES, END, LONGEST_TEXT, MAGIC, MOST_ACCESSES, MOST_ENTRIES, MOST_INSNS,
+    RESTART, RUN, VERSION,
 };
 use crate::foreign::plain_bytes;
 use crate::model::{Avma, FileOffset};
@@ -161,9 +161,10 @@ impl<R: BufRead> Reader<R> {
         let mut block = Block::default();
         for _ in 0..count {
             let address = apply(self.number()?, self.last_insn);
-            let size_bytes = self.byte()?;
+            let byte = self.byte()?;
+            let (size_bytes, drains_stores) = (byte & !DRAINS_STORES, byte & DRAINS_STORES != 0);
             self.last_insn = address.wrapping_add(u64::from(size_bytes));
-            block.insns.push(BlockInsn { address: Avma(address), size_bytes });
+            block.insns.push(BlockInsn { address: Avma(address), size_bytes, drains_stores });
         }
         Ok((id, block))
     }

@@ -49,8 +49,8 @@ fn recording() -> Recording {
 }
 
 prop_compose! {
-    fn insn()(address: u64, size_bytes in 1..=15_u8) -> BlockInsn {
-        BlockInsn { address: Avma(address), size_bytes }
+    fn insn()(address: u64, size_bytes in 1..=15_u8, drains_stores: bool) -> BlockInsn {
+        BlockInsn { address: Avma(address), size_bytes, drains_stores }
     }
 }
 
@@ -125,14 +125,17 @@ fn other_files_are_told_apart() {
     let said = |bytes: &[u8]| replay(bytes, &mut Ignore).unwrap_err().to_string();
     assert!(said(b"").contains("not a recorded trace"));
     assert!(said(b"\x7fELF....").contains("not a recorded trace"));
-    assert!(said(b"STLTRC\0\x04").contains("version 4"));
+    assert!(said(b"STLTRC\0\x05").contains("version 5"));
     assert!(said(b"STLTRC\0\x01").contains("ends too early"));
     assert!(said(b"STLTRC\0\x01\x09").contains("damaged at byte 9"));
 }
 
 #[test]
 fn files_of_the_first_version_end_before_the_code() {
-    let (told, bytes) = written(&[vec![BlockInsn { address: Avma(1), size_bytes: 1 }; 3]], &[]);
+    let (told, bytes) = written(
+        &[vec![BlockInsn { address: Avma(1), size_bytes: 1, drains_stores: false }; 3]],
+        &[],
+    );
     let mut first = bytes;
     first[MAGIC.len()] = 1;
     // How many pages, where the one is, how many bytes it has, these.

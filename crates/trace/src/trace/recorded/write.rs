@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::number::{put, put_difference};
-use super::{DESCRIBE, END, MAGIC, RESTART, RUN, VERSION};
+use super::{DESCRIBE, DRAINS_STORES, END, MAGIC, RESTART, RUN, VERSION};
 use crate::run::child::Status;
 use crate::trace::engine::{
     AccessKind, Block, BlockId, Ended, MemoryAccess, Recording, SelfCheck, Sink,
@@ -118,7 +118,8 @@ impl<W: Write> Sink for Writer<W> {
         put(&mut self.buffer, block.insns.len() as u64);
         for insn in &block.insns {
             put_difference(&mut self.buffer, insn.address.0, self.last_insn);
-            self.buffer.push(insn.size_bytes);
+            let drains = if insn.drains_stores { DRAINS_STORES } else { 0 };
+            self.buffer.push(insn.size_bytes | drains);
             self.last_insn = insn.address.0.wrapping_add(u64::from(insn.size_bytes));
         }
         self.flush_if_large(CHUNK_BYTES);

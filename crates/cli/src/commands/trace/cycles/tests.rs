@@ -27,7 +27,11 @@ fn block(start: u64, sizes: &[u8]) -> Block {
     let mut at = start;
     let mut block = Block::default();
     for size_bytes in sizes {
-        block.insns.push(BlockInsn { address: Avma(at), size_bytes: *size_bytes });
+        block.insns.push(BlockInsn {
+            address: Avma(at),
+            size_bytes: *size_bytes,
+            drains_stores: false,
+        });
         at += u64::from(*size_bytes);
     }
     block

@@ -23,7 +23,7 @@ fn ring_at(
     for (n, (at, jump)) in (0..).zip(jumps) {
         let address = Avma(0x1000 + at);
         bytes.insert(address, jump.to_vec());
-        let insns = vec![BlockInsn { address, size_bytes: jump.len() as u8 }];
+        let insns = vec![BlockInsn { address, size_bytes: jump.len() as u8, drains_stores: false }];
         code.describe(BlockId(n), &Block { insns });
         code.run(BlockId(n), &[]);
     }
@@ -122,7 +122,11 @@ fn a_branch_by_chance_is_mispredicted_half_of_the_time() {
         let mut at = start;
         let mut block = Block::default();
         for insn in insns {
-            block.insns.push(BlockInsn { address: Avma(at), size_bytes: insn.len() as u8 });
+            block.insns.push(BlockInsn {
+                address: Avma(at),
+                size_bytes: insn.len() as u8,
+                drains_stores: false,
+            });
             at += insn.len() as u64;
         }
         block
@@ -168,7 +172,11 @@ fn a_core_mispredicts_what_the_predictor_alone_does() {
     let blocks = [(0x1000, JNE), (0x1002, &[0xeb, 0xfc][..])];
     let mut code = WindowCode::default();
     for (id, (at, bytes)) in blocks.iter().enumerate() {
-        let insns = vec![BlockInsn { address: Avma(*at), size_bytes: bytes.len() as u8 }];
+        let insns = vec![BlockInsn {
+            address: Avma(*at),
+            size_bytes: bytes.len() as u8,
+            drains_stores: false,
+        }];
         code.describe(BlockId(id as u32), &Block { insns });
     }
     let of = |at: Avma, _| blocks.iter().find(|it| it.0 == at.0).unwrap().1.to_vec();

@@ -123,9 +123,12 @@ impl Code {
         let faults = known.last().is_some_and(|k| k.end == End::Fault);
         Self {
             block: Block {
-                insns: insns
-                    .iter()
-                    .map(|i| BlockInsn { address: i.address, size_bytes: i.bytes.len() as u8 })
+                insns: std::iter::zip(insns, &known)
+                    .map(|(i, known)| BlockInsn {
+                        address: i.address,
+                        size_bytes: i.bytes.len() as u8,
+                        drains_stores: known.drains_stores,
+                    })
                     .collect(),
             },
             bytes: insns.iter().flat_map(|i| i.bytes.iter().copied()).collect(),

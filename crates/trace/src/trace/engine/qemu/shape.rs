@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::super::operands;
 use super::pieces::Piece;
-use crate::code::x86::loads_and_stores;
+use crate::code::x86::{drains_stores, loads_and_stores};
 use crate::code::{Architecture, Flow};
 use crate::model::{Avma, Svma};
 use crate::trace::engine::AccessKind;
@@ -61,6 +61,8 @@ pub(super) struct Known {
     pub swapped: bool,
     /// How it ends a block, if it does.
     pub end: End,
+    /// Whether older stores are in the cache before anything younger loads.
+    pub drains_stores: bool,
 }
 
 impl Known {
@@ -92,6 +94,7 @@ fn of_x86(bytes: &[u8], address: Avma) -> Known {
         divides: matches!(insn.mnemonic(), Mnemonic::Div | Mnemonic::Idiv),
         swapped: is_comparison_of_strings(&insn),
         end: end_x86(&insn),
+        drains_stores: drains_stores(&insn),
     }
 }
 
@@ -159,6 +162,7 @@ fn of_aarch64(bytes: &[u8], address: Avma) -> Known {
             divides: false,
             swapped: false,
             end: End::Fault,
+            drains_stores: false,
         };
     };
     let mut fixed: SmallVec<[(AccessKind, u32); 2]> = SmallVec::new();
@@ -181,7 +185,8 @@ fn of_aarch64(bytes: &[u8], address: Avma) -> Known {
     let certain = !fixed.is_empty() && !is_conditional;
     // What the classifier leaves out may touch memory all the same.
     let shape = if fixed.is_empty() { Shape::Joined } else { Shape::Fixed(fixed) };
-    Known { shape, certain, divides: false, swapped: false, end }
+    let drains_stores = insn.drains_stores;
+    Known { shape, certain, divides: false, swapped: false, end, drains_stores }
 }
 
 impl Shape {

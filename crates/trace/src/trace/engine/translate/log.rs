@@ -155,11 +155,7 @@ impl Blocks {
             variable,
             runs: 0,
         });
-        let insns = source
-            .insns
-            .iter()
-            .map(|i| BlockInsn { address: Avma(i.ip()), size_bytes: i.len() as u8 })
-            .collect();
+        let insns = source.insns.iter().map(BlockInsn::from).collect();
         self.cold.push(Cold { insns, shape, code });
     }
 

@@ -17,6 +17,11 @@ use crate::trace::engine::process::{Registers, Stopped};
 use crate::trace::engine::state::general;
 use crate::trace::engine::{Block, BlockInsn, MemoryAccess};
 
+/// The system call that the program makes at an address.
+pub(super) fn call_at(address: u64) -> BlockInsn {
+    BlockInsn { address: Avma(address), size_bytes: 2, drains_stores: false }
+}
+
 impl Driver<'_> {
     /// Executes the instruction where the program stands at its own place.
     pub(super) fn supervise(&mut self) -> Result<Next, DriveError> {
@@ -65,7 +70,7 @@ impl Driver<'_> {
         self.correct_x87_pointer(&insn, &before)?;
         let own_trap = self.copy.signal_info()?.1 == SI_KERNEL;
         let accesses: Vec<_> = touched.iter().map(|t| t.of_insn(0)).collect();
-        self.one(pc, insn.len(), &accesses);
+        self.one((&insn).into(), &accesses);
         if own_trap { self.signal(libc::SIGTRAP) } else { Ok(Next::Go) }
     }
 
@@ -111,11 +116,10 @@ impl Driver<'_> {
     }
 
     /// Tells the sink of one instruction.
-    pub(super) fn one(&mut self, pc: u64, length: usize, accesses: &[MemoryAccess]) {
-        let insn = BlockInsn { address: Avma(pc), size_bytes: length as u8 };
+    pub(super) fn one(&mut self, insn: BlockInsn, accesses: &[MemoryAccess]) {
         self.translator.blocks.single(&Block { insns: vec![insn] }, accesses, self.sink);
         self.counts.instructions += 1;
-        *self.supervised_at.entry(pc).or_default() += 1;
+        *self.supervised_at.entry(insn.address.0).or_default() += 1;
         if self.enough.is_some() {
             self.place_log();
         }
@@ -172,21 +176,21 @@ impl Driver<'_> {
                 return self.begin_call(Begun { number, arguments, next });
             }
             Verdict::SignalReturn => {
-                self.one(r.rip, 2, &[]);
+                self.one(call_at(r.rip), &[]);
                 self.program = self.copy.return_from_signal(&r)?;
                 return Ok(Next::Go);
             }
             Verdict::Exit(code) => {
-                self.one(r.rip, 2, &[]);
+                self.one(call_at(r.rip), &[]);
                 return Ok(Next::End(Outcome::Exit(code)));
             }
             Verdict::Exec => {
-                self.one(r.rip, 2, &[]);
+                self.one(call_at(r.rip), &[]);
                 return Ok(Next::End(Outcome::Exec));
             }
             Verdict::GiveUp(reason) => return Ok(Next::End(Outcome::Short(reason))),
         };
-        self.one(r.rip, 2, &[]);
+        self.one(call_at(r.rip), &[]);
         self.behind_call(answer, next);
         Ok(Next::Go)
     }

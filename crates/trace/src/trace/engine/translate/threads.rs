@@ -15,6 +15,7 @@ use super::calls::{Calls, Copies, Start};
 use super::driver::{DriveError, Driver, Next, Outcome};
 use super::setup;
 use super::signals::{Disposition, disposition};
+use super::supervision::call_at;
 use super::translator::Translator;
 use crate::model::Avma;
 use crate::run::maps::Line;
@@ -200,7 +201,7 @@ impl Driver<'_> {
 
     /// The thread at hand makes a call that may wait for others; its answer comes later.
     pub(super) fn begin_call(&mut self, begun: Begun) -> Result<Next, DriveError> {
-        self.one(self.program.rip, 2, &[]);
+        self.one(call_at(self.program.rip), &[]);
         let arguments = self.with_own_ids(begun.number, begun.arguments);
         self.copy.start_call(&self.program, begun.number, arguments)?;
         self.begun = Some(begun);
