@@ -75,7 +75,8 @@ pub fn exit_code(context: &Context, result: anyhow::Result<Outcome>) -> ExitCode
 /// Prints the whole chain of causes as one sentence.
 fn complain(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_broken_pipe) {
-        return ExitCode::SUCCESS;
+        // As a shell tells of a program that SIGPIPE ended.
+        return ExitCode::from(128 + libc::SIGPIPE as u8);
     }
     terminal::error(&format!("{error:#}"));
     Outcome::Unusable.exit_code()

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
+use anyhow::Context as _;
 use stallscope::foreign::plain_lines;
 
 /// Bad news.
@@ -47,14 +48,17 @@ fn safe(text: &str) -> String {
     out
 }
 
-/// Writes `text` to standard output.
+/// Writes `text` to standard output. Where its reader is gone (`| head -1`), the command goes on without: its exit code is
+/// an answer, too.
 ///
 /// # Errors
-/// When standard output cannot be written, a closed pipe included.
-pub fn print(text: &str) -> std::io::Result<()> {
+/// When standard output cannot be written; [`io::Error`] does not say what, so this does.
+pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
-    out.write_all(safe(text).as_bytes())?;
-    out.flush()
+    match out.write_all(safe(text).as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write to standard output"),
+    }
 }
 
 /// Writes `text` to standard error: for a command whose standard output belongs to the

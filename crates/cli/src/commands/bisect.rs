@@ -9,6 +9,7 @@ use clap::Args;
 use stallscope::compare::CommandLine;
 use stallscope::compare::bisect::{
     BisectProgress, BisectStep, Bisection, Commit, ProcessBench, Repository, Span, Word, bisect,
+    bisect_folder,
 };
 
 use super::metric::MetricArgs;
@@ -73,7 +74,7 @@ pub fn run(args: &BisectArgs, context: &Context) -> anyhow::Result<Outcome> {
     let mut settings = args.pairs.settings(context.seed())?;
     settings.measure = args.metric.measure()?;
     settings.operations_in_ms = args.metric.operations_in_ms();
-    let folder = tempfile::Builder::new().prefix("stallscope-bisect-").tempdir()?;
+    let folder = bisect_folder().context("no temporary folder")?;
     let interrupt = context.interrupt();
     let here = std::env::current_dir()?;
     let repository = Repository::open(&here, &folder.path().join("tree"), &args.good, &args.bad)?;

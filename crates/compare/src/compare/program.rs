@@ -135,6 +135,9 @@ pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), Com
 
 /// A word without a slash is looked for on `PATH` only; often a file right here was meant.
 fn not_found(arm: Arm, line: &CommandLine, cause: ChildError) -> CompareError {
+    if let Some(folder) = line.folder.as_ref().filter(|folder| !folder.is_dir()) {
+        return CompareError::NoFolder { arm, path: folder.clone() };
+    }
     let here = Path::new(&line.program);
     if here.is_dir() {
         return CompareError::NoProgram { arm, path: here.into(), what: "a directory" };

@@ -21,7 +21,7 @@ use crate::run::sample::{
 };
 use crate::sim::core::{RecordedWindow, Training};
 use crate::trace::engine::{
-    self, Change, DenormalSite, Ended, EngineError, Length, Mapping, Recording, Sink, Window,
+    self, Change, DenormalSite, Ended, EngineError, Length, Mapping, Recording, Sink, Start, Window,
 };
 use crate::trace::recorded::{ReplayError, Writer};
 
@@ -119,7 +119,8 @@ pub trait Bench {
     fn window(
         &mut self,
         arm: Arm,
-        after: Option<Duration>,
+        start: Start,
+        skip: u64,
         design: &Design,
         shapes: &[CoreShape],
     ) -> Result<Vec<WindowCount>, EngineError>;
@@ -342,14 +343,15 @@ impl Bench for ProcessBench<'_> {
     fn window(
         &mut self,
         arm: Arm,
-        after: Option<Duration>,
+        start: Start,
+        skip: u64,
         design: &Design,
         shapes: &[CoreShape],
     ) -> Result<Vec<WindowCount>, EngineError> {
         let length = Length::Instructions(WINDOW_INSTRUCTIONS + self.training);
         let mut writer = Writer::new(Vec::new());
         let mut trained = Training::behind(WINDOW_INSTRUCTIONS, &mut writer);
-        let asked = Window::after(after, length, true, WINDOW_BUDGET);
+        let asked = Window { start, skip, ..Window::after(None, length, true, WINDOW_BUDGET) };
         let (program, recording, code) = self.follow(arm, &asked, &mut trained)?;
         let learned = trained.learned();
         if recording.ended == Ended::Short {

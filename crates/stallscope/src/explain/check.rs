@@ -198,7 +198,7 @@ pub fn check(
     let shape = [design.core().value];
     let windows = spread::follow(typical_ns, 0..count, &mut |n, after| {
         counting(n as u32, count as u32);
-        bench.window(Arm::A, after, &design, &shape)
+        bench.window(Arm::A, after.into(), 0, &design, &shape)
     })?;
     let executed = InRun::of(&work.executed, &image);
     let mut followed = ArmWindows::of_run(executed.insns());

@@ -34,7 +34,7 @@ use super::{FunctionRow, Place, Share};
 use crate::code::{DebugInfo, Image, short_name};
 use crate::compare::Arm;
 use crate::machine::MemoryRenaming;
-use crate::model::{FileOffset, Measurement, Site};
+use crate::model::{FileOffset, Measurement, Site, Svma};
 use crate::sim::Sites;
 use crate::sim::core::{Account, Mechanism};
 
@@ -478,6 +478,28 @@ pub(super) fn is_unseen(rows: &[FunctionRow], windows: &[BothArms]) -> bool {
     let unseen = rows.iter().filter(|row| !is_followed(row, first) || !is_met(row));
     unseen.map(|row| row.share_of_difference.percent.value).sum::<f64>() >= LEAST_BESIDE
 }
+
+/// Functions whose windows [`is_unseen`] asks for that whole runs call so rarely that they can be waited for: where each begins,
+/// and how often it is called. Not of an arm that has met it.
+pub(super) fn unseen_calls(rows: &[FunctionRow], both: &BothArms) -> Vec<(Arm, Svma, u64)> {
+    let of_row = |row: &FunctionRow| {
+        let instructions = row.instructions().unwrap_or(TAKEN);
+        let sides = sides_of(&row.place, instructions, both);
+        let of_arm = |arm: Arm| {
+            let windows = &both.arms[arm.index()];
+            let is_seen = sides[arm.index()].is_enough() && windows.meet(arm, &row.place);
+            let start = row.place.function(arm).filter(|_| !is_seen)?.start;
+            let calls = *windows.in_run.program.get(&start)?;
+            (1..=MOST_CALLS).contains(&calls).then_some((arm, start, calls))
+        };
+        [Arm::A, Arm::B].map(of_arm)
+    };
+    let held = rows.iter().filter(|row| row.share_of_difference.percent.value >= LEAST_BESIDE);
+    held.flat_map(of_row).flatten().collect()
+}
+
+/// A function that is called more often is not waited for: each call stops the program.
+const MOST_CALLS: u64 = 20_000;
 
 /// What a place that both builds have is taken to execute where that was not counted: as many instructions, or, where
 /// the windows hold enough calls of it, what these execute, called as often.

@@ -488,6 +488,8 @@ fn look(
                     let more = more
                         .map(|more| more.follow(bench, &images, run_ns, &design, many, counting));
                     if let Some(Ok(more)) = more.transpose()? {
+                        let (rows, of) = (&explanation.rows, (&design, few));
+                        let more = more.follow_calls(bench, rows, &images, of, counting)?;
                         windows = more.with_mixtures();
                         found = ledgers(&windows);
                     }

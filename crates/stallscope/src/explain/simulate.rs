@@ -18,7 +18,7 @@ use crate::run::child::{Exit, Status};
 use crate::run::sample::{
     CallsOfNumber, Engine, ObjectSamples, SampleError, SampleRun, Stacks, SystemCalls,
 };
-use crate::trace::engine::{Change, DenormalSite, EngineError};
+use crate::trace::engine::{Change, DenormalSite, EngineError, Start};
 
 /// Runs nothing; answers from what it was given.
 pub struct InventedBench {
@@ -74,7 +74,8 @@ impl Bench for InventedBench {
     fn window(
         &mut self,
         arm: Arm,
-        after: Option<Duration>,
+        start: Start,
+        _skip: u64,
         _design: &Design,
         shapes: &[CoreShape],
     ) -> Result<Vec<WindowCount>, EngineError> {
@@ -83,9 +84,9 @@ impl Bench for InventedBench {
             return Err(EngineError::Unsupported { engine: "translate", reason });
         }
         let count = self.counts[arm.index()].clone();
-        match (count, after) {
-            (Some(count), None) => Ok(vec![count; shapes.len()]),
-            (Some(_), Some(_)) => Err(EngineError::NeverStarted("it is shorter".into())),
+        match (count, start) {
+            (Some(_), Start::After(_)) => Err(EngineError::NeverStarted("it is shorter".into())),
+            (Some(count), _) => Ok(vec![count; shapes.len()]),
             (None, _) => Err(EngineError::Forbidden("ptrace is forbidden".into())),
         }
     }

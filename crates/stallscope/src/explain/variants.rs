@@ -5,12 +5,12 @@
 
 use super::run_count::InsnCounts;
 use super::windows::{ArmWindows, BothArms};
-use super::{Bench, CoreTaken};
+use super::{Bench, CoreTaken, FunctionRow, WindowCount, ledger};
 use crate::code::Image;
 use crate::compare::Arm;
 use crate::machine::{CoreShape, Design, MemoryRenaming};
 use crate::sim::core::Account;
-use crate::trace::engine::EngineError;
+use crate::trace::engine::{EngineError, Start};
 use crate::trace::spread;
 
 /// What a core may be otherwise than it was measured.
@@ -96,20 +96,57 @@ impl Followed {
             let windows = spread::follow(run_ns[arm.index()], numbers, &mut |n, after| {
                 let done = more * arm.index() + n - self.count;
                 progress(done as u32, 2 * more as u32);
-                bench.window(arm, after, design, &shapes)
+                bench.window(arm, after.into(), 0, design, &shapes)
             })?;
             let windows = match windows {
                 Ok(windows) => windows,
                 Err(why) => return Ok(Err(why)),
             };
-            for window in windows {
-                for ((.., both), window) in self.by_shape.iter_mut().zip(window) {
-                    both.arms[arm.index()].add(&images[arm.index()], window);
-                }
-            }
+            windows.into_iter().for_each(|window| self.add(arm, images, window));
         }
         self.count = count;
         Ok(Ok(self))
+    }
+
+    /// One window of an arm, as each shape runs it.
+    fn add(&mut self, arm: Arm, images: &[Image; 2], window: Vec<WindowCount>) {
+        for ((.., both), window) in self.by_shape.iter_mut().zip(window) {
+            both.arms[arm.index()].add(&images[arm.index()], window);
+        }
+    }
+
+    /// Follows so many more windows from calls of functions that hold a good part of the difference and that the windows of an
+    /// arm have not met: one that takes a twentieth of a run is rarely where a window starts. Calls are spread like starts.
+    ///
+    /// # Errors
+    /// Only when the user wants an end.
+    pub fn follow_calls(
+        mut self,
+        bench: &mut dyn Bench,
+        rows: &[FunctionRow],
+        images: &[Image; 2],
+        (design, count): (&Design, usize),
+        progress: &mut dyn FnMut(u32, u32),
+    ) -> Result<Self, EngineError> {
+        let shapes: Vec<CoreShape> =
+            self.by_shape.iter().map(|(_, shape, _)| shape.clone()).collect();
+        let unseen = self.by_shape.first().map(|(.., both)| ledger::unseen_calls(rows, both));
+        let unseen = unseen.unwrap_or_default();
+        let all = (unseen.len() * count) as u32;
+        for (done, (n, (arm, svma, calls))) in
+            (0..).zip((0..count).flat_map(|n| unseen.iter().map(move |it| (n, *it))))
+        {
+            progress(done, all);
+            let start = Start::At { object: None, svma };
+            let skip = (calls as f64 * spread::start(n)) as u64;
+            match bench.window(arm, start, skip, design, &shapes) {
+                Ok(window) => self.add(arm, images, window),
+                Err(error) if error.is_interrupt() => return Err(error),
+                // There are others, and those that were met.
+                Err(_) => {}
+            }
+        }
+        Ok(self)
     }
 
     /// The windows by each shape, and by what lies between two of them.

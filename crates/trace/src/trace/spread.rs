@@ -31,7 +31,8 @@ pub fn count(run_ns: f64) -> usize {
 }
 
 /// The part of a run after which a window starts.
-fn start(n: usize) -> f64 {
+#[must_use]
+pub fn start(n: usize) -> f64 {
     WITH_ROOM * (FIRST + APART * n as f64).fract()
 }
 

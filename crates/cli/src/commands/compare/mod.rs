@@ -21,8 +21,10 @@ use stallscope::compare::{
     Arm, CommandLine, Comparison, Decision, ProcessRunner, Progress, SameCode, SameHotCode,
     Settings, Warning, compare, same_code,
 };
+use stallscope::foreign::plain;
 use stallscope::report;
 use stallscope::report::export::Exported;
+use stallscope::run::child::resolve_program;
 use stallscope::stats::families::Adjustment;
 
 use export::ExportArgs;
@@ -155,6 +157,7 @@ pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
             None if !is_named && paths.iter().all(|path| looks_like_results(path)) => {
                 return judged::run(args, context, paths);
             }
+            None if !is_named => both_of_one_kind(paths)?,
             _ => {}
         }
     } else if let ([one], false, true) = (&typed[..], args.aa, args.kind != Some(Kind::Programs))
@@ -175,6 +178,24 @@ pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
     match <[CommandLine; 2]>::try_from(lines) {
         Ok(lines) => run_programs(args, context, lines),
         Err(lines) => ranked::run(args, context, lines),
+    }
+}
+
+/// Refuses a file of results beside something else: the file is no program, but that is not what is wrong.
+fn both_of_one_kind(paths: [&Path; 2]) -> anyhow::Result<()> {
+    let is_file =
+        |path: &Path| looks_like_results(path) && resolve_program(path.as_os_str()).is_err();
+    let (file, other) = match paths.map(is_file) {
+        [true, false] => (paths[0], paths[1]),
+        [false, true] => (paths[1], paths[0]),
+        _ => return Ok(()),
+    };
+    let [file, other] = [file, other].map(|path| plain(&path.to_string_lossy()).into_owned());
+    match paths.iter().find(|path| !path.exists()) {
+        Some(_) => bail!("no such file: {other}; {file} is a file of results, or no program"),
+        None => bail!(
+            "{file} is a file of results, or no program, and {other} is not: name two files or two commands"
+        ),
     }
 }
 

@@ -11,7 +11,7 @@ mod tables;
 mod windows;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -157,7 +157,11 @@ pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
     let mut difference = args.measured.as_deref().map(judged::difference).transpose()?;
     let programs: Vec<PathBuf> = std::iter::once(&args.before)
         .chain(&args.after)
-        .map(|name| resolve_program(name))
+        .map(|name| match Path::new(name) {
+            // Nothing is run, so that a file right here is what is meant.
+            here if here.is_file() => Ok(here.to_owned()),
+            _ => resolve_program(name),
+        })
         .collect::<Result<_, _>>()?;
     let images: Vec<Image> =
         programs.iter().map(|path| Image::open(path)).collect::<Result<_, _>>()?;

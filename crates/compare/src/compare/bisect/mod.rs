@@ -20,8 +20,8 @@ use super::{
 };
 use crate::run::child::ChildError;
 pub use bench::ProcessBench;
-pub use repository::Repository;
 use repository::Stand;
+pub use repository::{Repository, bisect_folder};
 
 /// How often a commit is compared before it is skipped, each time with twice the pairs.
 const LOOKS: u32 = 3;

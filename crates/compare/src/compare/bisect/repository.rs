@@ -3,8 +3,11 @@
 //! The state of a bisection belongs to its worktree, so neither the user's checkout nor a bisection that goes on there
 //! is touched. The worktree is gone when this is dropped.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
 
 use super::{BisectError, Commit, Word};
 use crate::foreign::plain_bytes;
@@ -57,6 +60,7 @@ impl Repository {
             })
         });
         let (good, bad) = (good?, bad?);
+        remove_leftovers(here);
         if good.id == bad.id
             || git(here, &["merge-base", "--is-ancestor", &good.id, &bad.id]).is_err()
         {
@@ -132,6 +136,33 @@ impl Repository {
             .and_then(|(_, rest)| rest.split(' ').next()?.parse().ok())
             .unwrap_or(0);
         Ok(Stand::Next { commit: commit(&self.tree, "HEAD")?, steps_left })
+    }
+}
+
+/// How the name of a bisection's folder begins; it ends with the number of its process.
+const FOLDER: &str = "stallscope-bisect-";
+
+/// A folder for a worktree and the programs that are built from it. The next bisection removes it, should this one be killed.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn bisect_folder() -> io::Result<TempDir> {
+    let pid = format!("-{}", std::process::id());
+    tempfile::Builder::new().prefix(FOLDER).suffix(&pid).tempdir()
+}
+
+/// Removes worktrees of bisections that were killed, and their folders. What cannot be removed is somebody else's.
+fn remove_leftovers(here: &Path) {
+    let Ok(all) = git(here, &["worktree", "list", "--porcelain"]) else { return };
+    for tree in all.lines().filter_map(|line| line.strip_prefix("worktree ")) {
+        let folder = Path::new(tree).parent();
+        let name = folder.and_then(|folder| folder.file_name()?.to_str()?.strip_prefix(FOLDER));
+        let pid = name.and_then(|name| name.rsplit_once('-')?.1.parse::<u32>().ok());
+        let Some((folder, pid)) = folder.zip(pid) else { continue };
+        if !Path::new(&format!("/proc/{pid}")).exists() {
+            let _ = run(here, &["worktree", "remove", "--force", "--force", tree]);
+            let _ = std::fs::remove_dir_all(folder);
+        }
     }
 }
 

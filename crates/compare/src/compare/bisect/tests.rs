@@ -97,6 +97,25 @@ fn search(
     (found, bench.compared)
 }
 
+#[test]
+fn what_a_bisection_left_that_was_killed_is_removed_by_the_next_one() {
+    let place = tempfile::tempdir().unwrap();
+    let here = repository(place.path(), &["100", "110", "110"]);
+    // No process has such a number; the second one is at work.
+    let own = std::process::id();
+    let [dead, alive] = [u32::MAX, own].map(|pid| {
+        let tree = place.path().join(format!("stallscope-bisect-x-{pid}/tree"));
+        let add = ["worktree", "add", "--quiet", "--detach", tree.to_str().unwrap()];
+        assert!(Command::new("git").arg("-C").arg(&here).args(add).status().unwrap().success());
+        tree
+    });
+    drop(Repository::open(&here, &place.path().join("tree"), "c0", "c2").unwrap());
+    assert!(!dead.parent().unwrap().exists() && alive.exists());
+    let left =
+        Command::new("git").arg("-C").arg(&here).args(["worktree", "list"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&left.stdout).lines().count(), 2);
+}
+
 fn first_bad(found: &Bisection) -> &str {
     found.first_bad.as_ref().map_or("none", |commit| &commit.subject)
 }

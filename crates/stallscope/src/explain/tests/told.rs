@@ -159,6 +159,27 @@ fn places_that_no_window_holds_want_more_windows_from_a_quarter_of_the_differenc
 }
 
 #[test]
+fn windows_start_at_calls_of_a_function_that_those_of_one_arm_have_not_met() {
+    let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
+    scene.bench.work = executes([1_000_000_000, 1_000_000_000]);
+    let row = scene.explain().unwrap().rows[0].clone();
+    let [before, after] = [Arm::A, Arm::B].map(|arm| row.place.function(arm).unwrap().start);
+    let calls = |part: f64, calls: u64, met: bool| {
+        let mut row = row.clone();
+        row.share_of_difference.percent.value = part;
+        let seen = ArmWindows::of_insn(after, 100_000, &[(after, calls)]);
+        let other = if met { before } else { Svma(1) };
+        let arms = [ArmWindows::of_insn(other, 100_000, &[(before, calls)]), seen];
+        let core = CoreTaken::plain(MemoryRenaming::Never);
+        ledger::unseen_calls(&[row], &BothArms { core, arms })
+    };
+    assert_eq!(calls(25.0, 20_000, false), [(Arm::A, before, 20_000)]);
+    assert_eq!(calls(24.0, 100, false), [], "a small part of the difference");
+    assert_eq!(calls(25.0, 20_001, false), [], "too many to wait for");
+    assert_eq!(calls(25.0, 100, true), [], "both have met it");
+}
+
+#[test]
 fn places_are_no_whole_where_a_quarter_of_the_difference_is_in_functions_of_one_build() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
     scene.bench.work = executes([1_000_000_000, 1_000_000_000]);

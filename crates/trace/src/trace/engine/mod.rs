@@ -161,6 +161,13 @@ pub enum Start {
     After(Duration),
 }
 
+/// After so much processor time, or else at the run's first instruction.
+impl From<Option<Duration>> for Start {
+    fn from(after: Option<Duration>) -> Self {
+        after.map_or(Self::Entry, Self::After)
+    }
+}
+
 /// How long a window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
@@ -195,8 +202,7 @@ impl Window {
     /// One that starts after so much processor time, or else at the run's first instruction.
     #[must_use]
     pub fn after(after: Option<Duration>, length: Length, memory: bool, budget: Duration) -> Self {
-        let start = after.map_or(Start::Entry, Start::After);
-        Self { start, skip: 0, length, memory, budget: Some(budget) }
+        Self { start: after.into(), skip: 0, length, memory, budget: Some(budget) }
     }
 }
 
