@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::environment::load_of;
 use crate::foreign;
 use crate::machine::Machine;
+use crate::run::sample::parse_processor_list;
 
 /// The kernel's files hold a line or two.
 const MOST_BYTES: u64 = 1 << 16;
@@ -208,8 +209,11 @@ fn load(files: &SystemFiles, cpus: &[usize]) -> Setting {
     let pressure = waiting.map_or(String::new(), |percent| {
         format!("; something waited for a processor in {percent:.0} % of the last ten seconds")
     });
-    let found = format!("{load:.2} processes on {} processors{pressure}", cpus.len());
-    let is_busy = load > BUSY_SHARE * cpus.len() as f64;
+    // The load is that of all processors, not only of those that we may use.
+    let online = files.text("sys/devices/system/cpu/online").unwrap_or_default();
+    let processors = parse_processor_list(&online).len().max(cpus.len());
+    let found = format!("{load:.2} processes on {processors} processors{pressure}");
+    let is_busy = load > BUSY_SHARE * processors as f64;
     if is_busy || waiting.is_some_and(|percent| percent > WAITING_PERCENT) {
         let advice = "end what else runs, or choose a quieter moment; `compare --for 60s` and processor time \
                       (`--metric cpu`) help where that cannot be";

@@ -13,7 +13,7 @@ use stallscope::probes::snippet::{BUFFER_BYTES, Snippet, SnippetReport};
 use stallscope::probes::{self, ProbeError};
 
 use super::page::Page;
-use super::wide::OwnProcess;
+use super::wide::{self, OwnProcess};
 use crate::commands::cpu_args::OneCpuArgs;
 use crate::commands::tool;
 use crate::context::{Context, Outcome};
@@ -66,6 +66,11 @@ pub fn run(args: &SnippetArgs, context: &Context) -> anyhow::Result<Outcome> {
         return Err(ProbeError::Interrupted.into());
     }
     let answer = answer.map_err(|why| {
+        if why == wide::too_long() {
+            return anyhow!(
+                "the process that ran the snippet {why}: does the code come to its end?"
+            );
+        }
         anyhow!(
             "the process that ran the snippet {why}; registers begin with what they happen to hold \
              (--init sets them), and memory is there from rdi to {} KiB behind it",

@@ -60,6 +60,11 @@ impl Isolated for OwnProcess<'_> {
     }
 }
 
+/// What is said of a process that does not come to its end; a clause behind its name.
+pub fn too_long() -> String {
+    format!("took longer than {} s", LIMIT.as_secs())
+}
+
 impl OwnProcess<'_> {
     /// What a process says of a probe's 512-bit part, or of code; a clause behind its name where it says nothing.
     pub fn answer(&self, probe: &str, seed: u64, code: &[String]) -> Result<String, String> {
@@ -74,7 +79,7 @@ impl OwnProcess<'_> {
         let limits = Limits { timeout: Some(LIMIT), interrupt: self.interrupt };
         let exit =
             Child::hold(&launch).and_then(|child| child.wait(&limits)).map_err(|e| match e {
-                ChildError::TimedOut { .. } => format!("took longer than {} s", LIMIT.as_secs()),
+                ChildError::TimedOut { .. } => too_long(),
                 other => format!("was not run: {other}"),
             })?;
         if !exit.status.success() {

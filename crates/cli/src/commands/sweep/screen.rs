@@ -159,6 +159,7 @@ pub fn sentence(split: &Split) -> String {
         parts.push(format!("run noise ±{:.1} %", percent(reach)));
     }
     parts.push(match layouts {
+        0 => "no layout of both was run: how far they lie apart is not known".to_owned(),
         1 => "one layout: what another would change is not known".to_owned(),
         _ => {
             format!("layout spread {:.1} % over {layouts} layouts", percent(split.layout_sd_log))

@@ -309,8 +309,12 @@ impl<'a> Plan<'a> {
                 match order_file::script(&bytes, seed) {
                     Some(text) => Some(builder.keep(&format!("order-{seed}.ld"), &text)?),
                     None => {
-                        let why = "it has no symbols that could be ordered (is it stripped?)";
-                        return Ok(CellRecord::failed(cell, why.into(), base));
+                        let why = "no function of the first build has a section of its own, so that nothing can be \
+                                   ordered: build with -ffunction-sections, or vary something else (--knob)";
+                        return Ok(CellRecord {
+                            failure: Some(why.into()),
+                            ..CellRecord::unbuilt(cell)
+                        });
                     }
                 }
             }

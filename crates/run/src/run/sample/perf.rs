@@ -216,7 +216,7 @@ fn online_processors() -> Vec<i32> {
 }
 
 /// `0-3,8` and the like; what cannot be read is left out.
-fn parse_processor_list(text: &str) -> Vec<i32> {
+pub(crate) fn parse_processor_list(text: &str) -> Vec<i32> {
     /// More than any kernel is built for; keeps a nonsensical range from filling memory.
     const MOST: i32 = 16384;
     let mut numbers = Vec::new();

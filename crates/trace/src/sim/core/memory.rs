@@ -12,6 +12,7 @@ use rustc_hash::FxHashSet;
 
 use super::footprint::Reuse;
 use super::predictor::hash;
+use super::resources::Refresh;
 use super::sets::{EMPTY, Sets, second_level_index, second_tlb_index};
 use super::slots::Slots;
 use crate::machine::{CoreShape, SET_GROUPINGS};
@@ -84,6 +85,7 @@ pub(super) struct DataCaches {
     tlbs: [Sets; 2],
     /// Latencies beyond that of the first level.
     beyond_cycles: [u64; 3],
+    refresh: Refresh,
     first_cycles: u64,
     tlb_cycles: [u64; 2],
     line_cycles: [u64; 3],
@@ -124,6 +126,7 @@ impl DataCaches {
     pub(super) fn new(shape: &CoreShape, reuse: &[Reuse; 2]) -> Self {
         let [first, second, all_third] = shape.cache_bytes.map(|bytes| bytes / LINE_BYTES);
         let beyond = |cycles: u32| u64::from(cycles.saturating_sub(u32::from(shape.load_cycles)));
+        let refresh = Refresh::new(shape);
         // No more of the third level than the window can fill, with room for sets that more lines than others go to.
         let third = all_third.min((2 * reuse[0].likely).next_power_of_two().max(1024));
         Self {
@@ -137,7 +140,11 @@ impl DataCaches {
                 let second = Sets::new(second, second / SECOND_TLB_WAYS);
                 [Sets::new(first, FIRST_TLB_SETS), second.indexed_by(second_tlb_index)]
             },
-            beyond_cycles: shape.miss_cycles.map(beyond),
+            beyond_cycles: {
+                let [second, third, memory] = shape.miss_cycles.map(beyond);
+                [second, third, memory.saturating_sub(refresh.mean_cycles()).max(third)]
+            },
+            refresh,
             first_cycles: shape.load_cycles.into(),
             tlb_cycles: shape.tlb_cycles.map(u64::from),
             line_cycles: shape.line_cycles,
@@ -304,7 +311,10 @@ impl DataCaches {
             (None, None) if self.seen.insert(line) => (0, self.left_in(line, is_stream), true),
             (None, None) => (0, Level::Memory, true),
         };
-        let start = self.take_line(level, at);
+        let mut start = self.take_line(level, at);
+        if level == Level::Memory {
+            start += self.refresh.wait_cycles(line, start);
+        }
         // One on its way already is there when it is there.
         let there_at = (start + self.beyond_cycles[level as usize - 1]).max(there);
         if is_new || level > Level::Second {

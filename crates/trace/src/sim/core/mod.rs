@@ -50,6 +50,7 @@ mod ops;
 mod predictor;
 mod program;
 mod report;
+mod resources;
 mod scheduler;
 mod sets;
 mod slots;
@@ -274,7 +275,7 @@ impl<'a> Core<'a> {
             self.state.hold_dispatch(room_at);
         }
         let keeps_upper = self.upper_halves(number, op.upper_halves);
-        let dispatched = self.state.dispatch(&self.shape, operations);
+        let dispatched = self.state.dispatch(&self.shape, op.renamed(), operations);
         let ready = |registers: &[u64; REGISTERS], mut set: u64| {
             let mut at = dispatched + 1;
             while set != 0 {
@@ -530,6 +531,7 @@ impl<'a> Core<'a> {
         let entries = u64::from(!is_joined);
         *retired += entries as u32;
         let now = *cycle;
+        self.state.files.take(self.program.ops[number as usize].renamed(), now);
         let window = self.state.window.len() as u64;
         self.state.dispatched += entries;
         self.state.window[((self.state.dispatched + window - 1) % window) as usize] = now;

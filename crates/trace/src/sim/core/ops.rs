@@ -260,7 +260,7 @@ fn place(raw: &Instruction) -> u64 {
 }
 
 pub(super) const VECTORS: Registers = 0xffff_ffff << 16;
-const GENERAL: Registers = 0xffff;
+pub(super) const GENERAL: Registers = 0xffff;
 
 pub(super) fn bit(register: Register) -> Registers {
     let full = register.full_register();

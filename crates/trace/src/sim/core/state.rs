@@ -9,6 +9,7 @@ use super::mechanism::Mechanism;
 use super::memory::DataCaches;
 use super::ops::{Flow, REGISTERS, Registers};
 use super::program::{PAGE_LINES, Program};
+use super::resources::RegisterFiles;
 use super::scheduler::Scheduler;
 use super::sets::{EMPTY, Sets};
 use super::slots::Slots;
@@ -64,6 +65,7 @@ pub(super) struct State {
     /// When what left the window retired, by number modulo the window.
     pub window: Vec<u64>,
     pub dispatched: u64,
+    pub files: RegisterFiles,
     pub loads: Vec<u64>,
     pub loaded: u64,
     pub stores: Vec<Store>,
@@ -127,6 +129,7 @@ impl State {
             waited_for: 0,
             window: vec![0; shape.reorder_window.max(1) as usize],
             dispatched: 0,
+            files: RegisterFiles::new(shape),
             loads: vec![0; shape.load_queue.max(1) as usize],
             loaded: 0,
             stores: vec![Store::default(); shape.store_queue.max(1) as usize],
@@ -224,12 +227,18 @@ impl State {
         }
     }
 
-    /// The cycle in which the next instruction is dispatched.
-    pub(super) fn dispatch(&mut self, shape: &CoreShape, operations: u32) -> u64 {
+    /// The cycle in which the next instruction is dispatched, which writes registers that it needs others for.
+    pub(super) fn dispatch(
+        &mut self,
+        shape: &CoreShape,
+        renamed: Registers,
+        operations: u32,
+    ) -> u64 {
         let window = self.window.len() as u64;
         if operations > 0 {
             self.hold_dispatch(self.window[(self.dispatched % window) as usize]);
         }
+        self.hold_dispatch(self.files.room_at(renamed));
         let fits_whole = (2..=shape.dispatch_width).contains(&operations);
         let needed = if shape.dispatches_whole && fits_whole { operations } else { 1 };
         if operations > 0 && self.dispatch.1 + needed > shape.dispatch_width {

@@ -1,0 +1,126 @@
+//! What runs out behind a load that takes long: registers for values, and memory that refreshes itself.
+//!
+//! A core renames what instructions write to physical registers. One is free again when the next value of the same name retires,
+//! so that no more values are in flight than there are registers beside those that hold what retired: where most instructions
+//! write one, they end long before the window of reordering. The measurable sign are independent misses that overlap less the
+//! more of the instructions between them write registers. Memory refreshes its rows, a rank at a time, and serves nothing of it
+//! meanwhile: a tenth of all misses takes up to three times as long. A chain of misses pays the mean; independent ones, which
+//! retire in order, wait for the slowest of all that are in flight.
+//! Literature: T. Moudgill and others, "Register Renaming and Dynamic Speculation" (1993); JEDEC JESD79-5, refresh.
+
+use super::ops::{GENERAL, Op, Registers, VECTORS};
+use super::predictor::hash;
+use crate::machine::{CoreShape, OpClass};
+
+/// Parts of the memory that are refreshed one behind the other, evenly spread.
+const RANKS: u64 = 32;
+
+impl Op {
+    /// What it writes that takes another physical register: not what is a copy, or zero, by name alone.
+    pub(super) fn renamed(&self) -> Registers {
+        if self.class == OpClass::Renamed || self.zeroes { 0 } else { self.outputs }
+    }
+}
+
+/// The physical registers for general values and for vectors.
+pub(super) struct RegisterFiles([RegisterFile; 2]);
+
+/// When what took each register retired, in turns.
+struct RegisterFile {
+    retired: Vec<u64>,
+    next: usize,
+}
+
+impl RegisterFiles {
+    pub(super) fn new(shape: &CoreShape) -> Self {
+        let file =
+            |entries: u32| RegisterFile { retired: vec![0; entries.max(1) as usize], next: 0 };
+        Self(shape.registers.map(file))
+    }
+
+    /// From when on there are registers for these.
+    pub(super) fn room_at(&self, written: Registers) -> u64 {
+        let of = |(file, kind): (&RegisterFile, Registers)| match (written & kind).count_ones() {
+            0 => 0,
+            // They retire in order: the last one is the latest.
+            count => file.retired[(file.next + count as usize - 1) % file.retired.len()],
+        };
+        self.0.iter().zip([GENERAL, VECTORS]).map(of).fold(0, u64::max)
+    }
+
+    /// What writes these retires.
+    pub(super) fn take(&mut self, written: Registers, retired_at: u64) {
+        for (file, kind) in self.0.iter_mut().zip([GENERAL, VECTORS]) {
+            for _ in 0..(written & kind).count_ones() {
+                file.retired[file.next] = retired_at;
+                file.next = (file.next + 1) % file.retired.len();
+            }
+        }
+    }
+}
+
+/// Memory that is refreshed.
+pub(super) struct Refresh {
+    period_cycles: u64,
+    busy_cycles: u64,
+}
+
+impl Refresh {
+    pub(super) fn new(shape: &CoreShape) -> Self {
+        let [period, busy] = shape.refresh_cycles.map(u64::from);
+        Self { period_cycles: period.max(1), busy_cycles: busy.min(period) }
+    }
+
+    /// What a load waits for it in the mean: probes and tables have that in what a miss takes.
+    pub(super) fn mean_cycles(&self) -> u64 {
+        self.busy_cycles * self.busy_cycles / (2 * self.period_cycles)
+    }
+
+    /// What a line waits for it that is asked for in this cycle.
+    pub(super) fn wait_cycles(&self, line: u64, at: u64) -> u64 {
+        let rank = hash(line) % RANKS;
+        let into = (at + rank * self.period_cycles / RANKS) % self.period_cycles;
+        self.busy_cycles.saturating_sub(into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::{Design, Microarchitecture};
+
+    fn shape() -> CoreShape {
+        Design::of(Microarchitecture::Zen5).core().value
+    }
+
+    #[test]
+    fn values_wait_for_the_register_of_the_one_that_many_before() {
+        let mut core = shape();
+        core.registers = [2, 1];
+        let mut files = RegisterFiles::new(&core);
+        let (general, vector) = (1, 1 << 16);
+        files.take(general, 10);
+        files.take(general | vector, 20);
+        assert_eq!(files.room_at(0), 0, "what writes nothing needs none");
+        assert_eq!(files.room_at(general), 10);
+        assert_eq!(files.room_at(general | 2), 20, "two at a time");
+        assert_eq!(files.room_at(vector), 20);
+        files.take(general, 30);
+        assert_eq!(files.room_at(general), 20);
+    }
+
+    #[test]
+    fn a_part_of_all_lines_waits_for_a_refresh_and_the_mean_is_what_is_taken_off() {
+        let memory = Refresh::new(&shape());
+        let waits: Vec<u64> = (0..100_000).map(|n| memory.wait_cycles(n, 7 * n)).collect();
+        let part = waits.iter().filter(|wait| **wait > 0).count() as f64 / waits.len() as f64;
+        let mean = waits.iter().sum::<u64>() as f64 / waits.len() as f64;
+        assert!((part - 1200.0 / 15_600.0).abs() < 0.01, "{part}");
+        assert!((mean - memory.mean_cycles() as f64).abs() < 3.0, "{mean}");
+        assert!(*waits.iter().max().unwrap() <= 1200);
+        let mut core = shape();
+        core.refresh_cycles = [0, 0];
+        let none = Refresh::new(&core);
+        assert_eq!((none.mean_cycles(), none.wait_cycles(1, 1)), (0, 0));
+    }
+}
