@@ -351,6 +351,7 @@ impl Bench for ProcessBench<'_> {
         let length = Length::Instructions(WINDOW_INSTRUCTIONS + self.training);
         let mut writer = Writer::new(Vec::new());
         let mut trained = Training::behind(WINDOW_INSTRUCTIONS, &mut writer);
+        let is_at_call = matches!(start, Start::At { .. });
         let asked = Window { start, skip, ..Window::after(None, length, true, WINDOW_BUDGET) };
         let (program, recording, code) = self.follow(arm, &asked, &mut trained)?;
         let learned = trained.learned();
@@ -363,6 +364,7 @@ impl Bench for ProcessBench<'_> {
         let window =
             RecordedWindow::read(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
         let window = window.trained_by(learned);
+        let window = if is_at_call { window.from_its_start() } else { window };
         // No file for the program's own.
         let place = |at: Avma| match Mapping::find(&recording.mappings, at) {
             Some((mapping, offset)) if mapping.path == program => (None, offset),

@@ -4,7 +4,7 @@
 //! same core, and what they share cannot make a difference between them.
 
 use super::run_count::InsnCounts;
-use super::windows::{ArmWindows, BothArms};
+use super::windows::{ArmWindows, BothArms, WINDOW_NS};
 use super::{Bench, CoreTaken, FunctionRow, WindowCount, ledger};
 use crate::code::Image;
 use crate::compare::Arm;
@@ -136,6 +136,9 @@ impl Followed {
         for (done, (n, (arm, svma, calls))) in
             (0..).zip((0..count).flat_map(|n| unseen.iter().map(move |it| (n, *it))))
         {
+            if bench.left().too_long(WINDOW_NS).is_some() {
+                break;
+            }
             progress(done, all);
             let start = Start::At { object: None, svma };
             let skip = (calls as f64 * spread::start(n)) as u64;

@@ -245,7 +245,7 @@ fn added<'a, K: Ord + Copy + 'a>(
 }
 
 /// What a window takes about, from its run to the model.
-const WINDOW_NS: f64 = 1.5e9;
+pub(super) const WINDOW_NS: f64 = 1.5e9;
 
 /// The windows of both arms, as one shape of the core runs them.
 #[derive(Clone)]

@@ -191,6 +191,7 @@ pub struct RecordedWindow<'a> {
     recorded: &'a [u8],
     design: &'a Design,
     instructions: u64,
+    warm_up: u64,
     program: Program,
     training: Vec<BlockId>,
     /// By [`CoreShape::learned`]: which branches a predictor is right about that is trained when the window begins.
@@ -209,7 +210,15 @@ impl<'a> RecordedWindow<'a> {
         let instructions = code.instructions();
         let program = code.decode(design.fusion().value, |at, bytes| places.x86_code(at, bytes));
         let (training, predicted) = Default::default();
-        Ok(Self { recorded, design, instructions, program, training, predicted })
+        let warm_up = instructions / WARM_UP;
+        Ok(Self { recorded, design, instructions, warm_up, program, training, predicted })
+    }
+
+    /// The same with its first quarter, which is not told otherwise because it fills caches: what the window begins with may be
+    /// no longer than that.
+    #[must_use]
+    pub fn from_its_start(self) -> Self {
+        Self { warm_up: 0, ..self }
     }
 
     /// The same for cores that went on behind the window, through blocks whose numbers are those of the recording (see
@@ -250,7 +259,7 @@ impl<'a> RecordedWindow<'a> {
         let mut training = Mispredictions::new(&self.program, &new, 0);
         self.training.iter().for_each(|block| training.run(*block, &[]));
         let trained = training.into_predictor();
-        let mut window = Mispredictions::new(&self.program, &trained, self.instructions / WARM_UP);
+        let mut window = Mispredictions::new(&self.program, &trained, self.warm_up);
         replay(self.recorded, &mut window)?;
         let found = Arc::new(window.into_predicted());
         predicted.insert(shape.learned, Arc::clone(&found));
@@ -265,9 +274,9 @@ impl<'a> RecordedWindow<'a> {
     pub fn account(&self, shape: &CoreShape) -> Result<Accounts, ReplayError> {
         let predicted = self.predicted(shape)?;
         let run = |without| {
-            let warm_up = self.instructions / WARM_UP;
+            let (program, warm_up) = (&self.program, self.warm_up);
             let mut core =
-                Core::new(self.design, shape, &self.program, &predicted.right, without, warm_up);
+                Core::new(self.design, shape, program, &predicted.right, without, warm_up);
             replay(self.recorded, &mut core).map(|_| core)
         };
         let whole = run(None)?;

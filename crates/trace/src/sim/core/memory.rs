@@ -12,14 +12,14 @@ use rustc_hash::FxHashSet;
 
 use super::footprint::Reuse;
 use super::predictor::hash;
-use super::resources::Refresh;
+use super::resources::{OnTheirWay, Refresh};
 use super::sets::{EMPTY, Sets, second_level_index, second_tlb_index};
 use super::slots::Slots;
 use crate::machine::{CoreShape, SET_GROUPINGS};
 use crate::model::{Avma, LINE_BYTES, PAGE_BYTES};
 
 /// Sets of every first level: those that the bits within a page tell apart.
-const FIRST_SETS: u64 = 64;
+pub(super) const FIRST_SETS: u64 = 64;
 /// Ways of the third level, whose sets are slices and an unpublished function of the address.
 const THIRD_WAYS: u64 = 12;
 /// The first TLB goes by the lowest bits of the page: measured on Redwood Cove, 64 pages fit, and not if they are 2 apart.
@@ -27,16 +27,14 @@ const FIRST_TLB_SETS: u64 = 16;
 const SECOND_TLB_WAYS: u64 = 16;
 /// Pages in which a stream of lines is followed.
 const STREAMS: usize = 32;
-/// Lines that are fetched ahead of a stream.
+/// Lines that are fetched ahead of a stream, and of these into the first level.
 const AHEAD_LINES: u64 = 12;
-/// Of these, lines that are fetched into the first level.
 const NEAREST_LINES: u64 = 2;
 /// A line is fresh for so many cycles. Measured on Redwood Cove: of lines in order out of the second level, 1, 2 and 8 loads of each
 /// take 1.3, 1.9 and 5.5 cycles a line, which is every load made twice and two slots for the line, up to 8 cycles a line.
 const FRESH_CYCLES: u64 = 16;
-/// Lines that are remembered as fetched ahead.
+/// Lines that are remembered as fetched ahead, and as written past the caches.
 const MOST_AHEAD: usize = 1024;
-/// Lines that are remembered as written past the caches.
 const MOST_PAST: usize = 1 << 20;
 /// An access starts at most so many cycles before one that was told earlier.
 const MOST_LATE_CYCLES: u64 = 4096;
@@ -86,6 +84,7 @@ pub(super) struct DataCaches {
     /// Latencies beyond that of the first level.
     beyond_cycles: [u64; 3],
     refresh: Refresh,
+    on_their_way: OnTheirWay,
     first_cycles: u64,
     tlb_cycles: [u64; 2],
     line_cycles: [u64; 3],
@@ -140,10 +139,8 @@ impl DataCaches {
                 let second = Sets::new(second, second / SECOND_TLB_WAYS);
                 [Sets::new(first, FIRST_TLB_SETS), second.indexed_by(second_tlb_index)]
             },
-            beyond_cycles: {
-                let [second, third, memory] = shape.miss_cycles.map(beyond);
-                [second, third, memory.saturating_sub(refresh.mean_cycles()).max(third)]
-            },
+            beyond_cycles: refresh.taken_off(shape.miss_cycles.map(beyond)),
+            on_their_way: OnTheirWay::new(shape),
             refresh,
             first_cycles: shape.load_cycles.into(),
             tlb_cycles: shape.tlb_cycles.map(u64::from),
@@ -280,7 +277,10 @@ impl DataCaches {
             let (from, until) = groups[line as usize % groups.len()];
             if (from..until).contains(&start) { until } else { start }
         });
-        let (there_at, level) = self.bring(line, start, why == Why::Stream);
+        // The place of a line is taken when it is asked for behind the third level.
+        let room_at = self.on_their_way.room_at(line).saturating_sub(self.beyond_cycles[1]);
+        let (there_at, level) = self.bring(line, start.max(room_at), why == Why::Stream);
+        self.on_their_way.take(line, there_at);
         let leaves = self.caches[0].insert(line, there_at);
         if leaves.is_written {
             // All sets share the way to the second level.
