@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::words::{change, change_of, percent};
+use super::words::{change, change_of, percent, row_change};
 use crate::compare::results::{Change, Judgement};
 use crate::compare::{Comparison, Decision, Metric, Warning, pair_up};
 use crate::explain::{Explanation, Ledger};
@@ -216,7 +216,7 @@ pub fn judgement(judgement: &Judgement) -> String {
             cell(&row.unit),
             row.old.value,
             row.new.value,
-            row.change.as_ref().map_or("-".into(), shown),
+            row_change(row),
             row.p_value.map_or("-".into(), |p| format!("{p:.3}")),
             sign(row.decision),
             row.decision

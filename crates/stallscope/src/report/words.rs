@@ -1,5 +1,6 @@
 //! Numbers as readers want them: changes in per cent, as many decimals as the interval is worth, digits in groups.
 
+use crate::compare::results::Row;
 use crate::compare::{Metric, RunSample};
 
 /// A log ratio as a change in per cent.
@@ -31,6 +32,17 @@ pub fn change(judged: [f64; 3], fewest_decimals: usize) -> String {
     let [low, centre, high] = judged.map(percent);
     let d = decimals(low, high).max(fewest_decimals);
     format!("{centre:+.d$} % [{low:+.d$}, {high:+.d$}]")
+}
+
+/// The change of a row of two result files; where one middle is zero there is no ratio, and both are told.
+#[must_use]
+pub fn row_change(row: &Row) -> String {
+    match (&row.change, row.old.value, row.new.value) {
+        (Some(c), ..) => change([c.low_log, c.log_ratio, c.high_log], 1),
+        (None, old, new) if (old == 0.0) != (new == 0.0) => format!("{old} -> {new}"),
+        (None, 0.0, 0.0) if row.p_value.is_some() => "none".into(),
+        _ => "-".into(),
+    }
 }
 
 /// 1234567 as `1,234,567`.

@@ -12,7 +12,7 @@ use stallscope::compare::results::{
 use stallscope::report;
 
 use super::CompareArgs;
-use crate::commands::words::{change, percent, style_of};
+use crate::commands::words::{percent, row_change, style_of};
 use crate::context::{Context, Outcome};
 use crate::terminal::{CAUTION, FAINT, STRONG, clip, paint, wrap};
 use crate::{output, terminal};
@@ -112,8 +112,7 @@ fn table(judgement: &Judgement) -> String {
 fn line(row: &Row, width: usize) -> String {
     let name = clip(&row.name, width);
     let [old, new] = [row.old, row.new].map(amount);
-    let logs = row.change.as_ref().map(|c| [c.low_log, c.log_ratio, c.high_log]);
-    let change = logs.map_or("-".into(), |logs| change(logs, 1));
+    let change = row_change(row);
     let p = row.p_value.map_or(String::new(), |p| format!(" p={p:.3}"));
     let n = match (row.old.n, row.new.n) {
         (0, 0) => String::new(),

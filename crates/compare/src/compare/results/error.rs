@@ -45,6 +45,11 @@ pub enum ResultError {
     Unit { path: String, place: String, unit: String },
     #[error("`{name}` is in {old} in one file and in {new} in the other; the same unit is needed")]
     MixedUnits { name: String, old: String, new: String },
+    #[error(
+        "`{name}` is there {in_old} times in {old} and {in_new} times in {new}, so nobody can tell which belong \
+         together; give every benchmark a name of its own"
+    )]
+    Repeated { name: String, old: String, in_old: usize, new: String, in_new: usize },
     /// The format is right, and there is not one sample.
     #[error("{path} ({format}) holds no result of any benchmark")]
     NoSamples { path: String, format: Format },

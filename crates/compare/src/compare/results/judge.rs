@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reach::explained_log;
 use super::threats::{of_files, of_series};
-use super::units::convert;
+use super::units::{convert, is_timed};
 use super::{Better, Format, ResultError, ResultFile, Series, Threat};
 use crate::compare::verdict::Decision;
 use crate::stats::ALPHA;
@@ -132,9 +132,10 @@ pub fn judge(
     let (pairs, only_in) = pair_up(old, new)?;
     let mut rows: Vec<Row> = pairs.iter().map(|(a, b)| row((old, a), (new, b))).collect();
     let p: Vec<f64> = rows.iter().map(|r| r.p_value.unwrap_or(f64::NAN)).collect();
-    for (row, adjusted) in rows.iter_mut().zip(adjust(&p, adjustment)) {
+    for ((row, (a, b)), adjusted) in rows.iter_mut().zip(&pairs).zip(adjust(&p, adjustment)) {
         row.adjusted_p = row.p_value.map(|_| adjusted);
-        row.decision = decide(row, effect.ln_1p());
+        row.decision =
+            of_zeros(a, b, row.adjusted_p).unwrap_or_else(|| decide(row, effect.ln_1p()));
         temper(row);
     }
     let record = |file: &ResultFile| FileRecord {
@@ -171,7 +172,18 @@ fn pair_up<'a>(
     for a in &old.series {
         let named = |b: &Series| b.name == a.name || is_one_series;
         let fits = |b: &Series| named(b) && convert(&b.unit, &a.unit).is_some();
-        if let Some(at) = new.series.iter().position(fits) {
+        let times = [old, new].map(|file| file.series.iter().filter(|b| fits(b)).count());
+        if times[1] > 0 && times[0] != times[1] {
+            return Err(ResultError::Repeated {
+                name: label(a),
+                old: old.path.clone(),
+                in_old: times[0],
+                new: new.path.clone(),
+                in_new: times[1],
+            });
+        }
+        // Repeated names belong together in the order in which they occur.
+        if let Some(at) = (0..taken.len()).find(|at| !taken[*at] && fits(&new.series[*at])) {
             let (b, scale) = (&new.series[at], convert(&new.series[at].unit, &a.unit));
             taken[at] = true;
             pairs.push((a, scaled(b, scale.unwrap_or(1.0))));
@@ -313,18 +325,37 @@ fn decide(row: &Row, delta_log: f64) -> Decision {
     let Some(ratio) = row.median_ratio.filter(|r| *r > 0.0) else {
         return Decision::Inconclusive;
     };
-    let worse = match row.better {
-        Better::Lower => ratio.ln(),
-        Better::Higher => -ratio.ln(),
-    };
-    if row.adjusted_p.is_some_and(|p| p < ALPHA) && worse.abs() >= delta_log {
-        return if worse > 0.0 { Decision::Slower } else { Decision::Faster };
+    if row.adjusted_p.is_some_and(|p| p < ALPHA) && ratio.ln().abs() >= delta_log {
+        return moved(row.better, ratio > 1.0);
     }
     let enough = row.old.n.min(row.new.n) as usize >= FEWEST_FOR_EQUIVALENCE;
     let inside = row
         .change
         .is_some_and(|c| c.confidence >= 0.945 && c.low_log > -delta_log && c.high_log < delta_log);
     if enough && inside { Decision::Equivalent } else { Decision::Inconclusive }
+}
+
+/// The word about counts of which one side has nothing but zeros, which have no ratio: from none to some is worse
+/// where every sample says so. A time of zero is a timer that saw nothing.
+fn of_zeros(a: &Series, b: &Series, adjusted_p: Option<f64>) -> Option<Decision> {
+    let samples = a.values.len().min(b.values.len());
+    if samples == 0 || is_timed(&a.unit) {
+        return None;
+    }
+    let [none, none_2] = [a, b].map(|s| s.values.iter().all(|v| *v == 0.0));
+    let [some, some_2] = [a, b].map(|s| s.values.iter().all(|v| *v > 0.0));
+    let is_sure = adjusted_p.is_some_and(|p| p < ALPHA);
+    match (none, none_2) {
+        (true, true) if samples >= FEWEST_FOR_EQUIVALENCE => Some(Decision::Equivalent),
+        (true, false) if some_2 && is_sure => Some(moved(a.better, true)),
+        (false, true) if some && is_sure => Some(moved(a.better, false)),
+        _ => None,
+    }
+}
+
+/// The word for what went up, or down.
+fn moved(better: Better, up: bool) -> Decision {
+    if up == (better == Better::Lower) { Decision::Slower } else { Decision::Faster }
 }
 
 /// Takes "worse" and "better" back where how it was measured explains the difference.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::reach::BUSY_SHARE;
+use super::units::is_timed;
 use super::{Format, ResultFile, Series};
 use crate::stats::ranks::{correlation_p, spearman};
 use crate::stats::robust::sorted;
@@ -245,12 +246,7 @@ pub(super) fn of_series(old: (&ResultFile, &Series), new: (&ResultFile, &Series)
     }
     for (file, series) in [old, new] {
         if !varies(series) {
-            let timed =
-                super::units::ns_in(series.unit.split(['/', ' ']).next_back().unwrap_or(""))
-                    .or_else(|| {
-                        super::units::ns_in(series.unit.split(['/', ' ']).next().unwrap_or(""))
-                    });
-            if timed.is_some() && series.values.len() > 1 {
+            if is_timed(&series.unit) && series.values.len() > 1 {
                 threats.push(Threat::NoVariance { name: name(), file: file.path.clone() });
             }
             continue;

@@ -20,6 +20,13 @@ pub(super) fn ns_in(unit: &str) -> Option<f64> {
     }
 }
 
+/// Whether a unit is one of time, or has one: `real ns`, `ns/op`, `MB/s`.
+pub(super) fn is_timed(unit: &str) -> bool {
+    let mut words = unit.split(['/', ' ']);
+    let ends = [words.next(), words.next_back()];
+    ends.into_iter().flatten().any(|word| ns_in(word).is_some())
+}
+
 /// The factor from one unit to another; `None` when they do not convert.
 pub(super) fn convert(from: &str, to: &str) -> Option<f64> {
     if from == to {
@@ -44,6 +51,8 @@ mod tests {
     #[test]
     fn times_convert_and_other_things_do_not() {
         assert_eq!(convert("ms", "ns"), Some(1e6));
+        assert!(["real ns", "ns/op", "MB/s", "s"].into_iter().all(is_timed));
+        assert!(!["B/op", "allocs/op", "", "events"].into_iter().any(is_timed));
         assert_eq!(convert("ns/op", "us/op"), Some(1e-3));
         assert_eq!(convert("B/op", "B/op"), Some(1.0));
         assert_eq!(convert("ns/op", "ns"), None);

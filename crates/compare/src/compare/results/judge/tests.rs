@@ -211,3 +211,63 @@ fn samples_of_zero_have_a_test_and_no_ratio() {
     let change = by_ranks(&series(&[1.0; 6]), &series(&[2.0; 6])).unwrap();
     assert!((change.log_ratio - 2.0_f64.ln()).abs() < 1e-12 && change.confidence > 0.9);
 }
+
+/// A file of hyperfine with these commands, each with six runs around so many seconds.
+fn commands(of: &[(&str, f64)]) -> ResultFile {
+    let one = |(name, s): &(&str, f64)| {
+        let times: Vec<String> = (0..6).map(|i| format!("{}", s + f64::from(i) / 1e4)).collect();
+        format!(r#"{{"command":"{name}","times":[{}]}}"#, times.join(","))
+    };
+    let all: Vec<String> = of.iter().map(one).collect();
+    super::super::parse("f", &format!(r#"{{"results":[{}]}}"#, all.join(","))).unwrap()
+}
+
+#[test]
+fn repeated_names_belong_together_in_their_order() {
+    let both = commands(&[("a", 1.0), ("b", 5.0), ("a", 2.0)]);
+    let (pairs, only_in) =
+        pair_up(&both, &commands(&[("a", 1.0), ("a", 2.0), ("b", 5.0)])).unwrap();
+    assert!(pairs.iter().all(|(a, b)| a.values == b.values) && pairs.len() == 3);
+    assert!(only_in.iter().all(Vec::is_empty));
+    for (old, new) in
+        [(&both, &commands(&[("a", 1.0)])), (&commands(&[("a", 2.0), ("b", 1.0)]), &both)]
+    {
+        let said = pair_up(old, new).unwrap_err().to_string();
+        assert!(said.contains("`a (s)` is there") && said.contains("which belong"), "{said}");
+    }
+    // A name that one file does not have at all is only in the other.
+    let (_, only_in) = pair_up(&both, &commands(&[("b", 5.0)])).unwrap();
+    assert_eq!(only_in[0], ["a (s)", "a (s)"]);
+}
+
+#[test]
+fn counts_of_nothing_are_the_same_and_from_none_to_some_is_worse() {
+    let go = |allocs: &[&str]| -> ResultFile {
+        let line = |n: &&str| format!("BenchmarkX 10 {n} allocs/op\n");
+        super::super::parse("f", &allocs.iter().map(line).collect::<String>()).unwrap()
+    };
+    let of = |old: &[&str], new: &[&str]| {
+        judge(&go(old), &go(new), 0.01, Adjustment::Holm).unwrap().decision
+    };
+    let (none, some) = (["0"; 8], ["3"; 8]);
+    assert_eq!(of(&none, &none), Decision::Equivalent);
+    assert_eq!((of(&none, &some), of(&some, &none)), (Decision::Slower, Decision::Faster));
+    // One run that allocates is none of the rule, and three samples a side are too few for any word.
+    let mut one = none;
+    one[5] = "3";
+    assert_eq!(
+        (of(&none, &one), of(&one, &none)),
+        (Decision::Inconclusive, Decision::Inconclusive)
+    );
+    assert_eq!(
+        (of(&none[..3], &some[..3]), of(&none[..5], &none[..5])),
+        (Decision::Inconclusive, Decision::Inconclusive)
+    );
+    // More of a rate is better; a time of zero is a timer that saw nothing.
+    let with =
+        |unit: &str, better, value| Series { unit: unit.into(), better, ..series(&[value; 8]) };
+    let word =
+        |unit, better| of_zeros(&with(unit, better, 0.0), &with(unit, better, 5.0), Some(0.01));
+    assert_eq!(word("hits", Better::Higher), Some(Decision::Faster));
+    assert_eq!(word("ns/op", Better::Lower), None);
+}
