@@ -61,3 +61,29 @@ fn steps_are_found_at_their_commit() {
         assert!(found as f64 >= least * of as f64, "{step} in {sd}: {found} of {of}");
     }
 }
+
+#[test]
+fn what_comes_back_is_found_with_both_ends() {
+    println!();
+    for (n, sd, step, least) in
+        [(30, 0.005, 0.03, 0.97), (30, 0.01, 0.03, 0.5), (60, 0.01, 0.03, 0.9)]
+    {
+        let (mut found, mut near) = (0, 0);
+        for seed in 0..replications() {
+            let mut entries = commits(seed, n, sd, n / 3, f64::ln_1p(step));
+            entries.iter_mut().skip(2 * n / 3).for_each(|e| e.log_ratio -= f64::ln_1p(step));
+            let steps = called(entries);
+            let off = |at: usize| steps.iter().any(|s| s.abs_diff(at) <= 1);
+            found += u64::from(steps.len() >= 2);
+            near += u64::from(off(n / 3) && off(2 * n / 3));
+        }
+        let of = replications();
+        println!(
+            "{:.0} % for {} of {n} commits, noise {:.1} %: both ends found in {found} of {of}, at most one off in {near}",
+            100.0 * step,
+            n / 3,
+            100.0 * sd
+        );
+        assert!(found as f64 >= least * of as f64, "{n} {sd}: {found} of {of}");
+    }
+}

@@ -45,6 +45,12 @@ pub fn row_change(row: &Row) -> String {
     }
 }
 
+/// `1 commit`, `2 commits`.
+#[must_use]
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// 1234567 as `1,234,567`.
 #[must_use]
 pub fn grouped(number: u64) -> String {

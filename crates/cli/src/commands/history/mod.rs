@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
-use stallscope::compare::history::{StepWord, judge, read};
+use stallscope::compare::Decision;
+use stallscope::compare::history::{judge, read};
 
 use super::words;
 use crate::context::{Context, Outcome};
@@ -23,7 +24,8 @@ Examples:
   A gate: exit code 1 when the last step is a slower one
     stallscope history --gate speed.jsonl
 
-Exit codes: 0 judged, 1 slower since the last step (--gate), 2 bad usage or input.";
+Exit codes: 0 judged, 1 slower since the last step (--gate), 2 bad usage or input, 3 nothing is known
+(--gate): too few commits, newest ones that differ, lines that are not believed.";
 
 /// Arguments of `history`.
 #[derive(Debug, Args)]
@@ -35,7 +37,7 @@ pub struct HistoryArgs {
     /// The smallest step of interest: smaller ones are listed and not called
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = words::share)]
     effect: f64,
-    /// Exit with 1 when the last step of any series is a slower one
+    /// Exit with 1 when the last step of any series is a slower one, with 3 when nothing is known
     #[arg(long)]
     gate: bool,
 }
@@ -59,9 +61,9 @@ pub fn run(args: &HistoryArgs, context: &Context) -> anyhow::Result<Outcome> {
     if context.shows_screen() {
         terminal::print(&screen::screen(&report))?;
     }
-    let is_slower = report.series.iter().any(|series| {
-        let mut steps = series.steps.iter().rev();
-        steps.find(|step| step.is_called()).is_some_and(|step| step.word == StepWord::Slower)
-    });
-    Ok(if args.gate && is_slower { Outcome::Gated } else { Outcome::Fine })
+    Ok(match report.decision() {
+        Decision::Slower if args.gate => Outcome::Gated,
+        Decision::Inconclusive if args.gate => Outcome::Inconclusive,
+        _ => Outcome::Fine,
+    })
 }

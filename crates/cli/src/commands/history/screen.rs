@@ -1,9 +1,11 @@
 //! The screen of `history`: for each series where it steps, the picture, and what could be seen.
 
-use stallscope::compare::history::{HistoryReport, HistorySeries, HistoryStep, StepWord};
+use stallscope::compare::history::{
+    FEWEST, FEWEST_ON_A_SIDE, HistoryReport, HistorySeries, HistoryStep, NewestCommits, StepWord,
+};
 
 use super::chart::chart;
-use crate::commands::words::{part_words, percent};
+use crate::commands::words::{counted, part_words, percent};
 use crate::terminal::{BAD, CAUTION, FAINT, GOOD, STRONG, paint, wrap};
 
 /// Lines that are not believed and are shown; the rest is counted.
@@ -22,7 +24,9 @@ pub fn screen(report: &HistoryReport) -> String {
     }
     let more = report.damaged.len().saturating_sub(SHOWN_DAMAGED);
     if more > 0 {
-        out += &wrap("warning: ", &format!("and {more} more lines are not believed"));
+        let verb = if more == 1 { "is" } else { "are" };
+        let text = format!("and {} {verb} not believed", counted(more, "more line"));
+        out += &wrap("warning: ", &text);
     }
     if report.series.len() > 1 {
         let text = format!(
@@ -40,7 +44,7 @@ fn of_series(series: &HistorySeries, effect: f64) -> String {
     let title = format!("{} against {}", key.command.join(" "), key.reference.join(" "));
     let mut out = paint(STRONG, wrap("", &title).trim_end()) + "\n";
     let count = series.entries.len();
-    let what = format!("{}, {count} commits, {}", key.measure.noun(), key.machine);
+    let what = format!("{}, {}, {}", key.measure.noun(), counted(count, "commit"), key.machine);
     out += &paint(FAINT, wrap("  ", &what).trim_end());
     out.push('\n');
     for step in &series.steps {
@@ -49,19 +53,52 @@ fn of_series(series: &HistorySeries, effect: f64) -> String {
     if series.steps.is_empty() {
         out += &wrap("  ", &without_step(series, effect));
     }
+    if let Some(newest) = &series.newest {
+        out += &wrap("  ", &newest_words(newest));
+    }
     out += &chart(series);
     if series.left_out > 0 {
         out += &wrap("  ", &format!("{} older entries are left out", series.left_out));
     }
+    if let Some(label) = &series.back_in_time {
+        let text = format!(
+            "{label} was measured before the commit in front of it: steps are about the order of the lines"
+        );
+        out += &wrap("warning: ", &text);
+    }
     out
+}
+
+fn newest_words(newest: &NewestCommits) -> String {
+    let which = match newest.count {
+        1 => format!("the last commit, {}, differs", newest.label),
+        count => format!("the last {count} commits, since {}, differ", newest.label),
+    };
+    format!(
+        "{which} from those before: {}; too few for a step, which takes {FEWEST_ON_A_SIDE} and often more: \
+         measure more commits, or this one again",
+        part_words(newest.change)
+    )
 }
 
 fn sentence(step: &HistoryStep) -> String {
     let (word, style) = match step.word {
         StepWord::Slower => ("slower", BAD),
         StepWord::Faster => ("faster", GOOD),
+        StepWord::DriftSlower => ("drifts slower", BAD),
+        StepWord::DriftFaster => ("drifts faster", GOOD),
         _ => ("no step", CAUTION),
     };
+    if step.is_drift() {
+        let text = format!(
+            "from {} to {}: {}; a line over these commits fits as well as steps do, so no single one is named",
+            step.before,
+            step.label,
+            part_words(step.change)
+        );
+        let text = wrap(&format!("  {word} "), &text);
+        return format!("  {}{}", paint(style, word), &text[2 + word.len()..]);
+    }
     let numbers =
         format!("since {}: {}, p = {:.4}", step.label, part_words(step.change), step.p_value);
     let rest = match (step.word, step.layout_reach_log) {
@@ -92,9 +129,8 @@ fn sentence(step: &HistoryStep) -> String {
 fn without_step(series: &HistorySeries, effect: f64) -> String {
     if !series.enough {
         return format!(
-            "too few commits to tell a step from noise: {} of {}",
-            series.entries.len(),
-            stallscope::compare::history::FEWEST
+            "too few commits to tell a step from noise: {} of {FEWEST}",
+            series.entries.len()
         );
     }
     format!(

@@ -6,9 +6,15 @@
 //! reach its energy; then both sides are searched alike. Nothing is assumed of the noise but that values
 //! of one stretch could have come in any order.
 //!
+//! A series that comes back has no such place: what is behind it is half of one kind, half of the other. So
+//! where no cut is a change, the stretch that differs most from all around it is held against shuffles in the
+//! same way, and then the best cut of a part (of parts that get shorter by the root of two, and overlap).
+//!
 //! *Literature.* Matteson and James, "A Nonparametric Approach for Multiple Change Point Analysis of
 //! Multivariate Data" (JASA 2014), E-divisive; Fleming et al., "Hunter: Using Change Point Detection to
-//! Hunt for Performance Regressions" (ICPE 2023), now Apache Otava, which is this with Student's test.
+//! Hunt for Performance Regressions" (ICPE 2023), now Apache Otava, which is this with Student's test;
+//! Olshen et al., "Circular binary segmentation" (Biostatistics 2004), the stretch; Kovács et al., "Seeded
+//! binary segmentation" (Biometrika 2023), the parts.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
@@ -21,8 +27,9 @@ pub const FEWEST_ON_A_SIDE: usize = 3;
 pub const FEWEST: usize = 14;
 /// Shuffles that a place is held against.
 const SHUFFLES: u32 = 4999;
-/// Of these, how many may reach its energy: the chance of a false step is one in a thousand series.
-const MOST_AS_FAR: u32 = 4;
+/// Of these, how many may reach the energy of a cut, a stretch, a cut of a part: together p ≤ 0.002, a false step in
+/// one of 500 series at the most.
+const MOST_AS_FAR: [u32; 3] = [3, 2, 2];
 
 /// A place where a series changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,31 +47,102 @@ pub fn changes(values: &[f64], seed: u64) -> Vec<Change> {
     let mut found = Vec::new();
     let mut open = vec![(0, values.len())];
     while let Some((from, to)) = open.pop() {
-        if let Some(change) = change_within(&values[from..to], &mut rng) {
-            let at = from + change.at;
-            found.push(Change { at, ..change });
-            open.extend([(from, at), (at, to)]);
+        let (places, p_value) = change_within(&values[from..to], &mut rng);
+        let places = places.into_iter().map(|at| from + at);
+        let ends: Vec<usize> = [from].into_iter().chain(places.clone()).chain([to]).collect();
+        if ends.len() > 2 {
+            open.extend(ends.windows(2).map(|side| (side[0], side[1])));
+            found.extend(places.map(|at| Change { at, p_value }));
         }
     }
     found.sort_by_key(|change| change.at);
     found
 }
 
-fn change_within(values: &[f64], rng: &mut Pcg64Mcg) -> Option<Change> {
-    if values.len() < FEWEST {
-        return None;
-    }
-    let (at, energy) = best_cut(values)?;
-    let mut shuffled = values.to_vec();
-    let mut as_far = 0;
-    for _ in 0..SHUFFLES {
-        shuffle(&mut shuffled, rng);
-        as_far += u32::from(best_cut(&shuffled).is_some_and(|(_, other)| other >= energy));
-        if as_far > MOST_AS_FAR {
-            return None;
+/// Places with their energy.
+type Best = Option<(Vec<usize>, f64)>;
+
+/// Where `values` change, at one place or at the two ends of a stretch, and how often shuffled ones do as well; no
+/// place where that is not seldom.
+fn change_within(values: &[f64], rng: &mut Pcg64Mcg) -> (Vec<usize>, f64) {
+    let searches: [fn(&[f64]) -> Best; 3] =
+        [|v| best_cut(v).map(|(at, energy)| (vec![at], energy)), best_stretch, best_cut_of_a_part];
+    for (search, most) in searches.into_iter().zip(MOST_AS_FAR) {
+        let Some((places, energy)) = search(values).filter(|_| values.len() >= FEWEST) else {
+            continue;
+        };
+        let mut shuffled = values.to_vec();
+        let mut as_far = 0;
+        for _ in 0..SHUFFLES {
+            shuffle(&mut shuffled, rng);
+            as_far += u32::from(search(&shuffled).is_some_and(|(_, other)| other >= energy));
+            if as_far > most {
+                break;
+            }
+        }
+        if as_far <= most {
+            return (places, f64::from(as_far + 1) / f64::from(SHUFFLES + 1));
         }
     }
-    Some(Change { at, p_value: f64::from(as_far + 1) / f64::from(SHUFFLES + 1) })
+    (Vec::new(), 1.0)
+}
+
+/// The energy of a part of n values beside another of m, by the sums of distances within and between them.
+fn energy(n: usize, m: usize, [within_n, within_m, between]: [f64; 3]) -> f64 {
+    let (n, m) = (n as f64, m as f64);
+    let within = 2.0 * within_n / (n * (n - 1.0)) + 2.0 * within_m / (m * (m - 1.0));
+    n * m / (n + m) * (2.0 * between / (n * m) - within)
+}
+
+/// The stretch, with values on both sides, that has the largest energy against all others.
+fn best_stretch(values: &[f64]) -> Best {
+    let count = values.len();
+    let to_all: Vec<f64> =
+        values.iter().map(|v| values.iter().map(|other| (v - other).abs()).sum()).collect();
+    let total = to_all.iter().sum::<f64>() / 2.0;
+    // Of the stretch from each place up to the present end: distances within it, and to all.
+    let (mut within, mut reaching) = (vec![0.0; count], vec![0.0; count]);
+    let mut best: Option<([usize; 2], f64)> = None;
+    for last in 0..count.saturating_sub(FEWEST_ON_A_SIDE) {
+        let mut to_stretch = 0.0;
+        for first in (FEWEST_ON_A_SIDE..=last).rev() {
+            to_stretch += (values[first] - values[last]).abs();
+            within[first] += to_stretch;
+            reaching[first] += to_all[last];
+            let inside = last + 1 - first;
+            if inside < FEWEST_ON_A_SIDE {
+                continue;
+            }
+            let between = reaching[first] - 2.0 * within[first];
+            let outside = total - within[first] - between;
+            let energy = energy(inside, count - inside, [within[first], outside, between]);
+            if best.is_none_or(|(_, most)| energy > most) {
+                best = Some(([first, last + 1], energy));
+            }
+        }
+    }
+    best.filter(|(_, energy)| *energy > 0.0).map(|(ends, energy)| (ends.into(), energy))
+}
+
+/// The best cut of any of the parts.
+fn best_cut_of_a_part(values: &[f64]) -> Best {
+    let count = values.len();
+    let mut best: Option<(usize, f64)> = None;
+    let mut length = count as f64 / std::f64::consts::SQRT_2;
+    while length >= (2 * FEWEST_ON_A_SIDE + 2) as f64 {
+        let long = length.round() as usize;
+        let parts = ((2.0 * count as f64 / length).ceil() as usize - 1).max(2);
+        for nth in 0..parts {
+            let from = (count - long) * nth / (parts - 1);
+            if let Some((cut, energy)) = best_cut(&values[from..from + long])
+                && best.is_none_or(|(_, most)| energy > most)
+            {
+                best = Some((from + cut, energy));
+            }
+        }
+        length /= std::f64::consts::SQRT_2;
+    }
+    best.map(|(at, energy)| (vec![at], energy))
 }
 
 /// The cut with the largest energy, and that energy; none where every value is the same.
@@ -80,12 +158,10 @@ fn best_cut(values: &[f64]) -> Option<(usize, f64)> {
         before += to_before;
         behind -= to_behind;
         between += to_behind - to_before;
-        let (n, m) = (cut as f64, (values.len() - cut) as f64);
         if cut < FEWEST_ON_A_SIDE || values.len() - cut < FEWEST_ON_A_SIDE {
             continue;
         }
-        let within = 2.0 * before / (n * (n - 1.0)) + 2.0 * behind / (m * (m - 1.0));
-        let energy = n * m / (n + m) * (2.0 * between / (n * m) - within);
+        let energy = energy(cut, values.len() - cut, [before, behind, between]);
         if best.is_none_or(|(_, most)| energy > most) {
             best = Some((cut, energy));
         }
@@ -123,6 +199,32 @@ mod tests {
         for other in FEWEST_ON_A_SIDE..=25 - FEWEST_ON_A_SIDE {
             assert!(energy_by_definition(&values, other) <= energy + 1e-9);
         }
+    }
+
+    #[test]
+    fn the_running_sums_of_a_stretch_are_the_definition() {
+        let values = series(5, 24, &[(9, 3.0), (15, 0.0)]);
+        let by_definition = |from: usize, to: usize| {
+            let (inside, outside) = (&values[from..to], [&values[..from], &values[to..]].concat());
+            energy_by_definition(&[inside, &outside].concat(), to - from)
+        };
+        let (ends, energy) = best_stretch(&values).unwrap();
+        assert!((energy - by_definition(ends[0], ends[1])).abs() < 1e-9);
+        for from in 3..=18 {
+            for to in from + 3..=21 {
+                assert!(by_definition(from, to) <= energy + 1e-9, "{from} {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_back_is_found_with_both_ends() {
+        let places = |n, levels: &[(usize, f64)]| -> Vec<usize> {
+            changes(&series(4, n, levels), 1).iter().map(|c| c.at).collect()
+        };
+        assert_eq!(places(30, &[(10, 6.0), (20, 0.0)]), [10, 20]);
+        assert_eq!(places(30, &[(10, -6.0), (16, 0.0)]), [10, 16]);
+        assert_eq!(places(40, &[(10, 6.0), (20, 0.0), (30, 6.0)]), [10, 20, 30]);
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct HistoryFile {
 #[must_use]
 pub fn parse(text: &str) -> HistoryFile {
     let mut file = HistoryFile::default();
+    // An editor may have put a byte order mark in front.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (number, line) in text.split_inclusive('\n').enumerate() {
         let what = match foreign::from_json::<HistoryEntry>(line) {
             // What was cut off behind the last brace is whole, and yet nobody knows what follows it.

@@ -54,6 +54,93 @@ fn a_step_that_placement_explains_is_not_called() {
     assert_eq!(called(&judged(entries)).len(), 1);
 }
 
+/// Commits with a noise of 0.5 %, of which each takes so much longer.
+fn shaped(seed: u64, n: usize, level: impl Fn(usize) -> f64) -> Vec<HistoryEntry> {
+    let mut entries = commits(seed, n, 0.005, 0, 0.0);
+    entries.iter_mut().enumerate().for_each(|(i, e)| e.log_ratio += level(i));
+    entries
+}
+
+#[test]
+fn a_ramp_drifts_and_no_commit_is_named() {
+    let (mut drifting, mut steps) = (0, 0);
+    for seed in 0..20 {
+        let report = judged(shaped(seed, 30, |i| 0.04 * i as f64 / 29.0));
+        let found = &report.series[0].steps;
+        drifting += usize::from(found.iter().any(|s| s.word == StepWord::DriftSlower));
+        steps += usize::from(found.iter().any(HistoryStep::is_called));
+        assert_eq!(report.decision(), Decision::Slower);
+    }
+    assert!(drifting >= 18 && steps <= 2, "{drifting} drift, {steps} step");
+    // Steps that follow each other are no ramp, and a step is none.
+    let stairs = judged(shaped(3, 45, |i| 0.03 * (i / 15) as f64));
+    let labels: Vec<&str> = called(&stairs).iter().map(|s| s.label.as_str()).collect();
+    assert_eq!(labels, ["c15", "c30"]);
+}
+
+#[test]
+fn the_way_of_a_drift_is_that_of_its_line() {
+    let report = judged(shaped(1, 60, |i| -0.06 * i as f64 / 59.0));
+    let [drift] = &report.series[0].steps[..] else { panic!("{:?}", report.series[0].steps) };
+    assert_eq!(
+        (drift.word, drift.before.as_str(), drift.label.as_str()),
+        (StepWord::DriftFaster, "c0", "c59")
+    );
+    let part = drift.change;
+    assert!(
+        part.low_log < -0.06 && -0.06 < part.high_log && (part.log_ratio + 0.06).abs() < 0.006,
+        "{part:?}"
+    );
+    assert_eq!(report.decision(), Decision::Equivalent);
+}
+
+#[test]
+fn the_newest_commits_that_differ_are_told_before_they_are_a_step() {
+    for (count, step) in [(1, 0.5), (2, 0.5), (2, -0.5)] {
+        let report = judged(shaped(2, 30, |i| if i >= 30 - count { step } else { 0.0 }));
+        let newest = report.series[0].newest.as_ref().unwrap();
+        assert_eq!(
+            (newest.count as usize, newest.label.as_str()),
+            (count, ["c29", "c28"][count - 1])
+        );
+        let want = if step > 0.0 { Decision::Inconclusive } else { Decision::Equivalent };
+        assert_eq!((called(&report).len(), report.decision()), (0, want));
+    }
+    let flat =
+        (0..100).filter(|seed| judged(shaped(*seed, 30, |_| 0.0)).series[0].newest.is_some());
+    assert!(flat.count() <= 1);
+}
+
+#[test]
+fn a_gate_knows_when_it_knows_nothing() {
+    let line = |e: &HistoryEntry| serde_json::to_string(e).unwrap() + "\n";
+    let text: String = commits(5, 20, 0.002, 0, 0.0).iter().map(line).collect();
+    let decision = |text: &str| judge("h", parse(text), 0.01, 1).decision();
+    assert_eq!(decision(&text), Decision::Equivalent);
+    assert_eq!(decision(&("x\n".to_owned() + &text)), Decision::Equivalent);
+    assert_eq!(decision(&("x\n".repeat(21) + &text)), Decision::Inconclusive);
+    assert_eq!(decision(&(text.clone() + "x\n")), Decision::Inconclusive);
+    let few: String = commits(5, 13, 0.002, 6, 0.5).iter().map(line).collect();
+    assert_eq!(decision(&few), Decision::Inconclusive);
+    let slower: String = commits(5, 40, 0.002, 20, 0.05).iter().map(line).collect();
+    assert_eq!(decision(&("\u{feff}".to_owned() + &slower)), Decision::Slower);
+}
+
+#[test]
+fn labels_that_are_there_twice_have_their_line_and_time_runs_on() {
+    let mut entries = commits(5, 40, 0.002, 20, 0.05);
+    for at in [19, 20, 30] {
+        entries[at].label = "again".into();
+    }
+    entries[33].time_s = 7;
+    let text: String = entries.iter().map(|e| serde_json::to_string(e).unwrap() + "\n").collect();
+    let report = judge("h", parse(&("x\n".to_owned() + &text)), 0.01, 1);
+    let step = called(&report)[0];
+    assert_eq!((step.before.as_str(), step.label.as_str()), ("again (line 21)", "again (line 22)"));
+    assert_eq!(report.series[0].back_in_time.as_deref(), Some("c33"));
+    assert_eq!(judged(commits(5, 20, 0.002, 0, 0.0)).series[0].back_in_time, None);
+}
+
 #[test]
 fn what_is_too_small_to_matter_is_no_step() {
     let report = judged(commits(4, 40, 0.0005, 20, 0.004));

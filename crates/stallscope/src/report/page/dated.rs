@@ -8,7 +8,7 @@ use super::parts::{Figure, Part, Picture, Row};
 use super::scale::Scale;
 use crate::compare::Decision;
 use crate::compare::history::{HistoryReport, HistorySeries, HistoryStep, StepWord};
-use crate::report::words::percent;
+use crate::report::words::{change as change_words, counted, percent};
 
 /// Series that are drawn; the rest is in the JSON.
 const MOST_SERIES: usize = 20;
@@ -30,9 +30,9 @@ pub(super) fn parts(report: &HistoryReport) -> Vec<Part> {
 
 fn of_series(series: &HistorySeries, effect: f64) -> Vec<Part> {
     let key = &series.series;
-    let last = series.steps.iter().rev().find(|step| step.is_called());
+    let last = series.steps.iter().rev().find(|step| step.is_called() || step.is_drift());
     let decision = last.map(|step| match step.word {
-        StepWord::Faster => Decision::Faster,
+        StepWord::Faster | StepWord::DriftFaster => Decision::Faster,
         _ => Decision::Slower,
     });
     let title = format!("{} against {}", key.command.join(" "), key.reference.join(" "));
@@ -48,6 +48,18 @@ fn of_series(series: &HistorySeries, effect: f64) -> Vec<Part> {
         parts.push(Part::Words(words));
     } else {
         parts.push(steps(&series.steps, effect));
+    }
+    if let Some(newest) = &series.newest {
+        let commits = counted(newest.count as usize, "commit");
+        let change = [newest.change.low_log, newest.change.log_ratio, newest.change.high_log];
+        parts.push(Part::Words(format!(
+            "The newest {commits} (since {}) lie {} from those before, and are too few for a step.",
+            newest.label,
+            change_words(change, 1)
+        )));
+    }
+    if let Some(label) = &series.back_in_time {
+        parts.push(Part::Words(format!("{label} was measured before the commit in front of it.")));
     }
     if series.left_out > 0 {
         parts.push(Part::Words(format!("{} older commits are left out.", series.left_out)));
@@ -110,6 +122,8 @@ fn steps(steps: &[HistoryStep], effect: f64) -> Part {
         let (class, word) = match step.word {
             StepWord::Slower => ("more", "slower".to_owned()),
             StepWord::Faster => ("less", "faster".to_owned()),
+            StepWord::DriftSlower => ("more", "drifts slower, at no single commit".to_owned()),
+            StepWord::DriftFaster => ("less", "drifts faster, at no single commit".to_owned()),
             StepWord::WithinLayoutSpread => (
                 "part",
                 format!(
@@ -126,9 +140,16 @@ fn steps(steps: &[HistoryStep], effect: f64) -> Part {
             step.p_value,
         );
         let part = step.change;
+        let (name, note) = match step.is_drift() {
+            true => (format!("from {} to {}", step.before, step.label), word),
+            false => {
+                let note = format!("{word}; the last one before is {}", step.before);
+                (format!("since {}", step.label), note)
+            }
+        };
         Row {
-            name: format!("since {}", step.label),
-            note: format!("{word}; the last one before is {}", step.before),
+            name,
+            note,
             numbers: vec![Number::change(part.log_ratio, part.low_log, part.high_log, from), p],
             bar: Bar::effect(scale, ends(step), class),
         }
