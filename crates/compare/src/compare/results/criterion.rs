@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Better, Format, MOST_BYTES, ResultError, ResultFile, Series};
+use super::{Format, MOST_BYTES, ResultError, ResultFile, Series};
 use crate::compare::fingerprint;
 use crate::foreign;
 
@@ -66,6 +66,7 @@ pub(super) fn read(folder: &Path, shown: &str) -> Result<ResultFile, ResultError
         digest: 0,
         one_process: true,
         interleaved: false,
+        threats: Vec::new(),
     };
     for sample in folders {
         let (series, hash) = series(&file, folder, &sample)?;
@@ -73,7 +74,8 @@ pub(super) fn read(folder: &Path, shown: &str) -> Result<ResultFile, ResultError
         file.series.push(series);
     }
     if file.series.is_empty() {
-        return Err(ResultError::NoSamples { path: shown.into(), format: Format::Criterion });
+        let (path, why) = (shown.into(), String::new());
+        return Err(ResultError::NoSamples { path, format: Format::Criterion, why });
     }
     Ok(file)
 }
@@ -106,9 +108,7 @@ fn series(file: &ResultFile, root: &Path, folder: &Path) -> Result<(Series, u64)
         let name = benchmark.strip_prefix(root).unwrap_or(benchmark);
         foreign::plain(&name.to_string_lossy()).into_owned()
     });
-    let unit = "ns".to_owned();
-    Ok((
-        Series { name, unit, better: Better::Lower, values, summary: None, cpu_share: None },
-        fingerprint::of(text.as_bytes()),
-    ))
+    let covered_s = Some(sample.times.iter().sum::<f64>() / 1e9);
+    let series = Series { values, covered_s, ..Series::named(&name, "ns") };
+    Ok((series, fingerprint::of(text.as_bytes())))
 }

@@ -51,8 +51,13 @@ pub enum ResultError {
     )]
     Repeated { name: String, old: String, in_old: usize, new: String, in_new: usize },
     /// The format is right, and there is not one sample.
-    #[error("{path} ({format}) holds no result of any benchmark")]
-    NoSamples { path: String, format: Format },
+    #[error("{path} ({format}) holds no result of any benchmark{why}")]
+    NoSamples {
+        path: String,
+        format: Format,
+        /// What the file says of it, in brackets, or nothing.
+        why: String,
+    },
     /// One file, and not two commands in it.
     #[error(
         "{path} ({format}) holds {commands} series: one file alone is compared when it is of hyperfine and \

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ResultError, ResultFile};
+use super::{ResultError, ResultFile, Threat};
 
 pub(super) fn is_result(line: &str) -> bool {
     let mut words = line.split_whitespace();
@@ -17,6 +17,11 @@ pub(super) fn is_result(line: &str) -> bool {
     name && words.next().is_some_and(|w| w.parse::<u64>().is_ok()) && words.next().is_some()
 }
 
+/// Whether a line is a result that ends behind its iterations.
+fn is_cut_off(line: &str) -> bool {
+    line.split_whitespace().count() == 2 && is_result(&format!("{line} 0"))
+}
+
 /// A configuration line: a key that starts in lower case and holds no blank, and its value.
 fn config(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once(':')?;
@@ -27,16 +32,24 @@ fn config(line: &str) -> Option<(&str, &str)> {
 
 pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
     let mut index = BTreeMap::new();
-    let mut package = String::new();
+    let (mut package, mut failures) = (String::new(), 0);
     for (number, line) in text.lines().enumerate() {
         if is_result(line) {
             result(file, &mut index, &package, number + 1, line)?;
+        } else if is_cut_off(line) {
+            file.threats.push(Threat::CutOff { file: file.path.clone(), line: number + 1 });
+        } else if line == "FAIL" || line.starts_with("FAIL\t") || line.starts_with("--- FAIL") {
+            failures += 1;
         } else if let Some((key, value)) = config(line) {
             if key == "pkg" {
                 package = value.into();
             }
             file.config.insert(key.into(), value.into());
         }
+    }
+    if failures > 0 {
+        let what = "its tests end in FAIL".to_owned();
+        file.threats.push(Threat::Failed { name: None, file: file.path.clone(), what });
     }
     // Names of packages are noise when there is one; with several they keep benchmarks apart.
     let packages: std::collections::BTreeSet<&str> =
@@ -63,7 +76,8 @@ fn result(
     let name = words.next().unwrap_or_default();
     let name = name.strip_prefix("Benchmark").unwrap_or(name);
     let name = format!("{package}\t{name}");
-    let rest: Vec<&str> = words.skip(1).collect();
+    let iterations: Option<f64> = words.next().and_then(|word| word.parse().ok());
+    let rest: Vec<&str> = words.collect();
     if !rest.len().is_multiple_of(2) {
         return Err(wrong("a value without its unit: is the line cut off?".into()));
     }
@@ -73,6 +87,13 @@ fn result(
             .map_err(|_| wrong(format!("`{}` stands where a number is expected", pair[0])))?;
         let value = file.checked(&format!("line {number}"), value)?;
         file.add(index, &name, pair[1], value);
+    }
+    let ns =
+        rest.chunks_exact(2).find(|pair| pair[1] == "ns/op").and_then(|p| p[0].parse::<f64>().ok());
+    if let Some((iterations, ns)) = iterations.zip(ns) {
+        for series in file.series.iter_mut().filter(|s| s.name == name) {
+            *series.covered_s.get_or_insert(0.0) += iterations * ns / 1e9;
+        }
     }
     Ok(())
 }

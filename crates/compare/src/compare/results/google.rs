@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::units::{better, ns_in};
-use super::{ResultError, ResultFile, Series, Summary};
+use super::units::ns_in;
+use super::{ResultError, ResultFile, Series, Summary, Threat};
 use crate::stats::robust::median;
 
 #[derive(Deserialize)]
@@ -46,6 +46,9 @@ const NO_COUNTERS: [&str; 6] = [
 
 pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError> {
     let document: Document = file.document(text, "google-benchmark JSON")?;
+    let number = |value: Option<&Value>| value.and_then(Value::as_f64);
+    let load = number(document.context.get("load_avg").and_then(|averages| averages.get(0)));
+    file.see_load(load, number(document.context.get("num_cpus")));
     for (key, value) in document.context {
         if let Value::String(text) = value
             && key != "date"
@@ -78,9 +81,18 @@ fn shares(file: &mut ResultFile) {
         .filter(|s| s.unit == "cpu ns")
         .filter_map(|s| Some((s.name.clone(), median(&s.values)?)))
         .collect();
-    for series in file.series.iter_mut().filter(|s| s.unit == "real ns") {
-        let real = median(&series.values).filter(|real| *real > 0.0);
-        series.cpu_share = busy.get(&series.name).zip(real).map(|(busy, real)| busy / real);
+    let shares: BTreeMap<String, f64> = file
+        .series
+        .iter()
+        .filter(|s| s.unit == "real ns")
+        .filter_map(|s| {
+            let real = median(&s.values).filter(|real| *real > 0.0)?;
+            Some((s.name.clone(), busy.get(&s.name)? / real))
+        })
+        .collect();
+    // What kept it off the processor has also cooled its caches and shared its core: all rows of it.
+    for series in &mut file.series {
+        series.cpu_share = shares.get(&series.name).copied();
     }
 }
 
@@ -186,10 +198,16 @@ fn run(
     let name = entry.run_name.as_ref().unwrap_or(&entry.name).clone();
     if entry.error_occurred {
         let said = entry.error_message.clone().unwrap_or_default();
-        file.config.insert(format!("failed: {name}"), said);
+        let what = format!("a run says \"{said}\"");
+        let threat = Threat::Failed { name: Some(name), file: file.path.clone(), what };
+        if !file.threats.contains(&threat) {
+            file.threats.push(threat);
+        }
         return Ok(());
     }
     let scale = factor(file, entry)?;
+    let iterations = entry.rest.get("iterations").and_then(Value::as_f64);
+    let took = iterations.zip(entry.real_time).map(|(n, time)| n * time * scale / 1e9);
     for (time, unit) in [(entry.real_time, "real ns"), (entry.cpu_time, "cpu ns")] {
         if let Some(time) = time {
             let value = file.checked(&name, time * scale)?;
@@ -201,6 +219,11 @@ fn run(
         if let Some(number) = number {
             let value = file.checked(&format!("{name}, {counter}"), number)?;
             file.add(index, &name, counter, value);
+        }
+    }
+    if let Some(took) = took {
+        for series in file.series.iter_mut().filter(|s| s.name == name) {
+            *series.covered_s.get_or_insert(0.0) += took;
         }
     }
     Ok(())
@@ -221,14 +244,8 @@ fn summaries(file: &mut ResultFile, aggregates: &[Entry]) -> Result<(), ResultEr
             continue;
         };
         let sd = kinds.get("stddev").map(|s| s.0);
-        file.series.push(Series {
-            name,
-            unit: "real ns".into(),
-            better: better("real ns"),
-            values: Vec::new(),
-            summary: Some(Summary { mean: *mean, sd, n: *n }),
-            cpu_share: None,
-        });
+        let summary = Some(Summary { mean: *mean, sd, n: *n });
+        file.series.push(Series { summary, ..Series::named(&name, "real ns") });
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Better, ResultError, ResultFile, Series, Summary};
+use super::{ResultError, ResultFile, Series, Summary, Threat};
 
 #[derive(Deserialize)]
 struct Document {
@@ -24,6 +24,9 @@ struct Entry {
     system: Option<f64>,
     #[serde(default)]
     times: Vec<Option<f64>>,
+    /// Of each run; null where a signal ended it.
+    #[serde(default)]
+    exit_codes: Vec<Option<i64>>,
     #[serde(default)]
     parameters: BTreeMap<String, Value>,
 }
@@ -52,14 +55,17 @@ pub(super) fn read(file: &mut ResultFile, text: &str) -> Result<(), ResultError>
         let busy = entry.user.zip(entry.system).map(|(user, system)| user + system);
         let cpu_share =
             busy.zip(entry.mean).filter(|(_, mean)| *mean > 0.0).map(|(b, mean)| b / mean);
-        file.series.push(Series {
-            name,
-            unit: "s".into(),
-            better: Better::Lower,
-            values,
-            summary,
-            cpu_share: cpu_share.filter(|share| share.is_finite() && *share >= 0.0),
-        });
+        let failed = entry.exit_codes.iter().filter(|code| **code != Some(0)).count();
+        if failed > 0 {
+            let runs = entry.exit_codes.len();
+            file.threats.push(Threat::Failed {
+                name: Some(name.clone()),
+                file: file.path.clone(),
+                what: format!("{failed} of {runs} runs ended with another exit code than 0"),
+            });
+        }
+        let cpu_share = cpu_share.filter(|share| share.is_finite() && *share >= 0.0);
+        file.series.push(Series { values, summary, cpu_share, ..Series::named(&name, "s") });
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::reach::explained_log;
-use super::threats::{of_files, of_series};
+use super::reach::{explained_log, independent};
+use super::threats::{halves_that_took_turns, of_files, of_series};
 use super::units::{convert, is_timed};
 use super::{Better, Format, ResultError, ResultFile, Series, Threat};
 use crate::compare::verdict::Decision;
@@ -17,6 +17,8 @@ use crate::stats::robust::{quartiles, sorted};
 use crate::stats::student::mean_and_sd;
 use crate::stats::welch::from_parts;
 
+/// How far products of a time and its rate lie apart by the digits that files have.
+const ROUNDING: f64 = 0.005;
 /// Samples on each side from which "equivalent" may be said.
 const FEWEST_FOR_EQUIVALENCE: usize = 6;
 
@@ -84,6 +86,8 @@ pub struct Row {
     pub explained_log: f64,
     /// What can be held against it.
     pub threats: Vec<Threat>,
+    /// The unit of the row that says the same in times, of which this rate is the reciprocal: both are one finding.
+    pub reciprocal_of: Option<String>,
 }
 
 /// All rows of one unit as one number.
@@ -131,12 +135,36 @@ pub fn judge(
 ) -> Result<Judgement, ResultError> {
     let (pairs, only_in) = pair_up(old, new)?;
     let mut rows: Vec<Row> = pairs.iter().map(|(a, b)| row((old, a), (new, b))).collect();
-    let p: Vec<f64> = rows.iter().map(|r| r.p_value.unwrap_or(f64::NAN)).collect();
+    let reciprocals: Vec<Option<usize>> =
+        (0..pairs.len()).map(|at| reciprocal(&pairs, at)).collect();
+    let own = |(row, other): (&Row, &Option<usize>)| match other {
+        None => row.p_value.unwrap_or(f64::NAN),
+        Some(_) => f64::NAN,
+    };
+    let p: Vec<f64> = rows.iter().zip(&reciprocals).map(own).collect();
+    let took_turns = halves_that_took_turns(old, new);
+    let held: Vec<&Threat> = old
+        .threats
+        .iter()
+        .chain(&new.threats)
+        .filter(|threat| !(took_turns && matches!(threat, Threat::Busy { .. })))
+        .collect();
     for ((row, (a, b)), adjusted) in rows.iter_mut().zip(&pairs).zip(adjust(&p, adjustment)) {
         row.adjusted_p = row.p_value.map(|_| adjusted);
         row.decision =
             of_zeros(a, b, row.adjusted_p).unwrap_or_else(|| decide(row, effect.ln_1p()));
         temper(row);
+        if held.iter().any(|threat| threat.holds(row.decision, [&a.name, &b.name], &row.unit)) {
+            row.decision = Decision::Inconclusive;
+        }
+    }
+    for (at, other) in reciprocals.into_iter().enumerate() {
+        let Some(other) = other else { continue };
+        let (adjusted_p, decision, unit) =
+            (rows[other].adjusted_p, rows[other].decision, rows[other].unit.clone());
+        (rows[at].adjusted_p, rows[at].decision) = (adjusted_p, decision);
+        rows[at].reciprocal_of = Some(unit);
+        rows[at].threats.retain(|t| !matches!(t, Threat::Explained { .. }));
     }
     let record = |file: &ResultFile| FileRecord {
         path: file.path.clone(),
@@ -243,7 +271,16 @@ fn scaled(series: &Series, factor: f64) -> Series {
 fn row(old: (&ResultFile, &Series), new: (&ResultFile, &Series)) -> Row {
     let (a, b) = (old.1, new.1);
     let raw = !a.values.is_empty() && !b.values.is_empty();
-    let (p_value, change) = if raw { (by_test(a, b), by_ranks(a, b)) } else { by_means(a, b) };
+    let (p_value, change) = if raw {
+        // Those of one process follow each other.
+        let [x, y] = [old, new].map(|(file, series)| match file.one_process {
+            true => independent(&series.values),
+            false => series.values.clone(),
+        });
+        (by_test(&x, &y), by_ranks(&x, &y))
+    } else {
+        by_means(a, b)
+    };
     let [old_centre, new_centre] = [a, b].map(centre);
     Row {
         name: a.name.clone(),
@@ -258,7 +295,28 @@ fn row(old: (&ResultFile, &Series), new: (&ResultFile, &Series)) -> Row {
         decision: Decision::Inconclusive,
         explained_log: explained_log(old, new),
         threats: of_series(old, new),
+        reciprocal_of: None,
     }
+}
+
+/// The row of the times of which the rates of row `at` are the reciprocals, to the digits that files have.
+fn reciprocal(pairs: &Pairs<'_>, at: usize) -> Option<usize> {
+    let both = |at: usize| [&pairs[at].0.values[..], &pairs[at].1.values].concat();
+    let sizes = |at: usize| [pairs[at].0.values.len(), pairs[at].1.values.len()];
+    let rate = pairs[at].0;
+    if rate.better == Better::Lower || rate.values.is_empty() {
+        return None;
+    }
+    let rates = both(at);
+    (0..pairs.len()).find(|&other| {
+        let time = pairs[other].0;
+        let is_time = time.better == Better::Lower && is_timed(&time.unit);
+        if !is_time || time.name != rate.name || sizes(other) != sizes(at) {
+            return false;
+        }
+        let products: Vec<f64> = both(other).iter().zip(&rates).map(|(t, r)| t * r).collect();
+        products.iter().all(|p| (p / products[0] - 1.0).abs() < ROUNDING)
+    })
 }
 
 fn centre(series: &Series) -> Centre {
@@ -273,13 +331,13 @@ fn centre(series: &Series) -> Centre {
 }
 
 /// Samples that are all equal are no evidence of a difference: p = 1, as benchstat has it.
-fn by_test(a: &Series, b: &Series) -> Option<f64> {
-    Some(rank_sum::p_value(&a.values, &b.values).unwrap_or(1.0))
+fn by_test(a: &[f64], b: &[f64]) -> Option<f64> {
+    Some(rank_sum::p_value(a, b).unwrap_or(1.0))
 }
 
-fn by_ranks(a: &Series, b: &Series) -> Option<Change> {
-    let logs = |s: &Series| -> Option<Vec<f64>> {
-        s.values.iter().all(|v| *v > 0.0).then(|| s.values.iter().map(|v| v.ln()).collect())
+fn by_ranks(a: &[f64], b: &[f64]) -> Option<Change> {
+    let logs = |values: &[f64]| -> Option<Vec<f64>> {
+        values.iter().all(|v| *v > 0.0).then(|| values.iter().map(|v| v.ln()).collect())
     };
     let i = rank_sum::shift(&logs(a)?, &logs(b)?)?;
     Some(Change { log_ratio: i.centre, low_log: i.low, high_log: i.high, confidence: i.confidence })
@@ -360,12 +418,15 @@ fn moved(better: Better, up: bool) -> Decision {
 
 /// Takes "worse" and "better" back where how it was measured explains the difference.
 fn temper(row: &mut Row) {
-    let Some(change_log) = row.median_ratio.filter(|r| *r > 0.0).map(f64::ln) else { return };
+    let Some(of_medians) = row.median_ratio.filter(|r| *r > 0.0).map(f64::ln) else { return };
+    // The change that the table shows, or that of the medians, where it is smaller or the only one.
+    let shown = row.change.map_or(of_medians, |c| c.log_ratio);
+    let change_log = if shown.abs() < of_medians.abs() { shown } else { of_medians };
     let is_word = matches!(row.decision, Decision::Slower | Decision::Faster);
     if is_word && change_log.abs() <= row.explained_log {
         row.decision = Decision::Inconclusive;
         let (name, explained_log) = (row.name.clone(), row.explained_log);
-        row.threats.push(Threat::Explained { name, change_log, explained_log });
+        row.threats.push(Threat::Explained { name, change_log: shown, explained_log });
     }
 }
 

@@ -119,6 +119,26 @@ pub struct Series {
     pub summary: Option<Summary>,
     /// Which part of this real time was on the processor, where the file says so.
     pub cpu_share: Option<f64>,
+    /// How long all of its samples took together, where the file says so.
+    pub covered_s: Option<f64>,
+    /// How far the machine moved the samples that stand behind its values (log), where each is of a process.
+    pub moved_log: f64,
+}
+
+impl Series {
+    /// A series without samples.
+    fn named(name: &str, unit: &str) -> Self {
+        Self {
+            name: name.into(),
+            unit: unit.into(),
+            better: units::better(unit),
+            values: Vec::new(),
+            summary: None,
+            cpu_share: None,
+            covered_s: None,
+            moved_log: 0.0,
+        }
+    }
 }
 
 /// Everything that was read from one file.
@@ -138,6 +158,8 @@ pub struct ResultFile {
     pub one_process: bool,
     /// Whether the runs of its series took turns, as ours do.
     pub interleaved: bool,
+    /// What was seen in it that can be held against its numbers.
+    pub threats: Vec<Threat>,
 }
 
 /// Reads a file or folder of results.
@@ -179,6 +201,7 @@ pub fn parse(path: &str, text: &str) -> Result<ResultFile, ResultError> {
             Format::Go | Format::GoogleBenchmark | Format::PytestBenchmark
         ),
         interleaved: false,
+        threats: Vec::new(),
     };
     match format {
         Format::Go => go::read(&mut file, text)?,
@@ -195,7 +218,15 @@ pub fn parse(path: &str, text: &str) -> Result<ResultFile, ResultError> {
         Format::Csv | Format::Numbers | Format::Criterion => columns::read(&mut file, text)?,
     }
     if file.series.is_empty() {
-        return Err(ResultError::NoSamples { path: path.into(), format });
+        // What it says of itself may be the reason.
+        let said = file.threats.iter().find_map(|threat| match threat {
+            Threat::Failed { name, what, .. } => {
+                Some(format!(" ({}: {what})", name.as_deref().unwrap_or("it")))
+            }
+            _ => None,
+        });
+        let why = said.unwrap_or_default();
+        return Err(ResultError::NoSamples { path: path.into(), format, why });
     }
     Ok(file)
 }
@@ -209,7 +240,12 @@ pub fn halves(file: ResultFile) -> Result<[ResultFile; 2], ResultError> {
     if file.format != Format::Hyperfine || commands != 2 {
         return Err(ResultError::NotTwo { path: file.path, format: file.format, commands });
     }
+    let is_of = |threat: &&Threat, series: &Series| match threat {
+        Threat::Failed { name: Some(name), .. } => *name == series.name,
+        _ => true,
+    };
     let half = |at: usize| ResultFile {
+        threats: file.threats.iter().filter(|t| is_of(t, &file.series[at])).cloned().collect(),
         path: format!("{}: {}", file.path, file.series[at].name),
         series: vec![file.series[at].clone()],
         // Two commands with the same times would still be two.
@@ -301,17 +337,20 @@ impl ResultFile {
     ) {
         let key = (name.to_owned(), unit.to_owned());
         let at = *index.entry(key).or_insert_with(|| {
-            self.series.push(Series {
-                name: name.into(),
-                unit: unit.into(),
-                better: units::better(unit),
-                values: Vec::new(),
-                summary: None,
-                cpu_share: None,
-            });
+            self.series.push(Series::named(name, unit));
             self.series.len() - 1
         });
         self.series[at].values.push(value);
+    }
+
+    /// Says that others kept the machine busy, where more wanted its processors than there are.
+    fn see_load(&mut self, load: Option<f64>, processors: Option<f64>) {
+        if let (Some(load), Some(processors)) = (load, processors)
+            && load > processors
+            && load.is_finite()
+        {
+            self.threats.push(Threat::Busy { file: self.path.clone(), load, processors });
+        }
     }
 
     /// A sample must be a finite number that is not negative.

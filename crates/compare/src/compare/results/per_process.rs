@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::units::better;
-use super::{ResultError, ResultFile, Series, Summary};
+use super::reach::moved_log;
+use super::units::ns_in;
+use super::{Format, ResultError, ResultFile, Series, Summary};
 use crate::stats::student::mean_and_sd;
 
 /// Processes from which a rank test can reach 5 %.
@@ -32,6 +33,8 @@ pub(super) fn add(file: &mut ResultFile, measured: Measured) -> Result<(), Resul
     for value in processes.iter().flatten() {
         file.checked(&name, *value)?;
     }
+    // The means of processes hide what moved within them.
+    let moved_log = moved_log(&processes.concat());
     let values: Vec<f64> = if processes.len() >= ENOUGH_PROCESSES {
         processes.iter().map(|values| mean_and_sd(values).0).collect()
     } else {
@@ -43,8 +46,10 @@ pub(super) fn add(file: &mut ResultFile, measured: Measured) -> Result<(), Resul
         file.checked(&name, summary.mean)?;
     }
     if !values.is_empty() || summary.is_some() {
-        let better = better(&unit);
-        file.series.push(Series { name, unit, better, values, summary, cpu_share: None });
+        let covered_s = ns_in(&unit).map(|ns| ns / 1e9 * values.iter().sum::<f64>());
+        let covered_s = covered_s.filter(|_| file.format == Format::PytestBenchmark);
+        let series = Series::named(&name, &unit);
+        file.series.push(Series { values, summary, covered_s, moved_log, ..series });
     }
     Ok(())
 }
@@ -123,6 +128,8 @@ struct PyperfBenchmark {
 
 #[derive(Deserialize)]
 struct PyperfRun {
+    #[serde(default)]
+    metadata: BTreeMap<String, Value>,
     /// Absent in the runs that only find out how many loops are needed.
     #[serde(default)]
     values: Vec<f64>,
@@ -135,6 +142,16 @@ pub(super) fn pyperf(file: &mut ResultFile, text: &str) -> Result<(), ResultErro
             file.config.insert(key.into(), plain(value));
         }
     }
+    let of = |metadata: &BTreeMap<String, Value>, key: &str| metadata.get(key)?.as_f64();
+    let runs = || {
+        suite.benchmarks.iter().flat_map(|b| b.runs.iter().map(move |r| (&b.metadata, &r.metadata)))
+    };
+    let all = |key: &'static str| {
+        let said = runs().flat_map(|(b, r)| [b, r]).chain([&suite.metadata]);
+        said.filter_map(|metadata| of(metadata, key)).reduce(f64::max)
+    };
+    let (load, processors) = (all("load_avg_1min"), all("cpu_count"));
+    file.see_load(load, processors);
     for benchmark in suite.benchmarks {
         let known =
             |key: &str| benchmark.metadata.get(key).or_else(|| suite.metadata.get(key)).map(plain);

@@ -290,7 +290,9 @@ fn google_benchmarks_csv_is_read_like_its_json() {
     assert_eq!(find("BM_x/8, \"quoted\"", "items_per_second").values, [5.0, 4.8]);
     // Alone it is a benchmark that is called so.
     assert_eq!(find("BM_mean", "real ns").values, [7.0]);
-    assert_eq!(file.config["failed: BM_bad"], "too small");
+    assert!(
+        matches!(&file.threats[..], [Threat::Failed { name: Some(name), what, .. }] if name == "BM_bad" && what.contains("too small"))
+    );
     let heading = GOOGLE_CSV.lines().nth(2).unwrap();
     let row = |name: &str, real: &str| format!("\"BM_y_{name}\",3,{real},1,ns,,,,,\n");
     let only =
@@ -412,4 +414,106 @@ fn only_runs_that_took_turns_are_free_of_the_threat_of_order() {
     };
     assert!(two(""));
     assert!(!two(r#","interleaved":true"#));
+}
+
+#[test]
+fn what_failed_is_told_and_has_no_word() {
+    let hyperfine = |from: f64, code: u8| {
+        let times: Vec<String> =
+            (0..8).map(|i| format!("{}", from + 1e-4 * f64::from(i))).collect();
+        format!(
+            r#"{{"results":[{{"command":"x","times":[{}],"exit_codes":[0,0,0,{code},null,0,0,0]}}]}}"#,
+            times.join(",")
+        ).replace("null", if code == 0 { "0" } else { "null" })
+    };
+    let of = |old: &str, new: &str| {
+        let found = judged(old, new).unwrap();
+        let said: Vec<String> = found.threats.iter().map(ToString::to_string).collect();
+        (
+            found.decision,
+            said.iter().any(|text| text.contains("failed:") && text.contains("takes another time")),
+        )
+    };
+    let fine = hyperfine(0.1, 0);
+    assert_eq!(of(&fine, &hyperfine(0.2, 0)), (Decision::Slower, false));
+    assert_eq!(of(&fine, &hyperfine(0.2, 1)), (Decision::Inconclusive, true));
+    assert_eq!(
+        of(&fine, &hyperfine(0.1, 1)),
+        (Decision::Inconclusive, true),
+        "not the same either"
+    );
+    let go = |ns: u32, end: &str| -> String {
+        (0..8).map(|i| format!("BenchmarkA 1000000 {} ns/op\n", ns * 10 + i)).collect::<String>()
+            + end
+    };
+    assert_eq!(of(&go(50, "PASS\n"), &go(100, "PASS\n")), (Decision::Slower, false));
+    for end in ["FAIL\n", "FAIL\tpkg\t0.1s\n", "--- FAIL: TestX\n"] {
+        assert_eq!(of(&go(50, "PASS\n"), &go(100, end)), (Decision::Inconclusive, true), "{end}");
+    }
+    // A line that breaks off is named; the name alone stands before what a benchmark logs.
+    let cut = |end: &str| parse("f", &go(50, end)).unwrap().threats;
+    assert_eq!(cut("BenchmarkA  1000"), [Threat::CutOff { file: "f".into(), line: 9 }]);
+    assert_eq!((cut("BenchmarkA\nsaid\n"), cut("BenchmarkA 1000 5 ns/op")), (vec![], vec![]));
+    // What an entry of google-benchmark says, also where nothing else is there, and never as it is written.
+    let error = r#"{"context":{},"benchmarks":[{"name":"A","error_occurred":true,"error_message":"bo\u001bom"}]}"#;
+    let said = complaint(error);
+    assert!(
+        said.contains("holds no result")
+            && said.contains("A: a run says")
+            && !said.contains('\u{1b}'),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_busy_machine_and_short_looks_at_one_process_have_no_word_and_processes_have() {
+    let pyperf = |s: f64, load: f64| {
+        let runs: Vec<String> = (0..5)
+            .map(|i| {
+                format!(
+                    r#"{{"metadata":{{"load_avg_1min":{load}}},"values":[{}]}}"#,
+                    s + 0.001 * f64::from(i)
+                )
+            })
+            .collect();
+        format!(
+            r#"{{"metadata":{{"name":"x","cpu_count":2}},"benchmarks":[{{"runs":[{}]}}]}}"#,
+            runs.join(",")
+        )
+    };
+    let decision = |old: &str, new: &str| judged(old, new).unwrap().decision;
+    assert_eq!(decision(&pyperf(1.0, 1.5), &pyperf(4.0, 1.9)), Decision::Slower);
+    assert_eq!(decision(&pyperf(1.0, 1.5), &pyperf(4.0, 2.5)), Decision::Inconclusive);
+    let pytest = |s: f64, rounds: u32| {
+        let data: Vec<String> = (0..rounds)
+            .map(|i| format!("{}", s * (1.0 + f64::from(i * 7919 % 41) / 41e3)))
+            .collect();
+        format!(
+            r#"{{"machine_info":{{}},"benchmarks":[{{"name":"t","stats":{{"data":[{}]}}}}]}}"#,
+            data.join(",")
+        )
+    };
+    // A look of 40 ms differs by 8 % from the next one; one of 4 s does not.
+    assert_eq!(decision(&pytest(1e-3, 40), &pytest(1.08e-3, 40)), Decision::Inconclusive);
+    assert_eq!(decision(&pytest(0.1, 40), &pytest(0.108, 40)), Decision::Slower);
+    assert_eq!(decision(&pytest(1e-3, 40), &pytest(1.3e-3, 40)), Decision::Slower);
+}
+
+#[test]
+fn a_rate_that_is_the_reciprocal_of_a_time_is_one_finding() {
+    let go = |ns: f64| -> String {
+        let line = |i: u32| {
+            let t = ns * (1.0 + f64::from(i * 3 % 8) / 1e3);
+            format!("BenchmarkA 1000000 {t:.1} ns/op {:.2} MB/s {} hits/s\n", 5e5 / t, 100 + i)
+        };
+        (0..8).map(line).collect()
+    };
+    let found = judged(&go(5000.0), &go(6000.0)).unwrap();
+    let of = |unit: &str| found.rows.iter().find(|r| r.unit == unit).unwrap();
+    assert_eq!(of("MB/s").reciprocal_of.as_deref(), Some("ns/op"));
+    assert_eq!((of("MB/s").decision, of("ns/op").decision), (Decision::Slower, Decision::Slower));
+    assert_eq!(of("hits/s").reciprocal_of, None);
+    // It takes nothing from what chance leaves to the others.
+    assert_eq!(of("MB/s").adjusted_p, of("ns/op").adjusted_p);
+    assert!((of("ns/op").adjusted_p.unwrap() - 2.0 * of("ns/op").p_value.unwrap()).abs() < 1e-12);
 }

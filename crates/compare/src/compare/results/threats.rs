@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::reach::BUSY_SHARE;
 use super::units::is_timed;
 use super::{Format, ResultFile, Series};
+use crate::compare::verdict::Decision;
 use crate::stats::ranks::{correlation_p, spearman};
 use crate::stats::robust::sorted;
 use crate::stats::student::mean_and_sd;
@@ -95,6 +96,31 @@ pub enum Threat {
         /// Which part of the real time was on the processor.
         cpu_share: f64,
     },
+    /// Something in the file says that the work was not done, so nothing measured there is called anything.
+    Failed {
+        /// Name of the benchmark; absent where it is about the whole file.
+        name: Option<String>,
+        /// The file.
+        file: String,
+        /// What the file says.
+        what: String,
+    },
+    /// A line of results breaks off.
+    CutOff {
+        /// The file.
+        file: String,
+        /// Number of the line, from 1.
+        line: usize,
+    },
+    /// More wanted the processors than there are while a file was measured, so no time is called worse or better.
+    Busy {
+        /// The file.
+        file: String,
+        /// Its highest load average.
+        load: f64,
+        /// Processors of the machine.
+        processors: f64,
+    },
     /// What the files cannot show is as large as the difference, so that it is called neither worse nor better.
     Explained {
         /// Name of the series.
@@ -160,6 +186,20 @@ impl std::fmt::Display for Threat {
                  for, a busy machine among it, is in the figure",
                 100.0 * cpu_share
             ),
+            Self::Failed { name: Some(name), file, what } => {
+                write!(f, "failed: {name} in {file}: {what}; what fails takes another time")
+            }
+            Self::Failed { name: None, file, what } => {
+                write!(f, "failed: {file}: {what}; what fails takes another time")
+            }
+            Self::CutOff { file, line } => {
+                write!(f, "cut off: line {line} of {file} has no value and is left out")
+            }
+            Self::Busy { file, load, processors } => write!(
+                f,
+                "busy: the load average in {file} is {load:.1} on {processors} processors; what waits for one is \
+                 slowed down without a bound, so no time is called worse or better"
+            ),
             Self::Explained { name, change_log, explained_log } => write!(
                 f,
                 "explained: {name} changes by {:+.1} %, and what moved while it was measured, one process, or \
@@ -171,6 +211,17 @@ impl std::fmt::Display for Threat {
             Self::SameContent => f.write_str(
                 "same content: both files hold the same bytes; one is a copy of the other",
             ),
+        }
+    }
+}
+
+impl Threat {
+    /// Whether it alone takes a word about this row back.
+    pub(super) fn holds(&self, word: Decision, names: [&String; 2], unit: &str) -> bool {
+        match self {
+            Self::Failed { name, .. } => name.as_ref().is_none_or(|name| names.contains(&name)),
+            Self::Busy { .. } => is_timed(unit) && word != Decision::Equivalent,
+            _ => false,
         }
     }
 }
@@ -198,7 +249,7 @@ const CIRCUMSTANCES: [&str; 18] = [
 ];
 
 /// Whether both are of one file ([`super::halves`]) whose runs took turns.
-fn halves_that_took_turns(old: &ResultFile, new: &ResultFile) -> bool {
+pub(super) fn halves_that_took_turns(old: &ResultFile, new: &ResultFile) -> bool {
     old.interleaved && new.interleaved && old.digest.abs_diff(new.digest) == 1
 }
 
@@ -222,6 +273,7 @@ pub(super) fn of_files(old: &ResultFile, new: &ResultFile) -> Vec<Threat> {
     if old.one_process || new.one_process {
         threats.push(Threat::OneProcess);
     }
+    threats.extend(old.threats.iter().chain(&new.threats).cloned());
     for key in CIRCUMSTANCES {
         if let (Some(a), Some(b)) = (old.config.get(key), new.config.get(key))
             && a != b
@@ -279,10 +331,20 @@ fn drift(file: &ResultFile, series: &Series) -> Option<Threat> {
 /// Splits the sorted samples where the two parts are most compact (Otsu), and asks how far apart
 /// their centres are in terms of their own spread.
 fn humps(file: &ResultFile, series: &Series) -> Option<Threat> {
-    if series.values.len() < SHAPE_SAMPLES {
+    two_centres(&series.values).map(|(centres, upper_share)| Threat::Bimodal {
+        name: series.name.clone(),
+        file: file.path.clone(),
+        centres,
+        upper_share,
+    })
+}
+
+/// The centres of two humps and the share of the upper one, where there are two.
+pub(super) fn two_centres(values: &[f64]) -> Option<([f64; 2], f64)> {
+    if values.len() < SHAPE_SAMPLES {
         return None;
     }
-    let ascending = sorted(&thinned(&series.values));
+    let ascending = sorted(&thinned(values));
     let n = ascending.len();
     let total: f64 = ascending.iter().sum();
     let mut below = 0.0;
@@ -303,12 +365,7 @@ fn humps(file: &ResultFile, series: &Series) -> Option<Threat> {
     }
     let ((low, sd_low), (high, sd_high)) = (mean_and_sd(lower), mean_and_sd(upper));
     let spread = ((sd_low * sd_low + sd_high * sd_high) / 2.0).sqrt();
-    (high - low > TWO_HUMPS * spread).then(|| Threat::Bimodal {
-        name: series.name.clone(),
-        file: file.path.clone(),
-        centres: [low, high],
-        upper_share: share,
-    })
+    (high - low > TWO_HUMPS * spread).then_some(([low, high], share))
 }
 
 /// Every k-th sample, so that a shape is seen in time.

@@ -4,14 +4,7 @@ use super::super::Summary;
 use super::*;
 
 fn series(values: &[f64]) -> Series {
-    Series {
-        name: "b".into(),
-        unit: "ns".into(),
-        better: Better::Lower,
-        values: values.to_vec(),
-        summary: None,
-        cpu_share: None,
-    }
+    Series { values: values.to_vec(), ..Series::named("b", "ns") }
 }
 
 fn summed(mean: f64, sd: Option<f64>, n: Option<u64>) -> Series {
@@ -35,6 +28,7 @@ fn row_of(log: f64, reach: f64, adjusted_p: f64) -> Row {
         decision: Decision::Inconclusive,
         explained_log: 0.0,
         threats: Vec::new(),
+        reciprocal_of: None,
     }
 }
 
@@ -204,6 +198,10 @@ fn the_middle_of_a_series_is_its_median_or_what_the_file_kept() {
 #[test]
 fn samples_of_zero_have_a_test_and_no_ratio() {
     let (a, b) = (series(&[0.0, 1.0, 2.0, 3.0]), series(&[5.0, 6.0, 7.0, 8.0]));
+    let (by_ranks, by_test) = (
+        |a: &Series, b: &Series| super::by_ranks(&a.values, &b.values),
+        |a: &Series, b: &Series| super::by_test(&a.values, &b.values),
+    );
     assert_eq!((by_ranks(&a, &b), by_ranks(&b, &a)), (None, None));
     // The least of two in 70 ways to deal four of eight.
     assert!((by_test(&a, &b).unwrap() - 2.0 / 70.0).abs() < 1e-12);
