@@ -24,8 +24,8 @@ Examples:
   A gate: exit code 1 when the last step is a slower one
     stallscope history --gate speed.jsonl
 
-Exit codes: 0 judged, 1 slower since the last step (--gate), 2 bad usage or input, 3 nothing is known
-(--gate): too few commits, newest ones that differ, lines that are not believed.";
+Exit codes: 0 judged, 1 slower since the last step (--gate), 2 bad usage or input, 3 nothing
+is known (--gate): too few commits, newest ones that are slower, lines that are not believed.";
 
 /// Arguments of `history`.
 #[derive(Debug, Args)]
