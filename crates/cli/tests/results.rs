@@ -57,7 +57,7 @@ fn two_commands_in_one_file_of_hyperfine_are_compared() {
     let both = format!(r#"{{"results":[{},{}]}}"#, entry("./a", 0.1), entry("./b", 0.2));
     fs::write(here.join("both.json"), both).unwrap();
     let (code, screen) = said(here, &["compare", "both.json"]);
-    assert!(code == Some(0) && screen.contains("1 slower of 1 benchmarks"), "{screen}");
+    assert!(code == Some(0) && screen.contains("1 slower of 1 benchmark\n"), "{screen}");
     assert!(
         screen.contains("OLD both.json: ./a") && screen.contains("NEW both.json: ./b"),
         "{screen}"

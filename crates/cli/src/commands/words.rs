@@ -8,7 +8,9 @@ use anstyle::Style;
 use anyhow::{Context as _, bail};
 use stallscope::compare::Decision;
 use stallscope::compare::layouts::Part;
-pub use stallscope::report::words::{change, counted, decimals, grouped, percent, row_change};
+pub use stallscope::report::words::{
+    change, counted, decimals, grouped, is_open, p_words, percent, row_change,
+};
 use stallscope::run::child::resolve_program;
 
 use crate::terminal::{BAD, CAUTION, GOOD};

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::words::{change, change_of, percent, row_change};
+use super::words::{change, change_of, is_open, p_words, percent, row_change};
 use crate::compare::results::{Change, Judgement};
 use crate::compare::{Comparison, Decision, Metric, Warning, pair_up};
 use crate::explain::{Explanation, Ledger};
@@ -217,7 +217,7 @@ pub fn judgement(judgement: &Judgement) -> String {
             row.old.value,
             row.new.value,
             row_change(row),
-            row.p_value.map_or("-".into(), |p| format!("{p:.3}")),
+            row.p_value.map_or("-".into(), p_words),
             sign(row.decision),
             row.decision
         );
@@ -225,10 +225,11 @@ pub fn judgement(judgement: &Judgement) -> String {
     for mean in &judgement.geomeans {
         let _ = writeln!(
             out,
-            "| geomean of {} | {} | | | {} | | |",
+            "| geomean of {} | {} | | | {} | | {} |",
             mean.rows,
             mean.unit,
-            shown(&mean.change)
+            shown(&mean.change),
+            if is_open(judgement, &mean.unit) { "no row is decided" } else { "" }
         );
     }
     let of_rows = judgement.rows.iter().flat_map(|r| &r.threats);

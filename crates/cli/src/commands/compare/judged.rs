@@ -12,7 +12,7 @@ use stallscope::compare::results::{
 use stallscope::report;
 
 use super::CompareArgs;
-use crate::commands::words::{percent, row_change, style_of};
+use crate::commands::words::{change, counted, is_open, p_words, row_change, style_of};
 use crate::context::{Context, Outcome};
 use crate::terminal::{CAUTION, FAINT, STRONG, clip, paint, wrap};
 use crate::{output, terminal};
@@ -61,14 +61,16 @@ fn judged(
 /// The whole screen, styled; ends in a newline.
 fn screen(judgement: &Judgement) -> String {
     let mut out = String::new();
-    let count = |word| judgement.rows.iter().filter(|r| r.decision == word).count();
+    // A rate that is the reciprocal of a time is the same finding.
+    let own: Vec<&Row> = judgement.rows.iter().filter(|r| r.reciprocal_of.is_none()).collect();
+    let count = |word| own.iter().filter(|r| r.decision == word).count();
     let words = [Decision::Slower, Decision::Faster, Decision::Equivalent, Decision::Inconclusive];
     let counts: Vec<String> = words
         .into_iter()
         .filter(|w| count(*w) > 0)
         .map(|w| paint(style_of(w), format!("{} {w}", count(w))))
         .collect();
-    let _ = writeln!(out, "{} of {} benchmarks", counts.join(", "), judgement.rows.len());
+    let _ = writeln!(out, "{} of {}", counts.join(", "), counted(own.len(), "benchmark"));
     for (name, file) in ["OLD", "NEW"].into_iter().zip(&judgement.files) {
         let _ = writeln!(out, "{} {} ({})", paint(STRONG, name), file.path, file.format);
     }
@@ -113,8 +115,9 @@ fn line(row: &Row, width: usize) -> String {
     let name = clip(&row.name, width);
     let [old, new] = [row.old, row.new].map(amount);
     let change = row_change(row);
-    let p = row.p_value.map_or(String::new(), |p| format!(" p={p:.3}"));
+    let p = row.p_value.map_or(String::new(), |p| format!(" {}", p_words(p)));
     let n = match (row.old.n, row.new.n) {
+        (0, 0) if row.p_value.is_some() => " (of means: normal noise)".into(),
         (0, 0) => String::new(),
         (a, b) if a == b => format!(" n={a}"),
         (a, b) => format!(" n={a}+{b}"),
@@ -139,12 +142,13 @@ fn mean(judgement: &Judgement, unit: Option<&String>, width: usize) -> String {
         return if unit.is_some() { "\n".into() } else { String::new() };
     };
     let c = &mean.change;
-    let (low, high) = (percent(c.low_log), percent(c.high_log));
-    let text = format!("{:+.2} % [{low:+.2}, {high:+.2}]", percent(c.log_ratio));
-    format!(
-        "{}\n\n",
-        paint(FAINT, format!("{:<width$} {:>11} {:>11}         {text}", "geomean", "", ""))
-    )
+    let text = change([c.low_log, c.log_ratio, c.high_log], 2);
+    let (word, open) = match is_open(judgement, &mean.unit) {
+        true => ("~", ", no row is decided"),
+        false => ("", ""),
+    };
+    let text = format!("{:<width$} {:>11} {:>11}  {word:<6} {text}{open}", "geomean", "", "");
+    format!("{}\n\n", paint(FAINT, text))
 }
 
 /// The middle with half the distance of the quartiles (of the spread, where only that was kept).
