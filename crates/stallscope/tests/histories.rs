@@ -40,7 +40,7 @@ fn equal_commits_hardly_ever_step() {
 fn steps_are_found_at_their_commit() {
     println!();
     for (sd, step, least) in
-        [(0.003, 0.01, 0.4), (0.005, 0.02, 0.97), (0.01, 0.02, 0.5), (0.01, 0.03, 0.9)]
+        [(0.003, 0.01, 0.4), (0.005, 0.02, 0.97), (0.01, 0.02, 0.4), (0.01, 0.03, 0.85)]
     {
         let (mut found, mut exact, mut near) = (0, 0, 0);
         for seed in 0..replications() {
@@ -66,7 +66,7 @@ fn steps_are_found_at_their_commit() {
 fn what_comes_back_is_found_with_both_ends() {
     println!();
     for (n, sd, step, least) in
-        [(30, 0.005, 0.03, 0.97), (30, 0.01, 0.03, 0.5), (60, 0.01, 0.03, 0.9)]
+        [(30, 0.005, 0.03, 0.97), (30, 0.01, 0.03, 0.5), (60, 0.01, 0.03, 0.8)]
     {
         let (mut found, mut near) = (0, 0);
         for seed in 0..replications() {
