@@ -283,7 +283,7 @@ impl SymbolicAddress {
 }
 
 /// An index that is masked with more than this is no index.
-const LARGEST_MASK: u64 = 0xff_ffff;
+pub(super) const LARGEST_MASK: u64 = 0xff_ffff;
 
 /// A small number that a power of two divides, because its low bits are masked away or it was
 /// shifted, is an index that is already scaled: `and ebx, 0xe0` picks one of 8 elements of 32

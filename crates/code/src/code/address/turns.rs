@@ -2,8 +2,8 @@
 
 use super::Addresses;
 use crate::code::cfg::FunctionCode;
-use crate::code::insn::{Flow, Insn};
-use crate::code::symbolic::{Root, RootKind, SymbolicAddress};
+use crate::code::insn::{Flow, Insn, Reg, Value};
+use crate::code::symbolic::{LARGEST_MASK, Root, RootKind, SymbolicAddress};
 
 /// Masks that only say how wide a value is.
 const WHOLE_VALUES: [u64; 3] = [0xff, 0xffff, 0xffff_ffff];
@@ -32,6 +32,91 @@ impl Addresses {
         }
         moves
     }
+
+    /// How far an address lies at least and at most from the pointers that it shares with another,
+    /// where masks bound all else that it is made of.
+    #[must_use]
+    pub fn reach(
+        &self,
+        code: &FunctionCode,
+        address: &SymbolicAddress,
+        other: &SymbolicAddress,
+    ) -> Option<(i64, i64)> {
+        let shared = [other.base, other.also];
+        let singles = [address.base, address.also].into_iter().flatten();
+        let own = singles.filter(|root| !shared.contains(&Some(*root)));
+        let parts = own.map(|root| (root, 1)).chain(address.index);
+        self.sum_of(code, parts, address.offset_bytes, Self::MERGES_DEEP)
+    }
+
+    /// An index that is masked before the loop comes round meets its first value at the loop's start.
+    const MERGES_DEEP: u32 = 2;
+
+    fn sum_of(
+        &self,
+        code: &FunctionCode,
+        mut parts: impl Iterator<Item = (Root, u8)>,
+        offset_bytes: i64,
+        deep: u32,
+    ) -> Option<(i64, i64)> {
+        parts.try_fold((offset_bytes, offset_bytes), |(least, most), (root, scale)| {
+            let (low, high) = self.bounds(code, root, deep)?;
+            let add = |sum: i64, bound: i64| sum.checked_add(bound.checked_mul(scale.into())?);
+            Some((add(least, low)?, add(most, high)?))
+        })
+    }
+
+    /// The least and the largest value of a root.
+    fn bounds(&self, code: &FunctionCode, root: Root, deep: u32) -> Option<(i64, i64)> {
+        match root.kind() {
+            RootKind::Result(insn, reg) => Some((0, largest(made(code, insn, reg)?)?)),
+            RootKind::Merge(block, reg) if usize::from(reg.0) < code.architecture.registers() => {
+                let block = block as usize;
+                if *code.order.is_entry.get(block)? {
+                    return None;
+                }
+                let mut bounds: Option<(i64, i64)> = None;
+                for predecessor in &code.blocks[block].predecessors {
+                    let place = predecessor * self.registers + usize::from(reg.0);
+                    let value = self.values.value(*self.at_end.get(place)?);
+                    if value == SymbolicAddress::root(root) {
+                        continue;
+                    }
+                    let singles = value.base.into_iter().chain(value.also).map(|root| (root, 1));
+                    let parts = singles.chain(value.index);
+                    let (low, high) =
+                        self.sum_of(code, parts, value.offset_bytes, deep.checked_sub(1)?)?;
+                    bounds = Some(bounds.map_or((low, high), |(l, h)| (l.min(low), h.max(high))));
+                }
+                bounds
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What an instruction makes of a register.
+fn made(code: &FunctionCode, insn: u32, reg: Reg) -> Option<&Value> {
+    match code.insns.get(insn as usize)? {
+        Insn { define: Some((defined, value)), flow: Flow::Next, .. } if *defined == reg => {
+            Some(value)
+        }
+        _ => None,
+    }
+}
+
+/// The largest number that a root can be that is made like this: it counts elements where the low
+/// bits are masked away or it was shifted.
+fn largest(value: &Value) -> Option<i64> {
+    let (mask, whole) = match value {
+        Value::Masked(mask) | Value::Cut(_, mask) | Value::Field(mask) => {
+            let zeros = mask.trailing_zeros();
+            (if zeros < 8 { mask >> zeros } else { *mask }, *mask)
+        }
+        Value::Spread(_, mask, scale) => (*mask, mask.checked_mul(u64::from(*scale))?),
+        _ => return None,
+    };
+    (whole <= LARGEST_MASK).then(|| i64::try_from(mask).ok()).flatten()
 }
 
 /// The constant that an index was and-ed with on its way into `address`, if it was: the sign of a
@@ -44,14 +129,7 @@ pub fn index_mask(code: &FunctionCode, address: &SymbolicAddress) -> Option<u64>
             let RootKind::Result(insn, reg) = root.kind() else {
                 return None;
             };
-            match code.insns.get(insn as usize)? {
-                Insn { define: Some((defined, value)), flow: Flow::Next, .. }
-                    if *defined == reg =>
-                {
-                    value.mask().filter(|mask| !WHOLE_VALUES.contains(mask))
-                }
-                _ => None,
-            }
+            made(code, insn, reg)?.mask().filter(|mask| !WHOLE_VALUES.contains(mask))
         },
     )
 }

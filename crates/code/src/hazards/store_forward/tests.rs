@@ -399,6 +399,40 @@ fn what_lies_behind_an_array_is_no_part_of_it() {
 }
 
 #[test]
+fn masks_that_keep_indices_apart_keep_accesses_apart() {
+    // movq xmm0, [rsp+r9*8+AT]: of the 16 elements from -0x10 on that are written, the last is at 0x68.
+    let at = |at: u8| {
+        let load = [0xf3, 0x42, 0x0f, 0x7e, 0x44, 0xcc, at];
+        candidates(&[OTHER, &load, NEXT, STORE_LOW, STORE_HIGH].concat()).len()
+    };
+    assert_eq!([0x60, 0x68, 0x70, 0x78].map(at), [1, 1, 0, 0]);
+    // Elements before them: 16 that are read up to -0x18.
+    assert_eq!([0x78, 0x70, 0x68].map(|below: u8| at(below.wrapping_neg())), [1, 1, 1]);
+    // mov ecx, edx; and ecx, 0x3c; mov [rdi+rcx*4], eax; mov [rdi+rcx*4+4], eax: the last at 0xf0.
+    let write = [0x89, 0xd1, 0x83, 0xe1, 0x3c, 0x89, 0x04, 0x8f, 0x89, 0x44, 0x8f, 0x04];
+    // and ebx, 0x1e; mov rsi, [rdi+rbx*8+FROM]; add edx, 4
+    let scaled = |from: u32| {
+        let mut body = [&write[..], &[0x83, 0xe3, 0x1e, 0x48, 0x8b, 0xb4, 0xdf]].concat();
+        body.extend(from.to_le_bytes());
+        body.extend([0x83, 0xc2, 0x04]);
+        candidates(&body).len()
+    };
+    assert_eq!([0xf0, 0x100, 0x110].map(scaled), [1, 0, 0]);
+}
+
+#[test]
+fn a_masked_index_does_not_reach_all_that_is_read() {
+    // movdqu xmm2, [rdi+32]: behind the 32 bytes that are written
+    let behind: &[u8] = &[0xf3, 0x0f, 0x6f, 0x57, 0x20];
+    let loads = [PICK, STORE_BYTE, LOAD_FIRST_16, LOAD_NEXT_16, behind].concat();
+    let sites: Vec<usize> = candidates(&loads).iter().map(|c| c.site).collect();
+    assert_eq!(sites, [3, 4]);
+    // mov ecx, [r8]
+    let unmasked = [&[0x41, 0x8b, 0x08][..], STORE_BYTE, LOAD_FIRST_16, LOAD_NEXT_16, behind];
+    assert_eq!(candidates(&unmasked.concat()).len(), 3);
+}
+
+#[test]
 fn an_array_that_is_filled_in_order_has_left_its_beginning_behind() {
     // inc rcx; mov [rdi+rcx], dl; movdqu xmm0, [rdi]
     let body = [&[0x48, 0xff, 0xc1][..], STORE_BYTE, LOAD_FIRST_16].concat();

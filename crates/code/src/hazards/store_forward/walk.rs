@@ -381,6 +381,36 @@ impl<'a> Walk<'a> {
         {
             return self.overlap(offset_bytes, store_bytes, load_bytes);
         }
+        match self.meeting_in_array(store, store_bytes, load, load_bytes) {
+            Meeting::Apart => Meeting::Apart,
+            _ if self.never_meet(store, store_bytes, load, load_bytes) => Meeting::Apart,
+            may_meet => may_meet,
+        }
+    }
+
+    /// Whether the masks of their indices keep the two in parts of an array that have no byte in common.
+    fn never_meet(
+        &self,
+        store: &SymbolicAddress,
+        store_bytes: u16,
+        load: &SymbolicAddress,
+        load_bytes: u16,
+    ) -> bool {
+        let reach = |own, other| self.addresses.reach(self.code, own, other);
+        let (Some(written), Some(read)) = (reach(store, load), reach(load, store)) else {
+            return false;
+        };
+        written.1.saturating_add(store_bytes.into()) <= read.0
+            || read.1.saturating_add(load_bytes.into()) <= written.0
+    }
+
+    fn meeting_in_array(
+        &self,
+        store: &SymbolicAddress,
+        store_bytes: u16,
+        load: &SymbolicAddress,
+        load_bytes: u16,
+    ) -> Meeting {
         let Some((_, scale)) = load.index else {
             return match self.scattered_by(store, load).filter(|_| store_bytes < load_bytes) {
                 Some(ahead) => Meeting::Scattered { ahead },
