@@ -80,17 +80,30 @@ pub fn store_words(finding: &Finding, set: usize) -> String {
 pub fn stores(finding: &Finding, first: usize, indent: usize, text: &mut SourceText) -> String {
     let mut out = String::new();
     let mut shown = 0;
+    let blanks = " ".repeat(indent);
+    let elsewhere = |other: &Site| {
+        let name = Some(&other.function).filter(|name| **name != finding.site.function);
+        name.map(|name| clip(&format!("in {}", short_name(name)), width() - indent - 10))
+    };
     for set in finding.sets.iter().skip(first).take(MOST_SETS) {
-        for at in set.iter().take(MOST_STORES) {
-            if let Some(store) = finding.others.get(*at) {
-                out += &site(store, indent, text);
-                shown += 1;
+        for store in set.iter().take(MOST_STORES).filter_map(|at| finding.others.get(*at)) {
+            out += &site(store, indent, text);
+            if let Some(place) = elsewhere(store) {
+                out += &format!("{blanks}{:10}{}\n", "", paint(FAINT, place));
             }
+            shown += 1;
+        }
+    }
+    // What acts in no set is what pays, in the function that the site leads to.
+    let acts = |at: &usize| finding.sets.iter().any(|set| set.contains(at));
+    for (at, other) in finding.others.iter().enumerate() {
+        if let Some(place) = elsewhere(other).filter(|_| !acts(&at)) {
+            out += &format!("{blanks}with this load {place}\n{}", site(other, indent, text));
+            shown += 1;
         }
     }
     let rest = finding.others.len().saturating_sub(shown);
     if rest > 0 {
-        let blanks = " ".repeat(indent);
         out += &format!("{blanks}and {rest} more that can (--json lists them)\n");
     }
     out

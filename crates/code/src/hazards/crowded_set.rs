@@ -158,6 +158,7 @@ fn crowd(
         site: of.calls.first()?.insn,
         sets: Vec::new(),
         elsewhere: Vec::new(),
+        pays_elsewhere: None,
         certainty: Certainty::Probable,
         by_placement: true,
         distance_instructions: 0,

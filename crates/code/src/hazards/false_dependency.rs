@@ -81,6 +81,7 @@ impl Hazard for FalseDependencies {
                 site: insn,
                 sets: Vec::new(),
                 elsewhere: Vec::new(),
+                pays_elsewhere: None,
                 certainty: if is_certain { Certainty::Definite } else { Certainty::Probable },
                 by_placement: false,
                 distance_instructions: 0,

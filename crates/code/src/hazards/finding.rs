@@ -42,8 +42,17 @@ impl<'a> Describer<'a> {
         let indices: BTreeSet<usize> = candidate.sets.iter().flatten().copied().collect();
         let mut others: Vec<Site> = indices.iter().map(|i| site(view, *i)).collect();
         let place = |insn: &usize| indices.range(..insn).count();
-        let sets = candidate.sets.iter().map(|set| set.iter().map(place).collect()).collect();
+        let sets = candidate.sets.iter().map(|set| set.iter().map(place).collect());
+        let mut sets: Vec<Vec<usize>> = sets.collect();
+        let own = others.len();
         others.extend(candidate.elsewhere.iter().filter_map(|svma| site_at(view.image, *svma)));
+        if own < others.len() {
+            match sets.first_mut() {
+                Some(nearest) => nearest.extend(own..others.len()),
+                None => sets.push((own..others.len()).collect()),
+            }
+        }
+        others.extend(candidate.pays_elsewhere.and_then(|svma| site_at(view.image, svma)));
         let heat_share = self.heat.map(|h| h.share(view.function, &around(view, candidate.site)));
         let block_share = self
             .heat

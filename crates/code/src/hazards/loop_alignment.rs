@@ -149,6 +149,7 @@ fn across_windows(view: &FunctionView<'_>, of: &Loop, design: &Design) -> Option
         site: code.blocks[*of.blocks.first()?].first,
         sets: Vec::new(),
         elsewhere: Vec::new(),
+        pays_elsewhere: None,
         certainty: Certainty::Definite,
         by_placement: true,
         distance_instructions: 0,
@@ -177,6 +178,7 @@ fn jumps_at_boundaries(
         // Which jumps: the site is the first of them.
         sets: if count > 1 { vec![jumps[1..].to_vec()] } else { Vec::new() },
         elsewhere: Vec::new(),
+        pays_elsewhere: None,
         certainty: Certainty::Definite,
         by_placement: true,
         distance_instructions: 0,

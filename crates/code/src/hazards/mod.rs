@@ -45,8 +45,10 @@ pub struct Candidate {
     pub site: usize,
     /// Indices of the instructions that make it pay, in sets that act together, nearest set first.
     pub sets: Vec<Vec<usize>>,
-    /// Instructions of other functions that take part.
+    /// Instructions of other functions that act with the nearest set.
     pub elsewhere: Vec<Svma>,
+    /// What pays, where the site only leads to another function.
+    pub pays_elsewhere: Option<Svma>,
     /// How certain the addresses are.
     pub certainty: Certainty,
     /// Whether it is where the linker has put code or data that makes it.

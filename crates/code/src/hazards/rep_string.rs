@@ -102,6 +102,7 @@ fn candidate(view: &FunctionView<'_>, site: &StringSite, costs: &StringCosts) ->
         site: site.insn,
         sets: Vec::new(),
         elsewhere: Vec::new(),
+        pays_elsewhere: None,
         certainty: Certainty::Definite,
         by_placement: false,
         distance_instructions: 0,

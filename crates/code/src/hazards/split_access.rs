@@ -154,6 +154,7 @@ fn candidate(
         site,
         sets: Vec::new(),
         elsewhere: Vec::new(),
+        pays_elsewhere: None,
         certainty: Certainty::Definite,
         by_placement: place == A_GLOBAL,
         distance_instructions: 0,

@@ -243,6 +243,34 @@ mod tests {
     }
 
     #[test]
+    fn stores_and_loads_of_other_functions_stand_under_their_names() {
+        // (loop:) mov rdi, rbp; call set; mov rax, [rbp]; dec ebx; jnz loop; ret
+        let reader = [
+            0x48, 0x89, 0xef, 0xe8, 24, 0, 0, 0, 0x48, 0x8b, 0x45, 0x00, 0xff, 0xcb, 0x75, 0xf0,
+            0xc3,
+        ];
+        // mov [rdi], esi; mov [rdi+4], edx; ret
+        let set = [0x89, 0x37, 0x89, 0x57, 0x04, 0xc3];
+        let text = shown(9, &[("reader", &reader), ("set", &set)]);
+        let places: Vec<&str> = text.lines().map(str::trim).collect();
+        let from = places.iter().position(|l| *l == "reads what these two 32-bit stores wrote");
+        let stores = &places[from.unwrap() + 1..][..4];
+        assert!(stores[0].ends_with("mov dword ptr [rdi], esi"), "{text}");
+        assert_eq!([stores[1], stores[3]], ["in set"; 2]);
+        assert!(!text.contains("more that can"), "{text}");
+        // (loop:) mov [rsp], eax; mov [rsp+4], ecx; mov rdi, rsp; call get; dec ebx; jnz loop; ret
+        let writer = [
+            0x89, 0x04, 0x24, 0x89, 0x4c, 0x24, 0x04, 0x48, 0x89, 0xe7, 0xe8, 17, 0, 0, 0, 0xff,
+            0xcb, 0x75, 0xed, 0xc3,
+        ];
+        // mov rax, [rdi]; ret
+        let text = shown(9, &[("writer", &writer), ("get", &[0x48, 0x8b, 0x07, 0xc3])]);
+        let load = text.find("with this load in get").map(|at| &text[at..]);
+        assert!(load.is_some_and(|t| t.contains("mov rax, qword ptr [rdi]")), "{text}");
+        assert!(!text.contains("more that can"), "{text}");
+    }
+
+    #[test]
     fn string_instructions_are_counted() {
         // mov ecx, 21; rep movsq; ret, and rep stosb; ret
         let copy = [0xb9, 21, 0, 0, 0, 0xf3, 0x48, 0xa5, 0xc3];

@@ -277,7 +277,8 @@ fn describe(
     Candidate {
         site: call,
         weight: weight(code, addresses, call, &blocked),
-        elsewhere: walk.elsewhere(&stores).chain([load.svma]).collect(),
+        elsewhere: walk.elsewhere(&stores),
+        pays_elsewhere: Some(load.svma),
         sets: walk.here(&blocked.sets),
         certainty: blocked.certainty,
         by_placement: false,
@@ -395,7 +396,8 @@ mod tests {
             let found = found(callee);
             assert_eq!(found.len(), 1, "{found:#?}");
             assert_eq!((found[0].site, found[0].sets.concat()), (3, vec![0, 1]));
-            assert_eq!((found[0].distance_instructions, found[0].elsewhere.len()), (3, 1));
+            assert_eq!((found[0].distance_instructions, found[0].elsewhere.len()), (3, 0));
+            assert!(found[0].pays_elsewhere.is_some());
             assert!(found[0].mechanism.starts_with("callee, called here, loads 64 bits"));
         }
     }

@@ -255,7 +255,8 @@ fn describe(
     Candidate {
         site,
         sets: walk.here(&blocked.sets),
-        elsewhere: walk.elsewhere(&stores).collect(),
+        elsewhere: walk.elsewhere(&stores),
+        pays_elsewhere: None,
         certainty: blocked.certainty,
         by_placement: false,
         distance_instructions: blocked.distance_instructions,

@@ -313,9 +313,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Where those of some stores are that functions called make.
-    pub fn elsewhere<'s>(&'s self, stores: &'s [usize]) -> impl Iterator<Item = Svma> + 's {
-        stores.iter().filter_map(|store| Some(self.stores.elsewhere(*store)?.0))
+    /// Where those of some stores are that functions called make, each once.
+    pub fn elsewhere(&self, stores: &[usize]) -> Vec<Svma> {
+        let places = stores.iter().filter_map(|store| Some(self.stores.elsewhere(*store)?.0));
+        let mut places: Vec<Svma> = places.collect();
+        places.sort_unstable();
+        places.dedup();
+        places
     }
 
     /// The sets without the stores that functions called make.
