@@ -429,7 +429,8 @@ impl Addresses {
                 self.stores.insert(index as u32, numbers(store));
             }
         }
-        if insn.flow == Flow::Call {
+        let leaves = matches!(insn.flow, Flow::Jump(to) if code.insn_at(to).is_none());
+        if insn.flow == Flow::Call || leaves {
             let regs = code.architecture.handed_over();
             let next = self.handed.len() as u32;
             let at = *self.calls.entry(index as u32).or_insert(next) as usize;
@@ -480,8 +481,8 @@ impl Addresses {
         SymbolicAddress::sum(base, index, raw.displacement)
     }
 
-    /// What a register that hands values to a function holds at a call; the stack pointer as the
-    /// function finds it.
+    /// What a register that hands values to a function holds at a call, or a jump to it; the stack
+    /// pointer as the function finds it.
     #[must_use]
     pub fn handed_over(
         &self,
@@ -493,7 +494,8 @@ impl Addresses {
         let place = architecture.handed_over().iter().position(|handed| *handed == reg)?;
         let at = *self.calls.get(&(call as u32))? as usize;
         let value = self.values.value(*self.handed.get(at + place)?);
-        let pushed = reg == architecture.stack_pointer();
+        let is_call = code.insns.get(call).is_some_and(|insn| insn.flow == Flow::Call);
+        let pushed = is_call && reg == architecture.stack_pointer();
         let down = if pushed { architecture.call_pushes_bytes() } else { 0 };
         Some(value.ahead(-down))
     }

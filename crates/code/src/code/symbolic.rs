@@ -164,11 +164,8 @@ impl SymbolicAddress {
     }
 
     /// `base + index * scale + displacement` of values; `None` when the sum has too many parts.
-    pub(super) fn sum(
-        base: Option<Self>,
-        index: Option<(Self, u8)>,
-        displacement: i64,
-    ) -> Option<Self> {
+    #[must_use]
+    pub fn sum(base: Option<Self>, index: Option<(Self, u8)>, displacement: i64) -> Option<Self> {
         let base = base.unwrap_or(Self::constant(0));
         let sum = base.ahead(displacement);
         match index {

@@ -1,7 +1,7 @@
 //! Through one call: a block of arguments that the caller fills in pieces, and the function called
 //! reads in one.
 //!
-//! The function is read from its first instruction to where it first jumps away for certain; what
+//! A jump to a function in place of a call and a return hands over the same. The function is read from its first instruction to where it first jumps away for certain; what
 //! it loads there from where its arguments point, or from the stack above its return address, is
 //! looked for among the stores before the call, in the caller's terms.
 
@@ -18,7 +18,6 @@ use crate::model::Svma;
 
 use super::super::{Candidate, FunctionView, direct_target};
 use super::exits::Exits;
-use super::stores::LoopStores;
 use super::walk::{Blocked, Walk};
 use super::{STRADDLING_REMEDY, StoreWidths, WINDOW_INSTRUCTIONS, cycles_lost, weight};
 
@@ -60,7 +59,8 @@ impl Callees {
     }
 }
 
-/// The functions called directly in a stretch of a function, by the instruction that calls.
+/// The functions called directly in a stretch of a function, or jumped to at its end, by the
+/// instruction that does.
 pub(super) type Called = FxHashMap<usize, Arc<Summary>>;
 
 /// All functions called directly from these blocks.
@@ -71,10 +71,15 @@ pub(super) fn called<'a>(
     let code = view.code();
     let insns = blocks.flat_map(|b| code.blocks[*b].first..code.blocks[*b].end);
     insns
-        .filter(|at| code.insns[*at].flow == Flow::Call)
         .filter_map(|at| {
             let insn = &code.insns[at];
-            let callee = direct_target(view.bytes_of(insn), insn.end())?;
+            let callee = match insn.flow {
+                Flow::Call => direct_target(view.bytes_of(insn), insn.end())?,
+                Flow::Jump(to) if !view.function.contains(to) => {
+                    view.image.function_from(to)?.start
+                }
+                _ => return None,
+            };
             Some((at, view.callees().summary(callee)))
         })
         .collect()
@@ -94,7 +99,13 @@ pub(super) fn changed_by(view: &FunctionView<'_>, called: &Called) -> FxHashMap<
         let some = all & (summary.exits(view.image).changes? | by_linker);
         (some != all).then_some((*at as u32, some))
     };
-    called.iter().filter_map(changed).collect()
+    let calls = |(at, _): &(&usize, &Arc<Summary>)| code.insns[**at].flow == Flow::Call;
+    called.iter().filter(calls).filter_map(changed).collect()
+}
+
+/// Whether any of these functions loads what its caller may have stored.
+pub(super) fn any_loads(view: &FunctionView<'_>, called: &Called) -> bool {
+    called.values().any(|summary| !summary.loads(view.image).is_empty())
 }
 
 /// What a function loads from memory that its caller knows.
@@ -116,21 +127,21 @@ pub(super) struct Asked {
     pub address: SymbolicAddress,
 }
 
-/// All loads behind the calls of a loop.
+/// All loads behind the calls of these instructions.
 pub(super) fn asked(
     view: &FunctionView<'_>,
     addresses: &Addresses,
-    stores: &LoopStores,
+    insns: impl Iterator<Item = usize>,
     called: &Called,
 ) -> Vec<Asked> {
     let code = view.code();
     let mut all = Vec::new();
-    for call in stores.barriers() {
-        let Some(summary) = called.get(call) else { continue };
+    for call in insns.filter(|at| matches!(code.insns[*at].flow, Flow::Call | Flow::Jump(_))) {
+        let Some(summary) = called.get(&call) else { continue };
         for load in summary.loads(view.image) {
-            let Some(start) = addresses.handed_over(code, *call, load.reg) else { continue };
+            let Some(start) = addresses.handed_over(code, call, load.reg) else { continue };
             let address = start.ahead(load.offset_bytes);
-            all.push(Asked { call: *call, load: *load, address });
+            all.push(Asked { call, load: *load, address });
         }
     }
     all
@@ -400,6 +411,48 @@ mod tests {
             assert!(found[0].pays_elsewhere.is_some());
             assert!(found[0].mechanism.starts_with("callee, called here, loads 64 bits"));
         }
+    }
+
+    #[test]
+    fn a_function_that_is_called_or_jumped_to_outside_loops_loads_what_was_stored_before() {
+        let rule = |view: &FunctionView<'_>, design: &Design| {
+            STORE_FORWARD.look_where_called(view, design)
+        };
+        // mov [rdi], esi; mov [rdi+4], esi; call callee; ret
+        let calls = [0x89, 0x37, 0x89, 0x77, 0x04, 0xe8, 0, 0, 0, 0, 0xc3];
+        // mov [rdi], esi; mov [rdi+4], esi; jmp to the second function, 6 bytes behind
+        let jumps = [0x89, 0x37, 0x89, 0x77, 0x04, 0xe9, 0x06, 0, 0, 0];
+        // mov rax, [rdi]; ret, and mov rax, [rdi+8]; ret
+        let (reads, beside) = ([0x48, 0x8b, 0x07, 0xc3], [0x48, 0x8b, 0x47, 0x08, 0xc3]);
+        for caller in [&calls[..], &jumps] {
+            let found = look(caller, &reads, rule);
+            assert_eq!(found.len(), 1, "{found:#?}");
+            assert_eq!((found[0].site, found[0].sets.concat()), (2, vec![0, 1]));
+            assert!(look(caller, &beside, rule).is_empty());
+        }
+        // mov [rsp+8], esi; mov [rsp+12], esi; and the function reads its argument there: a jump pushes no
+        // return address as a call does.
+        let stack = [0x89, 0x74, 0x24, 0x08, 0x89, 0x74, 0x24, 0x0c, 0xe9, 0x03, 0, 0, 0];
+        let (at_8, at_16) =
+            ([0x48, 0x8b, 0x44, 0x24, 0x08, 0xc3], [0x48, 0x8b, 0x44, 0x24, 0x10, 0xc3]);
+        assert_eq!([at_8, at_16].map(|callee| look(&stack, &callee, rule).len()), [1, 0]);
+    }
+
+    #[test]
+    fn a_setter_is_told_where_by_two_arguments() {
+        let rule = |view: &FunctionView<'_>, design: &Design| {
+            STORE_FORWARD.look_where_called(view, design)
+        };
+        // mov esi, INDEX; call callee; mov eax, [rdi]; ret
+        let caller = |index: u8| {
+            [&[0xbe, index, 0, 0, 0, 0xe8, 0, 0, 0, 0][..], &[0x8b, 0x07, 0xc3]].concat()
+        };
+        // movsxd rax, esi; mov [rdi+rax], dl; ret, and mov [rdi+rax*2], dx; ret
+        let byte = [0x48, 0x63, 0xc6, 0x88, 0x14, 0x07, 0xc3];
+        let word = [0x48, 0x63, 0xc6, 0x66, 0x89, 0x14, 0x47, 0xc3];
+        let found = |index, setter: &[u8]| look(&caller(index), setter, rule).len();
+        assert_eq!([0, 3, 4].map(|index| found(index, &byte)), [1, 1, 0]);
+        assert_eq!([0, 1, 2].map(|index| found(index, &word)), [1, 1, 0]);
     }
 
     #[test]

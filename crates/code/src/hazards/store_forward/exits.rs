@@ -5,7 +5,7 @@
 //! pieces, return, and the caller reads the whole. The stores are told by the argument that they
 //! count from, for each return with the blocks that surely come before it.
 
-use crate::code::{Addresses, Flow, FunctionCode, Image, Insn, Reg, RootKind};
+use crate::code::{Addresses, Architecture, Flow, FunctionCode, Image, Insn, Reg, Root, RootKind};
 use crate::model::Svma;
 
 use super::WINDOW_INSTRUCTIONS;
@@ -19,6 +19,8 @@ pub(super) struct ExitStore {
     pub svma: Svma,
     /// The register that points there when the function begins.
     pub reg: Reg,
+    /// A second register, so many times: the index that a setter is given.
+    pub index: Option<(Reg, u8)>,
     pub offset_bytes: i64,
     pub size_bytes: u16,
     /// Instructions from it to the caller's next one.
@@ -77,6 +79,13 @@ impl Exits {
     }
 }
 
+/// The register of an argument that a value is; `None` for what the function made, and for its stack.
+fn handed(architecture: Architecture, root: Root) -> Option<Reg> {
+    let RootKind::Entry(reg) = root.kind() else { return None };
+    let given = architecture.handed_over().contains(&reg);
+    (given && reg != architecture.stack_pointer()).then_some(reg)
+}
+
 /// The stores from where a block can only be reached one way, last first.
 fn path_to(code: &FunctionCode, addresses: &Addresses, mut block: usize) -> Vec<ExitStore> {
     let (mut found, mut distance) = (Vec::new(), 0);
@@ -88,19 +97,21 @@ fn path_to(code: &FunctionCode, addresses: &Addresses, mut block: usize) -> Vec<
                 return found;
             }
             distance += 1;
-            let store = insn.store.and_then(|access| {
+            let store = insn.store.filter(|_| !insn.is_pair).and_then(|access| {
                 let address = addresses.store(code, index)?;
-                let RootKind::Entry(reg) = address.base?.kind() else { return None };
-                let handed = code.architecture.handed_over().contains(&reg)
-                    && reg != code.architecture.stack_pointer();
-                let offset_bytes = address.offset_bytes;
-                let size_bytes = access.size_bytes;
-                let svma = insn.svma;
-                (address.is_plain() && handed && !insn.is_pair).then_some(ExitStore {
-                    svma,
+                let reg = handed(code.architecture, address.base?)?;
+                let second = match (address.also, address.index) {
+                    (None, None) => None,
+                    (Some(also), None) => Some((handed(code.architecture, also)?, 1)),
+                    (None, Some((root, scale))) => Some((handed(code.architecture, root)?, scale)),
+                    (Some(_), Some(_)) => return None,
+                };
+                Some(ExitStore {
+                    svma: insn.svma,
                     reg,
-                    offset_bytes,
-                    size_bytes,
+                    index: second,
+                    offset_bytes: address.offset_bytes,
+                    size_bytes: access.size_bytes,
                     distance,
                 })
             });
@@ -151,6 +162,8 @@ mod tests {
         let (paths, changes) = exits(&[0x89, 0x07, 0xe9, 0x09, 0, 0, 0]);
         assert!(paths.is_empty() && changes.is_none());
         assert!(exits(&[0x89, 0x07, 0xf4]).0.is_empty());
+        // mov [rdi+rax], cl; ret: rax is no argument
+        assert!(exits(&[0x88, 0x0c, 0x07, 0xc3]).0.is_empty());
         // mov rdx, [rdi]; mov [rdx], eax; ret: through a pointer that it loads
         assert!(exits(&[0x48, 0x8b, 0x17, 0x89, 0x02, 0xc3]).0.is_empty());
         // A function of more than 96 bytes is not read.

@@ -18,7 +18,7 @@
 //! at a constant distance from a pointer that walks over the array, as decoders do that keep a
 //! history: the index counts from the pointer, so what was stored there before the pointer moved on
 //! is one of the elements. A covering store ends the path, and so does a whole element under any
-//! index. Before a direct call, the loads are those of the function called (`calls`), behind it the
+//! index. Before a direct call, or a jump to a function in place of one, the loads are those of the function called (`calls`), behind it the
 //! stores that it leaves (`exits`); a loop inside counts with its first round (`rounds`). Narrow
 //! stores that go anywhere in an array block, *probably*, what reads several of its elements
 //! (`scattered`). Short functions that a loop calls, and all that a profile saw, are looked at
@@ -173,8 +173,9 @@ fn each_loop<'a>(
         if stores.is_empty() {
             continue;
         }
-        let asked = program
-            .map_or_else(Vec::new, |(view, called)| calls::asked(view, addresses, &stores, called));
+        let asked = program.map_or_else(Vec::new, |(view, called)| {
+            calls::asked(view, addresses, code.insns_in(outer), called)
+        });
         let places: Vec<SymbolicAddress> = asked.iter().map(|a| a.address).collect();
         let rule = &design.forwarding_rule;
         let walk = Walk::new(code, addresses, outer, rule, stores, &places);

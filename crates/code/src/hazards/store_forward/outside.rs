@@ -8,18 +8,23 @@ use crate::code::{Addresses, Flow, FunctionCode, Loop, RawAddress};
 use crate::machine::Design;
 
 use super::super::{Candidate, FunctionView};
+use super::calls::Summary;
 use super::{calls, each_loop, writes};
 
 pub(super) fn candidates(view: &FunctionView<'_>, design: &Design) -> Vec<Candidate> {
     let code = view.code();
     let outside = outside_loops(code);
-    let called = if reads_records(code, &outside) {
+    let (reads, hands_over) = (reads_records(code, &outside), hands_over(code, &outside));
+    let called = if reads || hands_over {
         calls::called(view, outside.blocks.iter())
     } else {
         calls::Called::default()
     };
-    let leaves = called.values().any(|summary| !summary.exits(view.image).paths.is_empty());
-    if !(leaves || reads_back(code, &outside, design)) || !writes(view, &outside, &called) {
+    let leaves = |summary: &Summary| reads && !summary.exits(view.image).paths.is_empty();
+    let is_read = reads_back(code, &outside, design)
+        || called.values().any(|summary| leaves(summary))
+        || hands_over && calls::any_loads(view, &called);
+    if !is_read || !writes(view, &outside, &called) {
         return Vec::new();
     }
     let changed = calls::changed_by(view, &called);
@@ -33,13 +38,32 @@ fn outside_loops(code: &FunctionCode) -> Loop {
     Loop { header: 0, blocks: blocks.collect(), latches: Vec::new(), depth: 0 }
 }
 
-/// Whether it loads 8 bytes or more that a function may have stored which it calls.
+/// Whether it stores something before it calls a function, or goes on to one. What is pushed is kept,
+/// not handed over.
+fn hands_over(code: &FunctionCode, outside: &Loop) -> bool {
+    let mut stores = false;
+    code.insns_in(outside).any(|at| {
+        let insn = &code.insns[at];
+        let moves_stack =
+            insn.define.is_some_and(|(reg, _)| reg == code.architecture.stack_pointer());
+        match insn.flow {
+            Flow::Call => stores,
+            Flow::Jump(to) => stores && code.insn_at(to).is_none(),
+            _ => {
+                stores |= insn.store.is_some() && !moves_stack;
+                false
+            }
+        }
+    })
+}
+
+/// Whether it loads more than a byte that a function may have stored which it calls.
 fn reads_records(code: &FunctionCode, outside: &Loop) -> bool {
     let mut calls = false;
     code.insns_in(outside).any(|at| {
         let insn = &code.insns[at];
         calls |= insn.flow == Flow::Call;
-        let wide = insn.load.is_some_and(|a| a.size_bytes >= 8);
+        let wide = insn.load.is_some_and(|a| a.size_bytes > 1);
         calls && wide && !matches!(insn.flow, Flow::Return | Flow::Call)
     })
 }
@@ -115,13 +139,27 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_behind_a_call_and_eight_bytes_at_a_time() {
+    fn what_is_stored_before_a_call_is_handed_over() {
+        let hands = |parts: &[&[u8]]| {
+            let code = code(parts);
+            hands_over(&code, &outside_loops(&code))
+        };
+        assert!(hands(&[STORE_4, CALL]) && !hands(&[CALL, STORE_4]) && !hands(&[LOAD_8, CALL]));
+        assert!(!hands(&[&[0x53], CALL]), "push rbx");
+        let (away, on): (&[u8], &[u8]) = (&[0xe9, 0, 1, 0, 0], &[0xeb, 0]);
+        assert!(hands(&[STORE_4, away]), "jmp to another function");
+        assert!(!hands(&[STORE_4, on, LOAD_8]), "jmp to the next instruction");
+    }
+
+    #[test]
+    fn records_are_read_behind_a_call_and_not_a_byte_at_a_time() {
         let reads = |parts: &[&[u8]]| {
             let code = code(parts);
             reads_records(&code, &outside_loops(&code))
         };
         assert!(reads(&[CALL, LOAD_8]) && !reads(&[LOAD_8, CALL]) && !reads(&[LOAD_8]));
-        assert!(!reads(&[CALL, &[0x8b, 0x1f]]), "mov ebx, [rdi]");
+        assert!(reads(&[CALL, &[0x8b, 0x1f]]), "mov ebx, [rdi]");
+        assert!(!reads(&[CALL, &[0x8a, 0x1f]]), "mov bl, [rdi]");
         assert!(!reads(&[CALL, &[0xc3]]) && !reads(&[CALL, &[0xff, 0x17]]), "ret, call [rdi]");
     }
 

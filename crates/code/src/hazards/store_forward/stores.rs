@@ -107,8 +107,14 @@ impl LoopStores {
     ) {
         let mut stores = Vec::new();
         for left in path {
-            let Some(start) = addresses.handed_over(code, call, left.reg) else { continue };
-            let address = start.ahead(left.offset_bytes);
+            let given = |reg| addresses.handed_over(code, call, reg);
+            let index = match left.index {
+                Some((reg, scale)) => given(reg).map(|value| Some((value, scale))),
+                None => Some(None),
+            };
+            let Some((start, index)) = given(left.reg).zip(index) else { continue };
+            let sum = SymbolicAddress::sum(Some(start), index, left.offset_bytes);
+            let Some(address) = sum else { continue };
             let insn = self.first_elsewhere + self.elsewhere.len();
             self.elsewhere.push((left.svma, left.size_bytes));
             let size_bytes = left.size_bytes;
@@ -194,10 +200,6 @@ impl LoopStores {
 
     pub fn all(&self) -> &[Store] {
         &self.all
-    }
-
-    pub fn barriers(&self) -> &[usize] {
-        &self.barriers
     }
 
     pub fn is_empty(&self) -> bool {
