@@ -3,7 +3,9 @@
 use super::Addresses;
 use crate::code::cfg::FunctionCode;
 use crate::code::insn::{Flow, Insn, Reg, Value};
+use crate::code::loops::Loop;
 use crate::code::symbolic::{LARGEST_MASK, Root, RootKind, SymbolicAddress};
+use crate::code::x86::{Bound, GoesOn, Limit};
 
 /// Masks that only say how wide a value is.
 const WHOLE_VALUES: [u64; 3] = [0xff, 0xffff, 0xffff_ffff];
@@ -31,6 +33,69 @@ impl Addresses {
             moves |= step_bytes != 0;
         }
         moves
+    }
+
+    /// What a register holds at the end of a block.
+    fn held_behind(&self, block: usize, reg: Reg) -> Option<SymbolicAddress> {
+        let place = block * self.registers + usize::from(reg.0);
+        Some(self.values.value(*self.at_end.get(place)?))
+    }
+
+    /// How far an address moves each time a loop comes round that has one way back.
+    #[must_use]
+    pub fn moves_by(&self, address: &SymbolicAddress, around: &Loop) -> Option<i64> {
+        let [latch] = around.latches[..] else { return None };
+        self.before(*address, around.header, latch)?.minus(address)
+    }
+
+    /// How often a loop goes round when it is entered from a block, where it is left in one place only
+    /// and the counter and its limit say so.
+    #[must_use]
+    pub fn rounds(
+        &self,
+        code: &FunctionCode,
+        around: &Loop,
+        entry: usize,
+        limit: &Limit,
+    ) -> Option<i64> {
+        let [latch] = around.latches[..] else { return None };
+        let leaves =
+            |block: &usize| code.blocks[*block].successors.iter().any(|s| !around.contains(*s));
+        if around.blocks.iter().any(|block| *block != latch && leaves(block)) {
+            return None;
+        }
+        let counter = self.held_behind(latch, limit.counter)?;
+        let RootKind::Merge(block, reg) = counter.base.filter(|_| counter.is_plain())?.kind()
+        else {
+            return None;
+        };
+        if block as usize != around.header {
+            return None;
+        }
+        let step = self.moves_by(&counter, around)?;
+        let bound = match limit.bound {
+            Bound::Constant(number) => SymbolicAddress::constant(number),
+            Bound::Register(reg) => self.held_behind(latch, reg)?,
+        };
+        let is_made_inside = |root: Root| match root.kind() {
+            RootKind::Entry(_) => false,
+            RootKind::Result(insn, _) => around.contains(code.block_of(insn as usize)),
+            RootKind::Merge(block, _) => around.contains(block as usize),
+        };
+        if bound.roots().any(is_made_inside) {
+            return None;
+        }
+        let after_first = self.held_behind(entry, reg)?.ahead(counter.offset_bytes);
+        let left = bound.minus(&after_first)?;
+        let more = match limit.goes_on {
+            GoesOn::WhileDifferent => {
+                (left.checked_rem(step)? == 0).then(|| left.checked_div(step)).flatten()?
+            }
+            _ if step <= 0 => return None,
+            GoesOn::WhileBelow => left.max(0).checked_add(step - 1)? / step,
+            GoesOn::WhileNotAbove => left.max(-1).checked_add(step)? / step,
+        };
+        (more >= 0).then_some(more.checked_add(1)?)
     }
 
     /// How far an address lies at least and at most from the pointers that it shares with another,

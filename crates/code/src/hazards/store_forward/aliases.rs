@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::code::{Addresses, FunctionCode, Loop, Root, RootKind, SymbolicAddress};
 use crate::machine::ForwardingRule;
 
-use super::rounds::FirstRounds;
+use super::rounds::Rounds;
 use super::scattered::{MOST_IN_A_ROW, is_place};
 use super::stores::{LoopStores, Store};
 
@@ -69,7 +69,7 @@ impl AliasClasses {
         addresses: &Addresses,
         outer: &Loop,
         stores: &mut LoopStores,
-        rounds: &FirstRounds<'_>,
+        rounds: &Rounds<'_>,
         asked: &[SymbolicAddress],
     ) -> Self {
         let mut classes = Self {

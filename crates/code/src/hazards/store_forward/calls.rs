@@ -306,6 +306,7 @@ mod tests {
     use crate::code::fixture;
     use crate::hazards::{Hazard as _, STORE_FORWARD};
     use crate::machine::Microarchitecture;
+    use crate::model::Certainty;
 
     /// (loop:) mov [rsp], eax; mov [rsp+4], ecx; mov rdi, rsp; call callee; dec ebx; jnz loop; ret
     const CALLER: [u8; 20] = [
@@ -436,6 +437,51 @@ mod tests {
         let (at_8, at_16) =
             ([0x48, 0x8b, 0x44, 0x24, 0x08, 0xc3], [0x48, 0x8b, 0x44, 0x24, 0x10, 0xc3]);
         assert_eq!([at_8, at_16].map(|callee| look(&stack, &callee, rule).len()), [1, 0]);
+    }
+
+    /// xor ecx, ecx; (loop:) mov [rdi+rcx], al; inc ecx; LIMIT; jne loop; mov rax, [rdi+AT]; ret
+    fn filled(limit: &[u8], at: i8) -> Vec<Candidate> {
+        let mut code = vec![0x31, 0xc9, 0x88, 0x04, 0x0f, 0xff, 0xc1];
+        code.extend(limit);
+        let back = -(code.len() as i8);
+        code.extend([0x75, back.cast_unsigned(), 0x48, 0x8b, 0x47, at.cast_unsigned(), 0xc3]);
+        look(&code, &[0xc3], |view, design| STORE_FORWARD.look_where_called(view, design))
+    }
+
+    #[test]
+    fn a_loop_that_fills_a_buffer_is_followed_by_a_load_of_it() {
+        let count = |limit: &[u8], at| filled(limit, at).len();
+        // cmp ecx, edx: the beginning, as far as is known; what lies behind it may be something else.
+        let unknown = filled(&[0x39, 0xd1], 0);
+        assert_eq!((unknown.len(), unknown[0].certainty), (1, Certainty::Probable), "{unknown:#?}");
+        assert!(unknown[0].mechanism.contains("a loop before it writes 8 bits at a time"));
+        assert_eq!([-8, 8].map(|at| count(&[0x39, 0xd1], at)), [0, 0]);
+        // cmp ecx, 16: bytes 0 to 15, four instructions a round
+        let sixteen = filled(&[0x83, 0xf9, 0x10], 4);
+        assert_eq!((sixteen.len(), sixteen[0].certainty), (1, Certainty::Definite), "{sixteen:#?}");
+        // From the store of byte 11 four rounds and what is left of its own.
+        assert_eq!(sixteen[0].distance_instructions, 4 * 4 + 4);
+        let at = [-8, -7, 15, 16].map(|at| count(&[0x83, 0xf9, 0x10], at));
+        assert_eq!(at, [0, 1, 1, 0]);
+        // cmp ecx, 100: only the last 16 rounds are near.
+        let at = [0, 76, 77, 99, 100].map(|at| count(&[0x83, 0xf9, 0x64], at));
+        assert_eq!(at, [0, 0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn what_comes_before_a_loop_is_as_far_away_as_the_loop_is_long() {
+        // mov [rdi], eax; mov [rdi+4], eax; mov ecx, COUNT; (loop:) dec ecx; mov [rsi+rcx], al; jne loop;
+        // mov rax, [rdi]; ret
+        let found = |count: u8| {
+            let code = [
+                0x89, 0x07, 0x89, 0x47, 0x04, 0xb9, count, 0, 0, 0, 0x88, 0x04, 0x0e, 0xff, 0xc9,
+                0x75, 0xf9, 0x48, 0x8b, 0x07, 0xc3,
+            ];
+            let found =
+                look(&code, &[0xc3], |view, design| STORE_FORWARD.look_where_called(view, design));
+            found.first().map(|c| c.distance_instructions)
+        };
+        assert_eq!([4, 20, 100].map(found), [Some(14), Some(62), None]);
     }
 
     #[test]

@@ -38,7 +38,9 @@ mod scattered;
 mod stores;
 mod walk;
 
-use crate::code::{Addresses, Architecture, Flow, FunctionCode, Loop, SymbolicAddress, index_mask};
+use crate::code::{
+    Addresses, Architecture, Block, Flow, FunctionCode, Loop, SymbolicAddress, index_mask,
+};
 use crate::machine::Design;
 use crate::model::{Certainty, CyclesLost, Grade};
 
@@ -173,14 +175,18 @@ fn each_loop<'a>(
         if stores.is_empty() {
             continue;
         }
-        let asked = program.map_or_else(Vec::new, |(view, called)| {
-            calls::asked(view, addresses, code.insns_in(outer), called)
-        });
+        // What stands in the loops of a stretch that does not come round is theirs.
+        let is_own = |block: &usize| outer.depth > 0 || code.innermost_loop(*block).is_none();
+        let own: Vec<&Block> =
+            outer.blocks.iter().filter(|b| is_own(b)).map(|b| &code.blocks[*b]).collect();
+        let insns = own.iter().flat_map(|body| body.first..body.end);
+        let asked = program
+            .map_or_else(Vec::new, |(view, called)| calls::asked(view, addresses, insns, called));
         let places: Vec<SymbolicAddress> = asked.iter().map(|a| a.address).collect();
         let rule = &design.forwarding_rule;
-        let walk = Walk::new(code, addresses, outer, rule, stores, &places);
-        for block in &outer.blocks {
-            let body = &code.blocks[*block];
+        let view = program.map(|(view, _)| view);
+        let walk = Walk::new(code, addresses, outer, rule, stores, &places, view);
+        for body in &own {
             for index in body.first..body.end {
                 let blocked = walk.blocked_load(index);
                 found.extend(blocked.map(|b| describe(code, addresses, design, &walk, index, b)));
@@ -219,6 +225,11 @@ fn describe(
     let count = stores.len();
     let bits = 8 * load_bytes;
     let mechanism = match blocked.certainty {
+        Certainty::Probable if blocked.filled => format!(
+            "this {bits}-bit load reads bytes that a loop before it writes {widths} bits at a time, \
+             at least {distance} earlier: when the loop is left soon after it wrote them, no one \
+             store holds all of them, so it cannot be forwarded and waits until they are in the cache"
+        ),
         Certainty::Probable if blocked.scattered => format!(
             "this {bits}-bit load reads several elements of an array that is written {widths} bits \
              at a time under an index of its own, at least {distance} earlier: when it reads an \
@@ -341,7 +352,7 @@ fn weight(code: &FunctionCode, addresses: &Addresses, site: usize, blocked: &Blo
     let kind = match blocked.certainty {
         Certainty::Definite => 1.0,
         // A cold path that writes pieces beside a hot one that writes the whole.
-        Certainty::Probable if blocked.also_whole || blocked.scattered => 0.25,
+        Certainty::Probable if blocked.also_whole || blocked.scattered || blocked.filled => 0.25,
         Certainty::Probable if ring() => 2.0,
         Certainty::Probable => 0.5,
     };

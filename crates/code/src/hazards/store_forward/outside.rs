@@ -21,21 +21,41 @@ pub(super) fn candidates(view: &FunctionView<'_>, design: &Design) -> Vec<Candid
         calls::Called::default()
     };
     let leaves = |summary: &Summary| reads && !summary.exits(view.image).paths.is_empty();
-    let is_read = reads_back(code, &outside, design)
+    let fills = fills(code, &outside);
+    let is_read = fills
+        || reads_back(code, &outside, design)
         || called.values().any(|summary| leaves(summary))
         || hands_over && calls::any_loads(view, &called);
-    if !is_read || !writes(view, &outside, &called) {
+    // On the way back from a load its stores may be those of a loop.
+    let around =
+        if fills { Loop { blocks: (0..code.blocks.len()).collect(), ..outside } } else { outside };
+    if !is_read || !writes(view, &around, &called) {
         return Vec::new();
     }
     let changed = calls::changed_by(view, &called);
-    let addresses = Addresses::in_loops(code, std::iter::once(&outside), changed);
-    each_loop(code, &addresses, [&outside], design, Some((view, &called)))
+    let addresses = Addresses::in_loops(code, std::iter::once(&around), changed);
+    each_loop(code, &addresses, [&around], design, Some((view, &called)))
 }
 
 /// The blocks that are in no loop, taken as one stretch that does not come round.
 fn outside_loops(code: &FunctionCode) -> Loop {
     let blocks = (0..code.blocks.len()).filter(|block| code.innermost_loop(*block).is_none());
     Loop { header: 0, blocks: blocks.collect(), latches: Vec::new(), depth: 0 }
+}
+
+/// Whether a loop begins with a store that is narrower than a load outside.
+fn fills(code: &FunctionCode, outside: &Loop) -> bool {
+    let loads = code.insns_in(outside).filter_map(|at| {
+        let insn = &code.insns[at];
+        insn.load.filter(|_| !matches!(insn.flow, Flow::Return | Flow::Call))
+    });
+    let Some(widest) = loads.map(|a| a.size_bytes).max() else { return false };
+    code.loops.iter().any(|inner| {
+        let header = &code.blocks[inner.header];
+        code.insns[header.first..header.end].iter().any(|insn| {
+            insn.flow != Flow::Call && insn.store.is_some_and(|a| a.size_bytes < widest)
+        })
+    })
 }
 
 /// Whether it stores something before it calls a function, or goes on to one. What is pushed is kept,

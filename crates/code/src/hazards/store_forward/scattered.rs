@@ -63,7 +63,24 @@ impl Walk<'_> {
             complete: false,
             also_whole: false,
             scattered: true,
+            filled: false,
         })
+    }
+
+    /// Whether the masks of their indices keep the two in parts of an array that have no byte in common.
+    pub(super) fn never_meet(
+        &self,
+        store: &SymbolicAddress,
+        store_bytes: u16,
+        load: &SymbolicAddress,
+        load_bytes: u16,
+    ) -> bool {
+        let reach = |own, other| self.addresses.reach(self.code, own, other);
+        let (Some(written), Some(read)) = (reach(store, load), reach(load, store)) else {
+            return false;
+        };
+        written.1.saturating_add(store_bytes.into()) <= read.0
+            || read.1.saturating_add(load_bytes.into()) <= written.0
     }
 
     /// Whether the loop loads so many bytes so far from there, too.

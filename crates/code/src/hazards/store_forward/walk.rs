@@ -15,10 +15,11 @@ use crate::code::{Addresses, FunctionCode, Loop, Root, RootKind, SymbolicAddress
 use crate::machine::ForwardingRule;
 use crate::model::{Certainty, Svma};
 
+use super::super::FunctionView;
 use super::WINDOW_INSTRUCTIONS;
 use super::aliases::{AliasClasses, Suspects};
 use super::reached::Reached;
-use super::rounds::FirstRounds;
+use super::rounds::Rounds;
 use super::stores::{LoopStores, Store};
 
 const WINDOW_SPAN: usize = WINDOW_INSTRUCTIONS as usize;
@@ -36,6 +37,8 @@ pub(super) struct Blocked {
     pub also_whole: bool,
     /// The stores go to a part of what is loaded that only the run knows.
     pub scattered: bool,
+    /// A loop before the load stores there, and how often it goes round then only the run knows.
+    pub filled: bool,
 }
 
 /// What a store does to a load further on.
@@ -105,6 +108,8 @@ pub(super) struct Met {
     pieces: BTreeMap<Group, Stores>,
     /// They may lie anywhere in what is loaded, with how far ahead of the load their array begins.
     pub scattered: Stores,
+    /// A loop writes them in its first round.
+    filled: Stores,
 }
 
 pub(super) struct Walk<'a> {
@@ -113,7 +118,7 @@ pub(super) struct Walk<'a> {
     pub(super) outer: &'a Loop,
     pub(super) rule: &'a ForwardingRule,
     stores: LoopStores,
-    rounds: FirstRounds<'a>,
+    rounds: Rounds<'a>,
     /// None walks from every load, for tests.
     aliases: Option<AliasClasses>,
     reached: RefCell<Reached>,
@@ -128,8 +133,9 @@ impl<'a> Walk<'a> {
         rule: &'a ForwardingRule,
         mut stores: LoopStores,
         asked: &[SymbolicAddress],
+        view: Option<&FunctionView<'_>>,
     ) -> Self {
-        let rounds = FirstRounds::of(code, addresses, outer);
+        let rounds = Rounds::of(code, addresses, outer, view);
         let aliases = Some(AliasClasses::of(code, addresses, outer, &mut stores, &rounds, asked));
         let reached = RefCell::default();
         Self { code, addresses, outer, rule, stores, rounds, aliases, reached }
@@ -201,6 +207,7 @@ impl<'a> Walk<'a> {
         self.definite(&met, size_bytes)
             .or_else(|| self.probable(&met, &address, size_bytes))
             .or_else(|| self.scattered(&met, &address, size_bytes))
+            .or_else(|| self.filled(&met, size_bytes))
     }
 
     fn walk(&self, start: Point, size_bytes: u16, suspects: Suspects) -> Met {
@@ -223,14 +230,19 @@ impl<'a> Walk<'a> {
                 if self.stores.behind(self.code, self.outer, place) & suspects == 0 {
                     continue;
                 }
+                // Outside loops, what comes before one that may go round for long is left alone.
+                let between = self.rounds.between(point.block, *predecessor);
+                let more = between.or((self.outer.depth > 0).then_some(0));
+                let Some(more) = more else { continue };
+                let distance = at_start.distance + more;
                 let mut target = at_start.target;
                 if moves {
                     let address = self.addresses.before(target.address, point.block, *predecessor);
                     let Some(address) = address else { continue };
                     target.address = address;
                 }
-                if reached.is_nearer(place, &target, at_start.distance) {
-                    work.push(Point { block: *predecessor, end, target, ..at_start });
+                if distance < WINDOW_INSTRUCTIONS && reached.is_nearer(place, &target, distance) {
+                    work.push(Point { block: *predecessor, end, distance, target });
                 }
             }
         }
@@ -343,13 +355,18 @@ impl<'a> Walk<'a> {
         let seen = |offset_bytes| (distance, offset_bytes);
         match self.meeting(&store.address, store.size_bytes, target, size_bytes) {
             Meeting::Apart => {
-                for start in self.rounds.starts(store.insn, load_block) {
-                    let ahead = start.minus(&target.address);
-                    if let Some(ahead) = ahead.filter(|_| target.index_known)
+                let is_known = |_: &i64| target.index_known;
+                for round in self.rounds.before(store.insn, load_block) {
+                    let distance = distance + round.behind;
+                    let ahead = round.start.minus(&target.address).filter(is_known);
+                    if distance <= WINDOW_INSTRUCTIONS
+                        && let Some(ahead) = ahead
                         && let Meeting::Blocks { offset_bytes } =
                             self.overlap(ahead, store.size_bytes, size_bytes)
                     {
-                        note(&mut met.blocking, store.insn, seen(offset_bytes));
+                        let is_certain = round.is_counted || self.outer.depth > 0;
+                        let met = if is_certain { &mut met.blocking } else { &mut met.filled };
+                        note(met, store.insn, (distance, offset_bytes));
                     }
                 }
                 false
@@ -390,22 +407,6 @@ impl<'a> Walk<'a> {
             _ if self.never_meet(store, store_bytes, load, load_bytes) => Meeting::Apart,
             may_meet => may_meet,
         }
-    }
-
-    /// Whether the masks of their indices keep the two in parts of an array that have no byte in common.
-    fn never_meet(
-        &self,
-        store: &SymbolicAddress,
-        store_bytes: u16,
-        load: &SymbolicAddress,
-        load_bytes: u16,
-    ) -> bool {
-        let reach = |own, other| self.addresses.reach(self.code, own, other);
-        let (Some(written), Some(read)) = (reach(store, load), reach(load, store)) else {
-            return false;
-        };
-        written.1.saturating_add(store_bytes.into()) <= read.0
-            || read.1.saturating_add(load_bytes.into()) <= written.0
     }
 
     fn meeting_in_array(
@@ -491,6 +492,7 @@ impl<'a> Walk<'a> {
             complete: true,
             also_whole,
             scattered: false,
+            filled: false,
         })
     }
 
@@ -529,6 +531,22 @@ impl Walk<'_> {
             complete: self.tiles(&met.blocking, size_bytes),
             also_whole: false,
             scattered: false,
+            filled: false,
+        })
+    }
+
+    /// What a loop stores in its first round, and is long written when many follow.
+    fn filled(&self, met: &Met, size_bytes: u16) -> Option<Blocked> {
+        let halves = |store: &usize| 2 * self.store_bytes(*store) == size_bytes;
+        let joins = self.rule.joins_halves() && met.filled.keys().all(halves);
+        (!met.filled.is_empty() && !joins).then(|| Blocked {
+            sets: vec![met.filled.keys().copied().collect()],
+            certainty: Certainty::Probable,
+            distance_instructions: nearest(&met.filled),
+            complete: false,
+            also_whole: false,
+            scattered: false,
+            filled: true,
         })
     }
 

@@ -67,7 +67,7 @@ fn compare(code: &FunctionCode, what: &str) -> usize {
         for outer in code.loops.iter().filter(|l| l.depth == 1) {
             let walk = || {
                 let stores = LoopStores::of(code, &addresses, outer, None);
-                Walk::new(code, &addresses, outer, rule, stores, &[])
+                Walk::new(code, &addresses, outer, rule, stores, &[], None)
             };
             let (quick, thorough) = (walk(), walk().without_aliases());
             let insns =
