@@ -40,7 +40,7 @@ pub use insn::{Access, Flow, Insn, LONGEST_INSN_BYTES, RawAddress, Reg, Value};
 pub use lines::{DebugInfo, SourceText};
 pub use loops::Loop;
 pub use needed::{NeededLibrary, larger_libraries, named_libraries};
-pub use origins::Origins;
+pub use origins::{Exports, Origins, global_functions};
 pub use pclntab::{GoFunction, go_functions};
 pub use producer::{Producer, comments};
 pub use query::{FunctionQuery, QueryError};

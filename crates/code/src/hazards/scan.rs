@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use super::strings::{self, StringEntry, StringSummary};
 use super::{CallGraph, Callees, Calls, Candidate, FunctionView, HAZARDS, Hazard, Heat, Needs};
 use crate::code::{
     Addresses, Coverage, DebugInfo, Function, FunctionCode, FunctionQuery, FunctionSource, Image,
-    NeededLibrary,
+    NeededLibrary, global_functions,
 };
 use crate::foreign::plain;
 use crate::machine::Design;
@@ -21,6 +21,10 @@ use crate::model::{Finding, Site, Svma};
 /// Without a profile, longer functions that a loop calls are not looked at outside their own loops: a
 /// call takes long beside what one load waits.
 const SHORT_FUNCTION_BYTES: u64 = 256;
+
+/// How much less such a function counts that no loop of its file calls: one that other files call, in an
+/// object file, or that was asked for by name.
+const NOT_CALLED: f64 = 0.25;
 
 /// Rules to look with.
 pub type RuleSet = Vec<&'static dyn Hazard>;
@@ -132,22 +136,34 @@ pub fn scan(
     for rule in of_program {
         findings.extend(look_around(&graph, rule, design, heat));
     }
-    let called: Vec<&Function> = if understood().any(|r| r.looks_where_called()) {
-        let from_loops = graph.called_from_loops();
-        let runs = |f: &Function| match heat {
-            Some(heat) => heat.runs(f),
-            None => f.size_bytes <= SHORT_FUNCTION_BYTES && from_loops.contains(&f.start),
+    let called: Vec<(&Function, f64)> = if understood().any(|r| r.looks_where_called()) {
+        let by_loops = graph.called_from_loops().into_iter();
+        let by_loops: FxHashSet<Svma> =
+            by_loops.map(|target| callees.reached(image, target)).collect();
+        let by_others = global_functions(image);
+        // How much each counts.
+        let runs = |f: &Function| {
+            let is_short = f.size_bytes <= SHORT_FUNCTION_BYTES;
+            match heat {
+                Some(heat) => heat.runs(f).then_some(1.0),
+                None if is_short && by_loops.contains(&f.start) => Some(1.0),
+                None if filter.function.is_some() => Some(NOT_CALLED),
+                None => {
+                    (is_short && by_others.binary_search(&f.start).is_ok()).then_some(NOT_CALLED)
+                }
+            }
         };
-        chosen.iter().copied().filter(|f| runs(f)).collect()
+        chosen.iter().filter_map(|f| Some((*f, runs(f)?))).collect()
     } else {
         Vec::new()
     };
     for rule in understood().filter(|r| r.looks_where_called()) {
-        findings.par_extend(called.par_iter().flat_map_iter(|f| {
+        findings.par_extend(called.par_iter().flat_map_iter(|(f, counts)| {
             let view = FunctionView::of(image, f).knowing(&callees);
             let mut describer = Describer::of(&view, design, heat).outside_loops();
             let candidates = rule.look_where_called(&view, design).into_iter();
-            candidates.map(|c| describer.finding(*rule, c)).collect::<Vec<_>>()
+            let weighed = candidates.map(|c| Candidate { weight: c.weight * counts, ..c });
+            weighed.map(|c| describer.finding(*rule, c)).collect::<Vec<_>>()
         }));
     }
     findings
@@ -355,6 +371,30 @@ mod tests {
         assert_eq!(scanned(&only, None).functions, 3, "without a profile all are");
         let both = ScanFilter { function: Some(FunctionQuery::new("first")), ..only };
         assert_eq!(scanned(&both, Some(&heat)).functions, 0);
+    }
+
+    #[test]
+    fn straight_code_that_is_asked_for_by_name_is_looked_at() {
+        // mov [rdi], esi; mov [rdi+4], esi; mov rax, [rdi]; ret
+        let line = [0x89, 0x37, 0x89, 0x77, 0x04, 0x48, 0x8b, 0x07, 0xc3];
+        // (loop:) call called, 16 bytes behind; dec edi; jnz loop; ret
+        let caller = [0xe8, 11, 0, 0, 0, 0xff, 0xcf, 0x75, 0xf7, 0xc3];
+        let functions: [(&str, &[u8]); 3] =
+            [("caller", &caller), ("called", &line), ("alone", &line)];
+        let image = fixture::image(&functions).unwrap();
+        let design = Design::of(Microarchitecture::CascadeLake);
+        let scores = |name: Option<&str>| {
+            let function = name.map(FunctionQuery::new);
+            let rules = vec![&super::super::STORE_FORWARD as &dyn Hazard];
+            let found =
+                scan(&image, &ScanFilter { function, only_hot: false, rules }, &design, None);
+            let told = |f: &Finding| (f.site.function.clone(), f.score);
+            found.findings.iter().map(told).collect::<Vec<_>>()
+        };
+        let (all, asked) = (scores(None), scores(Some("alone")));
+        assert_eq!((all.len(), all[0].0.as_str()), (1, "called"));
+        assert_eq!((asked.len(), asked[0].0.as_str()), (1, "alone"));
+        assert!((asked[0].1 - all[0].1 / 4.0).abs() < 1e-9, "{asked:?} {all:?}");
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use rustc_hash::FxHashMap;
 
 use crate::code::{
-    Addresses, Architecture, Flow, FunctionCode, FunctionSource, Image, Insn, LONGEST_INSN_BYTES,
-    Reg, RootKind, SymbolicAddress,
+    Addresses, Architecture, Exports, Flow, FunctionCode, FunctionSource, Image, Insn,
+    LONGEST_INSN_BYTES, Reg, RootKind, SymbolicAddress,
 };
 use crate::machine::Design;
 use crate::model::Svma;
@@ -31,6 +31,7 @@ const MOST_BYTES: u64 = 256;
 #[derive(Debug, Default)]
 pub struct Callees {
     known: Mutex<FxHashMap<Svma, Arc<Summary>>>,
+    exports: OnceLock<Exports>,
 }
 
 /// What a caller can know about a function, each part worked out when somebody asks.
@@ -52,6 +53,11 @@ impl Summary {
 }
 
 impl Callees {
+    /// The function that a direct call reaches, behind the linker's stub where it is the program's own.
+    pub fn reached(&self, image: &Image, target: Svma) -> Svma {
+        self.exports.get_or_init(|| Exports::of(image)).behind(image, target)
+    }
+
     fn summary(&self, start: Svma) -> Arc<Summary> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Summary { start, loads: OnceLock::new(), exits: OnceLock::new() };
@@ -74,9 +80,13 @@ pub(super) fn called<'a>(
         .filter_map(|at| {
             let insn = &code.insns[at];
             let callee = match insn.flow {
-                Flow::Call => direct_target(view.bytes_of(insn), insn.end())?,
+                Flow::Call => {
+                    let target = direct_target(view.bytes_of(insn), insn.end())?;
+                    view.callees().reached(view.image, target)
+                }
                 Flow::Jump(to) if !view.function.contains(to) => {
-                    view.image.function_from(to)?.start
+                    let target = view.callees().reached(view.image, to);
+                    view.image.function_from(target)?.start
                 }
                 _ => return None,
             };
