@@ -36,6 +36,9 @@ fn what_is_no_program_is_said_in_its_own_words() {
     refused(here, &[".", "true"], &["arm A", ". is a directory"]);
     refused(here, &["./", "true"], &["arm A", "./ is a directory"]);
     refused(here, &["true", "plain"], &["arm B", "no such program: plain on PATH", "./plain"]);
+    refused(here, &["plain", "none.json"], &["no such file: none.json", "plain is no program"]);
+    refused(here, &["none.json", "plain"], &["no such file: none.json"]);
+    refused(here, &["--dir", "none", "./true", "true"], &["arm A", "there is no folder none"]);
     refused(here, &["./plain", "true"], &["arm A", "./plain", "marked executable"]);
     refused(here, &["./text", "true"], &["arm A", "./text", "text without a #! line"]);
     refused(here, &["true", "./empty"], &["arm B", "./empty", "seems to be empty"]);

@@ -27,9 +27,6 @@ pub enum CompareError {
     /// The program of one arm is a directory or a device.
     #[error("arm {arm}: {path} is {what}, not a program")]
     NoProgram { arm: Arm, path: PathBuf, what: &'static str },
-    /// The folder in which the program of one arm is to start is none.
-    #[error("arm {arm}: no such folder to start in (--dir): {path}")]
-    NoFolder { arm: Arm, path: PathBuf },
     #[error(
         "arm {arm} failed: `{command}`: {status}{seems} (to compare failing commands, add \
          --ignore-failure){said}"

@@ -136,7 +136,8 @@ pub fn inspect(arm: Arm, line: &CommandLine) -> Result<(PathBuf, ArmRecord), Com
 /// A word without a slash is looked for on `PATH` only; often a file right here was meant.
 fn not_found(arm: Arm, line: &CommandLine, cause: ChildError) -> CompareError {
     if let Some(folder) = line.folder.as_ref().filter(|folder| !folder.is_dir()) {
-        return CompareError::NoFolder { arm, path: folder.clone() };
+        let cause = ChildError::NoFolder(folder.clone());
+        return CompareError::Program { arm, cause, seems: String::new() };
     }
     let here = Path::new(&line.program);
     if here.is_dir() {

@@ -42,6 +42,7 @@ pub use fake::FakeClock;
 pub use levels::{Level, levels};
 pub use pace::Pace;
 pub use perf::{LinuxPerf, UncorePerf};
+pub(crate) use pin::parse_processor_list;
 pub use pin::{Cpus, Pin, allowed_cpus, choose_cpu};
 pub use pmu::{PerfEvent, PerfKernel, Pmu, PmuVerdict};
 pub use sample::{MOVED_CLOCK, SHARED_CORE, Sample, SamplePlan, take_sample};

@@ -71,6 +71,20 @@ pub fn allowed_cpus() -> Result<Vec<usize>, ClockError> {
     if cpus.is_empty() { Err(ClockError::NoCpu) } else { Ok(cpus) }
 }
 
+/// `0-3,8` and the like; what cannot be read is left out.
+pub(crate) fn parse_processor_list(text: &str) -> Vec<i32> {
+    /// More than any kernel is built for; keeps a nonsensical range from filling memory.
+    const MOST: i32 = 16384;
+    let mut numbers = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>()) {
+            numbers.extend(first.max(0)..=last.min(MOST));
+        }
+    }
+    numbers
+}
+
 /// The logical processors that a process stays on: one, or several for one with threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -220,6 +234,14 @@ mod tests {
         assert_eq!(choose(vec![quiet(), quiet()], None).unwrap(), 1);
         assert_eq!(choose(vec![quiet(), quiet()], Some(1)).unwrap(), 0);
         assert!(choose(Vec::new(), None).is_err());
+    }
+
+    #[test]
+    fn processor_lists_are_read() {
+        assert_eq!(parse_processor_list("0-2,5\n"), [0, 1, 2, 5]);
+        assert_eq!(parse_processor_list("3"), [3]);
+        assert!(parse_processor_list("").is_empty());
+        assert!(parse_processor_list("x-9").is_empty());
     }
 
     #[test]

@@ -18,9 +18,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::environment::load_of;
+use super::parse_processor_list;
 use crate::foreign;
 use crate::machine::Machine;
-use crate::run::sample::parse_processor_list;
 
 /// The kernel's files hold a line or two.
 const MOST_BYTES: u64 = 1 << 16;

@@ -111,7 +111,7 @@ mod tests {
     fn changes_have_as_many_digits_as_they_are_worth() {
         assert_eq!(change([0.01, 0.02, 0.03], 1), "+2.0 % [+1.0, +3.0]");
         let times = |low: f64, centre: f64, high: f64| change([low, centre, high].map(f64::ln), 1);
-        assert_eq!(times(8.9, 9.0, 9.1), "+800 % [+790, +810]");
+        assert_eq!(times(8.9, 9.0, 9.1), "+800.0 % [+790.0, +810.0]");
         assert_eq!(times(10.2, 11.0, 12.1), "x 11.0 [10.2, 12.1]");
         assert_eq!(times(1e11, 1e12, 1e13), "x 1.0e12 [1.0e11, 1.0e13]");
         assert_eq!(times(0.5, 5.0, 400.0), "x 5.0 [0.50, 400.0]");

@@ -157,7 +157,7 @@ pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
             None if !is_named && paths.iter().all(|path| looks_like_results(path)) => {
                 return judged::run(args, context, paths);
             }
-            None if !is_named => both_of_one_kind(paths)?,
+            None if !is_named => both_are_there(paths)?,
             _ => {}
         }
     } else if let ([one], false, true) = (&typed[..], args.aa, args.kind != Some(Kind::Programs))
@@ -181,22 +181,25 @@ pub fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<Outcome> {
     }
 }
 
-/// Refuses a file of results beside something else: the file is no program, but that is not what is wrong.
-fn both_of_one_kind(paths: [&Path; 2]) -> anyhow::Result<()> {
-    let is_file =
-        |path: &Path| looks_like_results(path) && resolve_program(path.as_os_str()).is_err();
-    let (file, other) = match paths.map(is_file) {
-        [true, false] => (paths[0], paths[1]),
-        [false, true] => (paths[1], paths[0]),
-        _ => return Ok(()),
+/// Refuses a file of results beside one that is not there: the first is no program, but that is not what is wrong.
+fn both_are_there(paths: [&Path; 2]) -> anyhow::Result<()> {
+    let is_program = |path: &Path| resolve_program(path.as_os_str()).is_ok();
+    let is_file = |path: &Path| looks_like_results(path) && !is_program(path);
+    let is_missing = |path: &Path| {
+        let is_word = !path.to_string_lossy().contains(' ');
+        is_word && !path.exists() && !is_program(path)
     };
-    let [file, other] = [file, other].map(|path| plain(&path.to_string_lossy()).into_owned());
-    match paths.iter().find(|path| !path.exists()) {
-        Some(_) => bail!("no such file: {other}; {file} is a file of results, or no program"),
-        None => bail!(
-            "{file} is a file of results, or no program, and {other} is not: name two files or two commands"
-        ),
+    let [a, b] = paths;
+    for (file, other) in [(a, b), (b, a)] {
+        if is_file(file) && is_missing(other) {
+            let [file, other] =
+                [file, other].map(|path| plain(&path.to_string_lossy()).into_owned());
+            bail!(
+                "no such file: {other} (and {file} is no program: two files of results, or two programs)"
+            );
+        }
     }
+    Ok(())
 }
 
 impl CompareArgs {

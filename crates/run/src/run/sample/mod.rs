@@ -34,7 +34,6 @@ use serde::{Deserialize, Serialize};
 use crate::model::FileOffset;
 use crate::run::child::{Child, ChildError, Exit, Launch, Limits};
 pub use cost::period_for_overhead;
-pub(crate) use perf::parse_processor_list;
 pub use skid::{Landmarks, Skid, divide, skid_of};
 use space::Tally;
 pub use stacks::{CallStack, Frame, Snapshot, Stacks};

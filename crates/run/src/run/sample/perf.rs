@@ -13,6 +13,7 @@ use super::records::{Record, Timed, records};
 use super::ring::{Ring, Wanted};
 use super::space::{AddressSpace, Tally};
 use super::{Collected, Engine, STACK_PERIOD_NS, SampleError, Unwinder};
+use crate::clock::parse_processor_list;
 use crate::run::child::{Child, Exit, Limits};
 
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
@@ -215,20 +216,6 @@ fn online_processors() -> Vec<i32> {
     (0..i32::try_from(count).unwrap_or(1)).collect()
 }
 
-/// `0-3,8` and the like; what cannot be read is left out.
-pub(crate) fn parse_processor_list(text: &str) -> Vec<i32> {
-    /// More than any kernel is built for; keeps a nonsensical range from filling memory.
-    const MOST: i32 = 16384;
-    let mut numbers = Vec::new();
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(first), Ok(last)) = (first.parse::<i32>(), last.parse::<i32>()) {
-            numbers.extend(first.max(0)..=last.min(MOST));
-        }
-    }
-    numbers
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,13 +271,5 @@ mod tests {
         let collected = book.into_collected();
         assert_eq!(collected.lost, 3);
         assert_eq!(collected.notes.len(), 2);
-    }
-
-    #[test]
-    fn processor_lists_are_read() {
-        assert_eq!(parse_processor_list("0-2,5\n"), [0, 1, 2, 5]);
-        assert_eq!(parse_processor_list("3"), [3]);
-        assert!(parse_processor_list("").is_empty());
-        assert!(parse_processor_list("x-9").is_empty());
     }
 }
