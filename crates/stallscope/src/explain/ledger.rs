@@ -472,24 +472,25 @@ pub(super) fn undecided(ledgers: &[Ledger]) -> Option<MemoryRenaming> {
 /// with a small part of what whole runs execute there.
 pub(super) fn is_unseen(rows: &[FunctionRow], windows: &[BothArms]) -> bool {
     let Some(first) = windows.first() else { return false };
-    let is_met = |row: &FunctionRow| {
-        [Arm::A, Arm::B].iter().all(|arm| first.arms[arm.index()].meet(*arm, &row.place))
-    };
-    let unseen = rows.iter().filter(|row| !is_followed(row, first) || !is_met(row));
+    let unseen =
+        rows.iter().filter(|row| [Arm::A, Arm::B].iter().any(|arm| !is_seen(row, first, *arm)));
     unseen.map(|row| row.share_of_difference.percent.value).sum::<f64>() >= LEAST_BESIDE
+}
+
+/// Whether the windows of an arm hold enough of a place, and of most of what whole runs execute there.
+fn is_seen(row: &FunctionRow, both: &BothArms, arm: Arm) -> bool {
+    let instructions = row.instructions().unwrap_or(TAKEN);
+    sides_of(&row.place, instructions, both)[arm.index()].is_enough()
+        && both.arms[arm.index()].meet(arm, &row.place)
 }
 
 /// Functions whose windows [`is_unseen`] asks for that whole runs call so rarely that they can be waited for: where each begins,
 /// and how often it is called. Not of an arm that has met it.
 pub(super) fn unseen_calls(rows: &[FunctionRow], both: &BothArms) -> Vec<(Arm, Svma, u64)> {
     let of_row = |row: &FunctionRow| {
-        let instructions = row.instructions().unwrap_or(TAKEN);
-        let sides = sides_of(&row.place, instructions, both);
         let of_arm = |arm: Arm| {
-            let windows = &both.arms[arm.index()];
-            let is_seen = sides[arm.index()].is_enough() && windows.meet(arm, &row.place);
-            let start = row.place.function(arm).filter(|_| !is_seen)?.start;
-            let calls = *windows.in_run.program.get(&start)?;
+            let start = row.place.function(arm).filter(|_| !is_seen(row, both, arm))?.start;
+            let calls = *both.arms[arm.index()].in_run.program.get(&start)?;
             (1..=MOST_CALLS).contains(&calls).then_some((arm, start, calls))
         };
         [Arm::A, Arm::B].map(of_arm)

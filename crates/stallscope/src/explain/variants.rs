@@ -88,8 +88,7 @@ impl Followed {
         count: usize,
         progress: &mut dyn FnMut(u32, u32),
     ) -> Result<Result<Self, EngineError>, EngineError> {
-        let shapes: Vec<CoreShape> =
-            self.by_shape.iter().map(|(_, shape, _)| shape.clone()).collect();
+        let shapes = self.shapes();
         let more = count - self.count;
         for arm in [Arm::A, Arm::B] {
             let numbers = self.count..count;
@@ -106,6 +105,10 @@ impl Followed {
         }
         self.count = count;
         Ok(Ok(self))
+    }
+
+    fn shapes(&self) -> Vec<CoreShape> {
+        self.by_shape.iter().map(|(_, shape, _)| shape.clone()).collect()
     }
 
     /// One window of an arm, as each shape runs it.
@@ -128,8 +131,7 @@ impl Followed {
         (design, count): (&Design, usize),
         progress: &mut dyn FnMut(u32, u32),
     ) -> Result<Self, EngineError> {
-        let shapes: Vec<CoreShape> =
-            self.by_shape.iter().map(|(_, shape, _)| shape.clone()).collect();
+        let shapes = self.shapes();
         let unseen = self.by_shape.first().map(|(.., both)| ledger::unseen_calls(rows, both));
         let unseen = unseen.unwrap_or_default();
         let all = (unseen.len() * count) as u32;

@@ -7,7 +7,8 @@ use stallscope::layout::{
 
 use super::super::site;
 use super::diff::ScanDifference;
-use super::screen::{count, entry};
+use super::screen::entry;
+use crate::commands::words::counted as count;
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, width, wrap};
 
 /// Names in a list of reasons; the rest is counted.

@@ -6,7 +6,7 @@ use stallscope::foreign::plain;
 use stallscope::model::Measurement;
 
 use super::super::{site, words};
-use super::screen::count;
+use crate::commands::words::counted as count;
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
 
 pub fn screen(counted: &CountedScan, most: usize, text: &mut SourceText) -> String {

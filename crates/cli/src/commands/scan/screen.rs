@@ -10,6 +10,7 @@ use stallscope::model::Finding;
 
 use super::super::site;
 use super::gate::LeftOut;
+use crate::commands::words::counted as count;
 use crate::terminal::{CAUTION, FAINT, STRONG, paint, wrap};
 
 /// Libraries with more code than the program that are named.
@@ -197,11 +198,6 @@ fn strings(summary: &StringSummary, sites: bool) -> String {
         out += &format!("  {} of unknown size; --sites lists all\n", count(unknown, "site"));
     }
     out
-}
-
-/// "3 findings".
-pub fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn size(bytes: u64) -> String {

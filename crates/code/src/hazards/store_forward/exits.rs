@@ -44,10 +44,9 @@ impl Exits {
         };
         let bytes = image.function_bytes(function);
         let insns = image.architecture().decode(bytes, start);
-        let inside = |target: Svma| (start..function.end()).contains(&target);
         let stays = |insn: &Insn| match insn.flow {
             Flow::Call | Flow::IndirectJump => false,
-            Flow::Jump(target) | Flow::Branch(target) => inside(target),
+            Flow::Jump(target) | Flow::Branch(target) => function.contains(target),
             Flow::Next | Flow::Return | Flow::Stop => true,
         };
         let written = |insn: &Insn| {

@@ -131,22 +131,30 @@ pub struct HistoryReport {
     pub damaged: Vec<DamagedLine>,
 }
 
+impl HistorySeries {
+    /// What its last step or drift that is called one says of it now.
+    #[must_use]
+    pub fn decision(&self) -> Option<Decision> {
+        let last = self.steps.iter().rev().find(|step| step.is_called() || step.is_drift())?;
+        Some(match last.word {
+            StepWord::Faster | StepWord::DriftFaster => Decision::Faster,
+            _ => Decision::Slower,
+        })
+    }
+}
+
 impl HistoryReport {
     /// What a gate makes of it: slower since the last step of a series, nothing known (too few commits, newest ones
     /// that may be slower, lines that are not believed at the end or in most places), or neither.
     #[must_use]
     pub fn decision(&self) -> Decision {
-        let last = |series: &HistorySeries| {
-            series.steps.iter().rev().find(|s| s.is_called() || s.is_drift()).map(|s| s.word)
-        };
-        let slower = [Some(StepWord::Slower), Some(StepWord::DriftSlower)];
         let entries: u64 = self.series.iter().map(|s| s.left_out + s.entries.len() as u64).sum();
         let damaged = self.damaged.len() as u64;
         let last_line = self.damaged.iter().map(|line| line.line).max();
         let open = |series: &HistorySeries| {
             !series.enough || series.newest.as_ref().is_some_and(|n| n.change.log_ratio > 0.0)
         };
-        if self.series.iter().any(|series| slower.contains(&last(series))) {
+        if self.series.iter().any(|series| series.decision() == Some(Decision::Slower)) {
             Decision::Slower
         } else if damaged > entries
             || last_line == Some(entries + damaged)

@@ -194,13 +194,23 @@ fn pair_up<'a>(
     let is_one_series = matches!(old.format, Format::Hyperfine | Format::Numbers | Format::Csv)
         && old.series.len() == 1
         && new.series.len() == 1;
+    let key = |series: &Series| if is_one_series { String::new() } else { series.name.clone() };
+    let by_name = [old, new].map(|file| {
+        let mut places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, series) in file.series.iter().enumerate() {
+            places.entry(key(series)).or_default().push(at);
+        }
+        places
+    });
     let mut pairs = Vec::new();
     let mut taken = vec![false; new.series.len()];
     let mut only_old = Vec::new();
     for a in &old.series {
-        let named = |b: &Series| b.name == a.name || is_one_series;
-        let fits = |b: &Series| named(b) && convert(&b.unit, &a.unit).is_some();
-        let times = [old, new].map(|file| file.series.iter().filter(|b| fits(b)).count());
+        let [in_old, in_new] =
+            by_name.each_ref().map(|places| places.get(&key(a)).map_or(&[][..], Vec::as_slice));
+        let fits = |b: &Series| convert(&b.unit, &a.unit).is_some();
+        let times = [(old, in_old), (new, in_new)]
+            .map(|(file, places)| places.iter().filter(|at| fits(&file.series[**at])).count());
         if times[1] > 0 && times[0] != times[1] {
             return Err(ResultError::Repeated {
                 name: label(a),
@@ -211,16 +221,17 @@ fn pair_up<'a>(
             });
         }
         // Repeated names belong together in the order in which they occur.
-        if let Some(at) = (0..taken.len()).find(|at| !taken[*at] && fits(&new.series[*at])) {
+        let mut open = in_new.iter().copied().filter(|at| !taken[*at] && fits(&new.series[*at]));
+        if let Some(at) = open.next() {
             let (b, scale) = (&new.series[at], convert(&new.series[at].unit, &a.unit));
             taken[at] = true;
             pairs.push((a, scaled(b, scale.unwrap_or(1.0))));
-        } else if let Some(b) = new.series.iter().find(|b| named(b) && of_one_kind(a, b, old, new))
-        {
+        } else if let ([_], [b]) = (in_old, in_new) {
+            // One quantity in two units: each is the only one of its name.
             return Err(ResultError::MixedUnits {
                 name: a.name.clone(),
                 old: word(&a.unit),
-                new: word(&b.unit),
+                new: word(&new.series[*b].unit),
             });
         } else {
             only_old.push(label(a));
@@ -237,14 +248,6 @@ fn pair_up<'a>(
         });
     }
     Ok((pairs, [only_old, only_new]))
-}
-
-/// Whether two series of one name are the same quantity in two units: each is the only one there.
-fn of_one_kind(a: &Series, b: &Series, old: &ResultFile, new: &ResultFile) -> bool {
-    let alone = |file: &ResultFile, s: &Series| {
-        file.series.iter().filter(|x| x.name == s.name).count() == 1
-    };
-    alone(old, a) && alone(new, b)
 }
 
 fn word(unit: &str) -> String {

@@ -6,7 +6,6 @@ use super::chart::{Dot, Mark, Plot};
 use super::number::Number;
 use super::parts::{Figure, Part, Picture, Row};
 use super::scale::Scale;
-use crate::compare::Decision;
 use crate::compare::history::{HistoryReport, HistorySeries, HistoryStep, StepWord};
 use crate::report::words::{change as change_words, counted, percent};
 
@@ -30,13 +29,9 @@ pub(super) fn parts(report: &HistoryReport) -> Vec<Part> {
 
 fn of_series(series: &HistorySeries, effect: f64) -> Vec<Part> {
     let key = &series.series;
-    let last = series.steps.iter().rev().find(|step| step.is_called() || step.is_drift());
-    let decision = last.map(|step| match step.word {
-        StepWord::Faster | StepWord::DriftFaster => Decision::Faster,
-        _ => Decision::Slower,
-    });
     let title = format!("{} against {}", key.command.join(" "), key.reference.join(" "));
-    let mut parts = vec![Part::Title(title, decision), Part::Figure(Box::new(figure(series)))];
+    let mut parts =
+        vec![Part::Title(title, series.decision()), Part::Figure(Box::new(figure(series)))];
     if series.steps.is_empty() {
         let words = match series.enough {
             true => format!(
