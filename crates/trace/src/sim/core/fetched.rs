@@ -9,7 +9,7 @@
 //! 25 to 36 in 5.0; an instruction counts where it ends, and a comparison with its jump once. Of lines that follow on one another
 //! only the first takes that long: the others 1.0 up to 12, then a third of a cycle for each up to 18 (3.0), as long up to 24,
 //! then a third again up to 30 (5.0). Taken branches to one place after another: 0.5 cycles each, with up to five instructions between,
-//! 1.0 with six to eleven; one that leads where it led before 1.0.
+//! 1.0 with six to eleven; one that leads where the one before led, and those of an inner loop of 3 to 16 turns, 1.0.
 
 /// Parts of a cycle: halves and thirds of it are needed.
 pub(super) const SIXTHS: u64 = 6;
@@ -27,6 +27,8 @@ pub(super) struct FetchedLines {
     was_slow: bool,
     /// Sixths of a cycle that have not been counted.
     left: u64,
+    /// Sixths that the last taken branch left of a cycle.
+    rest: u64,
 }
 
 impl FetchedLines {
@@ -40,6 +42,7 @@ impl FetchedLines {
             is_first: false,
             was_slow: false,
             left: 0,
+            rest: 0,
         }
     }
 
@@ -54,8 +57,12 @@ impl FetchedLines {
         cycles
     }
 
-    /// A taken branch was the last instruction in its line, and takes so many sixths of a cycle at the least.
-    pub(super) fn redirected(&mut self, least_sixths: u64) -> u64 {
+    /// A taken branch was the last instruction in its line, and takes so many sixths of a cycle at the least; whether the
+    /// one before, in place of half a cycle, took a whole one.
+    pub(super) fn redirected(&mut self, least_sixths: u64, is_parted: bool) -> u64 {
+        let took = self.sixths().max(least_sixths);
+        let before = std::mem::replace(&mut self.rest, SIXTHS.saturating_sub(took));
+        self.left += if is_parted { before } else { 0 };
         self.end(true, least_sixths)
     }
 
@@ -102,7 +109,7 @@ mod tests {
                 cycles +=
                     (0..*instructions).map(|_| fetched.executed(line as u64, false)).sum::<u64>();
             }
-            cycles + fetched.redirected(3)
+            cycles + fetched.redirected(3, false)
         };
         round();
         (0..12).map(|_| round()).sum::<u64>() as f64 / 12.0
@@ -150,7 +157,7 @@ mod tests {
         let mut fetched = FetchedLines::new(12, true);
         let mut turn = |joined| {
             (0..13).for_each(|n| _ = fetched.executed(1, joined && n == 12));
-            fetched.redirected(3)
+            fetched.redirected(3, false)
         };
         turn(false);
         assert_eq!((turn(true), turn(false)), (1, 3));

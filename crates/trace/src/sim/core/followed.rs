@@ -42,7 +42,7 @@ pub(super) struct Followed {
     /// Absent where one predictor answers for all of them.
     small: Option<Small>,
     /// Present where two are followed in a cycle, and what stands between them counts.
-    lines: Option<FetchedLines>,
+    lines: Option<(FetchedLines, Pairs)>,
     /// Whether branches take time at all.
     takes_time: bool,
     /// What each line of code but the first takes between two taken branches.
@@ -53,6 +53,36 @@ pub(super) struct Followed {
     targets: Vec<Avma>,
     /// Where the last taken branch went.
     from: Avma,
+}
+
+/// Which taken branches are followed in one cycle with the one before: where the two came behind one another the last time, too,
+/// from the same place, and to another one.
+struct Pairs {
+    /// By place: the two branches that came behind it the last time.
+    seen: Vec<u64>,
+    /// The last branch, from where it came, and where it led.
+    last: [Avma; 2],
+    last_way: u64,
+    /// Whether the last one can be the first of two.
+    is_open: bool,
+}
+
+impl Pairs {
+    fn new() -> Self {
+        Self { seen: vec![0; ANSWERS], last: [Avma(u64::MAX); 2], last_way: 0, is_open: false }
+    }
+
+    /// A branch behind the place `from`, and where it leads: whether the one before took a cycle of its own.
+    fn parts(&mut self, from: Avma, [branch, to]: [Avma; 2]) -> bool {
+        let way = hash(branch.0 ^ to.0.rotate_left(32));
+        let [before, led_to] = std::mem::replace(&mut self.last, [from, to]);
+        let pair = hash(std::mem::replace(&mut self.last_way, way) ^ way.rotate_left(32));
+        let seen = &mut self.seen[hash(before.0) as usize % ANSWERS];
+        let is_known = std::mem::replace(seen, pair) == pair && led_to != to;
+        let is_open = std::mem::replace(&mut self.is_open, true);
+        self.is_open = !(is_open && is_known);
+        is_open && !is_known
+    }
 }
 
 /// The small predictor.
@@ -83,7 +113,7 @@ impl Followed {
         let is_slow = without != Some(Mechanism::SlowFetch);
         Self {
             small,
-            lines: (fetched > 0).then(|| FetchedLines::new(fetched, is_slow)),
+            lines: (fetched > 0).then(|| (FetchedLines::new(fetched, is_slow), Pairs::new())),
             takes_time: without != Some(Mechanism::TakenBranches),
             next_line_cycles: shape.next_line_cycles.into(),
             elsewhere_cycles: shape.elsewhere_cycles.into(),
@@ -103,22 +133,24 @@ impl Followed {
     /// fetched, if it begins another.
     pub(super) fn executed(&mut self, next: Avma, is_joined: bool) -> u64 {
         match &mut self.lines {
-            Some(lines) => lines.executed(next.0.saturating_sub(1) / LINE_BYTES, is_joined),
+            Some((lines, _)) => lines.executed(next.0.saturating_sub(1) / LINE_BYTES, is_joined),
             None => 0,
         }
     }
 
     /// Whether the last line held more than is fetched in a cycle.
     pub(super) fn was_slow(&self) -> bool {
-        self.lines.as_ref().is_some_and(FetchedLines::was_slow)
+        self.lines.as_ref().is_some_and(|(lines, _)| lines.was_slow())
     }
 
     /// A branch, the instruction behind it, and where it is taken to: cycles until what is there follows it.
     pub(super) fn cycles(&mut self, [branch, next, to]: [Avma; 3], is_indirect: bool) -> u64 {
         let from = std::mem::replace(&mut self.from, to);
-        if let Some(lines) = &mut self.lines {
-            let least = if from == to { SIXTHS } else { SIXTHS / 2 };
-            return lines.redirected(if self.takes_time { least } else { 0 });
+        if let Some((lines, pairs)) = &mut self.lines {
+            if !self.takes_time {
+                return lines.redirected(0, false);
+            }
+            return lines.redirected(SIXTHS / 2, pairs.parts(from, [branch, to]));
         }
         if !self.takes_time {
             return 0;
@@ -237,6 +269,32 @@ mod tests {
         };
         assert!(of(1) < 1600, "{}", of(1));
         assert!(of(4) > 1950, "{}", of(4));
+    }
+
+    #[test]
+    fn two_branches_are_followed_in_a_cycle_where_the_second_is_known_by_the_first() {
+        let shape = Design::of(Microarchitecture::Zen5).core().value;
+        // A loop of one branch inside another, or one of branches that each lead to the next, 100 times around.
+        let cycles = |branches: &[[u64; 2]]| {
+            let mut followed = Followed::new(&shape, None);
+            let mut turn = |_| {
+                let of = |[at, to]: &[u64; 2]| {
+                    _ = followed.executed(Avma(at + 2), false);
+                    followed.cycles([*at, at + 2, *to].map(Avma), false)
+                };
+                branches.iter().map(of).sum::<u64>()
+            };
+            (0..10).for_each(|n| _ = turn(n));
+            (0..100).map(turn).sum::<u64>()
+        };
+        let inner = [0x1010, 0x1008];
+        let outer = [0x1020, 0x1000];
+        assert_eq!(cycles(&[inner, outer]), 100);
+        assert_eq!(cycles(&[inner, inner, outer]), 300);
+        assert_eq!(cycles(&[inner, inner, inner, inner, inner, inner, inner, outer]), 800);
+        let ring = [[0x1010, 0x1020], [0x1030, 0x1040], [0x1050, 0x1000]];
+        assert_eq!((cycles(&ring), cycles(&ring[..2])), (150, 100));
+        assert_eq!(cycles(&[outer]), 100);
     }
 
     #[test]
