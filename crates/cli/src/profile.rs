@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use stallscope::foreign;
 use stallscope::machine::{Design, Machine, ProfileError};
+use stallscope::probes::{self, ProbeReport};
 use stallscope::report;
 
 use crate::context::Context;
@@ -103,6 +104,23 @@ pub fn to_update(context: &Context) -> anyhow::Result<Option<(PathBuf, Design)>>
     };
     Ok(Some((path, profile)))
 }
+
+/// Adds what probes found to the profile that is used without one being named, so that it need not be measured again.
+pub fn keep(context: &Context, reports: &[ProbeReport]) {
+    let kept = to_update(context).and_then(|file| {
+        let Some((path, before)) = file else { return Ok(()) };
+        let mut profile = before.clone();
+        probes::apply(reports, &mut profile);
+        if profile == before { Ok(()) } else { write(&path, &profile) }
+    });
+    // What was measured was used; a cache that cannot be written loses nothing else.
+    if let Err(error) = kept {
+        terminal::warning(&format!("{NOT_KEPT}: {error:#}"));
+    }
+}
+
+/// What is said of a cache that cannot be written.
+pub const NOT_KEPT: &str = "the machine profile is not kept";
 
 /// Writes the profile, and the folders above a cached one.
 ///

@@ -219,7 +219,7 @@ fn keep(
         Ok(()) => page.line("profile", &path.display().to_string()),
         // What was measured is on the screen; a cache that cannot be written loses nothing else.
         Err(error) if context.profile().is_none() => {
-            terminal::warning(&format!("the machine profile is not kept: {error:#}"));
+            terminal::warning(&format!("{}: {error:#}", profile::NOT_KEPT));
         }
         Err(error) => return Err(error),
     }

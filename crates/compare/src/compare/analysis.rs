@@ -503,7 +503,7 @@ fn statistical_warnings(
     }
     if is_by_processor {
         warnings.push(Warning::JudgedByProcessorTime {
-            waiting_share: waiting.share,
+            waiting_share: waiting.for_processor(),
             wall_log: [ratio.log_ratio, ratio.low_log, ratio.high_log],
         });
     } else if let Some(cpu) = &cpu.ratio

@@ -47,6 +47,11 @@ impl Waiting {
         Self { share, queue_share, waited_for: waited_for(runs.clone()) }
     }
 
+    /// The part of wall time that runs waited for the processor: what was measured in the queue for it, where it was.
+    pub fn for_processor(&self) -> f64 {
+        self.queue_share.unwrap_or(self.share)
+    }
+
     /// Whether wall time tells more of the machine than of the programs: what others did meanwhile is in it,
     /// and next to nothing that the programs waited for themselves. Only time that was measured in the queue
     /// counts, and only of runs whose time off the processor holds it: several at once take more processor time than
@@ -118,6 +123,16 @@ mod tests {
             waited_for(&[run(Some(2), 3, 1), run(Some(2), 0, 3)]),
             WaitedFor::Processor { queue_share: None }
         );
+    }
+
+    #[test]
+    fn runs_that_take_more_processor_time_than_wall_time_waited_as_long_as_they_were_in_the_queue()
+    {
+        let waited = |run_queue_ns| {
+            let run = Amounts { wall_ns: 1000, cpu_ns: 1050, run_queue_ns, ..Amounts::default() };
+            Waiting::of([run].iter()).for_processor()
+        };
+        assert!((waited(Some(30)) - 0.03).abs() < 1e-9 && (waited(None) + 0.05).abs() < 1e-9);
     }
 
     #[test]

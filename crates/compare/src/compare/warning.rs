@@ -414,9 +414,10 @@ impl Warning {
             ),
             Self::JudgedByProcessorTime { waiting_share, wall_log: [centre, low, high] } => write!(
                 f,
-                "others ran on this processor: the runs waited for it {:.0} % of their time, so this is \
+                "others ran on this processor: the runs waited for it {:.*} % of their time, so this is \
                  about processor time; wall time changes by {:+.1} % [{:+.1}, {:+.1}] (--metric wall \
                  judges that)",
+                usize::from(*waiting_share < 0.01),
                 100.0 * waiting_share,
                 percent(*centre),
                 percent(*low),

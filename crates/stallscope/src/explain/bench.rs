@@ -13,17 +13,19 @@ use crate::compare::{
 };
 use crate::machine::{CoreShape, Design, PriceOrigin};
 use crate::model::{Avma, FileOffset, Measurement};
-use crate::probes::{self, ProbeError, branches, core, data_caches, store_forwarding, string_copy};
+use crate::probes::{
+    self, ProbeError, ProbeReport, branches, core, data_caches, store_forwarding, string_copy,
+};
 use crate::run::child::{Exit, Limits};
 use crate::run::generated::GeneratedCode;
 use crate::run::sample::{
     SampleError, SampleRun, SampleSettings, SystemCalls, count_system_calls, sample,
 };
-use crate::sim::core::{RecordedWindow, Training};
+use crate::sim::core::{Accounts, RecordedWindow, Training};
 use crate::trace::engine::{
     self, Change, DenormalSite, Ended, EngineError, Length, Mapping, Recording, Sink, Start, Window,
 };
-use crate::trace::recorded::{ReplayError, Writer};
+use crate::trace::recorded::Writer;
 
 /// How long a window is that the model of the core is run on, and how long it may take.
 const WINDOW_INSTRUCTIONS: u64 = 2_000_000;
@@ -203,6 +205,7 @@ pub struct ProcessBench<'a> {
     changes_runs: bool,
     interrupt: &'a AtomicBool,
     measures: bool,
+    probed: Vec<ProbeReport>,
     placements: u32,
     /// How long all of it should take, from when on.
     budget: Option<(Duration, Instant)>,
@@ -229,6 +232,7 @@ impl<'a> ProcessBench<'a> {
             changes_runs: true,
             interrupt,
             measures: false,
+            probed: Vec::new(),
             placements: 0,
             budget: None,
             training: TRAINING_INSTRUCTIONS,
@@ -240,6 +244,12 @@ impl<'a> ProcessBench<'a> {
     pub fn with_probes(mut self) -> Self {
         self.measures = true;
         self
+    }
+
+    /// What was measured so that the design did not hold.
+    #[must_use]
+    pub fn probed(&self) -> &[ProbeReport] {
+        &self.probed
     }
 
     /// Never changes a run.
@@ -320,7 +330,9 @@ impl Bench for ProcessBench<'_> {
                 Ok(report) => {
                     let verdict = report.verdict().unwrap_or_default();
                     said.push(format!("probe {id}, measured for this: {verdict}"));
-                    probes::apply(&[report], design);
+                    let is_new = id != data_caches::ID || design.data_miss_cycles.is_none();
+                    probes::apply(std::slice::from_ref(&report), design);
+                    self.probed.extend(is_new.then_some(report));
                 }
                 Err(error @ ProbeError::Interrupted) => return Err(error),
                 Err(error) => said.push(format!("probe {id} was not run: {error}")),
@@ -375,38 +387,24 @@ impl Bench for ProcessBench<'_> {
             let (object, offset) = place(at);
             CodeAt { object: object.map(Path::to_owned), offset }
         };
-        let of_shape = |shape: &CoreShape| {
-            let accounts = window.account(shape)?;
+        let count = |accounts: &Accounts| {
             let blocked_by = accounts.blocked_by.iter().map(|it| it.at(code_at)).collect();
             let mut count = WindowCount { blocked_by, ..WindowCount::default() };
-            for (at, account) in accounts.insns {
-                match place(at) {
-                    (None, offset) => count.program.push((offset, account)),
+            for (at, account) in &accounts.insns {
+                match place(*at) {
+                    (None, offset) => count.program.push((offset, *account)),
                     (Some(path), offset) => {
-                        let made = code.name(at).filter(|_| path.as_os_str().is_empty());
+                        let made = code.name(*at).filter(|_| path.as_os_str().is_empty());
                         let name = made.map_or_else(|| library_name(path), str::to_owned);
                         let object = count.objects.entry(name).or_default();
-                        *object.entry(offset).or_default() += &account;
+                        *object.entry(offset).or_default() += account;
                     }
                 }
             }
-            Ok(count)
+            count
         };
-        let mut counts: Vec<WindowCount> = Vec::new();
-        for (n, shape) in shapes.iter().enumerate() {
-            let cannot_be_read = |e: ReplayError| unsupported(e.to_string());
-            let mut known = None;
-            for (before, other) in shapes[..n].iter().enumerate() {
-                if window.takes_as_long(other, shape).map_err(cannot_be_read)? {
-                    known = Some(before);
-                }
-            }
-            counts.push(match known {
-                Some(known) => counts[known].clone(),
-                None => of_shape(shape).map_err(cannot_be_read)?,
-            });
-        }
-        Ok(counts)
+        let accounts = window.accounts(shapes).map_err(|e| unsupported(e.to_string()))?;
+        Ok(accounts.iter().map(|it| count(it)).collect())
     }
 
     fn work(&mut self, arm: Arm, budget: Duration) -> Result<WorkCount, EngineError> {

@@ -67,6 +67,9 @@ pub struct LedgerLine {
     pub site: Option<Site>,
     /// Whether it is named as the cause.
     pub is_named: bool,
+    /// Whether it is a good part of the difference, where no mechanism alone is most of it.
+    #[serde(default)]
+    pub is_part: bool,
 }
 
 /// What is not known of the core: of what it may be, what comes nearest to what was measured.
@@ -132,9 +135,9 @@ pub struct Ledger {
     /// part of the place's cycles in the windows, of its measured time.
     #[serde(default)]
     pub microcode_percent: f64,
-    /// Whether a mechanism with events would be named if the windows did not differ by so much.
+    /// The mechanism with events that would be named if there were more windows, or they did not differ by so much.
     #[serde(skip)]
-    pub is_undecided: bool,
+    pub undecided: Option<Mechanism>,
     /// The mechanisms with a part worth showing, largest first.
     pub lines: Vec<LedgerLine>,
 }
@@ -144,6 +147,20 @@ impl Ledger {
     #[must_use]
     pub fn named(&self) -> Option<&LedgerLine> {
         self.lines.iter().find(|line| line.is_named)
+    }
+
+    /// What is gone without each mechanism that is a part of the difference, as words; none where one is named, or nothing is.
+    #[must_use]
+    pub fn parts_words(&self) -> Option<String> {
+        let parts = self.lines.iter().filter(|line| line.is_part);
+        let less = |line: &LedgerLine| {
+            format!("without {} {:.0} % less", line.mechanism, line.part.percent.value)
+        };
+        let parts = parts.map(less).reduce(|all, one| format!("{all}, {one}"))?;
+        Some(format!(
+            "of {}, the model of the core predicts {:.0} % of the difference in processor time, {parts}",
+            self.place, self.predicted.percent.value
+        ))
     }
 
     /// What is counted with the place, as words behind its name.
@@ -464,7 +481,7 @@ pub(super) fn ledgers(
 /// The way to rename memory by which a place is undecided, where no place names anything.
 pub(super) fn undecided(ledgers: &[Ledger]) -> Option<MemoryRenaming> {
     let is_named = ledgers.iter().any(|ledger| ledger.named().is_some());
-    let undecided = ledgers.iter().find(|ledger| !is_named && ledger.is_undecided);
+    let undecided = ledgers.iter().find(|ledger| !is_named && ledger.undecided.is_some());
     undecided.map(|ledger| ledger.core.renames_memory)
 }
 
@@ -480,8 +497,8 @@ pub(super) fn is_unseen(rows: &[FunctionRow], windows: &[BothArms]) -> bool {
 /// Whether the windows of an arm hold enough of a place, and of most of what whole runs execute there.
 fn is_seen(row: &FunctionRow, both: &BothArms, arm: Arm) -> bool {
     let instructions = row.instructions().unwrap_or(TAKEN);
-    sides_of(&row.place, instructions, both)[arm.index()].is_enough()
-        && both.arms[arm.index()].meet(arm, &row.place)
+    let side = &sides_of(&row.place, instructions, both)[arm.index()];
+    side.is_enough() && side.tells_spread() && both.arms[arm.index()].meet(arm, &row.place)
 }
 
 /// Functions whose windows [`is_unseen`] asks for that whole runs call so rarely that they can be waited for: where each begins,

@@ -107,11 +107,19 @@ fn without_cause(explanation: &Explanation, profile: &Design) -> Vec<String> {
                 .to_owned(),
         );
     }
-    open.push(
-        "no known mechanism was found in the code that is hot and differs; what there is to see \
-         is where the difference lies"
+    open.push(match explanation.ledgers.iter().find_map(|it| Some((it, it.undecided?))) {
+        Some((ledger, mechanism)) => format!(
+            "{mechanism} in {} are not named as the cause: the windows that were followed there are too few, or differ \
+             too much",
+            ledger.place
+        ),
+        None if explanation.ledgers.iter().any(|it| it.parts_words().is_some()) => {
+            "what causes it is in the code that is hot and differs, and no mechanism alone is most of it".to_owned()
+        }
+        None => "no known mechanism was found in the code that is hot and differs; what there is to see \
+                 is where the difference lies"
             .to_owned(),
-    );
+    });
     let Some(row) = explanation.rows.first() else { return open };
     match &row.place {
         Place::Object {

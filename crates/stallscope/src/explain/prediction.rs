@@ -21,6 +21,8 @@ use crate::sim::core::{Account, Mechanism};
 const AGREEMENT: [f64; 2] = [0.6, 1.5];
 /// The part of the predicted difference that a mechanism must make up to be named, with events and without.
 pub(super) const LEAST_PART: [f64; 2] = [0.4, 0.6];
+/// Of the predicted difference, what is gone without a mechanism that is told as a part of it, where none alone is most of it.
+const LEAST_OF_PARTS: f64 = 0.2;
 /// The slow build must have so many times the events of the fast one, or they are not what differs.
 pub(super) const LEAST_RATIO: f64 = 1.5;
 /// Of the cycles that a place has more because of a mechanism, this part must be left over all places.
@@ -193,6 +195,7 @@ pub(super) fn predict(
             for_each_percent: 100.0 * for_each(mechanism) * ns_per_cycle / difference_ns.abs(),
             site: None,
             is_named: false,
+            is_part: false,
         })
         .filter(|line| line.part.percent.value.abs() >= LEAST_SHOWN)
         .collect();
@@ -203,7 +206,7 @@ pub(super) fn predict(
     let is_only_here = executed_there * HARDLY < executed;
     let of_predicted = |percent: f64| percent / predicted.percent.value;
     let least = |line: &LedgerLine| LEAST_PART[usize::from(!line.mechanism.has_events())];
-    let would_be_named = |line: &LedgerLine| {
+    let is_part = |line: &LedgerLine, least: f64| {
         let mechanism = line.mechanism;
         let had_by = had_by(mechanism);
         let of_a_run = |what: &dyn Fn(&Account) -> f64| {
@@ -230,14 +233,19 @@ pub(super) fn predict(
         };
         happens_more
             && is_left
-            && of_predicted(line.part.percent.value.min(line.for_each_percent)) >= least(line)
+            && of_predicted(line.part.percent.value.min(line.for_each_percent)) >= least
     };
-    let is_certain = |line: &LedgerLine| of_predicted(line.part.percent.low) >= least(line) / 2.0;
-    let can_be_named = |line: &LedgerLine| would_be_named(line) && is_certain(line);
+    let tell_spread = sides.iter().all(Side::tells_spread);
+    let is_certain = |line: &LedgerLine, least: f64| {
+        tell_spread && of_predicted(line.part.percent.low) >= least / 2.0
+    };
+    let can_be_named =
+        |line: &LedgerLine| is_part(line, least(line)) && is_certain(line, least(line));
     let is_spread = |line: &LedgerLine| {
-        line.mechanism.has_events() && would_be_named(line) && !is_certain(line)
+        let least = least(line);
+        line.mechanism.has_events() && is_part(line, least) && !is_certain(line, least)
     };
-    let is_undecided = agrees && lines.iter().any(is_spread);
+    let undecided = lines.iter().find(|line| agrees && is_spread(line)).map(|line| line.mechanism);
     // Events come first: a chain or a busy unit is often what they leave behind. Of two that bring back nearly as much, the
     // one that the fast build hardly has is the reason for the other.
     let events = |line: &LedgerLine| line.mechanism.has_events() && can_be_named(line);
@@ -258,8 +266,18 @@ pub(super) fn predict(
     };
     let by_itself = |line: &LedgerLine| can_be_named(line) && !waits_for_others(line);
     let named = named.or_else(|| lines.iter().position(by_itself)).filter(|_| agrees);
-    if let Some(named) = named {
-        lines[named].is_named = true;
+    match named {
+        Some(named) => lines[named].is_named = true,
+        None => {
+            let parts = lines.iter().map(|line| {
+                agrees
+                    && line.mechanism.has_events()
+                    && is_part(line, LEAST_OF_PARTS)
+                    && is_certain(line, LEAST_OF_PARTS)
+            });
+            let parts: Vec<bool> = parts.collect();
+            lines.iter_mut().zip(parts).for_each(|(line, is_part)| line.is_part = is_part);
+        }
     }
     Some(Ledger {
         place: spent.place.to_owned(),
@@ -273,7 +291,7 @@ pub(super) fn predict(
         counted: spent.is_counted,
         agrees,
         microcode_percent: 0.0,
-        is_undecided,
+        undecided,
         lines,
     })
 }

@@ -7,6 +7,8 @@ use crate::stats::student::t_quantile;
 
 /// Instructions of a place that its windows must hold, in each arm that has it.
 const LEAST_FOLLOWED: u64 = 10_000;
+/// Windows of a place that say how much they differ.
+pub(super) const LEAST_WINDOWS: usize = 2;
 /// Up to so many windows tell their least and most; more of them an interval of their mean.
 pub(super) const FEW_WINDOWS: usize = 4;
 
@@ -57,6 +59,12 @@ impl Side {
 
     pub fn is_enough(&self) -> bool {
         self.instructions == 0.0 || self.all.executions >= LEAST_FOLLOWED
+    }
+
+    /// Whether there are windows enough to say how much they differ, or one that holds most of a whole run: one alone
+    /// tells nothing of the others.
+    pub fn tells_spread(&self) -> bool {
+        self.windows.len() >= LEAST_WINDOWS || 2.0 * self.all.executions as f64 >= self.instructions
     }
 
     /// Cycles of an instruction over all windows; none where they hold too few.
@@ -111,6 +119,16 @@ impl Side {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_window_tells_no_spread_unless_it_holds_half_of_a_run() {
+        let window = |executions| Account { executions, ..Account::default() };
+        let tells = |instructions, windows: &[u64]| {
+            Side::of(instructions, windows.iter().copied().map(window).collect()).tells_spread()
+        };
+        assert!(!tells(100_001, &[50_000]) && tells(100_000, &[50_000]) && tells(0, &[]));
+        assert!(tells(1 << 40, &[50_000, 1000]) && !tells(1 << 40, &[50_000, 999]));
+    }
 
     #[test]
     fn places_together_weigh_what_whole_runs_execute_and_not_what_windows_hold() {

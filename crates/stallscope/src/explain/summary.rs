@@ -53,7 +53,10 @@ pub(super) fn summary(explanation: &Explanation) -> Option<String> {
             let why = match (proved, named.filter(|named| named.without >= LEAST_BESIDE)) {
                 (Some(cure), _) => format!("of that, {}", taken_back(explanation, cure)),
                 (None, Some(_)) => format!("of that, {}", by_model(explanation)),
-                (None, None) => "no mechanism that was counted explains it".into(),
+                (None, None) => match explanation.ledgers.iter().find_map(Ledger::parts_words) {
+                    Some(parts) => format!("no mechanism alone explains it: {parts}"),
+                    None => "no mechanism that was counted explains it".into(),
+                },
             };
             format!("slower work: {what}, {slower}{place}; {why}{built}{kernel}")
         }

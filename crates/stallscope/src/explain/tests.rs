@@ -137,8 +137,8 @@ fn the_first_story_is_explained() {
     assert!((e.rows[0].share_of_difference.percent.value - 100.0).abs() < 15.0, "{:?}", e.rows[0]);
     assert_eq!(e.grade, Some(Grade::Counted));
     let counted = cause.counted.as_ref().unwrap();
-    assert_eq!((counted.blocked, counted.executions), (1000, 1000));
-    assert_eq!((counted.here.windows, counted.here.per_thousand()), (1, 50.0));
+    assert_eq!((counted.blocked, counted.executions), (4000, 4000));
+    assert_eq!((counted.here.windows, counted.here.per_thousand()), (4, 50.0));
     assert_eq!(counted.there.as_ref().unwrap().blocked, 0);
     assert!(!e.unexplained.is_empty(), "what is open must be said");
 }
@@ -159,7 +159,7 @@ fn a_shape_that_the_run_does_not_have_is_no_cause() {
     let e = scene.explain().unwrap();
     assert_eq!((e.conclusion, e.grade), (Conclusion::NoMechanism, None));
     let said = e.unexplained.join("\n");
-    assert!(said.contains("not named as the cause: it was blocked in 3 of 1000"), "{said}");
+    assert!(said.contains("not named as the cause: it was blocked in 12 of 4000"), "{said}");
 }
 
 #[test]

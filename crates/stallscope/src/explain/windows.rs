@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::run_count::InsnCounts;
+use super::side::LEAST_WINDOWS;
 use super::{Bench, CoreTaken, Place};
 use crate::code::Image;
 use crate::compare::{Arm, library_name};
@@ -140,22 +141,22 @@ impl ArmWindows {
 
 #[cfg(test)]
 impl ArmWindows {
-    /// One window of one instruction of the program, of a run that executes instructions so often.
+    /// Two windows of one instruction of the program, of a run that executes instructions so often.
     pub fn of_insn(at: Svma, executions: u64, in_run: &[(Svma, u64)]) -> Self {
-        let account = Account { executions, ..Account::default() };
+        let account = Account { executions: executions / 2, ..Account::default() };
         let program = Arc::new(in_run.iter().copied().collect());
         let in_run = InsnCounts { program, ..InsnCounts::default() };
-        let windows = vec![(BTreeMap::from([(at, account)]), HashMap::new())];
+        let windows = vec![(BTreeMap::from([(at, account)]), HashMap::new()); 2];
         Self { windows, in_run, ..Self::default() }
     }
 
-    /// One window of so many instructions, some of them in one object.
+    /// Two windows of so many instructions, some of them in one object.
     pub fn of_object(name: &str, executions: u64, all: u64) -> Self {
-        let account = |executions| Account { executions, ..Account::default() };
+        let account = |executions| Account { executions: executions / 2, ..Account::default() };
         let insns = |executions| BTreeMap::from([(FileOffset(1), account(executions))]);
         let objects = [(name, executions), ("other", all - executions)];
         let objects = objects.map(|(name, executions)| (name.to_owned(), insns(executions)));
-        Self { windows: vec![(BTreeMap::new(), objects.into())], ..Self::default() }
+        Self { windows: vec![(BTreeMap::new(), objects.into()); 2], ..Self::default() }
     }
 }
 
@@ -264,7 +265,7 @@ pub(super) fn count(bench: &dyn Bench, run_ns: [f64; 2], many: bool) -> usize {
     let most = bench.left().for_a_step().ns / (2.0 * WINDOW_NS);
     let few = spread::count(run_ns[0].max(run_ns[1]));
     let wanted = if many { MANY } else { few };
-    wanted.min(most as usize).max(1)
+    wanted.min(most as usize).max(LEAST_WINDOWS)
 }
 
 impl ArmWindows {

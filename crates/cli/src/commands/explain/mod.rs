@@ -196,6 +196,7 @@ pub fn explained(
     let result =
         explain(programs, &mut bench, &chosen.design, &mut text, &mut |stage| show(&bar, stage));
     bar.finish_and_clear();
+    profile::keep(context, bench.probed());
     let cleaned = bench.clean_up();
     let mut explanation = result?;
     cleaned?;

@@ -25,7 +25,7 @@ fn the_hot_loops_of_both_builds_stand_side_by_side() {
     assert_eq!(samples, [800 * 8, 1800 * 8]);
     let [_, after] = builds;
     let load = after.instructions.iter().find(|it| it.svma == e.causes[0].finding.site.svma);
-    assert_eq!(load.unwrap().executions, 1000);
+    assert_eq!(load.unwrap().executions, 4000);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_blocked_load_has_its_stores_and_the_summary_names_one() {
     let stores: Vec<_> = e.blocking_stores(Arm::B, site).collect();
     let start = fixture::CODE_START.0;
     let at: Vec<_> = stores.iter().map(|it| (it.store.svma, it.times, it.percent)).collect();
-    assert_eq!(at, [(start.offset(19), 1000, 100.0), (start.offset(24), 1000, 100.0)]);
+    assert_eq!(at, [(start.offset(19), 4000, 100.0), (start.offset(24), 4000, 100.0)]);
     assert_eq!(e.blocking_stores(Arm::A, site).count(), 0);
     let summary = e.summary.unwrap();
     assert!(summary.contains(", behind what it stores at 0x401013;"), "{summary}");

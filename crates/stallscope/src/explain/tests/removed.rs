@@ -54,7 +54,7 @@ fn what_was_counted_is_withdrawn_where_the_model_contradicts_the_clock_and_nothi
     let e = explained(None);
     assert!(!e.ledgers[0].agrees && e.causes.is_empty() && e.grade.is_none(), "{:?}", e.ledgers);
     let open = e.unexplained.join("\n");
-    assert!(open.contains("blocked in 1000 of 1000 executions and is not named"), "{open}");
+    assert!(open.contains("blocked in 4000 of 4000 executions and is not named"), "{open}");
     // Hidden by what the detours cost: that proves nothing either.
     let e = explained(Some([100_000_000, 200_000_000, 260_000_000, 190_000_000]));
     assert!(e.causes.is_empty() && e.cure.unwrap().verdict == CureVerdict::Open);

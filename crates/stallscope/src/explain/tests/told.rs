@@ -20,6 +20,7 @@ fn ledger_of<const N: usize>(
         for_each_percent: part,
         site: None,
         is_named: nth == 0,
+        is_part: false,
     };
     Ledger {
         place: place.into(),
@@ -33,7 +34,7 @@ fn ledger_of<const N: usize>(
         counted: true,
         agrees: true,
         microcode_percent: 0.0,
-        is_undecided: false,
+        undecided: None,
         lines: mechanisms.into_iter().enumerate().map(line).collect(),
     }
 }

@@ -12,15 +12,15 @@ use serde::Serialize;
 use super::predictor::{Mispredictions, Predicted, Predictor};
 use super::{Core, Learned, Mechanism, Program, WindowCode};
 use crate::machine::{CoreShape, Design, LearnedBranches};
-use crate::model::{Avma, LINE_BYTES};
+use crate::model::Avma;
 use crate::sim::Places;
 use crate::trace::engine::{BlockId, Sink};
 use crate::trace::recorded::{ReplayError, replay};
 
 /// Of a window's instructions, this part warms the model up and is not accounted.
 const WARM_UP: u64 = 4;
-/// Tables that are smaller matter where they forget one branch for so many instructions.
-const LEAST_FORGOTTEN: u64 = 1000;
+/// Cores differ that take one cycle of so many otherwise.
+const LEAST_APART: u64 = 200;
 
 /// What became of an instruction, or of many, in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -229,26 +229,6 @@ impl<'a> RecordedWindow<'a> {
         Self { training: learned.way, predicted: Mutex::default(), ..self }
     }
 
-    /// Whether it takes as long on a core of one shape as on one of the other, because they differ in what makes no
-    /// difference to it: in a third level that it does not need, in tables of a predictor that learn as much of it.
-    ///
-    /// # Errors
-    /// When the recording cannot be read.
-    pub fn takes_as_long(&self, one: &CoreShape, other: &CoreShape) -> Result<bool, ReplayError> {
-        let mut alike = one.clone();
-        alike.cache_bytes[2] = other.cache_bytes[2];
-        if alike == *other {
-            return Ok(self.program.reuse[0].likely <= one.cache_bytes[1] / LINE_BYTES);
-        }
-        let mut alike = one.clone();
-        alike.learned = other.learned;
-        if alike != *other {
-            return Ok(false);
-        }
-        let (one, other) = (self.predicted(one)?.wrong, self.predicted(other)?.wrong);
-        Ok(one.abs_diff(other) * LEAST_FORGOTTEN <= self.instructions)
-    }
-
     /// Which branches a predictor of this shape is right about.
     fn predicted(&self, shape: &CoreShape) -> Result<Arc<Predicted>, ReplayError> {
         let mut predicted = self.predicted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,20 +246,54 @@ impl<'a> RecordedWindow<'a> {
         Ok(found)
     }
 
-    /// Runs it through a core of this shape, with the rules and prices of the design, whole and without each
-    /// mechanism.
+    /// Runs it through a core of this shape, with the rules and prices of the design, whole and without each mechanism.
     ///
     /// # Errors
     /// When the recording cannot be read.
     pub fn account(&self, shape: &CoreShape) -> Result<Accounts, ReplayError> {
         let predicted = self.predicted(shape)?;
-        let run = |without| {
-            let (program, warm_up) = (&self.program, self.warm_up);
-            let mut core =
-                Core::new(self.design, shape, program, &predicted.right, without, warm_up);
-            replay(self.recorded, &mut core).map(|_| core)
-        };
-        let whole = run(None)?;
+        let run = |without| self.run(shape, &predicted.right, without);
+        self.without_each(&run(None)?, run)
+    }
+
+    fn run<'c>(
+        &'c self,
+        shape: &CoreShape,
+        predicted: &'c [bool],
+        without: Option<Mechanism>,
+    ) -> Result<Core<'c>, ReplayError> {
+        let mut core =
+            Core::new(self.design, shape, &self.program, predicted, without, self.warm_up);
+        replay(self.recorded, &mut core)?;
+        Ok(core)
+    }
+
+    /// Runs it through cores of these shapes, as [`RecordedWindow::account`] does, once for those that make no difference to it.
+    ///
+    /// # Errors
+    /// When the recording cannot be read.
+    pub fn accounts(&self, shapes: &[CoreShape]) -> Result<Vec<Arc<Accounts>>, ReplayError> {
+        let predicted =
+            shapes.iter().map(|shape| self.predicted(shape)).collect::<Result<Vec<_>, _>>()?;
+        let run = |n: usize, without| self.run(&shapes[n], &predicted[n].right, without);
+        let whole: Vec<Core<'_>> =
+            (0..shapes.len()).into_par_iter().map(|n| run(n, None)).collect::<Result<_, _>>()?;
+        let mut found: Vec<Arc<Accounts>> = Vec::with_capacity(shapes.len());
+        for (n, core) in whole.iter().enumerate() {
+            found.push(match whole[..n].iter().position(|before| before.is_like(core)) {
+                Some(before) => Arc::clone(&found[before]),
+                None => Arc::new(self.without_each(core, |without| run(n, without))?),
+            });
+        }
+        Ok(found)
+    }
+
+    /// What `whole` took, and what each instruction takes without each mechanism.
+    fn without_each<'c>(
+        &self,
+        whole: &Core<'_>,
+        run: impl Fn(Option<Mechanism>) -> Result<Core<'c>, ReplayError> + Sync,
+    ) -> Result<Accounts, ReplayError> {
         let all: Account = whole.accounts.iter().sum();
         // What never happens costs nothing.
         let happens = |it: &Mechanism| !it.is_in_its_events() || all.events_of(*it) > 0;
@@ -308,6 +322,16 @@ impl<'a> RecordedWindow<'a> {
             blocked_by: blocked_by.collect(),
             unread_executions,
         })
+    }
+}
+
+impl Core<'_> {
+    /// Whether it took as long as another core, instruction by instruction.
+    fn is_like(&self, other: &Self) -> bool {
+        let cycles = |core: &Self| core.accounts.iter().map(|it| it.cycles).sum::<u64>();
+        let both = self.accounts.iter().zip(&other.accounts);
+        let apart: u64 = both.map(|(a, b)| a.cycles.abs_diff(b.cycles)).sum();
+        apart * LEAST_APART <= cycles(self)
     }
 }
 
