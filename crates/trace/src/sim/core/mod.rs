@@ -55,6 +55,7 @@ mod scheduler;
 mod sets;
 mod slots;
 mod state;
+mod streams;
 mod training;
 mod upper_halves;
 mod x87;
