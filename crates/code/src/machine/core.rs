@@ -176,9 +176,9 @@ pub struct CoreShape {
     pub by_index_operations: u8,
     /// The ports that can compute with what the same instruction loads.
     pub loaded_ports: u16,
-    /// The units for integers where they stand in two clusters: an operation waits at one of them, as is settled at dispatch, and also
-    /// the value of a store from a general register takes a unit. None where an operation takes any unit that is free.
-    pub clusters: [u16; 2],
+    /// The units that simple operations have where they waited for what they compute with, and of which the value of a store from
+    /// a general register takes one, and a multiplication one beside its own; none where nothing of that is so.
+    pub waited_ports: u16,
     /// Whether loads, and stores with their addresses, wait for their start with the operations on integers.
     pub addresses_wait_with_integers: bool,
     /// Operations that retire in a cycle.
@@ -665,7 +665,7 @@ impl Design {
             dispatches_whole: false,
             by_index_operations: 1,
             loaded_ports: u16::MAX,
-            clusters: [0; 2],
+            waited_ports: 0,
             addresses_wait_with_integers: false,
             retire_width: 8,
             reorder_window: 352,
@@ -990,12 +990,10 @@ impl Design {
                         // Measured: 3 cycles longer across lines and across pages, two in a cycle; stores 1.0 and 22.
                         split_load_cycles: [3, 3],
                         split_store_cycles: [1, 22],
-                        // Measured, n operations beside an addition that they wait for and a comparison with its jump: 1.02, 1.38, 1.55 and
-                        // 1.84 cycles for 2 to 5 that start together, 1.13, 1.33 and 1.54 for 3 to 5 one behind the other; that wait
-                        // for nothing 1.04 and 1.22 for 4 and 5; beside a multiplication of three cycles 3.02, 3.10, 3.18 and 3.28. Chains
-                        // of one addition each: 1.13, 1.28, 1.45 and 1.62 for 4 to 7, a store 0.15 to 0.2 more. Each as two clusters say in
-                        // which operations come by chance, within 7 % on average; worst 26 %.
-                        clusters: [amd::WIDE_MULTIPLY, amd::WIDE_SHIFTS],
+                        // Measured, n chains of one addition beside a comparison with its jump: 1.13, 1.28, 1.45 and 1.62 cycles
+                        // for 4 to 7, 1.02 and 1.20 for 5 and 6 that wait for nothing; a store 0.15 to 0.2 more. A multiplication
+                        // beside four and five other operations 1.37 and 1.54 to 1.63, an addition in its place 1.11 to 1.13 and 1.28 to 1.34.
+                        waited_ports: amd::WIDE_INTEGER & !1,
                         // Measured, n no-ops and an atomic operation: 22.2 cycles of 40, 27.2 of 80, 32.2 of 120, 42.3 of 200, 25.2 of 40
                         // with a store behind them; chains of up to 48 cycles around it hide it.
                         locked_hold_cycles: [17, 3],

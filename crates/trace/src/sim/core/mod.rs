@@ -379,9 +379,8 @@ impl<'a> Core<'a> {
                 self.start_address(self.shape.loads_per_cycle, addresses);
             }
             data = self.take_data(done.max(addresses), store.size_bytes);
-            let [one, other] = self.shape.clusters;
-            if one != 0 && !op.uses_vector {
-                self.take(one | other, data);
+            if self.shape.waited_ports != 0 && !op.uses_vector {
+                self.take(self.shape.waited_ports, data);
             }
             complete = complete.max(data);
         }
@@ -425,11 +424,10 @@ impl<'a> Core<'a> {
     }
 
     fn take(&mut self, ports: u16, cycle: u64) -> u64 {
-        if !self.has(Mechanism::BusyPorts) {
-            return cycle;
+        match self.has(Mechanism::BusyPorts) {
+            true => self.state.slots.take(ports, cycle),
+            false => cycle,
         }
-        let ports = self.state.clusters.of_one(ports);
-        self.state.slots.take(ports, cycle)
     }
 
     /// How long what needs a result waits for it.
@@ -459,11 +457,18 @@ impl<'a> Core<'a> {
         }
         let Some(slow) = slow(class) else {
             let (ports, times) = self.shape.ports(class, op.vector_bytes);
-            let ports = op.memory.ports(&self.shape, ports);
+            let mut ports = op.memory.ports(&self.shape, ports);
+            let waited_ports = self.shape.waited_ports;
+            if waited_ports != 0 && class == OpClass::Integer && ready > dispatched + 1 {
+                ports &= waited_ports;
+            }
             for _ in 1..times {
                 self.take(ports, ready);
             }
             let start = self.take(ports, ready);
+            if waited_ports != 0 && class == OpClass::Multiply {
+                self.take(waited_ports, start);
+            }
             self.starts(class, dispatched, start);
             let more = if op.multiplies_and_adds { self.shape.multiply_add_cycles } else { 0 };
             return start + self.latency(row.latency_cycles + more);

@@ -1,11 +1,4 @@
-//! Which execution ports are taken in which cycle, and on which an operation waits where that is settled at dispatch.
-//!
-//! A core whose units stand in clusters settles at dispatch where an operation waits, before it is known when it can start: at
-//! one cluster several wait then while units of the other stand idle. *Sign*: six units do three and a half operations in a
-//! cycle of those that can start together, and six of those that wait for nothing. *Literature*: S. Palacharla, N. Jouppi and
-//! J. Smith, "Complexity-effective superscalar processors" (1997).
-
-use super::predictor::hash;
+//! Which execution ports are taken in which cycle.
 
 /// Words of 64 cycles that are kept; whatever is further ahead finds every port free.
 const WORDS: u64 = 256;
@@ -63,28 +56,6 @@ impl Slots {
     }
 }
 
-/// Two clusters of ports, where an operation waits at one of them.
-pub(super) struct Clusters {
-    ports: [u16; 2],
-    chosen: u64,
-}
-
-impl Clusters {
-    pub(super) fn new(ports: [u16; 2]) -> Self {
-        Self { ports, chosen: 0 }
-    }
-
-    /// Those of `ports` that the next operation can have: of one cluster, as if by chance, where both have some.
-    pub(super) fn of_one(&mut self, ports: u16) -> u16 {
-        let [one, other] = self.ports.map(|cluster| cluster & ports);
-        if one == 0 || other == 0 {
-            return ports;
-        }
-        self.chosen += 1;
-        if hash(hash(self.chosen)) & 1 == 0 { one } else { other }
-    }
-}
-
 fn each(ports: u16) -> impl Iterator<Item = usize> {
     let mut left = ports;
     std::iter::from_fn(move || {
@@ -110,21 +81,6 @@ mod tests {
         assert_eq!(slots.take(0b100, 1 << 40), 1 << 40);
         slots.forget_before(1 << 41);
         assert_eq!([0; 2].map(|_| slots.take(0b1, 1 << 41)), [1 << 41, (1 << 41) + 1]);
-    }
-
-    #[test]
-    fn an_operation_gets_the_units_of_one_cluster_that_it_can_use() {
-        let mut clusters = Clusters::new([0b0111, 0b111000]);
-        let chosen: Vec<u16> = (0..1000).map(|_| clusters.of_one(0b111111)).collect();
-        let first = chosen.iter().filter(|ports| **ports == 0b0111).count();
-        assert!(chosen.iter().all(|ports| [0b0111, 0b111000].contains(ports)));
-        assert!((450..550).contains(&first), "{first}");
-        // What only one of them does, and what stands in neither.
-        assert_eq!(
-            [0b110000, 0b010, 0b1 << 8].map(|ports| clusters.of_one(ports)),
-            [0b110000, 0b010, 0b1 << 8]
-        );
-        assert_eq!(Clusters::new([0; 2]).of_one(0b111111), 0b111111);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::program::{PAGE_LINES, Program};
 use super::resources::RegisterFiles;
 use super::scheduler::Scheduler;
 use super::sets::{EMPTY, Sets};
-use super::slots::{Clusters, Slots};
+use super::slots::Slots;
 use super::upper_halves::UpperState;
 use super::x87::Stack;
 use crate::machine::CoreShape;
@@ -92,7 +92,6 @@ pub(super) struct State {
     /// fences and microcode.
     pub units: Slots,
     pub slots: Slots,
-    pub clusters: Clusters,
     /// What waits for its start: of integers, and of vectors where these wait elsewhere.
     pub schedulers: (Scheduler, Option<Scheduler>),
     pub caches: DataCaches,
@@ -146,7 +145,6 @@ impl State {
             stored_at: 0,
             units: Slots::new(),
             slots: Slots::new(),
-            clusters: Clusters::new(shape.clusters),
             schedulers: (
                 Scheduler::new(shape.scheduler),
                 (shape.vector_scheduler > 0).then(|| Scheduler::new(shape.vector_scheduler)),
