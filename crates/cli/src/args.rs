@@ -38,7 +38,7 @@ Examples:
   stallscope render result.json --html page.html      a result to look at
 
 Exit codes: 0 fine, 1 a finding or regression (--gate), 2 bad usage or input,
-3 inconclusive (--gate), 130 interrupted.";
+3 inconclusive (--gate), 130 interrupted (143 by SIGTERM).";
 
 /// Explains performance that changes without a visible reason.
 #[derive(Debug, Parser)]

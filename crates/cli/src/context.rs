@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 use stallscope::code::SourceText;
 use stallscope::foreign::SourceRoots;
 use stallscope::machine::Microarchitecture;
@@ -26,8 +27,8 @@ pub enum Outcome {
     Unusable,
     /// The data do not decide, and the user asked to gate.
     Inconclusive,
-    /// Ctrl-C.
-    Interrupted,
+    /// Ctrl-C, or another of the signals that ask for an end: its number.
+    Interrupted(u8),
 }
 
 impl Outcome {
@@ -38,7 +39,8 @@ impl Outcome {
             Self::Gated => 1,
             Self::Unusable => 2,
             Self::Inconclusive => 3,
-            Self::Interrupted => 130,
+            // As a shell tells of a program that this signal ended: 130 for Ctrl-C, 143 for SIGTERM.
+            Self::Interrupted(signal) => 128 + signal,
         })
     }
 }
@@ -46,6 +48,8 @@ impl Outcome {
 /// Shared state of one invocation.
 pub struct Context {
     interrupt: OnceLock<Arc<AtomicBool>>,
+    /// The last signal that has set it.
+    signal: Arc<AtomicUsize>,
     json: Option<PathBuf>,
     json_dir: Option<PathBuf>,
     defaults: Option<Defaults>,
@@ -67,6 +71,7 @@ impl Context {
     pub fn new(common: &CommonArgs) -> Self {
         Self {
             interrupt: OnceLock::new(),
+            signal: Arc::default(),
             json: common.json.clone(),
             json_dir: common.json_dir.clone(),
             defaults: None,
@@ -97,19 +102,21 @@ impl Context {
     /// least ten times a second. Without this call Ctrl-C ends the program at once.
     pub fn interrupt(&self) -> &AtomicBool {
         self.interrupt.get_or_init(|| {
-            let flag = Arc::new(AtomicBool::new(false));
+            let set = Arc::new(AtomicBool::new(false));
             for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-                // Only an invalid signal number can fail here; then Ctrl-C still ends us, and the
-                // kernel ends the child with us.
-                let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
+                // Which one it was is there before the flag is seen. Only an invalid signal number can fail
+                // here; then Ctrl-C still ends us, and the kernel ends the child with us.
+                let _ = flag::register_usize(signal, Arc::clone(&self.signal), signal as usize);
+                let _ = flag::register(signal, Arc::clone(&set));
             }
-            flag
+            set
         })
     }
 
-    /// Whether Ctrl-C was pressed.
-    pub fn interrupted(&self) -> bool {
-        self.interrupt.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+    /// How it ends where Ctrl-C was pressed, or another signal has asked for an end.
+    pub fn interrupted(&self) -> Option<Outcome> {
+        let is_set = self.interrupt.get().is_some_and(|flag| flag.load(Ordering::SeqCst));
+        is_set.then(|| Outcome::Interrupted(self.signal.load(Ordering::SeqCst) as u8))
     }
 
     /// Where the machine-readable result goes; `-` is standard output and replaces the screen.

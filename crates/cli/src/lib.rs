@@ -1,7 +1,7 @@
 //! The command line: arguments, terminal, progress, exit codes. The work is in `stallscope`.
 //!
 //! Exit codes: 0 fine, 1 a finding or regression when asked to gate, 2 usage or input error,
-//! 3 inconclusive when asked to gate, 130 interrupted.
+//! 3 inconclusive when asked to gate, 130 interrupted, 143 ended by SIGTERM.
 
 pub mod args;
 mod commands;
@@ -62,13 +62,13 @@ pub fn main() -> ExitCode {
 #[must_use]
 pub fn exit_code(context: &Context, result: anyhow::Result<Outcome>) -> ExitCode {
     dismiss_guardian();
-    match result {
-        Ok(outcome) => outcome.exit_code(),
-        Err(_) if context.interrupted() => {
+    match (result, context.interrupted()) {
+        (Ok(outcome), _) => outcome.exit_code(),
+        (Err(_), Some(interrupted)) => {
             terminal::error("interrupted; nothing was written and no child is left running");
-            Outcome::Interrupted.exit_code()
+            interrupted.exit_code()
         }
-        Err(error) => complain(&error),
+        (Err(error), None) => complain(&error),
     }
 }
 

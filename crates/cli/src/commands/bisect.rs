@@ -36,7 +36,7 @@ Commits are built in a worktree of their own: yours is not touched, and nothing 
 
 Exit codes: 0 the first bad commit is found, 2 bad usage or input, or good and bad do
 not differ by enough, 3 it is one of several that could not be told apart, 130
-interrupted.";
+interrupted (143 by SIGTERM).";
 
 /// Arguments of `bisect`.
 #[derive(Debug, Args)]

@@ -36,7 +36,7 @@ Examples:
   With another compiler
     stallscope case sorted-array --cc clang
 
-Exit codes: 0 fine, 2 bad usage or no compiler, 130 interrupted.";
+Exit codes: 0 fine, 2 bad usage or no compiler, 130 interrupted (143 by SIGTERM).";
 
 /// Arguments of `case`.
 #[derive(Debug, Args)]

@@ -76,7 +76,7 @@ else is run. --kind says it when that guess is wrong.
 
 Exit codes: 0 compared (with --fail-if: not slower), 1 slower (--fail-if), 2 bad
 usage or input, or a program that does not run, 3 inconclusive (--fail-if), 130
-interrupted.";
+interrupted (143 by SIGTERM).";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {

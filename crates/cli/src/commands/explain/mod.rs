@@ -52,7 +52,7 @@ Examples:
     stallscope explain --until verdict --for 5m --effect 0.5% ./before ./after
 
 Exit codes: 0 done, 2 bad usage or a program that cannot be read or run,
-130 interrupted.";
+130 interrupted (143 by SIGTERM).";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TimeArg {

@@ -34,7 +34,7 @@ Examples:
 Ctrl-C ends the waiting, not the jobs.
 
 Exit codes: 0 joined, 1 slower (--fail-if), 2 bad usage or nothing to join,
-3 inconclusive (--fail-if), 130 interrupted.";
+3 inconclusive (--fail-if), 130 interrupted (143 by SIGTERM).";
 
 /// How often files are counted and the engine is asked: a queue is no place to hurry.
 const LOOK: Duration = Duration::from_secs(2);
@@ -69,9 +69,9 @@ pub fn run(args: &CollectArgs, context: &Context) -> anyhow::Result<Outcome> {
         return cancel(args);
     }
     for folder in args.folders.iter().filter(|_| args.follow) {
-        if !follow(folder, context)? {
+        if let Some(interrupted) = follow(folder, context)? {
             terminal::note(&format!("the jobs go on; {}", come_back(folder)));
-            return Ok(Outcome::Interrupted);
+            return Ok(interrupted);
         }
     }
     let results = Results::of(&args.folders)?;
@@ -166,12 +166,13 @@ fn cancel(args: &CollectArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Fine)
 }
 
-/// Waits for the blocks of a folder; whether it was not interrupted.
-fn follow(path: &Path, context: &Context) -> anyhow::Result<bool> {
+/// Waits for the blocks of a folder; how it ends where that was interrupted.
+fn follow(path: &Path, context: &Context) -> anyhow::Result<Option<Outcome>> {
     let folder = ResultFolder::at(path);
     let ticket = folder.ticket()?;
     let bar = context.progress(1, "blocks");
-    let interrupt = context.interrupt();
+    // From here on signals are seen below.
+    context.interrupt();
     let (mut quiet, mut before, mut is_silent) = (0, 0, false);
     loop {
         // Blocks that were not handed out from here are waited for by whoever runs them.
@@ -197,12 +198,12 @@ fn follow(path: &Path, context: &Context) -> anyhow::Result<bool> {
         before = done;
         if done >= of || quiet >= LAST_LOOKS {
             bar.finish_and_clear();
-            return Ok(true);
+            return Ok(None);
         }
         for _ in 0..LOOK.as_millis() / 100 {
-            if interrupt.load(std::sync::atomic::Ordering::Relaxed) {
+            if let Some(interrupted) = context.interrupted() {
                 bar.finish_and_clear();
-                return Ok(false);
+                return Ok(Some(interrupted));
             }
             std::thread::sleep(Duration::from_millis(100));
         }

@@ -29,7 +29,7 @@ A block whose result is there already is not run again. A program or an input wi
 other bytes than planned is refused.
 
 Exit codes: 0 all of them are there, 2 bad usage or a block that cannot be run,
-130 interrupted.";
+130 interrupted (143 by SIGTERM).";
 
 /// Arguments of `worker`.
 #[derive(Debug, Args)]

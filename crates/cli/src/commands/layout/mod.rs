@@ -58,7 +58,7 @@ Examples:
   One build; every table as CSV
     stallscope layout ./program --samples perf.data --csv tables
 
-Exit codes: 0 done, 2 bad usage or input, 130 interrupted.";
+Exit codes: 0 done, 2 bad usage or input, 130 interrupted (143 by SIGTERM).";
 
 /// Arguments of `layout`.
 #[derive(Debug, Args)]

@@ -44,7 +44,8 @@ linker's flags for a placement, {seed} its number. Without {layout} the flags go
 GOFLAGS, RUSTFLAGS or CFLAGS, CXXFLAGS and LDFLAGS. Write {{ for a brace.
 
 Exit codes: 0 swept, 1 slower (--fail-if), 2 bad usage or nothing that runs,
-3 inconclusive (--fail-if), 130 interrupted (the same command goes on from there).";
+3 inconclusive (--fail-if), 130 interrupted (143 by SIGTERM; the same command
+goes on from there).";
 
 /// Arguments of `sweep`.
 #[derive(Debug, Args)]

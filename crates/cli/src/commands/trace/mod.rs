@@ -54,7 +54,7 @@ The command's input and output are its own: what it prints is what it prints
 without being traced. The report goes to standard error, behind it.
 
 Exit codes: 0 traced, 2 bad usage, a program that cannot be read or run, or a
-system that forbids tracing, 130 interrupted.";
+system that forbids tracing, 130 interrupted (143 by SIGTERM).";
 
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
