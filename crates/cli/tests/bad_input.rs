@@ -27,8 +27,15 @@ fn compile(folder: &Path, name: &str, source: &str, flags: &[&str]) {
     fs::remove_file(file).unwrap();
 }
 
-const SPIN: &str = "int main(int c, char **v) { volatile long n = c > 1 ? 1L << 62 : 3000000;
-    while (n > 0) n = n - 1; return 0; }";
+const SPIN: &str =
+    "__attribute__((noinline)) long less(long n) { __asm__ volatile(\"\"); return n - 1; }
+    int main(int c, char **v) { volatile long n = c > 1 ? 1L << 62 : 3000000;
+    while (n > 0) n = less(n); return 0; }";
+
+/// Comes to where its window would start for as long as it runs.
+#[cfg(target_arch = "x86_64")]
+const ARRIVES_FOREVER: [&str; 8] =
+    ["trace", "--function", "less", "--skip", "99999999999", "--", "./spin", "forever"];
 
 #[test]
 fn files_that_are_no_programs_are_said_in_their_own_words() {
@@ -128,12 +135,34 @@ fn anything_runs_in(folder: &Path) -> bool {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+fn a_window_whose_start_is_counted_on_and_on_ends_at_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    compile(here, "spin", SPIN, &[]);
+    let args = [&ARRIVES_FOREVER[..1], &["--timeout", "200ms"], &ARRIVES_FOREVER[1..]].concat();
+    refused(here, &args, &["did not end within 200ms", "--timeout"]);
+    assert!(!anything_runs_in(here), "the program outlived it");
+}
+
+#[test]
 fn ctrl_c_ends_the_run_and_its_children() {
-    for command in ["compare", "explain"] {
+    let explain = ["explain", "./spin", "./spin", "--", "forever"];
+    let compare = ["compare", "./spin", "./spin", "--", "forever"];
+    for (command, signal) in [
+        (&compare[..], libc::SIGINT),
+        (&explain, libc::SIGINT),
+        (&compare, libc::SIGTERM),
+        #[cfg(target_arch = "x86_64")]
+        (&ARRIVES_FOREVER, libc::SIGINT),
+        #[cfg(target_arch = "x86_64")]
+        (&ARRIVES_FOREVER, libc::SIGTERM),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path();
         compile(here, "spin", SPIN, &[]);
-        let args = [command, "--json", "r.json", "./spin", "./spin", "--", "forever"];
+        let args = [&command[..1], &["--json", "r.json"], &command[1..]].concat();
+        let command = format!("{command:?}, signal {signal}");
         let mut child =
             stallscope(here, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let started = Instant::now();
@@ -142,7 +171,7 @@ fn ctrl_c_ends_the_run_and_its_children() {
             sleep(Duration::from_millis(20));
         }
         // SAFETY: plain integers; the process is our own child.
-        unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+        unsafe { libc::kill(child.id() as i32, signal) };
         let status = loop {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
@@ -150,7 +179,7 @@ fn ctrl_c_ends_the_run_and_its_children() {
             assert!(started.elapsed() < Duration::from_secs(60), "it does not end");
             sleep(Duration::from_millis(20));
         };
-        assert_eq!(status.code(), Some(130), "{command}");
+        assert_eq!(status.code(), Some(128 + signal), "{command}");
         assert!(!anything_runs_in(here), "{command}: a child outlived it");
         assert!(!here.join("r.json").exists(), "{command}: a result was written");
     }

@@ -402,6 +402,8 @@ impl<'a> Target<'a> {
 
     /// Waits for news of any thread. Never returns [`News::None`].
     fn next(&mut self) -> Result<News, EngineError> {
+        // Also where there always is some: threads may come to a window's start for as long as they run.
+        self.check_limits()?;
         let (mut looks, mut nap) = (0, NAPS.0);
         loop {
             let news = tracee::news(self.leader);
