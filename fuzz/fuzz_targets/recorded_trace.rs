@@ -2,6 +2,8 @@
 
 #![no_main]
 
+use std::sync::atomic::AtomicBool;
+
 use libfuzzer_sys::fuzz_target;
 use stallscope::trace::engine::{Block, BlockId, MemoryAccess, Sink};
 use stallscope::trace::recorded::replay;
@@ -27,5 +29,5 @@ impl Sink for Check {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = replay(bytes, &mut Check::default());
+    let _ = replay(bytes, &AtomicBool::new(false), &mut Check::default());
 });

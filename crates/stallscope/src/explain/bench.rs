@@ -25,7 +25,7 @@ use crate::sim::core::{Accounts, RecordedWindow, Training};
 use crate::trace::engine::{
     self, Change, DenormalSite, Ended, EngineError, Length, Mapping, Recording, Sink, Start, Window,
 };
-use crate::trace::recorded::Writer;
+use crate::trace::recorded::{ReplayError, Writer};
 
 /// How long a window is that the model of the core is run on, and how long it may take.
 const WINDOW_INSTRUCTIONS: u64 = 2_000_000;
@@ -373,9 +373,9 @@ impl Bench for ProcessBench<'_> {
         let unsupported = |reason| EngineError::Unsupported { engine: recording.engine, reason };
         recording.checked()?;
         let recorded = writer.finish(&recording).map_err(|e| unsupported(e.to_string()))?;
-        let window =
-            RecordedWindow::read(&recorded, design).map_err(|e| unsupported(e.to_string()))?;
-        let window = window.trained_by(learned);
+        let cannot_be_read = |error: ReplayError| error.of_engine(recording.engine);
+        let window = RecordedWindow::read(&recorded, design, self.interrupt);
+        let window = window.map_err(cannot_be_read)?.trained_by(learned);
         let window = if is_at_call { window.from_its_start() } else { window };
         // No file for the program's own.
         let place = |at: Avma| match Mapping::find(&recording.mappings, at) {
@@ -403,7 +403,7 @@ impl Bench for ProcessBench<'_> {
             }
             count
         };
-        let accounts = window.accounts(shapes).map_err(|e| unsupported(e.to_string()))?;
+        let accounts = window.accounts(shapes).map_err(cannot_be_read)?;
         Ok(accounts.iter().map(|it| count(it)).collect())
     }
 

@@ -27,7 +27,8 @@ pub fn windows(
                 args.windows.len()
             );
         }
-        return images.iter().zip(&args.windows).map(|(i, file)| replayed(i, file)).collect();
+        let windows = images.iter().zip(&args.windows);
+        return windows.map(|(image, file)| replayed(image, file, context)).collect();
     };
     let bar = context.progress(images.len() as u64, "tracing");
     let mut all = Vec::new();
@@ -62,9 +63,9 @@ fn followed(
     whole(image, log, &recording, source)
 }
 
-fn replayed(image: &Image, file: &Path) -> anyhow::Result<TracedWindow> {
+fn replayed(image: &Image, file: &Path, context: &Context) -> anyhow::Result<TracedWindow> {
     let mut log = WindowLog::default();
-    let recording = trace::replay(file, &mut log)?;
+    let recording = trace::replay(file, context, &mut log)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let source = format!("{name}, engine {}", recording.engine);
     whole(image, log, &recording, source)

@@ -21,7 +21,7 @@ const MOST_FUNCTIONS: usize = 5;
 /// When the recording is damaged.
 pub fn model(recorded: &[u8], design: &Design, context: &Context) -> anyhow::Result<Accounts> {
     let bar = context.progress(1, "modelling");
-    let accounts = RecordedWindow::read(recorded, design)
+    let accounts = RecordedWindow::read(recorded, design, context.interrupt())
         .and_then(|window| window.account(&design.core().value));
     bar.finish_and_clear();
     Ok(accounts?)

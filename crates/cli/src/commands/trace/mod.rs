@@ -118,7 +118,7 @@ pub fn run(args: &TraceArgs, context: &Context) -> anyhow::Result<Outcome> {
     }
     let mut models = Models::new(&chosen.design);
     let followed = match &args.replay {
-        Some(file) => Followed::again(file, args.cycles, &mut models)?,
+        Some(file) => Followed::again(file, args.cycles, context, &mut models)?,
         None => follow(args, context, &mut models)?,
     };
     let kept = followed.kept.as_deref();
@@ -154,13 +154,17 @@ struct Followed {
 
 impl Followed {
     /// Out of a file.
-    fn again(file: &Path, keeps: bool, models: &mut dyn Sink) -> anyhow::Result<Self> {
+    fn again(
+        file: &Path,
+        keeps: bool,
+        context: &Context,
+        models: &mut dyn Sink,
+    ) -> anyhow::Result<Self> {
         let kept = keeps.then(|| kept::read(file)).transpose()?;
         let recording = match &kept {
-            Some(bytes) => {
-                recorded::replay(&bytes[..], models).with_context(|| file.display().to_string())?
-            }
-            None => replay(file, models)?,
+            Some(bytes) => recorded::replay(&bytes[..], context.interrupt(), models)
+                .with_context(|| file.display().to_string())?,
+            None => replay(file, context, models)?,
         };
         Ok(Self { recording, title: format!("replay of {}", file.display()), kept, calls: None })
     }
@@ -170,10 +174,14 @@ impl Followed {
 const MOST_RECORDED_BYTES: u64 = 4 << 30;
 
 /// Tells `models` what a recorded window holds.
-pub(in crate::commands) fn replay(file: &Path, models: &mut dyn Sink) -> anyhow::Result<Recording> {
+pub(in crate::commands) fn replay(
+    file: &Path,
+    context: &Context,
+    models: &mut dyn Sink,
+) -> anyhow::Result<Recording> {
     let open = foreign::open_within(file, MOST_RECORDED_BYTES)
         .with_context(|| format!("cannot open {}", file.display()))?;
-    recorded::replay(BufReader::with_capacity(1 << 20, open), models)
+    recorded::replay(BufReader::with_capacity(1 << 20, open), context.interrupt(), models)
         .with_context(|| file.display().to_string())
 }
 

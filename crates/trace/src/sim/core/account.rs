@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::ops::AddAssign;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -190,6 +191,7 @@ pub struct Accounts {
 pub struct RecordedWindow<'a> {
     recorded: &'a [u8],
     design: &'a Design,
+    interrupt: &'a AtomicBool,
     instructions: u64,
     warm_up: u64,
     program: Program,
@@ -199,19 +201,33 @@ pub struct RecordedWindow<'a> {
 }
 
 impl<'a> RecordedWindow<'a> {
-    /// Takes apart what `recorded` holds, for cores of `design`.
+    /// Takes apart what `recorded` holds, for cores of `design`; `interrupt` ends this and all that is asked of it then.
     ///
     /// # Errors
-    /// When the recording cannot be read.
-    pub fn read(recorded: &'a [u8], design: &'a Design) -> Result<Self, ReplayError> {
+    /// When the recording cannot be read, and [`ReplayError::Interrupted`].
+    pub fn read(
+        recorded: &'a [u8],
+        design: &'a Design,
+        interrupt: &'a AtomicBool,
+    ) -> Result<Self, ReplayError> {
         let mut code = WindowCode::default();
-        let recording = replay(recorded, &mut code)?;
+        let recording = replay(recorded, interrupt, &mut code)?;
         let mut places = Places::new(recording.mappings, recording.code);
         let instructions = code.instructions();
         let program = code.decode(design.fusion().value, |at, bytes| places.x86_code(at, bytes));
         let (training, predicted) = Default::default();
         let warm_up = instructions / WARM_UP;
-        Ok(Self { recorded, design, instructions, warm_up, program, training, predicted })
+        let window = Self {
+            recorded,
+            design,
+            interrupt,
+            instructions,
+            warm_up,
+            program,
+            training,
+            predicted,
+        };
+        Ok(window)
     }
 
     /// The same with its first quarter, which is not told otherwise because it fills caches: what the window begins with may be
@@ -237,10 +253,15 @@ impl<'a> RecordedWindow<'a> {
         }
         let new = Predictor::new(shape.learned);
         let mut training = Mispredictions::new(&self.program, &new, 0);
-        self.training.iter().for_each(|block| training.run(*block, &[]));
+        for block in &self.training {
+            if self.interrupt.load(Ordering::Relaxed) {
+                return Err(ReplayError::Interrupted);
+            }
+            training.run(*block, &[]);
+        }
         let trained = training.into_predictor();
         let mut window = Mispredictions::new(&self.program, &trained, self.warm_up);
-        replay(self.recorded, &mut window)?;
+        replay(self.recorded, self.interrupt, &mut window)?;
         let found = Arc::new(window.into_predicted());
         predicted.insert(shape.learned, Arc::clone(&found));
         Ok(found)
@@ -264,7 +285,7 @@ impl<'a> RecordedWindow<'a> {
     ) -> Result<Core<'c>, ReplayError> {
         let mut core =
             Core::new(self.design, shape, &self.program, predicted, without, self.warm_up);
-        replay(self.recorded, &mut core)?;
+        replay(self.recorded, self.interrupt, &mut core)?;
         Ok(core)
     }
 

@@ -81,10 +81,11 @@ pub fn denormals(
 /// Runs a copy from denormal number to denormal number.
 fn look(copy: Process) -> io::Result<BTreeMap<Avma, u32>> {
     let until = Instant::now() + PATIENCE;
+    let is_over = || Instant::now() >= until;
     let mut found = BTreeMap::new();
     for _ in 0..ENOUGH {
         Arithmetic::STOP.set(copy.pid)?;
-        if copy.run_without_calls(0, until, false)? != Some(Stopped::Signal(libc::SIGFPE)) {
+        if copy.run_without_calls(0, &is_over, false)? != Some(Stopped::Signal(libc::SIGFPE)) {
             break;
         }
         *found.entry(Avma(copy.registers()?.rip)).or_default() += 1;

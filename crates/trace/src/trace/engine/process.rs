@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 
@@ -302,11 +302,11 @@ impl Process {
 
     /// As [`Self::run`], stopping with [`CALL_STOP`] before each system call, which is then not
     /// executed; and, if asked for, also after a fraction of a millisecond. `None` when it has not
-    /// stopped by then; it still runs, and can only be dropped.
+    /// stopped before `is_over`; it still runs, and can only be dropped.
     pub(super) fn run_without_calls(
         &self,
         signal: i32,
-        until: Instant,
+        is_over: &dyn Fn() -> bool,
         briefly: bool,
     ) -> io::Result<Option<Stopped>> {
         const PTRACE_SYSEMU: Request = 31;
@@ -321,7 +321,7 @@ impl Process {
                 std::thread::yield_now();
             } else if briefly && looks == EAGER_LOOKS {
                 tracee::interrupt(self.pid)?;
-            } else if Instant::now() >= until {
+            } else if is_over() {
                 break;
             } else {
                 std::thread::sleep(NAP);

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead};
 use std::os::unix::ffi::OsStringExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::number::apply;
 use super::{
@@ -11,10 +12,10 @@ use super::{
 };
 use crate::foreign::plain_bytes;
 use crate::model::{Avma, FileOffset};
-use crate::run::child::{Exit, Status};
+use crate::run::child::{ChildError, Exit, Status};
 use crate::trace::engine::{
-    AccessKind, Block, BlockId, BlockInsn, CodePage, Ended, Mapping, MemoryAccess, Recording,
-    SelfCheck, Sink,
+    AccessKind, Block, BlockId, BlockInsn, CodePage, Ended, EngineError, Mapping, MemoryAccess,
+    Recording, SelfCheck, Sink,
 };
 
 /// Why a file could not be replayed.
@@ -32,13 +33,32 @@ pub enum ReplayError {
     Damaged { at: u64, what: &'static str },
     #[error("the recorded trace cannot be read: {0}")]
     Unreadable(io::Error),
+    /// The user wants an end.
+    #[error("interrupted")]
+    Interrupted,
 }
 
-/// Reads a whole file, tells `sink` what happened, and returns how the window ended.
+impl ReplayError {
+    /// As what an engine reports that has made the recording.
+    #[must_use]
+    pub fn of_engine(self, engine: &'static str) -> EngineError {
+        match self {
+            Self::Interrupted => ChildError::Interrupted.into(),
+            other => EngineError::Unsupported { engine, reason: other.to_string() },
+        }
+    }
+}
+
+/// Reads a whole file, tells `sink` what happened, and returns how the window ended. A model may take
+/// seconds for what it is told: `interrupt` ends that between two blocks.
 ///
 /// # Errors
 /// See [`ReplayError`]. The sink may have been told a part by then.
-pub fn replay(input: impl BufRead, sink: &mut dyn Sink) -> Result<Recording, ReplayError> {
+pub fn replay(
+    input: impl BufRead,
+    interrupt: &AtomicBool,
+    sink: &mut dyn Sink,
+) -> Result<Recording, ReplayError> {
     let mut reader = Reader { input, at: 0, version: 0, last_insn: 0, last_access: 0 };
     reader.header()?;
     let mut lengths: Vec<u32> = Vec::new();
@@ -58,6 +78,9 @@ pub fn replay(input: impl BufRead, sink: &mut dyn Sink) -> Result<Recording, Rep
                     return Err(reader.damaged("a block that was not described"));
                 };
                 let accesses = reader.accesses(*length)?;
+                if interrupt.load(Ordering::Relaxed) {
+                    return Err(ReplayError::Interrupted);
+                }
                 sink.run(BlockId(id), &accesses);
             }
             RESTART => {

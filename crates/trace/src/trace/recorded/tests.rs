@@ -1,5 +1,7 @@
 //! What is written is read back; what is damaged gives an error.
 
+use std::sync::atomic::AtomicBool;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -9,6 +11,9 @@ use crate::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, CodePage, Ended, Mapping, MemoryAccess, Recording,
     SelfCheck, Sink,
 };
+
+/// Nobody interrupts.
+static GO_ON: AtomicBool = AtomicBool::new(false);
 
 #[derive(Default, Debug, PartialEq)]
 struct Log(Vec<(BlockId, Block, Vec<MemoryAccess>)>, Vec<Block>);
@@ -92,21 +97,21 @@ proptest! {
     ) {
         let (told, mut bytes) = written(&blocks, &runs);
         let mut read = Log::default();
-        let end = replay(&bytes[..], &mut read).unwrap();
+        let end = replay(&bytes[..], &GO_ON, &mut read).unwrap();
         prop_assert_eq!(&read, &told);
         prop_assert_eq!(format!("{end:?}"), format!("{:?}", recording()));
         let part = &bytes[..cut.index(bytes.len())];
-        prop_assert!(replay(part, &mut Log::default()).is_err());
+        prop_assert!(replay(part, &GO_ON, &mut Log::default()).is_err());
         // Changed bytes may still make sense; they must not do worse than an error.
         let at = change.0.index(bytes.len());
         bytes[at] = change.1;
-        let _ = replay(&bytes[..], &mut Ignore);
+        let _ = replay(&bytes[..], &GO_ON, &mut Ignore);
     }
 
     #[test]
     fn any_bytes_give_an_end_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = replay(&[&MAGIC[..], &[VERSION], &bytes].concat()[..], &mut Ignore);
-        prop_assert!(matches!(replay(&bytes[..], &mut Ignore), Err(ReplayError::NotATrace)));
+        let _ = replay(&[&MAGIC[..], &[VERSION], &bytes].concat()[..], &GO_ON, &mut Ignore);
+        prop_assert!(matches!(replay(&bytes[..], &GO_ON, &mut Ignore), Err(ReplayError::NotATrace)));
     }
 }
 
@@ -121,8 +126,19 @@ impl Sink for Ignore {
 }
 
 #[test]
+fn an_interrupt_ends_a_replay_before_the_next_block() {
+    let block = vec![BlockInsn { address: Avma(1), size_bytes: 1, drains_stores: false }; 3];
+    let (_, bytes) = written(&[block], &[(0, Vec::new())]);
+    let mut read = Log::default();
+    let ended = replay(&bytes[..], &AtomicBool::new(true), &mut read).unwrap_err();
+    assert!(matches!(ended, ReplayError::Interrupted), "{ended}");
+    assert!(ended.of_engine("translate").is_interrupt(), "no reason to go on without the window");
+    assert!(!ReplayError::CutOff(9).of_engine("translate").is_interrupt());
+}
+
+#[test]
 fn other_files_are_told_apart() {
-    let said = |bytes: &[u8]| replay(bytes, &mut Ignore).unwrap_err().to_string();
+    let said = |bytes: &[u8]| replay(bytes, &GO_ON, &mut Ignore).unwrap_err().to_string();
     assert!(said(b"").contains("not a recorded trace"));
     assert!(said(b"\x7fELF....").contains("not a recorded trace"));
     assert!(said(b"STLTRC\0\x05").contains("version 5"));
@@ -141,6 +157,6 @@ fn files_of_the_first_version_end_before_the_code() {
     // How many pages, where the one is, how many bytes it has, these.
     first.truncate(first.len() - 1 - 3 - 1 - 2);
     let mut read = Log::default();
-    let end = replay(&first[..], &mut read).unwrap();
+    let end = replay(&first[..], &GO_ON, &mut read).unwrap();
     assert!(read == told && end.code.is_empty() && end.notes == recording().notes);
 }

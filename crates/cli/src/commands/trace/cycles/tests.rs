@@ -1,6 +1,7 @@
 //! The screen of an invented program whose recording is made by hand.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use stallscope::code::fixture;
 use stallscope::machine::Microarchitecture;
@@ -20,6 +21,8 @@ use crate::terminal::plain;
 const TURNS: u64 = 4000;
 /// Lengths of the instructions of [`fixture::ring_loop`] up to the jump.
 const DECODE: [u8; 9] = [3, 4, 7, 2, 3, 5, 5, 3, 2];
+/// Nobody interrupts.
+static GO_ON: AtomicBool = AtomicBool::new(false);
 /// `xor edx, edx; div ecx; ret`
 const DIVIDE: &[u8] = &[0x31, 0xd2, 0xf7, 0xf1, 0xc3];
 
@@ -104,9 +107,11 @@ fn traced(unread: u64, calls: Option<u64>) -> (TraceReport, String) {
     let recorded = recorded(&program, unread);
     let design = Design::of(Microarchitecture::GoldenCove);
     let mut models = Models::new(&design);
-    let recording = replay(&recorded[..], &mut models).unwrap();
-    let accounts =
-        RecordedWindow::read(&recorded, &design).unwrap().account(&design.core().value).unwrap();
+    let recording = replay(&recorded[..], &GO_ON, &mut models).unwrap();
+    let accounts = RecordedWindow::read(&recorded, &design, &GO_ON)
+        .unwrap()
+        .account(&design.core().value)
+        .unwrap();
     let core = Modelled { accounts: &accounts, calls };
     let report = models.report(recording, Some(core), &design);
     let shown = screen::screen(&report, "decode in decoder", &mut SourceText::default());

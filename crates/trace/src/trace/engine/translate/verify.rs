@@ -5,7 +5,6 @@
 
 use std::io;
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
 use super::calls::{Calls, Copies, Verdict};
 use super::finish::Finish;
@@ -194,8 +193,8 @@ pub(super) enum Native {
     Lost,
 }
 
-/// Runs a copy natively to where the window ends, under the same rules for system calls, for so long
-/// at most.
+/// Runs a copy natively to where the window ends, under the same rules for system calls, until
+/// `is_over` at the latest.
 ///
 /// At a slow pace it is stepped now and then, so that whatever depends on time comes out otherwise than
 /// at full speed: as it may in the translated copy, which is slow too.
@@ -203,7 +202,7 @@ pub(super) fn run_natively(
     copy: &mut Process,
     calls: &mut Calls,
     mut finish: Finish,
-    patience: Duration,
+    is_over: &dyn Fn() -> bool,
     pace: Pace,
 ) -> Result<Native, SetupError> {
     const FIRST_STEPS: u32 = 20_000;
@@ -212,7 +211,6 @@ pub(super) fn run_natively(
         Finish::Counted { passage, left } => Some(passage.count(copy, *left)?),
         _ => None,
     };
-    let until = Instant::now() + patience;
     let slow = pace == Pace::Slow;
     let mut steps = if slow { FIRST_STEPS } else { 0 };
     let mut signal = 0;
@@ -220,7 +218,7 @@ pub(super) fn run_natively(
     // it, an interrupt in between makes some processors report it once more.
     let mut passing = true;
     let mut set = Vec::new();
-    while Instant::now() < until {
+    while !is_over() {
         let stops = if passing { Vec::new() } else { finish.addresses() };
         if stops != set {
             tracee::set_breakpoints(copy.pid, &stops)?;
@@ -232,7 +230,7 @@ pub(super) fn run_natively(
             steps = steps.saturating_sub(1);
             Some(copy.step_without_calls(signal_now)?)
         } else {
-            copy.run_without_calls(signal_now, until, slow)?
+            copy.run_without_calls(signal_now, is_over, slow)?
         };
         match stopped {
             None | Some(Stopped::Exited(_)) => return Ok(Native::Lost),

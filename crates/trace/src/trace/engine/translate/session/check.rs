@@ -1,6 +1,6 @@
 //! Whether a copy is believed: native copies must end as it does, and so must the original.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Copied, Failure, RETRY_DIVISOR, Refused, Session, failed};
 use crate::run::tracee::State;
@@ -159,7 +159,11 @@ impl Session<'_> {
         patience: Duration,
         pace: Pace,
     ) -> Result<Native, EngineError> {
-        match verify::run_natively(copy, &mut self.calls(), finish.clone(), patience, pace) {
+        let until = Instant::now() + patience;
+        let is_over = || Instant::now() >= until || self.target.check_limits().is_err();
+        let ran = verify::run_natively(copy, &mut self.calls(), finish.clone(), &is_over, pace);
+        self.target.check_limits()?;
+        match ran {
             Ok(native) => Ok(native),
             // No room for a counter, or the like.
             Err(SetupError::Unsuitable(_) | SetupError::Call { .. }) => Ok(Native::Lost),
