@@ -129,6 +129,15 @@ fn what_cannot_be_swept_is_refused() {
     refused(here, &["sweep", "-L", "x", "a,a", "--run", "true"], &["axis `x`", "twice"]);
     refused(here, &["sweep", "--run", "true {y}"], &["`{y}`"]);
     refused(here, &["sweep", "--run", "false"], &["does not run", "exit code 1"]);
+    let align = ["sweep", "--build", "true {out}", "--run", "{out}"];
+    let aligns = |more: &[&'static str]| [&align[..], more].concat();
+    for (more, value) in [
+        (&["--align", "16,64,junk"][..], "`junk`"),
+        (&["--align", "-8"], "`-8`"),
+        (&["-L", "align", "16,24"], "`24`"),
+    ] {
+        refused(here, &aligns(more), &["axis `align`", value, "powers of two"]);
+    }
     refused(here, &["sweep", "--knob", "magic", "--run", "true"], &["magic"]);
     refused(here, &["sweep", "--fail-if", "bigger", "--run", "true"], &["slower:2%"]);
 }

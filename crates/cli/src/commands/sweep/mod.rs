@@ -113,7 +113,7 @@ impl SweepArgs {
             .map(|two| Axis::parse(&two[0], &two[1]))
             .collect::<Result<Vec<_>, _>>()?;
         if let Some(list) = &self.align {
-            axes.push(Axis::parse("align", list)?);
+            axes.push(Axis::of_alignments(list)?);
         }
         let named = |name: &String| Knob::ALL.iter().find(|(n, _)| n == name).map(|k| k.1);
         let knob = self.knob.as_ref().and_then(named);

@@ -11,6 +11,9 @@ const MOST_VARIANTS: usize = 1000;
 /// Names that templates have besides the axes.
 const RESERVED: [&str; 3] = ["out", "layout", "seed"];
 
+/// The axis that flags are made for where the build does not name it.
+pub(super) const ALIGN: &str = "align";
+
 /// A name in the templates and the values that it takes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Axis {
@@ -43,6 +46,28 @@ impl Axis {
             return Err(wrong("a value stands there twice"));
         }
         Ok(Self { name: name.into(), values })
+    }
+
+    /// The axis whose values are alignments of functions, for which flags can be made.
+    ///
+    /// # Errors
+    /// As [`Axis::parse`], and when a value is no power of two.
+    pub fn of_alignments(list: &str) -> Result<Self, SweepError> {
+        let axis = Self::parse(ALIGN, list)?;
+        axis.check_alignments()?;
+        Ok(axis)
+    }
+
+    pub(super) fn check_alignments(&self) -> Result<(), SweepError> {
+        let is_one = |value: &&String| value.parse().is_ok_and(u32::is_power_of_two);
+        match self.values.iter().find(|value| !is_one(value)) {
+            None => Ok(()),
+            Some(value) => {
+                let what =
+                    format!("`{value}` is no alignment: powers of two are, like 16, 32 or 64");
+                Err(SweepError::Axis { name: self.name.clone(), what })
+            }
+        }
     }
 }
 
@@ -161,6 +186,13 @@ mod unit {
         ] {
             let said = Axis::parse(name, list).unwrap_err().to_string();
             assert!(said.contains(want), "{said}");
+        }
+        assert_eq!(Axis::of_alignments("16, 64").unwrap().values, ["16", "64"]);
+        for (list, value) in
+            [("16,64,junk", "`junk`"), ("-8", "`-8`"), ("24", "`24`"), ("0", "`0`")]
+        {
+            let said = Axis::of_alignments(list).unwrap_err().to_string();
+            assert!(said.contains(value) && said.contains("powers of two"), "{said}");
         }
         let twice = [axis.clone(), axis.clone()];
         assert!(variants(&twice).unwrap_err().to_string().contains("given twice"));

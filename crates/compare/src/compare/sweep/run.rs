@@ -8,7 +8,7 @@ use std::time::Duration;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
-use super::axes::{Variant, fill, variants};
+use super::axes::{ALIGN, Variant, fill, variants};
 use super::build::{BuildOutcome, Builder, quoted};
 use super::knob::{Knob, joined};
 use super::machines::{Asked, join};
@@ -186,6 +186,13 @@ impl<'a> Plan<'a> {
         let cells = (0..variants.len() as u32)
             .flat_map(|variant| layouts.clone().map(move |layout| Cell { variant, layout }))
             .collect();
+        let is_named = |text: &str| text.contains(&format!("{{{ALIGN}}}"));
+        let named = settings.build.iter().chain([&settings.run]).any(|text| is_named(text));
+        if let Some(axis) = settings.axes.iter().find(|axis| axis.name == ALIGN && !named)
+            && settings.build.is_some()
+        {
+            axis.check_alignments()?;
+        }
         let plan = Self { settings, variants, cells };
         // Typing errors in templates show before the first build.
         for cell in &plan.cells {
@@ -239,7 +246,7 @@ impl<'a> Plan<'a> {
         let used = |name: &str| {
             self.settings.build.as_deref().is_some_and(|b| b.contains(&format!("{{{name}}}")))
         };
-        if let Some((_, bytes)) = axes.iter().find(|(name, _)| name == "align" && !used("align")) {
+        if let Some((_, bytes)) = axes.iter().find(|(name, _)| name == ALIGN && !used(ALIGN)) {
             parts.extend(bytes.parse().ok().map(|bytes| knob.align_flags(bytes)));
         }
         let flags = joined(knob, &parts);
