@@ -138,6 +138,8 @@ fn what_cannot_be_swept_is_refused() {
     ] {
         refused(here, &aligns(more), &["axis `align`", value, "powers of two"]);
     }
+    let silent = ["sweep", "--build", "false {out}{lv}", "-L", "lv", "1,2", "--run", "{out}"];
+    refused(here, &silent, &["the first failure: exit code 1 (log: "]);
     refused(here, &["sweep", "--knob", "magic", "--run", "true"], &["magic"]);
     refused(here, &["sweep", "--fail-if", "bigger", "--run", "true"], &["slower:2%"]);
 }

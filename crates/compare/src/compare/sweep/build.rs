@@ -203,8 +203,10 @@ impl Builder {
         };
         let said = format!("$ {command}\n{}{}", exit.stdout.tail, exit.stderr.tail);
         let failure = (!exit.status.success()).then(|| {
-            let told = exit.stderr.complaint().unwrap_or_default();
-            format!("{}: {}", exit.status, told.replace(char::is_control, " "))
+            // A build may fail without a word.
+            let told = exit.stderr.complaint();
+            let told = told.map(|told| format!(": {}", told.replace(char::is_control, " ")));
+            format!("{}{}", exit.status, told.unwrap_or_default())
         });
         Ok(Ended { failure, said, wall_ns: exit.wall_ns })
     }
