@@ -37,8 +37,18 @@ pub fn open_within(path: &Path, most_bytes: u64) -> io::Result<io::Take<File>> {
     Ok(file.take(most_bytes.saturating_add(1)))
 }
 
+/// A size in bytes for the eye, in whole units: `64 KiB`, `1 MiB`.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 => format!("{} KiB", b >> 10),
+        b => format!("{b} B"),
+    }
+}
+
 fn too_large(most_bytes: u64) -> io::Error {
-    let what = format!("it is larger than the {} MiB that are read", most_bytes >> 20);
+    let what = format!("it is larger than the {} that are read", size(most_bytes));
     io::Error::new(io::ErrorKind::FileTooLarge, what)
 }
 
@@ -85,7 +95,10 @@ mod tests {
         let path = folder.path().join("f");
         std::fs::write(&path, "four").unwrap();
         assert_eq!(read_text(&path, 4).unwrap(), "four");
-        assert!(read_text(&path, 3).unwrap_err().to_string().contains("larger"));
+        assert!(read_text(&path, 3).unwrap_err().to_string().contains("larger than the 3 B that"));
+        let said = |most: u64| too_large(most).to_string();
+        assert!(said(1 << 16).contains("the 64 KiB that"), "no limit is 0 MiB");
+        assert!(said(4 << 20).contains("the 4 MiB that"));
         std::fs::write(&path, [0xff]).unwrap();
         assert!(read_text(&path, 4).unwrap_err().to_string().contains("not text"));
         assert!(!read(Path::new("/proc/self/status"), 1 << 20).unwrap().is_empty());

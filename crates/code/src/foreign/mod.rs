@@ -14,7 +14,7 @@ mod text;
 
 pub use budget::Budget;
 pub use bytes::{Bytes, hex, u32_at, u64_at};
-pub use file::{open, open_within, read, read_text};
+pub use file::{open, open_within, read, read_text, size};
 pub use json::{escape_json, from_json, from_json_as_written};
 pub use process::{Stat, Status, children, has_filter, processes, threads};
 pub use source::SourceRoots;

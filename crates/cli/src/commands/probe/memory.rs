@@ -1,5 +1,6 @@
 //! The screens of the probes about memory: `data-caches`, `icache-sync` and `store-elimination`.
 
+use stallscope::foreign::size;
 use stallscope::model::Measurement;
 use stallscope::probes::data_caches::Chain;
 use stallscope::probes::icache_sync::{METHODS, SIZES, SyncCell};
@@ -120,14 +121,6 @@ fn region(page: &mut Page, r: &RegionReport) {
 
 fn interval(m: Option<&Measurement>) -> String {
     m.map_or("?".to_owned(), |m| format!("{:.3} [{:.3}, {:.3}]", m.value, m.low, m.high))
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        b if b >= 1 << 20 => format!("{} MiB", b >> 20),
-        b if b >= 1 << 10 => format!("{} KiB", b >> 10),
-        b => format!("{b} B"),
-    }
 }
 
 /// One of the times of a cell.
