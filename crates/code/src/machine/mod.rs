@@ -23,6 +23,7 @@ pub mod invented;
 pub mod known;
 mod measured_core;
 mod pairs;
+mod plausible;
 mod prices;
 pub mod survey;
 mod threads;
