@@ -164,10 +164,14 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Design>> {
 fn refuse(path: &Path, cause: anyhow::Error) -> anyhow::Error {
     let newer = matches!(cause.downcast_ref(), Some(ProfileError::TooNew { .. }));
     let file = path.display();
+    let is_ours = cache_root().is_some_and(|ours| path.starts_with(ours));
     let way_out = if newer {
         "update stallscope, or name another file with --profile".to_owned()
-    } else {
+    } else if is_ours {
         format!("remove it, or measure again with `stallscope probe --profile {file}`")
+    } else {
+        // It may be anything, and somebody's: neither to be removed nor to be written over.
+        "name a file that `stallscope probe --profile FILE` has written".to_owned()
     };
     // Without its own causes: the profile's errors have them in their words already.
     anyhow::anyhow!("cannot use the machine profile {file}: {cause}; {way_out}")
@@ -212,6 +216,16 @@ mod tests {
         std::fs::write(&path, "{").unwrap();
         let message = read(&path).unwrap_err().to_string();
         assert!(message.contains("p.json") && message.contains("stallscope probe"), "{message}");
+        let named = [path.as_path(), folder.path(), Path::new("/dev/zero")];
+        for file in named {
+            let message = read(file).unwrap_err().to_string();
+            assert!(message.contains("`stallscope probe --profile FILE`"), "{message}");
+            assert!(!message.contains("remove"), "nobody knows what it is: {message}");
+        }
+        if let Some(ours) = cache_root() {
+            let message = refuse(&ours.join("profiles/p.json"), anyhow::anyhow!("damaged"));
+            assert!(message.to_string().contains("remove it"), "{message}");
+        }
         std::fs::write(&path, "{\"version\": 9}").unwrap();
         let message = read(&path).unwrap_err().to_string();
         assert!(message.contains("version 9") && message.contains("update"), "{message}");
