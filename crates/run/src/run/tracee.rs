@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 
 use crate::model::{Avma, PAGE_BYTES};
 
@@ -39,6 +39,35 @@ fn request(what: Request, tid: i32, data: usize) -> io::Result<()> {
     // SAFETY: none of the requests made through here reads or writes our memory.
     Errno::result(unsafe { libc::ptrace(what, tid, 0_usize, data) })?;
     Ok(())
+}
+
+/// What the kernel lets programs trace, as a digit; empty where it does not say.
+pub fn scope() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default()
+}
+
+/// Why a process that ran before cannot be traced, and what to do about it; the process is the subject.
+pub fn why_not_ours(cause: &io::Error) -> String {
+    format!("cannot be traced ({cause}): {}", refusal(scope().trim(), geteuid().is_root()))
+}
+
+fn refusal(scope: &str, is_root: bool) -> &'static str {
+    match (scope, is_root) {
+        ("3", _) => {
+            "kernel.yama.ptrace_scope is 3, which lasts until the machine is started anew with another setting"
+        }
+        // To be root is not all that counts: of its rights a container leaves what it likes.
+        (_, true) => {
+            "the kernel refuses that to this root, who lacks a capability (CAP_SYS_PTRACE, or one that the process \
+             has), or is in another user namespace; run stallscope outside the container, or start that with \
+             --cap-add=SYS_PTRACE"
+        }
+        ("1", false) => {
+            "kernel.yama.ptrace_scope is 1, which lets programs trace only what they start; run as root, or set it \
+             to 0 (sysctl kernel.yama.ptrace_scope=0)"
+        }
+        (_, false) => "it is another user's, or a container forbids it; run as root",
+    }
 }
 
 /// Attaches without stopping, with these `PTRACE_O_` options.
@@ -430,7 +459,7 @@ pub fn set_breakpoints(tid: i32, addresses: &[Avma]) -> io::Result<()> {
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use super::own_trap;
+    use super::{own_trap, refusal};
 
     #[test]
     fn a_trap_is_the_programs_only_if_the_program_can_have_raised_it() {
@@ -447,5 +476,16 @@ mod tests {
         for code in [128, 0, -1, -6, 6] {
             assert!(own_trap(code, 0x202, other), "{code}");
         }
+    }
+
+    #[test]
+    fn root_is_not_told_to_be_root() {
+        for scope in ["", "0", "1", "2"] {
+            assert!(refusal(scope, true).contains("--cap-add=SYS_PTRACE"), "{scope}");
+            assert!(!refusal(scope, true).contains("as root"), "{scope}");
+            assert!(refusal(scope, false).contains("run as root"), "{scope}");
+        }
+        assert!(refusal("1", false).contains("ptrace_scope is 1"));
+        assert_eq!(refusal("3", true), refusal("3", false));
     }
 }

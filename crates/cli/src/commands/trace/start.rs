@@ -9,6 +9,7 @@ use stallscope::code::{Function, FunctionQuery, Image, QueryError, named_librari
 use stallscope::model::Svma;
 use stallscope::run::child::{Launch, Limits, Streams};
 use stallscope::run::sample::{SampleSettings, sample};
+use stallscope::run::tracee;
 use stallscope::trace::engine::Start;
 
 use super::super::site;
@@ -84,7 +85,7 @@ pub fn program_of(pid: i32) -> anyhow::Result<PathBuf> {
         Ok(path) if path.exists() => Ok(path),
         Ok(_) => Ok(link),
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
-            bail!("process {pid} is another user's: run stallscope as root")
+            bail!("process {pid} {}", tracee::why_not_ours(&cause))
         }
         Err(_) => bail!("there is no process {pid} that runs a program"),
     }

@@ -8,11 +8,10 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use super::rights::why_not_ours;
 use super::{FOLLOWED, Target};
 use crate::foreign::{Status, threads};
 use crate::run::child::Limits;
-use crate::run::tracee;
+use crate::run::tracee::{self, why_not_ours};
 use crate::trace::engine::EngineError;
 
 /// How long the window's start may be waited for, where nothing is said.

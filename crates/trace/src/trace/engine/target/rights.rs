@@ -32,7 +32,7 @@ fn lost_rights(mode: u32, owner: (u32, u32), us: (u32, u32)) -> bool {
 
 /// What forbids `ptrace`, and what to do about it.
 pub(super) fn why_forbidden(cause: &io::Error) -> String {
-    match scope().trim() {
+    match tracee::scope().trim() {
         "2" => format!(
             "ptrace fails ({cause}): kernel.yama.ptrace_scope is 2; run as root, or set it to 1 \
              (sysctl kernel.yama.ptrace_scope=1)"
@@ -47,24 +47,6 @@ pub(super) fn why_forbidden(cause: &io::Error) -> String {
              under a debugger or strace"
         ),
     }
-}
-
-/// Why a process that ran before cannot be traced, and what to do about it.
-pub(super) fn why_not_ours(cause: &io::Error) -> String {
-    match scope().trim() {
-        "1" => format!(
-            "cannot be traced ({cause}): kernel.yama.ptrace_scope is 1, which lets programs trace only what they \
-             start; run as root, or set it to 0 (sysctl kernel.yama.ptrace_scope=0)"
-        ),
-        _ => format!(
-            "cannot be traced ({cause}): it is another user's, or a container forbids it; run as root"
-        ),
-    }
-}
-
-/// What the kernel lets programs trace, as a digit; empty where it does not say.
-fn scope() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default()
 }
 
 /// Whether a command of ours can be traced here.
