@@ -191,6 +191,18 @@ fn what_cannot_be_traced_is_refused() {
 }
 
 #[test]
+fn a_command_that_crashes_at_once_is_said_to_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("crash.c"), "int main(void) { return *(volatile int *)8; }").unwrap();
+    let built =
+        Command::new("cc").current_dir(here).args(["-o", "crash", "crash.c"]).status().unwrap();
+    assert!(built.success());
+    let args = ["trace", "--instructions", "1000", "--", "./crash"];
+    refused(here, &args, &["`./crash` failed", "killed by SIGSEGV"]);
+}
+
+#[test]
 fn what_the_emulator_lacks_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let ring = program(folder.path());

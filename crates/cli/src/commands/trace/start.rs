@@ -7,7 +7,7 @@ use std::{env, io};
 use anyhow::{Context as _, bail};
 use stallscope::code::{Function, FunctionQuery, Image, QueryError, named_libraries};
 use stallscope::model::Svma;
-use stallscope::run::child::{Launch, Limits, Streams};
+use stallscope::run::child::{Launch, Limits, Streams, last_lines};
 use stallscope::run::sample::{SampleSettings, sample};
 use stallscope::run::tracee;
 use stallscope::trace::engine::Start;
@@ -123,10 +123,20 @@ pub fn hottest(launch: &Launch, limits: Limits<'_>, context: &Context) -> anyhow
             best = Some((count, function.clone(), path));
         }
     }
-    let (count, function, object) = best.context(
-        "the sampled run showed no hot function: let the command run longer, or name one with \
-         --function",
-    )?;
+    let Some((count, function, object)) = best else {
+        let status = run.exit.status;
+        if !status.success() {
+            let said = last_lines(&run.exit.stderr.tail);
+            let program = launch.program.display();
+            bail!(
+                "`{program}` failed before its sampled run showed a hot function: {status}{said}"
+            );
+        }
+        bail!(
+            "the sampled run showed no hot function: let the command run longer, or name one with \
+             --function"
+        );
+    };
     let why =
         format!(", {:.0} % of {} samples", 100.0 * count as f64 / run.total as f64, run.total);
     Ok(found(&function, object.as_deref(), &launch.program, &why))
