@@ -93,6 +93,11 @@ fn what_cannot_be_used_is_refused_in_one_sentence() {
     fs::write(here.join("text"), "no recording").unwrap();
     fs::write(here.join("cut"), b"PERFILE2\x68\0\0\0\0\0\0\0").unwrap();
     refused(here, &["layout", "./before", "/no/such"], &["no such program: /no/such"]);
+    // No program is called so, and the file right here is none.
+    assert!(Command::new("mkfifo").arg(here.join("a-pipe")).status().unwrap().success());
+    refused(here, &["layout", "a-pipe", "./before"], &["a-pipe", "not a regular file"]);
+    refused(here, &["layout", "./before", "."], &[". is a directory"]);
+    refused(here, &["layout", ""], &["the name of the program is empty"]);
     refused(here, &["layout", "./before", "--samples", "text"], &["text is no perf.data file"]);
     refused(here, &["layout", "./before", "--samples", "cut"], &["cut is truncated"]);
     refused(here, &["layout", "./before", "--samples", "none"], &["none cannot be read"]);

@@ -200,6 +200,7 @@ fn a_command_that_crashes_at_once_is_said_to_crash() {
     assert!(built.success());
     let args = ["trace", "--instructions", "1000", "--", "./crash"];
     refused(here, &args, &["`./crash` failed", "killed by SIGSEGV"]);
+    refused(here, &["trace", "--", ""], &["the name of the program is empty"]);
 }
 
 #[test]

@@ -160,7 +160,9 @@ pub fn run(args: &LayoutArgs, context: &Context) -> anyhow::Result<Outcome> {
         .map(|name| match Path::new(name) {
             // Nothing is run, so that a file right here is what is meant.
             here if here.is_file() => Ok(here.to_owned()),
-            _ => resolve_program(name),
+            // A folder or a pipe is one only where no program is called so, and opening it says what it is.
+            here => resolve_program(name)
+                .or_else(|why| here.exists().then(|| here.to_owned()).ok_or(why)),
         })
         .collect::<Result<_, _>>()?;
     let images: Vec<Image> =

@@ -14,6 +14,8 @@ pub enum ChildError {
     /// The program is not where it was said to be, nor on `PATH`.
     #[error("no such program: {0}")]
     NotFound(PathBuf),
+    #[error("the name of the program is empty (is a variable of the shell not set?)")]
+    NoName,
     #[error("{path} cannot be executed: {cause}{hint}")]
     NotExecutable {
         path: PathBuf,

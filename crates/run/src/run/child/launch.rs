@@ -91,7 +91,7 @@ pub fn own_input() -> Result<Option<PathBuf>, ChildError> {
 /// The file that a command's first word means: a path if it has a slash, else the first hit on `PATH`.
 ///
 /// # Errors
-/// [`ChildError::NotFound`] when there is none.
+/// [`ChildError::NotFound`] when there is none, and [`ChildError::NoName`] for no name.
 pub fn resolve_program(name: &OsStr) -> Result<PathBuf, ChildError> {
     resolve_on(name, std::env::var_os("PATH").as_deref())
 }
@@ -102,6 +102,9 @@ pub fn resolve_program(name: &OsStr) -> Result<PathBuf, ChildError> {
 /// As there.
 pub fn resolve_on(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, ChildError> {
     let path = Path::new(name);
+    if name.is_empty() {
+        return Err(ChildError::NoName);
+    }
     if name.as_bytes().contains(&b'/') {
         return if path.exists() {
             Ok(path.into())
