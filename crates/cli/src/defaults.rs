@@ -79,10 +79,10 @@ struct Entry {
 /// What was typed, completed by the file that holds here.
 ///
 /// # Errors
-/// When the file cannot be read or says something wrong. Wrong arguments end the program, as does `--help`.
+/// When the file cannot be read or says something wrong; for wrong arguments, and for `--help`, what clap has to say.
 pub fn parse(typed: Vec<OsString>) -> anyhow::Result<(Cli, Option<Defaults>)> {
     let mut definition = Cli::command();
-    let matches = definition.clone().get_matches_from(&typed);
+    let matches = definition.clone().try_get_matches_from(&typed)?;
     definition.build();
     let cli = Cli::from_arg_matches(&matches)?;
     let Some((name, of_command)) = matches.subcommand() else { return Ok((cli, None)) };
@@ -117,7 +117,7 @@ pub fn parse(typed: Vec<OsString>) -> anyhow::Result<(Cli, Option<Defaults>)> {
     if set.is_empty() {
         return Ok((cli, None));
     }
-    let completed = completed(Cli::command(), name, &set).get_matches_from(&typed);
+    let completed = completed(Cli::command(), name, &set).try_get_matches_from(&typed)?;
     Ok((Cli::from_arg_matches(&completed)?, Some(Defaults { file, set })))
 }
 

@@ -12,6 +12,7 @@ pub mod output;
 pub mod profile;
 pub mod terminal;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use args::Command;
@@ -27,7 +28,7 @@ pub fn main() -> ExitCode {
     terminal::fit_to_terminal();
     let (cli, defaults) = match defaults::parse(std::env::args_os().collect()) {
         Ok(parsed) => parsed,
-        Err(error) => return complain(&error),
+        Err(error) => return answer(error),
     };
     let context = Context::new(&cli.common).with_defaults(defaults);
     let result = match cli.command {
@@ -72,6 +73,18 @@ pub fn exit_code(context: &Context, result: anyhow::Result<Outcome>) -> ExitCode
     }
 }
 
+/// What is said where no command is run: help that was asked for, or what is wrong with the arguments or the defaults.
+fn answer(error: anyhow::Error) -> ExitCode {
+    let error = match error.downcast::<clap::Error>() {
+        Ok(said) => match terminal::written(said.print().and_then(|()| io::stdout().flush())) {
+            Ok(()) => return ExitCode::from(said.exit_code() as u8),
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    complain(&error)
+}
+
 /// Prints the whole chain of causes as one sentence.
 fn complain(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_broken_pipe) {
@@ -83,7 +96,5 @@ fn complain(error: &anyhow::Error) -> ExitCode {
 }
 
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause
-        .downcast_ref::<std::io::Error>()
-        .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -48,14 +48,22 @@ fn safe(text: &str) -> String {
     out
 }
 
-/// Writes `text` to standard output. Where its reader is gone (`| head -1`), the command goes on without: its exit code is
-/// an answer, too.
+/// Writes `text` to standard output.
+///
+/// # Errors
+/// As [`written`].
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    written(out.write_all(safe(text).as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What came of writing to standard output. Where its reader is gone (`| head -1`), the command goes on without: its exit
+/// code is an answer, too.
 ///
 /// # Errors
 /// When standard output cannot be written; [`io::Error`] does not say what, so this does.
-pub fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
-    match out.write_all(safe(text).as_bytes()).and_then(|()| out.flush()) {
+pub fn written(outcome: io::Result<()>) -> anyhow::Result<()> {
+    match outcome {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to standard output"),
     }

@@ -41,3 +41,19 @@ fn completions_are_scripts_of_their_shell() {
     let output = support::run(folder.path(), &["completions", "tcsh"]);
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// A full disk, or a file that cannot be written: help that nobody has seen is no success.
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    for args in [&["--help"][..], &["-h"], &["--version"], &["trace", "--help"], &["help", "scan"]]
+    {
+        let output = support::run(folder.path(), args);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{args:?}");
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = support::stallscope(folder.path(), args).stdout(full).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains("cannot write to standard output"), "{args:?}: {said}");
+    }
+}
