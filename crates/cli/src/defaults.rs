@@ -7,10 +7,13 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::ffi::OsString;
+use std::num::ParseIntError;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use clap::error::ContextKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 use stallscope::foreign;
@@ -81,8 +84,8 @@ struct Entry {
 /// # Errors
 /// When the file cannot be read or says something wrong; for wrong arguments, and for `--help`, what clap has to say.
 pub fn parse(typed: Vec<OsString>) -> anyhow::Result<(Cli, Option<Defaults>)> {
-    let mut definition = Cli::command();
-    let matches = definition.clone().try_get_matches_from(&typed)?;
+    let mut definition = definition();
+    let matches = definition.clone().try_get_matches_from(&typed).map_err(worded)?;
     definition.build();
     let cli = Cli::from_arg_matches(&matches)?;
     let Some((name, of_command)) = matches.subcommand() else { return Ok((cli, None)) };
@@ -117,8 +120,40 @@ pub fn parse(typed: Vec<OsString>) -> anyhow::Result<(Cli, Option<Defaults>)> {
     if set.is_empty() {
         return Ok((cli, None));
     }
-    let completed = completed(Cli::command(), name, &set).try_get_matches_from(&typed)?;
+    let completed =
+        completed(self::definition(), name, &set).try_get_matches_from(&typed).map_err(worded)?;
     Ok((Cli::from_arg_matches(&completed)?, Some(Defaults { file, set })))
+}
+
+/// What can be typed, with negative numbers for values wherever there are some: the option says what is wrong with one,
+/// where clap would take it for a flag that does not exist.
+fn definition() -> Command {
+    fn with_negative(command: Command) -> Command {
+        let is_number = |arg: &Arg| {
+            arg.get_long().is_some()
+                && arg.get_action().takes_values()
+                && arg.get_value_parser().type_id() != TypeId::of::<PathBuf>()
+        };
+        let change =
+            |arg: Arg| if is_number(&arg) { arg.allow_negative_numbers(true) } else { arg };
+        command.mut_args(change).mut_subcommands(with_negative)
+    }
+    with_negative(Cli::command())
+}
+
+/// The same in a sentence where a negative number was given for one that is not, and Rust's own words would be
+/// "invalid digit found in string".
+fn worded(error: clap::Error) -> anyhow::Error {
+    let said = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+    let is_whole = error.source().is_some_and(|cause| cause.is::<ParseIntError>());
+    let value = said(ContextKind::InvalidValue);
+    if !is_whole || !value.starts_with('-') {
+        return error.into();
+    }
+    let option = said(ContextKind::InvalidArg);
+    anyhow::anyhow!(
+        "invalid value '{value}' for '{option}': write a whole number that is not negative"
+    )
 }
 
 /// The file that holds in a folder.
@@ -367,6 +402,41 @@ mod tests {
             let typed = [&["stallscope"], without].concat();
             assert!(parse(typed.iter().map(Into::into).collect()).unwrap().1.is_none());
         }
+    }
+
+    #[test]
+    fn a_negative_number_is_a_value_and_its_option_says_what_is_wrong_with_it() {
+        let said = |typed: &[&str]| {
+            let typed = [&["stallscope", "--no-config"], typed].concat();
+            parse(typed.iter().map(Into::into).collect()).map(|_| ()).unwrap_err().to_string()
+        };
+        for (typed, why) in [
+            (&["trace", "--pid", "-1"][..], "'--pid <PID>': -1 is not in 1..=2147483647"),
+            (&["compare", "a", "b", "--cpu", "-1"], "write the number of a logical processor"),
+            (
+                &["scan", "a", "--top", "-1"],
+                "'--top <N>': write a whole number that is not negative",
+            ),
+            (&["trace", "--skip", "-3", "--", "a"], "whole number that is not negative"),
+            (&["--seed", "-1", "list"], "whole number that is not negative"),
+            (&["compare", "a", "b", "--effect", "-1"], "above 0"),
+        ] {
+            let said = said(typed);
+            assert!(said.contains(why) && !said.contains("'--'"), "{typed:?}: {said}");
+        }
+        // Where such numbers mean something they stay what they were, and so does what is behind `--`.
+        let typed = ["layout", "a", "b", "--measured", "-3%", "--takes", "1s"];
+        assert!(
+            parse(
+                [&["stallscope", "--no-config"], &typed[..]]
+                    .concat()
+                    .iter()
+                    .map(Into::into)
+                    .collect()
+            )
+            .is_ok()
+        );
+        assert!(read("", &["trace", "--", "a", "-1"]).is_ok());
     }
 
     #[test]
