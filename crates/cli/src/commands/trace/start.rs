@@ -7,7 +7,7 @@ use std::{env, io};
 use anyhow::{Context as _, bail};
 use stallscope::code::{Function, FunctionQuery, Image, QueryError, named_libraries};
 use stallscope::model::Svma;
-use stallscope::run::child::{Launch, Limits, Streams, last_lines};
+use stallscope::run::child::{Launch, Limits, Status, Streams, last_lines};
 use stallscope::run::sample::{SampleSettings, sample};
 use stallscope::run::tracee;
 use stallscope::trace::engine::Start;
@@ -17,6 +17,8 @@ use crate::context::Context;
 
 /// Libraries that are named where only they have a function, at the most.
 const MOST_LIBRARIES: usize = 3;
+/// A command that a signal ends behind fewer samples has crashed while it was loaded, or soon after.
+const HARDLY_BEGUN: u64 = 20;
 
 pub struct Found {
     pub start: Start,
@@ -123,8 +125,9 @@ pub fn hottest(launch: &Launch, limits: Limits<'_>, context: &Context) -> anyhow
             best = Some((count, function.clone(), path));
         }
     }
-    let Some((count, function, object)) = best else {
-        let status = run.exit.status;
+    let status = run.exit.status;
+    let has_crashed = matches!(status, Status::Signal(_)) && run.total < HARDLY_BEGUN;
+    let Some((count, function, object)) = best.filter(|_| !has_crashed) else {
         if !status.success() {
             let said = last_lines(&run.exit.stderr.tail);
             let program = launch.program.display();
