@@ -426,16 +426,7 @@ mod tests {
         }
         // Where such numbers mean something they stay what they were, and so does what is behind `--`.
         let typed = ["layout", "a", "b", "--measured", "-3%", "--takes", "1s"];
-        assert!(
-            parse(
-                [&["stallscope", "--no-config"], &typed[..]]
-                    .concat()
-                    .iter()
-                    .map(Into::into)
-                    .collect()
-            )
-            .is_ok()
-        );
+        assert!(read("", &typed).is_ok());
         assert!(read("", &["trace", "--", "a", "-1"]).is_ok());
     }
 
