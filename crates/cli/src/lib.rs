@@ -12,7 +12,7 @@ pub mod output;
 pub mod profile;
 pub mod terminal;
 
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 
 use args::Command;
@@ -76,7 +76,7 @@ pub fn exit_code(context: &Context, result: anyhow::Result<Outcome>) -> ExitCode
 /// What is said where no command is run: help that was asked for, or what is wrong with the arguments or the defaults.
 fn answer(error: anyhow::Error) -> ExitCode {
     let error = match error.downcast::<clap::Error>() {
-        Ok(said) => match terminal::written(said.print().and_then(|()| io::stdout().flush())) {
+        Ok(said) => match terminal::written(said.print()) {
             Ok(()) => return ExitCode::from(said.exit_code() as u8),
             Err(error) => error,
         },

@@ -54,7 +54,7 @@ fn safe(text: &str) -> String {
 /// As [`written`].
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
-    written(out.write_all(safe(text).as_bytes()).and_then(|()| out.flush()))
+    written(out.write_all(safe(text).as_bytes()))
 }
 
 /// What came of writing to standard output. Where its reader is gone (`| head -1`), the command goes on without: its exit
@@ -63,7 +63,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// # Errors
 /// When standard output cannot be written; [`io::Error`] does not say what, so this does.
 pub fn written(outcome: io::Result<()>) -> anyhow::Result<()> {
-    match outcome {
+    match outcome.and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to standard output"),
     }
