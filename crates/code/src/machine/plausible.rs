@@ -75,7 +75,7 @@ mod tests {
         let measured: Value = serde_json::from_str(MEASURED).unwrap();
         assert_eq!(wrong(&measured), None);
         let count = numbers(&mut measured.clone()).len();
-        assert!(count > 500, "{count}");
+        assert!(count > 100, "{count}");
         for n in 0..count {
             for absurd in [1e308, -1e300] {
                 let mut changed = measured.clone();
