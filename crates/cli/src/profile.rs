@@ -170,7 +170,7 @@ fn refuse(path: &Path, cause: anyhow::Error) -> anyhow::Error {
     } else if is_ours {
         format!("remove it, or measure again with `stallscope probe --profile {file}`")
     } else {
-        // It may be anything, and somebody's: neither to be removed nor to be written over.
+        // It may be any file: neither to be removed nor to be written over.
         "name a file that `stallscope probe --profile FILE` has written".to_owned()
     };
     // Without its own causes: the profile's errors have them in their words already.

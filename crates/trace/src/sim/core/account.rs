@@ -10,7 +10,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::predictor::{Mispredictions, Predicted, Predictor};
+use super::predictor::{Mispredictions, Predictor};
 use super::{Core, Learned, Mechanism, Program, WindowCode};
 use crate::machine::{CoreShape, Design, LearnedBranches};
 use crate::model::Avma;
@@ -197,7 +197,7 @@ pub struct RecordedWindow<'a> {
     program: Program,
     training: Vec<BlockId>,
     /// By [`CoreShape::learned`]: which branches a predictor is right about that is trained when the window begins.
-    predicted: Mutex<BTreeMap<LearnedBranches, Arc<Predicted>>>,
+    predicted: Mutex<BTreeMap<LearnedBranches, Arc<Vec<bool>>>>,
 }
 
 impl<'a> RecordedWindow<'a> {
@@ -246,13 +246,13 @@ impl<'a> RecordedWindow<'a> {
     }
 
     /// Which branches a predictor of this shape is right about.
-    fn predicted(&self, shape: &CoreShape) -> Result<Arc<Predicted>, ReplayError> {
+    fn predicted(&self, shape: &CoreShape) -> Result<Arc<Vec<bool>>, ReplayError> {
         let mut predicted = self.predicted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = predicted.get(&shape.learned) {
             return Ok(Arc::clone(known));
         }
         let new = Predictor::new(shape.learned);
-        let mut training = Mispredictions::new(&self.program, &new, 0);
+        let mut training = Mispredictions::new(&self.program, &new);
         for block in &self.training {
             if self.interrupt.load(Ordering::Relaxed) {
                 return Err(ReplayError::Interrupted);
@@ -260,7 +260,7 @@ impl<'a> RecordedWindow<'a> {
             training.run(*block, &[]);
         }
         let trained = training.into_predictor();
-        let mut window = Mispredictions::new(&self.program, &trained, self.warm_up);
+        let mut window = Mispredictions::new(&self.program, &trained);
         replay(self.recorded, self.interrupt, &mut window)?;
         let found = Arc::new(window.into_predicted());
         predicted.insert(shape.learned, Arc::clone(&found));
@@ -273,7 +273,7 @@ impl<'a> RecordedWindow<'a> {
     /// When the recording cannot be read.
     pub fn account(&self, shape: &CoreShape) -> Result<Accounts, ReplayError> {
         let predicted = self.predicted(shape)?;
-        let run = |without| self.run(shape, &predicted.right, without);
+        let run = |without| self.run(shape, &predicted, without);
         self.without_each(&run(None)?, run)
     }
 
@@ -296,7 +296,7 @@ impl<'a> RecordedWindow<'a> {
     pub fn accounts(&self, shapes: &[CoreShape]) -> Result<Vec<Arc<Accounts>>, ReplayError> {
         let predicted =
             shapes.iter().map(|shape| self.predicted(shape)).collect::<Result<Vec<_>, _>>()?;
-        let run = |n: usize, without| self.run(&shapes[n], &predicted[n].right, without);
+        let run = |n: usize, without| self.run(&shapes[n], &predicted[n], without);
         let whole: Vec<Core<'_>> =
             (0..shapes.len()).into_par_iter().map(|n| run(n, None)).collect::<Result<_, _>>()?;
         let mut found: Vec<Arc<Accounts>> = Vec::with_capacity(shapes.len());

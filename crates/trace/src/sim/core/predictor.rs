@@ -308,17 +308,8 @@ impl Predictor {
     }
 }
 
-/// Of the branches of a window, in order, which are predicted. That is no matter of when they are executed: it is the same with
-/// each mechanism and without.
-#[derive(Default)]
-pub(super) struct Predicted {
-    /// Whether each is.
-    pub right: Vec<bool>,
-    /// How many behind the warm-up are not.
-    pub wrong: u64,
-}
-
-/// The predictor alone, driven by the trace of a window.
+/// The predictor alone, driven by the trace of a window: which of its branches are predicted. That is no matter of when they
+/// are executed: it is the same with each mechanism and without.
 pub(super) struct Mispredictions<'a> {
     program: &'a Program,
     /// What it knew before.
@@ -326,20 +317,18 @@ pub(super) struct Mispredictions<'a> {
     predictor: Predictor,
     /// The last instruction, if it may have gone elsewhere.
     branch: Option<&'a Op>,
-    warm_up: u64,
-    instructions: u64,
-    predicted: Predicted,
+    /// In order.
+    predicted: Vec<bool>,
 }
 
 impl<'a> Mispredictions<'a> {
-    /// The first `warm_up` instructions are not counted.
-    pub(super) fn new(program: &'a Program, trained: &'a Predictor, warm_up: u64) -> Self {
-        let (predictor, predicted) = (trained.clone(), Predicted::default());
-        Self { program, trained, predictor, branch: None, warm_up, instructions: 0, predicted }
+    pub(super) fn new(program: &'a Program, trained: &'a Predictor) -> Self {
+        let predictor = trained.clone();
+        Self { program, trained, predictor, branch: None, predicted: Vec::new() }
     }
 
-    /// What became of all branches that it was told.
-    pub(super) fn into_predicted(self) -> Predicted {
+    /// Of all branches that it was told, in order, whether each is predicted.
+    pub(super) fn into_predicted(self) -> Vec<bool> {
         self.predicted
     }
 
@@ -353,7 +342,7 @@ impl Sink for Mispredictions<'_> {
     fn describe(&mut self, _id: BlockId, _block: &Block) {}
 
     fn restart(&mut self) {
-        *self = Self::new(self.program, self.trained, self.warm_up);
+        *self = Self::new(self.program, self.trained);
     }
 
     fn run(&mut self, id: BlockId, _accesses: &[MemoryAccess]) {
@@ -363,11 +352,8 @@ impl Sink for Mispredictions<'_> {
         if let Some(first) = ops.first().map(op)
             && let Some(branch) = self.branch.take()
         {
-            let right = self.predictor.branch(branch, first.address);
-            self.predicted.right.push(right);
-            self.predicted.wrong += u64::from(!right && self.instructions > self.warm_up);
+            self.predicted.push(self.predictor.branch(branch, first.address));
         }
-        self.instructions += ops.len() as u64;
         self.branch = ops.iter().rev().map(op).find(|op| op.flow != Flow::On).or(self.branch);
     }
 }

@@ -11,7 +11,7 @@ mod zen_5;
 use super::*;
 use crate::machine::{Fusion, Microarchitecture};
 use crate::trace::engine::BlockInsn;
-use predictor::{Mispredictions, Predicted, Predictor};
+use predictor::{Mispredictions, Predictor};
 
 impl Core<'_> {
     /// Instructions that were accounted.
@@ -59,14 +59,9 @@ fn run_on(
 }
 
 /// Which branches a predictor is right about that knew nothing before.
-fn predicted(
-    program: &Program,
-    shape: &CoreShape,
-    warm_up: u64,
-    all: &dyn Fn(&mut dyn Sink),
-) -> Predicted {
+fn predicted(program: &Program, shape: &CoreShape, all: &dyn Fn(&mut dyn Sink)) -> Vec<bool> {
     let new = Predictor::new(shape.learned);
-    let mut predicted = Mispredictions::new(program, &new, warm_up);
+    let mut predicted = Mispredictions::new(program, &new);
     all(&mut predicted);
     predicted.into_predicted()
 }
@@ -117,8 +112,8 @@ fn look<T>(
     let all = |sink: &mut dyn Sink| {
         (0..ITERATIONS).for_each(|n| sink.run(BlockId(0), &(kernel.accesses)(n)));
     };
-    let predicted = predicted(&program, &shape, warm_up, &all);
-    let mut core = Core::new(&design, &shape, &program, &predicted.right, without, warm_up);
+    let predicted = predicted(&program, &shape, &all);
+    let mut core = Core::new(&design, &shape, &program, &predicted, without, warm_up);
     all(&mut core);
     look(&core)
 }

@@ -35,8 +35,8 @@ fn ring_at(
         (0..turns * count).for_each(|n| sink.run(BlockId((n % count) as u32), &[]));
     };
     let warm_up = turns / 2 * count;
-    let predicted = predicted(&program, &shape, warm_up, &all);
-    let mut core = Core::new(&design, &shape, &program, &predicted.right, without, warm_up);
+    let predicted = predicted(&program, &shape, &all);
+    let mut core = Core::new(&design, &shape, &program, &predicted, without, warm_up);
     all(&mut core);
     core.cycles() as f64 / (turns / 2) as f64
 }
@@ -153,8 +153,8 @@ fn a_branch_by_chance_is_mispredicted_half_of_the_time() {
                 sink.run(BlockId(2), &[]);
             }
         };
-        let predicted = predicted(&program, &shape, 0, &all);
-        let mut core = Core::new(&design, &shape, &program, &predicted.right, without, 0);
+        let predicted = predicted(&program, &shape, &all);
+        let mut core = Core::new(&design, &shape, &program, &predicted, without, 0);
         all(&mut core);
         let events: u64 =
             core.accounts().map(|(_, a)| a.events[Mechanism::MispredictedBranches as usize]).sum();
@@ -183,7 +183,6 @@ fn a_core_mispredicts_what_the_predictor_alone_does() {
     let program = code.decode(Fusion::SandyBridge, of);
     let design = Design::of(Microarchitecture::GoldenCove);
     let shape = design.core().value;
-    let warm_up = ITERATIONS / 4;
     let all = |sink: &mut dyn Sink| {
         let mut state = 7_u64;
         for _ in 0..ITERATIONS {
@@ -191,11 +190,12 @@ fn a_core_mispredicts_what_the_predictor_alone_does() {
             (0..=(state >> 63) as u32).for_each(|id| sink.run(BlockId(id), &[]));
         }
     };
-    let alone = predicted(&program, &shape, warm_up, &all);
-    let mut core = Core::new(&design, &shape, &program, &alone.right, None, warm_up);
+    let alone = predicted(&program, &shape, &all);
+    let mut core = Core::new(&design, &shape, &program, &alone, None, 0);
     all(&mut core);
-    assert_eq!(core.state.branches, alone.right.len());
+    assert_eq!(core.state.branches, alone.len());
+    let wrong = alone.iter().filter(|right| !**right).count() as u64;
     let sum: Account = core.accounts.iter().sum();
-    assert_eq!(alone.wrong, sum.events_of(Mechanism::MispredictedBranches));
-    assert!(alone.wrong > ITERATIONS / 8, "{}", alone.wrong);
+    assert_eq!(wrong, sum.events_of(Mechanism::MispredictedBranches));
+    assert!(wrong > ITERATIONS / 8, "{wrong}");
 }
