@@ -107,20 +107,33 @@ pub fn to_update(context: &Context) -> anyhow::Result<Option<(PathBuf, Design)>>
 
 /// Adds what probes found to the profile that is used without one being named, so that it need not be measured again.
 pub fn keep(context: &Context, reports: &[ProbeReport]) {
-    let kept = to_update(context).and_then(|file| {
-        let Some((path, before)) = file else { return Ok(()) };
-        let mut profile = before.clone();
-        probes::apply(reports, &mut profile);
-        if profile == before { Ok(()) } else { write(&path, &profile) }
+    let kept = to_update(context).and_then(|file| match file {
+        Some((path, before)) => add(&path, before, reports).map(drop),
+        None => Ok(()),
     });
-    // What was measured was used; a cache that cannot be written loses nothing else.
     if let Err(error) = kept {
-        terminal::warning(&format!("{NOT_KEPT}: {error:#}"));
+        not_kept(&error);
     }
 }
 
-/// What is said of a cache that cannot be written.
-pub const NOT_KEPT: &str = "the machine profile is not kept";
+/// Adds what probes found to a profile, in this file; whether that changes it.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn add(path: &Path, before: Design, reports: &[ProbeReport]) -> anyhow::Result<bool> {
+    let mut profile = before.clone();
+    probes::apply(reports, &mut profile);
+    let changes = profile != before;
+    if changes {
+        write(path, &profile)?;
+    }
+    Ok(changes)
+}
+
+/// What was measured is on the screen, or was used: a cache that cannot be written loses nothing else.
+pub fn not_kept(error: &anyhow::Error) {
+    terminal::warning(&format!("the machine profile is not kept: {error:#}"));
+}
 
 /// Writes the profile, and the folders above a cached one.
 ///

@@ -203,24 +203,14 @@ fn keep(
     before: Design,
     reports: &[ProbeReport],
 ) -> anyhow::Result<String> {
-    let mut profile = before.clone();
-    probes::apply(reports, &mut profile);
     let mut page = page::Page::default();
-    if profile == before {
-        let said = if reports.iter().any(ProbeReport::has_prices) {
-            "not changed: it says so already"
-        } else {
-            "not changed: nothing conclusive"
-        };
-        page.line("profile", said);
-        return Ok(page.text);
-    }
-    match profile::write(path, &profile) {
-        Ok(()) => page.line("profile", &path.display().to_string()),
-        // What was measured is on the screen; a cache that cannot be written loses nothing else.
-        Err(error) if context.profile().is_none() => {
-            terminal::warning(&format!("{}: {error:#}", profile::NOT_KEPT));
+    match profile::add(path, before, reports) {
+        Ok(true) => page.line("profile", &path.display().to_string()),
+        Ok(false) if reports.iter().any(ProbeReport::has_prices) => {
+            page.line("profile", "not changed: it says so already");
         }
+        Ok(false) => page.line("profile", "not changed: nothing conclusive"),
+        Err(error) if context.profile().is_none() => profile::not_kept(&error),
         Err(error) => return Err(error),
     }
     Ok(page.text)

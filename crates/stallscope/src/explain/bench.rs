@@ -403,8 +403,9 @@ impl Bench for ProcessBench<'_> {
             }
             count
         };
-        let accounts = window.accounts(shapes).map_err(cannot_be_read)?;
-        Ok(accounts.iter().map(|it| count(it)).collect())
+        let (accounts, of_shapes) = window.accounts(shapes).map_err(cannot_be_read)?;
+        let counts: Vec<WindowCount> = accounts.iter().map(count).collect();
+        Ok(of_shapes.into_iter().map(|which| counts[which].clone()).collect())
     }
 
     fn work(&mut self, arm: Arm, budget: Duration) -> Result<WorkCount, EngineError> {

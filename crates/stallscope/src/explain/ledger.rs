@@ -288,8 +288,11 @@ impl Shape<'_> {
 
 /// What the windows of both builds hold of a place that whole runs execute so many instructions in.
 fn sides_of(place: &Place, instructions: [u64; 2], both: &BothArms) -> [Side; 2] {
-    [Arm::A, Arm::B]
-        .map(|arm| Side::of(instructions[arm.index()], both.arms[arm.index()].in_place(arm, place)))
+    [Arm::A, Arm::B].map(|arm| side_of(place, instructions, both, arm))
+}
+
+fn side_of(place: &Place, instructions: [u64; 2], both: &BothArms, arm: Arm) -> Side {
+    Side::of(instructions[arm.index()], both.arms[arm.index()].in_place(arm, place))
 }
 
 /// Whether windows of both builds hold enough of a place.
@@ -497,7 +500,7 @@ pub(super) fn is_unseen(rows: &[FunctionRow], windows: &[BothArms]) -> bool {
 /// Whether the windows of an arm hold enough of a place, and of most of what whole runs execute there.
 fn is_seen(row: &FunctionRow, both: &BothArms, arm: Arm) -> bool {
     let instructions = row.instructions().unwrap_or(TAKEN);
-    let side = &sides_of(&row.place, instructions, both)[arm.index()];
+    let side = side_of(&row.place, instructions, both, arm);
     side.is_enough() && side.tells_spread() && both.arms[arm.index()].meet(arm, &row.place)
 }
 

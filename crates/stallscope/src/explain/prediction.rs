@@ -239,8 +239,8 @@ pub(super) fn predict(
     let is_certain = |line: &LedgerLine, least: f64| {
         tell_spread && of_predicted(line.part.percent.low) >= least / 2.0
     };
-    let can_be_named =
-        |line: &LedgerLine| is_part(line, least(line)) && is_certain(line, least(line));
+    let holds = |line: &LedgerLine, least: f64| is_part(line, least) && is_certain(line, least);
+    let can_be_named = |line: &LedgerLine| holds(line, least(line));
     let is_spread = |line: &LedgerLine| {
         let least = least(line);
         line.mechanism.has_events() && is_part(line, least) && !is_certain(line, least)
@@ -269,13 +269,9 @@ pub(super) fn predict(
     match named {
         Some(named) => lines[named].is_named = true,
         None => {
-            let parts = lines.iter().map(|line| {
-                agrees
-                    && line.mechanism.has_events()
-                    && is_part(line, LEAST_OF_PARTS)
-                    && is_certain(line, LEAST_OF_PARTS)
-            });
-            let parts: Vec<bool> = parts.collect();
+            let is_told =
+                |line: &LedgerLine| line.mechanism.has_events() && holds(line, LEAST_OF_PARTS);
+            let parts: Vec<bool> = lines.iter().map(|line| agrees && is_told(line)).collect();
             lines.iter_mut().zip(parts).for_each(|(line, is_part)| line.is_part = is_part);
         }
     }

@@ -155,6 +155,11 @@ pub(super) struct Plan<'a> {
 /// Flags for `{layout}`, variables that carry them where the template does not.
 type Flags = (String, Vec<(&'static str, String)>);
 
+/// Whether a template has a place for the value of `name`.
+fn names(template: &str, name: &str) -> bool {
+    template.contains(&format!("{{{name}}}"))
+}
+
 impl<'a> Plan<'a> {
     pub(super) fn new(
         settings: &'a SweepSettings,
@@ -186,8 +191,7 @@ impl<'a> Plan<'a> {
         let cells = (0..variants.len() as u32)
             .flat_map(|variant| layouts.clone().map(move |layout| Cell { variant, layout }))
             .collect();
-        let is_named = |text: &str| text.contains(&format!("{{{ALIGN}}}"));
-        let named = settings.build.iter().chain([&settings.run]).any(|text| is_named(text));
+        let named = settings.build.iter().chain([&settings.run]).any(|it| names(it, ALIGN));
         if let Some(axis) = settings.axes.iter().find(|axis| axis.name == ALIGN && !named)
             && settings.build.is_some()
         {
@@ -243,9 +247,8 @@ impl<'a> Plan<'a> {
             parts.clear();
         }
         let axes = &self.variants[cell.variant as usize].values;
-        let used = |name: &str| {
-            self.settings.build.as_deref().is_some_and(|b| b.contains(&format!("{{{name}}}")))
-        };
+        let used =
+            |name: &str| self.settings.build.as_deref().is_some_and(|build| names(build, name));
         if let Some((_, bytes)) = axes.iter().find(|(name, _)| name == ALIGN && !used(ALIGN)) {
             parts.extend(bytes.parse().ok().map(|bytes| knob.align_flags(bytes)));
         }

@@ -289,24 +289,31 @@ impl<'a> RecordedWindow<'a> {
         Ok(core)
     }
 
-    /// Runs it through cores of these shapes, as [`RecordedWindow::account`] does, once for those that make no difference to it.
+    /// Runs it through cores of these shapes, as [`RecordedWindow::account`] does, once for those that make no difference to it:
+    /// what comes of that, and by shape which of these.
     ///
     /// # Errors
     /// When the recording cannot be read.
-    pub fn accounts(&self, shapes: &[CoreShape]) -> Result<Vec<Arc<Accounts>>, ReplayError> {
+    pub fn accounts(
+        &self,
+        shapes: &[CoreShape],
+    ) -> Result<(Vec<Accounts>, Vec<usize>), ReplayError> {
         let predicted =
             shapes.iter().map(|shape| self.predicted(shape)).collect::<Result<Vec<_>, _>>()?;
         let run = |n: usize, without| self.run(&shapes[n], &predicted[n], without);
         let whole: Vec<Core<'_>> =
             (0..shapes.len()).into_par_iter().map(|n| run(n, None)).collect::<Result<_, _>>()?;
-        let mut found: Vec<Arc<Accounts>> = Vec::with_capacity(shapes.len());
+        let (mut found, mut of_shapes): (Vec<Accounts>, Vec<usize>) = Default::default();
         for (n, core) in whole.iter().enumerate() {
-            found.push(match whole[..n].iter().position(|before| before.is_like(core)) {
-                Some(before) => Arc::clone(&found[before]),
-                None => Arc::new(self.without_each(core, |without| run(n, without))?),
-            });
+            match whole[..n].iter().position(|before| before.is_like(core)) {
+                Some(before) => of_shapes.push(of_shapes[before]),
+                None => {
+                    of_shapes.push(found.len());
+                    found.push(self.without_each(core, |without| run(n, without))?);
+                }
+            }
         }
-        Ok(found)
+        Ok((found, of_shapes))
     }
 
     /// What `whole` took, and what each instruction takes without each mechanism.

@@ -50,7 +50,7 @@ impl FetchedLines {
     pub(super) fn executed(&mut self, line: u64, is_joined: bool) -> u64 {
         let cycles = match line == self.line || self.instructions == 0 {
             true => 0,
-            false => self.end(false, 0),
+            false => self.end(false, self.sixths()),
         };
         self.line = line;
         self.instructions += u64::from(!is_joined);
@@ -63,16 +63,16 @@ impl FetchedLines {
         let took = self.sixths().max(least_sixths);
         let before = std::mem::replace(&mut self.rest, SIXTHS.saturating_sub(took));
         self.left += if is_parted { before } else { 0 };
-        self.end(true, least_sixths)
+        self.end(true, took)
     }
 
     pub(super) fn was_slow(&self) -> bool {
         self.was_slow
     }
 
-    /// Nothing more of this line comes: the cycles in which it was fetched.
-    fn end(&mut self, is_redirected: bool, least_sixths: u64) -> u64 {
-        let all = self.left + self.sixths().max(least_sixths);
+    /// Nothing more of this line comes, which took so many sixths of a cycle: whole cycles in which it was fetched.
+    fn end(&mut self, is_redirected: bool, took_sixths: u64) -> u64 {
+        let all = self.left + took_sixths;
         self.was_slow = self.is_slow && self.instructions > self.at_once;
         self.instructions = 0;
         self.is_first = is_redirected;

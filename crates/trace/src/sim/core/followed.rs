@@ -55,30 +55,36 @@ pub(super) struct Followed {
     from: Avma,
 }
 
+/// A branch and where it leads, as one number.
+fn way_of(branch: Avma, to: Avma) -> u64 {
+    hash(branch.0 ^ to.0.rotate_left(32))
+}
+
 /// Which taken branches are followed in one cycle with the one before: where the two came behind one another the last time, too,
 /// from the same place, and to another one.
 struct Pairs {
     /// By place: the two branches that came behind it the last time.
     seen: Vec<u64>,
-    /// The last branch, from where it came, and where it led.
-    last: [Avma; 2],
+    /// The last branch, and from where it came.
     last_way: u64,
+    last_from: Avma,
     /// Whether the last one can be the first of two.
     is_open: bool,
 }
 
 impl Pairs {
     fn new() -> Self {
-        Self { seen: vec![0; ANSWERS], last: [Avma(u64::MAX); 2], last_way: 0, is_open: false }
+        Self { seen: vec![0; ANSWERS], last_way: 0, last_from: Avma(u64::MAX), is_open: false }
     }
 
-    /// A branch behind the place `from`, and where it leads: whether the one before took a cycle of its own.
+    /// A branch behind the place `from`, to which the one before led, and where it leads: whether the one before took a cycle of
+    /// its own.
     fn parts(&mut self, from: Avma, [branch, to]: [Avma; 2]) -> bool {
-        let way = hash(branch.0 ^ to.0.rotate_left(32));
-        let [before, led_to] = std::mem::replace(&mut self.last, [from, to]);
+        let way = way_of(branch, to);
+        let before = std::mem::replace(&mut self.last_from, from);
         let pair = hash(std::mem::replace(&mut self.last_way, way) ^ way.rotate_left(32));
         let seen = &mut self.seen[hash(before.0) as usize % ANSWERS];
-        let is_known = std::mem::replace(seen, pair) == pair && led_to != to;
+        let is_known = std::mem::replace(seen, pair) == pair && from != to;
         let is_open = std::mem::replace(&mut self.is_open, true);
         self.is_open = !(is_open && is_known);
         is_open && !is_known
@@ -178,7 +184,7 @@ impl Small {
         goes_elsewhere: Option<bool>,
         lies_across: bool,
     ) -> u64 {
-        let now = hash(branch.0 ^ to.0.rotate_left(32));
+        let now = way_of(branch, to);
         let is_far = self.near.insert_missing(hash(now ^ self.way), 0);
         let answer = &mut self.answers[hash(self.way) as usize % ANSWERS];
         let is_wrong = std::mem::replace(answer, now) != now;
