@@ -213,6 +213,8 @@ pub struct CoreShape {
     pub commits_per_cycle: u32,
     /// A store to the line of the one before reaches the cache with it where both have no more bytes than these.
     pub joined_stores_bytes: u32,
+    /// Lines in which stores are combined in front of the cache, where it takes one of them a cycle; 0 where it takes the stores.
+    pub combined_lines: u32,
     /// From address to value, into a general register, out of the first data cache.
     pub load_cycles: u8,
     /// What a load takes longer from an index that is multiplied.
@@ -694,6 +696,7 @@ impl Design {
             false_dependency_cycles: FalseDependency::table(self.microarchitecture),
             commits_per_cycle: 1,
             joined_stores_bytes: 0,
+            combined_lines: 0,
             load_cycles: 5,
             scaled_index_cycles: 0,
             signed_load_cycles: 0,
@@ -970,7 +973,9 @@ impl Design {
                         scheduler: 88,
                         vector_scheduler: 210,
                         loads_per_cycle: 4,
+                        // Measured: to 12 lines in turn half a cycle a store of any width, to 13 and more 1.05.
                         commits_per_cycle: 2,
+                        combined_lines: 12,
                         wide_vectors: WideVectors::Whole,
                         renames_memory: MemoryRenaming::SameStore,
                         // Measured: four bytes of eight nothing, the upper half and single bytes as long as any load.

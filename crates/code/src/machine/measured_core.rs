@@ -25,8 +25,10 @@ pub enum CoreCost {
     Load,
     /// The same of loads into vector registers.
     VectorLoad,
-    /// The same of stores to different lines.
+    /// The same of stores to as many lines.
     Commit,
+    /// The same of stores to four lines in turn.
+    CombinedCommit,
     /// The same of loads across two lines.
     SplitLoad,
     /// The same of stores across two lines.
@@ -142,7 +144,10 @@ impl MeasuredCore {
                 CoreCost::Dispatch => shape.dispatch_width = per_cycle,
                 CoreCost::Load => shape.loads_per_cycle = per_cycle,
                 CoreCost::VectorLoad => shape.vector_loads_per_cycle = per_cycle,
-                CoreCost::Commit => shape.commits_per_cycle = per_cycle,
+                // Where stores are combined, to as many lines they take what a line does.
+                CoreCost::Commit if shape.combined_lines > 0 => {}
+                CoreCost::CombinedCommit if shape.combined_lines == 0 => {}
+                CoreCost::Commit | CoreCost::CombinedCommit => shape.commits_per_cycle = per_cycle,
                 CoreCost::SplitLoad => {
                     let slots = cycles.value * f64::from(shape.loads_per_cycle);
                     shape.split_load_slots = whole_cycles(slots).into();
@@ -223,7 +228,8 @@ impl CoreShape {
             CoreCost::Dispatch => 1.0 / f64::from(self.dispatch_width),
             CoreCost::Load => 1.0 / f64::from(self.loads_per_cycle),
             CoreCost::VectorLoad => 1.0 / f64::from(self.vector_loads_per_cycle),
-            CoreCost::Commit => 1.0 / f64::from(self.commits_per_cycle),
+            CoreCost::Commit if self.combined_lines > 0 => 1.0,
+            CoreCost::Commit | CoreCost::CombinedCommit => 1.0 / f64::from(self.commits_per_cycle),
             CoreCost::SplitLoad => {
                 f64::from(self.split_load_slots) / f64::from(self.loads_per_cycle)
             }

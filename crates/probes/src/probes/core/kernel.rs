@@ -65,6 +65,7 @@ pub fn assemble(case: Case, a: &mut CodeAssembler) -> Result<(), IcedError> {
                 a.mov(rax, qword_ptr(r11))?;
             }
             CoreCost::Commit => a.mov(qword_ptr(rdi + 64 * n), rax)?,
+            CoreCost::CombinedCommit => a.mov(qword_ptr(rdi + 64 * (n % 4)), rax)?,
             CoreCost::LockedWait => locked_wait(case.is_plain, a)?,
             CoreCost::LockedApart => {
                 for other in 0..BESIDE_LOCKED {

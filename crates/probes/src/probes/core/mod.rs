@@ -97,6 +97,7 @@ pub fn all_cases() -> Vec<Case> {
         CoreCost::SameName,
         CoreCost::SameStore,
         CoreCost::Commit,
+        CoreCost::CombinedCommit,
         CoreCost::SplitLoad,
         CoreCost::SplitStore,
         CoreCost::PageSplitStore,

@@ -210,6 +210,7 @@ impl Core<'_> {
         if op.class != OpClass::Locked {
             self.state.stores_drained_at = commit;
         }
+        self.state.combined.take(access.address.0 / LINE_BYTES, commit);
         self.state.latest[number as usize] = self.state.stored;
         self.state.stored += 1;
         let last = access.address.0 + u64::from(access.size_bytes.min(WIDEST_BYTES)) - 1;

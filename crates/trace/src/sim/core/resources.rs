@@ -11,6 +11,7 @@
 use super::memory::FIRST_SETS;
 use super::ops::{GENERAL, Op, Registers, VECTORS};
 use super::predictor::hash;
+use super::sets::EMPTY;
 use crate::machine::{CoreShape, OpClass};
 use crate::model::LINE_BYTES;
 
@@ -128,6 +129,46 @@ impl OnTheirWay {
     }
 }
 
+/// The lines in which stores are combined in front of the first data cache, in designs that have such: a store to one of them
+/// waits for no other, and one to another line waits until one of them has left.
+///
+/// *Sign*: stores of any width to 12 lines in turn take half a cycle each on Zen 5, to 13 and more 1.05; two each to 16 lines 1.0 a
+/// line. Eight other lines and then 16 stores to one, again and again, are 23 cycles for twice that, so some leave ahead.
+pub(super) struct CombinedLines {
+    /// The latest one last.
+    lines: Vec<u64>,
+    leaves_at: u64,
+}
+
+/// Lines that have left ahead at the most.
+const AHEAD: u64 = 4;
+
+impl CombinedLines {
+    pub(super) fn new(shape: &CoreShape) -> Self {
+        Self { lines: vec![EMPTY; shape.combined_lines as usize], leaves_at: 0 }
+    }
+
+    /// From when on a store to this line can be combined.
+    pub(super) fn room_at(&self, line: u64) -> u64 {
+        let has_room = self.lines.is_empty() || self.lines.contains(&line);
+        if has_room { 0 } else { self.leaves_at.saturating_sub(AHEAD) }
+    }
+
+    /// A store to it is combined in that cycle.
+    pub(super) fn take(&mut self, line: u64, cycle: u64) {
+        if self.lines.last().is_none_or(|last| *last == line) {
+            return;
+        }
+        let found = self.lines.iter().rposition(|other| *other == line);
+        if found.is_none() {
+            self.leaves_at = self.leaves_at.max(cycle) + 1;
+        }
+        let from = found.unwrap_or(0);
+        self.lines[from] = line;
+        self.lines[from..].rotate_left(1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +206,21 @@ mod tests {
         let mut others = OnTheirWay::new(&core);
         (0..13).for_each(|n| others.take(n * FIRST_SETS, 100));
         assert_eq!(others.room_at(0), 0);
+    }
+
+    #[test]
+    fn a_store_to_a_thirteenth_line_waits_until_one_has_left() {
+        let mut core = shape();
+        let mut lines = CombinedLines::new(&core);
+        (0..12).for_each(|line| lines.take(line, 100));
+        assert_eq!([0, 11, 12].map(|line| lines.room_at(line)), [0, 0, 108], "four leave ahead");
+        lines.take(0, 110);
+        lines.take(12, 200);
+        assert_eq!([0, 1].map(|line| lines.room_at(line)), [0, 197], "the one used longest ago");
+        core.combined_lines = 0;
+        let mut none = CombinedLines::new(&core);
+        (0..13).for_each(|line| none.take(line, 100));
+        assert_eq!(none.room_at(20), 0);
     }
 
     #[test]

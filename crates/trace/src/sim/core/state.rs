@@ -9,7 +9,7 @@ use super::mechanism::Mechanism;
 use super::memory::DataCaches;
 use super::ops::{Flow, REGISTERS, Registers};
 use super::program::{PAGE_LINES, Program};
-use super::resources::RegisterFiles;
+use super::resources::{CombinedLines, RegisterFiles};
 use super::scheduler::Scheduler;
 use super::sets::{EMPTY, Sets};
 use super::slots::Slots;
@@ -70,6 +70,7 @@ pub(super) struct State {
     pub loaded: u64,
     pub stores: Vec<Store>,
     pub stored: u64,
+    pub combined: CombinedLines,
     /// By instruction: the number of its last store, and which one served it the last so many times.
     pub latest: Vec<u64>,
     pub served: Vec<(u32, u8)>,
@@ -134,6 +135,7 @@ impl State {
             loaded: 0,
             stores: vec![Store::default(); shape.store_queue.max(1) as usize],
             stored: 0,
+            combined: CombinedLines::new(shape),
             latest: vec![0; program.ops.len()],
             served: vec![(u32::MAX, 0); program.ops.len()],
             store_lines: vec![0; STORE_LINES],
@@ -172,7 +174,9 @@ impl State {
 
     /// When the cache can take another store, in order.
     pub(super) fn next_commit(&self, store: &MemoryAccess, shape: &CoreShape) -> u64 {
+        let line = store.address.0 / LINE_BYTES;
         self.earliest_commit(self.stored, (store.address.0, store.size_bytes), shape)
+            .max(self.combined.room_at(line))
     }
 
     /// The same for the `n`th store, of so many bytes to this address, behind those before it.

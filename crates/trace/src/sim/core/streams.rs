@@ -1,8 +1,8 @@
 //! Which lines a prefetcher fetches ahead: those of streams, one line behind the other or every second one.
 //!
 //! A stream that is young ends with its page, but for the first line of the next one; an older one goes on there, and reaches
-//! as far ahead as it is long, up to what hides the latency of memory. *Sign*: lines in order come from memory in 7 cycles each
-//! where the latency is 580, though no more than 32 are missed at a time. *Literature*: the makers' optimization manuals
+//! as far ahead as it is long, up to what hides the latency of memory and its refresh. *Sign*: lines in order come from memory in 7 cycles
+//! each where the latency is 580, though no more than 32 are missed at a time. *Literature*: the makers' optimization manuals
 //! (prefetchers).
 //!
 //! Measured on Zen 5, a load or 48 bytes of stores in each line in order, pages of 4 KiB: 6.4 and 7.4 cycles a line; 12 lines ahead

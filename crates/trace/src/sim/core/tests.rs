@@ -156,7 +156,7 @@ fn loads_of_a_line_that_comes_take_their_slots_twice() {
             let line = 0x10_0000 + n * step % 8192 * 64;
             (0..loads).map(|k| load(k, line + u64::from(k) * 8, 8)).collect()
         };
-        let change = |shape: &mut CoreShape| shape.line_cycles = [1; 3];
+        let change = |shape: &mut CoreShape| shape.line_cycles[0] = 1;
         run_shaped(&Kernel { insns: &insns, accesses: &accesses }, None, design, change).0
     };
     // The line takes two slots of the three ports, and each load one and another one.

@@ -53,6 +53,20 @@ fn an_index_that_is_multiplied_and_a_sign_take_a_cycle_each() {
 }
 
 #[test]
+fn stores_to_twelve_lines_take_half_a_cycle_each_and_other_lines_one() {
+    let of = |lines: u64, to_each: u64| {
+        let stores: Vec<_> = (0..lines * to_each)
+            .map(|n| store(n as u32, 0x9000 + 64 * (n / to_each) + 8 * (n % to_each), 8))
+            .collect();
+        zen_5(&vec![&[0x48, 0x89, 0x06][..]; stores.len()], &stores) // mov [rsi], rax
+    };
+    for (lines, to_each, measured) in [(12, 1, 6.06), (13, 1, 13.6), (16, 2, 16.1), (16, 4, 32.2)] {
+        let cycles = of(lines, to_each);
+        assert!((cycles / measured - 1.0).abs() < 0.05, "{lines}, {to_each} to each: {cycles}");
+    }
+}
+
+#[test]
 fn values_that_are_renamed_take_a_cycle_where_their_sign_is_copied() {
     let round = |load_insn: &[u8], bytes: u32| {
         // mov [rsi], rax
