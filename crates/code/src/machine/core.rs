@@ -67,9 +67,13 @@ pub enum OpClass {
     FloatRoot64,
     /// Conversion between number formats, inside vector registers.
     Convert,
-    /// Conversion between a number in a general and one in a vector register.
+    /// Conversion of an integer in a general register.
+    ConvertIn,
+    /// Conversion to an integer in a general register.
     ConvertAcross,
-    /// A move between general and vector registers.
+    /// A move from a general to a vector register.
+    CrossIn,
+    /// A move from a vector to a general register.
     Cross,
     /// An atomic operation.
     Locked,
@@ -102,9 +106,16 @@ pub struct Execution {
     /// The unit takes no other such operation for so long; 1 where it is pipelined.
     pub busy_cycles: u8,
     /// The ports that can do it, a bit each.
-    pub ports: u16,
+    pub ports: u32,
     /// Operations that it takes at dispatch.
     pub operations: u8,
+}
+
+impl Execution {
+    /// How often it takes a unit: what is not pipelined takes one, once and for long.
+    pub(super) fn times(&self) -> u8 {
+        if self.busy_cycles == 1 { self.operations } else { 1 }
+    }
 }
 
 /// Which loads get the value of a store in flight while they are renamed.
@@ -175,10 +186,10 @@ pub struct CoreShape {
     /// general register or a constant to one.
     pub by_index_operations: u8,
     /// The ports that can compute with what the same instruction loads.
-    pub loaded_ports: u16,
+    pub loaded_ports: u32,
     /// The units that simple operations have where they waited for what they compute with, and of which the value of a store from
     /// a general register takes one, and a multiplication one beside its own; none where nothing of that is so.
-    pub waited_ports: u16,
+    pub waited_ports: u32,
     /// Whether loads, and stores with their addresses, wait for their start with the operations on integers.
     pub addresses_wait_with_integers: bool,
     /// Operations that retire in a cycle.
@@ -378,7 +389,7 @@ impl CoreShape {
 
     /// The ports that an operation of a class can have on a vector of so many bytes, and how often it takes one of them.
     #[must_use]
-    pub fn ports(&self, class: OpClass, vector_bytes: u8) -> (u16, u8) {
+    pub fn ports(&self, class: OpClass, vector_bytes: u8) -> (u32, u8) {
         use intel::{P0, P1, P5};
         let Execution { ports, operations, .. } = self.execution(class);
         match self.wide_vectors {
@@ -415,14 +426,14 @@ impl CoreShape {
 
 /// Ports of Intel's cores: those for integers alone come first, so that they are taken first.
 mod intel {
-    pub const P10: u16 = 1;
-    pub const P6: u16 = 2;
-    pub const P0: u16 = 4;
-    pub const P5: u16 = 8;
-    pub const P1: u16 = 16;
+    pub const P10: u32 = 1;
+    pub const P6: u32 = 2;
+    pub const P0: u32 = 4;
+    pub const P5: u32 = 8;
+    pub const P1: u32 = 16;
 }
 
-const fn row(latency_cycles: u8, busy_cycles: u8, ports: u16, operations: u8) -> Execution {
+const fn row(latency_cycles: u8, busy_cycles: u8, ports: u32, operations: u8) -> Execution {
     Execution { latency_cycles, busy_cycles, ports, operations }
 }
 
@@ -454,8 +465,11 @@ const SKYLAKE: [Execution; OpClass::COUNT] = {
         row(12, 3, P0, 1),
         row(16, 6, P0, 1),
         row(5, 1, P0 | P1, 1),
-        row(6, 1, P0 | P1, 2),
-        row(2, 1, P0 | P5, 1),
+        // Into vectors through one unit, out of them through another (uops.info).
+        row(6, 1, P5, 2),
+        row(6, 1, P0, 2),
+        row(2, 1, P5, 1),
+        row(2, 1, P0, 1),
         row(18, 18, P0, 8),
         // Measured on Redwood Cove: 39, 14 and 6 alone.
         row(38, 38, P0, 4),
@@ -484,7 +498,8 @@ const GOLDEN_COVE: [Execution; OpClass::COUNT] = {
     // Three cycles, and two from one addition to the next.
     table[OpClass::FloatAdd as usize] = row(2, 1, P5 | P1, 1);
     table[OpClass::Divide32 as usize] = row(10, 6, P1, 4);
-    table[OpClass::Cross as usize] = row(3, 1, P0 | P5, 1);
+    table[OpClass::CrossIn as usize] = row(3, 1, P5, 1);
+    table[OpClass::Cross as usize] = row(3, 1, P0, 1);
     table
 };
 
@@ -498,24 +513,26 @@ const REDWOOD_COVE: [Execution; OpClass::COUNT] = {
 /// Ports of AMD's cores: the integer units behind one for branches alone, then the floating-point pipes. What two can do
 /// goes to the first that is free.
 mod amd {
-    pub const INTEGER: u16 = 0x1e;
-    pub const ALU1: u16 = 2;
-    pub const ALU2: u16 = 4;
-    pub const ALU3: u16 = 8;
+    pub const INTEGER: u32 = 0x1e;
+    pub const ALU1: u32 = 2;
+    pub const ALU2: u32 = 4;
+    pub const ALU3: u32 = 8;
     /// Measured on Zen 4: a comparison with its jump beside four additions takes no unit of theirs.
-    pub const BRANCHES: u16 = 0x11;
+    pub const BRANCHES: u32 = 0x11;
     /// Before Zen 3 branches had no unit of their own.
-    pub const OLD_BRANCHES: u16 = 0x18;
-    pub const FP0: u16 = 0x100;
-    pub const FP1: u16 = 0x200;
-    pub const FP2: u16 = 0x400;
-    pub const FP3: u16 = 0x800;
+    pub const OLD_BRANCHES: u32 = 0x18;
+    pub const FP0: u32 = 0x100;
+    pub const FP1: u32 = 0x200;
+    pub const FP2: u32 = 0x400;
+    pub const FP3: u32 = 0x800;
     /// From Zen 5 on: six units for integers, three that multiply and three that shift, scan and branch. Measured: two shifts
     /// beside each comparison with its jump 2.9 operations in a cycle, two multiplications 4.4.
-    pub const WIDE_INTEGER: u16 = 0x401f;
-    pub const WIDE_MULTIPLY: u16 = 0x0007;
-    pub const WIDE_SHIFTS: u16 = 0x4018;
-    pub const SLOW_ADDRESSES: u16 = 0x0018;
+    pub const WIDE_INTEGER: u32 = 0x401f;
+    pub const WIDE_MULTIPLY: u32 = 0x0007;
+    pub const WIDE_SHIFTS: u32 = 0x4018;
+    pub const SLOW_ADDRESSES: u32 = 0x0018;
+    pub const INTO_VECTORS: u32 = 0x1_0000;
+    pub const OUT_OF_VECTORS: u32 = 0x6_0000;
 }
 
 const ZEN_3: [Execution; OpClass::COUNT] = {
@@ -548,6 +565,8 @@ const ZEN_3: [Execution; OpClass::COUNT] = {
         row(20, 9, FP1, 1),
         row(3, 1, FP2 | FP3, 1),
         row(6, 1, FP2, 2),
+        row(6, 1, FP2, 2),
+        row(4, 1, FP1, 1),
         row(4, 1, FP1, 1),
         // Measured on Zen 4, and a fence of 59 cycles there; the others are assumed.
         row(7, 7, ALU1, 4),
@@ -570,7 +589,8 @@ const ZEN_2: [Execution; OpClass::COUNT] = {
 
 /// Measured on two Turin guests with loops of one instruction.
 const ZEN_5: [Execution; OpClass::COUNT] = {
-    use amd::{FP0, FP1, FP2, FP3, SLOW_ADDRESSES, WIDE_INTEGER, WIDE_MULTIPLY, WIDE_SHIFTS};
+    use amd::{FP0, FP1, FP2, FP3, INTO_VECTORS, OUT_OF_VECTORS};
+    use amd::{SLOW_ADDRESSES, WIDE_INTEGER, WIDE_MULTIPLY, WIDE_SHIFTS};
     let mut table = ZEN_3;
     table[OpClass::Integer as usize] = row(1, 1, WIDE_INTEGER, 1);
     table[OpClass::Shift as usize] = row(1, 1, WIDE_SHIFTS, 1);
@@ -583,7 +603,10 @@ const ZEN_5: [Execution; OpClass::COUNT] = {
     table[OpClass::Divide64 as usize] = row(13, 7, amd::ALU2, 2);
     table[OpClass::Branch as usize] = row(1, 1, WIDE_SHIFTS, 1);
     table[OpClass::Vector as usize] = row(2, 1, FP0 | FP1 | FP2 | FP3, 1);
-    table[OpClass::VectorShift as usize] = row(2, 1, FP1 | FP2, 1);
+    // Measured in pairs of loops: shifts take the units of additions and conversions, multiplications of integers those of
+    // numbers in floating point. Moves out of vectors have two units of their own, moves and conversions into them one.
+    table[OpClass::VectorShift as usize] = row(2, 1, FP2 | FP3, 1);
+    table[OpClass::VectorMultiply as usize] = row(3, 1, FP0 | FP1, 1);
     table[OpClass::Shuffle as usize] = row(2, 1, FP0 | FP1 | FP2 | FP3, 1);
     // Three cycles, and two from one addition to the next.
     table[OpClass::FloatAdd as usize] = row(2, 1, FP2 | FP3, 1);
@@ -591,7 +614,10 @@ const ZEN_5: [Execution; OpClass::COUNT] = {
     table[OpClass::FloatDivide64 as usize] = row(13, 4, FP1, 1);
     table[OpClass::FloatRoot32 as usize] = row(15, 5, FP1, 1);
     table[OpClass::FloatRoot64 as usize] = row(21, 8, FP1, 1);
-    table[OpClass::Cross as usize] = row(4, 1, FP1 | FP2, 1);
+    table[OpClass::ConvertIn as usize] = row(6, 1, INTO_VECTORS, 1);
+    table[OpClass::ConvertAcross as usize] = row(6, 1, FP2 | FP3, 1);
+    table[OpClass::CrossIn as usize] = row(4, 1, INTO_VECTORS, 1);
+    table[OpClass::Cross as usize] = row(4, 1, OUT_OF_VECTORS, 1);
     table[OpClass::Locked as usize] = row(20, 20, amd::ALU1, 4);
     table[OpClass::Fence as usize] = row(76, 76, amd::ALU1, 4);
     table[OpClass::LoadFence as usize] = row(11, 11, amd::ALU1, 2);
@@ -666,7 +692,7 @@ impl Design {
             dispatch_width: 5,
             dispatches_whole: false,
             by_index_operations: 1,
-            loaded_ports: u16::MAX,
+            loaded_ports: u32::MAX,
             waited_ports: 0,
             addresses_wait_with_integers: false,
             retire_width: 8,
@@ -854,7 +880,7 @@ impl Design {
                     dispatch_width: 6,
                     // AMD's guide for family 19h, 2.10: three of the four schedulers have a unit for addresses. Measured on Zen 4: twelve
                     // shifts and additions from memory 8.0 cycles, with `and` in place of the shifts 6.2.
-                    loaded_ports: if is_19h { !amd::ALU3 } else { u16::MAX },
+                    loaded_ports: if is_19h { !amd::ALU3 } else { u32::MAX },
                     addresses_wait_with_integers: is_19h,
                     scheduler: if is_old { 64 } else { 96 },
                     vector_scheduler: if is_old { 100 } else { 128 },

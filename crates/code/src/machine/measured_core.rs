@@ -221,8 +221,9 @@ impl CoreShape {
         match cost {
             CoreCost::Latency(class) => f64::from(row(class).latency_cycles),
             CoreCost::Interval(class) => {
-                let Execution { busy_cycles, ports, .. } = row(class);
-                let of_units = f64::from(busy_cycles) / f64::from(ports.count_ones().max(1));
+                let row = row(class);
+                let busy = f64::from(row.busy_cycles * row.times());
+                let of_units = busy / f64::from(row.ports.count_ones().max(1));
                 of_units.max(1.0 / f64::from(self.dispatch_width))
             }
             CoreCost::Dispatch => 1.0 / f64::from(self.dispatch_width),
@@ -288,7 +289,8 @@ fn per_cycle(interval_cycles: f64) -> u32 {
 }
 
 /// A row whose operations start this many cycles behind one another.
-fn with_interval(row: Execution, cycles: f64, all_ports: u16) -> Execution {
+fn with_interval(row: Execution, cycles: f64, all_ports: u32) -> Execution {
+    let cycles = cycles / f64::from(row.times());
     if cycles >= ONE_UNIT_CYCLES {
         let ports = lowest(row.ports, 1);
         return Execution { busy_cycles: whole_cycles(cycles), ports, ..row };
@@ -300,8 +302,8 @@ fn with_interval(row: Execution, cycles: f64, all_ports: u16) -> Execution {
 }
 
 /// The lowest of a set of ports, so many of them.
-fn lowest(ports: u16, count: u32) -> u16 {
-    (0..16).map(|bit| ports & (1 << bit)).filter(|bit| *bit != 0).take(count as usize).sum()
+fn lowest(ports: u32, count: u32) -> u32 {
+    (0..u32::BITS).map(|bit| ports & (1 << bit)).filter(|bit| *bit != 0).take(count as usize).sum()
 }
 
 #[cfg(test)]
@@ -343,6 +345,33 @@ mod tests {
         // Measured on Zen 5: 22.
         let of = |design| core_of(design, vec![]).cycles_of(CoreCost::LockedApart);
         assert_eq!([Microarchitecture::Zen4, Microarchitecture::Zen5].map(of), [7.0, 22.0]);
+    }
+
+    #[test]
+    fn what_takes_a_unit_twice_has_room_for_both() {
+        let interval = |class, cycles| {
+            let costs = vec![measured(CoreCost::Interval(class), cycles)];
+            let shape = core_of(Microarchitecture::Skylake, costs);
+            (shape.cycles_of(CoreCost::Interval(class)), shape.execution(class).ports.count_ones())
+        };
+        let tabled = core_of(Microarchitecture::Skylake, vec![]);
+        assert_eq!(tabled.execution(OpClass::ShiftByCount).operations, 2);
+        assert_eq!(interval(OpClass::ShiftByCount, 1.0), (1.0, 2));
+        assert_eq!(interval(OpClass::ShiftByCount, 2.0), (2.0, 1));
+        assert_eq!(interval(OpClass::Shift, 1.0), (1.0, 1));
+        assert_eq!(interval(OpClass::Divide32, 6.0), (6.0, 1));
+    }
+
+    #[test]
+    fn stores_that_are_combined_take_a_cycle_a_line() {
+        let of = |design, cost, cycles| core_of(design, vec![measured(cost, cycles)]);
+        use Microarchitecture::{Zen4, Zen5};
+        assert_eq!(of(Zen5, CoreCost::Commit, 1.04).commits_per_cycle, 2);
+        assert_eq!(of(Zen5, CoreCost::CombinedCommit, 1.0).commits_per_cycle, 1);
+        assert_eq!(of(Zen4, CoreCost::CombinedCommit, 0.5).commits_per_cycle, 1);
+        assert_eq!(of(Zen4, CoreCost::Commit, 0.5).commits_per_cycle, 2);
+        let tabled = |cost| core_of(Zen5, vec![]).cycles_of(cost);
+        assert_eq!([CoreCost::Commit, CoreCost::CombinedCommit].map(tabled), [1.0, 0.5]);
     }
 
     #[test]

@@ -186,11 +186,11 @@ fn latency(class: OpClass, a: &mut CodeAssembler) -> Result<(), IcedError> {
             a.cvtss2sd(xmm0, xmm0)?;
             a.cvtsd2ss(xmm0, xmm0)
         }
-        OpClass::ConvertAcross => {
+        OpClass::ConvertIn | OpClass::ConvertAcross => {
             a.cvtsi2sd(xmm0, rax)?;
             a.cvttsd2si(rax, xmm0)
         }
-        OpClass::Cross => {
+        OpClass::CrossIn | OpClass::Cross => {
             a.movq(xmm0, rax)?;
             a.movq(rax, xmm0)
         }
@@ -237,7 +237,9 @@ fn interval(class: OpClass, n: usize, a: &mut CodeAssembler) -> Result<(), IcedE
         OpClass::FloatRoot32 => a.sqrtss(vector, xmm14),
         OpClass::FloatRoot64 => a.sqrtsd(vector, xmm14),
         OpClass::Convert => a.cvtss2sd(vector, xmm14),
+        OpClass::ConvertIn => a.cvtsi2sd(vector, rcx),
         OpClass::ConvertAcross => a.cvttsd2si(general, xmm14),
+        OpClass::CrossIn => a.movq(vector, rcx),
         OpClass::Cross => a.movq(general, xmm14),
         OpClass::Locked => a.lock().add(qword_ptr(rdi + 64 * (n % 4)), rcx),
         OpClass::Fence => a.mfence(),

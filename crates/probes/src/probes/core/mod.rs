@@ -27,7 +27,7 @@ pub const ID: &str = "core";
 
 /// Classes of operations that are asked. Not the others: no-ops take nothing, branches share what they need with the rest,
 /// what microcode takes depends on what it is, and not every processor has rounds of AES and SHA.
-pub const CLASSES: [OpClass; 22] = [
+pub const CLASSES: [OpClass; 24] = [
     OpClass::Integer,
     OpClass::Shift,
     OpClass::ShiftByCount,
@@ -47,7 +47,9 @@ pub const CLASSES: [OpClass; 22] = [
     OpClass::FloatRoot32,
     OpClass::FloatRoot64,
     OpClass::Convert,
+    OpClass::ConvertIn,
     OpClass::ConvertAcross,
+    OpClass::CrossIn,
     OpClass::Cross,
     OpClass::Locked,
 ];

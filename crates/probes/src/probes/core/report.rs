@@ -63,9 +63,13 @@ impl CoreReport {
                     Some(less(m, of(CoreCost::Latency(OpClass::FloatAdd))?, 1.0, 0.0))
                 }
                 // There and back.
-                CoreCost::Latency(OpClass::Convert | OpClass::ConvertAcross | OpClass::Cross) => {
-                    Some(m.map(|cycles| cycles / 2.0))
-                }
+                CoreCost::Latency(
+                    OpClass::Convert
+                    | OpClass::ConvertIn
+                    | OpClass::ConvertAcross
+                    | OpClass::CrossIn
+                    | OpClass::Cross,
+                ) => Some(m.map(|cycles| cycles / 2.0)),
                 CoreCost::SameStore | CoreCost::LockedApart | CoreCost::AliasedLoad => {
                     let one_in = Case { cost, is_plain: false }.one_in();
                     Some(m.map(|cycles| cycles * one_in as f64))

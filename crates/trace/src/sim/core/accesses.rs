@@ -16,8 +16,8 @@ const NEAR_CODE_INSTRUCTIONS: u64 = 50_000;
 /// From dispatch to the operands of a string instruction, where what they come from is dispatched with it.
 const OPERANDS_CYCLES: u64 = 2;
 /// Bits of the ports that loads and stores use; the table's operations use others.
-const LOAD_PORTS: [u16; 4] = [1 << 5, 1 << 6, 1 << 7, 1 << 15];
-const STORE_PORTS: [u16; 2] = [1 << 12, 1 << 13];
+const LOAD_PORTS: [u32; 4] = [1 << 5, 1 << 6, 1 << 7, 1 << 15];
+const STORE_PORTS: [u32; 2] = [1 << 12, 1 << 13];
 
 impl Core<'_> {
     /// When the value of a load is there.
@@ -304,10 +304,10 @@ fn lines(access: &MemoryAccess) -> impl Iterator<Item = u64> {
     first..=last.max(first)
 }
 
-fn load_ports(of_a_cycle: u32) -> u16 {
+fn load_ports(of_a_cycle: u32) -> u32 {
     ports(&LOAD_PORTS, of_a_cycle)
 }
 
-fn ports(all: &[u16], count: u32) -> u16 {
+fn ports(all: &[u32], count: u32) -> u32 {
     all.iter().take(count.max(1) as usize).fold(0, |set, port| set | port)
 }

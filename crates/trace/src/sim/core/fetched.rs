@@ -6,7 +6,7 @@
 //! Optimization Guide for the AMD Zen5 Microarchitecture" (2024), 2.9.
 //!
 //! Measured on Zen 5, loops of no-ops in one line: 12 and fewer in the time that their dispatch takes, 13 to 24 in 3.0 cycles,
-//! 25 to 36 in 5.0; an instruction counts where it ends, and a comparison with its jump once. Of lines that follow on one another
+//! 25 to 36 in 5.0; an instruction counts where it starts, and a comparison with its jump once, where the jump does. Of lines that follow on one another
 //! only the first takes that long: the others 1.0 up to 12, then a third of a cycle for each up to 18 (3.0), as long up to 24,
 //! then a third again up to 30 (5.0). Taken branches to one place after another: 0.5 cycles each, with up to five instructions between,
 //! 1.0 with six to eleven; one that leads where the one before led, and those of an inner loop of 3 to 16 turns, 1.0.
@@ -46,15 +46,17 @@ impl FetchedLines {
         }
     }
 
-    /// An instruction that ends in `line`: cycles in which the line before was fetched, where it is another one.
-    pub(super) fn executed(&mut self, line: u64, is_joined: bool) -> u64 {
-        let cycles = match line == self.line || self.instructions == 0 {
-            true => 0,
-            false => self.end(false, self.sixths()),
-        };
-        self.line = line;
-        self.instructions += u64::from(!is_joined);
-        cycles
+    /// An instruction from the first to the second of these lines, which is one with the jump behind it or counts: cycles in
+    /// which the lines before the last were fetched, where they are others.
+    pub(super) fn executed(&mut self, [first, last]: [u64; 2], is_in_jump: bool) -> u64 {
+        let before = self.goes_on(first);
+        self.instructions += u64::from(!is_in_jump);
+        before + self.goes_on(last)
+    }
+
+    fn goes_on(&mut self, line: u64) -> u64 {
+        let is_another = std::mem::replace(&mut self.line, line) != line;
+        if is_another && self.instructions > 0 { self.end(false, self.sixths()) } else { 0 }
     }
 
     /// A taken branch was the last instruction in its line, and takes so many sixths of a cycle at the least; whether the
@@ -83,7 +85,7 @@ impl FetchedLines {
     fn sixths(&self) -> u64 {
         let behind = self.instructions.saturating_sub(1) / self.at_once;
         if behind == 0 || !self.is_slow {
-            let halves = (2 * self.instructions).div_ceil(self.at_once).min(2);
+            let halves = (2 * self.instructions).div_ceil(self.at_once).clamp(1, 2);
             return halves * SIXTHS / 2;
         }
         let of_last = self.instructions - behind * self.at_once;
@@ -106,8 +108,9 @@ mod tests {
         let mut round = || {
             let mut cycles = 0;
             for (line, instructions) in lines.iter().enumerate() {
-                cycles +=
-                    (0..*instructions).map(|_| fetched.executed(line as u64, false)).sum::<u64>();
+                cycles += (0..*instructions)
+                    .map(|_| fetched.executed([line as u64; 2], false))
+                    .sum::<u64>();
             }
             cycles + fetched.redirected(3, false)
         };
@@ -153,10 +156,30 @@ mod tests {
     }
 
     #[test]
-    fn an_instruction_that_is_one_with_that_before_it_counts_once() {
+    fn an_instruction_counts_in_the_line_where_it_starts() {
+        // Twelve, one across the line's end, the jump.
+        let mut fetched = FetchedLines::new(12, true);
+        let mut turn = |last: u64| {
+            let all = (0..12).map(|_| [0, 0]).chain([[0, last], [1, 1]]);
+            all.map(|ends| fetched.executed(ends, false)).sum::<u64>()
+                + fetched.redirected(6, false)
+        };
+        turn(1);
+        assert_eq!((turn(0), turn(1)), (4, 4));
+        // The jump itself is across the end: what is behind it is fetched, too.
+        let mut turn = |last: u64| {
+            let all = (0..12).map(|_| [0, 0]).chain([[0, last]]);
+            all.map(|ends| fetched.executed(ends, false)).sum::<u64>()
+                + fetched.redirected(6, false)
+        };
+        assert_eq!((turn(0), turn(1)), (3, 4));
+    }
+
+    #[test]
+    fn an_instruction_that_is_one_with_the_jump_behind_it_counts_once() {
         let mut fetched = FetchedLines::new(12, true);
         let mut turn = |joined| {
-            (0..13).for_each(|n| _ = fetched.executed(1, joined && n == 12));
+            (0..13).for_each(|n| _ = fetched.executed([1; 2], joined && n == 11));
             fetched.redirected(3, false)
         };
         turn(false);

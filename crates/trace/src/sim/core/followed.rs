@@ -135,13 +135,11 @@ impl Followed {
         }
     }
 
-    /// An instruction that ends before `next`; whether it is one with that before it. Cycles in which the line before was
-    /// fetched, if it begins another.
-    pub(super) fn executed(&mut self, next: Avma, is_joined: bool) -> u64 {
-        match &mut self.lines {
-            Some((lines, _)) => lines.executed(next.0.saturating_sub(1) / LINE_BYTES, is_joined),
-            None => 0,
-        }
+    /// An instruction; whether it is one with the jump behind it. Cycles in which the line before was fetched, if it begins or
+    /// ends in another.
+    pub(super) fn executed(&mut self, [from, next]: [Avma; 2], is_in_jump: bool) -> u64 {
+        let ends = [from.0, next.0.saturating_sub(1)].map(|at| at / LINE_BYTES);
+        self.lines.as_mut().map_or(0, |(lines, _)| lines.executed(ends, is_in_jump))
     }
 
     /// Whether the last line held more than is fetched in a cycle.
@@ -285,7 +283,7 @@ mod tests {
             let mut followed = Followed::new(&shape, None);
             let mut turn = |_| {
                 let of = |[at, to]: &[u64; 2]| {
-                    _ = followed.executed(Avma(at + 2), false);
+                    _ = followed.executed([*at, at + 2].map(Avma), false);
                     followed.cycles([*at, at + 2, *to].map(Avma), false)
                 };
                 branches.iter().map(of).sum::<u64>()

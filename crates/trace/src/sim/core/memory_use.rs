@@ -44,7 +44,7 @@ impl MemoryUse {
     }
 
     /// The ports that can compute with it, of these.
-    pub(super) fn ports(self, shape: &CoreShape, ports: u16) -> u16 {
+    pub(super) fn ports(self, shape: &CoreShape, ports: u32) -> u32 {
         match self {
             Self::Moves => ports,
             Self::Loads | Self::ByIndex | Self::Changes => ports & shape.loaded_ports,

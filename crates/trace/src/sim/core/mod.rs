@@ -259,7 +259,7 @@ impl<'a> Core<'a> {
         if self.state.code.may_wait(line) {
             self.fetch_code(number, line);
         }
-        let fetched_cycles = self.state.followed.executed(op.next, op.joined);
+        let fetched_cycles = self.state.followed.executed([op.address, op.next], op.in_jump);
         if fetched_cycles > 0 {
             self.fetched(number, fetched_cycles);
         }
@@ -423,7 +423,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    fn take(&mut self, ports: u16, cycle: u64) -> u64 {
+    fn take(&mut self, ports: u32, cycle: u64) -> u64 {
         match self.has(Mechanism::BusyPorts) {
             true => self.state.slots.take(ports, cycle),
             false => cycle,

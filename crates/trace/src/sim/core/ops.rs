@@ -441,6 +441,7 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
     use OpClass as C;
     let vector = explicit & VECTORS != 0;
     let crosses = vector && explicit & GENERAL != 0;
+    let goes_in = raw.op0_register().is_vector_register();
     let is_wide = raw.op0_register().size() == 8 || raw.memory_size().size() == 8;
     if raw.has_lock_prefix() || (raw.mnemonic() == Xchg && raw.op0_kind() == OpKind::Memory) {
         return C::Locked;
@@ -462,7 +463,11 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
         | Pextrw | Pextrd | Pextrq | Vpextrb | Vpextrd | Vpextrq
             if crosses =>
         {
-            C::Cross
+            if goes_in {
+                C::CrossIn
+            } else {
+                C::Cross
+            }
         }
         Divss | Divps | Vdivss | Vdivps => C::FloatDivide32,
         Divsd | Divpd | Vdivsd | Vdivpd => C::FloatDivide64,
@@ -478,10 +483,10 @@ fn class(raw: &Instruction, explicit: Registers) -> OpClass {
         | Cvttps2dq | Vcvtsi2ss | Vcvtsi2sd | Vcvttss2si | Vcvttsd2si | Vcvtss2sd | Vcvtsd2ss
         | Vcvtdq2ps | Vcvtdq2pd | Vcvttps2dq | Cvtsd2si | Cvtss2si | Roundsd | Roundss
         | Roundps | Roundpd | Vroundss | Vroundsd | Vroundps | Vroundpd => {
-            if crosses {
-                C::ConvertAcross
-            } else {
-                C::Convert
+            match (crosses, goes_in) {
+                (false, _) => C::Convert,
+                (true, true) => C::ConvertIn,
+                (true, false) => C::ConvertAcross,
             }
         }
         Pmulld | Vpmulld | Pmullw | Vpmullw | Pmaddwd | Vpmaddwd | Pmuludq | Vpmuludq | Pmulhw
@@ -583,7 +588,7 @@ mod tests {
         assert_eq!((wide.class, wide.vector_bytes), (OpClass::FloatDivide64, 32));
         assert_eq!(op(&[0x48, 0xf7, 0xf1]).class, OpClass::Divide64); // div rcx
         assert_eq!(op(&[0x48, 0x0f, 0xaf, 0xc1]).class, OpClass::Multiply); // imul rax, rcx
-        assert_eq!(op(&[0x66, 0x0f, 0x6e, 0xc1]).class, OpClass::Cross); // movd xmm0, ecx
+        assert_eq!(op(&[0x66, 0x0f, 0x6e, 0xc1]).class, OpClass::CrossIn); // movd xmm0, ecx
         assert_eq!(op(&[0xf0, 0xff, 0x07]).class, OpClass::Locked); // lock inc [rdi]
         assert_eq!(op(&[0xc4, 0xe2, 0xf1, 0xb8, 0xc2]).class, OpClass::FloatMultiply); // vfmadd231pd
         assert_eq!(op(&[0x48, 0x8d, 0x44, 0x0f, 0x08]).class, OpClass::SlowAddress); // lea rax, [rdi+rcx+8]

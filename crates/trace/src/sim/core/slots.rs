@@ -3,7 +3,7 @@
 /// Words of 64 cycles that are kept; whatever is further ahead finds every port free.
 const WORDS: u64 = 256;
 /// Ports that there can be.
-const PORTS: usize = 16;
+const PORTS: usize = 19;
 
 /// Ports by cycle, from the cycle of dispatch on.
 pub(super) struct Slots {
@@ -32,7 +32,7 @@ impl Slots {
     }
 
     /// Takes the first free one of `ports` from `cycle` on; in which cycle that is.
-    pub(super) fn take(&mut self, ports: u16, cycle: u64) -> u64 {
+    pub(super) fn take(&mut self, ports: u32, cycle: u64) -> u64 {
         let mut word = (cycle / 64).max(self.first);
         let mut allowed = if word == cycle / 64 { u64::MAX << (cycle % 64) } else { u64::MAX };
         while word < self.first + WORDS {
@@ -56,7 +56,7 @@ impl Slots {
     }
 }
 
-fn each(ports: u16) -> impl Iterator<Item = usize> {
+fn each(ports: u32) -> impl Iterator<Item = usize> {
     let mut left = ports;
     std::iter::from_fn(move || {
         let port = (left != 0).then(|| left.trailing_zeros() as usize)?;

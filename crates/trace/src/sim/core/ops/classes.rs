@@ -9,13 +9,15 @@ fn op(bytes: &[u8]) -> Op {
 
 #[test]
 fn every_kind_of_arithmetic_has_its_class() {
-    let all: [(&[u8], OpClass); 29] = [
+    let all: [(&[u8], OpClass); 31] = [
         (&[0xf3, 0x0f, 0x5e, 0xc1], OpClass::FloatDivide32), // divss xmm0, xmm1
         (&[0xf2, 0x0f, 0x5e, 0xc1], OpClass::FloatDivide64), // divsd xmm0, xmm1
         (&[0xf3, 0x0f, 0x51, 0xc1], OpClass::FloatRoot32),   // sqrtss xmm0, xmm1
         (&[0xf2, 0x0f, 0x58, 0xc1], OpClass::FloatAdd),      // addsd xmm0, xmm1
         (&[0xf2, 0x0f, 0x59, 0xc1], OpClass::FloatMultiply), // mulsd xmm0, xmm1
-        (&[0xf2, 0x0f, 0x2a, 0xc0], OpClass::ConvertAcross), // cvtsi2sd xmm0, eax
+        (&[0xf2, 0x0f, 0x2a, 0xc0], OpClass::ConvertIn),     // cvtsi2sd xmm0, eax
+        (&[0xf2, 0x0f, 0x2c, 0xc0], OpClass::ConvertAcross), // cvttsd2si eax, xmm0
+        (&[0x66, 0x0f, 0x7e, 0xc1], OpClass::Cross),         // movd ecx, xmm0
         (&[0xf3, 0x0f, 0x5a, 0xc1], OpClass::Convert),       // cvtss2sd xmm0, xmm1
         (&[0x66, 0x0f, 0x38, 0x40, 0xc1], OpClass::VectorMultiply), // pmulld xmm0, xmm1
         (&[0x66, 0x0f, 0x70, 0xc1, 0], OpClass::Shuffle),    // pshufd xmm0, xmm1, 0

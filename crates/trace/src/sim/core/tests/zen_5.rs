@@ -67,6 +67,29 @@ fn stores_to_twelve_lines_take_half_a_cycle_each_and_other_lines_one() {
 }
 
 #[test]
+fn vectors_share_units_in_pairs_and_moves_in_and_out_have_their_own() {
+    const SHIFT: &[u8] = &[0xc5, 0xf1, 0x72, 0xf2, 0x03]; // vpslld xmm1, xmm2, 3
+    const ADD: &[u8] = &[0xc5, 0xe8, 0x58, 0xcb]; // vaddps xmm1, xmm2, xmm3
+    const MULTIPLY: &[u8] = &[0xc5, 0xe8, 0x59, 0xcb]; // vmulps xmm1, xmm2, xmm3
+    const IN: &[u8] = &[0x66, 0x0f, 0x6e, 0xe0]; // movd xmm4, eax
+    const OUT: &[u8] = &[0x66, 0x0f, 0x7e, 0xd1]; // movd ecx, xmm2
+    const CONVERT_IN: &[u8] = &[0xc5, 0xd3, 0x2a, 0xe0]; // vcvtsi2sd xmm4, xmm5, eax
+    let four_of_each = |kinds: &[&[u8]]| zen_5(&[kinds; 4].concat(), &[]);
+    for (kinds, measured) in [
+        (&[SHIFT, ADD][..], 4.0),
+        (&[SHIFT, MULTIPLY], 2.0),
+        (&[SHIFT, OUT], 2.2),
+        (&[IN], 4.0),
+        (&[OUT], 2.0),
+        (&[IN, OUT], 4.0),
+        (&[IN, CONVERT_IN], 8.0),
+    ] {
+        let cycles = four_of_each(kinds);
+        assert!((cycles - measured).abs() < 0.25, "{kinds:x?}: {cycles} {measured}");
+    }
+}
+
+#[test]
 fn values_that_are_renamed_take_a_cycle_where_their_sign_is_copied() {
     let round = |load_insn: &[u8], bytes: u32| {
         // mov [rsi], rax
