@@ -34,6 +34,8 @@ use crate::trace::engine::{Change, EngineError};
 const ROUNDS: [usize; 2] = [6, 14];
 /// What all rounds together should take, and what they may take where six need longer.
 const ROUNDS_NS: [f64; 2] = [15e9, 120e9];
+/// The same of rounds without something that was met in the slow build, and not just tried.
+const WITHOUT_WHAT_WAS_MET_NS: f64 = 300e9;
 /// The processes of a round: fast build, slow build, control, cure.
 pub(super) const ARMS: usize = 4;
 /// The part of the difference that a cure must bring back to be a proof, in per cent: all of its interval. It takes the
@@ -217,7 +219,13 @@ pub(super) fn run(
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<Result<Vec<[f64; ARMS]>, String>, EngineError> {
     let round_ns = ARMS as f64 * 0.5 * run_ns.iter().sum::<f64>();
-    if let Some(why) = takes_too_long(bench, round_ns * ROUNDS[0] as f64) {
+    let most_ns = match arms[ARMS - 1].1 {
+        Change::FlushToZero(_) => WITHOUT_WHAT_WAS_MET_NS,
+        _ => ROUNDS_NS[1],
+    };
+    let takes_too_long =
+        |bench: &dyn Bench, rounds: usize| takes_longer(bench, round_ns * rounds as f64, most_ns);
+    if let Some(why) = takes_too_long(bench, ROUNDS[0]) {
         return Ok(Err(why));
     }
     let all_ns = ROUNDS_NS[0].min(bench.left().ns);
@@ -225,7 +233,7 @@ pub(super) fn run(
     let mut all = run_rounds(bench, &arms, rounds, progress)?;
     if let Ok(times) = &mut all {
         let left = ROUNDS[1] - rounds;
-        let fits = takes_too_long(bench, round_ns * left as f64).is_none();
+        let fits = takes_too_long(bench, left).is_none();
         // One such round of six makes all of the interval; of fourteen, it has no say.
         if left > 0 && fits && is_disturbed(times) {
             match run_rounds(bench, &arms, left, progress)? {
@@ -239,7 +247,11 @@ pub(super) fn run(
 
 /// Why runs that take so long in all are not made, if they are not.
 pub(super) fn takes_too_long(bench: &dyn Bench, ns: f64) -> Option<String> {
-    let too_long = (ns > ROUNDS_NS[1]).then(|| format!("that would take {:.0} minutes", ns / 60e9));
+    takes_longer(bench, ns, ROUNDS_NS[1])
+}
+
+fn takes_longer(bench: &dyn Bench, ns: f64, most_ns: f64) -> Option<String> {
+    let too_long = (ns > most_ns).then(|| format!("that would take {:.0} minutes", ns / 60e9));
     too_long.or_else(|| bench.left().too_long(ns))
 }
 
