@@ -67,7 +67,12 @@ pub(super) fn flush_to_zero(
         let sites = Image::open(file).map(|image| sites_in(&image, &DebugInfo::of(&image)));
         (Some(file.clone()), sites.unwrap_or_default())
     };
-    Ok(Some(tried.map(|cure| Cure { library, sites, ..cure })))
+    let met =
+        sites.first().map(|site| format!("; it meets them in {} at {}", site.function, site.svma));
+    Ok(Some(match tried {
+        Ok(cure) => Ok(Cure { library, sites, ..cure }),
+        Err(why) => Err(why + &met.unwrap_or_default()),
+    }))
 }
 
 /// Keeps all threads of both builds on one processor, where nothing is shared with another one; as [`flush_to_zero`].

@@ -222,6 +222,14 @@ fn denormal_numbers_are_the_cause_where_zero_for_them_brings_the_time_back_in_th
     let summary = e.summary.unwrap();
     assert!(summary.starts_with("denormal numbers in decode at "), "{summary}");
     assert!(summary.contains("takes back 98 %") && summary.contains("control 1 %"), "{summary}");
+    // Without the time to try it, where they were met is told all the same.
+    let mut scene = Scene::new([false, false], 1.0, [(800, 200), (1800, 200)]);
+    let file = scene.folder.path().join("after").canonicalize().unwrap();
+    let offset = offset(fixture::CODE_START.0);
+    scene.bench.denormals = vec![DenormalSite { file, offset, times: 64 }];
+    scene.bench.left = TimeLeft { share: 1.0, ns: 1e6 };
+    let open = scene.explain().unwrap().unexplained.join("\n");
+    assert!(open.contains("leaves 0 s for it; it meets them in decode at 0x"), "{open}");
     // What is gained in both is not what they differ by; and what is gained in none is none.
     for flushed_ns in [[50_000_000, 150_000_000], [100_000_000, 199_000_000]] {
         let e = explained(flushed_ns);
