@@ -452,15 +452,18 @@ pub(super) fn ledgers(
                 };
                 let insns = arm.insns_of_program();
                 let here = events(&mut insns.values());
-                let objects = rows.iter().filter_map(|row| row.place.object(slow));
-                let objects = objects.map(|path| (path, arm.insns_of_object(path)));
+                let objects = rows.iter().filter(|row| matches!(row.place, Place::Object { .. }));
+                let objects = objects.map(|row| (row, arm.insns_of(&row.place.object_name())));
                 let most_there = objects
-                    .map(|(path, insns)| (events(&mut insns.values()), path, insns))
+                    .map(|(row, insns)| (events(&mut insns.values()), row, insns))
                     .max_by_key(|(events, ..)| *events)
                     .filter(|(there, ..)| *there > here);
-                match most_there {
-                    Some((_, path, insns)) => {
+                match most_there.map(|(_, row, insns)| (row, row.place.object(slow), insns)) {
+                    Some((_, Some(path), insns)) => {
                         sites_in_object(path, &insns, std::slice::from_mut(line));
+                    }
+                    Some((row, None, _)) => {
+                        ledger.place += &format!(", most of all in {}", row.place.name());
                     }
                     None => line.site = most(&insns, line.mechanism).and_then(|at| sites.site(at)),
                 }

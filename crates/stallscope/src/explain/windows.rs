@@ -134,8 +134,12 @@ impl ArmWindows {
 
     /// What all windows together did with each instruction of another file.
     pub fn insns_of_object(&self, path: &Path) -> BTreeMap<FileOffset, Account> {
-        let name = library_name(path);
-        added(self.windows.iter().filter_map(|(_, objects)| objects.get(&name)).flatten())
+        self.insns_of(&library_name(path))
+    }
+
+    /// The same of what [`ObjectInsns`] calls so, which need be no file.
+    pub fn insns_of(&self, name: &str) -> BTreeMap<FileOffset, Account> {
+        added(self.windows.iter().filter_map(|(_, objects)| objects.get(name)).flatten())
     }
 }
 

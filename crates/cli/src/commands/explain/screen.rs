@@ -256,18 +256,19 @@ fn named_text(explanation: &Explanation, ledger: &Ledger, text: &mut SourceText)
             out += &blocking_stores(explanation, ledger.slow_arm, site, text);
         }
     }
-    let where_it_is = match &line.site {
+    let most_at = match &line.site {
         Some(site) if row.is_some() && site.function != ledger.place => {
-            "the site, in front of it, "
+            "; the site, in front of it, has it most often"
         }
-        _ => "the site ",
+        Some(_) => "; the site has it most often",
+        None => "",
     };
     let often = match line.per_thousand {
         Some([before, after]) => {
             let [takes_before, takes_after] = line.cycles_per_instruction;
             format!(
                 ": {before:.2} in a thousand instructions of BEFORE, {after:.2} of AFTER, which take \
-                 {takes_before:.2} and {takes_after:.2} cycles an instruction; {where_it_is}has it most often"
+                 {takes_before:.2} and {takes_after:.2} cycles an instruction{most_at}"
             )
         }
         None => "; the site takes most of the time".to_owned(),
