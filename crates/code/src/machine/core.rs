@@ -224,6 +224,10 @@ pub struct CoreShape {
     pub commits_per_cycle: u32,
     /// A store to the line of the one before reaches the cache with it where both have no more bytes than these.
     pub joined_stores_bytes: u32,
+    /// Bits of a quotient that a divider makes in a cycle; 0 where divisions take the same whatever is divided.
+    pub quotient_bits_per_cycle: u8,
+    /// From how many bits of quotient on a division of 64 bits keeps its divider for longer, and for how many cycles.
+    pub long_quotient: [u8; 2],
     /// Lines in which stores are combined in front of the cache, where it takes one of them a cycle; 0 where it takes the stores.
     pub combined_lines: u32,
     /// From address to value, into a general register, out of the first data cache.
@@ -723,6 +727,8 @@ impl Design {
             commits_per_cycle: 1,
             joined_stores_bytes: 0,
             combined_lines: 0,
+            quotient_bits_per_cycle: 0,
+            long_quotient: [64, 0],
             load_cycles: 5,
             scaled_index_cycles: 0,
             signed_load_cycles: 0,
@@ -1002,6 +1008,9 @@ impl Design {
                         // Measured: to 12 lines in turn half a cycle a store of any width, to 13 and more 1.05.
                         commits_per_cycle: 2,
                         combined_lines: 12,
+                        // Measured: 64 bits of quotient take 7 cycles longer than 8, and above 36 the next division waits 9.3 and not 7.
+                        quotient_bits_per_cycle: 8,
+                        long_quotient: [36, 2],
                         wide_vectors: WideVectors::Whole,
                         renames_memory: MemoryRenaming::SameStore,
                         // Measured: four bytes of eight nothing, the upper half and single bytes as long as any load.

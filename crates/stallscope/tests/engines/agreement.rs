@@ -51,12 +51,16 @@ pub fn is_whole_masked_load(text: &str, expected: &[Touched], found: &[Touched])
     text.contains("maskmov") && matches!(size, 16 | 32) && expected.iter().all(inside)
 }
 
+/// Whether the emulator tells of accesses of this kind.
+pub fn tells_emulator(kind: AccessKind) -> bool {
+    matches!(kind, AccessKind::Load | AccessKind::Store)
+}
+
 /// The steps in the program's own code, with addresses as stated.
 fn own_steps(own: &[(u64, u64)], bias: u64, steps: &[Step]) -> Vec<Step> {
     let stated = |step: &Step| {
         let mut step = Step { address: step.address.wrapping_sub(bias), ..step.clone() };
-        // The emulator does not tell of prefetches.
-        step.accesses.retain(|access| access.0 != AccessKind::Prefetch);
+        step.accesses.retain(|access| tells_emulator(access.0));
         step
     };
     let inside = |step: &Step| own.iter().any(|(from, end)| (*from..*end).contains(&step.address));

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::store_buffer::WIDEST_BYTES;
 use crate::model::{Avma, LINE_BYTES};
-use crate::trace::engine::{Block, BlockId, MemoryAccess, Sink};
+use crate::trace::engine::{AccessKind, Block, BlockId, MemoryAccess, Sink};
 
 /// Counts them by instruction.
 #[derive(Default)]
@@ -38,7 +38,8 @@ impl Sink for Splits {
         let Some(block) = self.blocks.get(id.0 as usize) else { return };
         for access in accesses {
             let into_line = access.address.0 % LINE_BYTES;
-            let is_one = (1..=WIDEST_BYTES).contains(&access.size_bytes);
+            let is_one =
+                access.kind != AccessKind::Value && (1..=WIDEST_BYTES).contains(&access.size_bytes);
             if is_one
                 && into_line + u64::from(access.size_bytes) > LINE_BYTES
                 && let Some(insn) = block.get(access.insn as usize)
@@ -52,7 +53,7 @@ impl Sink for Splits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::engine::{AccessKind, BlockInsn};
+    use crate::trace::engine::BlockInsn;
 
     #[test]
     fn accesses_across_the_end_of_a_line_are_counted_by_instruction() {

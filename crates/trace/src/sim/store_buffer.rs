@@ -393,7 +393,7 @@ impl Sink for StoreBuffer {
             match access.kind {
                 AccessKind::Load => self.load(site, access.address.0, access.size_bytes, at),
                 AccessKind::Store => self.store(site, access.address.0, access.size_bytes, at),
-                AccessKind::Prefetch => {}
+                AccessKind::Prefetch | AccessKind::Value => {}
             }
         }
         if self.blocks[id.0 as usize].draining.len() > drained {

@@ -16,7 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::predictor::hash;
 use super::program::PAGE_LINES;
 use crate::model::{LINE_BYTES, PAGE_BYTES};
-use crate::trace::engine::MemoryAccess;
+use crate::trace::engine::{AccessKind, MemoryAccess};
 
 /// Lines, and pages, that are near in any case: touching one again tells nothing.
 const RECENT_LINES: usize = 1024;
@@ -217,7 +217,7 @@ impl Default for Footprint {
 
 impl Footprint {
     pub(super) fn touch(&mut self, accesses: &[MemoryAccess]) {
-        for access in accesses {
+        for access in accesses.iter().filter(|access| access.kind != AccessKind::Value) {
             if self.lines.touch(access.address.0 / LINE_BYTES) {
                 self.pages.touch(access.address.0 / PAGE_BYTES);
             }

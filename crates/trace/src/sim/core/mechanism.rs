@@ -5,6 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::OpClass;
+
 /// What the model can be run without.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -83,6 +85,23 @@ impl Mechanism {
     #[must_use]
     pub fn has_events(self) -> bool {
         !matches!(self, Self::LongChains | Self::BusyPorts)
+    }
+
+    /// Which mechanism operations of a class are that take long by themselves; without it each is one operation of a cycle.
+    pub(super) fn slow(class: OpClass) -> Option<Self> {
+        Some(match class {
+            OpClass::Divide32
+            | OpClass::Divide64
+            | OpClass::FloatDivide32
+            | OpClass::FloatDivide64
+            | OpClass::FloatRoot32
+            | OpClass::FloatRoot64 => Self::Divisions,
+            OpClass::Locked | OpClass::Fence | OpClass::LoadFence | OpClass::StoreFence => {
+                Self::LockedOperations
+            }
+            OpClass::Microcode => Self::Microcode,
+            _ => return None,
+        })
     }
 }
 

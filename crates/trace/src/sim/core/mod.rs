@@ -36,6 +36,7 @@ mod accesses;
 mod account;
 mod blocked;
 mod code_lines;
+mod division;
 mod false_dependencies;
 mod fetched;
 mod followed;
@@ -264,7 +265,7 @@ impl<'a> Core<'a> {
             self.fetched(number, fetched_cycles);
         }
         let row = self.shape.execution(op.class);
-        let operations = match slow(op.class) {
+        let operations = match Mechanism::slow(op.class) {
             _ if op.joined => 0,
             Some(mechanism) if !self.has(mechanism) => 1,
             _ => u32::from(row.operations.max(op.memory.operations(&self.shape))),
@@ -338,15 +339,15 @@ impl<'a> Core<'a> {
                 }
                 AccessKind::Load => loaded = loaded.max(self.load(number, op, access, addresses)),
                 AccessKind::Prefetch => self.prefetch(access, addresses),
-                AccessKind::Store => {}
+                AccessKind::Store | AccessKind::Value => {}
             }
         }
         let done = match is_locked && !self.shape.locked_waits_for_stores {
             // It starts with its address, and what it adds comes to that.
             true => self
-                .compute(number, op, dispatched, addresses.max(loaded))
+                .compute(number, op, dispatched, addresses.max(loaded), accesses)
                 .max(inputs + self.latency(1)),
-            false => self.compute(number, op, dispatched, inputs.max(loaded)),
+            false => self.compute(number, op, dispatched, inputs.max(loaded), accesses),
         };
         let done = done.max(merged);
         let done = self.wait_for_held(number, op, done);
@@ -389,7 +390,7 @@ impl<'a> Core<'a> {
             match access.kind {
                 AccessKind::Load => self.state.leave_load_queue(),
                 AccessKind::Store => self.store(number, access, [addresses, done, data]),
-                AccessKind::Prefetch => {}
+                AccessKind::Prefetch | AccessKind::Value => {}
             }
         }
         if op.flow != Flow::On {
@@ -436,7 +437,14 @@ impl<'a> Core<'a> {
     }
 
     /// When the result is there.
-    fn compute(&mut self, number: u32, op: &Op, dispatched: u64, ready: u64) -> u64 {
+    fn compute(
+        &mut self,
+        number: u32,
+        op: &Op,
+        dispatched: u64,
+        ready: u64,
+        accesses: &[MemoryAccess],
+    ) -> u64 {
         if op.zeroes {
             return dispatched;
         }
@@ -455,7 +463,7 @@ impl<'a> Core<'a> {
         if class == OpClass::Renamed || is_free {
             return ready;
         }
-        let Some(slow) = slow(class) else {
+        let Some(slow) = Mechanism::slow(class) else {
             let (ports, times) = self.shape.ports(class, op.vector_bytes);
             let mut ports = op.memory.ports(&self.shape, ports);
             let waited_ports = self.shape.waited_ports;
@@ -483,7 +491,13 @@ impl<'a> Core<'a> {
             _ => 4,
         };
         let parts = u32::from(op.vector_bytes).div_ceil(self.shape.divider_bytes.max(1)).max(1);
-        let once = u64::from(row.busy_cycles);
+        let (later, busy_later) = match class {
+            OpClass::Divide32 | OpClass::Divide64 => {
+                division::beside_probed(class, accesses, &self.shape)
+            }
+            _ => (0, 0),
+        };
+        let once = u64::from(row.busy_cycles) + busy_later;
         let busy = microcode_cycles.unwrap_or(once * u64::from(parts));
         if slow == Mechanism::Divisions && self.instructions > self.warm_up {
             self.accounts[number as usize].divider_cycles += busy;
@@ -503,7 +517,8 @@ impl<'a> Core<'a> {
         for _ in 1..taken {
             self.state.units.take(unit, start + 1);
         }
-        start + microcode_cycles.unwrap_or(u64::from(row.latency_cycles) + busy - once)
+        let latency_cycles = u64::from(row.latency_cycles).saturating_add_signed(later);
+        start + microcode_cycles.unwrap_or(latency_cycles + busy - once)
     }
 
     /// Some cores dispatch nothing behind an atomic operation for a while, however early it could start.
@@ -552,23 +567,6 @@ impl<'a> Core<'a> {
         }
         cycles
     }
-}
-
-/// Which mechanism operations of a class are that take long by themselves; without it each is one operation of a cycle.
-fn slow(class: OpClass) -> Option<Mechanism> {
-    Some(match class {
-        OpClass::Divide32
-        | OpClass::Divide64
-        | OpClass::FloatDivide32
-        | OpClass::FloatDivide64
-        | OpClass::FloatRoot32
-        | OpClass::FloatRoot64 => Mechanism::Divisions,
-        OpClass::Locked | OpClass::Fence | OpClass::LoadFence | OpClass::StoreFence => {
-            Mechanism::LockedOperations
-        }
-        OpClass::Microcode => Mechanism::Microcode,
-        _ => return None,
-    })
 }
 
 impl Sink for Core<'_> {

@@ -108,7 +108,13 @@ pub enum AccessKind {
     Store,
     /// Memory was asked for that nothing waits for; it need not be there. The emulator does not tell of these.
     Prefetch,
+    /// No memory, but what a register holds that the time of a division depends on, in place of an address: the lower and the upper
+    /// half of its dividend and, where that is in a register, its divisor. The emulator does not tell of these.
+    Value,
 }
+
+/// Bytes of a value, whatever of it counts.
+pub(crate) const VALUE_BYTES: u32 = 8;
 
 /// Memory that one instruction touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,7 +123,7 @@ pub struct MemoryAccess {
     pub insn: u32,
     /// What was done with it.
     pub kind: AccessKind,
-    /// Bytes touched, never 0; 1 of a prefetch.
+    /// Bytes touched, never 0; 1 of a prefetch, 8 of a value.
     pub size_bytes: u32,
     /// The lowest of them.
     pub address: Avma,

@@ -9,9 +9,9 @@ use iced_x86::{
     Register, UsedMemory,
 };
 
-use super::AccessKind;
 use super::blocks::Touch;
 use super::state::{Extended, general};
+use super::{AccessKind, VALUE_BYTES};
 use crate::code::x86::{is_prefetch, loads_and_stores};
 use crate::model::Avma;
 
@@ -140,8 +140,21 @@ pub(super) fn touches(
             }
         }
     }
+    for value in divided(insn).into_iter().filter_map(|it| general(before.general, it)) {
+        let kind = AccessKind::Value;
+        out.push(Touch { kind, size_bytes: VALUE_BYTES, address: Avma(value) });
+    }
     out.retain(|touch| touch.size_bytes > 0);
     out.sort_by_key(|touch| touch.kind);
+}
+
+/// The registers of which a division's time depends; see [`AccessKind::Value`].
+pub(super) fn divided(insn: &Instruction) -> Vec<Register> {
+    let divides = matches!(insn.mnemonic(), Mnemonic::Div | Mnemonic::Idiv);
+    // Of one byte, both halves are in `ax`.
+    let is_wide = divides && (insn.memory_size().size() > 1 || insn.op0_register().size() > 1);
+    let all = [Register::RAX, Register::RDX, insn.op0_register().full_register()];
+    all.into_iter().filter(|it| is_wide && *it != Register::None).collect()
 }
 
 /// The bytes of an operand; 0 where the encoding does not tell. With a `rep` prefix the decoder leaves

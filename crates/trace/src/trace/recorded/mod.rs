@@ -15,7 +15,7 @@ pub use write::{Writer, create, keep};
 /// The first bytes of a file; the version follows.
 const MAGIC: &[u8; 7] = b"STLTRC\0";
 /// Since 2, code that no file holds stands at the end; since 4, which instructions drain stores.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// Beside the length of an instruction: it drains stores.
 const DRAINS_STORES: u8 = 0x80;
 /// Kinds of records.

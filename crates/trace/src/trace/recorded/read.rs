@@ -15,7 +15,7 @@ use crate::model::{Avma, FileOffset};
 use crate::run::child::{ChildError, Exit, Status};
 use crate::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, CodePage, Ended, EngineError, Mapping, MemoryAccess,
-    Recording, SelfCheck, Sink,
+    Recording, SelfCheck, Sink, VALUE_BYTES,
 };
 
 /// Why a file could not be replayed.
@@ -206,7 +206,7 @@ impl<R: BufRead> Reader<R> {
                 .ok_or_else(|| self.damaged("an access of no instruction"))?;
             let (kind, size_bytes) = match (step & 1, self.u32("an access that is too wide")?) {
                 (0, 0) => (AccessKind::Prefetch, 1),
-                (_, 0) => return Err(self.damaged("a store without bytes")),
+                (_, 0) => (AccessKind::Value, VALUE_BYTES),
                 (0, size_bytes) => (AccessKind::Load, size_bytes),
                 (_, size_bytes) => (AccessKind::Store, size_bytes),
             };

@@ -60,11 +60,12 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn access()(insn in 0..3_u32, kind in 0..3, size_bytes in 1..=u32::MAX, address: u64) -> MemoryAccess {
+    fn access()(insn in 0..3_u32, kind in 0..4, size_bytes in 1..=u32::MAX, address: u64) -> MemoryAccess {
         let (kind, size_bytes) = match kind {
             0 => (AccessKind::Load, size_bytes),
             1 => (AccessKind::Store, size_bytes),
-            _ => (AccessKind::Prefetch, 1),
+            2 => (AccessKind::Prefetch, 1),
+            _ => (AccessKind::Value, 8),
         };
         MemoryAccess { insn, kind, size_bytes, address: Avma(address) }
     }
@@ -141,7 +142,7 @@ fn other_files_are_told_apart() {
     let said = |bytes: &[u8]| replay(bytes, &GO_ON, &mut Ignore).unwrap_err().to_string();
     assert!(said(b"").contains("not a recorded trace"));
     assert!(said(b"\x7fELF....").contains("not a recorded trace"));
-    assert!(said(b"STLTRC\0\x05").contains("version 5"));
+    assert!(said(b"STLTRC\0\x06").contains("version 6"));
     assert!(said(b"STLTRC\0\x01").contains("ends too early"));
     assert!(said(b"STLTRC\0\x01\x09").contains("damaged at byte 9"));
 }

@@ -136,10 +136,14 @@ impl<W: Write> Sink for Writer<W> {
         put(&mut self.buffer, accesses.len() as u64);
         let mut insn = 0;
         for access in accesses {
-            let is_store = u64::from(access.kind == AccessKind::Store);
+            // What touches no memory has no bytes.
+            let (is_store, touched) = match access.kind {
+                AccessKind::Load => (0, access.size_bytes),
+                AccessKind::Store => (1, access.size_bytes),
+                AccessKind::Prefetch => (0, 0),
+                AccessKind::Value => (1, 0),
+            };
             put(&mut self.buffer, u64::from(access.insn.wrapping_sub(insn)) << 1 | is_store);
-            // A prefetch touches nothing.
-            let touched = if access.kind == AccessKind::Prefetch { 0 } else { access.size_bytes };
             put(&mut self.buffer, u64::from(touched));
             put_difference(&mut self.buffer, access.address.0, self.last_access);
             (insn, self.last_access) = (access.insn, access.address.0);

@@ -90,6 +90,31 @@ fn vectors_share_units_in_pairs_and_moves_in_and_out_have_their_own() {
 }
 
 #[test]
+fn a_division_takes_longer_the_more_bits_its_quotient_has() {
+    let value = |address| MemoryAccess {
+        insn: 0,
+        kind: AccessKind::Value,
+        size_bytes: 8,
+        address: Avma(address),
+    };
+    // Each waits for the one before.
+    let chain = |insn: &[u8], dividend: u64, divisor: u64| {
+        zen_5(&[insn], &[dividend, 0, divisor].map(value))
+    };
+    let wide = |bits: u32| chain(&[0x49, 0xf7, 0xf0], u64::MAX >> 1, (u64::MAX >> 1) >> bits); // div r8
+    for (bits, measured) in [(4, 10.0), (16, 11.0), (28, 13.0), (40, 14.0), (56, 16.0), (62, 16.0)]
+    {
+        assert!((wide(bits) - measured).abs() < 1.1, "{bits}: {}", wide(bits));
+    }
+    assert!(wide(56) > wide(28) + 2.5 && wide(28) > wide(4) + 2.5);
+    let narrow = |divisor| chain(&[0x41, 0xf7, 0xf0], u64::MAX, divisor); // div r8d
+    near(narrow(1 << 28), 10.0);
+    near(narrow(2), 13.0);
+    // What is divided is not known.
+    near(zen_5(&[&[0x49, 0xf7, 0xf0]], &[]), 13.0);
+}
+
+#[test]
 fn values_that_are_renamed_take_a_cycle_where_their_sign_is_copied() {
     let round = |load_insn: &[u8], bytes: u32| {
         // mov [rsi], rax

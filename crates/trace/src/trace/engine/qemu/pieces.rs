@@ -33,7 +33,7 @@ impl Reach {
     /// Takes one piece of an instruction with this many loads in each repetition.
     pub(super) fn add(&mut self, piece: &Piece, loads: u8) {
         let which = match piece.kind {
-            AccessKind::Store | AccessKind::Prefetch => 2,
+            AccessKind::Store | AccessKind::Prefetch | AccessKind::Value => 2,
             AccessKind::Load => {
                 let which = self.loads_seen % u64::from(loads.max(1));
                 self.loads_seen += 1;

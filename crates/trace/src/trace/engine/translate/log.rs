@@ -168,15 +168,11 @@ impl Blocks {
             Memory::Plain(operands) => {
                 let first = *words;
                 // All loads, then all stores.
-                for kind in [AccessKind::Load, AccessKind::Store, AccessKind::Prefetch] {
+                use AccessKind::{Load, Prefetch, Store, Value};
+                for kind in [Load, Store, Prefetch, Value] {
                     let mut word = first;
                     for operand in operands {
-                        let wanted = match kind {
-                            AccessKind::Load => operand.load,
-                            AccessKind::Store => operand.store,
-                            AccessKind::Prefetch => !operand.load && !operand.store,
-                        };
-                        if wanted {
+                        if operand.kinds.contains(&kind) {
                             let origin = Origin {
                                 word,
                                 after: 0,

@@ -11,8 +11,8 @@ use iced_x86::{
 
 use super::emit::{Address, Gpr};
 use crate::code::x86::loads_and_stores;
-use crate::trace::engine::AccessKind;
-use crate::trace::engine::operands::{is_dense, prefetched, repeats, repeats_its_operand};
+use crate::trace::engine::operands::{divided, is_dense, prefetched, repeats, repeats_its_operand};
+use crate::trace::engine::{AccessKind, VALUE_BYTES};
 
 /// What a memory operand is addressed through, besides `ds`, `es` and `ss`, whose base is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +49,7 @@ pub(super) enum Location {
 pub(super) struct Operand {
     pub(super) location: Location,
     pub(super) segment: Segment,
-    /// Neither loaded nor stored is what a prefetch asks for.
-    pub(super) load: bool,
-    pub(super) store: bool,
+    pub(super) kinds: &'static [AccessKind],
     pub(super) size_bytes: u32,
     /// The mask that says which elements are touched.
     pub(super) mask: Option<Mask>,
@@ -105,7 +103,7 @@ pub(super) fn memory_of(insn: &Instruction, info: &InstructionInfo) -> Memory {
     }
     let touched = |m: &&UsedMemory| !matches!(m.access(), OpAccess::None | OpAccess::NoMemAccess);
     if !info.used_memory().iter().any(|m| touched(&m)) {
-        return Memory::NONE;
+        return Memory::Plain(divided(insn).into_iter().filter_map(value).collect());
     }
     if is_unpredictable(insn) {
         return Memory::Unpredictable;
@@ -123,9 +121,17 @@ pub(super) fn memory_of(insn: &Instruction, info: &InstructionInfo) -> Memory {
     let one = |used| operand(used, insn.op_mask());
     let all = info.used_memory().iter().filter(touched).map(one).collect::<Option<Vec<_>>>();
     all.map_or(Memory::Unpredictable, |mut operands| {
-        operands.sort_by_key(|o| o.store);
+        operands.sort_by_key(|o| o.kinds.contains(&AccessKind::Store));
+        operands.extend(divided(insn).into_iter().filter_map(value));
         Memory::Plain(operands)
     })
+}
+
+/// A register's value, as an address.
+fn value(register: Register) -> Option<Operand> {
+    let location = Location::Registers(Address::of(Gpr::of(register)?, 0));
+    let (segment, size_bytes) = (Segment::Flat, VALUE_BYTES);
+    Some(Operand { location, segment, kinds: &[AccessKind::Value], size_bytes, mask: None })
 }
 
 /// Whether this processor stores 64 bits of a mask register at once.
@@ -182,7 +188,12 @@ fn size_of(used: &UsedMemory) -> Option<u32> {
 }
 
 fn operand(used: &UsedMemory, mask: Register) -> Option<Operand> {
-    let (load, store) = loads_and_stores(used.access());
+    let kinds: &[AccessKind] = match loads_and_stores(used.access()) {
+        (true, true) => &[AccessKind::Load, AccessKind::Store],
+        (true, false) => &[AccessKind::Load],
+        (false, true) => &[AccessKind::Store],
+        (false, false) => &[AccessKind::Prefetch],
+    };
     let part = |register: Register| match register {
         Register::None => Some(None),
         other => Gpr::of(other).map(Some),
@@ -205,7 +216,7 @@ fn operand(used: &UsedMemory, mask: Register) -> Option<Operand> {
         register: mask.number() as u8,
         element_bytes: used.memory_size().element_size() as u32,
     });
-    Some(Operand { location, segment, load, store, size_bytes: size_of(used)?, mask })
+    Some(Operand { location, segment, kinds, size_bytes: size_of(used)?, mask })
 }
 
 fn repeat(used: &UsedMemory, element_bytes: u32) -> Option<Repeat> {
@@ -247,15 +258,15 @@ mod tests {
     fn ordinary_operands() {
         // movq xmm0, [rsp+r9*8-0x10]
         let load = one(&[0xf3, 0x42, 0x0f, 0x7e, 0x44, 0xcc, 0xf0]);
-        assert_eq!((load.load, load.store, load.size_bytes), (true, false, 8));
+        assert_eq!((load.kinds, load.size_bytes), (&[AccessKind::Load][..], 8));
         // push rbx: below the stack pointer
         let push = one(&[0x53]);
         assert_eq!(push.location, Location::Registers(Address::of(Gpr::SP, -8)));
-        assert!(push.store && !push.load);
+        assert_eq!(push.kinds, [AccessKind::Store]);
         // add [rip+0x10], eax: known beforehand, both ways
         let add = one(&[0x01, 0x05, 0x10, 0, 0, 0]);
         assert_eq!(add.location, Location::Fixed(0x1016));
-        assert!(add.store && add.load);
+        assert_eq!(add.kinds, [AccessKind::Load, AccessKind::Store]);
         // mov rax, fs:[0x28]
         let canary = one(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0]);
         assert_eq!((canary.location, canary.segment), (Location::Fixed(0x28), Segment::Fs));
@@ -265,7 +276,8 @@ mod tests {
     fn loads_come_before_stores() {
         // push qword [rax]
         let Memory::Plain(operands) = memory(&[0xff, 0x30]) else { panic!() };
-        assert_eq!(operands.iter().map(|o| o.load).collect::<Vec<_>>(), [true, false]);
+        let kinds: Vec<_> = operands.iter().flat_map(|o| o.kinds).collect();
+        assert_eq!(kinds, [&AccessKind::Load, &AccessKind::Store]);
     }
 
     #[test]
@@ -281,7 +293,25 @@ mod tests {
         // prefetcht0 [rax]
         let Memory::Plain(operands) = memory(&[0x0f, 0x18, 0x08]) else { panic!() };
         let [asked] = operands[..] else { panic!("{operands:?}") };
-        assert_eq!((asked.load, asked.store, asked.size_bytes), (false, false, 1));
+        assert_eq!((asked.kinds, asked.size_bytes), (&[AccessKind::Prefetch][..], 1));
+    }
+
+    #[test]
+    fn of_a_division_the_registers_are_told_that_its_time_depends_on() {
+        let told = |bytes: &[u8]| {
+            let Memory::Plain(operands) = memory(bytes) else { panic!() };
+            operands.iter().map(|o| (o.kinds[0], o.location)).collect::<Vec<_>>()
+        };
+        let register = |n| (AccessKind::Value, Location::Registers(Address::of(Gpr(n), 0)));
+        assert_eq!(told(&[0x49, 0xf7, 0xf0]), [register(0), register(2), register(8)]); // div r8
+        assert_eq!(told(&[0xf7, 0xf9]), [register(0), register(2), register(1)]); // idiv ecx
+        let of_memory = told(&[0x48, 0xf7, 0x33]); // div qword ptr [rbx]
+        assert_eq!(of_memory[0].0, AccessKind::Load);
+        assert_eq!(of_memory[1..], [register(0), register(2)]);
+        assert!(
+            told(&[0xf6, 0xf1]).is_empty() && told(&[0x48, 0xf7, 0xe1]).is_empty(),
+            "div cl, mul rcx"
+        );
     }
 
     #[test]
