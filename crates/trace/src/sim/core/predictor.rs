@@ -107,7 +107,6 @@ impl<V: Copy + Eq + Default> Tagged<V> {
         let plain = (branch.0 ^ (branch.0 >> 14)) as usize & (PLAIN_ENTRIES - 1);
         let matching = |table: &usize| self.entries[*table][slots[*table].0].tag == slots[*table].1;
         let mut found = (0..TABLES).rev().filter(matching);
-        let trust = (branch.0 ^ (branch.0 >> 10)) as usize & (TRUSTED - 1);
         let (longest, next) = (found.next(), found.next());
         let entry = |table: Option<usize>| match table {
             Some(table) => self.entries[table][slots[table].0],
@@ -116,6 +115,7 @@ impl<V: Copy + Eq + Default> Tagged<V> {
         let is_right = |table: Option<usize>| entry(table).value == value;
         let is_needed = entry(longest).value != entry(next).value;
         let longest_is_right = is_right(longest);
+        let trust = (branch.0 ^ (branch.0 >> 10)) as usize & (TRUSTED - 1);
         let mut right = longest_is_right;
         if is_needed && longest.is_some() && entry(longest).is_new() {
             let before = self.trust[trust];
@@ -145,26 +145,23 @@ impl<V: Copy + Eq + Default> Tagged<V> {
             right = if before < 0 { last_is_right } else { right };
         }
         if !right {
-            self.add(longest.map_or(0, |table| table + 1), &slots, value);
-        }
-        right
-    }
-
-    /// A branch was wrong: a longer history may tell. Entries that help nothing else are taken, not always the next ones.
-    fn add(&mut self, longer: usize, slots: &[(usize, u16); TABLES], value: V) {
-        self.draw = self.draw.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        let first = longer + usize::from(self.draw >> 63 == 1 && longer + 1 < TABLES);
-        let is_free = |table: &usize| self.entries[*table][slots[*table].0].useful == 0;
-        let free: Vec<usize> = (first..TABLES).filter(is_free).take(NEW_ENTRIES).collect();
-        for table in &free {
-            let (index, tag) = slots[*table];
-            self.entries[*table][index] = Entry { tag, value, ..Entry::default() };
-        }
-        if free.is_empty() {
-            for (table, (index, _)) in self.entries.iter_mut().zip(slots).skip(longer) {
-                table[*index].useful = table[*index].useful.saturating_sub(1);
+            // A longer history may tell; entries that help nothing else are taken, not always the next ones.
+            let longer = longest.map_or(0, |table| table + 1);
+            self.draw = self.draw.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let first = longer + usize::from(self.draw >> 63 == 1 && longer + 1 < TABLES);
+            let is_free = |table: &usize| self.entries[*table][slots[*table].0].useful == 0;
+            let free: Vec<usize> = (first..TABLES).filter(is_free).take(NEW_ENTRIES).collect();
+            for table in &free {
+                let (index, tag) = slots[*table];
+                self.entries[*table][index] = Entry { tag, value, ..Entry::default() };
+            }
+            if free.is_empty() {
+                for (table, (index, _)) in self.entries.iter_mut().zip(slots).skip(longer) {
+                    table[index].useful = table[index].useful.saturating_sub(1);
+                }
             }
         }
+        right
     }
 }
 
