@@ -143,6 +143,14 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// What microcode waits for inside is not known: where it is most of the difference, chains and units are not why.
+    pub(super) fn names_no_chain_in_microcode(&mut self) {
+        if self.microcode_percent >= MOST {
+            let lines = self.lines.iter_mut().filter(|line| !line.mechanism.has_events());
+            lines.for_each(|line| line.is_named = false);
+        }
+    }
+
     /// The line that is named as the cause.
     #[must_use]
     pub fn named(&self) -> Option<&LedgerLine> {
@@ -397,6 +405,7 @@ pub(super) fn ledgers(
             part * [row.before.value, row.after.value][arm.index()]
         };
         ledger.microcode_percent = 100.0 * (of_arm(Arm::B) - of_arm(Arm::A)) / difference_ns;
+        ledger.names_no_chain_in_microcode();
         ledger.with = parts.iter().map(|part| part.place.name().to_owned()).collect();
         let arm = &shape.windows.arms[slow.index()];
         if let Some(function) = row.place.function(slow) {

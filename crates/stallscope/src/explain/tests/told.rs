@@ -49,6 +49,21 @@ fn shares_like(row: &FunctionRow) -> impl Fn(f64) -> Share + use<> {
 }
 
 #[test]
+fn chains_and_units_are_not_named_where_microcode_is_most_of_the_difference() {
+    let e = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]).explain().unwrap();
+    let row = &e.rows[0];
+    let is_named = |mechanism, microcode_percent| {
+        let ledger = ledger_of("decode", row, &shares_like(row), [(mechanism, 90.0)]);
+        let mut ledger = Ledger { microcode_percent, ..ledger };
+        ledger.names_no_chain_in_microcode();
+        ledger.named().is_some()
+    };
+    let (chains, units) = (Mechanism::LongChains, Mechanism::BusyPorts);
+    assert!(is_named(chains, 49.0) && !is_named(chains, 50.0) && !is_named(units, 254.0));
+    assert!(is_named(Mechanism::Microcode, 254.0) && is_named(Mechanism::BlockedLoads, 254.0));
+}
+
+#[test]
 fn a_second_mechanism_what_hides_it_and_the_kernel_are_told_from_a_quarter_on() {
     let mut scene = Scene::new([false, false], 1.0, [(1000, 0), (2000, 0)]);
     scene.bench.work = executes([1_000_000_000, 1_000_000_000]);
