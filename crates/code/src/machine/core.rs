@@ -224,12 +224,12 @@ pub struct CoreShape {
     pub commits_per_cycle: u32,
     /// A store to the line of the one before reaches the cache with it where both have no more bytes than these.
     pub joined_stores_bytes: u32,
+    /// Lines in which stores are combined in front of the cache, where it takes one of them a cycle; 0 where it takes the stores.
+    pub combined_lines: u32,
     /// Bits of a quotient that a divider makes in a cycle; 0 where divisions take the same whatever is divided.
     pub quotient_bits_per_cycle: u8,
     /// From how many bits of quotient on a division of 64 bits keeps its divider for longer, and for how many cycles.
     pub long_quotient: [u8; 2],
-    /// Lines in which stores are combined in front of the cache, where it takes one of them a cycle; 0 where it takes the stores.
-    pub combined_lines: u32,
     /// From address to value, into a general register, out of the first data cache.
     pub load_cycles: u8,
     /// What a load takes longer from an index that is multiplied.

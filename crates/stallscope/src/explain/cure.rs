@@ -223,9 +223,9 @@ pub(super) fn run(
         Change::FlushToZero(_) => WITHOUT_WHAT_WAS_MET_NS,
         _ => ROUNDS_NS[1],
     };
-    let takes_too_long =
+    let why_not =
         |bench: &dyn Bench, rounds: usize| takes_longer(bench, round_ns * rounds as f64, most_ns);
-    if let Some(why) = takes_too_long(bench, ROUNDS[0]) {
+    if let Some(why) = why_not(bench, ROUNDS[0]) {
         return Ok(Err(why));
     }
     let all_ns = ROUNDS_NS[0].min(bench.left().ns);
@@ -233,7 +233,7 @@ pub(super) fn run(
     let mut all = run_rounds(bench, &arms, rounds, progress)?;
     if let Ok(times) = &mut all {
         let left = ROUNDS[1] - rounds;
-        let fits = takes_too_long(bench, left).is_none();
+        let fits = why_not(bench, left).is_none();
         // One such round of six makes all of the interval; of fourteen, it has no say.
         if left > 0 && fits && is_disturbed(times) {
             match run_rounds(bench, &arms, left, progress)? {

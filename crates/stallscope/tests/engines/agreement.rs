@@ -52,7 +52,7 @@ pub fn is_whole_masked_load(text: &str, expected: &[Touched], found: &[Touched])
 }
 
 /// Whether the emulator tells of accesses of this kind.
-pub fn tells_emulator(kind: AccessKind) -> bool {
+pub fn is_told_by_emulator(kind: AccessKind) -> bool {
     matches!(kind, AccessKind::Load | AccessKind::Store)
 }
 
@@ -60,7 +60,7 @@ pub fn tells_emulator(kind: AccessKind) -> bool {
 fn own_steps(own: &[(u64, u64)], bias: u64, steps: &[Step]) -> Vec<Step> {
     let stated = |step: &Step| {
         let mut step = Step { address: step.address.wrapping_sub(bias), ..step.clone() };
-        step.accesses.retain(|access| tells_emulator(access.0));
+        step.accesses.retain(|access| is_told_by_emulator(access.0));
         step
     };
     let inside = |step: &Step| own.iter().any(|(from, end)| (*from..*end).contains(&step.address));

@@ -44,7 +44,7 @@ fn check_assembly(engine: &str, program: &Program, path: &Path, steps: &[Step]) 
         ExpectedAddress::Stack(offset) => stack.wrapping_add_signed(*offset),
     };
     for (index, (step, expected)) in steps.iter().zip(&expected).enumerate() {
-        let is_told = |kind: AccessKind| engine != "qemu" || agreement::tells_emulator(kind);
+        let is_told = |kind: AccessKind| engine != "qemu" || agreement::is_told_by_emulator(kind);
         let expected = expected.iter().filter(|access| is_told(access.0));
         let expected: Vec<_> = expected.map(|(k, n, p)| (*k, *n, absolute(p))).collect();
         let svma = Svma(step.address);

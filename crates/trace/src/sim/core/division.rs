@@ -16,7 +16,8 @@ const PROBED_BITS: [u32; 2] = [16, 28];
 /// No more bits than these take longer.
 const FASTEST_BITS: u32 = 8;
 
-/// What one division takes more, or less, than those that were probed: to its result, and to the next one.
+/// What one division takes more, or less, than those that were probed: to its result, and to the next one. Nothing for what is no
+/// division: no values are told of it.
 pub(super) fn beside_probed(
     class: OpClass,
     accesses: &[MemoryAccess],
@@ -24,8 +25,10 @@ pub(super) fn beside_probed(
 ) -> (i64, u64) {
     let is_wide = class == OpClass::Divide64;
     let per_cycle = u32::from(shape.quotient_bits_per_cycle);
-    let of = quotient_bits(accesses, is_wide);
-    let (Some(bits), true) = (of, per_cycle > 0) else { return (0, 0) };
+    if per_cycle == 0 {
+        return (0, 0);
+    }
+    let Some(bits) = quotient_bits(accesses, is_wide) else { return (0, 0) };
     let cycles = |bits: u32| i64::from(bits.saturating_sub(FASTEST_BITS).div_ceil(per_cycle));
     let [from_bits, busy_cycles] = shape.long_quotient.map(u32::from);
     let is_long = is_wide && bits > from_bits;
@@ -35,12 +38,11 @@ pub(super) fn beside_probed(
 
 /// Bits of the quotient; none where what is divided is not known.
 fn quotient_bits(accesses: &[MemoryAccess], is_wide: bool) -> Option<u32> {
-    let values = accesses.iter().filter(|access| access.kind == AccessKind::Value);
-    let values: Vec<u64> = values.map(|access| access.address.0).collect();
-    let [low, high, divisor] = values[..] else { return None };
     let size = if is_wide { 64 } else { 32 };
     let mask = u64::MAX >> (64 - size);
-    let [low, high, divisor] = [low, high, divisor].map(|value| value & mask);
+    let values = accesses.iter().filter(|access| access.kind == AccessKind::Value);
+    let mut values = values.map(|access| access.address.0 & mask);
+    let (low, high, divisor) = (values.next()?, values.next()?, values.next()?);
     // Without a sign, the upper half is below the divisor, and such large divisors are rare.
     let is_negative = high >> (size - 1) == 1;
     let magnitude = |value: u128, size: u32| {

@@ -491,12 +491,7 @@ impl<'a> Core<'a> {
             _ => 4,
         };
         let parts = u32::from(op.vector_bytes).div_ceil(self.shape.divider_bytes.max(1)).max(1);
-        let (later, busy_later) = match class {
-            OpClass::Divide32 | OpClass::Divide64 => {
-                division::beside_probed(class, accesses, &self.shape)
-            }
-            _ => (0, 0),
-        };
+        let (later, busy_later) = division::beside_probed(class, accesses, &self.shape);
         let once = u64::from(row.busy_cycles) + busy_later;
         let busy = microcode_cycles.unwrap_or(once * u64::from(parts));
         if slow == Mechanism::Divisions && self.instructions > self.warm_up {

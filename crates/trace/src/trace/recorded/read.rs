@@ -206,7 +206,8 @@ impl<R: BufRead> Reader<R> {
                 .ok_or_else(|| self.damaged("an access of no instruction"))?;
             let (kind, size_bytes) = match (step & 1, self.u32("an access that is too wide")?) {
                 (0, 0) => (AccessKind::Prefetch, 1),
-                (_, 0) => (AccessKind::Value, VALUE_BYTES),
+                (_, 0) if self.version >= 5 => (AccessKind::Value, VALUE_BYTES),
+                (_, 0) => return Err(self.damaged("a store without bytes")),
                 (0, size_bytes) => (AccessKind::Load, size_bytes),
                 (_, size_bytes) => (AccessKind::Store, size_bytes),
             };

@@ -138,6 +138,19 @@ fn an_interrupt_ends_a_replay_before_the_next_block() {
 }
 
 #[test]
+fn what_is_a_value_was_no_store_before_version_5() {
+    let insn = BlockInsn { address: Avma(1), size_bytes: 3, drains_stores: false };
+    let value = MemoryAccess { insn: 0, kind: AccessKind::Value, size_bytes: 8, address: Avma(77) };
+    let (told, mut bytes) = written(&[vec![insn]], &[(0, vec![value])]);
+    let mut read = Log::default();
+    replay(&bytes[..], &GO_ON, &mut read).unwrap();
+    assert_eq!(read, told);
+    bytes[MAGIC.len()] = 4;
+    let error = replay(&bytes[..], &GO_ON, &mut Ignore).unwrap_err().to_string();
+    assert!(error.contains("a store without bytes"), "{error}");
+}
+
+#[test]
 fn other_files_are_told_apart() {
     let said = |bytes: &[u8]| replay(bytes, &GO_ON, &mut Ignore).unwrap_err().to_string();
     assert!(said(b"").contains("not a recorded trace"));

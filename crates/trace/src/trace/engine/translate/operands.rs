@@ -103,7 +103,7 @@ pub(super) fn memory_of(insn: &Instruction, info: &InstructionInfo) -> Memory {
     }
     let touched = |m: &&UsedMemory| !matches!(m.access(), OpAccess::None | OpAccess::NoMemAccess);
     if !info.used_memory().iter().any(|m| touched(&m)) {
-        return Memory::Plain(divided(insn).into_iter().filter_map(value).collect());
+        return Memory::Plain(values(insn).collect());
     }
     if is_unpredictable(insn) {
         return Memory::Unpredictable;
@@ -122,16 +122,20 @@ pub(super) fn memory_of(insn: &Instruction, info: &InstructionInfo) -> Memory {
     let all = info.used_memory().iter().filter(touched).map(one).collect::<Option<Vec<_>>>();
     all.map_or(Memory::Unpredictable, |mut operands| {
         operands.sort_by_key(|o| o.kinds.contains(&AccessKind::Store));
-        operands.extend(divided(insn).into_iter().filter_map(value));
+        operands.extend(values(insn));
         Memory::Plain(operands)
     })
 }
 
-/// A register's value, as an address.
-fn value(register: Register) -> Option<Operand> {
-    let location = Location::Registers(Address::of(Gpr::of(register)?, 0));
-    let (segment, size_bytes) = (Segment::Flat, VALUE_BYTES);
-    Some(Operand { location, segment, kinds: &[AccessKind::Value], size_bytes, mask: None })
+/// The registers' values that the time of an instruction depends on, as addresses.
+fn values(insn: &Instruction) -> impl Iterator<Item = Operand> {
+    divided(insn).into_iter().filter_map(Gpr::of).map(|register| Operand {
+        location: Location::Registers(Address::of(register, 0)),
+        segment: Segment::Flat,
+        kinds: &[AccessKind::Value],
+        size_bytes: VALUE_BYTES,
+        mask: None,
+    })
 }
 
 /// Whether this processor stores 64 bits of a mask register at once.
