@@ -4,12 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::run_count::{self, RunCounter};
+use super::run_count::{self, RunCounter, object_name};
 use super::{CodeAt, WindowCount, WorkCount, kernel};
 use crate::clock::{Cpus, HardwareClock, Pin, Reading, SurveyPlan, survey};
 use crate::compare::{
     Arm, CommandLine, CompareError, Comparison, ProcessRunner, Progress, Runner, Settings, compare,
-    library_name,
 };
 use crate::machine::{CoreShape, Design, PriceOrigin};
 use crate::model::{Avma, FileOffset, Measurement};
@@ -394,9 +393,8 @@ impl Bench for ProcessBench<'_> {
                 match place(*at) {
                     (None, offset) => count.program.push((offset, *account)),
                     (Some(path), offset) => {
-                        let made = code.name(*at).filter(|_| path.as_os_str().is_empty());
-                        let name = made.map_or_else(|| library_name(path), str::to_owned);
-                        let object = count.objects.entry(name).or_default();
+                        let object =
+                            count.objects.entry(object_name(path, &code, *at)).or_default();
                         *object.entry(offset).or_default() += account;
                     }
                 }

@@ -25,6 +25,7 @@ use super::prediction::{
     AS_MUCH, ForEach, LEAST_PART, More, Spent, had_more, is_alike, is_paid_for_elsewhere,
     more_for_each, ns_per_cycle, predict,
 };
+use super::rows::are_most_in_made_code;
 use super::run_count::Executed;
 use super::side::Side;
 use super::summary::LEAST_BESIDE;
@@ -34,7 +35,7 @@ use super::{FunctionRow, Place, Share};
 use crate::code::{DebugInfo, Image, short_name};
 use crate::compare::Arm;
 use crate::machine::MemoryRenaming;
-use crate::model::{FileOffset, Measurement, Site, Svma};
+use crate::model::{FileOffset, Measurement, Site};
 use crate::sim::Sites;
 use crate::sim::core::{Account, Mechanism};
 
@@ -43,7 +44,7 @@ const MOST_PLACES: usize = 6;
 /// The builds must differ by this factor for the model of a whole run to be asked.
 const LEAST_WHOLE: f64 = 1.1;
 /// Instructions of a run where they were not counted: any number, if it is the same for both.
-const TAKEN: [u64; 2] = [1_000_000_000; 2];
+pub(super) const TAKEN: [u64; 2] = [1_000_000_000; 2];
 /// Calls of a function in the windows of each build that tell what one executes.
 const LEAST_CALLS: u64 = 100;
 
@@ -299,7 +300,7 @@ fn sides_of(place: &Place, instructions: [u64; 2], both: &BothArms) -> [Side; 2]
     [Arm::A, Arm::B].map(|arm| side_of(place, instructions, both, arm))
 }
 
-fn side_of(place: &Place, instructions: [u64; 2], both: &BothArms, arm: Arm) -> Side {
+pub(super) fn side_of(place: &Place, instructions: [u64; 2], both: &BothArms, arm: Arm) -> Side {
     Side::of(instructions[arm.index()], both.arms[arm.index()].in_place(arm, place))
 }
 
@@ -341,7 +342,8 @@ pub(super) fn ledgers(
     let hold_most =
         |row: &FunctionRow| row.share_of_difference.percent.value >= super::cause::LEAST_PART;
     let sides = |row: &FunctionRow, both: &BothArms| {
-        let taken = || row.place.is_in_both().then(|| per_call(&row.place, both));
+        let is_in_both = row.place.is_in_both() || row.is_made_in_both();
+        let taken = || is_in_both.then(|| per_call(&row.place, both));
         Some(sides_of(&row.place, row.instructions().or_else(taken)?, both))
     };
     let instructions = counted.map_or(TAKEN, |work| work.instructions.typical().map(|n| n as u64));
@@ -432,7 +434,10 @@ pub(super) fn ledgers(
         let hot = rows.iter().zip(&shape.sides).filter(|(row, _)| hold_most(row));
         hot.filter_map(|(_, sides)| sides.as_ref()).all(is_alike)
     };
+    // Windows that start in code made at run time alone tell nothing of what other threads execute.
+    let are_of_a_run = counted.is_some() || !are_most_in_made_code(rows);
     if slow_ns >= LEAST_WHOLE * fast_ns
+        && are_of_a_run
         && Together::of(&ledgers).is_none_or(|named| named.without < MOST)
         && (counted.is_some() || shapes.iter().all(calls_alike))
     {
@@ -499,40 +504,6 @@ pub(super) fn undecided(ledgers: &[Ledger]) -> Option<MemoryRenaming> {
     let undecided = ledgers.iter().find(|ledger| !is_named && ledger.undecided.is_some());
     undecided.map(|ledger| ledger.core.renames_memory)
 }
-
-/// Whether places that hold a good part of the difference were in the windows of one build alone, or in none, or only
-/// with a small part of what whole runs execute there.
-pub(super) fn is_unseen(rows: &[FunctionRow], windows: &[BothArms]) -> bool {
-    let Some(first) = windows.first() else { return false };
-    let unseen =
-        rows.iter().filter(|row| [Arm::A, Arm::B].iter().any(|arm| !is_seen(row, first, *arm)));
-    unseen.map(|row| row.share_of_difference.percent.value).sum::<f64>() >= LEAST_BESIDE
-}
-
-/// Whether the windows of an arm hold enough of a place, and of most of what whole runs execute there.
-fn is_seen(row: &FunctionRow, both: &BothArms, arm: Arm) -> bool {
-    let instructions = row.instructions().unwrap_or(TAKEN);
-    let side = side_of(&row.place, instructions, both, arm);
-    side.is_enough() && side.tells_spread() && both.arms[arm.index()].meet(arm, &row.place)
-}
-
-/// Functions whose windows [`is_unseen`] asks for that whole runs call so rarely that they can be waited for: where each begins,
-/// and how often it is called. Not of an arm that has met it.
-pub(super) fn unseen_calls(rows: &[FunctionRow], both: &BothArms) -> Vec<(Arm, Svma, u64)> {
-    let of_row = |row: &FunctionRow| {
-        let of_arm = |arm: Arm| {
-            let start = row.place.function(arm).filter(|_| !is_seen(row, both, arm))?.start;
-            let calls = *both.arms[arm.index()].in_run.program.get(&start)?;
-            (1..=MOST_CALLS).contains(&calls).then_some((arm, start, calls))
-        };
-        [Arm::A, Arm::B].map(of_arm)
-    };
-    let held = rows.iter().filter(|row| row.share_of_difference.percent.value >= LEAST_BESIDE);
-    held.flat_map(of_row).flatten().collect()
-}
-
-/// A function that is called more often is not waited for: each call stops the program.
-const MOST_CALLS: u64 = 20_000;
 
 /// What a place that both builds have is taken to execute where that was not counted: as many instructions, or, where
 /// the windows hold enough calls of it, what these execute, called as often.

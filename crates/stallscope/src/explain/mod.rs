@@ -43,6 +43,7 @@ pub mod simulate;
 mod stacks;
 mod summary;
 mod switch;
+mod unseen;
 mod variants;
 mod why_more;
 mod windows;
@@ -446,7 +447,6 @@ fn look(
         _ => {
             let strings = explanation.work.as_ref().is_some_and(Work::moves_strings);
             explanation.notes.extend(bench.measure(&mut design, strings)?);
-            let few = windows::count(bench, run_ns, false);
             // What is judged by the pairs that were alone is modelled alone.
             let alone = explanation.comparison.analysis.is_judged_alone();
             let now = bench.core_now().map(|core| core.shared_percent);
@@ -454,50 +454,29 @@ fn look(
             let shared = shared.reduce(f64::max);
             let shared = shared.filter(|percent| !alone && *percent >= SHARED_PERCENT);
             explanation.notes.extend(shared.map(open::is_shared));
-            let followed = Followed::none(&design, shared.is_some(), &insns);
-            let followed = followed.follow(bench, &images, run_ns, &design, few, counting)?;
-            if let Ok(followed) = &followed {
-                windows = followed.with_mixtures();
-            }
-            let first = windows.first().map(|both| &both.arms);
-            explanation.only_in_slow = OnlyInSlow::of(&explanation.rows, slow, first);
+            let in_made_code =
+                explanation.work.is_none() && rows::are_most_in_made_code(&explanation.rows);
+            let followed =
+                Followed::none(&design, shared.is_some(), &insns).in_made_code(in_made_code);
             let ledgers = |windows: &[BothArms]| {
-                let work = (&all, explanation.work.as_ref());
-                let difference_ns = time.difference_ns();
                 ledger::ledgers(
                     &explanation.rows,
-                    work,
+                    (&all, explanation.work.as_ref()),
                     windows,
                     &images,
                     &debug,
                     slow,
-                    difference_ns,
+                    time.difference_ns(),
                 )
             };
-            let mut found = ledgers(&windows);
-            let many = windows::count(bench, run_ns, true);
-            let why = match followed {
-                Err(why) => Some(why.to_string()),
-                Ok(followed) if many > few => {
-                    let way = ledger::undecided(&found);
-                    let is_unseen = ledger::is_unseen(&explanation.rows, &windows);
-                    let more = match way {
-                        Some(way) => Some(followed.of_way(way)),
-                        None => is_unseen.then_some(followed),
-                    };
-                    let more = more
-                        .map(|more| more.follow(bench, &images, run_ns, &design, many, counting));
-                    if let Some(Ok(more)) = more.transpose()? {
-                        let (rows, of) = (&explanation.rows, (&design, few));
-                        let more = more.follow_calls(bench, rows, &images, of, counting)?;
-                        windows = more.with_mixtures();
-                        found = ledgers(&windows);
-                    }
-                    None
-                }
-                Ok(_) => None,
-            };
+            let (rows, counted) = (&explanation.rows, (&images, run_ns, &design));
+            let (found, why);
+            (windows, found, why) =
+                followed.until_seen(bench, counted, rows, &ledgers, counting)?;
             explanation.ledgers = found;
+            let first = windows.first().map(|both| &both.arms);
+            explanation.only_in_slow = OnlyInSlow::of(&explanation.rows, slow, first);
+            let why = why.map(|why| why.to_string());
             if let Some(why) = &why {
                 explanation.unexplained.push(format!("no windows were followed: {why}"));
             }

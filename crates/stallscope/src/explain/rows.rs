@@ -14,6 +14,7 @@ use super::heat::ObjectHeat;
 use super::object::{self, ObjectCode};
 use super::processor::share;
 use super::summary::LEAST_BESIDE;
+use super::work::MOST;
 use super::{Executed, Heat, Share};
 use crate::code::Function;
 use crate::compare::{Arm, library_name};
@@ -60,6 +61,12 @@ pub(super) fn go_apart(rows: &[FunctionRow]) -> bool {
     rows.iter().any(|row| row.share_of_difference.percent.high <= -LEAST_BESIDE)
 }
 
+/// Whether most of the difference is in code that was made at run time.
+pub(super) fn are_most_in_made_code(rows: &[FunctionRow]) -> bool {
+    let made = rows.iter().filter(|row| row.place.is_made());
+    made.map(|row| row.share_of_difference.percent.value).sum::<f64>() >= MOST
+}
+
 impl Place {
     /// What it is called.
     #[must_use]
@@ -103,6 +110,16 @@ impl Place {
         match self {
             Self::Function { before, after, .. } => before.is_some() && after.is_some(),
             Self::Object { code, .. } => matches!(code, ObjectCode::Same { .. }),
+        }
+    }
+
+    /// Whether it is code that was made at run time, in no file.
+    pub(super) fn is_made(&self) -> bool {
+        match self {
+            Self::Function { .. } => false,
+            Self::Object { code, .. } => {
+                *code == ObjectCode::Generated || self.object_name() == library_name(Path::new(""))
+            }
         }
     }
 
@@ -152,6 +169,11 @@ pub struct FunctionRow {
 }
 
 impl FunctionRow {
+    /// Whether it is code that both builds make at run time.
+    pub(super) fn is_made_in_both(&self) -> bool {
+        self.place.is_made() && self.before.value > 0.0 && self.after.value > 0.0
+    }
+
     /// Instructions that a whole run of BEFORE and of AFTER executes here, where they were counted.
     #[must_use]
     pub fn instructions(&self) -> Option<[u64; 2]> {

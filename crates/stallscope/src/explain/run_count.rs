@@ -15,8 +15,9 @@ use super::Place;
 use crate::code::{Flow, Image, x86};
 use crate::compare::{Arm, library_name};
 use crate::foreign;
-use crate::model::{FileOffset, Svma};
+use crate::model::{Avma, FileOffset, Svma};
 use crate::run::generated::GeneratedCode;
+use crate::run::maps;
 use crate::sim::jumps::BlockCounts;
 use crate::trace::engine::{
     AccessKind, Block, BlockId, BlockInsn, Ended, Mapping, MemoryAccess, Recording, SelfCheck, Sink,
@@ -232,11 +233,12 @@ pub(super) fn of_run(
         work.string_bytes += string_bytes;
         let Some((first, last)) = block.insns.first().zip(block.insns.last()) else { continue };
         let Some((mapping, start)) = Mapping::find(&recording.mappings, first.address) else {
-            if let Some(name) = code.name(first.address) {
-                let instructions = runs * block.insns.len() as u64;
-                *work.executed.objects.entry(name.to_owned()).or_default() +=
-                    Executed { instructions, string_bytes, ..Executed::default() };
-            }
+            let instructions = runs * block.insns.len() as u64;
+            *work
+                .executed
+                .objects
+                .entry(object_name(Path::new(""), code, first.address))
+                .or_default() += Executed { instructions, string_bytes, ..Executed::default() };
             continue;
         };
         let open = || foreign::open(&mapping.path).ok();
@@ -273,7 +275,7 @@ pub(super) fn of_run(
                 work.executed.insns.extend(insns);
             }
             false => {
-                let name = library_name(&mapping.path);
+                let name = object_name(&mapping.path, code, first.address);
                 let counts = object_insns.entry(name.clone()).or_default();
                 insns.for_each(|(at, runs)| *counts.entry(at).or_default() += runs);
                 *work.executed.objects.entry(name).or_default() += executed;
@@ -284,6 +286,14 @@ pub(super) fn of_run(
     Ok(work)
 }
 
+/// By what the instructions of an object are kept: the file's name, or that of the function that was made there at run time.
+pub(super) fn object_name(path: &Path, code: &GeneratedCode, at: Avma) -> String {
+    match maps::has_code(path) {
+        true => library_name(path),
+        false => code.name(at).map_or_else(|| library_name(Path::new("")), str::to_owned),
+    }
+}
+
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// Bytes of code of a block that are decoded: engines end theirs long before.
 const LONGEST_BLOCK_BYTES: usize = 1 << 16;
@@ -291,7 +301,6 @@ const LONGEST_BLOCK_BYTES: usize = 1 << 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Avma;
 
     #[test]
     fn a_copy_counts_once_and_a_search_does_too() {

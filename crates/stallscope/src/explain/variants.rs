@@ -3,9 +3,10 @@
 //! Windows are modelled by each of them, and the one that comes nearest to the clock is told (see `ledger`): both builds run on the
 //! same core, and what they share cannot make a difference between them.
 
+use super::ledger::Ledger;
 use super::run_count::InsnCounts;
-use super::windows::{ArmWindows, BothArms, WINDOW_NS};
-use super::{Bench, CoreTaken, FunctionRow, WindowCount, ledger};
+use super::windows::{self, ArmWindows, BothArms, WINDOW_NS, Window};
+use super::{Bench, CoreTaken, FunctionRow, WindowCount, ledger, unseen};
 use crate::code::Image;
 use crate::compare::Arm;
 use crate::machine::{CoreShape, Design, MemoryRenaming};
@@ -54,6 +55,8 @@ impl Variant {
 /// The windows that were followed, before anything is taken to lie between two shapes.
 pub(super) struct Followed {
     count: usize,
+    /// Whether they start in code that was made at run time alone.
+    in_made_code: bool,
     by_shape: Vec<(Variant, CoreShape, BothArms)>,
 }
 
@@ -66,11 +69,19 @@ impl Followed {
             let both = BothArms { core, arms: in_run.clone().map(ArmWindows::of_run) };
             (variant, shape, both)
         };
-        Self { count: 0, by_shape: shapes(design, is_shared).into_iter().map(both).collect() }
+        let by_shape = shapes(design, is_shared).into_iter().map(both).collect();
+        Self { count: 0, in_made_code: false, by_shape }
+    }
+
+    /// Windows that start in code that was made at run time alone, where `only`: the threads that compile it would be
+    /// met as often as those that run it.
+    pub fn in_made_code(mut self, only: bool) -> Self {
+        self.in_made_code = only;
+        self
     }
 
     /// Those of one way to rename memory alone.
-    pub fn of_way(mut self, way: MemoryRenaming) -> Self {
+    fn of_way(mut self, way: MemoryRenaming) -> Self {
         self.by_shape.retain(|(_, shape, _)| shape.renames_memory == way);
         self
     }
@@ -79,7 +90,7 @@ impl Followed {
     ///
     /// # Errors
     /// Only when the user wants an end.
-    pub fn follow(
+    fn follow(
         mut self,
         bench: &mut dyn Bench,
         images: &[Image; 2],
@@ -95,7 +106,11 @@ impl Followed {
             let windows = spread::follow(run_ns[arm.index()], numbers, &mut |n, after| {
                 let done = more * arm.index() + n - self.count;
                 progress(done as u32, 2 * more as u32);
-                bench.window(arm, after.into(), 0, design, &shapes)
+                let start = match after {
+                    Some(after) if self.in_made_code => Start::AfterInMadeCode(after),
+                    after => after.into(),
+                };
+                bench.window(arm, start, 0, design, &shapes)
             })?;
             let windows = match windows {
                 Ok(windows) => windows,
@@ -105,6 +120,40 @@ impl Followed {
         }
         self.count = count;
         Ok(Ok(self))
+    }
+
+    /// Follows a few windows of both arms, and more where these leave open what `ledgers` make of them, or have not met what
+    /// holds a good part of the difference: the windows, the ledgers of all of them, and why there are none.
+    ///
+    /// # Errors
+    /// Only when the user wants an end.
+    pub fn until_seen(
+        self,
+        bench: &mut dyn Bench,
+        (images, run_ns, design): (&[Image; 2], [f64; 2], &Design),
+        rows: &[FunctionRow],
+        ledgers: &dyn Fn(&[BothArms]) -> Vec<Ledger>,
+        progress: &mut dyn FnMut(u32, u32),
+    ) -> Result<(Vec<BothArms>, Vec<Ledger>, Option<EngineError>), EngineError> {
+        let [few, many] = [false, true].map(|many| windows::count(bench, run_ns, many));
+        let followed = match self.follow(bench, images, run_ns, design, few, progress)? {
+            Ok(followed) => followed,
+            Err(why) => return Ok((Vec::new(), ledgers(&[]), Some(why))),
+        };
+        let windows = followed.with_mixtures();
+        let found = ledgers(&windows);
+        let more = match ledger::undecided(&found) {
+            Some(way) => Some(followed.of_way(way)),
+            None => unseen::is_unseen(rows, &windows).then_some(followed),
+        };
+        let Some(more) = more.filter(|_| many > few) else { return Ok((windows, found, None)) };
+        let Ok(more) = more.follow(bench, images, run_ns, design, many, progress)? else {
+            return Ok((windows, found, None));
+        };
+        let more = more.follow_calls(bench, rows, images, (design, few), progress)?;
+        let windows = more.with_mixtures();
+        let found = ledgers(&windows);
+        Ok((windows, found, None))
     }
 
     fn shapes(&self) -> Vec<CoreShape> {
@@ -123,7 +172,7 @@ impl Followed {
     ///
     /// # Errors
     /// Only when the user wants an end.
-    pub fn follow_calls(
+    fn follow_calls(
         mut self,
         bench: &mut dyn Bench,
         rows: &[FunctionRow],
@@ -132,7 +181,7 @@ impl Followed {
         progress: &mut dyn FnMut(u32, u32),
     ) -> Result<Self, EngineError> {
         let shapes = self.shapes();
-        let unseen = self.by_shape.first().map(|(.., both)| ledger::unseen_calls(rows, both));
+        let unseen = self.by_shape.first().map(|(.., both)| unseen::unseen_calls(rows, both));
         let unseen = unseen.unwrap_or_default();
         let all = (unseen.len() * count) as u32;
         for (done, (n, (arm, svma, calls))) in
@@ -155,7 +204,7 @@ impl Followed {
     }
 
     /// The windows by each shape, and by what lies between two of them.
-    pub fn with_mixtures(&self) -> Vec<BothArms> {
+    fn with_mixtures(&self) -> Vec<BothArms> {
         let ways =
             self.by_shape.chunk_by(|(_, a, _), (_, b, _)| a.renames_memory == b.renames_memory);
         let windows =
@@ -239,14 +288,14 @@ fn mixed([near, far]: [&BothArms; 2], percent: u64) -> BothArms {
     let arms = [0, 1].map(|arm| {
         let both = near.arms[arm].windows.iter().zip(&far.arms[arm].windows);
         let mix = |a: &Account, b: Option<&Account>| b.map_or(*a, |b| a.mixed_with(b, percent));
-        let windows = both.map(|((insns, objects), (far_insns, far_objects))| {
-            let insns = insns.iter().map(|(at, a)| (*at, mix(a, far_insns.get(at))));
-            let objects = objects.iter().map(|(name, insns)| {
-                let far = far_objects.get(name);
+        let windows = both.map(|(near, far)| {
+            let insns = near.program.iter().map(|(at, a)| (*at, mix(a, far.program.get(at))));
+            let objects = near.objects.iter().map(|(name, insns)| {
+                let far = far.objects.get(name);
                 let of = |at| far.and_then(|insns| insns.get(at));
                 (name.clone(), insns.iter().map(|(at, a)| (*at, mix(a, of(at)))).collect())
             });
-            (insns.collect(), objects.collect())
+            Window::of(insns.collect(), objects.collect())
         });
         let ArmWindows { in_run, blocked_by, .. } = &near.arms[arm];
         ArmWindows {
@@ -302,7 +351,7 @@ mod tests {
                     "libc.so".to_owned(),
                     BTreeMap::from([(FileOffset(1), account)]),
                 )]);
-                ArmWindows { windows: vec![(insns, objects)], ..ArmWindows::default() }
+                ArmWindows { windows: vec![Window::of(insns, objects)], ..ArmWindows::default() }
             };
             BothArms { core: CoreTaken::plain(MemoryRenaming::Never), arms: [arm(), arm()] }
         };

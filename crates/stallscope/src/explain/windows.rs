@@ -47,10 +47,30 @@ const LEAST_EXECUTIONS: u64 = 50;
 /// on Zen 4, a loop of 6.5 % of the instructions had half of the time.
 const LEAST_MET: f64 = 0.97;
 
+/// What one window did with each instruction.
+#[derive(Clone, PartialEq)]
+pub(super) struct Window {
+    /// Of the program's own file.
+    pub(super) program: BTreeMap<Svma, Account>,
+    pub(super) objects: ObjectInsns,
+    /// Cycles and executions of all of them.
+    all: [u64; 2],
+}
+
+impl Window {
+    pub fn of(program: BTreeMap<Svma, Account>, objects: ObjectInsns) -> Self {
+        let insns = program.values().chain(objects.values().flat_map(BTreeMap::values));
+        let all = insns.fold([0, 0], |[cycles, executions], account| {
+            [cycles + account.cycles, executions + account.executions]
+        });
+        Self { program, objects, all }
+    }
+}
+
 /// The windows of one arm.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct ArmWindows {
-    pub(super) windows: Vec<(BTreeMap<Svma, Account>, ObjectInsns)>,
+    pub(super) windows: Vec<Window>,
     /// How often each load was blocked by each store, in all of them.
     pub(super) blocked_by: BTreeMap<[CodeAt; 2], u64>,
     /// Of a whole run; empty where that was not counted.
@@ -71,18 +91,40 @@ impl ArmWindows {
     /// What the windows and whole runs do from `start` to `end`.
     fn held_between(&self, start: Svma, end: Svma) -> Held<'_, Svma> {
         let range = start..end.max(start);
-        let windows = self.windows.iter().map(|(insns, _)| entries(insns.range(range.clone())));
-        Held { windows: windows.collect(), in_run: entries(self.in_run.program.range(range)) }
+        let windows = self.windows.iter().map(|it| entries(it.program.range(range.clone())));
+        self.held(windows.collect(), entries(self.in_run.program.range(range)))
     }
 
     /// The same in another file.
     fn held_in(&self, name: &str) -> Held<'_, FileOffset> {
-        let windows = self
-            .windows
-            .iter()
-            .map(|(_, objects)| entries(objects.get(name).into_iter().flatten()));
+        let windows =
+            self.windows.iter().map(|it| entries(it.objects.get(name).into_iter().flatten()));
         let in_run = entries(self.in_run.objects.get(name).into_iter().flatten());
-        Held { windows: windows.collect(), in_run }
+        self.held(windows.collect(), in_run)
+    }
+
+    fn held<'a, K>(
+        &self,
+        windows: Vec<Vec<(K, &'a Account)>>,
+        in_run: Vec<(K, &'a u64)>,
+    ) -> Held<'a, K> {
+        let weights = self.weights();
+        let scaled = |(window, weight): (Vec<(K, &Account)>, f64)| {
+            window.into_iter().map(|(at, account)| (at, account.times(weight))).collect()
+        };
+        Held { windows: windows.into_iter().zip(weights).map(scaled).collect(), in_run }
+    }
+
+    /// How many times each window counts. Where one starts was drawn by time, so each stands for as much time as any other,
+    /// however much was executed in it: one of slow instructions is met more often than they are executed (D. R. Cox, "Some
+    /// Sampling Problems in Technology", 1969: length-biased sampling).
+    fn weights(&self) -> Vec<f64> {
+        let [executions, per_cycle] = self.windows.iter().fold([0.0; 2], |[sum, rates], it| {
+            let [cycles, executions] = it.all.map(|n| n as f64);
+            [sum + executions, rates + executions / cycles.max(1.0)]
+        });
+        let same = executions / per_cycle.max(f64::MIN_POSITIVE);
+        self.windows.iter().map(|it| same / (it.all[0] as f64).max(1.0)).collect()
     }
 
     /// Whether the windows hold most of what whole runs execute in a place of this arm, as far as that is known.
@@ -108,15 +150,15 @@ impl ArmWindows {
 
     /// What each window did in all places, weighed by whole runs.
     pub fn in_whole_run(&self) -> Vec<Account> {
-        let windows = self.windows.iter().map(|(insns, objects)| everywhere(insns, objects));
+        let windows = self.windows.iter().map(|it| everywhere(&it.program, &it.objects));
         let in_run = everywhere(&self.in_run.program, &self.in_run.objects);
-        Held { windows: windows.collect(), in_run }.weighed()
+        self.held(windows.collect(), in_run).weighed()
     }
 
     /// What each window did.
     pub fn in_all(&self) -> Vec<Account> {
-        let all = |(insns, objects): &(BTreeMap<Svma, Account>, ObjectInsns)| {
-            insns.values().chain(objects.values().flat_map(BTreeMap::values)).sum()
+        let all = |it: &Window| {
+            it.program.values().chain(it.objects.values().flat_map(BTreeMap::values)).sum()
         };
         self.windows.iter().map(all).collect()
     }
@@ -124,7 +166,7 @@ impl ArmWindows {
     /// What all windows together did with each instruction from `start` to `end`.
     pub fn insns(&self, start: Svma, end: Svma) -> BTreeMap<Svma, Account> {
         let range = start..end.max(start);
-        added(self.windows.iter().flat_map(|(insns, _)| insns.range(range.clone())))
+        added(self.windows.iter().flat_map(|it| it.program.range(range.clone())))
     }
 
     /// The same of the program's whole file.
@@ -139,7 +181,7 @@ impl ArmWindows {
 
     /// The same of what [`ObjectInsns`] calls so, which need be no file.
     pub fn insns_of(&self, name: &str) -> BTreeMap<FileOffset, Account> {
-        added(self.windows.iter().filter_map(|(_, objects)| objects.get(name)).flatten())
+        added(self.windows.iter().filter_map(|it| it.objects.get(name)).flatten())
     }
 }
 
@@ -150,7 +192,7 @@ impl ArmWindows {
         let account = Account { executions: executions / 2, ..Account::default() };
         let program = Arc::new(in_run.iter().copied().collect());
         let in_run = InsnCounts { program, ..InsnCounts::default() };
-        let windows = vec![(BTreeMap::from([(at, account)]), HashMap::new()); 2];
+        let windows = vec![Window::of(BTreeMap::from([(at, account)]), HashMap::new()); 2];
         Self { windows, in_run, ..Self::default() }
     }
 
@@ -160,13 +202,13 @@ impl ArmWindows {
         let insns = |executions| BTreeMap::from([(FileOffset(1), account(executions))]);
         let objects = [(name, executions), ("other", all - executions)];
         let objects = objects.map(|(name, executions)| (name.to_owned(), insns(executions)));
-        Self { windows: vec![(BTreeMap::new(), objects.into()); 2], ..Self::default() }
+        Self { windows: vec![Window::of(BTreeMap::new(), objects.into()); 2], ..Self::default() }
     }
 }
 
 /// Instructions, with what each window did with them and how often a whole run executes them.
 struct Held<'a, K> {
-    windows: Vec<Vec<(K, &'a Account)>>,
+    windows: Vec<Vec<(K, Account)>>,
     /// Empty where whole runs were not counted.
     in_run: Vec<(K, &'a u64)>,
 }
@@ -175,7 +217,7 @@ impl<K: Ord + Copy> Held<'_, K> {
     /// What each window did; weighed, where that can be.
     fn weighed(&self) -> Vec<Account> {
         self.as_in_run().unwrap_or_else(|| {
-            let sum = |window: &Vec<(K, &Account)>| window.iter().map(|(_, it)| *it).sum();
+            let sum = |window: &Vec<(K, Account)>| window.iter().map(|(_, it)| it).sum();
             self.windows.iter().map(sum).collect()
         })
     }
@@ -190,7 +232,7 @@ impl<K: Ord + Copy> Held<'_, K> {
     /// stays in that window (W. Cochran, "Sampling Techniques", 1977, 5A.9: stratification after the sample was drawn).
     /// None where whole runs were not counted, or the windows hold too little of what they execute there.
     fn as_in_run(&self) -> Option<Vec<Account>> {
-        let all = added(self.windows.iter().flatten().map(|(at, account)| (at, *account)));
+        let all = added(self.windows.iter().flatten().map(|(at, account)| (at, account)));
         let (mut in_run, mut met) = (0, 0);
         let mut means: BTreeMap<K, (&Account, u64)> = BTreeMap::new();
         for (at, times) in &self.in_run {
@@ -209,7 +251,7 @@ impl<K: Ord + Copy> Held<'_, K> {
         for (account, times) in means.values() {
             mean.add(account, each * *times as f64 / account.executions as f64);
         }
-        let window = |insns: &Vec<(K, &Account)>| {
+        let window = |insns: &Vec<(K, Account)>| {
             let mut sum = mean.clone();
             for (at, account) in insns {
                 if let Some((in_all, _)) = means.get(at) {
@@ -276,7 +318,8 @@ impl ArmWindows {
     pub(super) fn add(&mut self, image: &Image, window: WindowCount) {
         let in_image =
             |(at, account): &(FileOffset, Account)| Some((image.svma_of(*at)?, *account));
-        self.windows.push((window.program.iter().filter_map(in_image).collect(), window.objects));
+        let program = window.program.iter().filter_map(in_image).collect();
+        self.windows.push(Window::of(program, window.objects));
         for BlockedBy { load, store, times } in window.blocked_by {
             *self.blocked_by.entry([load, store]).or_default() += times;
         }
@@ -294,7 +337,8 @@ mod tests {
             let cycles = executions * if *at == 1 { 1 } else { second };
             (Svma(*at), Account { executions: *executions, cycles, ..Account::default() })
         };
-        let window = |insns: &&[(u64, u64)]| (insns.iter().map(account).collect(), HashMap::new());
+        let window =
+            |insns: &&[(u64, u64)]| Window::of(insns.iter().map(account).collect(), HashMap::new());
         let in_run = in_run.iter().map(|(at, times)| (Svma(*at), *times)).collect();
         let windows = windows.iter().map(window).collect();
         let in_run = InsnCounts { program: Arc::new(in_run), ..InsnCounts::default() };
@@ -340,7 +384,7 @@ mod tests {
             windows: [100, 300]
                 .map(|cycles| {
                     let account = Account { executions: 100, cycles, ..Account::default() };
-                    (BTreeMap::from([(Svma(1), account)]), HashMap::new())
+                    Window::of(BTreeMap::from([(Svma(1), account)]), HashMap::new())
                 })
                 .into(),
             in_run: InsnCounts {
@@ -363,7 +407,7 @@ mod tests {
                 library.clone(),
                 BTreeMap::from([(FileOffset(at), account(1000, cycles))]),
             )]);
-            (BTreeMap::from([(Svma(at), account(1000, 1000))]), objects)
+            Window::of(BTreeMap::from([(Svma(at), account(1000, 1000))]), objects)
         };
         let windows = vec![window(1, 1000), window(1, 1000), window(1, 1000), window(2, 9000)];
         let in_library = BTreeMap::from([(FileOffset(1), 500), (FileOffset(2), 500)]);

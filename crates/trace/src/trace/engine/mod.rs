@@ -165,6 +165,9 @@ pub enum Start {
     },
     /// Where the thread that is at work is when all threads together have been on the processor for so long.
     After(Duration),
+    /// As [`Start::After`], where that thread is in code without a file, made at run time: other threads of the program
+    /// compile it, or collect garbage.
+    AfterInMadeCode(Duration),
 }
 
 /// After so much processor time, or else at the run's first instruction.

@@ -117,7 +117,7 @@ impl Guest {
             Start::At { object: Some(object), svma } => {
                 (object.canonicalize().unwrap_or_else(|_| object.clone()), *svma)
             }
-            Start::After(_) => {
+            Start::After(_) | Start::AfterInMadeCode(_) => {
                 return Err(EngineError::Unsupported {
                     engine: "qemu",
                     reason: "time in an emulator is not the program's".into(),

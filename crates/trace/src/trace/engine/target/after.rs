@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{OPTIONS_WITH_CHILDREN, Target};
+use super::{Mapping, OPTIONS_WITH_CHILDREN, Target, mappings};
+use crate::model::Avma;
 use crate::run::child::schedule_ns;
+use crate::run::maps;
 use crate::run::tracee::{self, News};
 use crate::trace::engine::EngineError;
 
@@ -21,12 +23,14 @@ pub(super) struct Looks {
     before_ns: u64,
     /// The thread that was asked to stop.
     asked: Option<i32>,
+    /// The thread that was asked last and was elsewhere.
+    was_elsewhere: Option<i32>,
 }
 
 impl Target<'_> {
     /// Runs the command until its threads, and those of the processes that it starts, have been on the processor for
-    /// so long, and holds the one that is at work there, where it is in the program's own code.
-    pub(super) fn run_for(&mut self, time: Duration) -> Result<i32, EngineError> {
+    /// so long, and holds the one that is at work there, where it is in the program's own code; `made`: in code without a file.
+    pub(super) fn run_for(&mut self, time: Duration, made: bool) -> Result<i32, EngineError> {
         self.looks.stop_after = Some(time);
         if let Some(tid) = self.held.take() {
             // Refused by a thread that is gone; its end is the next news.
@@ -39,11 +43,14 @@ impl Target<'_> {
                     if self.looks.asked == Some(tid) =>
                 {
                     self.looks.asked = None;
-                    if tracee::position(tid).is_ok_and(|position| !position.in_kernel) {
+                    let is_there =
+                        |at: tracee::Position| !at.in_kernel && (!made || is_made(tid, at.address));
+                    if tracee::position(tid).is_ok_and(is_there) {
                         self.hold(tid);
                         return Ok(tid);
                     }
-                    // In a system call that would have to be made again: at the next look.
+                    // In a system call that would have to be made again, or in other code: at the next look.
+                    self.looks.was_elsewhere = Some(tid);
                     self.looks.stop_after = Some(time);
                     self.go(tid, 0);
                 }
@@ -53,8 +60,9 @@ impl Target<'_> {
                     self.looks.stop_after = Some(time);
                 }
                 News::Ended => {
+                    let code = if made { "code without a file" } else { "its own code" };
                     let reason = format!(
-                        "no thread was in its own code after {:.3} s on the processor",
+                        "no thread was in {code} after {:.3} s on the processor",
                         time.as_secs_f64()
                     );
                     return Err(self.ended_before(&reason));
@@ -87,7 +95,11 @@ impl Target<'_> {
         self.looks.of_ended_ns += ended.map(|(_, ns)| ns).sum::<u64>();
         let all_ns = (self.looks.of_ended_ns + now.values().sum::<u64>())
             .saturating_sub(self.looks.before_ns);
-        let since = |(tid, ns): &(&i32, &u64)| *ns - before.get(tid).map_or(0, |old| *old.min(ns));
+        let since = |(tid, ns): &(&i32, &u64)| {
+            let ns = *ns - before.get(tid).map_or(0, |old| *old.min(ns));
+            // Another one than the last, if there is one.
+            (ns > 0 && self.looks.was_elsewhere != Some(**tid), ns)
+        };
         let at_work = now.iter().max_by_key(since).map(|(tid, _)| *tid);
         self.looks.at_last_look_ns = now;
         if let Some(tid) = at_work.filter(|_| u128::from(all_ns) >= time.as_nanos()) {
@@ -97,4 +109,9 @@ impl Target<'_> {
             let _ = tracee::interrupt(tid);
         }
     }
+}
+
+/// Whether the code here is none of a file.
+fn is_made(pid: i32, at: Avma) -> bool {
+    Mapping::find(&mappings(pid), at).is_none_or(|(mapping, _)| !maps::has_code(&mapping.path))
 }

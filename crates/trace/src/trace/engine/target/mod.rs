@@ -168,8 +168,10 @@ impl<'a> Target<'a> {
     /// # Errors
     /// [`EngineError::NeverStarted`] when the command ends before.
     pub(super) fn run_to(&mut self, start: &Start, skip: u64) -> Result<i32, EngineError> {
-        if let Start::After(time) = start {
-            return self.run_for(*time);
+        match start {
+            Start::After(time) => return self.run_for(*time, false),
+            Start::AfterInMadeCode(time) => return self.run_for(*time, true),
+            Start::Entry | Start::At { .. } => {}
         }
         match place::find(self.pid, start).map_err(EngineError::NeverStarted)? {
             StartAddress::At(address) => self.breakpoint = Some(address),

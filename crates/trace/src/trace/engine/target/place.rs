@@ -49,7 +49,7 @@ pub(super) fn find(pid: i32, start: &Start) -> Result<StartAddress, String> {
     let link = PathBuf::from(format!("/proc/{pid}/exe"));
     let program = fs::read_link(&link).map_err(|e| format!("cannot tell what was started: {e}"))?;
     let (object, svma) = match start {
-        Start::Entry | Start::After(_) => (None, None),
+        Start::Entry | Start::After(_) | Start::AfterInMadeCode(_) => (None, None),
         Start::At { object, svma } => {
             (object.as_deref().filter(|o| !same(o, &program)), Some(*svma))
         }
