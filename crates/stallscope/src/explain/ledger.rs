@@ -152,6 +152,14 @@ impl Ledger {
         }
     }
 
+    /// Whether the model does not agree with the clock about most of the difference, where windows differ so much that more of
+    /// them may.
+    pub(super) fn may_agree(&self) -> bool {
+        let Measurement { low, high, .. } = self.predicted.percent;
+        let measured = self.measured.percent.value;
+        !self.agrees && measured >= MOST && (low..=high).contains(&measured)
+    }
+
     /// The line that is named as the cause.
     #[must_use]
     pub fn named(&self) -> Option<&LedgerLine> {

@@ -470,13 +470,11 @@ fn look(
                 )
             };
             let (rows, counted) = (&explanation.rows, (&images, run_ns, &design));
-            let (found, why);
-            (windows, found, why) =
-                followed.until_seen(bench, counted, rows, &ledgers, counting)?;
-            explanation.ledgers = found;
+            let judged = followed.until_seen(bench, counted, rows, &ledgers, counting)?;
+            (windows, explanation.ledgers) = (judged.windows, judged.ledgers);
             let first = windows.first().map(|both| &both.arms);
             explanation.only_in_slow = OnlyInSlow::of(&explanation.rows, slow, first);
-            let why = why.map(|why| why.to_string());
+            let why = judged.why_none.map(|why| why.to_string());
             if let Some(why) = &why {
                 explanation.unexplained.push(format!("no windows were followed: {why}"));
             }

@@ -52,6 +52,14 @@ impl Variant {
     }
 }
 
+/// Windows, and what the ledgers make of them.
+pub(super) struct Judged {
+    pub windows: Vec<BothArms>,
+    pub ledgers: Vec<Ledger>,
+    /// Why there are none.
+    pub why_none: Option<EngineError>,
+}
+
 /// The windows that were followed, before anything is taken to lie between two shapes.
 pub(super) struct Followed {
     count: usize,
@@ -123,7 +131,7 @@ impl Followed {
     }
 
     /// Follows a few windows of both arms, and more where these leave open what `ledgers` make of them, or have not met what
-    /// holds a good part of the difference: the windows, the ledgers of all of them, and why there are none.
+    /// holds a good part of the difference.
     ///
     /// # Errors
     /// Only when the user wants an end.
@@ -134,26 +142,37 @@ impl Followed {
         rows: &[FunctionRow],
         ledgers: &dyn Fn(&[BothArms]) -> Vec<Ledger>,
         progress: &mut dyn FnMut(u32, u32),
-    ) -> Result<(Vec<BothArms>, Vec<Ledger>, Option<EngineError>), EngineError> {
+    ) -> Result<Judged, EngineError> {
         let [few, many] = [false, true].map(|many| windows::count(bench, run_ns, many));
         let followed = match self.follow(bench, images, run_ns, design, few, progress)? {
             Ok(followed) => followed,
-            Err(why) => return Ok((Vec::new(), ledgers(&[]), Some(why))),
+            Err(why) => {
+                return Ok(Judged {
+                    why_none: Some(why),
+                    ledgers: ledgers(&[]),
+                    windows: Vec::new(),
+                });
+            }
         };
         let windows = followed.with_mixtures();
         let found = ledgers(&windows);
+        let judged = |windows, ledgers| Judged { windows, ledgers, why_none: None };
         let more = match ledger::undecided(&found) {
             Some(way) => Some(followed.of_way(way)),
-            None => unseen::is_unseen(rows, &windows).then_some(followed),
+            None => {
+                let is_open =
+                    unseen::is_unseen(rows, &windows) || found.iter().any(Ledger::may_agree);
+                is_open.then_some(followed)
+            }
         };
-        let Some(more) = more.filter(|_| many > few) else { return Ok((windows, found, None)) };
+        let Some(more) = more.filter(|_| many > few) else { return Ok(judged(windows, found)) };
         let Ok(more) = more.follow(bench, images, run_ns, design, many, progress)? else {
-            return Ok((windows, found, None));
+            return Ok(judged(windows, found));
         };
         let more = more.follow_calls(bench, rows, images, (design, few), progress)?;
         let windows = more.with_mixtures();
         let found = ledgers(&windows);
-        Ok((windows, found, None))
+        Ok(judged(windows, found))
     }
 
     fn shapes(&self) -> Vec<CoreShape> {

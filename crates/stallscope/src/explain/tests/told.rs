@@ -153,14 +153,14 @@ fn places_that_no_window_holds_want_more_windows_from_a_quarter_of_the_differenc
         row.place = Place::Object { name: "libc.so".into(), code, most_in: None };
         row.share_of_difference.percent.value = part;
         let arms = seen.map(|seen| ArmWindows::of_object("libc.so", seen, 1_000_000));
-        ledger::is_unseen(
+        unseen::is_unseen(
             &[row],
             &[BothArms { core: CoreTaken::plain(MemoryRenaming::Never), arms }],
         )
     };
     assert!(is_unseen(25.0, [100_000, 9_999]) && is_unseen(25.0, [0, 100_000]));
     assert!(!is_unseen(24.0, [100_000, 0]) && !is_unseen(90.0, [10_000; 2]));
-    assert!(!ledger::is_unseen(std::slice::from_ref(&row), &[]), "nothing can be followed");
+    assert!(!unseen::is_unseen(std::slice::from_ref(&row), &[]), "nothing can be followed");
     // In the windows, but with one instruction of two that whole runs execute.
     let is_half_seen = |executed: u64| {
         let arms = [Arm::A, Arm::B].map(|arm| {
@@ -169,7 +169,7 @@ fn places_that_no_window_holds_want_more_windows_from_a_quarter_of_the_differenc
             ArmWindows::of_insn(start, 100_000, &in_run)
         });
         let core = CoreTaken::plain(MemoryRenaming::Never);
-        ledger::is_unseen(std::slice::from_ref(&row), &[BothArms { core, arms }])
+        unseen::is_unseen(std::slice::from_ref(&row), &[BothArms { core, arms }])
     };
     assert!(is_half_seen(96) && !is_half_seen(97));
 }
@@ -187,7 +187,7 @@ fn windows_start_at_calls_of_a_function_that_those_of_one_arm_have_not_met() {
         let other = if met { before } else { Svma(1) };
         let arms = [ArmWindows::of_insn(other, 100_000, &[(before, calls)]), seen];
         let core = CoreTaken::plain(MemoryRenaming::Never);
-        ledger::unseen_calls(&[row], &BothArms { core, arms })
+        unseen::unseen_calls(&[row], &BothArms { core, arms })
     };
     assert_eq!(calls(25.0, 20_000, false), [(Arm::A, before, 20_000)]);
     assert_eq!(calls(24.0, 100, false), [], "a small part of the difference");

@@ -131,14 +131,34 @@ pub struct WeightedSum {
 impl WeightedSum {
     /// Adds `weight` times what `account` holds.
     pub fn add(&mut self, account: &Account, weight: f64) {
-        self.executions += weight * account.executions as f64;
-        self.cycles += weight * account.cycles as f64;
-        self.divider_cycles += weight * account.divider_cycles as f64;
-        self.store_edges |= account.store_edges;
+        let of = |counts: &[u64; Mechanism::ALL.len()]| counts.map(|n| n as f64);
+        let sum = Self {
+            executions: account.executions as f64,
+            cycles: account.cycles as f64,
+            cycles_without: of(&account.cycles_without),
+            events: of(&account.events),
+            divider_cycles: account.divider_cycles as f64,
+            store_edges: account.store_edges,
+        };
+        self.add_sum(&sum, weight);
+    }
+
+    /// Adds `weight` times another sum.
+    pub fn add_sum(&mut self, other: &Self, weight: f64) {
+        self.executions += weight * other.executions;
+        self.cycles += weight * other.cycles;
+        self.divider_cycles += weight * other.divider_cycles;
+        self.store_edges |= other.store_edges;
         for n in 0..Mechanism::ALL.len() {
-            self.cycles_without[n] += weight * account.cycles_without[n] as f64;
-            self.events[n] += weight * account.events[n] as f64;
+            self.cycles_without[n] += weight * other.cycles_without[n];
+            self.events[n] += weight * other.events[n];
         }
+    }
+
+    /// Executions of the sum.
+    #[must_use]
+    pub fn executions(&self) -> f64 {
+        self.executions
     }
 
     /// The sum as an account; what is below zero is zero there.

@@ -18,6 +18,8 @@ use crate::trace::engine::{
 /// Address, size, which way.
 type Touched = (u64, u32, AccessKind);
 
+mod started;
+
 /// All events, one instruction behind the other.
 #[derive(Default)]
 struct Events {
@@ -155,52 +157,6 @@ fn a_window_of_instructions_and_one_from_the_entry() {
     let length = Length::Instructions(3000);
     let window = Window { start: Start::Entry, skip: 0, length, memory: true, budget: None };
     same(&launch(&program, &[]), &window);
-}
-
-fn after(ms: u64) -> Window {
-    let length = Length::Instructions(100_000);
-    let start = Start::After(Duration::from_millis(ms));
-    Window { start, skip: 0, length, memory: true, budget: None }
-}
-
-#[test]
-fn a_window_that_starts_in_the_midst_of_a_run() {
-    let count = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo $i";
-    let busy = launch(Path::new("/bin/sh"), &["-c", count]);
-    let (events, recording) = record(&busy, &after(5), false);
-    assert_eq!(recording.ended, Ended::Length, "{:?}", recording.notes);
-    assert!(events.insns.len() >= 100_000);
-    assert_eq!(end_of(&recording).0, Status::Code(0));
-    // No run takes so long: it ends as it is, and that is said.
-    let program = built("integer.c", "gcc", &[]);
-    let limits = Limits { timeout: Some(Duration::from_secs(60)), ..Limits::default() };
-    let error = Translate
-        .record(&launch(&program, &[]), &after(600_000), limits, &mut Events::default())
-        .unwrap_err();
-    assert!(matches!(error, EngineError::NeverStarted(_)), "{error}");
-}
-
-/// Neither the child nor its parent sees that a copy was made of it.
-#[test]
-fn a_window_that_starts_in_the_process_at_work() {
-    let program = built("in_child.c", "gcc", &[]);
-    for how in ["fork", "spawn"] {
-        let launch = launch(&program, &[how]);
-        let native = untraced(&launch);
-        assert_eq!(native.0, Status::Code(4));
-        let (events, recording) = record(&launch, &after(5), false);
-        assert_eq!((recording.engine, recording.ended), ("translate", Ended::Length));
-        assert!(
-            events.insns.len() >= 100_000 && matches!(recording.self_check, SelfCheck::Equal(_))
-        );
-        assert!(
-            recording
-                .mappings
-                .iter()
-                .any(|mapping| mapping.path == program.canonicalize().unwrap())
-        );
-        assert_eq!(end_of(&recording), native);
-    }
 }
 
 /// Wherever the window ends, the registers of the program are told from those that a block borrows.
